@@ -1,0 +1,114 @@
+"""The error tree: every failure a caller can act on has a class here.
+
+    PlannerError
+    ├── InputError            bad input, exit code 2
+    │   ├── ModelError        a model we cannot read, with the node
+    │   ├── QTypeError        a quantized type that breaks a rule of the quant dialect
+    │   ├── TargetError       a target description, with line and column
+    │   ├── AnnotationError   an annotation or constraint that does not fit the model
+    │   ├── StatsError        statistics that do not fit the model, or are not numbers
+    │   ├── SampleError       a sample of the wrong name, shape or element type
+    │   ├── PlanFormatError   a plan file of an unknown version or with unknown fields
+    │   ├── UnknownName       no such target, value, port, rescale (nearest names given)
+    │   └── UnsupportedExport a plan this format cannot say, with port and row
+    ├── Conflict              constraints that cannot all hold, exit code 1; `.facts`
+    └── PlanInvalid           the checker's refusal, exit code 1; `.port`, `.row`
+
+A message says what, where, why, and what would be accepted instead.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class PlannerError(Exception):
+    """Base of everything this package raises on purpose.
+
+    `hint` says what to do about it; `str(error)` is one line, hint included.
+    """
+
+    exit_code = 2
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class InputError(PlannerError):
+    """Something handed to us is not usable as it is."""
+
+
+class ModelError(InputError):
+    """A model file or graph that cannot be read or breaks a validity rule."""
+
+
+class QTypeError(InputError):
+    """A quantized type that breaks an integrity rule, or text that is not a type."""
+
+
+class TargetError(InputError):
+    """A target description with an error; the message starts `file:line:column: CODE`."""
+
+
+class AnnotationError(InputError):
+    """An annotation that names nothing in the model or contradicts its tensor."""
+
+
+class StatsError(InputError):
+    """Statistics that do not fit the model, or hold a range that is none."""
+
+
+class SampleError(InputError):
+    """A calibration sample of the wrong name, shape or element type."""
+
+
+class PlanFormatError(InputError):
+    """A plan, annotated model or statistics file of an unknown version or shape."""
+
+
+class UnsupportedExport(InputError):
+    """A plan that the asked format cannot express."""
+
+
+class UnknownName(InputError):
+    """A name that is not there; the hint holds the nearest ones."""
+
+
+class Conflict(PlannerError):
+    """Hard constraints that cannot all hold.
+
+    `facts` is a minimal set: dropping any one of them makes the rest satisfiable.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, facts: tuple[str, ...] = (), hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.facts = facts
+
+
+class PlanInvalid(PlannerError):
+    """The independent checker refuses a plan."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, port: str = "", row: str = "") -> None:
+        super().__init__(message)
+        self.port = port
+        self.row = row
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownName:
+    """Make the error for a `name` that is none of `known`, with the nearest three."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
+    if near:
+        hint = "did you mean " + " or ".join(repr(n) for n in near) + "?"
+    else:
+        shown = ", ".join(repr(n) for n in names[:8])
+        hint = f"known: {shown}{', ...' if len(names) > 8 else ''}" if names else "there are none"
+    return UnknownName(f"unknown {kind} {name!r}", hint=hint)

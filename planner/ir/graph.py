@@ -1,0 +1,244 @@
+"""Graph: values, ops, constants and regions, frozen and flat.
+
+One Graph serves every source. An ONNX file gives ops (no regions until `fuse`); an annotated model
+(JSON, MLIR) gives regions, with or without ops inside. Names are unique within a graph and are the
+ids. Nothing here knows a file format; validity rules are in one table, `RULES_OF_VALIDITY`.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from planner.errors import ModelError
+from planner.ir.qtypes import QType
+
+Dim: TypeAlias = int | str | None
+Shape: TypeAlias = tuple[Dim, ...]
+
+FLOAT_DTYPES: Final = frozenset({"f16", "bf16", "f32", "f64", "f8E4M3FN", "f8E5M2"})
+BOUNDARY: Final = "@model"
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A tensor by name: shape (None: rank unknown), element type (`f32`, `i64`, ...), the user's facts."""
+
+    name: str
+    shape: Shape | None = None
+    dtype: str = "f32"
+    facts: tuple[QType, ...] = ()
+
+    @property
+    def is_float(self) -> bool:
+        """Whether quantization can concern it: indices, shapes and masks are not."""
+        return self.dtype in FLOAT_DTYPES
+
+    @property
+    def elements(self) -> int:
+        """Number of elements, unknown dimensions counted as 1."""
+        total = 1
+        for dim in self.shape or ():
+            total *= dim if isinstance(dim, int) else 1
+        return total
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constant:
+    """Data known before running: the array itself, or (annotated models) only its range.
+
+    Attributes:
+      array: the numbers, possibly a memory map; None where only the range is known.
+      lo, hi: reals, one per tensor or one per slice of `axis`; filled only where `array` is None.
+    """
+
+    array: np.ndarray | None = None
+    lo: tuple[float, ...] = ()
+    hi: tuple[float, ...] = ()
+    axis: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """An attribute only its own format understands (a subgraph of `If`): kept, never read."""
+
+    kind: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """A source op. `type` is the ONNX name, prefixed `domain::` outside the standard domain.
+
+    `inputs` holds "" for an absent optional operand; `captures` are the outer values that subgraph
+    bodies of this op read.
+    """
+
+    name: str
+    type: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    captures: tuple[str, ...] = ()
+
+
+Facts: TypeAlias = tuple[QType, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A logical kernel: a named slice of the graph, atomic for the planner.
+
+    Attributes:
+      inputs, outputs: value names of its ports ("" for an absent optional port). Integer operands
+        (shapes, indices) are no ports; the ops inside still read them.
+      ops: the source ops inside, in execution order; empty in annotated models without ops.
+      attributes: what `when` predicates look at where there are no ops.
+      input_facts, output_facts: constraints on ports rather than on values; empty, or one per port.
+      trip_count: how often it runs each time the model runs.
+      reason: why no fusion took its op into a bigger kernel; "" where one did.
+    """
+
+    name: str
+    kernel: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    ops: tuple[Op, ...] = ()
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    input_facts: tuple[Facts, ...] = ()
+    output_facts: tuple[Facts, ...] = ()
+    trip_count: int = 1
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Graph:
+    """A model: `ops` in topological order (before `fuse`) or `regions` in topological order (after).
+
+    Attributes:
+      values: every value, by name, constants included.
+      constants: data of the constant values, by value name.
+      opsets: operator set versions by domain, of ONNX sources.
+      notes: what the reader had to do or leave alone, for the report.
+    """
+
+    name: str
+    values: Mapping[str, Value]
+    ops: tuple[Op, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    constants: Mapping[str, Constant] = field(default_factory=dict)
+    regions: tuple[Region, ...] = ()
+    opsets: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def all_ops(self) -> Iterator[Op]:
+        """Ops in order, wherever they stand."""
+        for region in self.regions:
+            yield from region.ops
+        yield from self.ops
+
+    def steps(self) -> tuple["Op | Region", ...]:
+        """What runs, in order: regions, then ops that no region holds."""
+        return (*self.regions, *self.ops)
+
+
+def port_address(kernel: str, side: str, index: int) -> str:
+    """`conv1.in[0]`; `side` is "in" or "out". The model's own boundary is the kernel `@model`."""
+    return f"{kernel}.{side}[{index}]"
+
+
+def structure_digest(graph: Graph) -> str:
+    """`sha256:...` of everything but the numbers in constants (their shapes and types count)."""
+    digest = hashlib.sha256()
+    digest.update(repr((graph.name, graph.inputs, graph.outputs, sorted(graph.opsets.items()))).encode())
+    for name in sorted(graph.values):
+        value = graph.values[name]
+        facts = tuple(str(fact) for fact in value.facts)
+        digest.update(repr((name, value.shape, value.dtype, facts, name in graph.constants)).encode())
+    for region in graph.regions:
+        specs = tuple(tuple(map(str, f)) for f in (*region.input_facts, *region.output_facts))
+        head = (region.name, region.kernel, region.inputs, region.outputs, specs, region.trip_count)
+        digest.update(repr((head, sorted(region.attributes.items(), key=str))).encode())
+    for op in graph.all_ops():
+        attributes = sorted((key, _attribute_key(item)) for key, item in op.attributes.items())
+        digest.update(repr((op.name, op.type, op.inputs, op.outputs, attributes, op.captures)).encode())
+    return f"sha256:{digest.hexdigest()}"
+
+
+def model_digest(graph: Graph) -> str:
+    """`sha256:...` of the structure and of the numbers in constants."""
+    digest = hashlib.sha256(structure_digest(graph).encode())
+    for name in sorted(graph.constants):
+        constant = graph.constants[name]
+        digest.update(repr((name, constant.lo, constant.hi, constant.axis)).encode())
+        if constant.array is not None:
+            digest.update(np.ascontiguousarray(constant.array).view(np.uint8).reshape(-1).data)
+    return f"sha256:{digest.hexdigest()}"
+
+
+def _attribute_key(item: Any) -> Any:
+    if isinstance(item, np.ndarray):
+        return (str(item.dtype), item.shape, hashlib.sha256(np.ascontiguousarray(item).tobytes()).hexdigest())
+    if isinstance(item, Opaque):
+        return (item.kind, hashlib.sha256(item.data).hexdigest())
+    return item
+
+
+def _defined_once(graph: Graph) -> Iterator[str]:
+    seen: dict[str, str] = dict.fromkeys(graph.inputs, "a model input")
+    seen |= dict.fromkeys(graph.constants, "a constant")
+    for producer in graph.steps():
+        for name in producer.outputs:
+            if name and name in seen:
+                yield f"value {name!r} is written by {producer.name!r} and is already {seen[name]}"
+            seen[name] = f"written by {producer.name!r}"
+
+
+def _defined_before_use(graph: Graph) -> Iterator[str]:
+    known = {*graph.inputs, *graph.constants, ""}
+    for user in graph.steps():
+        for name in user.inputs:
+            if name not in known:
+                yield f"{user.name!r} reads {name!r}, which nothing before it defines"
+        known.update(user.outputs)
+    for name in graph.outputs:
+        if name not in known:
+            yield f"output {name!r} is defined by nothing"
+
+
+def _values_exist(graph: Graph) -> Iterator[str]:
+    for user in graph.steps():
+        for name in (*user.inputs, *user.outputs):
+            if name and name not in graph.values:
+                yield f"{user.name!r} names {name!r}, which is no value of the graph"
+
+
+def _names_unique(graph: Graph) -> Iterator[str]:
+    seen = {BOUNDARY}
+    for item in graph.steps():
+        if item.name in seen:
+            yield f"two kernels or ops are named {item.name!r}"
+        seen.add(item.name)
+
+
+RULES_OF_VALIDITY: Final[tuple[Callable[[Graph], Iterator[str]], ...]] = (
+    _values_exist,
+    _names_unique,
+    _defined_once,
+    _defined_before_use,
+)
+
+
+def validate(graph: Graph) -> Graph:
+    """Return the graph unchanged if it is valid.
+
+    Raises:
+      ModelError: the first broken rule of `RULES_OF_VALIDITY`, naming value and op.
+    """
+    for rule in RULES_OF_VALIDITY:
+        for problem in rule(graph):
+            raise ModelError(f"model {graph.name!r}: {problem}")
+    return graph

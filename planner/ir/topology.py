@@ -1,0 +1,80 @@
+"""Order and use: who writes a value, who reads it, and in what order kernels run.
+
+The only place of floor 0 that needs graph algorithms (networkx, for the cycle report).
+"""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import networkx as nx
+
+from planner.errors import ModelError
+from planner.ir.graph import Graph, Op, Region
+
+Step = TypeVar("Step", Op, Region)
+
+
+def reads(step: Op | Region) -> tuple[str, ...]:
+    """Values a step needs before it can run: its inputs, what its bodies capture, its ops' operands."""
+    if isinstance(step, Op):
+        return tuple(name for name in (*step.inputs, *step.captures) if name)
+    inner = {name for op in step.ops for name in op.outputs}
+    operands = (name for op in step.ops for name in (*op.inputs, *op.captures))
+    return tuple(dict.fromkeys(n for n in (*step.inputs, *operands) if n and n not in inner))
+
+
+def writers(steps: Sequence[Step]) -> dict[str, int]:
+    """Index of the step that writes each value."""
+    return {name: i for i, step in enumerate(steps) for name in step.outputs if name}
+
+
+def readers(steps: Sequence[Step]) -> dict[str, list[int]]:
+    """Indices of the steps that read each value, ascending, each once."""
+    found: dict[str, list[int]] = {}
+    for i, step in enumerate(steps):
+        for name in dict.fromkeys(reads(step)):
+            found.setdefault(name, []).append(i)
+    return found
+
+
+def topological(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """Order steps so that each runs after what it reads; the given order is kept where it is free.
+
+    Raises:
+      ModelError: a cycle, with the names on it.
+    """
+    writer = writers(steps)
+    waiting = [0] * len(steps)
+    users: list[list[int]] = [[] for _ in steps]
+    for i, step in enumerate(steps):
+        for before in {writer[name] for name in reads(step) if name in writer}:
+            waiting[i] += 1
+            users[before].append(i)
+    if all(not users[i] or min(users[i]) > i for i in range(len(steps))):
+        return tuple(steps)
+    order: list[int] = []
+    ready = [i for i in range(len(steps) - 1, -1, -1) if waiting[i] == 0]
+    while ready:
+        i = ready.pop()
+        order.append(i)
+        for user in reversed(users[i]):
+            waiting[user] -= 1
+            if waiting[user] == 0:
+                ready.append(user)
+    if len(order) < len(steps):
+        cycle = nx.find_cycle(nx.DiGraph((i, user) for i in range(len(steps)) for user in users[i]))
+        names = " -> ".join(repr(steps[a].name) for a, _ in cycle)
+        raise ModelError(f"these depend on each other in a cycle: {names}")
+    return tuple(steps[i] for i in order)
+
+
+def live(graph: Graph) -> frozenset[str]:
+    """Names of the regions (or ops) whose results reach a model output."""
+    steps: Sequence[Op | Region] = graph.regions or graph.ops
+    needed = set(graph.outputs)
+    alive = set()
+    for step in reversed(steps):
+        if needed.intersection(step.outputs):
+            alive.add(step.name)
+            needed.update(reads(step))
+    return frozenset(alive)

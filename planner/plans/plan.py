@@ -1,0 +1,73 @@
+"""The Plan: a type (or float) for every port of every kernel, and why.
+
+Data only. Rescales are derived from the port types (`rescales`), never stored beside them; text forms
+are `planjson` and `planmlir`. A plan carries the rows it used and the model's structure (no weights),
+so its readers need nothing else. Source: design 01, section 6; design 09.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from planner.ir.graph import Graph
+from planner.ir.qtypes import Uniform
+from planner.plans.records import KernelPlan, Rescale, Step, TargetRef, ValuePlan
+from planner.plans.rescales import derive_rescales
+from planner.target.records import Row
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """The answer and its proof.
+
+    Attributes:
+      key: sha256 of model structure, constraints, target, options and planner version.
+      model: digest of the model (`ir.graph.model_digest`).
+      graph: the model's regions, values and facts; its constants hold no numbers.
+      cost, bound: the price of 01 section 5 and a proven lower bound of it, in element-rescales.
+      optimal: whether cost equals the least possible.
+    """
+
+    key: str
+    model: str
+    target: TargetRef
+    options: Mapping[str, Any]
+    graph: Graph
+    kernels_in_order: tuple[KernelPlan, ...]
+    values: Mapping[str, ValuePlan]
+    steps: tuple[Step, ...]
+    cost: float
+    optimal: bool
+    bound: float
+    warnings: tuple[str, ...] = ()
+
+    @cached_property
+    def kernels(self) -> Mapping[str, KernelPlan]:
+        """Planned kernels by name."""
+        return {kernel.name: kernel for kernel in self.kernels_in_order}
+
+    @property
+    def ports(self) -> Mapping[str, KernelPlan]:
+        """The same by name, for `plan.ports["conv1"].inputs[0].type`."""
+        return self.kernels
+
+    @cached_property
+    def rescales(self) -> tuple[Rescale, ...]:
+        """Every change of type on a use edge, in plan order."""
+        return derive_rescales(self.graph, self.kernels_in_order, self.target)
+
+    @property
+    def fully_quantized(self) -> bool:
+        """Whether every quantizable port of every kernel is Uniform (01 section 6)."""
+        return all(
+            isinstance(port.type, Uniform)
+            for kernel in self.kernels_in_order
+            for port in (*kernel.inputs, *kernel.outputs)
+            if port.value
+        )
+
+    def row_of(self, kernel: str) -> Row | None:
+        """The row that serves a kernel, None where it runs in float."""
+        key = self.kernels[kernel].row
+        return None if key is None else self.target.rows[key]

@@ -1,0 +1,133 @@
+"""Records of a plan: ports, kernels, values, steps, rescales, the target as the plan saw it.
+
+Data only; `plan.Plan` holds them together. Source: design 01, section 6; design 09.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from planner.ir.graph import port_address
+from planner.ir.qtypes import FloatType, Uniform
+from planner.target.records import Costs, Row
+
+Kind: TypeAlias = Literal["requantize", "widen", "narrow", "zero_point", "clamp", "quantize", "dequantize"]
+PortTyped: TypeAlias = Uniform | FloatType | None
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One port of a planned kernel. `type` is None where the port is float (or absent: `value` "")."""
+
+    address: str
+    value: str
+    type: PortTyped
+
+
+@dataclass(frozen=True, slots=True)
+class KernelPlan:
+    """A region, the row it runs by, and its ports.
+
+    Attributes:
+      row: key into `Plan.target.rows` (`conv2d@41`), None where the kernel runs in float.
+      reason: why it runs in float; None where a row serves it.
+      accumulator_bits: bits the accumulator needs for the actual weights; None where it has none.
+    """
+
+    name: str
+    kernel: str
+    row: str | None
+    reason: str | None
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    accumulator_bits: int | None = None
+    trip_count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ValuePlan:
+    """What became of one value.
+
+    Attributes:
+      type: at its definition, None for float.
+      bits_lost: against the type of its own range, in the worst of its uses; 0.0 for float.
+      clip: largest share of its range that its type cuts off.
+      decided_by: number of the step that decided it, None for float.
+    """
+
+    type: PortTyped
+    bits_lost: float = 0.0
+    clip: float = 0.0
+    decided_by: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An alternative that was not taken, with what the component would have cost."""
+
+    label: str
+    cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One decision: fact, rule, source (`file:line`, or what it came from), steps it rests on."""
+
+    n: int
+    port: str
+    type: str
+    rule: str
+    source: str
+    because: tuple[int, ...] = ()
+    refused: tuple[Refused, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRef:
+    """The target as the plan saw it: identity, prices, and the rows in use by `Row.key`."""
+
+    id: str
+    version: str
+    digest: str
+    file: str
+    rows: Mapping[str, Row]
+    costs: Costs = field(default_factory=Costs)
+    rescale_single_consumer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One reader of a value: kernel name (`@model` for a model output), input index, wanted type."""
+
+    kernel: str
+    index: int
+    type: PortTyped
+
+    @property
+    def address(self) -> str:
+        """`cat.in[1]`."""
+        return port_address(self.kernel, "in", self.index)
+
+
+@dataclass(frozen=True, slots=True)
+class Rescale:
+    """A change of type between a value and the uses that want another one.
+
+    Attributes:
+      id: `VALUE#N`, N counting the rescales of one value in plan order.
+      from_type, to_type: None is float.
+      consumers: (kernel, input index) pairs; of a rescale to the value's own pin, all its uses.
+      elements: tensor elements it runs over, once.
+      cost: in element-rescales: elements x cost of the kind x trip count.
+      to_pin: whether it stands right behind the kernel and gives the value its pinned type.
+    """
+
+    id: str
+    value: str
+    from_type: PortTyped
+    to_type: PortTyped
+    consumers: tuple[tuple[str, int], ...]
+    kind: Kind
+    elements: int
+    cost: float
+    to_pin: bool = False

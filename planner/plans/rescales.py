@@ -1,0 +1,146 @@
+"""Rescales: where two ends of a use edge differ, derived from port types.
+
+A value has a type where it is defined. A pinned value has its pin: a kernel that yields another type
+is followed by one rescale to it, and users start from the pin. Uses that want the same type share one
+rescale unless the target says otherwise. Constants are quantized once per type and never rescaled.
+Source: design 01, section 3.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from planner.ir.graph import BOUNDARY, Graph
+from planner.ir.qtypes import Uniform
+from planner.plans.records import KernelPlan, Kind, PortTyped, Rescale, TargetRef, Use
+from planner.target.records import Costs
+
+SAME_SCALE: Final = 1e-6
+
+
+def same_scale(a: float, b: float) -> bool:
+    """Whether two scales are one label: within 1e-6 of each other, relatively."""
+    return a == b or math.isclose(a, b, rel_tol=SAME_SCALE, abs_tol=0.0)
+
+
+def kind_of(source: PortTyped, wanted: PortTyped, costs: Costs) -> Kind | None:
+    """Say which rescale leads from one type to another, the dearest that applies; None if none is needed."""
+    if not isinstance(source, Uniform):
+        return "quantize" if isinstance(wanted, Uniform) else None
+    if not isinstance(wanted, Uniform):
+        return "dequantize"
+    if source == wanted:
+        return None
+    return max(_differences(source, wanted), key=lambda kind: price_of(kind, costs), default=None)
+
+
+def price_of(kind: Kind, costs: Costs) -> float:
+    """Cost of a rescale per element."""
+    price: float = getattr(costs, kind)
+    return price
+
+
+def _differences(source: Uniform, wanted: Uniform) -> list[Kind]:
+    kinds: list[Kind] = []
+    a, b = source.storage, wanted.storage
+    shape = (source.axis, source.blocks, len(source.scales))
+    if shape != (wanted.axis, wanted.blocks, len(wanted.scales)) or not all(
+        same_scale(x, y) for x, y in zip(source.scales, wanted.scales, strict=True)
+    ):
+        kinds.append("requantize")
+    if a.bits != b.bits:
+        kinds.append("widen" if b.bits > a.bits else "narrow")
+    if (
+        a.signed != b.signed
+        or source.zero_points[:1] != wanted.zero_points[:1]
+        or ("requantize" not in kinds and source.zero_points != wanted.zero_points)
+    ):
+        kinds.append("zero_point")
+    if a.bits == b.bits and a != b:
+        kinds.append("clamp")
+    return kinds
+
+
+def pins(graph: Graph) -> Mapping[str, Uniform]:
+    """The Uniform fact of each pinned value."""
+    return {
+        name: fact
+        for name, value in graph.values.items()
+        for fact in value.facts
+        if isinstance(fact, Uniform)
+    }
+
+
+def uses(graph: Graph, kernels: Sequence[KernelPlan]) -> Mapping[str, tuple[Use, ...]]:
+    """Readers of each value in plan order, model outputs last (float unless the value is pinned)."""
+    found: dict[str, list[Use]] = {}
+    for kernel in kernels:
+        for i, port in enumerate(kernel.inputs):
+            if port.value:
+                found.setdefault(port.value, []).append(Use(kernel.name, i, port.type))
+    pinned = pins(graph)
+    for i, name in enumerate(graph.outputs):
+        if graph.values[name].is_float:
+            found.setdefault(name, []).append(Use(BOUNDARY, i, pinned.get(name)))
+    return {name: tuple(found[name]) for name in found}
+
+
+def definitions(graph: Graph, kernels: Sequence[KernelPlan]) -> Mapping[str, PortTyped]:
+    """Type of each value where it is defined: a kernel's output port, or the boundary (pin, else float)."""
+    pinned = pins(graph)
+    found: dict[str, PortTyped] = {name: pinned.get(name) for name in graph.inputs}
+    for kernel in kernels:
+        found |= {port.value: port.type for port in kernel.outputs if port.value}
+    return found
+
+
+def derive_rescales(graph: Graph, kernels: Sequence[KernelPlan], target: TargetRef) -> tuple[Rescale, ...]:
+    """List every rescale of a plan: by value in order of definition, then by first consumer."""
+    readers, pinned, costs = uses(graph, kernels), pins(graph), target.costs
+    trips = {kernel.name: kernel.trip_count for kernel in kernels}
+    result: list[Rescale] = []
+    for value, defined in definitions(graph, kernels).items():
+        if value in graph.constants or value not in readers:
+            continue
+        wanted: list[tuple[PortTyped, PortTyped, list[Use], bool]] = []
+        base = pinned.get(value, defined)
+        if base != defined:
+            wanted.append((defined, base, list(readers[value]), True))
+        wanted += [(base, kind, users, False) for kind, users in _groups(readers[value], base, target)]
+        count = 0
+        for source, target, users, to_pin in wanted:
+            kind = kind_of(source, target, costs)
+            if kind is None:
+                continue
+            elements = graph.values[value].elements
+            times = max(trips.get(use.kernel, 1) for use in users)
+            result.append(
+                Rescale(
+                    id=f"{value}#{count}",
+                    value=value,
+                    from_type=source,
+                    to_type=target,
+                    consumers=tuple((use.kernel, use.index) for use in users),
+                    kind=kind,
+                    elements=elements,
+                    cost=elements * price_of(kind, costs) * times,
+                    to_pin=to_pin,
+                )
+            )
+            count += 1
+    return tuple(result)
+
+
+def _groups(
+    readers: tuple[Use, ...], base: PortTyped, target: TargetRef
+) -> list[tuple[PortTyped, list[Use]]]:
+    groups: list[tuple[PortTyped, list[Use]]] = []
+    for use in readers:
+        if kind_of(base, use.type, target.costs) is None:
+            continue
+        shared = None if target.rescale_single_consumer else [g for g in groups if g[0] == use.type]
+        if shared:
+            shared[0][1].append(use)
+        else:
+            groups.append((use.type, [use]))
+    return groups

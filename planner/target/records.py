@@ -1,0 +1,198 @@
+"""What a target is: a table `<kernel, signature> -> rules`, as frozen records.
+
+No YAML here (that is `load`), no graph. A row's ports are in order; a variadic port stands for all
+remaining ports of its side. Source: MLIR quantization RFC, "Target Constraints"; design 04.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Literal, TypeAlias
+
+from planner.ir.qtypes import FloatType, Storage, Uniform
+
+PortId: TypeAlias = tuple[Literal["in", "out"], int]
+Granularity: TypeAlias = Literal["tensor", "axis", "block"]
+
+
+@dataclass(frozen=True, slots=True)
+class PortType:
+    """What one port accepts.
+
+    Attributes:
+      storage: integer (or float8) storage; None is the wildcard `*`; a FloatType runs there in that float.
+      granularity: one scale per tensor, per slice of the row's axis, or per block of `block_size`.
+      symmetric: zero point 0.
+      power_of_two, scale_min, scale_max, zero_point: what the device asks of the parameters.
+      weight_bits_effective: bits of a weight that the arithmetic may use without saturating inside.
+    """
+
+    storage: Storage | FloatType | None = None
+    granularity: Granularity = "tensor"
+    symmetric: bool = False
+    power_of_two: bool = False
+    scale_min: float | None = None
+    scale_max: float | None = None
+    zero_point: int | None = None
+    block_size: tuple[int, ...] = ()
+    weight_bits_effective: int | None = None
+
+    @property
+    def is_wildcard(self) -> bool:
+        """Whether any storage will do."""
+        return self.storage is None
+
+    def __str__(self) -> str:
+        if self.storage is None:
+            return "*"
+        marks = [] if self.granularity == "tensor" else [f"per {self.granularity}"]
+        marks += ["symmetric"] if self.symmetric else []
+        return " ".join([str(self.storage), *marks])
+
+
+@dataclass(frozen=True, slots=True)
+class PortPattern:
+    """One entry of a signature: the author's port name, and what it accepts."""
+
+    name: str
+    type: PortType
+    optional: bool = False
+    variadic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule of a row: a shorthand of `RULES` (`same_scale`, ...) with its arguments, as written."""
+
+    kind: str
+    args: Mapping[str, Any]
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of the table: a kernel's signature and the rules between its ports.
+
+    Attributes:
+      axis: per port name, the quantized axis: a number, or a role such as `out_channel`.
+      when: predicates by name, enforced by `matcher.holds`.
+      requantize: integer arithmetic of this row (design 01, section 8).
+      accumulator: storage of the accumulator, checked against the actual weights.
+      computes: True denies that a same_scale row merely moves data.
+      float: run this kernel in that float.
+      source: `file:line`.
+    """
+
+    kernel: str
+    inputs: tuple[PortPattern, ...]
+    outputs: tuple[PortPattern, ...]
+    rules: tuple[Rule, ...] = ()
+    axis: Mapping[str, int | str] = field(default_factory=dict)
+    when: Mapping[str, Any] = field(default_factory=dict)
+    requantize: str = "float32_even"
+    accumulator: Storage | None = None
+    computes: bool = False
+    float: str | None = None
+    source: str = ""
+
+    @property
+    def key(self) -> str:
+        """`kernel@line`, the key of this row in a plan file."""
+        return f"{self.kernel}@{self.source.rpartition(':')[2]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """Source ops that become one logical kernel: patterns (text, see `patterns`), and predicates."""
+
+    kernel: str
+    patterns: tuple[str, ...]
+    where: Mapping[str, Any] = field(default_factory=dict)
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Prices of 01 section 5: per element of a rescale by kind, and of lost bits."""
+
+    requantize: float = 1.0
+    zero_point: float = 0.25
+    clamp: float = 0.1
+    widen: float = 0.5
+    narrow: float = 0.5
+    quantize: float = 1.0
+    dequantize: float = 1.0
+    bit_price: float = 2.0
+    free_bits: float = 0.5
+    max_clip: float = 0.01
+    max_bits_lost: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PortView:
+    """What a QuantFn sees of one port.
+
+    Attributes:
+      id: ("in" | "out", index).
+      name: the port's name in the row (a variadic tail shares one).
+      spec: what the row accepts there, the wildcard already resolved.
+      type: the port's type after rescale; None while undecided or float.
+      lo, hi: the range in reals the port has to carry; None where unknown.
+    """
+
+    id: PortId
+    name: str
+    spec: PortType
+    type: Uniform | None = None
+    lo: float | None = None
+    hi: float | None = None
+
+
+QuantFn: TypeAlias = Callable[
+    [tuple[PortView, ...], tuple[PortView, ...], Mapping[str, Any]], Mapping[PortId, Uniform]
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TestCase:
+    """A test in the target file: a model in the small text form, and what is expected of its plan."""
+
+    __test__ = False
+
+    name: str
+    model: str
+    expect: Mapping[str, Any]
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Target:
+    """A device: its rows by kernel name in order of preference, its fusions, its prices.
+
+    Attributes:
+      file: what `Row.source` names.
+      document: the resolved YAML (after `extends`) as plain data; `digest` is its sha256.
+      functions: QuantFns for `fn` rules, by name.
+    """
+
+    id: str
+    version: str
+    title: str
+    mode: Literal["fixed", "codegen"]
+    file: str
+    rows: Mapping[str, tuple[Row, ...]]
+    fusions: tuple[Fusion, ...]
+    costs: Costs
+    default_port: PortType
+    on_no_kernel: Literal["float", "error"] = "float"
+    rescale_allowed: bool = True
+    rescale_single_consumer: bool = False
+    duplicate_constants: bool = True
+    bias: str = "i32"
+    tests: tuple[TestCase, ...] = ()
+    document: Mapping[str, Any] = field(default_factory=dict)
+    digest: str = ""
+    functions: Mapping[str, QuantFn] = field(default_factory=dict)
+
+
+Scalar: TypeAlias = int | float | Fraction
