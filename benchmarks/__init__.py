@@ -1,0 +1,1 @@
+"""Measurements against onnxruntime's own quantizer; run by `make bench`, never imported by the product."""
