@@ -285,7 +285,7 @@ def round_scales(scales: Iterable[float], expressed: str) -> tuple[float, ...]:
     """
     array = np.asarray(list(scales), dtype=np.float64)
     if expressed in ("f32", "f16"):
-        dtype = np.dtype(np.float32 if expressed == "f32" else np.float16)
+        dtype = np.float32 if expressed == "f32" else np.float16
         info = np.finfo(dtype)
         if array.size and float(np.max(array)) > float(info.max):
             raise QTypeError(f"scale {float(np.max(array))!r} is beyond {expressed}")

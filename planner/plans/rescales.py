@@ -108,8 +108,8 @@ def derive_rescales(graph: Graph, kernels: Sequence[KernelPlan], target: TargetR
             wanted.append((defined, base, list(readers[value]), True))
         wanted += [(base, kind, users, False) for kind, users in _groups(readers[value], base, target)]
         count = 0
-        for source, target, users, to_pin in wanted:
-            kind = kind_of(source, target, costs)
+        for source, goal, users, to_pin in wanted:
+            kind = kind_of(source, goal, costs)
             if kind is None:
                 continue
             elements = graph.values[value].elements
@@ -119,7 +119,7 @@ def derive_rescales(graph: Graph, kernels: Sequence[KernelPlan], target: TargetR
                     id=f"{value}#{count}",
                     value=value,
                     from_type=source,
-                    to_type=target,
+                    to_type=goal,
                     consumers=tuple((use.kernel, use.index) for use in users),
                     kind=kind,
                     elements=elements,
