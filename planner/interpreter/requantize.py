@@ -1,0 +1,146 @@
+"""Requantize: integer accumulators and real values onto a storage, as ONNX Runtime's CPU kernels do it.
+
+In: arrays, float32 scales, integer zero points, storage bounds. Out: arrays in the smallest numpy integer
+type that holds [qmin, qmax]. No graph, no ONNX. This is `float32_even`: one float32 multiply, clamp, round
+half to even, then the zero point. The same on every x86 CPU (SSE2 and AVX512F kernels agree), bit for bit.
+Source: ONNX QuantizeLinear; MLAS's requantize and quantize kernels, read for their order of operations.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Float32Array = npt.NDArray[np.float32]
+Scale = float | np.float32 | Float32Array
+ZeroPoint = int | Array
+
+_STORAGES: Final = (np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32, np.int64)
+
+
+def storage_dtype(qmin: int, qmax: int) -> np.dtype[Any]:
+    """The smallest numpy integer type that holds [qmin, qmax], unsigned first."""
+    for candidate in _STORAGES:
+        bounds = np.iinfo(candidate)
+        if bounds.min <= qmin and qmax <= bounds.max:
+            return np.dtype(candidate)
+    return np.dtype(np.uint64)
+
+
+def output_multiplier(x_scale: Scale, w_scale: Scale, y_scale: Scale, *, alpha: float = 1.0) -> Float32Array:
+    """The factor from an accumulator to the output: `alpha * x_scale * w_scale / y_scale`.
+
+    Each step is rounded to float32, in this order, as QLinearConv, QLinearMatMul and QGemm (the only one
+    with an alpha) do; `x_scale / y_scale * w_scale` would differ in the last bit.
+
+    Args:
+      x_scale: scale of the activation, one number.
+      w_scale: scale of the weight, one number or (C_out,).
+      y_scale: scale of the output, one number.
+      alpha: QGemm's factor.
+
+    Returns:
+      float32, with the shape of `w_scale`.
+    """
+    product = np.float32(alpha) * np.asarray(x_scale, np.float32) * np.asarray(w_scale, np.float32)
+    return np.asarray(product / np.asarray(y_scale, np.float32), np.float32)
+
+
+def wrap_int32(acc: Array) -> npt.NDArray[np.int32]:
+    """An exact accumulator as a 32-bit register holds it: modulo 2^32."""
+    return acc.astype(np.int32)
+
+
+def requantize_float32(acc: Array, multiplier: Scale, zero_point: int, qmin: int, qmax: int) -> Array:
+    """Scale accumulators onto a storage: `clamp, round half to even, add the zero point`.
+
+    Args:
+      acc: integers, any type and shape; converted to float32 first (that rounds above 2^24).
+      multiplier: float32, broadcastable against `acc` (per channel: shape it yourself).
+      zero_point: of the output, stored.
+      qmin: storage minimum.
+      qmax: storage maximum.
+
+    Returns:
+      Stored integers of `acc`'s shape, `storage_dtype(qmin, qmax)`.
+    """
+    scaled = acc.astype(np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = scaled * np.asarray(multiplier, np.float32)
+    return _round_onto(scaled, zero_point, qmin, qmax)
+
+
+def dequantize_accumulator(acc: Array, multiplier: Scale) -> Float32Array:
+    """Accumulators as reals: `float32(acc) * multiplier`, QGemm's float output."""
+    return acc.astype(np.float32) * np.asarray(multiplier, np.float32)
+
+
+def quantize_linear(
+    x: Array, scale: Scale, zero_point: ZeroPoint, qmin: int, qmax: int, *, axis: int | None = None
+) -> Array:
+    """ONNX QuantizeLinear in float32: `saturate(rint(x / scale) + zero_point)`.
+
+    NaN becomes qmin, an infinity the bound on its side.
+
+    Args:
+      x: reals, computed in float32.
+      scale: one number, or (x.shape[axis],) with `axis`.
+      zero_point: stored, one number or like `scale`.
+      qmin: storage minimum.
+      qmax: storage maximum.
+      axis: of the per-axis parameters; None: per tensor.
+
+    Returns:
+      Stored integers of `x`'s shape, `storage_dtype(qmin, qmax)`.
+    """
+    real = np.asarray(x, np.float32)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        quotient = real / along_axis(np.asarray(scale, np.float32), axis, real.ndim)
+    return _round_onto(quotient, along_axis(np.asarray(zero_point), axis, real.ndim), qmin, qmax)
+
+
+def dequantize_linear(
+    q: Array, scale: Scale, zero_point: ZeroPoint = 0, *, axis: int | None = None
+) -> Float32Array:
+    """ONNX DequantizeLinear in float32: `float32(q - zero_point) * scale`.
+
+    Args:
+      q: stored integers of up to 32 bits.
+      scale: one number, or (q.shape[axis],) with `axis`.
+      zero_point: stored, one number or like `scale`.
+      axis: of the per-axis parameters; None: per tensor.
+
+    Returns:
+      Reals of `q`'s shape.
+    """
+    shifted = q.astype(np.int64) - along_axis(np.asarray(zero_point, np.int64), axis, q.ndim)
+    return shifted.astype(np.float32) * along_axis(np.asarray(scale, np.float32), axis, q.ndim)
+
+
+def along_axis(parameters: Array, axis: int | None, ndim: int) -> Array:
+    """Shape (n,) parameters so that they broadcast along `axis` of an array of `ndim` dimensions."""
+    if axis is None or parameters.ndim == 0:
+        return parameters
+    shape = [1] * ndim
+    shape[axis] = parameters.size
+    return parameters.reshape(shape)
+
+
+def to_int32(x: Float32Array) -> npt.NDArray[np.int64]:
+    """Round half to even into 32 bits as CVTPS2DQ does: NaN and what does not fit become -2^31.
+
+    Returned as int64, so that a zero point can be added without a wrap.
+    """
+    rounded = np.rint(x)
+    fits = (rounded >= np.float32(-(2**31))) & (rounded < np.float32(2**31))
+    return np.where(fits, rounded, np.float32(-(2**31))).astype(np.int64)
+
+
+def _round_onto(scaled: Array, zero_point: ZeroPoint, qmin: int, qmax: int) -> Array:
+    zero = np.asarray(zero_point, np.int64)
+    low, high = (qmin - zero).astype(np.float32), (qmax - zero).astype(np.float32)
+    # fmax, not maximum: the CPU's MAXPS returns the bound when the value is NaN.
+    clamped = np.fmin(np.fmax(scaled, low), high)
+    np.rint(clamped, out=clamped)
+    return (clamped.astype(np.int32) + zero.astype(np.int32)).astype(storage_dtype(qmin, qmax))
