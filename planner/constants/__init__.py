@@ -1,1 +1,1 @@
-"""constants."""
+"""Constants: weights and biases to stored integers and back, fast, chunk by chunk."""
