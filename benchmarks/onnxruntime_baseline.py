@@ -148,7 +148,7 @@ def cases(only: Sequence[str], blocks: Sequence[int], count: int, folder: Path) 
             yield Case(model, samples(model.name, model.path, count), evaluation(model.name, model.path))
     for number in blocks:
         chain = write_chain(folder, number)
-        yield Case(chain, chain_samples(count, held_out=False), chain_samples(8, held_out=True))
+        yield Case(chain, chain_samples(count, held_out=False), chain_samples(32, held_out=True))
 
 
 HEADER: Final = (
