@@ -6,6 +6,7 @@ half to even, then the zero point. The same on every x86 CPU (SSE2 and AVX512F k
 Source: ONNX QuantizeLinear; MLAS's requantize and quantize kernels, read for their order of operations.
 """
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +18,30 @@ Scale = float | np.float32 | Float32Array
 ZeroPoint = int | Array
 
 _STORAGES: Final = (np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """What a per-tensor port can store: `real = (stored - zero_point) * scale`, stored in [qmin, qmax]."""
+
+    scale: float
+    zero_point: int
+    qmin: int
+    qmax: int
+
+    @property
+    def scale32(self) -> np.float32:
+        """The scale as the kernels hold it."""
+        return np.float32(self.scale)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The numpy type of stored values."""
+        return storage_dtype(self.qmin, self.qmax)
+
+    def stored(self) -> npt.NDArray[np.int64]:
+        """Every stored value, ascending: the rows of a lookup table."""
+        return np.arange(self.qmin, self.qmax + 1)
 
 
 def storage_dtype(qmin: int, qmax: int) -> np.dtype[Any]:
@@ -116,6 +141,26 @@ def dequantize_linear(
     """
     shifted = q.astype(np.int64) - along_axis(np.asarray(zero_point, np.int64), axis, q.ndim)
     return shifted.astype(np.float32) * along_axis(np.asarray(scale, np.float32), axis, q.ndim)
+
+
+def rescale(q: Array, source: Grid, target: Grid) -> Array:
+    """Stored integers of one grid as those of another: DequantizeLinear, then QuantizeLinear.
+
+    QLinearConcat and QLinearWhere rescale their inputs by a table of exactly these values.
+    """
+    table = quantize_linear(
+        dequantize_linear(source.stored(), source.scale32, source.zero_point),
+        target.scale32,
+        target.zero_point,
+        target.qmin,
+        target.qmax,
+    )
+    return look_up(q, table, source.qmin)
+
+
+def look_up(q: Array, table: Array, qmin: int) -> Array:
+    """`table[q - qmin]`, for tables over every stored value of a storage of at most 16 bits."""
+    return np.asarray(np.take(table, q if qmin == 0 else q.astype(np.int32) - qmin))
 
 
 def along_axis(parameters: Array, axis: int | None, ndim: int) -> Array:

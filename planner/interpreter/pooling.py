@@ -1,0 +1,145 @@
+"""Pooling on stored integers: MaxPool, QLinearAveragePool, QLinearGlobalAveragePool; channels first.
+
+Bit for bit ONNX Runtime's CPU kernels on x86. Global averages sum integers and requantize once; other
+averages sum dequantized float32 values in the kernel's order, divide, and quantize, so they round otherwise.
+On Arm the global average uses an integer multiplier and may differ by one step. There is no kernel for
+QLinearReduceMean. Source: the two contrib operators, read for their order of operations.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from planner.interpreter.requantize import (
+    Array,
+    Float32Array,
+    Grid,
+    dequantize_linear,
+    requantize_float32,
+    to_int32,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolGeometry:
+    """Kernel, strides, dilations and pads of a pooling, per spatial axis; `pads`: begins, then ends."""
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...] = ()
+    dilations: tuple[int, ...] = ()
+    pads: tuple[int, ...] = ()
+    ceil_mode: bool = False
+
+    def filled(self) -> "PoolGeometry":
+        """The same with the defaults written out."""
+        rank = len(self.kernel)
+        ones = (1,) * rank
+        return PoolGeometry(
+            self.kernel,
+            self.strides or ones,
+            self.dilations or ones,
+            self.pads or (0,) * (2 * rank),
+            self.ceil_mode,
+        )
+
+
+def max_pool(x: Array, geometry: PoolGeometry) -> Array:
+    """The maximum of each window; padding never wins.
+
+    Args:
+      x: integers (N, C, *spatial).
+      geometry: kernel, strides, dilations, pads, ceil_mode.
+
+    Returns:
+      Integers (N, C, *output), in `x`'s dtype.
+    """
+    shape = geometry.filled()
+    sizes = pooled_sizes(x.shape[2:], shape)
+    result = np.full((*x.shape[:2], *sizes), np.iinfo(x.dtype).min, x.dtype)
+    for window in _windows(x, np.iinfo(x.dtype).min, sizes, shape):
+        np.maximum(result, window, out=result)
+    return result
+
+
+def qlinear_average_pool(
+    x: Array, x_grid: Grid, y_grid: Grid, geometry: PoolGeometry, *, count_include_pad: bool = False
+) -> Array:
+    """The average of each window, onto another grid.
+
+    Args:
+      x: stored integers of `x_grid`, (N, C, *spatial).
+      x_grid: 8-bit scale, zero point and storage.
+      y_grid: of the same storage.
+      geometry: kernel, strides, pads, ceil_mode; no dilations.
+      count_include_pad: divide by the kernel's size, not by the pixels inside the input.
+
+    Returns:
+      Stored integers (N, C, *output), in `y_grid`'s dtype.
+    """
+    shape = geometry.filled()
+    sizes = pooled_sizes(x.shape[2:], shape)
+    if x.shape[2:] == shape.kernel and not any(shape.pads):
+        return qlinear_global_average_pool(x, x_grid, y_grid)
+    real = dequantize_linear(x, x_grid.scale32, x_grid.zero_point)
+    total: Float32Array = np.zeros((*x.shape[:2], *sizes), np.float32)
+    for window in _windows(real, 0, sizes, shape):
+        total += window
+    counts: Float32Array = _counts(x.shape[2:], sizes, shape)
+    if count_include_pad:
+        counts = np.full(counts.shape, prod(shape.kernel), np.float32)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        quotient: Float32Array = total / counts / y_grid.scale32 + np.float32(y_grid.zero_point)
+    return np.clip(to_int32(quotient), y_grid.qmin, y_grid.qmax).astype(y_grid.dtype)
+
+
+def qlinear_global_average_pool(x: Array, x_grid: Grid, y_grid: Grid) -> Array:
+    """The average over all spatial axes, onto another grid: (N, C, *spatial) to (N, C, 1, ...)."""
+    pixels = prod(x.shape[2:])
+    total = x.sum(axis=tuple(range(2, x.ndim)), keepdims=True, dtype=np.int64) - x_grid.zero_point * pixels
+    multiplier = x_grid.scale32 / (y_grid.scale32 * np.float32(pixels))
+    return requantize_float32(total, multiplier, y_grid.zero_point, y_grid.qmin, y_grid.qmax)
+
+
+def pooled_sizes(spatial: Sequence[int], shape: PoolGeometry) -> tuple[int, ...]:
+    """Spatial sizes of a pooling's output; `shape` with its defaults filled in."""
+    return tuple(_pooled_size(spatial[i], i, shape) for i in range(len(spatial)))
+
+
+def _pooled_size(size: int, i: int, shape: PoolGeometry) -> int:
+    begin, end = shape.pads[i], shape.pads[len(shape.kernel) + i]
+    free = size + begin + end - shape.dilations[i] * (shape.kernel[i] - 1) - 1
+    if not shape.ceil_mode:
+        return free // shape.strides[i] + 1
+    count = -(-free // shape.strides[i]) + 1
+    # A last window that would start in the end padding is left out.
+    return count - 1 if (count - 1) * shape.strides[i] >= size + begin else count
+
+
+def _windows(x: Array, fill: float, sizes: tuple[int, ...], shape: PoolGeometry) -> Iterator[Array]:
+    """For each kernel tap, in row-major order, what every window reads there."""
+    rank = len(sizes)
+    widths = [(0, 0), (0, 0)]
+    for i in range(rank):
+        last = (sizes[i] - 1) * shape.strides[i] + shape.dilations[i] * (shape.kernel[i] - 1) + 1
+        widths.append((shape.pads[i], max(0, last - shape.pads[i] - x.shape[2 + i])))
+    padded = np.pad(x, widths, constant_values=fill) if any(map(any, widths)) else x
+    for tap in product(*map(range, shape.kernel)):
+        index: tuple[Any, ...] = (...,)
+        for i in range(rank):
+            start = tap[i] * shape.dilations[i]
+            index += (slice(start, start + (sizes[i] - 1) * shape.strides[i] + 1, shape.strides[i]),)
+        yield padded[index]
+
+
+def _counts(spatial: Sequence[int], sizes: tuple[int, ...], shape: PoolGeometry) -> Float32Array:
+    """Pixels of the input inside each window: (*output)."""
+    counts = np.ones((), np.int64)
+    for i, size in enumerate(sizes):
+        starts = np.arange(size) * shape.strides[i] - shape.pads[i]
+        inside = np.minimum(starts + shape.kernel[i], spatial[i]) - np.maximum(starts, 0)
+        counts = counts[..., None] * inside
+    return counts.astype(np.float32)
