@@ -1,0 +1,192 @@
+"""Fuse: source ops into regions, the logical kernels of one target.
+
+In: a Graph of ops, a Target's fusions. Out: the same Graph as regions in topological order, every op in
+exactly one. Patterns with most ops first, then file order; a kernel's inner values are read by nothing
+outside it. An op that no fusion took is a region of its own type and says why. Source: design 04.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from planner.fusion.match import Fit, OpIndex, fits, index_ops
+from planner.ir.graph import Graph, Region
+from planner.ir.roles import port_outputs
+from planner.target.patterns import OpPattern, Pattern, count_ops, op_types, parse_pattern, variants
+from planner.target.predicates import failing
+from planner.target.records import Fusion, Target
+
+MOST_OBJECTIONS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Variant:
+    """One tree of one fusion's pattern."""
+
+    fusion: Fusion
+    pattern: Pattern
+    tree: OpPattern
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Book:
+    """The fusions of a target, read: in order, by the type of the last op, and the op types they name."""
+
+    target: str
+    ordered: tuple[_Variant, ...]
+    by_root: Mapping[str, list[_Variant]]
+    named: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """What was decided: the kernel each op went into ("" for none), and the region behind each last op."""
+
+    owner: list[str]
+    regions: dict[int, Region]
+    names: set[str]
+
+
+def fuse(graph: Graph, target: Target) -> Graph:
+    """Group the ops of a graph into the kernels that the target names.
+
+    A graph that has regions already is returned unchanged. Region names come from the op furthest from
+    the result; ports are the pattern's variables in order of appearance.
+
+    Raises:
+      TargetError: a pattern or predicate of the target that cannot be read.
+    """
+    if graph.regions:
+        return graph
+    index = index_ops(graph)
+    book = _read(target)
+    taken = _Taken([""] * len(graph.ops), {}, set())
+    for variant in book.ordered:
+        for root in _roots(variant.tree, index):
+            fit = None if taken.owner[root] else _best(variant, root, index, taken)
+            if fit is not None:
+                _take(variant, fit, index, taken)
+    for i, owner in enumerate(taken.owner):
+        if not owner:
+            taken.regions[i] = _alone(i, _reason(i, book, index, taken), index, taken)
+    regions = tuple(taken.regions[i] for i in sorted(taken.regions))
+    return replace(graph, ops=(), regions=regions)
+
+
+def _read(target: Target) -> _Book:
+    found = []
+    for fusion in target.fusions:
+        patterns = [parse_pattern(text) for text in fusion.patterns]
+        names = tuple(dict.fromkeys(v.name for pattern in patterns for v in pattern.variables))
+        found += [_Variant(fusion, p, tree, names) for p in patterns for tree in variants(p)]
+    ordered = tuple(sorted(found, key=lambda variant: -count_ops(variant.tree)))
+    by_root: dict[str, list[_Variant]] = {}
+    for variant in ordered:
+        for name in variant.tree.types:
+            by_root.setdefault(name, []).append(variant)
+    named = frozenset(name for variant in ordered for name in op_types(variant.pattern))
+    return _Book(target.id, ordered, by_root, named)
+
+
+def _roots(tree: OpPattern, index: OpIndex) -> list[int]:
+    return sorted(i for name in set(tree.types) for i in index.by_type.get(name, ()))
+
+
+def _best(variant: _Variant, root: int, index: OpIndex, taken: _Taken) -> Fit | None:
+    for fit in fits(variant.tree, root, index):
+        if _objection(variant, fit, root, index, taken) is None:
+            return fit
+    return None
+
+
+def _objection(variant: _Variant, fit: Fit, root: int, index: OpIndex, taken: _Taken) -> str | None:
+    """Say why a fit may not become a kernel; None if it may."""
+    members = fit.members
+    inside = frozenset(members)
+    for i in members:
+        outside = None if i == root else _outside(i, inside, index)
+        if outside:
+            return outside
+    for i in members:
+        if taken.owner[i]:
+            return f"{index.ops[i].name!r} is part of {taken.owner[i]!r}"
+    for value in _bound(fit):
+        if index.writer.get(value) in inside:
+            return f"{value!r} is written inside it"
+    ports = {name: fit.bound.get(name, "") for name in variant.names}
+    ops = tuple(index.ops[i] for i in members)
+    return failing(variant.fusion.where, ports=ports, ops=ops, attributes={}, graph=index.graph)
+
+
+def _outside(at: int, inside: frozenset[int], index: OpIndex) -> str | None:
+    for value in index.ops[at].outputs:
+        if value in index.results:
+            return f"{value!r} is a model output too"
+        for reader in index.readers.get(value, ()):
+            if reader not in inside:
+                return f"{value!r} is read by {index.ops[reader].name!r} too"
+    return None
+
+
+def _bound(fit: Fit) -> Iterator[str]:
+    for bound in fit.bound.values():
+        yield from (bound,) if isinstance(bound, str) else bound
+
+
+def _take(variant: _Variant, fit: Fit, index: OpIndex, taken: _Taken) -> None:
+    members = fit.members
+    inputs: list[str] = []
+    for variable in variant.pattern.variables:
+        bound = fit.bound.get(variable.name, "")
+        inputs += [bound] if isinstance(bound, str) else bound
+    name = _name(index.ops[fit.deepest].name, taken)
+    for i in members:
+        taken.owner[i] = name
+    taken.regions[members[-1]] = Region(
+        name=name,
+        kernel=variant.fusion.kernel,
+        inputs=tuple(inputs),
+        outputs=port_outputs(index.ops[members[-1]], index.graph),
+        ops=tuple(index.ops[i] for i in members),
+    )
+
+
+def _alone(at: int, reason: str, index: OpIndex, taken: _Taken) -> Region:
+    op = index.ops[at]
+    return Region(
+        name=_name(op.name, taken),
+        kernel=op.type,
+        inputs=index.operands[at],
+        outputs=port_outputs(op, index.graph),
+        ops=(op,),
+        reason=reason,
+    )
+
+
+def _name(wanted: str, taken: _Taken) -> str:
+    """Keep the op's name; `kernel_N` where it has none."""
+    name, n = wanted, len(taken.regions)
+    while not name or name in taken.names:
+        name, n = f"kernel_{n}", n + 1
+    taken.names.add(name)
+    return name
+
+
+def _reason(at: int, book: _Book, index: OpIndex, taken: _Taken) -> str:
+    """Say why no fusion took an op."""
+    op = index.ops[at]
+    if not index.operands[at] and not port_outputs(op, index.graph):
+        return f"{op.type} has no float operand or result"
+    if op.type not in book.named:
+        return f"no fusion of {book.target!r} names {op.type}"
+    objections: dict[str, dict[str, None]] = {}
+    for variant in book.by_root.get(op.type, ()):
+        for fit in fits(variant.tree, at, index):
+            text = _objection(variant, fit, at, index, taken)
+            if text:
+                objections.setdefault(text, {})[variant.fusion.kernel] = None
+    told = [f"{text} ({', '.join(kernels)})" for text, kernels in objections.items()]
+    if told:
+        return f"no fusion of {book.target!r} takes {op.type}: {'; '.join(told[:MOST_OBJECTIONS])}"
+    return f"no fusion of {book.target!r} takes {op.type} of these operands"

@@ -1,0 +1,109 @@
+"""Match: where a pattern's tree of ops stands in a graph.
+
+In: an index of the ops and one tree without optional ops. Out: the ways it fits behind an op, in the order
+of the pattern. Whether a fit may become a kernel (uses outside it, predicates) is for `fuse` to say.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from planner.ir.graph import Graph, Op
+from planner.ir.roles import port_inputs
+from planner.ir.topology import readers, writers
+from planner.target.patterns import COMMUTATIVE, Node, OpPattern, Variable
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpIndex:
+    """The ops of a graph by what one looks them up by; all numbers are indices into `ops`.
+
+    Attributes:
+      operands: values at the ports of each op.
+      results: the model's outputs.
+    """
+
+    graph: Graph
+    ops: tuple[Op, ...]
+    writer: Mapping[str, int]
+    readers: Mapping[str, Sequence[int]]
+    by_type: Mapping[str, Sequence[int]]
+    operands: tuple[tuple[str, ...], ...]
+    results: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """One way a tree fits: the values at its variables, and (depth, op) pairs in the pattern's order."""
+
+    bound: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
+    steps: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """The ops it takes, ascending, each once."""
+        return tuple(sorted({op for _, op in self.steps}))
+
+    @property
+    def deepest(self) -> int:
+        """The op furthest from the result, the first such in the pattern."""
+        return max(self.steps, key=lambda step: step[0])[1]
+
+
+def index_ops(graph: Graph) -> OpIndex:
+    """Index the ops of a graph; linear in operands."""
+    by_type: dict[str, list[int]] = {}
+    for i, op in enumerate(graph.ops):
+        by_type.setdefault(op.type, []).append(i)
+    operands = tuple(port_inputs(op, graph) for op in graph.ops)
+    return OpIndex(
+        graph, graph.ops, writers(graph.ops), readers(graph.ops), by_type, operands, frozenset(graph.outputs)
+    )
+
+
+def fits(tree: OpPattern, root: int, index: OpIndex) -> Iterator[Fit]:
+    """Yield the ways `tree` fits with its result written by op `root`."""
+    yield from _op(tree, root, index, Fit(), 0)
+
+
+def _op(tree: OpPattern, at: int, index: OpIndex, fit: Fit, depth: int) -> Iterator[Fit]:
+    op = index.ops[at]
+    if op.type not in tree.types or not index.operands[at]:
+        return
+    grown = Fit(fit.bound, (*fit.steps, (depth, at)))
+    operands = index.operands[at]
+    yield from _arguments(tree.args, operands, index, grown, depth)
+    if op.type in COMMUTATIVE and len(tree.args) == len(operands) == 2:
+        yield from _arguments(tree.args, operands[::-1], index, grown, depth)
+
+
+def _arguments(
+    args: tuple[Node, ...], operands: tuple[str, ...], index: OpIndex, fit: Fit, depth: int
+) -> Iterator[Fit]:
+    if not args:
+        if not operands:
+            yield fit
+        return
+    first, *rest = args
+    if isinstance(first, Variable) and first.variadic:
+        yield from _bind(first.name, operands, fit)
+        return
+    value = operands[0] if operands else ""
+    for grown in _node(first, value, index, fit, depth + 1):
+        yield from _arguments(tuple(rest), operands[1:], index, grown, depth)
+
+
+def _node(node: Node, value: str, index: OpIndex, fit: Fit, depth: int) -> Iterator[Fit]:
+    if isinstance(node, Variable):
+        if value or node.optional:
+            yield from _bind(node.name, value, fit)
+        return
+    at = index.writer.get(value)
+    if at is not None and index.ops[at].outputs[0] == value:
+        yield from _op(node, at, index, fit, depth)
+
+
+def _bind(name: str, value: str | tuple[str, ...], fit: Fit) -> Iterator[Fit]:
+    if name not in fit.bound:
+        yield Fit({**fit.bound, name: value}, fit.steps)
+    elif fit.bound[name] == value:
+        yield fit

@@ -1,0 +1,141 @@
+"""Roles of operands: which values of an op are ports, and which ops only move data.
+
+A port is a float value that carries data. Shapes, indices and masks are told by their element type; what
+the element type cannot tell (a clip's bounds, a resize's scales) is in `NON_PORT_INPUTS`. Weights and
+normalisation statistics are data. Source: ONNX operator schemas; design 01, sections 3 and 4.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import numpy as np
+
+from planner.ir.graph import Graph, Op
+
+NON_PORT_INPUTS: Final[Mapping[str, frozenset[int]]] = {
+    "CastLike": frozenset({1}),
+    "Clip": frozenset({1, 2}),
+    "DequantizeLinear": frozenset({1, 2}),
+    "Dropout": frozenset({1, 2}),
+    "EyeLike": frozenset({0}),
+    "GRU": frozenset({4}),
+    "LSTM": frozenset({4}),
+    "MelWeightMatrix": frozenset({0, 1, 2, 3, 4}),
+    "NonMaxSuppression": frozenset({2, 3, 4}),
+    "OneHot": frozenset({1, 2}),
+    "Pad": frozenset({1, 2, 3}),
+    "QuantizeLinear": frozenset({1, 2}),
+    "RNN": frozenset({4}),
+    "RandomNormalLike": frozenset({0}),
+    "RandomUniformLike": frozenset({0}),
+    "Range": frozenset({0, 1, 2}),
+    "Resize": frozenset({1, 2, 3}),
+    "Shape": frozenset({0}),
+    "Size": frozenset({0}),
+    "Upsample": frozenset({1}),
+}
+
+MOVERS: Final = frozenset(
+    {
+        "CenterCropPad",
+        "Clip",
+        "Compress",
+        "Concat",
+        "DepthToSpace",
+        "Dropout",
+        "Expand",
+        "Flatten",
+        "Gather",
+        "GatherElements",
+        "GatherND",
+        "GlobalMaxPool",
+        "Identity",
+        "Max",
+        "MaxPool",
+        "Min",
+        "Pad",
+        "ReduceMax",
+        "ReduceMin",
+        "Relu",
+        "Reshape",
+        "Resize",
+        "ReverseSequence",
+        "Scatter",
+        "ScatterElements",
+        "ScatterND",
+        "Slice",
+        "SpaceToDepth",
+        "Split",
+        "Squeeze",
+        "Tile",
+        "TopK",
+        "Transpose",
+        "Trilu",
+        "Unsqueeze",
+        "Upsample",
+        "Where",
+    }
+)
+
+
+def port_inputs(op: Op, graph: Graph) -> tuple[str, ...]:
+    """Name the float data operands of an op in order, then the float values its bodies capture.
+
+    An absent optional operand before a present one is "".
+    """
+    excluded = NON_PORT_INPUTS.get(op.type, frozenset())
+    operands = [name for i, name in enumerate(op.inputs) if i not in excluded]
+    captures = [name for name in op.captures if name not in op.inputs]
+    return (*_floats(operands, graph), *(name for name in _floats(captures, graph) if name))
+
+
+def port_outputs(op: Op, graph: Graph) -> tuple[str, ...]:
+    """Name the float results of an op in order; an absent optional result before a present one is ""."""
+    return _floats(op.outputs, graph)
+
+
+def is_mover(op: Op, graph: Graph | None = None) -> bool:
+    """Whether every element of the results is an element of the operands, or one cut to a bound.
+
+    Interpolating resizes, adding scatters and pads with another value than 0 compute. Without a graph
+    a pad value that is an operand counts as unknown.
+    """
+    if op.type not in MOVERS:
+        return False
+    condition = _MOVES_WHEN.get(op.type)
+    return condition is None or condition(op, graph)
+
+
+def _floats(names: Iterable[str], graph: Graph) -> tuple[str, ...]:
+    kept = [name for name in names if not name or graph.values[name].is_float]
+    while kept and not kept[-1]:
+        kept.pop()
+    return tuple(kept)
+
+
+def _resize_moves(op: Op, _: Graph | None) -> bool:
+    crops = op.attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize"
+    return op.attributes.get("mode", "nearest") == "nearest" and not crops
+
+
+def _pad_moves(op: Op, graph: Graph | None) -> bool:
+    if op.attributes.get("mode", "constant") != "constant":
+        return True
+    name = op.inputs[2] if len(op.inputs) > 2 else ""
+    if not name:
+        return not op.attributes.get("value", 0.0)
+    constant = graph.constants.get(name) if graph else None
+    return constant is not None and constant.array is not None and not np.any(constant.array)
+
+
+def _scatter_moves(op: Op, _: Graph | None) -> bool:
+    return op.attributes.get("reduction", "none") in ("none", "max", "min")
+
+
+_MOVES_WHEN: Final[Mapping[str, Callable[[Op, Graph | None], bool]]] = {
+    "Pad": _pad_moves,
+    "Resize": _resize_moves,
+    "ScatterElements": _scatter_moves,
+    "ScatterND": _scatter_moves,
+    "Upsample": _resize_moves,
+}

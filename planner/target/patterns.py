@@ -1,0 +1,227 @@
+"""Patterns: the text by which a fusion names source ops, read into a frozen tree.
+
+`Relu?(Conv(x, w, b?))` reads from the result to the operands. A name before parentheses is an op type
+(`|` between alternatives, `?` if it may be missing: then its first argument stands for it); any other
+name is a variable, one port of the kernel (`?` optional, `*` all remaining operands). Arguments are an
+op's float data operands; `Add` and `Mul` take theirs in either order. Matching is `fusion.match`.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Final, NoReturn, TypeAlias
+
+from planner.errors import TargetError
+
+COMMUTATIVE: Final = frozenset({"Add", "Max", "Mean", "Min", "Mul", "Sum"})
+MAX_TEXT: Final = 2_000
+MAX_DEPTH: Final = 32
+MAX_OPTIONAL_OPS: Final = 8
+MAX_COMMUTATIVE_OPS: Final = 10
+
+_TOKEN: Final = re.compile(r"\s*(?:(?P<name>[A-Za-z_][\w.]*(?:::\w+)?)|(?P<sign>[(),|?*]))")
+_FUNCTION: Final = re.compile(r"(?P<domain>[\w.-]+)\.(?P<name>\w+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A port: one operand that no op of the pattern computes, or (`variadic`) all remaining ones."""
+
+    name: str
+    optional: bool = False
+    variadic: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name}{'?' * self.optional}{'*' * self.variadic}"
+
+
+@dataclass(frozen=True, slots=True)
+class OpPattern:
+    """An op of one of `types` with these arguments; `optional`: or its first argument alone."""
+
+    types: tuple[str, ...]
+    args: tuple["Node", ...]
+    optional: bool = False
+
+    def __str__(self) -> str:
+        return f"{'|'.join(self.types)}{'?' * self.optional}({', '.join(map(str, self.args))})"
+
+
+Node: TypeAlias = Variable | OpPattern
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A pattern: its text, its tree, and its ports in order of first appearance."""
+
+    text: str
+    root: OpPattern
+    variables: tuple[Variable, ...]
+
+    @property
+    def n_ops(self) -> int:
+        """Most ops that it can take."""
+        return count_ops(self.root)
+
+
+def parse_pattern(text: str) -> Pattern:
+    """Read a pattern.
+
+    Raises:
+      TargetError: with the column (from 1) of the first character that does not fit.
+    """
+    if len(text) > MAX_TEXT:
+        raise TargetError(f"pattern of {len(text)} characters; at most {MAX_TEXT} are read")
+    if text.startswith(("scope:", "linear_chain")):
+        raise TargetError(f"pattern {text!r}: column 1: {text.partition(':')[0]} is not supported yet")
+    if text.startswith("function:"):
+        return _function(text)
+    reader = _Reader(text)
+    root = _node(reader, 0)
+    reader.end()
+    if isinstance(root, Variable):
+        raise TargetError(f"pattern {text!r}: column 1: {root} names no op; write an op such as Relu(x)")
+    found: dict[str, Variable] = {}
+    for variable in _variables(root):
+        if found.setdefault(variable.name, variable) != variable:
+            raise TargetError(
+                f"pattern {text!r}: column {text.rfind(str(variable)) + 1}: "
+                f"{variable.name} is written both {found[variable.name]} and {variable}"
+            )
+    if sum(op.optional for op in _ops(root)) > MAX_OPTIONAL_OPS:
+        raise TargetError(f"pattern {text!r}: column 1: more than {MAX_OPTIONAL_OPS} optional ops")
+    if sum(not COMMUTATIVE.isdisjoint(op.types) for op in _ops(root)) > MAX_COMMUTATIVE_OPS:
+        raise TargetError(f"pattern {text!r}: column 1: more than {MAX_COMMUTATIVE_OPS} commutative ops")
+    return Pattern(text, root, tuple(found.values()))
+
+
+def variables(pattern: Pattern) -> tuple[Variable, ...]:
+    """Ports of the kernel, in order."""
+    return pattern.variables
+
+
+def variants(pattern: Pattern) -> tuple[OpPattern, ...]:
+    """The trees without optional ops that a pattern stands for, most ops first."""
+    found = [node for node in _expand(pattern.root) if isinstance(node, OpPattern)]
+    return tuple(sorted(found, key=count_ops, reverse=True))
+
+
+def count_ops(node: Node) -> int:
+    """Count the ops in a tree, optional ones included."""
+    return sum(1 for _ in _ops(node))
+
+
+def op_types(pattern: Pattern) -> frozenset[str]:
+    """Op types that a pattern names."""
+    return frozenset(name for op in _ops(pattern.root) for name in op.types)
+
+
+def _ops(node: Node) -> Iterator[OpPattern]:
+    if isinstance(node, OpPattern):
+        yield node
+        for arg in node.args:
+            yield from _ops(arg)
+
+
+def _variables(node: Node) -> Iterator[Variable]:
+    if isinstance(node, Variable):
+        yield node
+        return
+    for arg in node.args:
+        yield from _variables(arg)
+
+
+def _expand(node: Node) -> Iterator[Node]:
+    if isinstance(node, Variable):
+        yield node
+        return
+    for args in product(*(tuple(_expand(arg)) for arg in node.args)):
+        yield OpPattern(node.types, args)
+    if node.optional:
+        yield from _expand(node.args[0])
+
+
+def _function(text: str) -> Pattern:
+    match = _FUNCTION.fullmatch(text, len("function:"))
+    if match is None:
+        raise TargetError(f"pattern {text!r}: column 10: write function:DOMAIN.NAME")
+    inputs = Variable("xs", variadic=True)
+    return Pattern(text, OpPattern((f"{match['domain']}::{match['name']}",), (inputs,)), (inputs,))
+
+
+class _Reader:
+    """A cursor over the tokens of one text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.start = 0
+        self.token = ""
+        self.advance()
+
+    def advance(self) -> None:
+        """Read the next token; "" at the end."""
+        rest = self.text[self.at :]
+        self.start = self.at + len(rest) - len(rest.lstrip())
+        if not rest.strip():
+            self.token = ""
+            return
+        match = _TOKEN.match(self.text, self.at)
+        if match is None:
+            self.token = self.text[self.start]
+            self.fail("an op, a variable, or one of ( ) , | ? *")
+        self.token = match["name"] or match["sign"]
+        self.at = match.end()
+
+    def take(self, sign: str) -> bool:
+        """Step over a sign if it is next."""
+        if self.token != sign:
+            return False
+        self.advance()
+        return True
+
+    def name(self, wanted: str) -> str:
+        """Step over a name."""
+        name = self.token
+        if not name or not (name[0].isalpha() or name[0] == "_"):
+            self.fail(wanted)
+        self.advance()
+        return name
+
+    def end(self) -> None:
+        """Refuse anything left."""
+        if self.token:
+            self.fail("the end")
+
+    def fail(self, wanted: str) -> NoReturn:
+        """Raise at the current token."""
+        got = repr(self.token) if self.token else "the end"
+        raise TargetError(f"pattern {self.text!r}: column {self.start + 1}: found {got}, wanted {wanted}")
+
+
+def _node(reader: _Reader, depth: int) -> Node:
+    if depth > MAX_DEPTH:
+        reader.fail(f"at most {MAX_DEPTH} levels")
+    names = [reader.name("an op or a variable")]
+    while reader.take("|"):
+        names.append(reader.name("another op"))
+    optional = reader.take("?")
+    variadic = not optional and reader.take("*")
+    if not variadic and reader.take("("):
+        return OpPattern(tuple(names), _args(reader, depth), optional)
+    if len(names) > 1:
+        reader.fail("( after alternatives of ops")
+    return Variable(names[0], optional, variadic)
+
+
+def _args(reader: _Reader, depth: int) -> tuple[Node, ...]:
+    args = [_node(reader, depth + 1)]
+    while not reader.take(")"):
+        last = args[-1]
+        if isinstance(last, Variable) and last.variadic:
+            reader.fail(f") because {last} takes all remaining operands")
+        if not reader.take(","):
+            reader.fail(", or )")
+        args.append(_node(reader, depth + 1))
+    return tuple(args)
