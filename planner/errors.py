@@ -4,7 +4,8 @@
     ├── InputError            bad input, exit code 2
     │   ├── ModelError        a model we cannot read, with the node
     │   ├── QTypeError        a quantized type that breaks a rule of the quant dialect
-    │   ├── TargetError       a target description, with line and column
+    │   ├── TargetError       a target description, with line and column; `.errors`
+    │   ├── RuleError         a rule of a target that cannot be applied to these ports
     │   ├── AnnotationError   an annotation or constraint that does not fit the model
     │   ├── StatsError        statistics that do not fit the model, or are not numbers
     │   ├── SampleError       a sample of the wrong name, shape or element type
@@ -19,6 +20,7 @@ A message says what, where, why, and what would be accepted instead.
 
 import difflib
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 
 class PlannerError(Exception):
@@ -50,8 +52,33 @@ class QTypeError(InputError):
     """A quantized type that breaks an integrity rule, or text that is not a type."""
 
 
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One error in a text file: where (line and column from 1), its stable code, and the line itself."""
+
+    file: str
+    line: int
+    column: int
+    code: str
+    message: str
+    path: str = ""
+    quote: str = ""
+
+    def __str__(self) -> str:
+        head = f"{self.file}:{self.line}:{self.column}: {self.code} {self.message}"
+        return f"{head} | {self.quote}" if self.quote else head
+
+
 class TargetError(InputError):
-    """A target description with an error; the message starts `file:line:column: CODE`."""
+    """A target description with errors; the message has a line `file:line:column: CODE ...` for each."""
+
+    def __init__(self, message: str = "", *, errors: Iterable[Problem] = (), hint: str = "") -> None:
+        self.errors = tuple(errors)
+        super().__init__(message or "\n".join(str(error) for error in self.errors), hint=hint)
+
+
+class RuleError(InputError):
+    """A rule that cannot be applied: port types that do not fit it, or a result that is no type."""
 
 
 class AnnotationError(InputError):

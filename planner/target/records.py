@@ -81,6 +81,7 @@ class Row:
       computes: True denies that a same_scale row merely moves data.
       float: run this kernel in that float.
       source: `file:line`.
+      mark: tells rows of one kernel apart whose lines are equal (inherited, or on one line); else "".
     """
 
     kernel: str
@@ -94,11 +95,12 @@ class Row:
     computes: bool = False
     float: str | None = None
     source: str = ""
+    mark: str = ""
 
     @property
     def key(self) -> str:
         """`kernel@line`, the key of this row in a plan file."""
-        return f"{self.kernel}@{self.source.rpartition(':')[2]}"
+        return f"{self.kernel}@{self.source.rpartition(':')[2]}{self.mark}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,7 @@ class Target:
       file: what `Row.source` names.
       document: the resolved YAML (after `extends`) as plain data; `digest` is its sha256.
       functions: QuantFns for `fn` rules, by name.
+      columns: column (from 1) at which the row, rule, fusion or test of a `file:line` starts.
     """
 
     id: str
@@ -193,6 +196,7 @@ class Target:
     document: Mapping[str, Any] = field(default_factory=dict)
     digest: str = ""
     functions: Mapping[str, QuantFn] = field(default_factory=dict)
+    columns: Mapping[str, int] = field(default_factory=dict)
 
 
 Scalar: TypeAlias = int | float | Fraction

@@ -1,0 +1,270 @@
+"""The arithmetic language of `derive` and `where`: `1 / sqrt(x.scale) * 2 ** -7`. Closed: nothing runs.
+
+    sum     = product (("+" | "-") product)*
+    product = sign (("*" | "/") sign)*
+    sign    = "-" sign | power
+    power   = atom ("**" sign)?
+    atom    = NUMBER | NAME "(" sum ("," sum)* ")" | "(" sum ")" | PORT "." ATTRIBUTE ("[" INTEGER "]")?
+
+Numbers are exact rationals; `sqrt` and fractional powers leave them for doubles. Text, depth and the size
+of results are limited. Source: design 04.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final, NoReturn, TypeAlias
+
+from planner.errors import RuleError, TargetError
+
+MAX_TEXT: Final = 300
+MAX_DEPTH: Final = 32
+MAX_BITS: Final = 4096
+
+Real: TypeAlias = Fraction | float
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A literal."""
+
+    value: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """Something of a port: `x.scale`, `x.zero_point`, `x.shape[1]`."""
+
+    port: str
+    attribute: str
+    index: int | None = None
+
+    def __str__(self) -> str:
+        tail = "" if self.index is None else f"[{self.index}]"
+        return f"{self.port}.{self.attribute}{tail}"
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """An operator or function with its operands."""
+
+    name: str
+    operands: tuple["Expression", ...]
+
+
+Expression: TypeAlias = Number | Ref | Apply
+Lookup: TypeAlias = Callable[[Ref], Real]
+
+
+def parse_expression(text: str) -> Expression:
+    """Read an expression.
+
+    Raises:
+      TargetError: `column N: expected ..., found ...`.
+    """
+    return _parse(text)
+
+
+def parse_number(value: float | str) -> Fraction:
+    """Read a number or a rational such as `1/256` exactly (a float is the double it is).
+
+    Raises:
+      TargetError: not a number.
+    """
+    if isinstance(value, int | float):
+        return Fraction(value)
+    expression = _parse(value)
+    if references(expression):
+        raise TargetError(f"{value!r} is not a number; accepted: 0.5, 1/256, 2 ** -7")
+    result = evaluate(expression, _no_ports)
+    return result if isinstance(result, Fraction) else Fraction(result)
+
+
+def references(expression: Expression) -> tuple[Ref, ...]:
+    """List what an expression asks of ports, in order."""
+    if isinstance(expression, Ref):
+        return (expression,)
+    if isinstance(expression, Apply):
+        return tuple(ref for operand in expression.operands for ref in references(operand))
+    return ()
+
+
+def evaluate(expression: Expression, lookup: Lookup) -> Real:
+    """Compute an expression; exact while every part is rational.
+
+    Args:
+      expression: what `parse_expression` gave.
+      lookup: the value of a reference.
+
+    Raises:
+      RuleError: division by zero, root of a negative number, a result too big.
+    """
+    if isinstance(expression, Number):
+        return expression.value
+    if isinstance(expression, Ref):
+        return lookup(expression)
+    operands = tuple(evaluate(operand, lookup) for operand in expression.operands)
+    try:
+        result = FUNCTIONS[expression.name][1](*operands)
+    except ZeroDivisionError as error:
+        raise RuleError(f"{operands[0]} {expression.name} 0: division by zero") from error
+    except (ArithmeticError, ValueError) as error:
+        shown = ", ".join(str(operand) for operand in operands)
+        raise RuleError(f"{expression.name} of {shown}: {error}") from error
+    if isinstance(result, Fraction) and _bits(result) > MAX_BITS:
+        raise RuleError(f"{expression.name} gives a number of {_bits(result)} bits; at most {MAX_BITS}")
+    return result
+
+
+def _no_ports(ref: Ref) -> Real:
+    raise RuleError(f"{ref} is not known here")
+
+
+def _bits(value: Fraction) -> int:
+    return max(value.numerator.bit_length(), value.denominator.bit_length())
+
+
+def _power(base: Real, exponent: Real) -> Real:
+    if isinstance(base, Fraction) and isinstance(exponent, Fraction) and exponent.denominator == 1:
+        if _bits(base) * abs(exponent.numerator) > MAX_BITS * 2:
+            raise ValueError(f"more than {MAX_BITS} bits")
+        return Fraction(base**exponent.numerator)
+    return math.pow(base, exponent)
+
+
+FUNCTIONS: Final[Mapping[str, tuple[int, Callable[..., Real]]]] = {
+    "*": (2, lambda a, b: a * b),
+    "**": (2, _power),
+    "+": (2, lambda a, b: a + b),
+    "-": (2, lambda a, b: a - b),
+    "/": (2, lambda a, b: a / b),
+    "exp2": (1, lambda a: _power(Fraction(2), a)),
+    "max": (2, max),
+    "min": (2, min),
+    "negate": (1, lambda a: -a),
+    "sqrt": (1, math.sqrt),
+}
+"""Arity and meaning of each operator and function."""
+
+_NAMED: Final = ("exp2", "max", "min", "sqrt")
+_TOKEN: Final = re.compile(
+    r"\s*(?:(?P<number>(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][-+]?\d{1,3})?)(?![\w.])"
+    r"|(?P<name>[A-Za-z_]\w*)|(?P<sign>\*\*|[-+*/(),.\[\]]))"
+)
+
+
+class _Reader:
+    """A cursor over the tokens of one text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.kind, self.token = "", ""
+        self.start = 0
+        self.advance()
+
+    def advance(self) -> None:
+        match = _TOKEN.match(self.text, self.at)
+        rest = self.text[self.at :]
+        self.start = self.at + len(rest) - len(rest.lstrip())
+        self.kind, self.token = "", ""
+        if match is not None and match.lastgroup:
+            self.kind, self.token, self.at = match.lastgroup, match[match.lastgroup], match.end()
+
+    def fail(self, wanted: str) -> NoReturn:
+        found = repr(self.text[self.start : self.start + 12]) if self.start < len(self.text) else "the end"
+        raise TargetError(f"column {self.start + 1}: expected {wanted}, found {found} in {self.text!r}")
+
+    def accept(self, *signs: str) -> str:
+        if self.kind != "sign" or self.token not in signs:
+            return ""
+        token = self.token
+        self.advance()
+        return token
+
+    def expect(self, sign: str) -> None:
+        if not self.accept(sign):
+            self.fail(repr(sign))
+
+    def take(self, kind: str, wanted: str) -> str:
+        if self.kind != kind:
+            self.fail(wanted)
+        token = self.token
+        self.advance()
+        return token
+
+
+@lru_cache(maxsize=1024)
+def _parse(text: str) -> Expression:
+    if len(text) > MAX_TEXT:
+        raise TargetError(f"an expression of {len(text)} characters; at most {MAX_TEXT}")
+    reader = _Reader(text)
+    result = _sum(reader, 0)
+    if reader.kind or reader.start < len(text):
+        reader.fail("an operator or the end")
+    return result
+
+
+def _sum(reader: _Reader, depth: int) -> Expression:
+    if depth > MAX_DEPTH:
+        reader.fail(f"nesting of at most {MAX_DEPTH}")
+    left = _product(reader, depth)
+    while sign := reader.accept("+", "-"):
+        left = Apply(sign, (left, _product(reader, depth)))
+    return left
+
+
+def _product(reader: _Reader, depth: int) -> Expression:
+    left = _signed(reader, depth)
+    while sign := reader.accept("*", "/"):
+        left = Apply(sign, (left, _signed(reader, depth)))
+    return left
+
+
+def _signed(reader: _Reader, depth: int) -> Expression:
+    if depth > MAX_DEPTH:
+        reader.fail(f"nesting of at most {MAX_DEPTH}")
+    if reader.accept("-"):
+        return Apply("negate", (_signed(reader, depth + 1),))
+    base = _atom(reader, depth)
+    return Apply("**", (base, _signed(reader, depth + 1))) if reader.accept("**") else base
+
+
+def _atom(reader: _Reader, depth: int) -> Expression:
+    if reader.accept("("):
+        inner = _sum(reader, depth + 1)
+        reader.expect(")")
+        return inner
+    if reader.kind == "number":
+        return Number(Fraction(reader.take("number", "a number")))
+    start = reader.start
+    name = reader.take("name", "a number, a port or '('")
+    if reader.accept("("):
+        return _call(reader, name, start, depth)
+    if not reader.accept("."):
+        reader.fail(f"'.' and an attribute after the port {name!r}")
+    attribute = reader.take("name", "scale, zero_point, qmin, qmax or shape")
+    index = None
+    if reader.accept("["):
+        token = reader.take("number", "an index")
+        if not token.isdecimal():
+            reader.fail("a whole number")
+        index = int(token)
+        reader.expect("]")
+    return Ref(name, attribute, index)
+
+
+def _call(reader: _Reader, name: str, start: int, depth: int) -> Expression:
+    if name not in _NAMED:
+        raise TargetError(f"column {start + 1}: unknown function {name!r}; known: {', '.join(_NAMED)}")
+    operands = [_sum(reader, depth + 1)]
+    while reader.accept(","):
+        operands.append(_sum(reader, depth + 1))
+    reader.expect(")")
+    arity = FUNCTIONS[name][0]
+    if len(operands) != arity:
+        raise TargetError(f"column {start + 1}: {name} takes {arity} operands, {len(operands)} given")
+    return Apply(name, tuple(operands))

@@ -1,0 +1,271 @@
+"""Loading a target: a shipped name, a path, text or a mapping becomes a frozen `Target`.
+
+Every error of a file is reported at once, with line and column. Code comes in by `functions` alone;
+a file never imports any. Source: design 04.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+
+from planner.errors import InputError, Problem, TargetError, unknown_name
+from planner.ir.qtypes import storage
+from planner.target.merge import expand_groups, merge
+from planner.target.records import Costs, Fusion, PortType, QuantFn, Row, Target, TestCase
+from planner.target.schema import Document, GroupModel, check_document
+from planner.target.signature import Building, build_row, build_spec, build_type, child, freeze
+from planner.target.yamltree import MAX_BYTES, Node, nearest, plain, read_yaml
+
+MAX_BASES: Final = 8
+MAX_ERRORS: Final = 100
+_SUFFIXES: Final = (".yaml", ".yml", ".json")
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A text, its base name, and the folder its `extends` is relative to (None: shipped, or no file)."""
+
+    name: str
+    text: str
+    folder: Path | None = None
+
+
+def load_target(
+    source: str | Path | Mapping[str, Any],
+    functions: Mapping[str, QuantFn] | None = None,
+    *,
+    trusted: bool = True,
+) -> Target:
+    """Load a target description.
+
+    Args:
+      source: a shipped name (`target_ids`), a path, text with newlines, or the document itself.
+      functions: QuantFns that `fn` rules may name.
+      trusted: False refuses paths and YAML anchors, for text that strangers send.
+
+    Raises:
+      TargetError: every error found, as `file:line:column: T0xx ...`; `.errors` has them as records.
+      UnknownName: no such shipped target.
+      InputError: a file that cannot be read.
+    """
+    root = _resolve(_file(source, trusted=trusted), trusted=trusted)
+    document = check_document(root)
+    if not isinstance(document, Document):
+        raise _refusal(document)
+    return _build(document, root, dict(functions or {}))
+
+
+def target_ids() -> tuple[str, ...]:
+    """Names of the shipped targets, sorted."""
+    return tuple(sorted(name for name in _shipped() if not name.startswith("_")))
+
+
+def _shipped() -> Mapping[str, Any]:
+    entries = resources.files("targets").iterdir()
+    return {entry.name[:-5]: entry for entry in entries if entry.name.endswith(".yaml")}
+
+
+def _file(source: str | Path | Mapping[str, Any], *, trusted: bool) -> _File:
+    if isinstance(source, Mapping):
+        try:
+            text = json.dumps(source, indent=1, ensure_ascii=False, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise TargetError(f"the target mapping is no plain data: {error}") from error
+        return _File("mapping", text)
+    if isinstance(source, str):
+        if "\n" in source:
+            return _File("text", source)
+        if source in target_ids():
+            return _read_shipped(source)
+        if not trusted or not _looks_like_path(source):
+            raise unknown_name("target", source, target_ids())
+    return _read_path(Path(source))
+
+
+def _looks_like_path(text: str) -> bool:
+    return text.endswith(_SUFFIXES) or "/" in text or "\\" in text
+
+
+def _read_shipped(name: str) -> _File:
+    return _File(f"{name}.yaml", _shipped()[name].read_text(encoding="utf-8"))
+
+
+def _read_path(path: Path) -> _File:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"cannot read the target {str(path)!r}: {error.strerror}") from error
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode("utf-8", "ignore")
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        problem = Problem(path.name, line, column, "T001", f"not UTF-8: {error.reason}")
+        raise TargetError(errors=[problem]) from error
+    return _File(path.name, text, path.parent)
+
+
+def _resolve(file: _File, *, trusted: bool) -> Node:
+    """Read a file and what it extends, and lay them over each other, the outermost base lowest."""
+    roots = [read_yaml(file.text, file.name, anchors=trusted)]
+    files = [file]
+    while (extends := roots[-1].get("extends")) is not None and isinstance(extends.data, str):
+        below = _base_file(extends, files[-1].folder, trusted=trusted)
+        if len(files) > MAX_BASES or any((below.name, below.folder) == (f.name, f.folder) for f in files):
+            chain = " -> ".join(f.name for f in (*files, below))
+            message = f"extends in a circle, or more than {MAX_BASES} deep: {chain}"
+            raise TargetError(errors=[extends.problem("T024", message)])
+        files.append(below)
+        roots.append(read_yaml(below.text, below.name, anchors=trusted))
+    groups: dict[str, Node] = {}
+    for root in reversed(roots):
+        named = root.get("op_groups")
+        groups |= dict(named.items()) if named else {}
+    expanded = [expand_groups(root, groups) for root in roots]
+    merged = expanded.pop()
+    while expanded:
+        merged = merge(merged, expanded.pop())
+    return merged
+
+
+def _base_file(extends: Node, folder: Path | None, *, trusted: bool) -> _File:
+    name = str(extends.data)
+    if folder is not None and trusted:
+        for candidate in (folder / name, folder / f"{name}.yaml"):
+            if candidate.is_file():
+                return _read_path(candidate)
+    if name in _shipped():
+        return _read_shipped(name)
+    hint = nearest(name, sorted(_shipped()))
+    raise TargetError(errors=[extends.problem("T024", f"extends unknown target {name!r}{hint}")])
+
+
+def _refusal(problems: tuple[Problem, ...]) -> TargetError:
+    shown = "\n".join(str(problem) for problem in problems[:MAX_ERRORS])
+    more = len(problems) - MAX_ERRORS
+    return TargetError(f"{shown}\n... and {more} more" if more > 0 else shown, errors=problems)
+
+
+def _build(document: Document, root: Node, functions: Mapping[str, QuantFn]) -> Target:
+    building = Building()
+    for name, model in document.types.items():
+        building.types[name] = build_type(building, model, child(root, "types", name))
+    defaults = document.defaults
+    default_port = PortType(storage("i8"))
+    if defaults.port is not None:
+        default_port = build_spec(building, defaults.port, child(root, "defaults", "port"))
+    rows = _rows(building, document, root)
+    _check_functions(building, rows, root, functions)
+    if building.problems:
+        raise _refusal(tuple(sorted(set(building.problems), key=lambda p: (p.line, p.column, p.message))))
+    resolved = plain(root)
+    resolved.pop("extends", None)
+    return Target(
+        id=document.id,
+        version=document.version,
+        title=document.title or document.id,
+        mode=document.mode,
+        file=root.source.name,
+        rows=_by_kernel(rows),
+        fusions=_fusions(document, root),
+        costs=Costs(**_floats({**document.rescale.cost.model_dump(), **document.costs.model_dump()})),
+        default_port=default_port,
+        on_no_kernel=defaults.on_no_kernel,
+        rescale_allowed=document.rescale.allowed,
+        rescale_single_consumer=defaults.rescale_single_consumer,
+        duplicate_constants=defaults.duplicate_constants,
+        bias=defaults.bias,
+        tests=_tests(document, root),
+        document=resolved,
+        digest=document_digest(resolved),
+        functions=functions,
+        columns=_columns(root),
+    )
+
+
+def document_digest(document: Mapping[str, Any]) -> str:
+    """`sha256:...` of a resolved document: keys sorted, except those of signatures, whose order counts."""
+    kernels = [
+        {key: list(item.items()) if key in ("in", "out") and item else item for key, item in entry.items()}
+        for entry in document.get("kernels", ())
+    ]
+    ordered = {**document, "kernels": kernels}
+    text = json.dumps(ordered, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _rows(building: Building, document: Document, root: Node) -> list[Row]:
+    rows: list[Row] = []
+    for i, model in enumerate(document.kernels):
+        node = child(root, "kernels", i)
+        if isinstance(model.kernel, GroupModel):
+            building.problems.append(child(node, "kernel").problem("T021", "this group is no list of ops"))
+        elif model.remove:
+            message = "removes nothing: this file extends no other"
+            building.problems.append(child(node, "remove").problem("T027", message))
+        else:
+            rows.append(build_row(building, model, node, document.defaults.requantize))
+    return rows
+
+
+def _by_kernel(rows: list[Row]) -> Mapping[str, tuple[Row, ...]]:
+    found: dict[str, list[Row]] = {}
+    keys: set[str] = set()
+    for row in rows:
+        count, named = 1, row
+        while named.key in keys:
+            count += 1
+            named = replace(row, mark=f".{count}")
+        keys.add(named.key)
+        found.setdefault(row.kernel, []).append(named)
+    return {kernel: tuple(group) for kernel, group in found.items()}
+
+
+def _check_functions(
+    building: Building, rows: list[Row], root: Node, functions: Mapping[str, QuantFn]
+) -> None:
+    for i, row in enumerate(rows):
+        for j, rule in enumerate(row.rules):
+            if rule.kind == "fn" and rule.args["name"] not in functions:
+                name = rule.args["name"]
+                message = f"function {name!r} was not handed to load_target(functions=...)"
+                node = child(root, "kernels", i, "rules", j, "fn")
+                building.problems.append(node.problem("T026", message + nearest(name, list(functions))))
+
+
+def _fusions(document: Document, root: Node) -> tuple[Fusion, ...]:
+    return tuple(
+        Fusion(
+            kernel=model.kernel,
+            patterns=(model.pattern,) if isinstance(model.pattern, str) else tuple(model.pattern),
+            where=freeze(model.where),
+            source=child(root, "fusions", i).where,
+        )
+        for i, model in enumerate(document.fusions)
+    )
+
+
+def _tests(document: Document, root: Node) -> tuple[TestCase, ...]:
+    return tuple(
+        TestCase(model.name, model.model, freeze(model.expect), child(root, "tests", i).where)
+        for i, model in enumerate(document.tests)
+    )
+
+
+def _floats(costs: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: None if value is None else float(value) for key, value in costs.items()}
+
+
+def _columns(root: Node) -> Mapping[str, int]:
+    found: dict[str, int] = {}
+    for key in ("kernels", "fusions", "tests"):
+        for entry in child(root, key).entries():
+            found.setdefault(entry.where, entry.column)
+            for rule in child(entry, "rules").entries():
+                found.setdefault(rule.where, rule.column)
+    return found

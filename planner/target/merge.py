@@ -1,0 +1,105 @@
+"""`extends`: one document laid over another, as marked trees.
+
+Maps merge deep. Kernels merge by kernel and signature, fusions by kernel and pattern: the author's entries
+come first, each over the inherited one of its key; the other inherited ones follow; `remove: true` deletes.
+Other lists are replaced. Identity (`id`, `version`, `title`) and tests are never inherited.
+Op groups become single kernels here, so that one op of a group can be replaced. Source: design 04.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from planner.errors import Problem, TargetError
+from planner.target.yamltree import Node, nearest, plain
+
+NOT_INHERITED: Final = ("id", "version", "title", "tests", "extends")
+KEYED: Final[Mapping[str, tuple[str, ...]]] = {
+    "kernels": ("kernel", "in", "out"),
+    "fusions": ("kernel", "pattern"),
+}
+"""Lists whose entries have an identity, and the fields that make it."""
+
+
+def merge(base: Node, child: Node) -> Node:
+    """Lay `child` over `base`, both whole documents.
+
+    Raises:
+      TargetError: T027, `remove: true` that removes nothing.
+    """
+    if not isinstance(base.data, Mapping) or not isinstance(child.data, Mapping):
+        return child
+    inherited = {key: node for key, node in base.data.items() if key not in NOT_INHERITED}
+    merged = _over(replace(base, data=inherited), child)
+    problems: list[Problem] = []
+    data = dict(merged.items())
+    for key, identity in KEYED.items():
+        if key in inherited and key in child.data:
+            data[key] = _keyed(inherited[key], child.data[key], identity, problems)
+    if problems:
+        raise TargetError(errors=problems)
+    return replace(merged, data=data)
+
+
+def expand_groups(root: Node, groups: Mapping[str, Node]) -> Node:
+    """Replace each kernel `{group: view}` by one entry per op of the group, at the same place.
+
+    Raises:
+      TargetError: T021, unknown group.
+    """
+    kernels = root.get("kernels")
+    if kernels is None or not kernels.entries() or not isinstance(root.data, Mapping):
+        return root
+    entries: list[Node] = []
+    for entry in kernels.entries():
+        kernel = entry.get("kernel")
+        group = kernel.get("group") if kernel else None
+        if group is None or not isinstance(entry.data, Mapping) or not isinstance(group.data, str):
+            entries.append(entry)
+            continue
+        if group.data not in groups:
+            hint = nearest(group.data, list(groups)) or " (op_groups has none)"
+            raise TargetError(errors=[group.problem("T021", f"unknown op group {group.data!r}{hint}")])
+        ops = groups[group.data].entries()
+        entries += [replace(entry, data={**entry.data, "kernel": replace(group, data=op.data)}) for op in ops]
+    return replace(root, data={**root.data, "kernels": replace(kernels, data=tuple(entries))})
+
+
+def _over(base: Node, child: Node) -> Node:
+    if not isinstance(base.data, Mapping) or not isinstance(child.data, Mapping):
+        return child
+    data = dict(base.data)
+    for key, node in child.data.items():
+        data[key] = _over(base.data[key], node) if key in base.data else node
+    return replace(child, data=data, keys={**base.keys, **child.keys})
+
+
+def _identity(entry: Node, fields: tuple[str, ...]) -> str:
+    found = (entry.get(field) for field in fields)
+    return json.dumps([None if node is None else plain(node) for node in found])
+
+
+def _keyed(base: Node, child: Node, fields: tuple[str, ...], problems: list[Problem]) -> Node:
+    left = {_identity(entry, fields): entry for entry in base.entries()}
+    result: list[Node] = []
+    for entry in child.entries():
+        identity = _identity(entry, fields)
+        remove = entry.get("remove")
+        if remove is not None and remove.data is True:
+            gone = _removed(entry, left, fields)
+            if not gone:
+                problems.append(remove.problem("T027", "removes nothing: no such entry is inherited"))
+            left = {key: node for key, node in left.items() if key not in gone}
+        elif identity in left:
+            result.append(_over(left.pop(identity), entry))
+        else:
+            result.append(entry)
+    return replace(child, data=(*result, *left.values()))
+
+
+def _removed(entry: Node, left: Mapping[str, Node], fields: tuple[str, ...]) -> set[str]:
+    """Which inherited entries agree with `entry` in every identity field it names."""
+    named = tuple(field for field in fields if entry.get(field) is not None)
+    wanted = _identity(entry, named)
+    return {key for key, node in left.items() if _identity(node, named) == wanted}

@@ -1,0 +1,210 @@
+"""Port types and rows from the validated document: names resolved, types built, problems collected.
+
+In: the models of `schema` and the marked tree (for places). Out: records. Source: design 04.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from planner.errors import InputError, Problem
+from planner.ir.qtypes import EXPRESSED, FloatType, Storage
+from planner.ir.typetext import parse_storage
+from planner.target.expressions import parse_expression, parse_number
+from planner.target.records import Granularity, PortPattern, PortType, Row, Rule
+from planner.target.schema import RowModel, RuleModel, Signature, TypeModel
+from planner.target.yamltree import Node, nearest
+
+ANY: Final = PortType()
+
+
+class Building:
+    """What building a target needs everywhere: the named types, and the problems found so far."""
+
+    def __init__(self) -> None:
+        self.types: dict[str, PortType] = {}
+        self.problems: list[Problem] = []
+
+    def attempt(self, node: Node, code: str, make: Callable[[], Any]) -> Any:
+        """The result of `make`, or None with its refusal recorded at `node`."""
+        try:
+            return make()
+        except InputError as error:
+            self.problems.append(node.problem(code, error.message))
+            return None
+
+
+def child(node: Node, *path: str | int) -> Node:
+    """The node at a path, or the deepest one on the way."""
+    for step in path:
+        entries = node.entries()
+        found = node.get(step) if isinstance(step, str) else entries[step] if step < len(entries) else None
+        if found is None:
+            return node
+        node = found
+    return node
+
+
+def build_type(building: Building, model: TypeModel, node: Node) -> PortType:
+    """Make a port type from its mapping."""
+    store = building.attempt(child(node, "storage"), "T022", lambda: _storage(model.storage, model.range))
+    problem = _contradiction(model, store)
+    if problem:
+        key, message = problem
+        building.problems.append(child(node, key).problem("T028", message))
+    size = model.block_size
+    granularity: Granularity = model.granularity
+    return PortType(
+        storage=store,
+        granularity=granularity,
+        symmetric=model.symmetric,
+        power_of_two=model.power_of_two,
+        scale_min=_bound(building, model.scale_min, child(node, "scale_min")),
+        scale_max=_bound(building, model.scale_max, child(node, "scale_max")),
+        zero_point=model.zero_point,
+        block_size=() if size is None else (size,) if isinstance(size, int) else tuple(size),
+        weight_bits_effective=model.weight_bits_effective,
+    )
+
+
+def _storage(name: str, limits: list[int] | None) -> Storage | FloatType | None:
+    if name == "*":
+        return None
+    if name in EXPRESSED:
+        return FloatType(name)
+    store = parse_storage(name)
+    if limits is None:
+        return store
+    return parse_storage(f"{store.name}<{limits[0]}:{limits[1]}>")
+
+
+def _contradiction(model: TypeModel, store: Storage | FloatType | None) -> tuple[str, str] | None:
+    if isinstance(store, Storage):
+        if model.symmetric and not store.signed:
+            return "symmetric", f"symmetric needs signed storage, {store} has none (zero_point: fixes one)"
+        if model.zero_point is not None and not store.qmin <= model.zero_point <= store.qmax:
+            return "zero_point", f"zero point {model.zero_point} lies outside {store.qmin}:{store.qmax}"
+    if model.symmetric and model.zero_point:
+        return "zero_point", f"zero point {model.zero_point} of a symmetric type must be 0"
+    if (model.granularity == "block") != (model.block_size is not None):
+        return "block_size", "block_size goes with granularity: block, and only with it"
+    if isinstance(model.block_size, int | list):
+        sizes = [model.block_size] if isinstance(model.block_size, int) else model.block_size
+        if not sizes or min(sizes) < 1:
+            return "block_size", "block sizes are positive"
+    return None
+
+
+def _bound(building: Building, value: float | str | None, node: Node) -> float | None:
+    if value is None:
+        return None
+    found = building.attempt(node, "T025", lambda: parse_number(value))
+    return None if found is None else float(found)
+
+
+def build_spec(building: Building, spec: str | TypeModel | None, node: Node) -> PortType:
+    """Make a port type from a type's name, `*`, nothing (`*`) or an inline mapping."""
+    if isinstance(spec, TypeModel):
+        return build_type(building, spec, node)
+    if spec is None or spec == "*":
+        return ANY
+    if spec in building.types:
+        return building.types[spec]
+    hint = nearest(spec, [*building.types, "*"])
+    building.problems.append(node.problem("T020", f"unknown type {spec!r}{hint}"))
+    return ANY
+
+
+def build_row(building: Building, model: RowModel, node: Node, requantize: str) -> Row:
+    """Make a row; `requantize` is the target's default arithmetic."""
+    inputs = _ports(building, model.inputs, child(node, "in"), "xs")
+    outputs = _ports(building, model.outputs, child(node, "out"), "ys")
+    seen: set[str] = set()
+    for side, ports in (("in", inputs), ("out", outputs)):
+        for port in ports:
+            if port.name in seen:
+                message = f"two ports of this row are named {port.name!r}; rules could not tell them apart"
+                building.problems.append(child(node, side).problem("T029", message))
+            seen.add(port.name)
+    accumulator = None
+    if model.accumulator is not None:
+        text = model.accumulator
+        accumulator = building.attempt(child(node, "accumulator"), "T022", lambda: parse_storage(text))
+    return Row(
+        kernel=str(model.kernel),
+        inputs=inputs,
+        outputs=outputs,
+        rules=tuple(
+            build_rule(building, rule, child(node, "rules", i)) for i, rule in enumerate(model.rules)
+        ),
+        axis={bare(name): axis for name, axis in model.axis.items()},
+        when=freeze(model.when),
+        requantize=model.requantize or requantize,
+        accumulator=accumulator,
+        computes=model.computes,
+        float=model.float_,
+        source=node.where,
+    )
+
+
+def _ports(building: Building, signature: Signature | None, node: Node, tail: str) -> tuple[PortPattern, ...]:
+    if signature is None:
+        return (PortPattern(tail, ANY, variadic=True),)
+    names = list(signature)
+    for name in names[:-1]:
+        if name.endswith("*"):
+            message = f"variadic port {name!r} takes all remaining ports, so it must be the last"
+            building.problems.append(node.problem("T029", message, key=name))
+    return tuple(
+        PortPattern(
+            bare(name),
+            build_spec(building, spec, child(node, name)),
+            optional=name.endswith("?"),
+            variadic=name.endswith("*"),
+        )
+        for name, spec in signature.items()
+    )
+
+
+def build_rule(building: Building, model: RuleModel, node: Node) -> Rule:
+    """Make a rule; its arguments are always a mapping, port names without `?` and `*`."""
+    kind = model.kind
+    value = getattr(model, kind)
+    place = child(node, kind)
+    if isinstance(value, str):
+        args: dict[str, Any] = {"name": value, "args": {}}
+    elif isinstance(value, list):
+        args = {"ports": value}
+    else:
+        args = {key: item for key, item in value.model_dump().items() if item is not None}
+    for key in ("ports", "of", "port", "out"):
+        if key in args:
+            item = args[key]
+            args[key] = bare(item) if isinstance(item, str) else tuple(bare(name) for name in item)
+    _check_arithmetic(building, kind, args, place)
+    return Rule(kind, freeze(args), node.where)
+
+
+def _check_arithmetic(building: Building, kind: str, args: Mapping[str, Any], node: Node) -> None:
+    if kind == "derive":
+        for key in ("scale", "zero_point"):
+            building.attempt(child(node, key), "T025", partial(parse_expression, str(args[key])))
+    if kind == "fixed_scale":
+        found = building.attempt(child(node, "scale"), "T025", lambda: parse_number(args["scale"]))
+        if found is not None and found <= 0:
+            building.problems.append(child(node, "scale").problem("T025", "a scale is positive"))
+    if kind == "multiplier_scale":
+        for item in args.get("range", ()):
+            building.attempt(child(node, "range"), "T025", partial(parse_number, item))
+
+
+def bare(name: str) -> str:
+    """A port's name without the signs for optional and variadic."""
+    return name.rstrip("?*")
+
+
+def freeze(value: Any) -> Any:
+    """Plain data with tuples for lists."""
+    if isinstance(value, Mapping):
+        return {key: freeze(item) for key, item in value.items()}
+    return tuple(freeze(item) for item in value) if isinstance(value, list | tuple) else value

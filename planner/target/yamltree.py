@@ -1,0 +1,296 @@
+"""YAML text to a marked tree: every node and key knows its file, line and column.
+
+Strict YAML 1.2 core: `on` is text, `010` is refused, keys are text and unique, no tags; anchors only
+where asked. Size, depth and number of nodes are limited before a tree is built. What the data means is
+`schema`'s business. Source: YAML 1.2.2, chapter 10.3; libyaml events through PyYAML.
+"""
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NoReturn, TypeAlias
+
+import yaml
+
+from planner.errors import Problem, TargetError
+
+MAX_BYTES: Final = 1_000_000
+MAX_DEPTH: Final = 64
+MAX_NODES: Final = 100_000
+MAX_QUOTE: Final = 80
+
+Scalar: TypeAlias = bool | int | float | str | None
+
+_WORDS: Final[Mapping[str, bool | None]] = {
+    "": None,
+    "~": None,
+    "null": None,
+    "Null": None,
+    "NULL": None,
+    "true": True,
+    "True": True,
+    "TRUE": True,
+    "false": False,
+    "False": False,
+    "FALSE": False,
+}
+_INTEGER: Final = re.compile(r"[-+]?(0|[1-9][0-9]{0,38})|0x[0-9a-fA-F]{1,32}")
+_FLOAT: Final = re.compile(r"[-+]?(\.[0-9]{1,400}|[0-9]{1,400}(\.[0-9]{0,400})?)([eE][-+]?[0-9]{1,4})?")
+_REFUSED: Final = re.compile(r"[-+]?0[0-9]+|0o[0-7]+|[-+]?[0-9]{39,}|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_Loader: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """A file's base name and its text."""
+
+    name: str
+    text: str = field(repr=False)
+
+    def quote(self, line: int, column: int = 1) -> str:
+        """Line `line` (from 1) without its indent; of a long one what stands around `column`."""
+        lines = self.text.splitlines()
+        if not 0 < line <= len(lines):
+            return ""
+        found = lines[line - 1].rstrip()
+        indent = len(found) - len(found.lstrip())
+        start = max(indent, min(column - 1 - MAX_QUOTE // 2, len(found) - MAX_QUOTE))
+        end = start + MAX_QUOTE
+        return ("..." if start > indent else "") + found[start:end] + ("..." if end < len(found) else "")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """A scalar, a sequence or a mapping, with the place it starts at (line and column from 1).
+
+    Attributes:
+      data: the scalar, a tuple of nodes, or a mapping from key to node.
+      keys: of a mapping, line and column of each key.
+      weight: number of nodes below and including this one, aliases expanded.
+    """
+
+    data: Scalar | tuple["Node", ...] | Mapping[str, "Node"]
+    source: Source
+    line: int
+    column: int
+    keys: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    weight: int = 1
+
+    def problem(self, code: str, message: str, path: str = "", *, key: str | None = None) -> Problem:
+        """Make the record of an error here, or at one of this mapping's keys."""
+        line, column = self.keys.get(key, (self.line, self.column)) if key else (self.line, self.column)
+        return Problem(self.source.name, line, column, code, message, path, self.source.quote(line, column))
+
+    def get(self, key: str) -> "Node | None":
+        """The node under a key of a mapping; None where there is none."""
+        return self.data.get(key) if isinstance(self.data, Mapping) else None
+
+    def items(self) -> Iterator[tuple[str, "Node"]]:
+        """Keys and nodes of a mapping; nothing for other nodes."""
+        if isinstance(self.data, Mapping):
+            yield from self.data.items()
+
+    def entries(self) -> tuple["Node", ...]:
+        """Nodes of a sequence; nothing for other nodes."""
+        return self.data if isinstance(self.data, tuple) else ()
+
+    @property
+    def where(self) -> str:
+        """`file:line`."""
+        return f"{self.source.name}:{self.line}"
+
+
+def plain(node: Node) -> Any:
+    """The node as dicts, lists and scalars."""
+    if isinstance(node.data, Mapping):
+        return {key: plain(item) for key, item in node.data.items()}
+    if isinstance(node.data, tuple):
+        return [plain(item) for item in node.data]
+    return node.data
+
+
+def locate(root: Node, path: Sequence[str | int]) -> tuple[Node, str]:
+    """Follow keys and indices as far as they lead; steps that are none of the data are skipped.
+
+    Returns:
+      The deepest node, and its address as text (`kernels[3].when`).
+    """
+    node, text = root, ""
+    for step in path:
+        if isinstance(node.data, Mapping) and isinstance(step, str) and step in node.data:
+            node, text = node.data[step], f"{text}.{step}" if text else step
+        elif isinstance(node.data, tuple) and isinstance(step, int) and step < len(node.data):
+            node, text = node.data[step], f"{text}[{step}]"
+    return node, text
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """` (did you mean 'when'?)`, or what is known where nothing is near."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    if near:
+        return f" (did you mean {near[0]!r}?)"
+    return f" (known: {', '.join(known)})" if known else ""
+
+
+def read_yaml(text: str, name: str, *, anchors: bool = True) -> Node:
+    """Read one YAML document.
+
+    Args:
+      text: the file's content.
+      name: the file's base name, for messages.
+      anchors: whether `&a` and `*a` are allowed.
+
+    Raises:
+      TargetError: the first thing that is no strict YAML, as `file:line:column: T0xx ...`.
+    """
+    source = Source(name, text)
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > MAX_BYTES:
+        _fail(source, 1, 1, "T002", f"{size} bytes; a target has at most {MAX_BYTES}", quote=False)
+    try:
+        return _Builder(source, anchors).build()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        what = " ".join(part for part in (error.context, error.problem) if part)
+        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        _fail(source, line, column, "T001", f"not YAML: {what}")
+    except (yaml.YAMLError, UnicodeEncodeError) as error:
+        reason = getattr(error, "reason", None) or "unreadable characters"
+        position = getattr(error, "position", None) or getattr(error, "start", 0)
+        before = text.encode("utf-8", "replace")[:position].decode("utf-8", "ignore")
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        _fail(source, line, column, "T001", f"not YAML: {reason}")
+
+
+def _fail(source: Source, line: int, column: int, code: str, message: str, *, quote: bool = True) -> NoReturn:
+    shown = source.quote(line, column) if quote else ""
+    raise TargetError(errors=(Problem(source.name, line, column, code, message, quote=shown),))
+
+
+@dataclass(slots=True)
+class _Open:
+    """A collection under construction."""
+
+    event: Any
+    items: list[Node] = field(default_factory=list)
+    table: dict[str, Node] = field(default_factory=dict)
+    keys: dict[str, tuple[int, int]] = field(default_factory=dict)
+    key: str | None = None
+
+
+class _Builder:
+    """Turns the events of one document into nodes."""
+
+    def __init__(self, source: Source, anchors: bool) -> None:  # noqa: FBT001
+        self.source = source
+        self.anchors = anchors
+        self.named: dict[str, Node] = {}
+        self.stack: list[_Open] = []
+        self.count = 0
+        self.root: Node | None = None
+
+    def build(self) -> Node:
+        documents = 0
+        for event in yaml.parse(self.source.text, Loader=_Loader):
+            if isinstance(event, yaml.DocumentStartEvent):
+                documents += 1
+                if documents > 1:
+                    self.fail(event, "T008", "a second document; a target file holds one")
+            elif isinstance(event, yaml.AliasEvent):
+                self.add(event, self.alias(event))
+            elif isinstance(event, yaml.ScalarEvent):
+                self.check(event)
+                self.add(event, self.scalar(event))
+            elif isinstance(event, yaml.CollectionStartEvent):
+                self.check(event)
+                self.open(event)
+            elif isinstance(event, yaml.CollectionEndEvent):
+                self.close()
+        if self.root is None:
+            _fail(self.source, 1, 1, "T008", "the file is empty", quote=False)
+        return self.root
+
+    def fail(self, event: Any, code: str, message: str) -> NoReturn:
+        mark = event.start_mark
+        _fail(self.source, mark.line + 1, mark.column + 1, code, message)
+
+    def check(self, event: Any) -> None:
+        if event.tag is not None:
+            self.fail(event, "T005", f"tag {event.tag!r}; tags are not allowed")
+        if event.anchor is not None and not self.anchors:
+            self.fail(event, "T006", f"anchor '&{event.anchor}'; anchors are not allowed here")
+
+    def alias(self, event: Any) -> Node:
+        if not self.anchors:
+            self.fail(event, "T006", f"alias '*{event.anchor}'; anchors are not allowed here")
+        if event.anchor not in self.named:
+            self.fail(event, "T006", f"alias '*{event.anchor}' of an anchor that is not complete before it")
+        return self.named[event.anchor]
+
+    def scalar(self, event: Any) -> Node:
+        value: Scalar = event.value
+        if event.implicit[0]:
+            value = self.resolve(event)
+        return Node(value, self.source, event.start_mark.line + 1, event.start_mark.column + 1)
+
+    def resolve(self, event: Any) -> Scalar:
+        text: str = event.value
+        if text in _WORDS:
+            return _WORDS[text]
+        if _INTEGER.fullmatch(text):
+            return int(text, 16) if text.startswith("0x") else int(text)
+        if _REFUSED.fullmatch(text):
+            self.fail(event, "T007", f"number {text[:40]!r}: write it in plain decimal, or quote it as text")
+        if _FLOAT.fullmatch(text):
+            number = float(text)
+            if abs(number) == float("inf"):
+                self.fail(event, "T007", f"number {text[:40]!r} is beyond a double")
+            return number
+        return text
+
+    def open(self, event: Any) -> None:
+        if len(self.stack) >= MAX_DEPTH:
+            self.fail(event, "T003", f"nested deeper than {MAX_DEPTH}")
+        if (
+            self.stack
+            and isinstance(self.stack[-1].event, yaml.MappingStartEvent)
+            and self.stack[-1].key is None
+        ):
+            self.fail(event, "T008", "a key must be text")
+        self.stack.append(_Open(event))
+
+    def close(self) -> None:
+        done = self.stack.pop()
+        data: Any = done.table if isinstance(done.event, yaml.MappingStartEvent) else tuple(done.items)
+        children = done.table.values() if isinstance(data, dict) else done.items
+        mark = done.event.start_mark
+        weight = 1 + sum(child.weight for child in children)
+        self.add(done.event, Node(data, self.source, mark.line + 1, mark.column + 1, done.keys, weight))
+
+    def add(self, event: Any, node: Node) -> None:
+        self.count += node.weight if isinstance(event, yaml.AliasEvent) else 1
+        if self.count > MAX_NODES or node.weight > MAX_NODES:
+            self.fail(event, "T002", f"more than {MAX_NODES} values, aliases expanded")
+        if not isinstance(event, yaml.AliasEvent) and event.anchor is not None:
+            self.named[event.anchor] = node
+        if not self.stack:
+            self.root = node
+            return
+        parent = self.stack[-1]
+        if isinstance(parent.event, yaml.SequenceStartEvent):
+            parent.items.append(node)
+        elif parent.key is None:
+            self.key(event, parent, node)
+        else:
+            parent.table[parent.key] = node
+            parent.key = None
+
+    def key(self, event: Any, parent: _Open, node: Node) -> None:
+        if not isinstance(node.data, str) or not node.data:
+            self.fail(event, "T008", "a key must be text; quote it")
+        if node.data in parent.table:
+            first = parent.keys[node.data][0]
+            self.fail(event, "T004", f"key {node.data!r} is already set in line {first}")
+        parent.key = node.data
+        parent.keys[node.data] = (event.start_mark.line + 1, event.start_mark.column + 1)

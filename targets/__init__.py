@@ -1,0 +1,1 @@
+"""Shipped target descriptions, as package data: one YAML a device."""
