@@ -1,1 +1,78 @@
-"""planner."""
+"""The planner's face: load, calibrate, annotate, plan, explain, check, export, evaluate, compare.
+
+Names load on first use (PEP 562), so that `import planner` stays light. Everything not listed here is
+private. Source: design 03, "Public names".
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+from planner.version import VERSION as __version__
+
+if TYPE_CHECKING:
+    from planner.errors import Conflict, PlanInvalid, PlannerError
+    from planner.ir.typetext import parse_type
+    from planner.pipeline import annotate, calibrate, compare, evaluate, export, load_model, plan
+    from planner.plans.check import check
+    from planner.plans.explain import explain
+    from planner.plans.plan import Plan
+    from planner.plans.planjson import plan_from_json
+    from planner.report.html import write_report
+    from planner.target.load import load_target, target_ids
+    from planner.target.records import Target
+
+_HOMES: Final = {
+    "Conflict": "planner.errors",
+    "Plan": "planner.plans.plan",
+    "PlanInvalid": "planner.errors",
+    "PlannerError": "planner.errors",
+    "Target": "planner.target.records",
+    "annotate": "planner.pipeline",
+    "calibrate": "planner.pipeline",
+    "check": "planner.plans.check",
+    "compare": "planner.pipeline",
+    "evaluate": "planner.pipeline",
+    "explain": "planner.plans.explain",
+    "export": "planner.pipeline",
+    "load_model": "planner.pipeline",
+    "load_target": "planner.target.load",
+    "parse_type": "planner.ir.typetext",
+    "plan": "planner.pipeline",
+    "plan_from_json": "planner.plans.planjson",
+    "target_ids": "planner.target.load",
+    "write_report": "planner.report.html",
+}
+
+__all__ = [
+    "Conflict",
+    "Plan",
+    "PlanInvalid",
+    "PlannerError",
+    "Target",
+    "__version__",
+    "annotate",
+    "calibrate",
+    "check",
+    "compare",
+    "evaluate",
+    "explain",
+    "export",
+    "load_model",
+    "load_target",
+    "parse_type",
+    "plan",
+    "plan_from_json",
+    "target_ids",
+    "write_report",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'planner' has no attribute {name!r}")
+    return getattr(importlib.import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from planner.ir.graph import BOUNDARY, Graph
-from planner.ir.qtypes import Uniform
+from planner.ir.qtypes import NoneType, Uniform
 from planner.plans.records import KernelPlan, Kind, PortTyped, Rescale, TargetRef, Use
 from planner.target.records import Costs
 
@@ -61,14 +61,19 @@ def _differences(source: Uniform, wanted: Uniform) -> list[Kind]:
     return kinds
 
 
-def pins(graph: Graph) -> Mapping[str, Uniform]:
-    """The Uniform fact of each pinned value."""
-    return {
-        name: fact
-        for name, value in graph.values.items()
-        for fact in value.facts
-        if isinstance(fact, Uniform)
-    }
+def pins(graph: Graph) -> Mapping[str, Uniform | None]:
+    """What users of a value start from, whatever its kernel yields: its Uniform fact, or None for float.
+
+    Values without a Uniform or None fact are left out.
+    """
+    found: dict[str, Uniform | None] = {}
+    for name, value in graph.values.items():
+        for fact in value.facts:
+            if isinstance(fact, Uniform):
+                found[name] = fact
+            elif isinstance(fact, NoneType):
+                found.setdefault(name, None)
+    return found
 
 
 def uses(graph: Graph, kernels: Sequence[KernelPlan]) -> Mapping[str, tuple[Use, ...]]:

@@ -1,0 +1,156 @@
+"""The main job in a few functions: model, statistics, target, plan, file. Each can be called alone.
+
+bytes -> `load_model` -> `annotate` -> `plan` (fuse, choose rows, propagate) -> `check` -> `export`.
+Every step is a pure function of what it is given. Source: design 03, "One `plan` call".
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from planner.annotated import read_annotated
+from planner.calibration.annotate import annotate as annotate_graph
+from planner.calibration.run import calibrate as run_calibration
+from planner.calibration.statistics import Statistics
+from planner.errors import ModelError, unknown_name
+from planner.exporters.table import EXPORTERS
+from planner.fusion.fuse import fuse
+from planner.interpreter.compare import Comparison
+from planner.interpreter.compare import compare as compare_models
+from planner.interpreter.evaluate import Evaluation
+from planner.interpreter.evaluate import evaluate as evaluate_plan
+from planner.ir.graph import Graph, model_digest
+from planner.mlir.module import read_mlir
+from planner.onnx.read import read_onnx
+from planner.plans.check import check
+from planner.plans.plan import Plan
+from planner.propagation.propagate import Strategy, propagate
+from planner.target.load import load_target
+from planner.target.records import QuantFn, Target
+
+Source = str | Path | bytes
+
+_READERS: Mapping[str, Callable[[Source], Graph]] = {
+    "json": lambda source: read_annotated(_text(source)),
+    "mlir": lambda source: read_mlir(_text(source)),
+    "onnx": read_onnx,
+}
+
+
+def load_model(source: Source, *, format: str | None = None) -> Graph:  # noqa: A002 - the public name
+    """Read a model: an ONNX file, or an annotated model as JSON or MLIR.
+
+    Args:
+      source: a path, or the file's bytes (then `format` is needed, unless it is ONNX).
+      format: `onnx`, `json` or `mlir`; by default the file's suffix says.
+
+    Raises:
+      ModelError: what is wrong with the file, and where.
+    """
+    if format is None:
+        suffix = "onnx" if isinstance(source, bytes) else Path(source).suffix.removeprefix(".").lower()
+        format = suffix if suffix in _READERS else "onnx"  # noqa: A001
+    if format not in _READERS:
+        raise unknown_name("model format", format, _READERS)
+    if not isinstance(source, bytes) and not Path(source).is_file():
+        raise ModelError(f"{source}: no such file")
+    return _READERS[format](source)
+
+
+def calibrate(
+    model: Graph,
+    samples: str | Path | Iterable[Mapping[str, np.ndarray]],
+    *,
+    method: str = "minmax",
+    progress: Callable[[int, int | None], None] | None = None,
+) -> Statistics:
+    """Run the float model over samples and record the range of every value.
+
+    Args:
+      samples: a folder of .npz files, one .npz, or an iterable of {input name: array}; streamed.
+      method: `minmax` or `percentile`.
+      progress: called with (samples done, samples in all or None).
+
+    Raises:
+      SampleError: a sample of the wrong name, shape or element type.
+    """
+    return run_calibration(model, samples, method=method, progress=progress)
+
+
+def annotate(
+    model: Graph,
+    *,
+    stats: Statistics | str | Path | None = None,
+    annotations: str | Path | Mapping[str, Any] | None = None,
+) -> Graph:
+    """Attach constraints to values: calibrated ranges, and the user's own (types, none, any).
+
+    Raises:
+      StatsError: statistics for values that are not there.
+      AnnotationError: an annotation that names nothing or does not fit its tensor.
+    """
+    return annotate_graph(model, stats=stats, annotations=annotations)
+
+
+def plan(
+    model: Graph,
+    target: Target | str | Path,
+    *,
+    strategy: Strategy = "minimal",
+    functions: Mapping[str, QuantFn] | None = None,
+    **costs: float | None,
+) -> Plan:
+    """Choose a type, or float, for every port of every kernel of a model on a target.
+
+    Args:
+      model: the annotated model.
+      target: a loaded target, a shipped name, or a path.
+      strategy: `minimal` (least price) or `rfc` (the RFC's greedy order).
+      costs: keys of the target's cost tables, over its own (`bit_price=4.0`).
+
+    Raises:
+      Conflict: constraints that cannot all hold; `.facts` is a small set of them.
+    """
+    device = target if isinstance(target, Target) else load_target(target, functions=functions)
+    fused = fuse(model, device)
+    return propagate(fused, device, strategy=strategy, model=model_digest(model), **costs)
+
+
+def export(model: Graph, plan: Plan, format: str) -> bytes:  # noqa: A002 - the public name
+    """Write the planned model in a format real engines run; `check` comes first.
+
+    Raises:
+      UnsupportedExport: the format cannot express this plan; names port and row.
+      PlanInvalid: the plan does not fit the model.
+    """
+    if format not in EXPORTERS:
+        raise unknown_name("export format", format, EXPORTERS)
+    check(plan, model)
+    return EXPORTERS[format](model, plan)
+
+
+def evaluate(
+    model: Graph, plan: Plan, sample: Mapping[str, np.ndarray], *, arithmetic: str | None = None
+) -> Evaluation:
+    """Run a plan in the reference interpreter: stored integers and reals of every value.
+
+    Args:
+      arithmetic: requantize by this instead of each row's own (`float32_even` is onnxruntime's).
+    """
+    return evaluate_plan(model, plan, sample, arithmetic=arithmetic)
+
+
+def compare(
+    model: Graph, data: bytes | str | Path, samples: str | Path | Iterable[Mapping[str, np.ndarray]]
+) -> Comparison:
+    """Run the float model and a quantized ONNX file side by side in onnxruntime: SQNR (dB) and max error."""
+    return compare_models(model, data, samples)
+
+
+def _text(source: Source) -> str:
+    try:
+        return (source if isinstance(source, bytes) else Path(source).read_bytes()).decode()
+    except UnicodeDecodeError as error:
+        raise ModelError(f"not text: byte {error.start} is no UTF-8") from None

@@ -1,0 +1,147 @@
+"""Extents: the range of every value, what its uses keep of it, and so what every port has to hold.
+
+Two passes, forward (ranges) and backward (kept), over kernels in topological order; then each port's
+required range is its value's range cut to what is kept. Clipping what nobody keeps is free.
+Source: design 01, section 5, the price, item 1.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from planner.ir.graph import Constant
+from planner.ir.qtypes import Uniform
+from planner.propagation.network import FLOAT, Interval, Kernel, Network
+from planner.propagation.rows import NO_RANGE, Choice, in_float
+
+ALL: Interval = (-math.inf, math.inf)
+
+
+def constant_range(constant: Constant) -> Interval | None:
+    """[lo, hi] of a constant's finite numbers."""
+    if constant.array is None:
+        return (min(constant.lo), max(constant.hi)) if constant.lo else None
+    array = constant.array
+    if array.size == 0:
+        return (0.0, 0.0)
+    lo, hi = float(array.min()), float(array.max())
+    if math.isfinite(lo) and math.isfinite(hi):
+        return lo, hi
+    finite = array[np.isfinite(array.astype(np.float32))]
+    return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+
+
+def forward(network: Network) -> list[int]:
+    """Fill in every value's range; return the kernels that have a row and a port without any range."""
+    values, ports = network.values, network.ports
+    for value in values:
+        if value.definition < 0:
+            value.range = _known(value.calibrated, value.pin)
+            if value.constant and value.range is None:
+                value.range = constant_range(network.graph.constants[value.name])
+    rangeless = []
+    for index, kernel in enumerate(network.kernels):
+        moved = _moved(network, kernel)
+        for p in kernel.outputs:
+            if p < 0:
+                continue
+            value = values[ports[p].value]
+            value.range = _known(value.calibrated, value.pin, ports[p].fixed)
+            if moved is not None:
+                value.range = moved if value.range is None else _cut(value.range, moved)
+        if kernel.choice.row is not None and _lacks_range(network, kernel):
+            rangeless.append(index)
+    return rangeless
+
+
+def demote(choices: Sequence[Choice], rangeless: Sequence[int]) -> list[Choice]:
+    """Run these kernels in float: a port of theirs has no range."""
+    gone = set(rangeless)
+    return [in_float(choice, NO_RANGE) if i in gone else choice for i, choice in enumerate(choices)]
+
+
+def backward(network: Network) -> None:
+    """Fill in what each value's uses keep, and each port's required range."""
+    values, ports = network.values, network.ports
+    kept_by: dict[int, Interval | None] = {}
+    for kernel in reversed(network.kernels):
+        for p in kernel.outputs:
+            if p >= 0:
+                value = values[ports[p].value]
+                value.kept = _kept(network, ports[p].value, kept_by, moved=kernel.moves)
+        through = _hull(values[ports[p].value].kept for p in kernel.outputs if p >= 0)
+        for p in kernel.inputs:
+            if p < 0:
+                continue
+            port = ports[p]
+            if port.fixed is not None:
+                kept_by[p] = (port.fixed.lo, port.fixed.hi)
+            elif kernel.moves:
+                kept_by[p] = _cut(through, kernel.cut) if through and kernel.cut else through
+            else:
+                kept_by[p] = ALL
+    for port in ports:
+        value = values[port.value]
+        if port.side[0] == "out":
+            kept = value.kept
+        else:
+            kept = kept_by.get(port.id, ALL)
+            if value.definition < 0:
+                value.kept = ALL
+        if value.range is not None:
+            port.required = _cut(value.range, kept) if kept is not None else (0.0, 0.0)
+
+
+def _known(observed: Interval | None, *types: Uniform | None) -> Interval | None:
+    extent = observed
+    for kind in types:
+        if kind is not None:
+            own = (kind.lo, kind.hi)
+            extent = own if extent is None else _cut(extent, own)
+    return extent
+
+
+def _moved(network: Network, kernel: Kernel) -> Interval | None:
+    """Hull of what a mover reads; unknown inputs are left out."""
+    if not kernel.moves:
+        return None
+    extent = _hull(network.values[network.ports[p].value].range for p in kernel.inputs if p >= 0)
+    return _cut(extent, kernel.cut) if extent and kernel.cut else extent
+
+
+def _lacks_range(network: Network, kernel: Kernel) -> bool:
+    for p in (*kernel.inputs, *kernel.outputs):
+        if p < 0:
+            continue
+        port = network.ports[p]
+        if port.kind != FLOAT and port.fixed is None and network.values[port.value].range is None:
+            return True
+    return False
+
+
+def _kept(
+    network: Network, index: int, kept_by: dict[int, Interval | None], *, moved: bool
+) -> Interval | None:
+    value = network.values[index]
+    extent = _hull([*(kept_by.get(p) for p in value.uses), *(ALL for _ in value.outputs)])
+    if value.pin is None or extent is None:
+        return extent
+    own = (value.pin.lo, value.pin.hi)
+    return _cut(own, extent) if moved else own
+
+
+def _hull(extents: Iterable[Interval | None]) -> Interval | None:
+    known = [e for e in extents if e is not None]
+    if not known:
+        return None
+    return min(lo for lo, _ in known), max(hi for _, hi in known)
+
+
+def _cut(extent: Interval, to: Interval) -> Interval:
+    """The part of `extent` inside `to`; where they do not meet, the nearest point."""
+    lo, hi = max(extent[0], to[0]), min(extent[1], to[1])
+    if lo <= hi:
+        return lo, hi
+    point = to[0] if extent[1] < to[0] else to[1]
+    return point, point

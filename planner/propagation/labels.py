@@ -1,0 +1,213 @@
+"""Labels and classes: what may be chosen, and for what.
+
+A label is a pair (scale, zero point) in reals, the zero point counted as for signed storage, so that
+one label can be stored signed, unsigned or wider. A class is the ports of one kernel that a
+`same_scale` rule joins (often a single port). Source: design 01, section 5, the price, items 2 and 3.
+"""
+
+import math
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from planner.ir.qtypes import Storage, Uniform
+from planner.ir.ranges import affine
+from planner.propagation.network import CLASS, CONSTANT, DERIVED, FLOAT, Interval, Network, Port
+from planner.target.records import PortType
+from planner.target.rules import same_scale_groups
+
+Label = tuple[float, int]
+
+
+@dataclass(slots=True)
+class LabelClass:
+    """Ports that carry one label.
+
+    Attributes:
+      fixed: the type its kernel or a pin of a port fixes, with the reason's source.
+      entering: ports whose required ranges the label has to hold.
+      may_float: whether it may run in float: movers only, no pin and no Any near.
+      own: the label of its own ranges; None where it has none.
+    """
+
+    id: int
+    kernel: int
+    ports: list[Port]
+    entering: list[Port]
+    may_float: bool
+    fixed: Uniform | None = None
+    fixed_source: str = ""
+    own: Label | None = None
+    rule_source: str = ""
+    labels: list[Label | None] = field(default_factory=list)
+
+
+def offset(store: Storage) -> int:
+    """What a zero point moves by between the normalised label and this storage."""
+    return 0 if store.signed else 1 << store.bits - 1
+
+
+def label_of(kind: Uniform) -> Label:
+    """The label of a per-tensor type."""
+    return kind.scale, kind.zero_point - offset(kind.storage)
+
+
+@lru_cache(maxsize=1 << 17)
+def typed(label: Label, store: Storage) -> Uniform:
+    """A label in a storage. Call only where `storable` holds."""
+    return Uniform(store, (label[0],), (label[1] + offset(store),))
+
+
+def storable(label: Label, spec: PortType) -> bool:
+    """Whether the port can hold this label at all."""
+    store = spec.storage
+    if not isinstance(store, Storage) or not store.qmin <= label[1] + offset(store) <= store.qmax:
+        return False
+    if spec.symmetric and label[1] + offset(store) != 0:
+        return False
+    if spec.zero_point is not None and label[1] + offset(store) != spec.zero_point:
+        return False
+    if spec.scale_min is not None and label[0] < spec.scale_min:
+        return False
+    if spec.scale_max is not None and label[0] > spec.scale_max:
+        return False
+    return not spec.power_of_two or math.frexp(label[0])[0] == 0.5
+
+
+def label_for(extent: Interval, spec: PortType) -> Label:
+    """The label that holds a range of reals in a port's storage, by the port's own wishes."""
+    store = spec.storage
+    if not isinstance(store, Storage):
+        raise TypeError(f"a port of type {spec} has no label")
+    lo, hi = extent
+    if spec.zero_point is not None:
+        return _label_at(lo, hi, store, spec)
+    scale, zero_point = affine(lo, hi, store, symmetric=spec.symmetric, power_of_two=spec.power_of_two)
+    bounded = min(max(scale, spec.scale_min or 0.0), spec.scale_max or math.inf)
+    if bounded != scale:
+        scale = bounded
+        zero_point = 0 if spec.symmetric else min(max(round(store.qmin - lo / scale), store.qmin), store.qmax)
+    return scale, zero_point - offset(store)
+
+
+def _label_at(lo: float, hi: float, store: Storage, spec: PortType) -> Label:
+    """The finest label with the port's own zero point."""
+    zero = spec.zero_point or 0
+    up = hi / (store.qmax - zero) if store.qmax > zero else 0.0
+    down = -lo / (zero - store.qmin) if zero > store.qmin else 0.0
+    widest = max(up, down, 0.0)
+    whole = Storage(store.bits, True, -(1 << store.bits - 1), (1 << store.bits - 1) - 1)
+    if widest == 0.0:
+        return 1.0, zero - offset(store)
+    top = widest * whole.qmax
+    scale, _ = affine(
+        -top,
+        top,
+        Storage(whole.bits, True, -whole.qmax, whole.qmax),
+        symmetric=True,
+        power_of_two=spec.power_of_two,
+    )
+    return scale, zero - offset(store)
+
+
+def clipped_share(extent: Interval, label: Label, store: Storage) -> float:
+    """Share of a required range that a label cuts off, half a step taken off at each end."""
+    lo, hi = extent
+    scale, zero_point = label
+    shift = zero_point + offset(store)
+    below = (store.qmin - shift) * scale - 0.5 * scale - lo
+    above = hi - (store.qmax - shift) * scale - 0.5 * scale
+    cut = max(below, 0.0) + max(above, 0.0)
+    if cut <= 0.0:
+        return 0.0
+    return cut / (hi - lo) if hi > lo else 1.0
+
+
+def legal(label: Label, entry: LabelClass, max_clip: float) -> bool:
+    """Whether a class may take a label. A fixed class takes its own only."""
+    if entry.fixed is not None:
+        return label == label_of(entry.fixed)
+    for port in entry.ports:
+        if not storable(label, port.spec):
+            return False
+    for port in entry.entering:
+        store = port.spec.storage
+        if port.required is not None and isinstance(store, Storage):
+            lo, hi = port.required
+            if clipped_share((min(lo, 0.0), max(hi, 0.0)), label, store) > max_clip:
+                return False
+    return True
+
+
+def build_classes(network: Network) -> list[LabelClass]:
+    """Join ports by the rows' `same_scale` rules; every other searched port is a class of its own."""
+    classes: list[LabelClass] = []
+    for index, kernel in enumerate(network.kernels):
+        row = kernel.choice.row
+        if row is None:
+            continue
+        present = [network.ports[p] for p in (*kernel.inputs, *kernel.outputs) if p >= 0]
+        by_side = {port.side: port for port in present}
+        groups = same_scale_groups(row, len(kernel.inputs), len(kernel.outputs))
+        for group in groups:
+            members = [by_side[s] for s in group if s in by_side and by_side[s].kind in (CLASS, CONSTANT)]
+            if any(port.kind == CLASS for port in members):
+                classes.append(_class(network, len(classes), index, members))
+        for port in present:
+            if port.group < 0 and (
+                port.kind == CLASS or (port.kind == DERIVED and not network.values[port.value].constant)
+            ):
+                classes.append(_class(network, len(classes), index, [port]))
+    return classes
+
+
+def _class(network: Network, ident: int, index: int, members: list[Port]) -> LabelClass:
+    kernel = network.kernels[index]
+    for port in members:
+        port.group = ident
+    entering = [port for port in members if port.side[0] == "in" or not kernel.moves]
+    values = [network.values[port.value] for port in members]
+    whole = all(
+        port.group == ident or port.kind == FLOAT
+        for port in (network.ports[p] for p in (*kernel.inputs, *kernel.outputs) if p >= 0)
+    )
+    entry = LabelClass(
+        id=ident,
+        kernel=index,
+        ports=members,
+        entering=entering,
+        may_float=kernel.moves
+        and whole
+        and not any(v.pin or v.has_any for v in values)
+        and not any(port.pin for port in members),
+    )
+    for port in members:
+        if port.fixed is not None or port.pin is not None:
+            entry.fixed = port.fixed or port.pin
+            entry.fixed_source = port.fixed_source or "model"
+            break
+    entry.own = own_label(network, entry)
+    return entry
+
+
+def own_label(network: Network, entry: LabelClass) -> Label | None:
+    """The label of the class's own ranges: its fixed type, the pin of the one value entering, the hull."""
+    if entry.fixed is not None:
+        return label_of(entry.fixed)
+    entering = {port.value for port in entry.entering}
+    if len(entering) == 1:
+        pin = network.values[next(iter(entering))].pin
+        if pin is not None and all(storable(label_of(pin), port.spec) for port in entry.ports):
+            return label_of(pin)
+    extents = [port.required for port in entry.entering if port.required is not None]
+    if not extents:
+        return None
+    hull = min(lo for lo, _ in extents), max(hi for _, hi in extents)
+    return label_for(hull, entry.ports[0].spec)
+
+
+def hull_of(entries: list[LabelClass]) -> Interval | None:
+    """Hull of all required ranges entering these classes."""
+    extents = [port.required for entry in entries for port in entry.entering if port.required is not None]
+    if not extents:
+        return None
+    return min(lo for lo, _ in extents), max(hi for _, hi in extents)

@@ -1,0 +1,181 @@
+"""The step log: which fact or rule decided each port, and on which earlier steps it rests.
+
+Facts come first, then per kernel its row and its ports. Written after labelling, read by `explain`.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from planner.ir.graph import port_address
+from planner.ir.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Storage, Uniform
+from planner.plans.records import Refused, Step
+from planner.propagation.labels import Label, LabelClass, label_of, storable, typed
+from planner.propagation.network import CONSTANT, FLOAT, Kernel, Network, Port
+from planner.propagation.price import UNIT
+from planner.propagation.solve import Solution
+from planner.target.records import PortId
+
+_FACTS: Mapping[type[QType], str] = {
+    AnyType: "any",
+    Bipolar: "bipolar",
+    Calibrated: "calibrated",
+    FloatType: "float",
+    NoneType: "none",
+    Uniform: "pinned",
+}
+
+
+class Log:
+    """Steps under construction; `port_step` and `fact_steps` find the ones to rest on."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.steps: list[Step] = []
+        self.fact_steps: dict[int, list[int]] = {}
+        self.port_step: dict[int, int] = {}
+
+    def add(
+        self,
+        port: str,
+        kind: str,
+        rule: str,
+        source: str,
+        *,
+        because: Sequence[int] = (),
+        refused: tuple[Refused, ...] = (),
+    ) -> int:
+        """Append a step and return its number."""
+        number = len(self.steps)
+        rests = tuple(sorted(dict.fromkeys(because)))
+        self.steps.append(Step(number, port, kind, rule, source, because=rests, refused=refused))
+        return number
+
+    def facts(self) -> None:
+        """One step for each fact of the annotated model."""
+        for index, value in enumerate(self.network.values):
+            facts = self.network.graph.values[value.name].facts
+            for fact in facts:
+                number = self.add(value.name, str(fact), _FACTS[type(fact)], "model")
+                self.fact_steps.setdefault(index, []).append(number)
+
+    def behind(self, index: int) -> list[int]:
+        """Steps that say what is known of a value: its facts, else the port that defines it."""
+        known = self.fact_steps.get(index)
+        if known:
+            return known
+        definition = self.network.values[index].definition
+        return [self.port_step[definition]] if definition in self.port_step else []
+
+
+def kernel_steps(
+    log: Log,
+    kernel: Kernel,
+    derived: Sequence[PortId],
+    classes: Sequence[LabelClass],
+    solutions: Mapping[int, Solution],
+) -> None:
+    """Log one kernel: its row (or why none), then each of its ports."""
+    network, region, row = log.network, kernel.choice.region, kernel.choice.row
+    ports = [network.ports[p] for p in (*kernel.inputs, *kernel.outputs) if p >= 0]
+    if not ports:
+        return
+    if row is None:
+        log.add(region.name, "float", "no row", kernel.choice.reason)
+        return
+    because = [n for port in ports for n in log.fact_steps.get(port.value, ())]
+    seen: dict[int, int] = {}
+    head = log.add(region.name, row.key, "row", row.source, because=because)
+    sources = {side: rule_source(kernel, side, network) for side in derived}
+    for port in ports:
+        address = port_address(region.name, port.side[0], port.side[1])
+        text = str(port.type) if port.type is not None else "float"
+        if port.side in sources:
+            rule, source = sources[port.side]
+            rests = [log.port_step[p.id] for p in ports if p.id in log.port_step]
+            number = log.add(address, text, rule, source, because=[head, *rests])
+        elif port.group >= 0 and port.group in seen:
+            number = log.add(
+                address, text, "same_scale", _same_scale_source(kernel), because=[head, seen[port.group]]
+            )
+        elif port.group >= 0:
+            number = _class_step(log, kernel, port, entry=classes[port.group], solutions=solutions, head=head)
+            seen[port.group] = number
+        elif port.kind == CONSTANT:
+            number = log.add(
+                address, text, "constant", "its own numbers", because=[head, *log.behind(port.value)]
+            )
+        else:
+            number = log.add(
+                address, text, "float" if port.kind == FLOAT else "undecided", row.source, because=[head]
+            )
+        log.port_step[port.id] = number
+
+
+def _class_step(
+    log: Log,
+    kernel: Kernel,
+    port: Port,
+    *,
+    entry: LabelClass,
+    solutions: Mapping[int, Solution],
+    head: int,
+) -> int:
+    region = kernel.choice.region
+    address = port_address(region.name, port.side[0], port.side[1])
+    rests = [n for member in entry.entering for n in log.behind(member.value)]
+    rests = [head, *rests, *log.behind(port.value)]
+    text = str(port.type) if port.type is not None else "float"
+    if entry.fixed is not None:
+        rule = "fixed_scale" if port.fixed is not None else "pinned"
+        return log.add(address, text, rule, entry.fixed_source, because=rests)
+    solution = solutions.get(entry.id)
+    refused = _refused(solution, port) if solution else ()
+    label = solution.labels[entry.id] if solution else entry.own
+    if label is None:
+        return log.add(
+            address, "float", "float", "moves data between float ops", because=rests, refused=refused
+        )
+    pin = log.network.values[port.value].pin
+    if pin is not None and pin.is_per_tensor and label == label_of(pin):
+        rule, source = "pinned", "model"
+    elif label == entry.own:
+        rule, source = "range", "the range it has to hold"
+    else:
+        rule, source = "shared", "the label that costs its component least"
+    return log.add(address, text, rule, source, because=rests, refused=refused)
+
+
+def _refused(solution: Solution, port: Port) -> tuple[Refused, ...]:
+    chosen = set(solution.labels.values())
+    found = []
+    for label, price in solution.refused:
+        if label not in chosen:
+            found.append(Refused(_label_text(label, port), price / UNIT))
+    return tuple(found)
+
+
+def _label_text(label: Label | None, port: Port) -> str:
+    if label is None:
+        return "float"
+    store = port.spec.storage
+    if isinstance(store, Storage) and storable(label, port.spec):
+        return str(typed(label, store))
+    return f"scale {label[0]}"
+
+
+def _same_scale_source(kernel: Kernel) -> str:
+    row = kernel.choice.row
+    if row is None:
+        return ""
+    return next((rule.source for rule in row.rules if rule.kind == "same_scale" and rule.source), row.source)
+
+
+def rule_source(kernel: Kernel, side: PortId, network: Network) -> tuple[str, str]:
+    """(rule kind, file:line) of the rule that derives a port."""
+    row = kernel.choice.row
+    ports = {
+        network.ports[p].side: network.ports[p].name for p in (*kernel.inputs, *kernel.outputs) if p >= 0
+    }
+    for rule in row.rules if row else ():
+        if rule.args.get("port") == ports.get(side) or rule.kind == "fn":
+            return rule.kind, rule.source or (row.source if row else "")
+    return "derive", row.source if row else ""

@@ -1,0 +1,294 @@
+"""The network: a graph and its chosen rows as plain lists of ints, for the loops that visit every port.
+
+Ports, values and classes are numbered; nothing here decides. Ranges are in reals.
+A port is one of: `CLASS` (its label is searched), `CONSTANT` (its type comes from its own numbers),
+`DERIVED` (a rule computes it from other ports), `FLOAT`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from planner.ir.graph import Facts, Graph
+from planner.ir.qtypes import AnyType, Calibrated, FloatType, NoneType, Storage, Uniform
+from planner.ir.roles import is_mover
+from planner.propagation.rows import Choice
+from planner.target.records import PortId, PortType, PortView, Row, Target
+from planner.target.rules import rule_function, same_scale_groups
+
+CLASS: Final = 0
+CONSTANT: Final = 1
+DERIVED: Final = 2
+FLOAT: Final = 3
+
+Interval = tuple[float, float]
+
+
+@dataclass(slots=True)
+class Value:
+    """One value: who writes and reads it, and what is known of its reals."""
+
+    name: str
+    elements: int
+    constant: bool
+    pin: Uniform | None
+    stays_float: bool
+    calibrated: Interval | None
+    has_any: bool
+    definition: int = -1
+    uses: list[int] = field(default_factory=list)
+    outputs: list[int] = field(default_factory=list)
+    range: Interval | None = None
+    kept: Interval | None = None
+
+
+@dataclass(slots=True)
+class Port:
+    """One present port of one kernel."""
+
+    id: int
+    kernel: int
+    side: PortId
+    name: str
+    value: int
+    kind: int
+    spec: PortType
+    fixed: Uniform | None = None
+    fixed_source: str = ""
+    pin: Uniform | None = None
+    group: int = -1
+    required: Interval | None = None
+    type: Uniform | None = None
+
+
+@dataclass(slots=True)
+class Kernel:
+    """One live region with its row; `moves`: data passes unchanged from inputs to outputs."""
+
+    choice: Choice
+    moves: bool
+    cut: Interval | None = None
+    inputs: list[int] = field(default_factory=list)
+    outputs: list[int] = field(default_factory=list)
+    derived: set[PortId] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Network:
+    """Everything by number, in topological order of kernels."""
+
+    graph: Graph
+    target: Target
+    kernels: list[Kernel]
+    values: list[Value]
+    ports: list[Port]
+    value_ids: dict[str, int]
+
+
+def build_network(graph: Graph, choices: Sequence[Choice], target: Target) -> Network:
+    """Number the ports of the chosen rows, wildcards resolved to storages."""
+    reader_storage = _reader_storages(choices)
+    network = Network(graph, target, [], [], [], {})
+    for name in (*graph.inputs, *graph.constants):
+        _value(network, name)
+    for choice in choices:
+        _add_kernel(network, choice, reader_storage)
+    for i, name in enumerate(graph.outputs):
+        network.values[_value(network, name)].outputs.append(i)
+    return network
+
+
+def _value(network: Network, name: str) -> int:
+    known = network.value_ids.get(name)
+    if known is not None:
+        return known
+    value = network.graph.values[name]
+    pin = next((fact for fact in value.facts if isinstance(fact, Uniform)), None)
+    observed = [(fact.lo, fact.hi) for fact in value.facts if isinstance(fact, Calibrated)]
+    network.value_ids[name] = len(network.values)
+    network.values.append(
+        Value(
+            name=name,
+            elements=value.elements,
+            constant=name in network.graph.constants,
+            pin=pin,
+            stays_float=any(isinstance(fact, NoneType) for fact in value.facts),
+            calibrated=observed[0] if observed else None,
+            has_any=any(isinstance(fact, AnyType) for fact in value.facts),
+        )
+    )
+    return network.value_ids[name]
+
+
+def _reader_storages(choices: Sequence[Choice]) -> dict[str, Storage]:
+    """The storage that the first reader of each value wants, through wildcard readers."""
+    wanted: dict[str, Storage] = {}
+    for choice in reversed(choices):
+        if choice.row is None:
+            continue
+        region = choice.region
+        behind = next((wanted[name] for name in region.outputs if name in wanted), None)
+        for name, pattern in zip(region.inputs, choice.inputs, strict=True):
+            store = pattern.type.storage
+            found = store if isinstance(store, Storage) else behind if store is None else None
+            if name and found is not None:
+                wanted[name] = found
+    return wanted
+
+
+def _add_kernel(network: Network, choice: Choice, reader_storage: dict[str, Storage]) -> None:
+    graph, region, row = network.graph, choice.region, choice.row
+    kernel = Kernel(choice, moves=_moves(choice), cut=_cut(graph, choice))
+    index = len(network.kernels)
+    network.kernels.append(kernel)
+    resolved = _resolve(network, choice, reader_storage) if row else {}
+    for side, names, into in (("in", region.inputs, kernel.inputs), ("out", region.outputs, kernel.outputs)):
+        for i, name in enumerate(names):
+            if not name:
+                into.append(-1)
+                continue
+            value = _value(network, name)
+            side_id: PortId = ("in", i) if side == "in" else ("out", i)
+            spec, label = resolved.get(side_id, (PortType(FloatType("f32")), ""))
+            port = Port(len(network.ports), index, side_id, label, value, FLOAT, spec)
+            port.pin = _own_pin(choice, side, i)
+            if isinstance(spec.storage, Storage):
+                port.kind = CONSTANT if network.values[value].constant else CLASS
+            network.ports.append(port)
+            into.append(port.id)
+            if side == "in":
+                network.values[value].uses.append(port.id)
+            else:
+                network.values[value].definition = port.id
+    if row is not None:
+        _apply_structure(network, kernel, row)
+
+
+def _own_pin(choice: Choice, side: str, index: int) -> Uniform | None:
+    facts: tuple[Facts, ...] = choice.region.input_facts if side == "in" else choice.region.output_facts
+    return next((fact for fact in (facts[index] if facts else ()) if isinstance(fact, Uniform)), None)
+
+
+def _resolve(
+    network: Network, choice: Choice, reader_storage: dict[str, Storage]
+) -> dict[PortId, tuple[PortType, str]]:
+    """Each present port's spec with a wildcard's storage found, and its name in the row."""
+    region = choice.region
+    sides: list[tuple[PortId, str, PortType, str]] = [
+        (("in", i), name, pattern.type, pattern.name)
+        for i, (name, pattern) in enumerate(zip(region.inputs, choice.inputs, strict=True))
+        if name
+    ]
+    sides += [
+        (("out", i), name, pattern.type, pattern.name)
+        for i, (name, pattern) in enumerate(zip(region.outputs, choice.outputs, strict=True))
+        if name
+    ]
+    joined: dict[PortId, Storage] = {}
+    if choice.row is not None:
+        for group in same_scale_groups(choice.row, len(region.inputs), len(region.outputs)):
+            shared = _shared_storage(network, sides, set(group), reader_storage)
+            joined |= dict.fromkeys(group, shared)
+    default = network.target.default_port
+    result: dict[PortId, tuple[PortType, str]] = {}
+    for side, name, spec, label in sides:
+        if spec.storage is not None:
+            result[side] = (spec, label)
+            continue
+        found = joined.get(side) or _storage_near(network, name, reader_storage)
+        result[side] = (replace(spec, storage=found) if found else default, label)
+    return result
+
+
+def _shared_storage(
+    network: Network,
+    sides: list[tuple[PortId, str, PortType, str]],
+    group: set[PortId],
+    reader_storage: dict[str, Storage],
+) -> Storage:
+    members = [entry for entry in sides if entry[0] in group]
+    for _, _, spec, _ in members:
+        if isinstance(spec.storage, Storage):
+            return spec.storage
+    near = [_storage_near(network, name, {}) for _, name, _, _ in members]
+    near += [reader_storage.get(name) for _, name, _, _ in members]
+    default = network.target.default_port.storage
+    fallback = default if isinstance(default, Storage) else Storage(8, True, -128, 127)
+    return next((store for store in near if store is not None), fallback)
+
+
+def _storage_near(network: Network, name: str, reader_storage: dict[str, Storage]) -> Storage | None:
+    """Storage of a value's pin, else of its producer, else of its readers."""
+    value = network.values[_value(network, name)]
+    if value.pin is not None:
+        return value.pin.storage
+    if value.definition >= 0:
+        store = network.ports[value.definition].spec.storage
+        if isinstance(store, Storage):
+            return store
+    return reader_storage.get(name)
+
+
+def _moves(choice: Choice) -> bool:
+    region, row = choice.region, choice.row
+    if row is not None and row.computes:
+        return False
+    if region.ops:
+        return all(is_mover(op) for op in region.ops)
+    if row is None:
+        return False
+    n_in, n_out = len(region.inputs), len(region.outputs)
+    groups = same_scale_groups(row, n_in, n_out)
+    present = sum(1 for name in (*region.inputs, *region.outputs) if name)
+    return len(groups) == 1 and len(groups[0]) >= present
+
+
+def _cut(graph: Graph, choice: Choice) -> Interval | None:
+    """What a relu or clamp among the ops of a mover cuts its data to, in reals."""
+    low, high = float("-inf"), float("inf")
+    for op in choice.region.ops:
+        if op.type == "Relu":
+            low = max(low, 0.0)
+        elif op.type == "Clip":
+            low = max(low, _bound(graph, op.inputs, 1, low))
+            high = min(high, _bound(graph, op.inputs, 2, high))
+    return None if (low, high) == (float("-inf"), float("inf")) else (low, high)
+
+
+def _bound(graph: Graph, names: tuple[str, ...], index: int, default: float) -> float:
+    name = names[index] if index < len(names) else ""
+    constant = graph.constants.get(name)
+    if constant is None or constant.array is None:
+        return default
+    return float(constant.array.reshape(-1)[0])
+
+
+def _apply_structure(network: Network, kernel: Kernel, row: Row) -> None:
+    """Mark fixed and derived ports."""
+    by_side = {network.ports[p].side: network.ports[p] for p in (*kernel.inputs, *kernel.outputs) if p >= 0}
+    views_in, views_out = kernel_views(network, kernel)
+    for rule in row.rules:
+        if rule.kind == "fixed_scale":
+            answer = rule_function(rule, network.target)(views_in, views_out, rule.args)
+            for side, fixed in answer.items():
+                by_side[side].fixed, by_side[side].fixed_source = fixed, rule.source or row.source
+        elif rule.kind in ("multiplier_accumulator_scale", "derive", "fn"):
+            named = rule.args.get("port")
+            for side, port in by_side.items():
+                if port.name == named and port.kind != FLOAT:
+                    port.kind = DERIVED
+                    kernel.derived.add(side)
+
+
+def kernel_views(network: Network, kernel: Kernel) -> tuple[tuple[PortView, ...], tuple[PortView, ...]]:
+    """What a QuantFn sees of this kernel now."""
+
+    def view(port: Port) -> PortView:
+        extent = port.required or network.values[port.value].range
+        lo, hi = extent if extent is not None else (None, None)
+        return PortView(port.side, port.name, port.spec, port.type, lo, hi)
+
+    return (
+        tuple(view(network.ports[p]) for p in kernel.inputs if p >= 0),
+        tuple(view(network.ports[p]) for p in kernel.outputs if p >= 0),
+    )

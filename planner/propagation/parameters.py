@@ -1,0 +1,219 @@
+"""Parameters of constants and derived ports: weights from their numbers, biases from the products.
+
+Also the bits each accumulator needs, from the actual weights and input types. Runs after labelling:
+a bias sees its port's scales after rescale. Source: design 01, sections 4 to 6; 02, cases 17 to 24.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from planner.errors import PlannerError
+from planner.ir.graph import Constant, Graph, Op
+from planner.ir.qtypes import Storage, Uniform
+from planner.ir.ranges import uniform_from_range, uniform_per_axis
+from planner.propagation.extents import constant_range
+from planner.propagation.network import CONSTANT, DERIVED, Kernel, Network, Port, kernel_views
+from planner.target.records import PortId, Row
+from planner.target.rules import rule_function
+
+LINEAR: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+BIAS_LIMIT: Final = float(1 << 30)
+_CHUNK: Final = 1 << 18
+
+
+def derive_parameters(network: Network, kernel: Kernel) -> list[PortId]:
+    """Fill in the types of a kernel's constant and derived ports; return the ports derived by a rule.
+
+    Raises:
+      PlannerError: a rule cannot be applied (factors per axis along different axes, ...).
+    """
+    row = kernel.choice.row
+    if row is None:
+        return []
+    ports = {network.ports[p].side: network.ports[p] for p in (*kernel.inputs, *kernel.outputs) if p >= 0}
+    for port in ports.values():
+        if port.kind == CONSTANT and port.type is None:
+            port.type = constant_type(network, kernel, port, row)
+    derived: list[PortId] = []
+    for rule in row.rules:
+        if rule.kind not in ("multiplier_accumulator_scale", "derive", "fn"):
+            continue
+        if rule.kind == "multiplier_accumulator_scale":
+            _grow_for_bias(network, ports, rule.args)
+        views_in, views_out = kernel_views(network, kernel)
+        answer = rule_function(rule, network.target)(views_in, views_out, rule.args)
+        for side, kind in answer.items():
+            port = ports[side]
+            if port.kind == DERIVED or port.type is None:
+                pin = network.values[port.value].pin
+                port.type = kind
+                if pin is not None and network.values[port.value].constant and pin != kind:
+                    _check_bias_pin(network, port, pin, kind)
+                derived.append(side)
+    return derived
+
+
+def _check_bias_pin(network: Network, port: Port, pin: Uniform, kind: Uniform) -> None:
+    pairs = zip(np.broadcast_to(pin.scales, len(kind.scales)), kind.scales, strict=True)
+    if not all(math.isclose(a, b, rel_tol=1e-6) for a, b in pairs):
+        raise PlannerError(
+            f"{network.values[port.value].name!r} is pinned to {pin}, but the product of its factors' "
+            f"scales is {kind}",
+            hint="drop the pin: the scale is derived",
+        )
+
+
+def constant_type(network: Network, kernel: Kernel, port: Port, row: Row) -> Uniform | None:
+    """The type of a weight or other constant: its pin, or the tightest its port accepts."""
+    value = network.values[port.value]
+    spec = port.spec
+    if value.pin is not None:
+        return value.pin
+    if not isinstance(spec.storage, Storage):
+        return None
+    store = _effective(spec.storage, spec.weight_bits_effective)
+    constant = network.graph.constants[value.name]
+    if spec.granularity == "axis":
+        axis = channel_axis(row.axis.get(port.name, "out_channel"), kernel, network.graph)
+        los, his = slice_ranges(constant, axis)
+        kind = uniform_per_axis(los, his, store, axis, power_of_two=spec.power_of_two)
+        return (
+            kind
+            if store == spec.storage
+            else Uniform(spec.storage, kind.scales, kind.zero_points, "f32", axis)
+        )
+    lo, hi = constant_range(constant) or (0.0, 0.0)
+    kind = uniform_from_range(lo, hi, store, symmetric=spec.symmetric, power_of_two=spec.power_of_two)
+    return kind if store == spec.storage else Uniform(spec.storage, kind.scales, kind.zero_points)
+
+
+def _effective(store: Storage, bits: int | None) -> Storage:
+    if bits is None or bits >= store.bits or not store.signed:
+        return store
+    top = (1 << bits - 1) - 1
+    return Storage(store.bits, True, max(store.qmin, -top), min(store.qmax, top))
+
+
+def channel_axis(role: int | str, kernel: Kernel, graph: Graph) -> int:
+    """Resolve an axis role (`out_channel`) for a kernel's weight; a number stands for itself."""
+    if isinstance(role, int):
+        return role
+    op = linear_op(kernel.choice.region.ops)
+    if op is None:
+        return 0
+    if op.type == "Conv":
+        return 0
+    if op.type == "ConvTranspose":
+        return 1
+    if op.type == "Gemm":
+        return 0 if op.attributes.get("transB", 0) else 1
+    shape = graph.values[op.inputs[1]].shape or (0, 0)
+    return len(shape) - 1
+
+
+def linear_op(ops: tuple[Op, ...]) -> Op | None:
+    """The multiplying op of a kernel."""
+    return next((op for op in ops if op.type in LINEAR), None)
+
+
+def slice_ranges(constant: Constant, axis: int) -> tuple[np.ndarray, np.ndarray]:
+    """Minimum and maximum of each slice along an axis, reals, shape (n_slices,)."""
+    if constant.array is None:
+        return np.asarray(constant.lo), np.asarray(constant.hi)
+    array = constant.array
+    if array.size == 0:
+        return np.zeros(array.shape[axis]), np.zeros(array.shape[axis])
+    if axis == 0:
+        flat = array.reshape(array.shape[0], -1)
+        return flat.min(axis=1).astype(np.float64), flat.max(axis=1).astype(np.float64)
+    others = tuple(i for i in range(array.ndim) if i != axis)
+    return array.min(axis=others).astype(np.float64), array.max(axis=others).astype(np.float64)
+
+
+def _grow_for_bias(network: Network, ports: Mapping[PortId, Port], args: Mapping[str, object]) -> None:
+    """Grow the scales of weight channels whose bias would overflow its accumulator (02, case 22)."""
+    named = {port.name: port for port in ports.values()}
+    bias = named.get(str(args.get("port")))
+    factors = [named[name] for name in _names(args.get("of")) if name in named]
+    if bias is None or bias.spec.storage is None or not network.values[bias.value].constant:
+        return
+    store = bias.spec.storage
+    weight = next((port for port in factors if port.kind == CONSTANT), None)
+    other = next((port for port in factors if port is not weight), None)
+    data = network.graph.constants[network.values[bias.value].name].array
+    if (
+        weight is None
+        or other is None
+        or other.type is None
+        or weight.type is None
+        or data is None
+        or not isinstance(store, Storage)
+        or network.values[weight.value].pin is not None
+    ):
+        return
+    limit = BIAS_LIMIT if store.bits == 32 else float(store.qmax) / 2
+    least = np.abs(data.reshape(-1).astype(np.float64)) / (other.type.scale * limit)
+    scales = np.asarray(weight.type.scales)
+    if scales.size == 1:
+        least = np.max(least, initial=0.0, keepdims=True)
+    if scales.size != least.size or np.all(scales >= least):
+        return
+    grown = np.maximum(scales, least * (1 + 1e-6)).astype(np.float32).astype(np.float64)
+    kind = weight.type
+    weight.type = Uniform(kind.storage, tuple(grown.tolist()), kind.zero_points, kind.expressed, kind.axis)
+
+
+def _names(item: object) -> tuple[str, ...]:
+    return tuple(str(name) for name in item) if isinstance(item, (list, tuple)) else (str(item),)
+
+
+def accumulator_bits(network: Network, kernel: Kernel) -> tuple[int | None, int]:
+    """(bits of the widest sum of a linear kernel, the channel that needs them); None where it has no sum.
+
+    Every partial sum of |weight| x |input| plus the bias fits that many signed bits.
+    """
+    op = linear_op(kernel.choice.region.ops)
+    ports = [network.ports[p] for p in kernel.inputs if p >= 0]
+    if op is None or kernel.choice.row is None or len(ports) < 2:
+        return None, 0
+    x, w = ports[0], ports[1]
+    data = network.graph.constants[network.values[w.value].name].array if w.kind == CONSTANT else None
+    if x.type is None or w.type is None:
+        return None, 0
+    store = x.type.storage
+    widest = max(abs(store.qmin - x.type.zero_point), abs(store.qmax - x.type.zero_point))
+    if data is None or w.type.zero_points != (0,) * len(w.type.zero_points):
+        return None, 0
+    axis = channel_axis("out_channel", kernel, network.graph)
+    sums = np.asarray(_absolute_sums(data, w.type, axis)) * widest
+    if len(ports) > 2 and ports[2].type is not None:
+        bias = network.graph.constants.get(network.values[ports[2].value].name)
+        if bias is not None and bias.array is not None and bias.array.size == sums.size:
+            sums = sums + np.rint(np.abs(bias.array.reshape(-1)) / np.asarray(ports[2].type.scales))
+    if sums.size == 0:
+        return 1, 0
+    channel = int(np.argmax(sums))
+    return int(sums[channel]).bit_length() + 1, channel
+
+
+def _absolute_sums(data: np.ndarray, kind: Uniform, axis: int) -> np.ndarray:
+    """Sum of |stored weight| over each slice of `axis`, exact, shape (n_slices,)."""
+    scales = np.asarray(kind.scales, dtype=np.float32)
+    if axis == 0:
+        flat = data.reshape(data.shape[0], -1)
+        step = max(1, _CHUNK // max(1, flat.shape[1]))
+        sums = [
+            np.abs(
+                np.rint(flat[i : i + step] / (scales[i : i + step, None] if scales.size > 1 else scales))
+            ).sum(axis=1, dtype=np.float64)
+            for i in range(0, flat.shape[0], step)
+        ]
+        return np.concatenate(sums) if sums else np.zeros(0)
+    shape = [1] * data.ndim
+    shape[axis] = -1
+    stored = np.abs(np.rint(data / (scales.reshape(shape) if scales.size > 1 else scales)))
+    total: np.ndarray = stored.sum(axis=tuple(i for i in range(data.ndim) if i != axis), dtype=np.float64)
+    return total

@@ -1,0 +1,328 @@
+"""Propagation: decide a uniform type (or float) for every port, and record why.
+
+In: a Graph with regions, a Target. Out: a Plan. Nothing here reads YAML or ONNX. Rows are chosen
+first, then ranges flow forward and what uses keep flows back, then each component of classes is
+labelled, and constants and derived ports follow. Source: MLIR quantization RFC, "Propagation pass";
+design 01, sections 3 to 6.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
+
+from planner.errors import Conflict, unknown_name
+from planner.ir.graph import BOUNDARY, Constant, Graph, port_address, structure_digest
+from planner.ir.qtypes import AnyType, FloatType, Storage, Uniform
+from planner.ir.topology import live, topological
+from planner.plans.plan import Plan
+from planner.plans.records import KernelPlan, PortTyped, TargetRef, ValuePlan
+from planner.plans.records import Port as PlanPort
+from planner.propagation.extents import backward, demote, forward
+from planner.propagation.greedy import greedy
+from planner.propagation.labels import LabelClass, build_classes, clipped_share, label_of, typed
+from planner.propagation.log import Log, kernel_steps
+from planner.propagation.network import DERIVED, FLOAT, Kernel, Network, Port, build_network
+from planner.propagation.parameters import accumulator_bits, derive_parameters
+from planner.propagation.price import (
+    UNIT,
+    Component,
+    Market,
+    component_price,
+    components_of,
+    loss_units,
+    settle_losses,
+)
+from planner.propagation.rows import choose_rows
+from planner.propagation.solve import Solution, offer_labels, solve, unavoidable_casts
+from planner.target.records import Costs, Row, Target
+from planner.version import VERSION
+
+Strategy = Literal["minimal", "rfc"]
+
+
+def propagate(
+    graph: Graph, target: Target, *, strategy: Strategy = "minimal", model: str = "", **costs: float | None
+) -> Plan:
+    """Plan a fused graph for a target.
+
+    Args:
+      graph: with regions (see `fuse`); its values carry the facts.
+      strategy: `minimal` (least price) or `rfc` (the RFC's greedy order).
+      model: digest of the model the graph came from, kept in the plan.
+      costs: keys of the target's cost tables, over its own.
+
+    Raises:
+      Conflict: constraints that cannot all hold.
+      UnknownName: no such strategy or cost.
+    """
+    if strategy not in ("minimal", "rfc"):
+        raise unknown_name("strategy", strategy, ("minimal", "rfc"))
+    prices = _with_costs(target.costs, costs)
+    alive = live(graph)
+    regions = topological([region for region in graph.regions if region.name in alive])
+    choices = choose_rows(graph, regions, target)
+    network = build_network(graph, choices, target)
+    while rangeless := forward(network):
+        choices = demote(choices, rangeless)
+        network = build_network(graph, choices, target)
+    backward(network)
+    classes = build_classes(network)
+    market = Market(prices, target.rescale_single_consumer)
+    labelled = _label(network, classes, market, strategy)
+    _write_types(classes, labelled.solutions)
+    return _assemble(_Outcome(network, classes, labelled, prices, strategy, model))
+
+
+@dataclass(frozen=True, slots=True)
+class _Labelled:
+    components: list[Component]
+    solutions: dict[int, Solution]
+    cost: int
+    bound: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    network: Network
+    classes: list[LabelClass]
+    labelled: _Labelled
+    costs: Costs
+    strategy: str
+    model: str
+
+
+def _with_costs(own: Costs, given: Mapping[str, float | None]) -> Costs:
+    known = {field.name for field in fields(Costs)}
+    for name in given:
+        if name not in known:
+            raise unknown_name("cost", name, known)
+    return replace(own, **given)  # type: ignore[arg-type]
+
+
+def _label(network: Network, classes: list[LabelClass], market: Market, strategy: str) -> _Labelled:
+    _guess_derived(network, classes)
+    components = components_of(network, classes)
+    solved: dict[int, Any] = greedy(network, classes) if strategy == "rfc" else {}
+    solutions: dict[int, Solution] = {}
+    cost = bound = 0
+    for component in components:
+        offer_labels(component, classes, network, market.costs.max_clip)
+        settle_losses(component, classes, solved)
+        if strategy == "rfc":
+            mine = {c: solved[c] for c in component.classes}
+            price = component_price(component, mine, market)[0]
+            solution = Solution(mine, price, min(price, unavoidable_casts(component, classes, market)))
+        else:
+            solution = solve(component, classes, market)
+            solved.update(solution.labels)
+        cost += solution.price
+        bound += solution.bound
+        solutions |= dict.fromkeys(component.classes, solution)
+    return _Labelled(components, solutions, cost, bound)
+
+
+def _guess_derived(network: Network, classes: list[LabelClass]) -> None:
+    """Fix what `derive` and `fn` rules yield, from the labels their kernels would choose alone.
+
+    The final types follow the chosen labels; where they differ the edge gets a rescale.
+    """
+    for entry in classes:
+        if entry.ports[0].kind != DERIVED:
+            continue
+        kernel = network.kernels[entry.kernel]
+        mine = [network.ports[p] for p in (*kernel.inputs, *kernel.outputs) if p >= 0]
+        for port in mine:
+            own = classes[port.group].own if port.group >= 0 else None
+            if own is not None and isinstance(port.spec.storage, Storage):
+                port.type = typed(own, port.spec.storage)
+        derive_parameters(network, kernel)
+        guess = entry.ports[0].type
+        if guess is not None and guess.is_per_tensor:
+            entry.fixed, entry.own, entry.fixed_source = guess, label_of(guess), "derived"
+        for port in mine:
+            port.type = None
+
+
+def _write_types(classes: Sequence[LabelClass], solutions: Mapping[int, Solution]) -> None:
+    for entry in classes:
+        label = solutions[entry.id].labels[entry.id]
+        for port in entry.ports:
+            store = port.spec.storage
+            if label is None or not isinstance(store, Storage):
+                continue
+            port.type = port.fixed or port.pin or typed(label, store)
+
+
+def _assemble(outcome: _Outcome) -> Plan:
+    network, target = outcome.network, outcome.network.target
+    log = Log(network)
+    log.facts()
+    kernels: list[KernelPlan] = []
+    rows: dict[str, Row] = {}
+    warnings: list[str] = []
+    for kernel in network.kernels:
+        derived = derive_parameters(network, kernel) if not _moves_in_float(outcome, kernel) else []
+        kernel_steps(log, kernel, derived, outcome.classes, outcome.labelled.solutions)
+        planned = _kernel_plan(outcome, kernel)
+        kernels.append(planned)
+        row = kernel.choice.row
+        if planned.row is not None and row is not None:
+            rows[planned.row] = row
+        warnings += _warnings(network, kernel)
+    options: dict[str, Any] = {"strategy": outcome.strategy}
+    options |= {
+        field.name: getattr(outcome.costs, field.name)
+        for field in fields(Costs)
+        if getattr(outcome.costs, field.name) != getattr(target.costs, field.name)
+    }
+    reference = TargetRef(
+        target.id,
+        target.version,
+        target.digest,
+        target.file,
+        rows,
+        outcome.costs,
+        target.rescale_single_consumer,
+    )
+    plan = Plan(
+        key=_key(network.graph, outcome.model, target.digest, options),
+        model=outcome.model,
+        target=reference,
+        options=options,
+        graph=replace(network.graph, constants=dict.fromkeys(network.graph.constants, Constant())),
+        kernels_in_order=tuple(kernels),
+        values=_value_plans(outcome, log),
+        steps=tuple(log.steps),
+        cost=outcome.labelled.cost / UNIT,
+        optimal=outcome.labelled.cost == outcome.labelled.bound,
+        bound=outcome.labelled.bound / UNIT,
+        warnings=tuple(warnings),
+    )
+    _check_allowed(plan, target)
+    return plan
+
+
+def _key(graph: Graph, model: str, target: str, options: Mapping[str, Any]) -> str:
+    parts = [structure_digest(graph), model, target, json.dumps(options, sort_keys=True), VERSION]
+    return f"sha256:{hashlib.sha256(json.dumps(parts).encode()).hexdigest()}"
+
+
+def _moves_in_float(outcome: _Outcome, kernel: Kernel) -> bool:
+    """Whether a mover's class took the float label, so that the kernel runs in float after all."""
+    ports = outcome.network.ports
+    return any(
+        outcome.labelled.solutions[ports[p].group].labels[ports[p].group] is None
+        for p in (*kernel.inputs, *kernel.outputs)
+        if p >= 0 and ports[p].group >= 0
+    )
+
+
+def _kernel_plan(outcome: _Outcome, kernel: Kernel) -> KernelPlan:
+    network, region, row = outcome.network, kernel.choice.region, kernel.choice.row
+    floats = _moves_in_float(outcome, kernel)
+    served = row is not None and not floats
+    bits = None
+    if served and row is not None:
+        bits, channel = accumulator_bits(network, kernel)
+        if bits is not None and row.accumulator is not None and bits > row.accumulator.bits:
+            raise Conflict(
+                f"{region.name!r} sums to {bits} bits in channel {channel}, "
+                f"the accumulator of {row.source} has {row.accumulator}",
+                facts=(f"accumulator {row.accumulator} at {row.source}", f"weights of {region.name!r}"),
+                hint="use narrower activations or a row with a wider accumulator",
+            )
+    reason = None if served else ("moves data between float ops" if floats else kernel.choice.reason)
+    return KernelPlan(
+        name=region.name,
+        kernel=region.kernel,
+        row=row.key if served and row is not None else None,
+        reason=reason,
+        inputs=_plan_ports(network, region.name, "in", kernel.inputs, served=served),
+        outputs=_plan_ports(network, region.name, "out", kernel.outputs, served=served),
+        accumulator_bits=bits,
+        trip_count=region.trip_count,
+    )
+
+
+def _plan_ports(
+    network: Network, name: str, side: str, ids: Sequence[int], *, served: bool
+) -> tuple[PlanPort, ...]:
+    found = []
+    for i, p in enumerate(ids):
+        kind: PortTyped = None
+        if p >= 0 and served:
+            port = network.ports[p]
+            store = port.spec.storage
+            kind = port.type
+            if kind is None and isinstance(store, FloatType) and store.name != "f32":
+                kind = store
+        value = network.values[network.ports[p].value].name if p >= 0 else ""
+        found.append(PlanPort(port_address(name, side, i), value, kind))
+    return tuple(found)
+
+
+def _warnings(network: Network, kernel: Kernel) -> list[str]:
+    found = []
+    region = kernel.choice.region
+    for p in (*kernel.inputs, *kernel.outputs):
+        if p < 0:
+            continue
+        port = network.ports[p]
+        value = network.values[port.value]
+        address = port_address(region.name, *port.side)
+        if kernel.choice.row is None and port.kind == FLOAT:
+            facts = network.graph.values[value.name].facts
+            lost = [fact for fact in facts if isinstance(fact, AnyType | Uniform)]
+            found += [f"{address} is float, so {fact} on {value.name!r} has no effect there" for fact in lost]
+        if port.fixed is not None and port.required is not None:
+            share = clipped_share(port.required, label_of(port.fixed), port.fixed.storage)
+            if share > network.target.costs.max_clip:
+                found.append(f"{address} is fixed to {port.fixed} and clips {share:.1%} of {port.required}")
+            if value.pin is not None and value.pin != port.fixed:
+                found.append(f"{address} is fixed to {port.fixed}, {value.name!r} is pinned to {value.pin}")
+    return found
+
+
+def _value_plans(outcome: _Outcome, log: Log) -> dict[str, ValuePlan]:
+    network, labelled = outcome.network, outcome.labelled
+    lost: dict[int, int] = {}
+    for component in labelled.components:
+        labels = labelled.solutions[component.classes[0]].labels
+        for loss in component.losses:
+            lost[loss.value] = max(lost.get(loss.value, 0), loss_units(loss, labels))
+    found = {}
+    for index, value in enumerate(network.values):
+        if value.constant or not network.graph.values[value.name].is_float:
+            continue
+        port: Port | None = network.ports[value.definition] if value.definition >= 0 else None
+        kind = port.type if port is not None else value.pin
+        clip = 0.0
+        if port is not None and port.type is not None and port.required is not None:
+            clip = clipped_share(port.required, label_of(port.type), port.type.storage)
+        found[value.name] = ValuePlan(
+            type=kind,
+            bits_lost=lost.get(index, 0) / UNIT,
+            clip=clip,
+            decided_by=log.port_step.get(value.definition) if kind is not None else None,
+        )
+    return found
+
+
+def _check_allowed(plan: Plan, target: Target) -> None:
+    if target.rescale_allowed:
+        return
+    for rescale in plan.rescales:
+        at_edge = (rescale.value in plan.graph.inputs and rescale.from_type is None) or all(
+            kernel == BOUNDARY for kernel, _ in rescale.consumers
+        )
+        if not at_edge:
+            raise Conflict(
+                f"{rescale.value!r} would need a {rescale.kind} before {rescale.consumers[0][0]!r}, "
+                f"and {target.id} allows none between kernels",
+                facts=(f"value {rescale.value!r}", f"{target.file}: rescale: allowed: false"),
+            )
+
+
+__all__ = ["Strategy", "propagate"]

@@ -1,0 +1,175 @@
+"""Row selection: which row of the target's table serves each kernel, or why none does.
+
+Rows are chosen by preference, not by price: `when`, None, Any and pinned constants rule rows out;
+among the rest the one whose storages equal the most pins, then file order. The choice for one kernel
+looks at no other kernel, so it cannot depend on a visiting order. Source: design 01, section 4.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from planner.errors import Conflict
+from planner.ir.graph import Facts, Graph, Region
+from planner.ir.qtypes import AnyType, FloatType, NoneType, Storage, Uniform
+from planner.target.predicates import failing
+from planner.target.records import PortPattern, Row, Target
+from planner.target.rules import expand_ports
+
+NO_RANGE = "no range"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The row for one region with its signature spread over the actual ports; or the reason for none."""
+
+    region: Region
+    row: Row | None = None
+    inputs: tuple[PortPattern, ...] = ()
+    outputs: tuple[PortPattern, ...] = ()
+    reason: str = ""
+
+
+def choose_rows(graph: Graph, regions: Iterable[Region], target: Target) -> list[Choice]:
+    """Choose for each region, in order.
+
+    Raises:
+      Conflict: no row serves a kernel and the target says `on_no_kernel: error`.
+    """
+    return [_choose(graph, region, target) for region in regions]
+
+
+def in_float(choice: Choice, reason: str) -> Choice:
+    """The same region without a row."""
+    return Choice(choice.region, reason=reason)
+
+
+def port_facts(graph: Graph, region: Region, side: str, index: int) -> Facts:
+    """Constraints that meet one port: its value's, and its own."""
+    names, own = (
+        (region.inputs, region.input_facts) if side == "in" else (region.outputs, region.output_facts)
+    )
+    facts = graph.values[names[index]].facts if names[index] else ()
+    return (*facts, *(own[index] if own else ()))
+
+
+def _choose(graph: Graph, region: Region, target: Target) -> Choice:
+    if not any((*region.inputs, *region.outputs)):
+        return Choice(region, reason="no float operands")
+    rows = target.rows.get(region.kernel, ())
+    if not rows:
+        return _none(
+            region, target, [region.reason or f"{target.id} has no row for kernel {region.kernel!r}"]
+        )
+    refusals: list[str] = []
+    best: tuple[int, Choice] | None = None
+    for row in rows:
+        inputs = expand_ports(row.inputs, region.inputs)
+        outputs = expand_ports(row.outputs, region.outputs)
+        if inputs is None or outputs is None:
+            ports = f"{sum(map(bool, region.inputs))} inputs and {len(region.outputs)} outputs"
+            refusals.append(f"{row.source} takes other ports than these {ports}")
+            continue
+        choice = Choice(region, row, inputs, outputs)
+        refusal = _refusal(graph, choice)
+        if refusal:
+            refusals.append(f"{row.source}: {refusal}")
+            continue
+        pinned = _pins_met(graph, choice)
+        if best is None or pinned > best[0]:
+            best = (pinned, choice)
+    return best[1] if best else _none(region, target, refusals)
+
+
+def _none(region: Region, target: Target, refusals: list[str]) -> Choice:
+    reason = "; ".join(refusals)
+    if target.on_no_kernel == "error":
+        raise Conflict(
+            f"no row of {target.id} serves {region.kernel} at {region.name!r}: {reason}",
+            facts=(f"kernel {region.name!r} is {region.kernel}", f"{target.file}: on_no_kernel: error"),
+        )
+    return Choice(region, reason=reason)
+
+
+def _sides(choice: Choice) -> Iterable[tuple[str, int, str, PortPattern]]:
+    region = choice.region
+    for i, (name, pattern) in enumerate(zip(region.inputs, choice.inputs, strict=True)):
+        if name:
+            yield "in", i, name, pattern
+    for i, (name, pattern) in enumerate(zip(region.outputs, choice.outputs, strict=True)):
+        if name:
+            yield "out", i, name, pattern
+
+
+def _refusal(graph: Graph, choice: Choice) -> str | None:
+    """The first reason why this row cannot serve, naming the port."""
+    region = choice.region
+    for side, i, name, pattern in _sides(choice):
+        store = pattern.type.storage
+        if isinstance(store, FloatType):
+            continue
+        own_facts = (region.input_facts if side == "in" else region.output_facts) or ((),) * (i + 1)
+        constant = name in graph.constants
+        for fact in port_facts(graph, region, side, i):
+            if isinstance(fact, NoneType) and (constant or fact in own_facts[i]):
+                return f"port {pattern.name} ({name!r}) is to stay float ({fact})"
+            if isinstance(fact, AnyType) and store is not None and store.bits < fact.bits:
+                return f"port {pattern.name} ({name!r}) wants {fact}, the row has {store}"
+            if isinstance(fact, Uniform) and constant and not _accepts(pattern, fact):
+                return f"port {pattern.name} ({name!r}) is pinned to {fact}, the row has {pattern.type}"
+    row = choice.row
+    if row is None or not row.when:
+        return None
+    least = row.when.get("min_bits")
+    if least:
+        short = _short_of_bits(graph, choice, least)
+        if short:
+            return short
+    return failing(
+        {key: wanted for key, wanted in row.when.items() if key != "min_bits"},
+        ports=_by_name(choice),
+        ops=region.ops,
+        attributes=region.attributes,
+        graph=graph,
+    )
+
+
+def _by_name(choice: Choice) -> dict[str, str | tuple[str, ...]]:
+    found: dict[str, str | tuple[str, ...]] = {}
+    for _, _, name, pattern in _sides(choice):
+        if pattern.variadic:
+            earlier = found.get(pattern.name, ())
+            found[pattern.name] = (*earlier, name) if isinstance(earlier, tuple) else (earlier, name)
+        else:
+            found[pattern.name] = name
+    return found
+
+
+def _short_of_bits(graph: Graph, choice: Choice, least: Mapping[str, int]) -> str | None:
+    for port, bits in least.items():
+        asked = [
+            fact.bits if isinstance(fact, AnyType) else fact.storage.bits
+            for side, i, _, pattern in _sides(choice)
+            if pattern.name == port
+            for fact in port_facts(graph, choice.region, side, i)
+            if isinstance(fact, (AnyType, Uniform))
+        ]
+        if max(asked, default=0) < bits:
+            return f"port {port} needs a fact of at least {bits} bits"
+    return None
+
+
+def _accepts(pattern: PortPattern, pin: Uniform) -> bool:
+    spec = pattern.type
+    if isinstance(spec.storage, Storage) and spec.storage != pin.storage:
+        return False
+    if spec.symmetric and any(pin.zero_points):
+        return False
+    return {"tensor": pin.is_per_tensor, "axis": not pin.blocks, "block": bool(pin.blocks)}[spec.granularity]
+
+
+def _pins_met(graph: Graph, choice: Choice) -> int:
+    met = 0
+    for side, i, _, pattern in _sides(choice):
+        for fact in port_facts(graph, choice.region, side, i):
+            met += isinstance(fact, Uniform) and fact.storage == pattern.type.storage
+    return met
