@@ -1,0 +1,363 @@
+"""Annotated model <-> `Graph`: the file format `qplan.annotated/1`.
+
+Kernels become regions; `ops`, `opsets`, `notes`, `reason`, port facts and constant numbers are ours, so
+that a graph from any source goes through unchanged. Functions, loops and branches are refused for now.
+Source: design 03, "Annotated model, as JSON".
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Literal, NotRequired
+
+import numpy as np
+from pydantic import TypeAdapter, with_config
+from typing_extensions import TypedDict
+
+from planner.annotated.attributes import (
+    array_from_json,
+    array_to_json,
+    attributes_from_json,
+    attributes_to_json,
+)
+from planner.annotated.dtypes import NUMPY_DTYPES
+from planner.annotated.jsontext import STRICT, Nested, read_checked, write_lines
+from planner.errors import PlanFormatError, QTypeError
+from planner.ir.graph import Constant, Facts, Graph, Op, Region, Value, validate
+from planner.ir.qtypes import QType
+from planner.ir.ranges import check_range
+from planner.ir.topology import topological
+from planner.ir.typetext import parse_type
+
+VERSION: Final = "qplan.annotated/1"
+"""The `format` of this file."""
+
+
+@with_config(STRICT)
+class ConstantDoc(TypedDict):
+    """`range` [lo, hi], or a list of them with `axis`; or `value`, a nested list or a tagged array."""
+
+    range: NotRequired[list[float | list[float]]]
+    axis: NotRequired[int]
+    value: NotRequired[Any]
+
+
+@with_config(STRICT)
+class ValueDoc(TypedDict):
+    """A tensor; `shape` null is an unknown rank, a null or named dimension an unknown size."""
+
+    name: str
+    shape: NotRequired[list[int | str | None] | None]
+    dtype: NotRequired[str]
+    constraints: NotRequired[list[str]]
+    constant: NotRequired[ConstantDoc]
+
+
+@with_config(STRICT)
+class OpDoc(TypedDict):
+    """A source op inside a kernel."""
+
+    name: str
+    type: str
+    inputs: list[str | None]
+    outputs: list[str | None]
+    attributes: NotRequired[dict[str, Any]]
+    captures: NotRequired[list[str]]
+
+
+@with_config(STRICT)
+class KernelDoc(TypedDict):
+    """A logical kernel; null is an absent optional port."""
+
+    name: NotRequired[str]
+    kernel: str
+    inputs: list[str | None]
+    outputs: list[str | None]
+    attributes: NotRequired[dict[str, Any]]
+    trip_count: NotRequired[int]
+    ops: NotRequired[list[OpDoc]]
+    input_facts: NotRequired[list[list[str]]]
+    output_facts: NotRequired[list[list[str]]]
+    reason: NotRequired[str]
+    call: NotRequired[Any]
+    loop: NotRequired[Any]
+    branches: NotRequired[Any]
+
+
+@with_config(STRICT)
+class GraphDoc(TypedDict):
+    """The structure of a model, as it also stands in a plan file under `graph`."""
+
+    name: str
+    values: list[ValueDoc]
+    kernels: list[KernelDoc]
+    inputs: list[str]
+    outputs: list[str]
+    ops: NotRequired[list[OpDoc]]
+    opsets: NotRequired[dict[str, int]]
+    notes: NotRequired[list[str]]
+
+
+@with_config(STRICT)
+class AnnotatedDoc(GraphDoc):
+    """A whole annotated model file."""
+
+    format: Literal["qplan.annotated/1"]
+    functions: NotRequired[list[Any]]
+
+
+def read_annotated(text: str | bytes) -> Graph:
+    """Read an annotated model, JSON text of format `qplan.annotated/1`.
+
+    Raises:
+      PlanFormatError: not such a file; the message starts with the path of what is wrong.
+      ModelError: a graph that breaks a rule of validity.
+    """
+    document = read_checked(text, _ADAPTER, VERSION)
+    if document.get("functions"):
+        raise PlanFormatError(f"functions: {_LATER}")
+    return graph_from_document(document)
+
+
+def write_annotated(graph: Graph) -> str:
+    """Write a graph as an annotated model; `read_annotated` gives an equal graph back."""
+    return write_lines({"format": VERSION, **graph_to_document(graph)}) + "\n"
+
+
+def graph_to_document(graph: Graph) -> Nested:
+    """Turn a graph into the data of `GraphDoc`, for `write_lines`; values in order of definition."""
+    types: dict[int, str] = {}
+    document = Nested(
+        name=graph.name,
+        values=(_value_doc(graph.values[name], graph, types) for name in definition_order(graph)),
+        kernels=(_kernel_doc(region, types) for region in graph.regions),
+        inputs=list(graph.inputs),
+        outputs=list(graph.outputs),
+    )
+    if graph.ops:
+        document["ops"] = (_op_doc(op) for op in graph.ops)
+    if graph.opsets:
+        document["opsets"] = dict(graph.opsets)
+    if graph.notes:
+        document["notes"] = list(graph.notes)
+    return document
+
+
+def graph_from_document(document: GraphDoc, path: str = "") -> Graph:
+    """Build the graph of a checked document; `path` is its place in the file (`graph.`).
+
+    Raises:
+      PlanFormatError: a type, constant or attribute that cannot be read, a value listed twice.
+      ModelError: a graph that breaks a rule of validity.
+    """
+    reader = _Types()
+    values: dict[str, Value] = {}
+    constants: dict[str, Constant] = {}
+    for i, entry in enumerate(document["values"]):
+        here = f"{path}values[{i}]"
+        value = _read_value(entry, reader, here)
+        if value.name in values or not value.name:
+            raise PlanFormatError(f"{here}.name: {value.name!r} is empty or names two values")
+        values[value.name] = value
+        if "constant" in entry:
+            constants[value.name] = _read_constant(entry["constant"], value, f"{here}.constant")
+    kernels = enumerate(document["kernels"])
+    regions = [_read_kernel(entry, i, reader, f"{path}kernels[{i}]") for i, entry in kernels]
+    ops = tuple(_read_op(op, f"{path}ops[{i}]") for i, op in enumerate(document.get("ops", ())))
+    for side in ("inputs", "outputs"):
+        for i, name in enumerate(document[side]):
+            if name not in values:
+                raise PlanFormatError(f"{path}{side}[{i}]: {name!r} is not listed under values")
+    graph = Graph(
+        name=document["name"],
+        values=values,
+        ops=ops,
+        inputs=tuple(document["inputs"]),
+        outputs=tuple(document["outputs"]),
+        constants=constants,
+        regions=topological(regions),
+        opsets=document.get("opsets", {}),
+        notes=tuple(document.get("notes", ())),
+    )
+    return validate(graph)
+
+
+def definition_order(graph: Graph) -> tuple[str, ...]:
+    """Names of all values: model inputs, then what each kernel reads and writes, then the rest."""
+    order: dict[str, None] = dict.fromkeys(graph.inputs)
+    for step in graph.steps():
+        order |= dict.fromkeys(step.inputs)
+        for op in step.ops if isinstance(step, Region) else (step,):
+            order |= dict.fromkeys((*op.inputs, *op.captures, *op.outputs))
+        order |= dict.fromkeys(step.outputs)
+    order |= dict.fromkeys(graph.values)
+    return tuple(name for name in order if name in graph.values)
+
+
+class _Types:
+    """Types already read, by their text: models repeat them."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, QType] = {}
+
+    def read(self, text: str, path: str) -> QType:
+        found = self.known.get(text)
+        if found is None:
+            try:
+                found = self.known[text] = parse_type(text)
+            except QTypeError as error:
+                raise PlanFormatError(f"{path}: {error}") from None
+        return found
+
+    def facts(self, texts: Sequence[str], path: str) -> Facts:
+        return tuple([self.read(text, f"{path}[{i}]") for i, text in enumerate(texts)])
+
+    def ports(self, lists: Sequence[Sequence[str]], ports: Sequence[Any], path: str) -> tuple[Facts, ...]:
+        if lists and len(lists) != len(ports):
+            raise PlanFormatError(f"{path}: {len(lists)} lists for {len(ports)} ports")
+        return tuple([self.facts(texts, f"{path}[{i}]") for i, texts in enumerate(lists)])
+
+
+def _texts(facts: Iterable[QType], types: dict[int, str]) -> list[str]:
+    return [types.get(id(fact)) or types.setdefault(id(fact), str(fact)) for fact in facts]
+
+
+def _value_doc(value: Value, graph: Graph, types: dict[int, str]) -> dict[str, Any]:
+    shape = None if value.shape is None else list(value.shape)
+    entry: dict[str, Any] = {"name": value.name, "shape": shape, "dtype": value.dtype}
+    if value.facts:
+        entry["constraints"] = _texts(value.facts, types)
+    if value.name in graph.constants:
+        entry["constant"] = _constant_doc(graph.constants[value.name])
+    return entry
+
+
+def _constant_doc(constant: Constant) -> dict[str, Any]:
+    entry: dict[str, Any] = {}
+    if constant.axis is not None:
+        entry["range"] = [[lo, hi] for lo, hi in zip(constant.lo, constant.hi, strict=True)]
+        entry["axis"] = constant.axis
+    elif constant.lo:
+        entry["range"] = [constant.lo[0], constant.hi[0]]
+    if constant.array is not None:
+        entry["value"] = {"array": array_to_json(constant.array)}
+    return entry
+
+
+def _read_value(entry: ValueDoc, types: _Types, path: str) -> Value:
+    shape = entry.get("shape")
+    for i, dim in enumerate(shape or ()):
+        if isinstance(dim, int) and dim < 0:
+            raise PlanFormatError(f"{path}.shape[{i}]: {dim} is negative; an unknown size is null or a name")
+    facts = types.facts(entry.get("constraints", ()), f"{path}.constraints")
+    return Value(entry["name"], None if shape is None else tuple(shape), entry.get("dtype", "f32"), facts)
+
+
+def _read_constant(entry: ConstantDoc, value: Value, path: str) -> Constant:
+    array = _read_numbers(entry["value"], value, f"{path}.value") if "value" in entry else None
+    axis = entry.get("axis")
+    pairs: list[Any] = entry.get("range", [])
+    if axis is None:
+        pairs = [pairs] if pairs else []
+    for pair in pairs:
+        if not isinstance(pair, list) or len(pair) != 2 or any(isinstance(x, list) for x in pair):
+            wanted = "[lo, hi]" if axis is None else "a list of [lo, hi], one per slice of the axis"
+            raise PlanFormatError(f"{path}.range: expected {wanted}, found {entry.get('range')!r:.60}")
+        try:
+            check_range(*pair)
+        except QTypeError as error:
+            raise PlanFormatError(f"{path}.range: {error}") from None
+    _check_axis(axis, len(pairs), value, path)
+    return Constant(array, tuple(float(lo) for lo, _ in pairs), tuple(float(hi) for _, hi in pairs), axis)
+
+
+def _check_axis(axis: int | None, slices: int, value: Value, path: str) -> None:
+    if axis is None:
+        return
+    shape = value.shape
+    if not slices or axis < 0 or (shape is not None and axis >= len(shape)):
+        raise PlanFormatError(f"{path}.axis: {axis} is no axis of {value.name!r} with ranges per slice")
+    size = None if shape is None else shape[axis]
+    if isinstance(size, int) and size != slices:
+        raise PlanFormatError(f"{path}.range: {slices} ranges for axis {axis} of size {size}")
+
+
+def _read_numbers(data: Any, value: Value, path: str) -> np.ndarray:
+    known = NUMPY_DTYPES.get(value.dtype)
+    try:
+        if isinstance(data, dict):
+            array = array_from_json(data["array"], f"{path}.array")
+        else:
+            array = np.asarray(data, dtype=known)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        message = f"{path}: not a (nested) list of {value.dtype} nor an array: {error}"
+        raise PlanFormatError(message) from None
+    if known is not None and array.dtype != known:
+        raise PlanFormatError(f"{path}: elements of {array.dtype.name} in a value of {value.dtype}")
+    if array.shape != value.shape:
+        raise PlanFormatError(f"{path}: shape {list(array.shape)} in a value of shape {value.shape}")
+    return array
+
+
+def _names(names: Iterable[str | None]) -> tuple[str, ...]:
+    return tuple([name or "" for name in names])
+
+
+def _op_doc(op: Op) -> dict[str, Any]:
+    entry: dict[str, Any] = {"name": op.name, "type": op.type}
+    entry["inputs"] = [name or None for name in op.inputs]
+    entry["outputs"] = [name or None for name in op.outputs]
+    if op.attributes:
+        entry["attributes"] = attributes_to_json(op.attributes)
+    if op.captures:
+        entry["captures"] = list(op.captures)
+    return entry
+
+
+def _read_op(entry: OpDoc, path: str) -> Op:
+    attributes = attributes_from_json(entry.get("attributes", {}), f"{path}.attributes")
+    inputs, outputs = _names(entry["inputs"]), _names(entry["outputs"])
+    return Op(entry["name"], entry["type"], inputs, outputs, attributes, tuple(entry.get("captures", ())))
+
+
+def _kernel_doc(region: Region, types: dict[int, str]) -> dict[str, Any]:
+    entry: dict[str, Any] = {"name": region.name, "kernel": region.kernel}
+    entry["inputs"] = [name or None for name in region.inputs]
+    entry["outputs"] = [name or None for name in region.outputs]
+    if region.attributes:
+        entry["attributes"] = attributes_to_json(region.attributes)
+    if region.trip_count != 1:
+        entry["trip_count"] = region.trip_count
+    if region.ops:
+        entry["ops"] = [_op_doc(op) for op in region.ops]
+    if region.input_facts:
+        entry["input_facts"] = [_texts(facts, types) for facts in region.input_facts]
+    if region.output_facts:
+        entry["output_facts"] = [_texts(facts, types) for facts in region.output_facts]
+    if region.reason:
+        entry["reason"] = region.reason
+    return entry
+
+
+def _read_kernel(entry: KernelDoc, index: int, types: _Types, path: str) -> Region:
+    for field in ("call", "loop", "branches"):
+        if field in entry:
+            raise PlanFormatError(f"{path}.{field}: {_LATER}")
+    trip_count = entry.get("trip_count", 1)
+    if trip_count < 1:
+        raise PlanFormatError(f"{path}.trip_count: {trip_count} is not positive")
+    ops = entry.get("ops", ())
+    return Region(
+        name=entry.get("name", f"kernel_{index}"),
+        kernel=entry["kernel"],
+        inputs=_names(entry["inputs"]),
+        outputs=_names(entry["outputs"]),
+        ops=tuple([_read_op(op, f"{path}.ops[{i}]") for i, op in enumerate(ops)]),
+        attributes=attributes_from_json(entry.get("attributes", {}), f"{path}.attributes"),
+        input_facts=types.ports(entry.get("input_facts", ()), entry["inputs"], f"{path}.input_facts"),
+        output_facts=types.ports(entry.get("output_facts", ()), entry["outputs"], f"{path}.output_facts"),
+        trip_count=trip_count,
+        reason=entry.get("reason", ""),
+    )
+
+
+_LATER: Final = "functions come later: this version reads models without calls, loops and branches"
+_ADAPTER: Final = TypeAdapter(AnnotatedDoc)

@@ -1,0 +1,112 @@
+"""JSON files, checked on the way in and laid out one item a line on the way out.
+
+`read_checked` validates text against a typed dictionary (unknown fields refused, nothing coerced) and
+names the path of what is wrong; `write_lines` is the one layout of every file we write.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from planner.errors import PlanFormatError
+
+STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+T = TypeVar("T")
+
+
+def read_checked(text: str | bytes, adapter: TypeAdapter[T], version: str) -> T:
+    """Read JSON text of one format version.
+
+    Args:
+      text: the file.
+      adapter: what its fields are.
+      version: its `format`, e.g. `qplan.plan/1`.
+
+    Raises:
+      PlanFormatError: not JSON, another format or version, unknown, missing or wrong fields, with the path.
+    """
+    try:
+        return adapter.validate_json(text)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False, include_context=False)
+        unknown = (
+            p for p in found if p["type"] == "extra_forbidden" and p["loc"][:-1] == found[0]["loc"][:-1]
+        )
+        raise PlanFormatError(_explain(text, version, next(unknown, found[0]))) from None
+
+
+def _explain(text: str | bytes, version: str, problem: ErrorDetails) -> str:
+    kind, message = problem["type"], problem["msg"]
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return f"not JSON: {message.removeprefix('Invalid JSON: ')}"
+    if not isinstance(document, dict) or "format" not in document:
+        return f'not a {version.partition("/")[0]} file: it has no "format"; expected "format": "{version}"'
+    if document["format"] != version:
+        return f"format {document['format']!r} is unknown here; this version reads {version!r}"
+    path = json_path(document, problem["loc"])
+    if kind == "extra_forbidden":
+        return f"{path}: unknown field"
+    if kind == "missing":
+        return f"{path}: missing"
+    return f"{path}: {message[:1].lower()}{message[1:]}"
+
+
+def json_path(document: Any, loc: tuple[int | str, ...]) -> str:
+    """Write a place in a document as `kernels[3].inputs[0]`; the names of union members are left out."""
+    path, here, inside = "", document, True
+    for i, part in enumerate(loc):
+        inside = isinstance(here, dict) if isinstance(part, str) else isinstance(here, list)
+        if not inside or (isinstance(here, dict) and part not in here and i < len(loc) - 1):
+            break
+        path += f"[{part}]" if isinstance(part, int) else f".{part}"
+        try:
+            here = here[part]
+        except (KeyError, IndexError):
+            break
+    return path.removeprefix(".") or "the file"
+
+
+class Nested(dict[str, Any]):
+    """A mapping that `write_lines` lays out over several lines."""
+
+
+class Table:
+    """A mapping still to be made, entry by entry, as `write_lines` writes it."""
+
+    def __init__(self, entries: Iterable[tuple[str, Any]]) -> None:
+        self.entries = entries
+
+
+def write_lines(document: Mapping[str, Any], *, indent: str = "") -> str:
+    """Write a document with one line for each field, list item and table entry of the first level.
+
+    A `Nested` field is laid out the same way. Big lists come as iterators and big tables as `Table`, so
+    that their entries need not be alive together: the garbage collector would walk them over and over.
+    """
+    fields = [f"{indent} {_encode(key)}: {_field(value, indent)}" for key, value in document.items()]
+    return "{\n" + ",\n".join(fields) + f"\n{indent}}}"
+
+
+def _field(value: Any, indent: str) -> str:
+    if isinstance(value, Nested):
+        return write_lines(value, indent=indent + " ")
+    if isinstance(value, Iterator):
+        return _lines("[]", map(_encode, value), indent)
+    if isinstance(value, Table):
+        return _lines("{}", (f"{_encode(key)}: {_encode(item)}" for key, item in value.entries), indent)
+    return _encode(value)
+
+
+def _lines(brackets: str, items: Iterable[str], indent: str) -> str:
+    separator = f",\n{indent}  "
+    text = separator.join(items)
+    return f"{brackets[0]}\n{indent}  {text}\n{indent} {brackets[1]}" if text else brackets
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode

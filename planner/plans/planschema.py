@@ -1,0 +1,118 @@
+"""Fields of a plan file, `qplan.plan/1`, as checked on reading. Source: design 09, "Plan"."""
+
+from typing import Any, Final, Literal, NotRequired
+
+from pydantic import TypeAdapter, with_config
+from typing_extensions import TypedDict
+
+from planner.annotated.document import GraphDoc
+from planner.annotated.jsontext import STRICT
+
+
+@with_config(STRICT)
+class TargetDoc(TypedDict):
+    """The target as the plan saw it."""
+
+    id: str
+    version: str
+    digest: str
+    file: str
+    rescale_single_consumer: bool
+    costs: dict[str, float | None]
+    rows: dict[str, dict[str, Any]]
+
+
+# `in` and `from` are words of Python, so these two take the functional form.
+KernelPlanDoc = TypedDict(
+    "KernelPlanDoc",
+    {
+        "name": str,
+        "kernel": str,
+        "row": str | None,
+        "reason": str | None,
+        "inputs": list[str | None],
+        "outputs": list[str | None],
+        "in": list[str | None],
+        "out": list[str | None],
+        "accumulator_bits": int | None,
+        "trip_count": int,
+    },
+)
+with_config(STRICT)(KernelPlanDoc)
+
+RescaleDoc = TypedDict(
+    "RescaleDoc",
+    {
+        "id": str,
+        "value": str,
+        "from": str | None,
+        "to": str | None,
+        "consumers": list[str],
+        "kind": str,
+        "elements": int,
+        "cost": float,
+        "to_pin": NotRequired[bool],
+    },
+)
+with_config(STRICT)(RescaleDoc)
+
+
+@with_config(STRICT)
+class ValuePlanDoc(TypedDict):
+    """What became of one value."""
+
+    type: str | None
+    bits_lost: float
+    clip: float
+    decided_by: int | None
+
+
+@with_config(STRICT)
+class RefusedDoc(TypedDict):
+    """An alternative not taken; cost null is infinite."""
+
+    label: str
+    cost: float | None
+
+
+@with_config(STRICT)
+class StepDoc(TypedDict):
+    """One decision."""
+
+    n: int
+    port: str
+    type: str
+    rule: str
+    source: str
+    because: list[int]
+    refused: list[RefusedDoc]
+
+
+@with_config(STRICT)
+class PlanRestDoc(TypedDict):
+    """What a quantized module does not show of its plan; rides in its `qplan.plan` attribute."""
+
+    format: Literal["qplan.plan/1"]
+    key: str
+    model: str
+    target: TargetDoc
+    options: dict[str, Any]
+    cost: float
+    optimal: bool
+    bound: float
+    warnings: list[str]
+    values: dict[str, ValuePlanDoc]
+    steps: list[StepDoc]
+
+
+@with_config(STRICT)
+class PlanDoc(PlanRestDoc):
+    """A whole plan file."""
+
+    kernels: list[KernelPlanDoc]
+    rescales: list[RescaleDoc]
+    graph: GraphDoc
+
+
+PLAN: Final = TypeAdapter(PlanDoc)
+PLAN_REST: Final = TypeAdapter(PlanRestDoc)
