@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from onnx import AttributeProto, GraphProto
+from onnx import AttributeProto
 
 from planner.errors import ModelError
 from planner.ir.graph import Opaque
@@ -114,9 +114,3 @@ _READERS: Final[dict[int, Callable[[AttributeProto], Any]]] = {
     AttributeProto.SPARSE_TENSOR: lambda a: Opaque(_SPARSE, a.sparse_tensor.SerializeToString()),
     AttributeProto.TYPE_PROTO: lambda a: Opaque(_TYPE, a.tp.SerializeToString()),
 }
-
-
-def graph_of(value: Opaque) -> GraphProto:
-    """Parse a subgraph attribute."""
-    graph: GraphProto = GraphProto.FromString(value.data)
-    return graph

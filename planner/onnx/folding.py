@@ -1,0 +1,188 @@
+"""Constant folding: what depends on constants alone is computed once, by onnxruntime.
+
+Sizes are bounded: a small file must not unfold into a big model. `ConstantOfShape` becomes a view of
+one number and takes no memory. Quantize and dequantize ops stay: they say something about types.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+import onnxruntime as ort
+
+from planner.ir.graph import Constant, Graph, Op, Value
+from planner.ir.topology import reads
+from planner.onnx.dtypes import NUMPY, byte_size, dtype_of
+from planner.onnx.write import op_node, write_model
+
+MAX_BYTES: Final = 64 << 20
+MAX_GROWTH: Final = 8
+FREE_BYTES: Final = 1 << 20
+MAX_FILL_BYTES: Final = 1 << 30
+
+_KEPT: Final = frozenset({
+    "Bernoulli", "DequantizeLinear", "DynamicQuantizeLinear", "If", "Loop", "Multinomial", "QuantizeLinear",
+    "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Scan", "SequenceMap",
+})  # fmt: skip
+_RUNNABLE: Final = frozenset(
+    {"bool", "f16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"}
+)  # what onnxruntime takes as numpy arrays
+
+
+def fold_constants(graph: Graph) -> Graph:
+    """Replace every op that is known before running by its result; the same graph if there is none.
+
+    Ops that write a model output stay, and so do ops whose result is of unknown shape or too big.
+    """
+    known = {name for name, constant in graph.constants.items() if constant.array is not None}
+    arrays: dict[str, np.ndarray] = {}
+    batch: list[Op] = []
+    for op in graph.ops:
+        if any(out in graph.outputs for out in op.outputs):
+            continue
+        direct = _direct(op, graph, arrays)
+        if direct is not None:
+            arrays[op.outputs[0]] = direct
+            known.add(op.outputs[0])
+        elif _is_foldable(op, graph, known):
+            batch.append(op)
+            known.update(op.outputs)
+    arrays |= _evaluate(batch, graph, arrays)
+    if not arrays:
+        return graph
+    gone = {op.name for op in graph.ops if any(out in arrays for out in op.outputs)}
+    types = {name: Value(name, array.shape, dtype_of(array)) for name, array in arrays.items()}
+    return replace(
+        graph,
+        ops=tuple(op for op in graph.ops if op.name not in gone),
+        values={**graph.values, **types},
+        constants={**graph.constants, **{name: Constant(array) for name, array in arrays.items()}},
+    )
+
+
+def _direct(op: Op, graph: Graph, arrays: Mapping[str, np.ndarray]) -> np.ndarray | None:
+    """Results that need no run: the shape of a static value, a fill, a cast between numbers."""
+    if op.type in ("Shape", "Size"):
+        return _shape_result(op, graph)
+    if op.type not in ("ConstantOfShape", "Cast") or not op.inputs:
+        return None
+    array = arrays.get(op.inputs[0])
+    constant = graph.constants.get(op.inputs[0])
+    if array is None and constant is not None:
+        array = constant.array
+    if array is None:
+        return None
+    return _fill(op, array) if op.type == "ConstantOfShape" else _cast(op, array, graph)
+
+
+def _shape_result(op: Op, graph: Graph) -> np.ndarray | None:
+    shape = graph.values[op.inputs[0]].shape
+    if shape is None:
+        return None
+    part = shape if op.type == "Size" else shape[op.attributes.get("start", 0) : op.attributes.get("end")]
+    if not all(isinstance(dim, int) for dim in part):
+        return None
+    dims = np.asarray(part, dtype=np.int64)
+    return np.prod(dims, dtype=np.int64) if op.type == "Size" else dims
+
+
+def _fill(op: Op, shape: np.ndarray) -> np.ndarray | None:
+    value = np.asarray(op.attributes.get("value", np.zeros(1, np.float32))).reshape(())
+    dims = tuple(int(dim) for dim in shape.reshape(-1))
+    total = value.dtype.itemsize
+    for dim in dims:
+        total *= dim
+    return (
+        np.broadcast_to(value, dims) if 0 <= total <= MAX_FILL_BYTES and min(dims, default=0) >= 0 else None
+    )
+
+
+def _cast(op: Op, array: np.ndarray, graph: Graph) -> np.ndarray | None:
+    wanted = graph.values[op.outputs[0]].dtype
+    if not graph.values[op.outputs[0]].is_float or array.dtype.kind in "OSU" or array.nbytes > MAX_BYTES:
+        return None
+    return array.astype(NUMPY[wanted]) if wanted in NUMPY else None
+
+
+def _is_foldable(op: Op, graph: Graph, known: set[str]) -> bool:
+    if "::" in op.type or op.type in _KEPT or op.captures or not op.inputs:
+        return False
+    if not all(name in known for name in op.inputs if name):
+        return False
+    sizes = [_bytes(graph.values[out]) for out in op.outputs if out]
+    if None in sizes or any(graph.values[name].dtype not in _RUNNABLE for name in op.inputs if name):
+        return False
+    given = sum(_bytes(graph.values[name]) or 0 for name in op.inputs if name)
+    total = sum(size for size in sizes if size is not None)
+    return total <= FREE_BYTES or total <= min(MAX_BYTES, MAX_GROWTH * given)
+
+
+def _bytes(value: Value) -> int | None:
+    if value.shape is None or value.dtype not in _RUNNABLE:
+        return None
+    if not all(isinstance(dim, int) for dim in value.shape):
+        return None
+    return byte_size(value.dtype, value.elements)
+
+
+def _evaluate(batch: Sequence[Op], graph: Graph, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Run all ops at once; where onnxruntime refuses one of them, run each alone."""
+    if not batch:
+        return {}
+    try:
+        return _run(batch, graph, arrays)
+    except _REFUSALS:
+        pass
+    found: dict[str, np.ndarray] = {}
+    for op in batch:
+        have = {**arrays, **found}
+        if not all(name in have or name in graph.constants for name in op.inputs if name):
+            continue
+        try:
+            found |= _run([op], graph, have)
+        except _REFUSALS:
+            continue
+    return found
+
+
+def _run(batch: Sequence[Op], graph: Graph, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    made = [out for op in batch for out in op.outputs if out]
+    read = dict.fromkeys(name for op in batch for name in reads(op) if name not in made)
+    feeds = {name: _array(name, graph, arrays) for name in read}
+    data = write_model(
+        name="constants",
+        nodes=[op_node(op) for op in batch],
+        inputs=[(name, dtype_of(array), array.shape) for name, array in feeds.items()],
+        outputs=[(name, graph.values[name].dtype, None) for name in made],
+        constants={},
+        opset=graph.opsets[""],
+    )
+    session = ort.InferenceSession(data, _options(), providers=["CPUExecutionProvider"])
+    return dict(zip(made, session.run(made, feeds), strict=True))
+
+
+def _array(name: str, graph: Graph, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    array = arrays.get(name)
+    if array is None:
+        array = graph.constants[name].array
+    assert array is not None, name
+    return np.ascontiguousarray(array).reshape(array.shape)
+
+
+def _options() -> Any:
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    options.enable_cpu_mem_arena = False
+    return options
+
+
+def _refusals() -> Iterator[type[Exception]]:
+    state = ort.capi.onnxruntime_pybind11_state
+    for name in ("Fail", "InvalidArgument", "InvalidGraph", "NotImplemented", "RuntimeException"):
+        yield getattr(state, name)
+
+
+_REFUSALS: Final = tuple(_refusals())

@@ -1,0 +1,33 @@
+"""Names that are still free, for values and ops that reading a model adds."""
+
+from collections import Counter
+
+from planner.ir.graph import Graph, Op
+
+
+def unused(wanted: str, taken: set[str]) -> str:
+    """Give `wanted` or the next free `wanted_N`, and take it."""
+    name, count = wanted, 0
+    while name in taken:
+        count += 1
+        name = f"{wanted}_{count}"
+    taken.add(name)
+    return name
+
+
+def use_counts(graph: Graph) -> Counter[str]:
+    """How often each value is read: by ops, by bodies of ops, as a model output."""
+    counts = Counter(graph.outputs)
+    for op in graph.ops:
+        counts.update(op.inputs)
+        counts.update(op.captures)
+    return counts
+
+
+def rewritten(name: str, op: Op, counts: Counter[str], taken: set[str]) -> str:
+    """The name for a changed copy of a constant: its own where only `op` reads it, else a free one."""
+    if name not in taken:
+        return unused(name, taken)
+    if name in op.inputs and counts[name] <= 1:
+        return name
+    return unused(f"{name}/{op.name}", taken)

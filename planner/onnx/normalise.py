@@ -1,0 +1,171 @@
+"""Normal form: small rewrites that leave fewer kinds of ops, each a pure pass over a Graph.
+
+`normalise` runs them in order, with shape inference where something new became known. The numbers a
+model computes stay the same up to float rounding.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from planner.ir.graph import Constant, Graph, Op, Value
+from planner.onnx.affine import fold_affine
+from planner.onnx.branches import inline_known_branches, note_closed_bodies
+from planner.onnx.dtypes import NAMES, UNKNOWN
+from planner.onnx.folding import fold_constants
+from planner.onnx.naming import rewritten, unused, use_counts
+from planner.onnx.shapes import infer
+
+Pass: TypeAlias = Callable[[Graph], Graph]
+
+_MAX_ROUNDS: Final = 16
+
+
+def normalise(graph: Graph) -> Graph:
+    """Run every pass. In: ops of opset 21 in topological order; out: the same, fewer and plainer."""
+    graph = infer(split_sums(drop_identities(graph)))
+    for _ in range(_MAX_ROUNDS):
+        before = graph
+        for rewrite in TO_FIXPOINT:
+            graph = rewrite(graph)
+        if graph is before:
+            break
+        if not _is_static(graph):
+            graph = infer(graph)
+    for rewrite in ONCE:
+        graph = rewrite(graph)
+    return graph
+
+
+def drop_identities(graph: Graph) -> Graph:
+    """Remove Identity, Dropout and casts to the same type; model outputs keep their names."""
+    counts = use_counts(graph)
+    captured = {name for op in graph.ops for name in op.captures}
+    written = {out for op in graph.ops for out in op.outputs}
+    alias: dict[str, str] = {}
+
+    def resolve(name: str) -> str:
+        while name in alias:
+            name = alias[name]
+        return name
+
+    kept = []
+    for op in graph.ops:
+        source = resolve(op.inputs[0]) if _is_identity(op, graph, counts) else ""
+        out = op.outputs[0] if op.outputs else ""
+        if not source or out in captured:
+            kept.append(op)
+        elif out not in graph.outputs:
+            alias[out] = source
+        elif source in written and source not in captured and source not in graph.outputs:
+            alias[source] = out
+        else:
+            kept.append(op)
+    if not alias:
+        return graph
+    return replace(graph, ops=tuple(_with_names(op, resolve) for op in kept))
+
+
+def split_sums(graph: Graph) -> Graph:
+    """Turn Sum of n values into n - 1 Adds (of one value: Identity), from left to right."""
+    if all(op.type != "Sum" for op in graph.ops):
+        return graph
+    taken = set(graph.values)
+    ops: list[Op] = []
+    for op in graph.ops:
+        ops.extend(_adds(op, taken) if op.type == "Sum" else [op])
+    fresh = {out: Value(out, None, UNKNOWN) for op in ops for out in op.outputs if out not in graph.values}
+    return replace(graph, ops=tuple(ops), values={**graph.values, **fresh})
+
+
+def fold_gemm_factors(graph: Graph) -> Graph:
+    """Multiply Gemm's alpha into a constant weight and beta into a constant bias."""
+    counts, taken = use_counts(graph), set(graph.values)
+    constants, values = dict(graph.constants), dict(graph.values)
+    ops = []
+    for op in graph.ops:
+        if op.type != "Gemm":
+            ops.append(op)
+            continue
+        inputs, attributes = list(op.inputs), dict(op.attributes)
+        for key, index in (("alpha", 1), ("beta", 2)):
+            factor = attributes.get(key, 1.0)
+            name = inputs[index] if index < len(inputs) else ""
+            array = constants[name].array if name in constants else None
+            if factor != 1.0 and array is not None:
+                inputs[index] = rewritten(name, op, counts, taken)
+                constants[inputs[index]] = Constant((array * np.float64(factor)).astype(array.dtype))
+                values[inputs[index]] = replace(values[name], name=inputs[index])
+            if factor == 1.0 or not name or array is not None:
+                attributes.pop(key, None)
+        ops.append(replace(op, inputs=tuple(inputs), attributes=attributes))
+    return replace(graph, ops=tuple(ops), constants=constants, values=values)
+
+
+def drop_dead(graph: Graph) -> Graph:
+    """Remove ops that reach no model output, and constants and values that nothing reads."""
+    needed = set(graph.outputs)
+    kept = []
+    for op in reversed(graph.ops):
+        if needed.intersection(op.outputs):
+            needed.update(op.inputs, op.captures)
+            kept.append(op)
+    kept.reverse()
+    named = needed.union(graph.inputs, *(op.outputs for op in kept))
+    return replace(
+        graph,
+        ops=tuple(kept),
+        constants={name: constant for name, constant in graph.constants.items() if name in needed},
+        values={name: value for name, value in graph.values.items() if name in named},
+    )
+
+
+def name_apart(graph: Graph) -> Graph:
+    """Make op names unique; the first keeps its name."""
+    taken: set[str] = set()
+    return replace(graph, ops=tuple(replace(op, name=unused(op.name, taken)) for op in graph.ops))
+
+
+def _is_static(graph: Graph) -> bool:
+    shapes = (value.shape for value in graph.values.values() if value.dtype != UNKNOWN)
+    if any(value.dtype == UNKNOWN for value in graph.values.values()):
+        return False
+    return all(shape is not None and all(isinstance(dim, int) for dim in shape) for shape in shapes)
+
+
+def _is_identity(op: Op, graph: Graph, counts: dict[str, int]) -> bool:
+    if op.type == "Identity":
+        return True
+    if op.type == "Cast":
+        source = graph.values[op.inputs[0]].dtype
+        return source != UNKNOWN and source == NAMES.get(op.attributes.get("to", 0))
+    if op.type != "Dropout" or any(counts[out] for out in op.outputs[1:]):
+        return False
+    training = op.inputs[2] if len(op.inputs) > 2 else ""
+    constant = graph.constants.get(training)
+    return not training or (constant is not None and constant.array is not None and not constant.array.any())
+
+
+def _with_names(op: Op, resolve: Callable[[str], str]) -> Op:
+    inputs, outputs = tuple(map(resolve, op.inputs)), tuple(map(resolve, op.outputs))
+    if (inputs, outputs) == (op.inputs, op.outputs):
+        return op
+    return replace(op, inputs=inputs, outputs=outputs)
+
+
+def _adds(op: Op, taken: set[str]) -> list[Op]:
+    if len(op.inputs) == 1:
+        return [replace(op, type="Identity", attributes={})]
+    ops = []
+    left = op.inputs[0]
+    for i, right in enumerate(op.inputs[1:-1]):
+        out = unused(f"{op.outputs[0]}/partial_{i}", taken)
+        ops.append(Op(f"{op.name}/partial_{i}", "Add", (left, right), (out,)))
+        left = out
+    return [*ops, Op(op.name, "Add", (left, op.inputs[-1]), op.outputs)]
+
+
+TO_FIXPOINT: Final[tuple[Pass, ...]] = (fold_constants, inline_known_branches, drop_identities)
+ONCE: Final[tuple[Pass, ...]] = (fold_gemm_factors, fold_affine, drop_dead, note_closed_bodies, name_apart)

@@ -1,0 +1,336 @@
+"""Opset differences: ops of opset 7 to current, rewritten to mean the same in opset 21.
+
+One adapter per op type whose meaning or form changed; types that only gained element types are not
+listed. Subgraph bodies are adapted too. onnx's own version converter is not used: it refuses custom
+domains and bodies. Source: ONNX Changelog.md.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from onnx import defs
+
+from planner.errors import ModelError
+from planner.ir.graph import Constant, Graph, Op, Value
+from planner.onnx.bodies import graph_of, node_of, opaque, ops_of, subgraphs
+from planner.onnx.dtypes import NUMPY, dtype_of
+from planner.onnx.naming import unused
+from planner.onnx.tensors import tensor_of
+
+OLDEST: Final = 7
+TARGET: Final = 21
+_BIG: Final = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """What adapters know of the graph around an op, and the constants they add."""
+
+    version: int
+    values: Mapping[str, Value]
+    taken: set[str]
+    constants: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def constant(self, op: Op, part: str, array: np.ndarray) -> str:
+        """Add a constant operand and give its name."""
+        name = self.name(f"{op.outputs[0]}/{part}")
+        self.constants[name] = array
+        return name
+
+    def name(self, wanted: str) -> str:
+        """A name that no value has."""
+        return unused(wanted, self.taken)
+
+    def dtype(self, name: str) -> np.dtype[Any]:
+        """The element type of a value, f32 where it is unknown."""
+        value = self.values.get(name)
+        return NUMPY[value.dtype] if value is not None and value.dtype else NUMPY["f32"]
+
+
+Adapter: TypeAlias = Callable[[Op, _Scope], list[Op]]
+
+
+def to_opset_21(graph: Graph) -> Graph:
+    """Rewrite a graph of any accepted opset; a graph of a newer one keeps what 21 does not have.
+
+    Raises:
+      ModelError: an op whose old meaning has no counterpart.
+    """
+    version = graph.opsets.get("", TARGET)
+    if version > TARGET:
+        return _from_newer(graph, version)
+    if version == TARGET:
+        return graph
+    scope = _Scope(version, graph.values, set(graph.values))
+    ops = tuple(new for op in graph.ops for new in _adapt(op, scope))
+    added = {name: Value(name, array.shape, dtype_of(array)) for name, array in scope.constants.items()}
+    fresh = {out: Value(out, None, "") for op in ops for out in op.outputs if out not in graph.values}
+    constants = {name: Constant(array) for name, array in scope.constants.items()}
+    return replace(
+        graph,
+        ops=ops,
+        values={**graph.values, **fresh, **added},
+        constants={**graph.constants, **constants},
+        opsets={**graph.opsets, "": TARGET},
+    )
+
+
+def _adapt(op: Op, scope: _Scope) -> list[Op]:
+    bodies = {key: opaque(_adapted_body(body, scope)) for key, body in _graphs(op).items()}
+    if bodies:
+        op = replace(op, attributes={**op.attributes, **bodies})
+    adapter = ADAPTERS.get(op.type)
+    return [op] if adapter is None else adapter(op, scope)
+
+
+def _graphs(op: Op) -> Mapping[str, Any]:
+    return {key: graph_of(value) for key, value in subgraphs(op).items()}
+
+
+def _adapted_body(body: Any, outer: _Scope) -> Any:
+    inner = _Scope(outer.version, outer.values, outer.taken)
+    ops = [new for op in ops_of(body.node) for new in _adapt(op, inner)]
+    del body.node[:]
+    body.node.extend(node_of(op) for op in ops)
+    body.initializer.extend(tensor_of(name, array) for name, array in inner.constants.items())
+    return body
+
+
+def _from_newer(graph: Graph, version: int) -> Graph:
+    for op in graph.ops:
+        if "::" not in op.type and defs.has(op.type) and not _is_in_target(op):
+            note = f"opset {version} is kept: {op.type} at {op.name!r} is newer than opset {TARGET}"
+            return replace(graph, notes=(*graph.notes, note))
+    if any(subgraphs(op) for op in graph.ops):
+        return graph
+    return replace(graph, opsets={**graph.opsets, "": TARGET})
+
+
+def _is_in_target(op: Op) -> bool:
+    try:
+        schema = defs.get_schema(op.type, TARGET)
+    except defs.SchemaError:
+        return False
+    return not schema.deprecated and all(key in schema.attributes for key in op.attributes)
+
+
+def _without(op: Op, *keys: str) -> dict[str, Any]:
+    return {key: value for key, value in op.attributes.items() if key not in keys}
+
+
+def _int64(*numbers: int) -> np.ndarray:
+    return np.asarray(numbers, dtype=np.int64)
+
+
+def _attribute_to_input(op: Op, scope: _Scope, key: str, index: int = 1) -> Op:
+    """Move a list of integers from an attribute to the operand at `index`."""
+    if key not in op.attributes:
+        return op
+    items = op.attributes[key]
+    many = items if isinstance(items, tuple) else (items,)
+    inputs = [*op.inputs, *([""] * (index - len(op.inputs))), scope.constant(op, key, _int64(*many))]
+    return replace(op, inputs=tuple(inputs), attributes=_without(op, key))
+
+
+def _axes_before(version: int) -> Adapter:
+    def adapt(op: Op, scope: _Scope) -> list[Op]:
+        return [_attribute_to_input(op, scope, "axes")] if scope.version < version else [op]
+
+    return adapt
+
+
+def _batch_normalization(op: Op, scope: _Scope) -> list[Op]:
+    if scope.version >= 14:
+        return [op]
+    if op.attributes.get("spatial", 1) != 1:
+        raise ModelError(
+            f"BatchNormalization at {op.name!r} has spatial=0, which opset 9 and later cannot express"
+        )
+    return [replace(op, outputs=op.outputs[:1], attributes=_without(op, "spatial"))]
+
+
+def _clip(op: Op, scope: _Scope) -> list[Op]:
+    if scope.version >= 11:
+        return [op]
+    dtype = scope.dtype(op.inputs[0])
+    bounds = [
+        scope.constant(op, key, np.asarray(op.attributes[key], dtype=dtype)) if key in op.attributes else ""
+        for key in ("min", "max")
+    ]
+    while bounds and not bounds[-1]:
+        bounds.pop()
+    return [replace(op, inputs=(*op.inputs, *bounds), attributes=_without(op, "min", "max"))]
+
+
+def _crop(op: Op, scope: _Scope) -> list[Op]:
+    left, top, right, bottom = op.attributes["border"]
+    ends = _int64(-bottom or _BIG, -right or _BIG)
+    if "scale" in op.attributes:
+        height, width = op.attributes["scale"]
+        ends = _int64(top + height, left + width)
+    operands = (("starts", _int64(top, left)), ("ends", ends), ("axes", _int64(2, 3)))
+    names = tuple(scope.constant(op, part, array) for part, array in operands)
+    return [replace(op, type="Slice", inputs=(*op.inputs, *names), attributes={})]
+
+
+def _dft(op: Op, scope: _Scope) -> list[Op]:
+    if scope.version >= 20:
+        return [op]
+    with_axis = replace(op, attributes={"axis": 1, **op.attributes})
+    axis = scope.constant(op, "axis", np.asarray(with_axis.attributes["axis"], dtype=np.int64))
+    inputs = (*op.inputs, *([""] * (2 - len(op.inputs))), axis)
+    return [replace(op, inputs=inputs, attributes=_without(op, "axis"))]
+
+
+def _dropout(op: Op, scope: _Scope) -> list[Op]:
+    return [replace(op, attributes=_without(op, "ratio", "is_test"))] if scope.version < 12 else [op]
+
+
+def _grid_sample(op: Op, scope: _Scope) -> list[Op]:
+    modes = {"bilinear": "linear", "bicubic": "cubic"}
+    mode = op.attributes.get("mode", "bilinear")
+    return [replace(op, attributes={**op.attributes, "mode": modes.get(mode, mode)})]
+
+
+def _group_normalization(op: Op, scope: _Scope) -> list[Op]:
+    if scope.version >= TARGET:
+        return [op]
+    raise ModelError(
+        f"GroupNormalization at {op.name!r} has the meaning of opset {scope.version}, which ONNX withdrew",
+        hint="export the model with opset 21 or later",
+    )
+
+
+def _image_scaler(op: Op, scope: _Scope) -> list[Op]:
+    scale = scope.constant(op, "scale", np.asarray(op.attributes.get("scale", 1.0), dtype=np.float32))
+    scaled = scope.name(f"{op.outputs[0]}/scaled")
+    mul = Op(f"{op.name}/scale", "Mul", (op.inputs[0], scale), (scaled,))
+    channels = np.asarray(op.attributes["bias"], dtype=np.float32).reshape(-1, 1, 1)
+    return [mul, Op(op.name, "Add", (scaled, scope.constant(op, "bias", channels)), op.outputs)]
+
+
+def _pad(op: Op, scope: _Scope) -> list[Op]:
+    if scope.version >= 11:
+        return [op]
+    value = np.asarray(op.attributes.get("value", 0.0), dtype=scope.dtype(op.inputs[0]))
+    operands = (("pads", _int64(*op.attributes["pads"])), ("value", value))
+    names = tuple(scope.constant(op, part, array) for part, array in operands)
+    return [replace(op, inputs=(op.inputs[0], *names), attributes=_without(op, "pads", "value"))]
+
+
+def _resize(op: Op, scope: _Scope) -> list[Op]:
+    if scope.version >= 11:
+        return [op]
+    return [_asymmetric(op, op.inputs[1])]
+
+
+def _upsample(op: Op, scope: _Scope) -> list[Op]:
+    if len(op.inputs) > 1:
+        return [_asymmetric(op, op.inputs[1])]
+    scales = np.asarray(op.attributes["scales"], dtype=np.float32)
+    return [_asymmetric(op, scope.constant(op, "scales", scales))]
+
+
+def _asymmetric(op: Op, scales: str) -> Op:
+    """Before opset 11 output pixel i shows input pixel i / scale, rounded down."""
+    attributes = {
+        "mode": op.attributes.get("mode", "nearest"),
+        "coordinate_transformation_mode": "asymmetric",
+        "nearest_mode": "floor",
+    }
+    return replace(op, type="Resize", inputs=(op.inputs[0], "", scales), attributes=attributes)
+
+
+def _roi_align(op: Op, scope: _Scope) -> list[Op]:
+    if scope.version >= 16:
+        return [op]
+    return [replace(op, attributes={**op.attributes, "coordinate_transformation_mode": "output_half_pixel"})]
+
+
+def _scan(op: Op, scope: _Scope) -> list[Op]:
+    if scope.version >= 9:
+        return [op]
+    raise ModelError(f"Scan at {op.name!r} is of opset 8, which later opsets cannot express")
+
+
+def _scatter(op: Op, scope: _Scope) -> list[Op]:
+    return [replace(op, type="ScatterElements")]
+
+
+def _slice(op: Op, scope: _Scope) -> list[Op]:
+    if scope.version >= 10:
+        return [op]
+    names = [
+        scope.constant(op, key, _int64(*op.attributes[key]))
+        for key in ("starts", "ends", "axes")
+        if key in op.attributes
+    ]
+    return [replace(op, inputs=(op.inputs[0], *names), attributes={})]
+
+
+def _softmax(op: Op, scope: _Scope) -> list[Op]:
+    """Before opset 13 it normalises over all dimensions from `axis` on."""
+    if scope.version >= 13:
+        return [op]
+    axis = op.attributes.get("axis", 1)
+    value = scope.values.get(op.inputs[0])
+    shape = value.shape if value is not None else None
+    if shape is not None and all(dim == 1 for dim in shape[axis % max(len(shape), 1) + 1 :]):
+        return [replace(op, attributes={"axis": axis})]
+    rows, flat, shape_name = (scope.name(f"{op.outputs[0]}/{p}") for p in ("rows", "flat", "shape"))
+    return [
+        Op(f"{op.name}/flatten", "Flatten", (op.inputs[0],), (rows,), {"axis": axis}),
+        Op(op.name, op.type, (rows,), (flat,), {"axis": -1}),
+        Op(f"{op.name}/shape", "Shape", (op.inputs[0],), (shape_name,)),
+        Op(f"{op.name}/reshape", "Reshape", (flat, shape_name), op.outputs),
+    ]
+
+
+def _split(op: Op, scope: _Scope) -> list[Op]:
+    if scope.version < 13:
+        op = _attribute_to_input(op, scope, "split")
+    if scope.version < 18 and len(op.inputs) < 2:
+        op = replace(op, attributes={**op.attributes, "num_outputs": len(op.outputs)})
+    return [op]
+
+
+def _top_k(op: Op, scope: _Scope) -> list[Op]:
+    return [_attribute_to_input(op, scope, "k")] if scope.version < 10 else [op]
+
+
+ADAPTERS: Final[Mapping[str, Adapter]] = {
+    "BatchNormalization": _batch_normalization,
+    "Clip": _clip,
+    "Crop": _crop,
+    "DFT": _dft,
+    "Dropout": _dropout,
+    "GridSample": _grid_sample,
+    "GroupNormalization": _group_normalization,
+    "Hardmax": _softmax,
+    "ImageScaler": _image_scaler,
+    "LogSoftmax": _softmax,
+    "Pad": _pad,
+    "ReduceL1": _axes_before(18),
+    "ReduceL2": _axes_before(18),
+    "ReduceLogSum": _axes_before(18),
+    "ReduceLogSumExp": _axes_before(18),
+    "ReduceMax": _axes_before(18),
+    "ReduceMean": _axes_before(18),
+    "ReduceMin": _axes_before(18),
+    "ReduceProd": _axes_before(18),
+    "ReduceSum": _axes_before(13),
+    "ReduceSumSquare": _axes_before(18),
+    "Resize": _resize,
+    "RoiAlign": _roi_align,
+    "Scan": _scan,
+    "Scatter": _scatter,
+    "Slice": _slice,
+    "Softmax": _softmax,
+    "Split": _split,
+    "Squeeze": _axes_before(13),
+    "TopK": _top_k,
+    "Unsqueeze": _axes_before(13),
+    "Upsample": _upsample,
+}

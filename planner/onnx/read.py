@@ -1,0 +1,187 @@
+"""Reading ONNX: a file of opset 7 to current becomes a Graph of opset 21 in normal form.
+
+External data is mapped, not copied. Protobuf ends here. What had to be left alone is in the graph's
+notes. Source: onnx.proto; ONNX versioning.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from google.protobuf.message import DecodeError
+from onnx import ModelProto, SparseTensorProto, ValueInfoProto, defs, inliner
+
+from planner.errors import ModelError
+from planner.ir.graph import Constant, Graph, Op, Value, validate
+from planner.ir.topology import topological
+from planner.onnx.bodies import ops_of
+from planner.onnx.dtypes import NAMES, UNKNOWN, dtype_of
+from planner.onnx.normalise import normalise
+from planner.onnx.opsets import OLDEST, TARGET, to_opset_21
+from planner.onnx.shapes import infer, type_of
+from planner.onnx.tensors import array_of
+
+NEWEST: Final = int(defs.onnx_opset_version())
+_RANK_MATTERS_BEFORE: Final = 13
+
+
+def read_onnx(source: str | Path | bytes, *, name: str | None = None) -> Graph:
+    """Read a model from a path or from its bytes.
+
+    Args:
+      name: the graph's name; else the file's stem, or what the file calls it.
+
+    Returns:
+      A valid Graph: ops in topological order with the meaning of opset 21, constants as arrays.
+
+    Raises:
+      ModelError: no ONNX model, or one that cannot be read; one line that says where and why.
+    """
+    label, folder, data = _contents(source)
+    parsed = _parsed(data, label)
+    opsets = _opsets(parsed, label)
+    model = _without_functions(parsed, label)
+    stem = Path(source).stem if isinstance(source, (str, Path)) else ""
+    graph = _decoded(model, opsets, name or stem or model.graph.name or "model", folder)
+    notes = tuple(f"function {function.name} is inlined" for function in parsed.functions)
+    graph = validate(replace(graph, ops=topological(graph.ops), notes=notes))
+    if graph.opsets[""] < _RANK_MATTERS_BEFORE:
+        graph = infer(graph)
+    return validate(normalise(to_opset_21(graph)))
+
+
+def _contents(source: str | Path | bytes) -> tuple[str, Path | None, bytes]:
+    if isinstance(source, bytes):
+        return "the model", None, source
+    path = Path(source)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"cannot read {str(path)!r}: {error.strerror}") from error
+    return repr(str(path)), path.parent, data
+
+
+def _parsed(data: bytes, label: str) -> ModelProto:
+    if not data:
+        raise ModelError(f"{label} is no ONNX model: it is empty")
+    try:
+        model: ModelProto = ModelProto.FromString(data)
+    except DecodeError as error:
+        raise ModelError(
+            f"{label} is no ONNX model, or a truncated one: its {len(data)} bytes do not parse"
+        ) from error
+    if not model.HasField("graph"):
+        raise ModelError(f"{label} is no ONNX model, or a truncated one: its {len(data)} bytes hold no graph")
+    if not model.graph.output:
+        raise ModelError(f"{label} has no outputs, so there is nothing to compute")
+    return model
+
+
+def _without_functions(model: ModelProto, label: str) -> ModelProto:
+    if not model.functions:
+        return model
+    for convert in (False, True):
+        try:
+            inlined: ModelProto = inliner.inline_local_functions(model, convert)
+        except (RuntimeError, ValueError) as error:
+            raise ModelError(
+                f"{label}: its functions cannot be inlined: {str(error).splitlines()[0]}"
+            ) from error
+        if not inlined.functions:
+            return inlined
+    names = ", ".join(sorted(function.name for function in inlined.functions))
+    raise ModelError(f"{label}: these functions cannot be inlined: {names}")
+
+
+def _opsets(model: ModelProto, label: str) -> dict[str, int]:
+    versions = {_domain(entry.domain): entry.version for entry in model.opset_import}
+    if "" not in versions and all(_domain(node.domain) for node in model.graph.node):
+        versions[""] = TARGET
+    version = versions.get("", 1)
+    if not OLDEST <= version <= NEWEST:
+        age = "old" if version < OLDEST else "new"
+        raise ModelError(
+            f"{label} is of opset {version}, which is too {age}", hint=f"{OLDEST} to {NEWEST} can be read"
+        )
+    return versions
+
+
+def _domain(domain: str) -> str:
+    return "" if domain == "ai.onnx" else domain
+
+
+def _decoded(model: ModelProto, opsets: dict[str, int], name: str, folder: Path | None) -> Graph:
+    proto = model.graph
+    outputs = tuple(info.name for info in proto.output)
+    ops, constants, values = _constants_apart(ops_of(proto.node, folder), outputs)
+    for tensor in proto.initializer:
+        constants[tensor.name] = array_of(tensor, folder)
+        values[tensor.name] = Value(tensor.name, tuple(tensor.dims), NAMES[tensor.data_type])
+    for sparse in proto.sparse_initializer:
+        tensor = sparse.values
+        constants[tensor.name] = _dense(sparse)
+        values[tensor.name] = Value(tensor.name, tuple(sparse.dims), NAMES[tensor.data_type])
+    inputs = tuple(info.name for info in proto.input if info.name not in constants)
+    return Graph(
+        name=name,
+        values=_declared(ops, (*proto.value_info, *proto.output, *proto.input)) | values,
+        ops=ops,
+        inputs=inputs,
+        outputs=outputs,
+        constants={key: Constant(array) for key, array in constants.items()},
+        opsets=opsets,
+    )
+
+
+def _constants_apart(
+    ops: Iterable[Op], outputs: tuple[str, ...]
+) -> tuple[tuple[Op, ...], dict[str, np.ndarray], dict[str, Value]]:
+    """Take the Constant nodes out; one that writes a model output stays."""
+    kept: list[Op] = []
+    arrays: dict[str, np.ndarray] = {}
+    for op in ops:
+        array = _constant(op) if op.type == "Constant" and op.outputs[0] not in outputs else None
+        if array is None:
+            kept.append(op)
+        else:
+            arrays[op.outputs[0]] = array
+    values = {name: Value(name, array.shape, dtype_of(array)) for name, array in arrays.items()}
+    return tuple(kept), arrays, values
+
+
+def _constant(op: Op) -> np.ndarray | None:
+    for key, dtype in _CONSTANT_KINDS.items():
+        if key in op.attributes:
+            return np.asarray(op.attributes[key], dtype=dtype)
+    return None
+
+
+def _declared(ops: Iterable[Op], infos: Iterable[ValueInfoProto]) -> dict[str, Value]:
+    """Every value that ops name, with the type the file declares of it, if any."""
+    values = {out: Value(out, None, UNKNOWN) for op in ops for out in op.outputs if out}
+    for info in infos:
+        values[info.name] = Value(info.name, *type_of(info.type))
+    return values
+
+
+def _dense(sparse: SparseTensorProto) -> np.ndarray:
+    values, indices = array_of(sparse.values), array_of(sparse.indices)
+    dense = np.zeros(tuple(sparse.dims), dtype=values.dtype)
+    if indices.ndim == 1:
+        dense.reshape(-1)[indices] = values
+    else:
+        dense[tuple(indices.T)] = values
+    return dense
+
+
+_CONSTANT_KINDS: Final[dict[str, type | None]] = {
+    "value": None,
+    "value_float": np.float32,
+    "value_floats": np.float32,
+    "value_int": np.int64,
+    "value_ints": np.int64,
+    "value_string": np.object_,
+    "value_strings": np.object_,
+}

@@ -1,0 +1,118 @@
+"""Shapes and element types of every value, by onnx's shape inference on a copy without the weights.
+
+Only small constants (shapes, axes, scales) go into that copy, so its cost does not grow with the
+model's weights. Ops of unknown domains get a guess: the element type of their first float operand.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from onnx import ModelProto, TypeProto, ValueInfoProto, defs, load_model_from_string, shape_inference
+
+from planner.ir.graph import Dim, Graph, Op, Shape, Value
+from planner.onnx.dtypes import NAMES, UNKNOWN
+from planner.onnx.write import Port, op_node, value_info, write_model
+
+_SMALL: Final = 1024
+_GENERATED: Final = "unk__"
+
+
+def infer(graph: Graph) -> Graph:
+    """Return the graph with the shapes and element types that follow from inputs and constants.
+
+    What cannot be inferred keeps what the file said of it, else shape None and element type "".
+    """
+    hints: dict[str, Value] = {}
+    foreign = [op for op in graph.ops if _is_foreign(op)]
+    while True:
+        values = {**graph.values, **hints, **_inferred(graph, hints.values())}
+        fresh = _guesses(foreign, values, hints)
+        if not fresh:
+            break
+        hints.update(fresh)
+    notes = graph.notes
+    if hints:
+        types = sorted({op.type for op in foreign if any(out in hints for out in op.outputs)})
+        notes = tuple(dict.fromkeys((*notes, f"element types behind {', '.join(types)} are a guess")))
+    return replace(graph, values=values, notes=notes)
+
+
+def type_of(proto: TypeProto) -> tuple[Shape | None, str]:
+    """Shape and element type that a `TypeProto` states; (None, "") where it is no tensor."""
+    if not proto.HasField("tensor_type"):
+        return None, UNKNOWN
+    tensor = proto.tensor_type
+    dtype = NAMES.get(tensor.elem_type, UNKNOWN)
+    if not tensor.HasField("shape"):
+        return None, dtype
+    return tuple(_dim(entry) for entry in tensor.shape.dim), dtype
+
+
+def _dim(entry: object) -> Dim:
+    value: int = getattr(entry, "dim_value", 0)
+    if getattr(entry, "HasField")("dim_value"):
+        return value if value >= 0 else None
+    symbol: str = getattr(entry, "dim_param", "")
+    return symbol if symbol and not symbol.startswith(_GENERATED) else None
+
+
+def _is_foreign(op: Op) -> bool:
+    return "::" in op.type or not defs.has(op.type)
+
+
+def _guesses(
+    foreign: Iterable[Op], values: Mapping[str, Value], known: Mapping[str, Value]
+) -> dict[str, Value]:
+    found: dict[str, Value] = {}
+    for op in foreign:
+        dtypes = [values[name].dtype for name in op.inputs if name and values[name].is_float]
+        if not dtypes:
+            continue
+        for out in op.outputs:
+            if out and out not in known and values[out].dtype == UNKNOWN:
+                found[out] = replace(values[out], dtype=dtypes[0])
+    return found
+
+
+def _inferred(graph: Graph, hints: Iterable[Value]) -> dict[str, Value]:
+    model = _without_weights(graph, hints)
+    try:
+        inferred = shape_inference.infer_shapes(model, data_prop=True)
+    except (shape_inference.InferenceError, ValueError, RuntimeError):
+        return {}
+    found = {}
+    fixed = {*graph.inputs, *graph.constants}
+    for info in (*inferred.graph.value_info, *inferred.graph.output):
+        old = graph.values.get(info.name)
+        if old is not None and info.name not in fixed:
+            found[info.name] = _merged(old, info)
+    return found
+
+
+def _merged(old: Value, info: ValueInfoProto) -> Value:
+    shape, dtype = type_of(info.type)
+    return replace(old, shape=old.shape if shape is None else shape, dtype=dtype or old.dtype)
+
+
+def _without_weights(graph: Graph, hints: Iterable[Value]) -> ModelProto:
+    small, large = {}, []
+    for name, constant in graph.constants.items():
+        value = graph.values[name]
+        if constant.array is not None and constant.array.size <= _SMALL and value.dtype != "string":
+            small[name] = (constant.array, value.dtype)
+        else:
+            large.append((name, value.dtype, value.shape))
+    ports: list[Port] = [(name, graph.values[name].dtype, graph.values[name].shape) for name in graph.inputs]
+    data = write_model(
+        name="shapes",
+        nodes=[op_node(op) for op in graph.ops],
+        inputs=[*ports, *large],
+        outputs=[(name, graph.values[name].dtype, None) for name in graph.outputs],
+        constants=small,
+        opset=graph.opsets[""],
+        domains={domain: version for domain, version in graph.opsets.items() if domain},
+    )
+    model: ModelProto = load_model_from_string(data)
+    model.graph.value_info.extend(value_info(hint.name, hint.dtype, hint.shape) for hint in hints)
+    return model
