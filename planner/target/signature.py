@@ -7,15 +7,16 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from planner.errors import InputError, Problem
+from planner.errors import InputError, Problem, TargetError
 from planner.ir.qtypes import EXPRESSED, FloatType, Storage
 from planner.ir.typetext import parse_storage
-from planner.target.expressions import parse_expression, parse_number
+from planner.target.expressions import parse_expression, parse_number, references
 from planner.target.records import Granularity, PortPattern, PortType, Row, Rule
 from planner.target.schema import RowModel, RuleModel, Signature, TypeModel
 from planner.target.yamltree import Node, nearest
 
 ANY: Final = PortType()
+DERIVABLE: Final = ("scale", "zero_point", "qmin", "qmax")
 
 
 class Building:
@@ -188,7 +189,7 @@ def build_rule(building: Building, model: RuleModel, node: Node) -> Rule:
 def _check_arithmetic(building: Building, kind: str, args: Mapping[str, Any], node: Node) -> None:
     if kind == "derive":
         for key in ("scale", "zero_point"):
-            building.attempt(child(node, key), "T025", partial(parse_expression, str(args[key])))
+            building.attempt(child(node, key), "T025", partial(_derivable, str(args[key])))
     if kind == "fixed_scale":
         found = building.attempt(child(node, "scale"), "T025", lambda: parse_number(args["scale"]))
         if found is not None and found <= 0:
@@ -196,6 +197,18 @@ def _check_arithmetic(building: Building, kind: str, args: Mapping[str, Any], no
     if kind == "multiplier_scale":
         for item in args.get("range", ()):
             building.attempt(child(node, "range"), "T025", partial(parse_number, item))
+
+
+def _derivable(text: str) -> None:
+    """Read an expression of `derive`.
+
+    Raises:
+      TargetError: not one, or it asks for what a rule does not know.
+    """
+    for ref in references(parse_expression(text)):
+        if ref.attribute not in DERIVABLE or ref.index is not None:
+            known = ", ".join(f"{ref.port}.{name}" for name in DERIVABLE)
+            raise TargetError(f"{ref} is not known to derive; known: {known}")
 
 
 def bare(name: str) -> str:
