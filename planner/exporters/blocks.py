@@ -1,0 +1,246 @@
+"""Blocks: planned regions one by one, written as float ops between DequantizeLinear and QuantizeLinear.
+
+What both ONNX formats share: regions with their port types, which operand reads which port, fused
+activations as clamps of the stored result, float regions. Nothing here knows a QLinear op.
+Source: design 01, sections 3 and 7; design 05, "Traps" (activations fold after propagation only).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from planner.constants.quantize import quantize_array
+from planner.errors import UnsupportedExport
+from planner.exporters.sheet import SHAPE_READERS, Sheet, held_dtype
+from planner.ir.graph import Op, Region
+from planner.ir.qtypes import Uniform
+from planner.ir.roles import NON_PORT_INPUTS
+from planner.plans.plan import Plan
+from planner.plans.records import KernelPlan, Port, PortTyped
+
+CLAMPS: Final = frozenset({"Clip", "Relu"})
+
+
+@dataclass(frozen=True, slots=True)
+class Clamp:
+    """Bounds in stored units that a fused activation and a narrow storage range leave."""
+
+    low: int
+    high: int
+
+    def is_idle(self, kind: Uniform) -> bool:
+        """Whether saturation to the tensor's integer type does the same."""
+        bounds = np.iinfo(held_dtype(kind))
+        return (self.low, self.high) == (bounds.min, bounds.max)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """A planned region: its ops, its ports, and its fused activation taken apart.
+
+    Attributes:
+      core: the ops but for the activation.
+      activation: a last Relu or Clip whose result alone leaves the region, in integers; else None.
+    """
+
+    region: Region
+    kernel: KernelPlan
+    core: tuple[Op, ...]
+    activation: Op | None
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether any port is stored in integers."""
+        return any(isinstance(port.type, Uniform) for port in (*self.kernel.inputs, *self.kernel.outputs))
+
+    @property
+    def result(self) -> str:
+        """The value the core computes; where there is an activation, what that reads."""
+        return self.core[-1].outputs[0]
+
+
+def blocks(plan: Plan) -> Iterator[Block]:
+    """Planned regions in order; those that reach no output are none."""
+    regions = {region.name: region for region in plan.graph.regions}
+    for kernel in plan.kernels_in_order:
+        region = regions[kernel.name]
+        if not region.ops:
+            raise UnsupportedExport(
+                f"kernel {kernel.name!r} ({kernel.kernel}) has no ops inside, ONNX formats are made of ops",
+                hint="plan the model from its ONNX file",
+            )
+        activation = _fused_activation(region, kernel)
+        core = region.ops[:-1] if activation is not None else region.ops
+        yield Block(region, kernel, core, activation)
+
+
+def _fused_activation(region: Region, kernel: KernelPlan) -> Op | None:
+    last = region.ops[-1]
+    if len(region.ops) < 2 or last.type not in CLAMPS or len(kernel.outputs) != 1:
+        return None
+    if last.outputs[0] != kernel.outputs[0].value or not isinstance(kernel.outputs[0].type, Uniform):
+        return None
+    return last if last.inputs[0] == region.ops[-2].outputs[0] else None
+
+
+def clamp_of(sheet: Sheet, op: Op | None, kind: Uniform) -> Clamp | None:
+    """Stored bounds of a Relu or Clip, or of the storage range alone; None: bounds known only at run time.
+
+    A bound b is at its stored value q(b), so a Relu's is the zero point.
+    """
+    low, high = kind.storage.qmin, kind.storage.qmax
+    if op is None:
+        return Clamp(low, high)
+    lo: float | None = 0.0 if op.type == "Relu" else op.attributes.get("min")
+    hi: float | None = op.attributes.get("max")
+    for i, name in enumerate(op.inputs[1:3]):
+        if not name:
+            continue
+        if name not in sheet.graph.constants:
+            return None
+        number = float(sheet.array(name).reshape(()))
+        lo, hi = (number, hi) if i == 0 else (lo, number)
+    if not kind.is_per_tensor and (hi is not None or len(set(kind.zero_points)) > 1):
+        return None
+    if lo is not None:
+        low = _stored_number(lo, kind)
+    if hi is not None:
+        high = _stored_number(hi, kind)
+    # ONNX Clip with min > max gives max everywhere.
+    return Clamp(min(low, high), high)
+
+
+def _stored_number(real: float, kind: Uniform) -> int:
+    one = kind if kind.is_per_tensor else Uniform(kind.storage, kind.scales[:1], kind.zero_points[:1])
+    return int(quantize_array(np.asarray(real, np.float32), one))
+
+
+def write_real(sheet: Sheet, block: Block) -> None:
+    """Write a block's ops in float: dequantize what it reads, quantize what it defines."""
+    ports = {port.value: port for port in block.kernel.outputs if port.value}
+    reads = _Reads(sheet, block.kernel.inputs)
+    raw: dict[str, str] = {name: sheet.raw_name(name, port.type) for name, port in ports.items()}
+    for op in block.core:
+        inputs = reads.operands(op)
+        outputs = [raw.get(name, name) for name in op.outputs]
+        reads.inner.update(zip(op.outputs, outputs, strict=True))
+        sheet.emit_op(op, inputs, outputs)
+    for name, port in ports.items():
+        if not isinstance(port.type, Uniform):
+            sheet.define_real(name, raw[name])
+        elif block.activation is None:
+            settle(sheet, name, raw[name], port.type, None)
+        else:
+            settle(sheet, name, reads.inner[block.result], port.type, block.activation)
+
+
+class _Reads:
+    """Which tensor each operand of a region's ops reads.
+
+    A value on several ports of other types is given out in the order of its operands.
+    """
+
+    def __init__(self, sheet: Sheet, ports: Sequence[Port]) -> None:
+        self.inner: dict[str, str] = {}
+        self._sheet = sheet
+        self._types: dict[str, list[PortTyped]] = {}
+        for port in ports:
+            self._types.setdefault(port.value, []).append(port.type)
+
+    def operands(self, op: Op) -> list[str]:
+        for name in op.captures:
+            if name not in self.inner and self._sheet.operand(name) != name:
+                raise UnsupportedExport(
+                    f"a subgraph of {op.name!r} reads {name!r} in float, and the model's boundary stores it",
+                    hint=f"leave {name!r} unpinned",
+                )
+        others = NON_PORT_INPUTS.get(op.type, frozenset())
+        return [self._operand(op, name, is_port=i not in others) for i, name in enumerate(op.inputs)]
+
+    def _operand(self, op: Op, name: str, *, is_port: bool) -> str:
+        if name in self.inner:
+            return self.inner[name]
+        if op.type in SHAPE_READERS:
+            return self._sheet.any_form(name)
+        if not is_port or not self._types.get(name):
+            return self._sheet.operand(name)
+        types = self._types[name]
+        return self._sheet.real(name, types.pop(0) if len(types) > 1 else types[0]) if name else ""
+
+
+def settle(sheet: Sheet, value: str, tensor: str, kind: Uniform, activation: Op | None) -> None:
+    """Quantize a region's float result, clamp it by its activation, and define the value."""
+    clamp = clamp_of(sheet, activation, kind)
+    if clamp is not None and clamp.is_idle(kind):
+        result = sheet.stored_name(value, kind)
+        sheet.quantize(value, tensor, kind, result)
+        sheet.define_stored(value, kind, result)
+        return
+    whole = sheet.fresh(f"{value}_unclamped")
+    sheet.quantize(value, tensor, kind, whole)
+    write_clamped(sheet, value, whole, kind, activation)
+
+
+def write_clamp_alone(sheet: Sheet, block: Block) -> bool:
+    """Write a Relu or Clip that is a kernel of its own on stored integers; False where that is not exact.
+
+    It is exact where both ends have one type; where the type's range already cuts nothing is written.
+    """
+    op, ports = block.core[0], (*block.kernel.inputs[:1], *block.kernel.outputs)
+    if len(block.region.ops) > 1 or op.type not in CLAMPS or len(ports) < 2:
+        return False
+    wanted, kind = ports[0].type, ports[1].type
+    if not isinstance(kind, Uniform) or not isinstance(wanted, Uniform) or not sheet.is_same(wanted, kind):
+        return False
+    clamp = clamp_of(sheet, op, kind)
+    if clamp is None or not (clamp.is_idle(kind) or held_dtype(kind) in sheet.integer_clamps):
+        return False
+    whole = sheet.stored(ports[0].value, wanted)
+    if clamp.is_idle(kind):
+        sheet.define_stored(ports[1].value, kind, whole)
+    else:
+        write_clamped(sheet, ports[1].value, whole, kind, op)
+    return True
+
+
+def write_clamped(sheet: Sheet, value: str, whole: str, kind: Uniform, activation: Op | None) -> None:
+    """Clamp a stored tensor by an activation and the storage range, and define the value as the result.
+
+    On integers where the format's `integer_clamps` has the type; else through float, which is exactly
+    the same: stored values survive the way to float and back.
+    """
+    clamp = clamp_of(sheet, activation, kind)
+    result = sheet.stored_name(value, kind)
+    if clamp is not None and held_dtype(kind) in sheet.integer_clamps:
+        sheet.emit("Clip", [whole, *_stored_bounds(sheet, clamp, kind)], [result])
+    else:
+        real, cut = sheet.fresh(f"{value}_unclamped_f32"), sheet.fresh(f"{value}_clamped")
+        sheet.dequantize(whole, kind, real)
+        if clamp is None and activation is not None and kind.storage.is_full:
+            sheet.emit("Clip", [real, *(sheet.operand(name) for name in activation.inputs[1:])], [cut])
+        else:
+            _clamp_reals(sheet, real, cut, clamp, kind)
+        sheet.quantize_f32(cut, kind, result)
+    sheet.define_stored(value, kind, result)
+
+
+def _stored_bounds(sheet: Sheet, clamp: Clamp, kind: Uniform) -> tuple[str, str]:
+    dtype = held_dtype(kind).name
+    return sheet.number(dtype, clamp.low), sheet.number(dtype, clamp.high)
+
+
+def _clamp_reals(sheet: Sheet, real: str, cut: str, clamp: Clamp | None, kind: Uniform) -> None:
+    bounds = np.iinfo(held_dtype(kind))
+    if clamp is not None and (clamp.low, clamp.high) == (kind.zero_point, bounds.max):
+        sheet.emit("Relu", [real], [cut])
+        return
+    if clamp is None or not kind.is_per_tensor:
+        raise UnsupportedExport(
+            f"the clamp of {real!r} in {kind.storage} has bounds known only at run time, or per slice",
+            hint="use a type per tensor with the storage's full range, or constant bounds",
+        )
+    scale = np.float32(kind.scale)
+    lo, hi = (float(np.float32(q - kind.zero_point) * scale) for q in (clamp.low, clamp.high))
+    sheet.emit("Clip", [real, sheet.number("float32", lo), sheet.number("float32", hi)], [cut])

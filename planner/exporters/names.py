@@ -1,0 +1,34 @@
+"""Names: fresh tensor and node names that collide with nothing in the model.
+
+A model's names are the user's and stay as they are, quotes and slashes included; ours step aside.
+"""
+
+from planner.ir.graph import Graph, Op, Opaque
+
+
+class Names:
+    """A set of taken names that hands out free ones."""
+
+    def __init__(self, graph: Graph, plan_graph: Graph) -> None:
+        """Take every name of the model; names in subgraph bodies count by their bytes."""
+        self._taken: set[str] = {*graph.values, *plan_graph.values}
+        self._counts: dict[str, int] = {}
+        ops = (*graph.all_ops(), *plan_graph.all_ops())
+        for op in ops:
+            self._taken.update((op.name, *op.inputs, *op.outputs))
+        self._bodies = tuple(dict.fromkeys(data for op in ops for data in _bodies(op)))
+
+    def fresh(self, stem: str) -> str:
+        """Return `stem`, or `stem_1`, `stem_2`, ..., whichever is the first that is free, and take it."""
+        count = self._counts.get(stem, 0)
+        name = f"{stem}_{count}" if count else stem
+        while name in self._taken or any(name.encode() in body for body in self._bodies):
+            count += 1
+            name = f"{stem}_{count}"
+        self._counts[stem] = count + 1
+        self._taken.add(name)
+        return name
+
+
+def _bodies(op: Op) -> tuple[bytes, ...]:
+    return tuple(item.data for item in op.attributes.values() if isinstance(item, Opaque))

@@ -1,0 +1,306 @@
+"""Sheet: the ONNX model being written, and which tensor holds which value in which type.
+
+Every (value, type) has one stored tensor, every value one float form per type it is seen through;
+both come into being at their first use, so nothing unread is written. A value has a base: its pin
+(an integer type, or float), else the type at its definition. The float form of the base keeps the
+value's own name, unless the model's boundary is pinned: then the stored tensor has it.
+Source: design 01, section 3; plans/rescales.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.constants.quantize import quantize_array, stored_dtype
+from planner.errors import UnsupportedExport
+from planner.exporters.names import Names
+from planner.ir.graph import Constant, Graph, Op
+from planner.ir.qtypes import Uniform
+from planner.onnx.write import Node, write_model
+from planner.plans.plan import Plan
+from planner.plans.records import PortTyped
+from planner.plans.rescales import kind_of, pins
+
+Array = npt.NDArray[Any]
+
+SHAPE_READERS: Final = frozenset({"Shape", "Size"})
+MICROSOFT: Final = "com.microsoft"
+
+
+class Sheet:
+    """Nodes and constants written so far, and the tensors that hold each value.
+
+    Attributes:
+      graph: the float model, with the numbers of its constants.
+      plan: types of all ports; its graph has the regions.
+      integer_clamps: element types whose stored tensors the format clamps as they are.
+    """
+
+    def __init__(self, graph: Graph, plan: Plan, *, integer_clamps: frozenset[np.dtype[Any]]) -> None:
+        """Start with the model's inputs: float, or stored where they are pinned."""
+        self.graph, self.plan, self.integer_clamps = graph, plan, integer_clamps
+        self._names = Names(graph, plan.graph)
+        self._pins = pins(plan.graph)
+        fixed = {name: kind for name, kind in self._pins.items() if kind is not None}
+        self._boundary = {name: fixed[name] for name in (*graph.inputs, *graph.outputs) if name in fixed}
+        self._nodes: list[Node] = []
+        self._constants: dict[str, Array | tuple[Array, str]] = {}
+        self._bases: dict[str, PortTyped] = {}
+        self._stored: dict[tuple[str, Uniform], str] = {}
+        self._reals: dict[tuple[str, PortTyped], str] = {}
+        self._parameters: dict[Uniform, tuple[str, str]] = {}
+        self._scalars: dict[tuple[str, float], str] = {}
+        for name in graph.inputs:
+            self._bases[name] = pinned = self._pins.get(name)
+            if pinned is None:
+                self._reals[name, None] = name
+            else:
+                self._stored[name, pinned] = name
+
+    def emit(
+        self,
+        kind: str,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        *,
+        name: str = "",
+        domain: str = "",
+        attributes: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Append a node; without a name it gets one from its type and first result."""
+        node_name = name or self._names.fresh(f"{outputs[0]}_{kind}")
+        self._nodes.append(Node(kind, tuple(inputs), tuple(outputs), node_name, domain, attributes or {}))
+
+    def emit_op(self, op: Op, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+        """Append a source op on other tensors, its name and attributes as they are."""
+        self._nodes.append(_node_of(op, inputs, outputs))
+
+    def fresh(self, stem: str) -> str:
+        """A tensor name that is free."""
+        return self._names.fresh(stem)
+
+    def base(self, value: str) -> PortTyped:
+        """The type readers of a value start from: its pin, else its type at its definition."""
+        return self._bases.get(value)
+
+    def is_same(self, source: PortTyped, wanted: PortTyped) -> bool:
+        """Whether no rescale stands between two types."""
+        return kind_of(source, wanted, self.plan.target.costs) is None
+
+    def raw_name(self, value: str, defined: PortTyped) -> str:
+        """Name for the float result of the op that defines a value, before any quantization."""
+        if defined is None and self._pins.get(value) is None:
+            return value
+        return self.fresh(f"{value}_float")
+
+    def stored_name(self, value: str, kind: Uniform) -> str:
+        """Name for the stored tensor a value is defined in: its own where the boundary is pinned to it."""
+        if value in self._boundary and self.is_same(kind, self._boundary[value]):
+            return value
+        return self.fresh(f"{value}_quantized")
+
+    def define_real(self, value: str, tensor: str) -> None:
+        """Say that a value is defined in float; its pin, if any, follows right behind."""
+        pinned = self._pins.get(value)
+        self._bases[value] = pinned
+        if pinned is None:
+            self._reals[value, None] = tensor
+        else:
+            result = self.stored_name(value, pinned)
+            self.quantize(value, tensor, pinned, result)
+            self._stored[value, pinned] = result
+
+    def define_stored(self, value: str, kind: Uniform, tensor: str) -> None:
+        """Say that a value is defined in stored integers; a rescale to its pin follows right behind."""
+        pinned = self._pins.get(value, kind)
+        self._bases[value] = pinned
+        if pinned is None or pinned == kind:
+            self._stored[value, kind] = tensor
+        if pinned is None:
+            self._dequantize_value(value, tensor, kind, value)
+            self._reals[value, None] = value
+        if pinned is None or pinned == kind:
+            return
+        if self.is_same(kind, pinned):
+            self._stored[value, pinned] = tensor
+            return
+        between = self.fresh(f"{value}_dequantized")
+        self.dequantize(tensor, kind, between)
+        result = self.stored_name(value, pinned)
+        self.quantize_f32(between, pinned, result)
+        self._stored[value, pinned] = result
+
+    def stored(self, value: str, wanted: Uniform) -> str:
+        """The tensor that holds a value's integers in a type; rescaled or quantized if need be."""
+        known = self._stored.get((value, wanted))
+        if known is not None:
+            return known
+        base = self.base(value)
+        if value in self.graph.constants:
+            is_own = self._boundary.get(value) == wanted
+            result = value if is_own else self.fresh(f"{value}_quantized")
+            self._constants[result] = _held(quantize_array(self.array(value), wanted), value, wanted)
+        elif isinstance(base, Uniform) and self.is_same(base, wanted):
+            result = self._stored[value, base]
+        else:
+            result = self.fresh(f"{value}_quantized")
+            self.quantize(value, self.real(value), wanted, result)
+        self._stored[value, wanted] = result
+        return result
+
+    def real(self, value: str, seen: PortTyped = None) -> str:
+        """The float tensor of a value, seen through the type a port reads it in (None: its base)."""
+        if not isinstance(seen, Uniform):
+            seen = self.base(value)
+        known = self._reals.get((value, seen))
+        if known is not None:
+            return known
+        if not isinstance(seen, Uniform):
+            return self.operand(value)
+        stored = self.stored(value, seen)
+        owns_name = seen == self.base(value) and value not in self._boundary
+        result = value if owns_name else self.fresh(f"{value}_dequantized")
+        self._dequantize_value(value, stored, seen, result)
+        self._reals[value, seen] = result
+        return result
+
+    def operand(self, value: str) -> str:
+        """The tensor of an operand that is no port: a shape, an index, a bound; "" stays absent."""
+        if value in self.graph.constants:
+            self._constants.setdefault(value, (self.array(value), self.graph.values[value].dtype))
+            return value
+        if not value or not self.graph.values[value].is_float:
+            return value
+        return self.real(value)
+
+    def any_form(self, value: str) -> str:
+        """The tensor of a value in whatever form it is in, for readers of its shape."""
+        base = self.base(value)
+        return self._stored[value, base] if isinstance(base, Uniform) else self.operand(value)
+
+    def array(self, value: str) -> Array:
+        """The numbers of a constant.
+
+        Raises:
+          UnsupportedExport: only its range is known.
+        """
+        constant: Constant = self.graph.constants[value]
+        if constant.array is None:
+            raise UnsupportedExport(
+                f"constant {value!r} has a range but no numbers", hint="export needs the model's weights"
+            )
+        return constant.array
+
+    def number(self, dtype: str, value: float) -> str:
+        """A scalar constant, one per dtype and value."""
+        if (dtype, value) not in self._scalars:
+            stem = f"{dtype}_{value:g}".replace("-", "minus_").replace(".", "_")
+            self._scalars[dtype, value] = self.constant(stem, np.asarray(value, dtype))
+        return self._scalars[dtype, value]
+
+    def constant(self, stem: str, array: Array) -> str:
+        """A constant of our own under a fresh name."""
+        name = self.fresh(stem)
+        self._constants[name] = array
+        return name
+
+    def parameters(self, kind: Uniform, stem: str) -> tuple[str, str]:
+        """Names of a type's scale (float32) and zero point (stored dtype): scalars, or one per slice."""
+        if kind not in self._parameters:
+            shape = () if kind.is_per_tensor else (len(kind.scales),)
+            scale = np.asarray(kind.scales, np.float32).reshape(shape)
+            zero = np.asarray(kind.zero_points, held_dtype(kind)).reshape(shape)
+            names = self.constant(f"{stem}_scale", scale), self.constant(f"{stem}_zero_point", zero)
+            self._parameters[kind] = names
+        return self._parameters[kind]
+
+    def quantize(self, value: str, tensor: str, kind: Uniform, result: str) -> None:
+        """Append a QuantizeLinear of a float tensor that holds a value."""
+        self.quantize_f32(self._as_f32(value, tensor), kind, result)
+
+    def quantize_f32(self, tensor: str, kind: Uniform, result: str) -> None:
+        """Append a QuantizeLinear of a float32 tensor."""
+        scale, zero = self.parameters(kind, result)
+        self.emit("QuantizeLinear", [tensor, scale, zero], [result], attributes=_axis(kind))
+
+    def dequantize(self, tensor: str, kind: Uniform, result: str) -> None:
+        """Append a DequantizeLinear to float32."""
+        scale, zero = self.parameters(kind, tensor)
+        self.emit("DequantizeLinear", [tensor, scale, zero], [result], attributes=_axis(kind))
+
+    def finish(self) -> bytes:
+        """Bind the model's outputs to their own names and serialise."""
+        for name in dict.fromkeys(self.graph.outputs):
+            if not self.graph.values[name].is_float:
+                tensor = self.operand(name)
+            elif name in self._boundary:
+                tensor = self.stored(name, self._boundary[name])
+            else:
+                tensor = self.real(name)
+            if tensor != name:
+                self.emit("Identity", [tensor], [name])
+        versions = {domain: number for domain, number in self.graph.opsets.items() if domain}
+        used = {node.domain for node in self._nodes}
+        return write_model(
+            name=self.graph.name,
+            nodes=self._nodes,
+            inputs=[self._port(name) for name in self.graph.inputs],
+            outputs=[self._port(name) for name in self.graph.outputs],
+            constants=self._constants,
+            domains={domain: number for domain, number in versions.items() if domain in used},
+        )
+
+    def _port(self, name: str) -> tuple[str, str, Any]:
+        value = self.graph.values[name]
+        pinned = self._pins.get(name)
+        return name, value.dtype if pinned is None else _dtype_text(pinned), value.shape
+
+    def _dequantize_value(self, value: str, tensor: str, kind: Uniform, result: str) -> None:
+        dtype = self.graph.values[value].dtype
+        if dtype == "f32":
+            self.dequantize(tensor, kind, result)
+            return
+        between = self.fresh(f"{value}_f32")
+        self.dequantize(tensor, kind, between)
+        self.emit("Cast", [between], [result], attributes={"to": _ONNX_FLOATS[dtype]})
+
+    def _as_f32(self, value: str, tensor: str) -> str:
+        if self.graph.values[value].dtype == "f32":
+            return tensor
+        result = self.fresh(f"{value}_f32")
+        self.emit("Cast", [tensor], [result], attributes={"to": _ONNX_FLOATS["f32"]})
+        return result
+
+
+def held_dtype(kind: Uniform) -> np.dtype[Any]:
+    """The integer type a tensor of the file has: ONNX dequantizes no 64-bit one, so biases have 32."""
+    return np.dtype(np.int32) if kind.storage.bits > 32 else stored_dtype(kind.storage)
+
+
+def _held(stored: Array, value: str, kind: Uniform) -> Array:
+    bounds = np.iinfo(held_dtype(kind))
+    if stored.size and not bounds.min <= stored.min() <= stored.max() <= bounds.max:
+        raise UnsupportedExport(
+            f"constant {value!r} stored as {kind.storage} needs more than 32 bits; ONNX dequantizes 32",
+            hint="a coarser weight scale makes its numbers smaller",
+        )
+    return stored.astype(bounds.dtype, copy=False)
+
+
+def _node_of(op: Op, inputs: Sequence[str], outputs: Sequence[str]) -> Node:
+    domain, _, kind = op.type.rpartition("::")
+    return Node(kind, tuple(inputs), tuple(outputs), op.name, domain, op.attributes)
+
+
+def _axis(kind: Uniform) -> Mapping[str, int]:
+    return {} if kind.axis is None else {"axis": kind.axis}
+
+
+def _dtype_text(kind: Uniform) -> str:
+    dtype = held_dtype(kind)
+    return f"{'i' if dtype.kind == 'i' else 'u'}{8 * dtype.itemsize}"
+
+
+_ONNX_FLOATS: Final = {"bf16": 16, "f16": 10, "f32": 1, "f64": 11}

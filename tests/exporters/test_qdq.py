@@ -1,0 +1,309 @@
+"""onnx-qdq: what is written, and that onnxruntime computes the plan's numbers with it."""
+
+import numpy as np
+import onnx
+import pytest
+
+from planner.constants.quantize import dequantize_array, quantize_array
+from planner.errors import UnsupportedExport
+from planner.exporters.qdq import write_qdq
+from planner.ir.graph import Constant
+from planner.ir.qtypes import NoneType, Uniform, storage, uniform
+from tests.exporters.plans import bias, executed, i8, loaded, model, op, op_types, plan_of, run, u8, weight
+
+RNG = np.random.default_rng(5)
+X = RNG.normal(size=(1, 4, 6, 6)).astype(np.float32)
+W = RNG.normal(size=(8, 4, 3, 3)).astype(np.float32) * 0.1
+B = RNG.normal(size=8).astype(np.float32)
+IN = u8(0.03, 128)
+
+
+def fake(x: np.ndarray, kind: Uniform) -> np.ndarray:
+    """Reals as a stored tensor of this type sees them."""
+    return dequantize_array(quantize_array(x, kind), kind)
+
+
+def conv_graph(activation: str = "", **facts):
+    ops = [op("Conv", "x w b", "c", pads=[1, 1, 1, 1])]
+    constants = {"w": W, "b": B}
+    if activation == "Relu":
+        ops.append(op("Relu", "c", "y"))
+    elif activation:
+        lo, hi = activation.split()
+        constants |= {"lo": np.float32(lo), "hi": np.float32(hi)}
+        ops.append(op("Clip", "c lo hi", "y"))
+    last = ops[-1].outputs[0]
+    return model(ops, inputs={"x": X.shape}, outputs={last: (1, 8, 6, 6)}, constants=constants, facts=facts)
+
+
+def conv_plan(graph, y: Uniform, x: Uniform = IN):
+    results = [o.outputs[0] for o in graph.ops]
+    types = {"x": x, "w": weight(W), "b": bias(x, weight(W)), results[-1]: y}
+    return plan_of(graph, [(results, "x w b", results[-1])], types)
+
+
+def float_conv() -> np.ndarray:
+    graph = conv_graph()
+    data = write_qdq(graph, plan_of(graph, [(["c"], "x w b", "c")], {}))
+    return run(data, {"x": X})[0]
+
+
+def quantized_conv() -> np.ndarray:
+    """The convolution of fake-quantized operands, before its own quantization."""
+    w, b = weight(W), bias(IN, weight(W))
+    graph = model(
+        [op("Conv", "x w b", "c", pads=[1, 1, 1, 1])],
+        inputs={"x": X.shape},
+        outputs={"c": (1, 8, 6, 6)},
+        constants={"w": fake(W, w), "b": fake(B, b)},
+    )
+    return run(write_qdq(graph, plan_of(graph, [(["c"], "x w b", "c")], {})), {"x": fake(X, IN)})[0]
+
+
+def test_an_all_float_plan_is_the_model_itself():
+    graph = conv_graph("Relu")
+    data = write_qdq(graph, plan_of(graph, [(["c"], "x w b", "c"), (["y"], "c", "y")], {}))
+    proto = loaded(data)
+    assert [n.op_type for n in proto.graph.node] == ["Conv", "Relu"]
+    assert {i.name for i in proto.graph.initializer} == {"w", "b"}
+    assert (proto.ir_version, proto.opset_import[0].version) == (10, 21)
+
+
+def test_a_conv_stores_its_weights_and_bias_as_integers_and_reads_what_it_should():
+    graph = conv_graph()
+    y = u8(0.05, 120)
+    data = write_qdq(graph, conv_plan(graph, y))
+    stored = {i.name: onnx.numpy_helper.to_array(i) for i in loaded(data).graph.initializer}
+    assert stored["w_quantized"].dtype == np.int8
+    assert stored["b_quantized"].dtype == np.int32
+    assert "w" not in stored
+    got = run(data, {"x": X})[0]
+    np.testing.assert_array_equal(got, fake(quantized_conv(), y))
+
+
+@pytest.mark.parametrize(
+    ("activation", "kind", "left"),
+    [
+        ("Relu", u8(0.05, 0), []),  # the type cuts where Relu does
+        ("Relu", u8(0.05, 100), ["Clip"]),  # u8 is cut as it is stored
+        ("Relu", i8(0.05, -128), []),
+        ("Relu", i8(0.05, 0), ["Relu"]),
+        ("Relu", uniform(storage("i8", -127, 126), 0.05, -20), ["Clip"]),
+        ("0 6", u8(6 / 255, 0), []),
+        ("0 6", u8(0.01, 0), []),  # never gets as high as 6
+        ("0 6", u8(0.05, 0), ["Clip"]),
+        ("-1 1", u8(2 / 255, 127), ["Clip"]),  # 128 steps above zero, 1 needs 127
+        ("-1 1", i8(0.05, 3), ["Clip"]),
+    ],
+)
+def test_a_fused_activation_is_a_clamp_of_the_stored_result(activation, kind, left, tmp_path):
+    graph = conv_graph(activation)
+    data = write_qdq(graph, conv_plan(graph, kind))
+    assert op_types(data) == ["Conv", *left]
+    got = run(data, {"x": X})[0]
+    q = quantize_array(quantized_conv(), kind).astype(int)
+    lo, hi = (0.0, np.inf) if activation == "Relu" else map(float, activation.split())
+    low, high = quantize_array(np.float32([lo, hi]), kind).astype(int)
+    want = ((np.clip(q, low, high) - kind.zero_point).astype(np.float32)) * np.float32(kind.scale)
+    np.testing.assert_array_equal(got, want)
+    assert "QLinearConv" in executed(data, tmp_path)
+
+
+def test_a_narrow_activation_range_saturates_there():
+    graph = conv_graph()
+    kind = uniform(storage("u8", 16, 200), 0.01, 100)
+    data = write_qdq(graph, conv_plan(graph, kind))
+    got = run(data, {"x": X})[0]
+    np.testing.assert_array_equal(got, fake(quantized_conv(), kind))
+    assert op_types(data) == ["Conv", "Clip"]
+
+
+def test_a_narrow_sixteen_bit_range_saturates_too():
+    graph = conv_graph()
+    kind = uniform(storage("i16", -300, 400), 0.001, 7)
+    got = run(write_qdq(graph, conv_plan(graph, kind)), {"x": X})[0]
+    np.testing.assert_array_equal(got, fake(quantized_conv(), kind))
+
+
+def test_a_shared_value_and_a_shared_bias_have_one_tensor_per_type():
+    ops = [
+        op("Conv", "x w b", "p", pads=[1, 1, 1, 1]),
+        op("Conv", "x w b", "q", pads=[1, 1, 1, 1]),
+        op("Conv", "x w b", "r", pads=[1, 1, 1, 1]),
+        op("Concat", "p q r", "y", axis=1),
+    ]
+    graph = model(ops, inputs={"x": X.shape}, outputs={"y": (1, 24, 6, 6)}, constants={"w": W, "b": B})
+    coarse, w, y = u8(0.1, 128), weight(W), u8(0.05, 120)
+    types = {
+        "p.in[0]": IN,
+        "q.in[0]": coarse,
+        "r.in[0]": IN,
+        "w": w,
+        **{f"{k}.in[2]": bias(x, w) for k, x in (("p", IN), ("q", coarse), ("r", IN))},
+        **dict.fromkeys("pqry", y),
+    }
+    kernels = [*(([k], "x w b", k) for k in "pqr"), (["y"], "p q r", "y")]
+    data = write_qdq(graph, plan_of(graph, kernels, types))
+    proto = loaded(data)
+    names = [i.name for i in proto.graph.initializer]
+    assert {n for n in names if n.startswith("b_quantized")} >= {"b_quantized", "b_quantized_1"}
+    assert sum(n.op_type == "QuantizeLinear" and n.input[0] == "x" for n in proto.graph.node) == 2
+    got = run(data, {"x": X})[0]
+    np.testing.assert_array_equal(got[:, :8], got[:, 16:])
+    np.testing.assert_array_equal(got[:, :8], fake(quantized_conv(), y))
+
+
+def test_a_value_returned_and_consumed_keeps_its_name():
+    ops = [op("Sigmoid", "x", "m"), op("Sigmoid", "m", "y")]
+    graph = model(ops, inputs={"x": (2, 3)}, outputs={"m": (2, 3), "y": (2, 3)}, constants={})
+    types = {"x": IN, "m": u8(1 / 255), "y": u8(1 / 255)}
+    data = write_qdq(graph, plan_of(graph, [(["m"], "x", "m"), (["y"], "m", "y")], types))
+    x = RNG.normal(size=(2, 3)).astype(np.float32)
+    m, y = run(data, {"x": x})
+    np.testing.assert_array_equal(m, fake(1 / (1 + np.exp(-fake(x, IN))), u8(1 / 255)))
+    np.testing.assert_allclose(y, 1 / (1 + np.exp(-m)), atol=0.6 / 255)
+
+
+def test_pinned_inputs_and_outputs_are_stored():
+    kind, out = u8(0.05, 128), i8(0.02, 3)
+    graph = model(
+        [op("Neg", "x", "y")],
+        inputs={"x": (2, 3)},
+        outputs={"y": (2, 3)},
+        constants={},
+        facts={"x": (kind,), "y": (out,)},
+    )
+    data = write_qdq(graph, plan_of(graph, [(["y"], "x", "y")], {"x": kind, "y": out}))
+    proto = loaded(data)
+    types = [v.type.tensor_type.elem_type for v in (proto.graph.input[0], proto.graph.output[0])]
+    assert types == [onnx.TensorProto.UINT8, onnx.TensorProto.INT8]
+    q = RNG.integers(0, 256, (2, 3)).astype(np.uint8)
+    np.testing.assert_array_equal(run(data, {"x": q})[0], quantize_array(-dequantize_array(q, kind), out))
+
+
+def test_users_of_a_pinned_value_start_from_the_pin():
+    fine, pin, y = u8(0.01, 128), u8(0.2, 128), u8(0.01, 128)
+    ops = [op("Neg", "x", "m"), op("Neg", "m", "y")]
+    graph = model(ops, inputs={"x": (64,)}, outputs={"y": (64,)}, constants={}, facts={"m": (pin,)})
+    types = {"x": fine, "m": fine, "y": y}
+    data = write_qdq(graph, plan_of(graph, [(["m"], "x", "m"), (["y"], "m", "y")], types))
+    x = RNG.normal(size=64).astype(np.float32) * 0.5
+    m = fake(fake(-fake(x, fine), fine), pin)
+    np.testing.assert_array_equal(run(data, {"x": x})[0], fake(-fake(m, fine), y))
+
+
+def test_a_value_marked_none_reaches_its_users_in_float():
+    kind = u8(0.01, 128)
+    ops = [op("Neg", "x", "m"), op("Neg", "m", "y")]
+    graph = model(ops, inputs={"x": (64,)}, outputs={"y": (64,)}, constants={}, facts={"m": (NoneType(),)})
+    data = write_qdq(graph, plan_of(graph, [(["m"], "x", "m"), (["y"], "m", "y")], {"x": kind, "m": kind}))
+    x = RNG.normal(size=64).astype(np.float32) * 0.5
+    np.testing.assert_array_equal(run(data, {"x": x})[0], -fake(-fake(x, kind), kind))
+
+
+def test_a_float_island_reads_and_gives_floats():
+    kind = u8(0.02, 128)
+    ops = [op("Neg", "x", "a"), op("Erf", "a", "e"), op("Neg", "e", "y")]
+    graph = model(ops, inputs={"x": (64,)}, outputs={"y": (64,)}, constants={})
+    types = {"x": kind, "a": kind, "y.in[0]": kind, "y": kind}
+    kernels = [(["a"], "x", "a"), (["e"], "a", "e"), (["y"], "e", "y")]
+    data = write_qdq(graph, plan_of(graph, kernels, types))
+    x = RNG.normal(size=64).astype(np.float32)
+    y, e = run(data, {"x": x}, ["e"])
+    np.testing.assert_array_equal(y, fake(-fake(e, kind), kind))
+
+
+def test_two_ports_of_one_kernel_may_read_one_value_in_two_types():
+    fine, coarse, y = u8(0.02, 128), u8(0.5, 128), u8(0.1, 0)
+    graph = model([op("Mul", "x x", "y")], inputs={"x": (64,)}, outputs={"y": (64,)}, constants={})
+    types = {"y.in[0]": fine, "y.in[1]": coarse, "y": y}
+    data = write_qdq(graph, plan_of(graph, [(["y"], "x x", "y")], types))
+    x = RNG.normal(size=64).astype(np.float32)
+    np.testing.assert_array_equal(run(data, {"x": x})[0], fake(fake(x, fine) * fake(x, coarse), y))
+
+
+def test_names_of_the_model_survive_and_ours_step_aside():
+    kind = u8(0.02, 128)
+    x, y, taken = "in'a'/\"b\"", "x/y", "x/y_quantized"
+    ops = [op("Neg", x, y), op("Neg", y, taken)]
+    graph = model(ops, inputs={x: (4,)}, outputs={y: (4,), taken: (4,)}, constants={})
+    kernels = [([y], x, y), ([taken], y, taken)]
+    data = write_qdq(graph, plan_of(graph, kernels, {x: kind, y: kind, taken: kind}))
+    proto = loaded(data)
+    assert [v.name for v in (*proto.graph.input, *proto.graph.output)] == [x, y, taken]
+    names = [n.name for n in proto.graph.node]
+    assert len(set(names)) == len(names)
+    values = RNG.normal(size=4).astype(np.float32)
+    a, b = run(data, {x: values})
+    np.testing.assert_array_equal(a, fake(-fake(values, kind), kind))
+    np.testing.assert_array_equal(b, fake(-a, kind))
+
+
+def test_a_relu_of_its_own_between_equal_types_works_on_integers_or_vanishes():
+    for kind, left in ((u8(0.02, 100), ["Clip"]), (u8(0.02, 0), []), (i8(0.02, 0), ["Relu"])):
+        graph = model([op("Relu", "x", "y")], inputs={"x": (64,)}, outputs={"y": (64,)}, constants={})
+        data = write_qdq(graph, plan_of(graph, [(["y"], "x", "y")], {"x": kind, "y": kind}))
+        assert op_types(data) == left
+        x = RNG.normal(size=64).astype(np.float32)
+        np.testing.assert_array_equal(run(data, {"x": x})[0], np.maximum(fake(x, kind), 0))
+
+
+def test_a_half_precision_model_casts_at_the_border():
+    kind = u8(0.02, 128)
+    x = RNG.normal(size=64).astype(np.float16)
+    dtypes = dict.fromkeys("xy", "f16")
+    graph = model(
+        [op("Neg", "x", "y")], inputs={"x": (64,)}, outputs={"y": (64,)}, constants={}, dtypes=dtypes
+    )
+    data = write_qdq(graph, plan_of(graph, [(["y"], "x", "y")], {"x": kind, "y": kind}))
+    got = run(data, {"x": x})[0]
+    assert got.dtype == np.float16
+    np.testing.assert_array_equal(got, fake(-fake(x, kind).astype(np.float16), kind).astype(np.float16))
+
+
+def test_wide_biases_fit_or_are_refused():
+    graph = conv_graph()
+    w = weight(W)
+    kernels = [(["c"], "x w b", "c")]
+    wide = {"x": IN, "w": w, "b": bias(IN, w, "i64"), "c": u8(0.05, 120)}
+    got = run(write_qdq(graph, plan_of(graph, kernels, wide)), {"x": X})[0]
+    np.testing.assert_array_equal(got, run(write_qdq(graph, conv_plan(graph, wide["c"])), {"x": X})[0])
+    tiny = uniform(storage("i64"), 1e-12)
+    with pytest.raises(UnsupportedExport, match="constant 'b' stored as i64 needs more than 32 bits"):
+        write_qdq(graph, plan_of(graph, kernels, wide | {"b": tiny}))
+
+
+@pytest.mark.parametrize(
+    ("port", "kind", "message"),
+    [
+        (
+            "x",
+            uniform(storage("i4"), 0.1),
+            r"c.in\[0\] \('x', row row@1\) is .*i4.*: 4 bits; onnx-qdq accepts i8",
+        ),
+        ("c", uniform(storage("i32"), 0.1), r"c.out\[0\] .*: 32 bits; onnx-qdq accepts i8"),
+        ("b", uniform(storage("i32"), 0.1, 5), r"c.in\[2\] .*: a zero point or no sign on more than 16 bits"),
+        ("x", uniform(storage("f8E5M2"), 0.1), r"c.in\[0\] .*: float storage"),
+        (
+            "w",
+            Uniform(storage("i4"), (0.1,) * 8, (0,) * 8, blocks=((0, 1), (1, 4)), grid=(8, 1, 1, 1)),
+            r"c.in\[1\] .*: scales per block",
+        ),
+    ],
+)
+def test_types_it_cannot_say_are_refused_by_port_and_row(port, kind, message):
+    graph = conv_graph()
+    types = {"x": IN, "w": weight(W), "b": bias(IN, weight(W)), "c": u8(0.05, 120)} | {port: kind}
+    with pytest.raises(UnsupportedExport, match=message):
+        write_qdq(graph, plan_of(graph, [(["c"], "x w b", "c")], types))
+
+
+def test_a_constant_without_numbers_is_refused():
+    graph = conv_graph()
+    plan = conv_plan(graph, u8(0.05, 120))
+    bare = type(graph)(
+        **{f: getattr(graph, f) for f in graph.__slots__}
+        | {"constants": {**graph.constants, "w": Constant()}}
+    )
+    with pytest.raises(UnsupportedExport, match="constant 'w' has a range but no numbers"):
+        write_qdq(bare, plan)
