@@ -7,6 +7,7 @@ from a range is `ranges`. Every scale is exactly a value of its expressed type: 
 
 import math
 import re
+import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -18,6 +19,9 @@ from planner.errors import QTypeError
 EXPRESSED: Final = ("f16", "bf16", "tf32", "f32", "f64", "f80")
 FLOAT_STORAGE: Final = {"f8E4M3FN": 448, "f8E5M2": 57344}
 MAX_BITS: Final = 64
+_F32: Final = struct.Struct("<f")
+_F32_TINY: Final = 1.1754943508222875e-38
+_F32_MAX: Final = 3.4028234663852886e38
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +300,14 @@ def round_scales(scales: Iterable[float], expressed: str) -> tuple[float, ...]:
         return tuple(array.tolist())
     fraction, exponent = np.frexp(array)
     return tuple(np.ldexp(np.rint(np.ldexp(fraction, mantissa)), exponent - mantissa).tolist())
+
+
+def round_scale(scale: float, expressed: str) -> float:
+    """Round one real to a value of the expressed type; see `round_scales`."""
+    if expressed == "f32" and _F32_TINY <= scale <= _F32_MAX:
+        rounded: float = _F32.unpack(_F32.pack(scale))[0]
+        return rounded
+    return round_scales([scale], expressed)[0]
 
 
 def float_text(value: float) -> str:

@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from planner.errors import QTypeError
-from planner.ir.qtypes import Storage, Uniform, round_scales
+from planner.ir.qtypes import Storage, Uniform, round_scale, round_scales
 
 
 def uniform_from_range(
@@ -54,7 +54,7 @@ def affine(
         exact = (hi - lo) / store.steps
     if power_of_two:
         exact = math.ldexp(1.0, math.ceil(math.log2(exact)))
-    scale = round_scales([exact], expressed)[0]
+    scale = round_scale(exact, expressed)
     if symmetric:
         return scale, 0
     # Python rounds half to even, as the formula asks.

@@ -87,7 +87,7 @@ def kernel_steps(
     sources = {side: rule_source(kernel, side, network) for side in derived}
     for port in ports:
         address = port_address(region.name, port.side[0], port.side[1])
-        text = str(port.type) if port.type is not None else "float"
+        text = brief(port.type)
         if port.side in sources:
             rule, source = sources[port.side]
             rests = [log.port_step[p.id] for p in ports if p.id in log.port_step]
@@ -110,6 +110,16 @@ def kernel_steps(
         log.port_step[port.id] = number
 
 
+def brief(kind: Uniform | None) -> str:
+    """A type's text, its scales counted rather than listed where there are many."""
+    if kind is None:
+        return "float"
+    if kind.is_per_tensor:
+        return str(kind)
+    where = kind.axis if kind.axis is not None else dict(kind.blocks)
+    return f"!quant.uniform<{kind.storage}:{kind.expressed}:{where}, {{{len(kind.scales)} scales}}>"
+
+
 def _class_step(
     log: Log,
     kernel: Kernel,
@@ -123,7 +133,7 @@ def _class_step(
     address = port_address(region.name, port.side[0], port.side[1])
     rests = [n for member in entry.entering for n in log.behind(member.value)]
     rests = [head, *rests, *log.behind(port.value)]
-    text = str(port.type) if port.type is not None else "float"
+    text = brief(port.type)
     if entry.fixed is not None:
         rule = "fixed_scale" if port.fixed is not None else "pinned"
         return log.add(address, text, rule, entry.fixed_source, because=rests)

@@ -123,12 +123,14 @@ def solve(component: Component, classes: Sequence[LabelClass], market: Market) -
     polished = [_descend(component, classes, market, start) for start in starts]
     best, assignment = min(polished, key=lambda item: item[0])
     if best[0] > floor:
-        found, bound = _milp(component, classes, market)
+        found, bound, proven = _milp(component, classes, market)
         floor = max(floor, bound)
         if found is not None:
             improved = _descend(component, classes, market, found)
             if improved[0] < best:
                 best, assignment = improved
+        if proven:
+            floor = best[0]
     return Solution(assignment, best[0], min(floor, best[0]), refused)
 
 
@@ -256,8 +258,11 @@ class _Model:
 
 def _milp(
     component: Component, classes: Sequence[LabelClass], market: Market
-) -> tuple[dict[int, Label | None] | None, int]:
-    """(a labelling, a proven lower bound of the price); no labelling where the model is too large."""
+) -> tuple[dict[int, Label | None] | None, int, bool]:
+    """(a labelling, a lower bound of the price, whether the labelling is proven least).
+
+    No labelling where the model is too large.
+    """
     model = _Model()
     pick = {
         c: {label: model.variable(0.0, whole=True) for label in classes[c].labels} for c in component.classes
@@ -267,7 +272,7 @@ def _milp(
     for edge in component.edges:
         _edge_rows(model, edge, pick, market)
         if len(model.cost) > MILP_VARIABLES:
-            return None, 0
+            return None, 0, False
     for loss in component.losses:
         levels = sorted(
             {log_units(label[0]) for c in loss.upstream for label in classes[c].labels if label is not None}
@@ -287,7 +292,7 @@ def _milp(
                         model.row([*coarse, (z, -1.0)], -np.inf, 0.0)
                 paid = price
         if len(model.cost) > MILP_VARIABLES:
-            return None, 0
+            return None, 0, False
     base = sum(loss_price(loss, max(0, loss.constant - loss.own), market.costs) for loss in component.losses)
     scale = max(model.cost, default=1.0) or 1.0
     rows, columns, factors = zip(*model.entries, strict=True)
@@ -304,9 +309,9 @@ def _milp(
         # HiGHS is exact to about 1e-6 of the largest price; the bound gives that much away.
         bound = max(0, math.ceil((answer.mip_dual_bound - 1e-6) * scale) + base)
     if answer.x is None:
-        return None, bound
+        return None, bound, False
     found = {c: max(pick[c], key=lambda label, c=c: answer.x[pick[c][label]]) for c in pick}  # type: ignore[misc]
-    return found, bound
+    return found, bound, answer.status == 0
 
 
 def _edge_rows(
