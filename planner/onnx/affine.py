@@ -84,10 +84,11 @@ def _folded(host: Op, step: Op, source: str, work: _Work) -> Fold | None:
     fold = FOLDS.get(host.type)
     if fold is None or host.outputs[0] != source or any(host.outputs[1:]):
         return None
-    rank, channels, axis = _layout(host, work)
-    if channels is None:
+    layout = _layout(host, work)
+    if layout is None:
         return None
-    affine = _affine_of(step, source, work, rank=rank, channels=channels, axis=axis)
+    rank, channels = layout
+    affine = _affine_of(step, source, work, rank=rank, channels=channels)
     if affine is None or not (np.isfinite(affine.a).all() and np.isfinite(affine.b).all()):
         return None
     folded = fold(host, affine, work, channels)
@@ -97,32 +98,29 @@ def _folded(host: Op, step: Op, source: str, work: _Work) -> Fold | None:
     return replace(op, outputs=step.outputs[:1]), arrays
 
 
-def _layout(host: Op, work: _Work) -> tuple[int, int | None, int]:
-    """Rank of the host's output, its channels (None: not constant or unknown), and their axis."""
+def _layout(host: Op, work: _Work) -> tuple[int, int] | None:
+    """Rank of the host's output and its channels (always axis 1), where they are known."""
     weight = work.constants.get(host.inputs[1])
     if weight is None or weight.array is None:
-        return 0, None, 1
+        return None
     shape = weight.array.shape
-    if host.type == "BatchNormalization":
-        known = work.values[host.inputs[0]].shape
-        return (len(known), shape[0], 1) if known is not None else (0, None, 1)
     if host.type == "Conv":
-        return len(shape), shape[0], 1
+        return len(shape), shape[0]
     if host.type == "ConvTranspose":
-        return len(shape), shape[1] * host.attributes.get("group", 1), 1
-    result = work.values[host.outputs[0]].shape
-    if result is None or len(result) != 2 or len(shape) != 2:
-        return 0, None, 1
-    return 2, shape[0] if host.attributes.get("transB", 0) else shape[1], 1
+        return len(shape), shape[1] * host.attributes.get("group", 1)
+    known = work.values[host.inputs[0]].shape
+    if known is None or (host.type != "BatchNormalization" and (len(known), len(shape)) != (2, 2)):
+        return None
+    return len(known), shape[-1 - host.attributes.get("transB", 0)]
 
 
-def _affine_of(step: Op, source: str, work: _Work, *, rank: int, channels: int, axis: int) -> Affine | None:
+def _affine_of(step: Op, source: str, work: _Work, *, rank: int, channels: int) -> Affine | None:
     if step.type == "BatchNormalization":
         return _normalization(step, work)
     (other,) = (name for name in step.inputs if name != source)
     array = work.constants[other].array
     one, zero = np.ones(1), np.zeros(1)
-    number = None if array is None else _per_channel(array, rank=rank, channels=channels, axis=axis)
+    number = None if array is None else _per_channel(array, rank=rank, channels=channels)
     if number is None:
         return None
     if step.type in ("Add", "Sub"):
@@ -143,13 +141,12 @@ def _normalization(step: Op, work: _Work) -> Affine | None:
         return Affine(a, bias - mean * a)
 
 
-def _per_channel(array: np.ndarray, *, rank: int, channels: int, axis: int) -> np.ndarray | None:
+def _per_channel(array: np.ndarray, *, rank: int, channels: int) -> np.ndarray | None:
     """The constant as (C,) or (1,), where broadcasting it changes nothing but channels."""
     if array.ndim > rank or array.dtype.kind in "OSUbc":
         return None
     shape = (1,) * (rank - array.ndim) + array.shape
-    others = shape[:axis] + shape[axis + 1 :]
-    if any(dim != 1 for dim in others) or shape[axis] not in (1, channels):
+    if rank < 2 or any(dim != 1 for dim in (shape[0], *shape[2:])) or shape[1] not in (1, channels):
         return None
     return array.reshape(-1).astype(np.float64)
 
@@ -157,7 +154,7 @@ def _per_channel(array: np.ndarray, *, rank: int, channels: int, axis: int) -> n
 def _into_conv(host: Op, affine: Affine, work: _Work, channels: int) -> Fold | None:
     weight = _data(host.inputs[1], work)
     columns = np.broadcast_to(affine.a, (channels,)).reshape(channels, *[1] * (weight.ndim - 1))
-    return _with_weight_and_bias(host, weight, columns, affine, work, channels)
+    return _with_weight_and_bias(host, columns, affine, work, channels)
 
 
 def _into_conv_transpose(host: Op, affine: Affine, work: _Work, channels: int) -> Fold | None:
@@ -165,16 +162,15 @@ def _into_conv_transpose(host: Op, affine: Affine, work: _Work, channels: int) -
     per_group = np.broadcast_to(affine.a, (channels,)).reshape(group, channels // group)
     rows = np.repeat(per_group, weight.shape[0] // group, axis=0)
     columns = rows.reshape(*weight.shape[:2], *[1] * (weight.ndim - 2))
-    return _with_weight_and_bias(host, weight, columns, affine, work, channels)
+    return _with_weight_and_bias(host, columns, affine, work, channels)
 
 
 def _into_gemm(host: Op, affine: Affine, work: _Work, channels: int) -> Fold | None:
     if host.attributes.get("beta", 1.0) != 1.0 and len(host.inputs) > 2:
         return None
-    weight = _data(host.inputs[1], work)
     wide = np.broadcast_to(affine.a, (channels,))
     columns = wide.reshape(-1, 1) if host.attributes.get("transB", 0) else wide.reshape(1, -1)
-    return _with_weight_and_bias(host, weight, columns, affine, work, channels)
+    return _with_weight_and_bias(host, columns, affine, work, channels)
 
 
 def _into_matmul(host: Op, affine: Affine, work: _Work, channels: int) -> Fold | None:
@@ -201,31 +197,29 @@ def _into_normalization(host: Op, affine: Affine, work: _Work, channels: int) ->
 
 
 def _with_weight_and_bias(
-    host: Op, weight: np.ndarray, columns: np.ndarray, affine: Affine, work: _Work, channels: int
+    host: Op, columns: np.ndarray, affine: Affine, work: _Work, channels: int
 ) -> Fold | None:
-    """Scale the weight by `columns` and the bias by a, and shift the bias by b."""
+    """Scale the weight by `columns` (a, shaped to fit it) and the bias by a, and shift the bias by b."""
+    weight = _data(host.inputs[1], work)
     name = host.inputs[2] if len(host.inputs) > 2 else ""
     old = work.constants.get(name) if name else None
     if name and (old is None or old.array is None):
         return None
-    bias = np.zeros(channels) if old is None or old.array is None else old.array.astype(np.float64)
-    shift = np.broadcast_to(affine.b, (channels,))
-    scale = np.broadcast_to(affine.a, (channels,))
+    bias = np.zeros(1) if old is None or old.array is None else old.array.astype(np.float64)
+    shape = np.broadcast_shapes(bias.shape, (channels,))
     arrays: dict[str, np.ndarray] = {}
     inputs = list(host.inputs[:2])
     if not (columns == 1).all():
         inputs[1] = work.rewritten(host.inputs[1], host)
         arrays[inputs[1]] = (weight * columns).astype(weight.dtype)
-    if name or shift.any():
+    if name or affine.b.any():
         inputs.append(work.rewritten(name or f"{host.outputs[0]}/bias", host))
-        arrays[inputs[2]] = (bias * scale + shift).astype(weight.dtype)
+        arrays[inputs[2]] = np.broadcast_to(bias * affine.a + affine.b, shape).astype(weight.dtype)
     return replace(host, inputs=tuple(inputs)), arrays
 
 
 def _data(name: str, work: _Work) -> np.ndarray:
-    array = work.constants[name].array
-    assert array is not None, name
-    return array
+    return np.asarray(work.constants[name].array)
 
 
 FOLDS: Final[Mapping[str, Callable[[Op, Affine, _Work, int], Fold | None]]] = {

@@ -84,7 +84,7 @@ def _shape_result(op: Op, graph: Graph) -> np.ndarray | None:
     if not all(isinstance(dim, int) for dim in part):
         return None
     dims = np.asarray(part, dtype=np.int64)
-    return np.prod(dims, dtype=np.int64) if op.type == "Size" else dims
+    return np.asarray(np.prod(dims, dtype=np.int64)) if op.type == "Size" else dims
 
 
 def _fill(op: Op, shape: np.ndarray) -> np.ndarray | None:
@@ -163,10 +163,7 @@ def _run(batch: Sequence[Op], graph: Graph, arrays: Mapping[str, np.ndarray]) ->
 
 
 def _array(name: str, graph: Graph, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-    array = arrays.get(name)
-    if array is None:
-        array = graph.constants[name].array
-    assert array is not None, name
+    array = np.asarray(arrays[name] if name in arrays else graph.constants[name].array)
     return np.ascontiguousarray(array).reshape(array.shape)
 
 

@@ -188,7 +188,7 @@ def _dropout(op: Op, scope: _Scope) -> list[Op]:
     return [replace(op, attributes=_without(op, "ratio", "is_test"))] if scope.version < 12 else [op]
 
 
-def _grid_sample(op: Op, scope: _Scope) -> list[Op]:
+def _grid_sample(op: Op, _scope: _Scope) -> list[Op]:
     modes = {"bilinear": "linear", "bicubic": "cubic"}
     mode = op.attributes.get("mode", "bilinear")
     return [replace(op, attributes={**op.attributes, "mode": modes.get(mode, mode)})]
@@ -255,7 +255,7 @@ def _scan(op: Op, scope: _Scope) -> list[Op]:
     raise ModelError(f"Scan at {op.name!r} is of opset 8, which later opsets cannot express")
 
 
-def _scatter(op: Op, scope: _Scope) -> list[Op]:
+def _scatter(op: Op, _scope: _Scope) -> list[Op]:
     return [replace(op, type="ScatterElements")]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import ModelProto, SparseTensorProto, ValueInfoProto, defs, inliner
 
 from planner.errors import ModelError

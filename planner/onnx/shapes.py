@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from onnx import ModelProto, TypeProto, ValueInfoProto, defs, load_model_from_string, shape_inference
+from onnx import ModelProto, TensorShapeProto, TypeProto, ValueInfoProto, defs, shape_inference
 
 from planner.ir.graph import Dim, Graph, Op, Shape, Value
 from planner.onnx.dtypes import NAMES, UNKNOWN
@@ -49,11 +49,10 @@ def type_of(proto: TypeProto) -> tuple[Shape | None, str]:
     return tuple(_dim(entry) for entry in tensor.shape.dim), dtype
 
 
-def _dim(entry: object) -> Dim:
-    value: int = getattr(entry, "dim_value", 0)
-    if getattr(entry, "HasField")("dim_value"):
-        return value if value >= 0 else None
-    symbol: str = getattr(entry, "dim_param", "")
+def _dim(entry: TensorShapeProto.Dimension) -> Dim:
+    if entry.HasField("dim_value"):
+        return int(entry.dim_value) if entry.dim_value >= 0 else None
+    symbol = str(entry.dim_param)
     return symbol if symbol and not symbol.startswith(_GENERATED) else None
 
 
@@ -113,6 +112,6 @@ def _without_weights(graph: Graph, hints: Iterable[Value]) -> ModelProto:
         opset=graph.opsets[""],
         domains={domain: version for domain, version in graph.opsets.items() if domain},
     )
-    model: ModelProto = load_model_from_string(data)
+    model: ModelProto = ModelProto.FromString(data)
     model.graph.value_info.extend(value_info(hint.name, hint.dtype, hint.shape) for hint in hints)
     return model
