@@ -1,0 +1,189 @@
+"""Annotating: calibrated ranges and the user's constraints onto a Graph's values and ports.
+
+A fact replaces what an earlier one said, except that a calibrated range stays until another comes.
+Source: design 01, sections 1 and 2; design 09.
+"""
+
+import difflib
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Final
+
+from planner.calibration.annotations import Annotation, Annotations, read_annotations
+from planner.calibration.fit import misfit
+from planner.calibration.run import calibration_digest
+from planner.calibration.statistics import Statistics, range_of
+from planner.calibration.statsjson import load_statistics
+from planner.errors import AnnotationError, StatsError
+from planner.ir.graph import Facts, Graph, Region
+from planner.ir.qtypes import EXPRESSED, Calibrated, QType
+
+_PORT: Final = re.compile(r"(.+)\.(in|out)\[(\d{1,9})\]")
+_GLOB_SIGNS: Final = frozenset("*?[")
+_NOTED: Final = 5
+
+
+def annotate(
+    graph: Graph,
+    *,
+    stats: Statistics | str | Path | None = None,
+    annotations: str | Path | Mapping[str, Any] | None = None,
+) -> Graph:
+    """Return the graph with facts on its values, statistics first, then annotations.
+
+    Args:
+      stats: from `calibrate`, or a file of them; they become calibrated ranges.
+      annotations: a path, YAML text or the document itself. A name decides over a glob, a later glob over an
+        earlier one; `remove` comes first and leaves calibrated ranges alone.
+
+    Raises:
+      StatsError: statistics of a value that is not there or cannot have them.
+      AnnotationError: a name, glob or port that matches nothing, or a type that does not fit its tensor.
+    """
+    if stats is not None:
+        read = stats if isinstance(stats, Statistics) else load_statistics(stats)
+        graph = _with_statistics(graph, read)
+    if annotations is not None:
+        graph = _with_annotations(graph, read_annotations(annotations))
+    return graph
+
+
+def _with_statistics(graph: Graph, stats: Statistics) -> Graph:
+    values = dict(graph.values)
+    for name, seen in stats.values.items():
+        value = graph.values.get(name)
+        if value is None:
+            hint = _nearest(name, graph.values)
+            raise StatsError(f"statistics of {name!r}, which is no value of model {graph.name!r}", hint=hint)
+        los, his = range_of(seen, stats.method)
+        expressed = value.dtype if value.dtype in EXPRESSED else "f32"
+        fact = Calibrated(los, his, expressed, seen.axis)
+        problem = misfit(fact, value)
+        if problem:
+            raise StatsError(f"statistics of {name!r}: {problem}")
+        others = tuple(old for old in value.facts if not isinstance(old, Calibrated))
+        values[name] = replace(value, facts=(*others, fact))
+    return replace(graph, values=values, notes=(*graph.notes, *_notes(graph, stats)))
+
+
+def _notes(graph: Graph, stats: Statistics) -> Iterable[str]:
+    digest = calibration_digest(graph)
+    if stats.model != digest:
+        yield f"the statistics were taken of another model ({stats.model[:19]}, this is {digest[:19]})"
+    odd = [(name, seen.nan + seen.inf) for name, seen in stats.values.items() if seen.nan or seen.inf]
+    if odd:
+        shown = ", ".join(f"{name!r} ({count})" for name, count in odd[:_NOTED])
+        more = ", ..." if len(odd) > _NOTED else ""
+        yield f"calibration skipped NaN and infinite elements of {len(odd)} values: {shown}{more}"
+
+
+def _with_annotations(graph: Graph, annotations: Annotations) -> Graph:
+    values = dict(graph.values)
+    regions = list(graph.regions)
+    for entry in annotations.remove:
+        if entry.key not in values and _PORT.fullmatch(entry.key):
+            _set_port(graph, regions, entry)
+            continue
+        for name in _matches(graph, entry):
+            kept = tuple(fact for fact in values[name].facts if isinstance(fact, Calibrated))
+            values[name] = replace(values[name], facts=kept)
+    for name, entry in _assigned(graph, annotations.values).items():
+        _check(entry, graph, name)
+        values[name] = replace(values[name], facts=_joined(values[name].facts, entry.facts))
+    for entry in annotations.ports:
+        _set_port(graph, regions, entry)
+    return replace(graph, values=values, regions=tuple(regions))
+
+
+def _assigned(graph: Graph, entries: Iterable[Annotation]) -> dict[str, Annotation]:
+    """The one annotation of each value: exact names after globs, so that they decide."""
+    chosen: dict[str, Annotation] = {}
+    for entry in sorted(entries, key=lambda entry: entry.key in graph.values):
+        chosen.update(dict.fromkeys(_matches(graph, entry), entry))
+    return chosen
+
+
+def _matches(graph: Graph, entry: Annotation) -> list[str]:
+    """Values that an entry names: that one, or the float values that fit a glob."""
+    if entry.key in graph.values:
+        return [entry.key]
+    if not _GLOB_SIGNS.isdisjoint(entry.key):
+        found = [n for n, value in graph.values.items() if value.is_float and fnmatchcase(n, entry.key)]
+        if found:
+            return found
+        raise AnnotationError(
+            f"{entry.place}: glob {entry.key!r} matches no float value of model {graph.name!r}",
+            hint=_nearest(entry.key, graph.values),
+        )
+    raise AnnotationError(
+        f"{entry.place}: {entry.key!r} is no value of model {graph.name!r}",
+        hint=_nearest(entry.key, graph.values),
+    )
+
+
+def _joined(old: Facts, new: Facts) -> Facts:
+    if any(isinstance(fact, Calibrated) for fact in new):
+        return new
+    return (*new, *(fact for fact in old if isinstance(fact, Calibrated)))
+
+
+def _check(entry: Annotation, graph: Graph, name: str) -> None:
+    for fact in entry.facts:
+        problem = misfit(fact, graph.values[name])
+        if problem:
+            raise AnnotationError(f"{entry.place}: {problem}")
+
+
+def _set_port(graph: Graph, regions: list[Region], entry: Annotation) -> None:
+    """Replace the facts of the port an entry addresses, in place in `regions`."""
+    match = _PORT.fullmatch(entry.key)
+    if match is None:
+        raise AnnotationError(f"{entry.place}: {entry.key!r} is no port", hint="a port reads conv1.in[0]")
+    kernel, side, index = match[1], match[2], int(match[3])
+    if not regions:
+        raise AnnotationError(
+            f"{entry.place}: model {graph.name!r} has no kernels yet, so no port {entry.key!r}",
+            hint=_value_hint(graph, kernel, side, index),
+        )
+    at = next((k for k, region in enumerate(regions) if region.name == kernel), None)
+    if at is None:
+        hint = _nearest(kernel, [region.name for region in regions])
+        raise AnnotationError(f"{entry.place}: {kernel!r} is no kernel of model {graph.name!r}", hint=hint)
+    region = regions[at]
+    ports = region.inputs if side == "in" else region.outputs
+    if index >= len(ports) or not ports[index]:
+        has = ", ".join(f"{side}[{k}]" for k, name in enumerate(ports) if name) or "none"
+        raise AnnotationError(
+            f"{entry.place}: kernel {kernel!r} has no port {side}[{index}]", hint=f"it has {has}"
+        )
+    _check(entry, graph, ports[index])
+    facts = list(_port_facts(region, side) or ((),) * len(ports))
+    facts[index] = entry.facts
+    changed = tuple(facts) if any(facts) else ()
+    if side == "in":
+        regions[at] = replace(region, input_facts=changed)
+    else:
+        regions[at] = replace(region, output_facts=changed)
+
+
+def _port_facts(region: Region, side: str) -> tuple[tuple[QType, ...], ...]:
+    return region.input_facts if side == "in" else region.output_facts
+
+
+def _value_hint(graph: Graph, kernel: str, side: str, index: int) -> str:
+    for op in graph.ops:
+        ports = op.inputs if side == "in" else op.outputs
+        if op.name == kernel and index < len(ports) and ports[index]:
+            return f"annotate the value {ports[index]!r} instead"
+    return "annotate the value instead"
+
+
+def _nearest(name: str, known: Collection[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+    if near:
+        return "did you mean " + " or ".join(repr(item) for item in near) + "?"
+    shown = ", ".join(repr(item) for item in sorted(known)[:8])
+    return f"known: {shown}{', ...' if len(known) > 8 else ''}" if known else "there are none"

@@ -1,0 +1,77 @@
+"""Whether a quantized type fits a tensor: the rules of the quant dialect, as one sentence when it does not.
+
+Source: MLIR quant dialect, integrity rules; design 01, sections 2 and 9.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from planner.ir.graph import Shape, Value
+from planner.ir.qtypes import Calibrated, QType, Uniform
+
+
+def misfit(fact: QType, value: Value) -> str:
+    """Say why a type cannot be a fact of a value; "" where it can.
+
+    Unknown ranks and dimensions fit everything.
+    """
+    if not value.is_float:
+        return f"value {value.name!r} has element type {value.dtype}; only float values carry types"
+    expressed = getattr(fact, "expressed", None)
+    if expressed not in (None, value.dtype) and (expressed, value.dtype) != ("tf32", "f32"):
+        return f"type {_short(fact)} expresses {expressed}, value {value.name!r} is {value.dtype}"
+    check = _CHECKS.get(type(fact))
+    if check is None or value.shape is None:
+        return ""
+    problem = check(fact, value.shape)
+    return f"type {_short(fact)} does not fit {value.name!r}: {problem}" if problem else ""
+
+
+def _axis(fact: Uniform | Calibrated, shape: Shape) -> str:
+    if fact.axis is None:
+        return ""
+    many, noun = (len(fact.scales), "scales") if isinstance(fact, Uniform) else (len(fact.los), "ranges")
+    if fact.axis >= len(shape):
+        return f"it has no axis {fact.axis}, its shape is {shape_text(shape)}"
+    size = shape[fact.axis]
+    if isinstance(size, int) and size != many:
+        return f"{many} {noun} for axis {fact.axis} of size {size}, its shape is {shape_text(shape)}"
+    return ""
+
+
+def _uniform(fact: Uniform, shape: Shape) -> str:
+    if not fact.blocks:
+        return _axis(fact, shape)
+    if len(fact.grid) != len(shape):
+        return f"scales nest {len(fact.grid)} deep, its shape is {shape_text(shape)}"
+    blocks = dict(fact.blocks)
+    for axis in blocks:
+        if axis >= len(shape):
+            return f"it has no axis {axis}, its shape is {shape_text(shape)}"
+    for axis, (size, count) in enumerate(zip(shape, fact.grid, strict=True)):
+        if not isinstance(size, int):
+            continue
+        block = blocks.get(axis, size)
+        if block and size % block:
+            return f"axis {axis} of size {size} is no multiple of its block size {block}"
+        if block and size // block != count:
+            return (
+                f"axis {axis} of size {size} in blocks of {block} needs {size // block} scales, not {count}"
+            )
+    return ""
+
+
+def shape_text(shape: Shape) -> str:
+    """`[1, 3, N, ?]`."""
+    return "[" + ", ".join("?" if dim is None else str(dim) for dim in shape) + "]"
+
+
+def _short(fact: QType) -> str:
+    text = str(fact)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+_CHECKS: Final[Mapping[type[QType], Callable[[Any, Shape], str]]] = {
+    Calibrated: _axis,
+    Uniform: _uniform,
+}

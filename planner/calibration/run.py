@@ -1,0 +1,206 @@
+"""Calibrating: the float model in onnxruntime, sample by sample, every float activation observed.
+
+Tensors are dropped as soon as they are observed; values that follow from others (`derive`) are not even
+fetched. Graph optimisations stay off: statistics are those of the model as written. Values inside `If`
+and `Loop` bodies are not observed.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import onnxruntime
+from onnxruntime.capi import onnxruntime_pybind11_state as states
+
+from planner.calibration.derive import derivable, derive
+from planner.calibration.observe import OBSERVERS, Array, Observed, Observer, merge
+from planner.calibration.samples import Feed, Samples, Source, open_samples
+from planner.calibration.statistics import Statistics, from_observed, percentile_of
+from planner.errors import ModelError, SampleError, unknown_name
+from planner.ir.graph import Graph, Op, model_digest
+from planner.onnx.write import write_graph
+
+Progress = Callable[[int, int | None], None]
+
+# Element types that come back as numpy arrays.
+OBSERVED_DTYPES: Final = frozenset({"f16", "f32", "f64"})
+# Fetched at once; a model with more is run once per this much.
+MAX_FETCH_BYTES: Final = 1 << 29
+# A protobuf holds less than 2 GB: models with more weights go through a folder.
+MAX_INLINE_BYTES: Final = 1 << 30
+
+_FAILURES: Final = (
+    states.Fail,
+    states.InvalidArgument,
+    states.InvalidGraph,
+    states.InvalidProtobuf,
+    states.NotImplemented,
+    states.RuntimeException,
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Watch:
+    """How the wanted values are observed.
+
+    Attributes:
+      inputs: read from the samples.
+      sessions: each with the values fetched from it.
+      derived: ops whose results follow.
+    """
+
+    graph: Graph
+    method: str
+    inputs: tuple[str, ...]
+    sessions: tuple[tuple[onnxruntime.InferenceSession, tuple[str, ...]], ...]
+    derived: tuple[Op, ...]
+
+
+def calibrate(
+    graph: Graph,
+    samples: Source | Samples,
+    *,
+    method: str = "minmax",
+    values: Iterable[str] | None = None,
+    progress: Progress | None = None,
+) -> Statistics:
+    """Run a float model over samples and observe its activations.
+
+    Args:
+      graph: with ops; facts do not matter.
+      samples: anything `open_samples` reads; gone through once.
+      method: `minmax`, `percentile` (99.99) or `percentile:99.9`.
+      values: names to observe; every float input and result of an op otherwise.
+      progress: called after each sample with the number done and, if known, of all.
+
+    Raises:
+      SampleError: no samples, or one that does not fit or does not run.
+      ModelError: a graph that onnxruntime cannot load.
+      StatsError: an unknown method.
+      UnknownName: a name in `values` that is no value.
+    """
+    percentile_of(method)
+    kind = method.partition(":")[0]
+    flat = replace(graph, ops=tuple(graph.all_ops()), regions=())
+    _check_ops(graph)
+    wanted = _wanted(flat, values)
+    opened = samples if isinstance(samples, Samples) else open_samples(samples, graph)
+    watch = _watch(flat, wanted, kind, derivable(flat, wanted, kind))
+    seen: dict[str, Observed] = {}
+    done = 0
+    for feed in opened.feeds:
+        found = _observe(watch, feed, OBSERVERS[kind])
+        if watch.derived and any(item.nan or item.inf for item in found.values()):
+            # What an op makes of NaN and infinity is its own affair: look instead of deriving.
+            seen = derive(watch.derived, flat, seen, kind) if done else seen
+            watch = _watch(flat, wanted, kind, ())
+            found = _observe(watch, feed, OBSERVERS[kind])
+        for name, item in found.items():
+            seen[name] = merge(seen[name], item) if name in seen else item
+        done += 1
+        if progress is not None:
+            progress(done, opened.count)
+    if not done:
+        raise SampleError("no samples to calibrate with", hint="32 to 128 representative ones are usual")
+    seen = derive(watch.derived, flat, seen, kind)
+    kept = {name: from_observed(seen[name]) for name in wanted if not seen[name].is_empty}
+    return Statistics(calibration_digest(graph), method, done, kept)
+
+
+def calibration_digest(graph: Graph) -> str:
+    """Digest of a model without the facts on its values: annotating keeps statistics valid."""
+    bare = {name: replace(value, facts=()) if value.facts else value for name, value in graph.values.items()}
+    return model_digest(replace(graph, values=bare))
+
+
+def _check_ops(graph: Graph) -> None:
+    for region in graph.regions:
+        if not region.ops:
+            raise ModelError(
+                f"kernel {region.name!r} has no ops, so the model cannot be run",
+                hint="calibrate the ONNX model, or write calibrated ranges into the annotated one",
+            )
+
+
+def _wanted(graph: Graph, values: Iterable[str] | None) -> tuple[str, ...]:
+    """Observable values in order of definition, all or those asked for."""
+    defined = [*graph.inputs, *(name for op in graph.ops for name in op.outputs if name)]
+    every = [name for name in defined if graph.values[name].dtype in OBSERVED_DTYPES]
+    if values is None:
+        return tuple(every)
+    asked = set(values)
+    for name in sorted(asked):
+        if name not in graph.values:
+            raise unknown_name("value", name, graph.values)
+    return tuple(name for name in every if name in asked)
+
+
+def _watch(graph: Graph, wanted: tuple[str, ...], method: str, derived: tuple[Op, ...]) -> _Watch:
+    inputs = tuple(name for name in wanted if name in graph.inputs)
+    skipped = {*inputs, *(op.outputs[0] for op in derived)}
+    fetched = [name for name in wanted if name not in skipped]
+    sessions = tuple((_open_session(graph, group), group) for group in _groups(graph, fetched))
+    return _Watch(graph, method, inputs, sessions, derived)
+
+
+def _groups(graph: Graph, names: Iterable[str]) -> Iterator[tuple[str, ...]]:
+    group: list[str] = []
+    size = 0
+    for name in names:
+        n_bytes = graph.values[name].elements * 4
+        if group and size + n_bytes > MAX_FETCH_BYTES:
+            yield tuple(group)
+            group, size = [], 0
+        group.append(name)
+        size += n_bytes
+    if group:
+        yield tuple(group)
+
+
+def _open_session(graph: Graph, outputs: tuple[str, ...]) -> onnxruntime.InferenceSession:
+    # No shapes for the new outputs: onnxruntime refuses claims that it infers otherwise.
+    loose = {name: replace(graph.values[name], shape=None) for name in outputs}
+    model = replace(graph, outputs=outputs, values={**graph.values, **loose})
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    weights = sum(c.array.nbytes for c in graph.constants.values() if c.array is not None)
+    with tempfile.TemporaryDirectory(prefix="qplan-") as folder:
+        path = Path(folder) / "model.onnx"
+        source: bytes | str = b""
+        if weights <= MAX_INLINE_BYTES:
+            source = write_graph(model)
+        else:
+            path.write_bytes(write_graph(model, external=path.with_suffix(".data")))
+            source = str(path)
+        try:
+            return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+        except _FAILURES as error:
+            reason = _one_line(error)
+            raise ModelError(f"onnxruntime cannot load model {graph.name!r}: {reason}") from error
+
+
+def _observe(watch: _Watch, feed: Feed, observer: Observer) -> dict[str, Observed]:
+    found = {name: observer(feed.arrays[name]) for name in watch.inputs}
+    for session, names in watch.sessions:
+        tensors = _run(session, names, feed)
+        for name in reversed(names):
+            found[name] = observer(tensors.pop())
+    return found
+
+
+def _run(session: onnxruntime.InferenceSession, names: tuple[str, ...], feed: Feed) -> list[Array]:
+    used = {item.name for item in session.get_inputs()}
+    arrays: Mapping[str, Array] = {name: array for name, array in feed.arrays.items() if name in used}
+    try:
+        tensors: list[Array] = session.run(list(names), arrays)
+    except _FAILURES as error:
+        raise SampleError(f"{feed.name}: onnxruntime cannot run the model: {_one_line(error)}") from error
+    return tensors
+
+
+def _one_line(error: Exception) -> str:
+    text = " ".join(str(error).split()).removeprefix("[ONNXRuntimeError] : ")
+    return text if len(text) <= 300 else text[:297] + "..."

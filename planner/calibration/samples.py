@@ -1,0 +1,249 @@
+"""Samples: a folder of `.npz`, one `.npz`, or Python dicts, as feeds that fit the model's inputs.
+
+One sample is in memory at a time (of a single `.npz`: the file). Every array is checked against the
+input it feeds and cast to its element type. Nothing here runs a model. Source: design 03.
+"""
+
+import difflib
+import os
+import zipfile
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.calibration.fit import shape_text
+from planner.errors import SampleError
+from planner.ir.graph import Dim, Graph, Shape, Value
+from planner.onnx.dtypes import NUMPY
+
+Array: TypeAlias = NDArray[Any]
+Sample: TypeAlias = Mapping[str, Array]
+Source: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Iterable[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """What one run of the model gets: arrays by input name, and what messages call them."""
+
+    name: str
+    arrays: Sample
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Samples:
+    """Feeds in order, read as they are asked for, once; `count` is the number of samples if known."""
+
+    feeds: Iterator[Feed]
+    count: int | None
+
+
+def open_samples(source: Source, graph: Graph) -> Samples:
+    """Open samples for a model.
+
+    Args:
+      source: a folder of `.npz` files (one sample each, keys are input names), one `.npz` or one mapping
+        with the samples along a new first axis or along the batch axis, or an iterable of mappings.
+      graph: whose inputs the samples are to fit.
+
+    Raises:
+      SampleError: nothing to read there. A sample that does not fit raises when its turn comes: a name
+        that is no input (with the nearest), a missing input, a wrong shape or element type.
+    """
+    if isinstance(source, (str, os.PathLike)):
+        path = Path(source)
+        if path.is_dir():
+            return _folder(path, graph)
+        return _stacked(_read_npz(path), path.name, graph)
+    if isinstance(source, Mapping):
+        return _stacked(source, "samples", graph)
+    if not isinstance(source, Iterable):
+        raise SampleError(f"samples cannot be a {type(source).__name__}", hint=_ACCEPTED)
+    count = len(source) if isinstance(source, (list, tuple)) else None
+    return Samples(_each(source, graph), count)
+
+
+_ACCEPTED: Final = "a folder of .npz, one .npz, or an iterable of {input name: array}"
+
+
+def fit(sample: Mapping[str, Any], graph: Graph, name: str) -> Sample:
+    """Check one sample against the model's inputs and cast it to their element types.
+
+    Args:
+      name: what messages call it, such as `sample 3 (0003.npz)`.
+
+    Raises:
+      SampleError: as `open_samples` says.
+    """
+    if not isinstance(sample, Mapping):
+        raise SampleError(f"{name}: expected a mapping of input names, found a {type(sample).__name__}")
+    _check_names(sample, graph, name)
+    return {key: _fit_array(sample[key], graph.values[key], name) for key in graph.inputs}
+
+
+def _folder(path: Path, graph: Graph) -> Samples:
+    files = sorted(path.glob("*.npz"))
+    if not files:
+        raise SampleError(f"folder {str(path)!r} holds no .npz file", hint="one .npz per sample")
+    feeds = (
+        Feed(label, fit(_read_npz(file), graph, label))
+        for label, file in ((f"sample {k} ({file.name})", file) for k, file in enumerate(files))
+    )
+    return Samples(feeds, len(files))
+
+
+def _each(source: Iterable[Mapping[str, Any]], graph: Graph) -> Iterator[Feed]:
+    for k, sample in enumerate(source):
+        yield Feed(f"sample {k}", fit(sample, graph, f"sample {k}"))
+
+
+def _read_npz(path: Path) -> Sample:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise SampleError(f"{path}: a single array; samples are .npz files keyed by input name")
+            return {key: archive[key] for key in archive.files}
+    except OSError as error:
+        raise SampleError(f"{path}: cannot read samples: {error.strerror or 'not an .npz file'}") from error
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise SampleError(f"{path}: not a readable .npz file", hint="write it with numpy.savez") from error
+
+
+def _check_names(sample: Mapping[str, Any], graph: Graph, name: str) -> None:
+    for key in sample:
+        if key not in graph.inputs:
+            near = difflib.get_close_matches(str(key), graph.inputs, n=1, cutoff=0.4)
+            known = ", ".join(repr(known) for known in graph.inputs)
+            hint = f"did you mean {near[0]!r}?" if near else f"the model's inputs: {known}"
+            raise SampleError(f"{name}: the model has no input {key!r}", hint=hint)
+    for key in graph.inputs:
+        if key not in sample:
+            given = ", ".join(repr(given) for given in sample) or "nothing"
+            raise SampleError(f"{name}: input {key!r} is missing", hint=f"given: {given}")
+
+
+def _fit_array(data: Any, value: Value, name: str) -> Array:
+    array = np.asarray(data)
+    if value.shape is not None and not _shape_fits(array.shape, value.shape):
+        hint = ""
+        if value.shape[:1] == (1,) and _shape_fits(array.shape, value.shape[1:]):
+            hint = "add a first axis of size 1"
+        shape = shape_text(array.shape)
+        wanted = shape_text(value.shape)
+        raise SampleError(
+            f"{name}: input {value.name!r} has shape {shape}, the model wants {wanted}", hint=hint
+        )
+    return _cast(array, value, name)
+
+
+def _cast(array: Array, value: Value, name: str) -> Array:
+    dtype = NUMPY.get(value.dtype)
+    if dtype is None or array.dtype == dtype:
+        return array
+    is_number = array.dtype.kind in "biuf" and dtype.kind in "biuf"
+    if is_number and (dtype.kind in ("f", array.dtype.kind) or array.dtype.kind in "biu"):
+        with np.errstate(over="ignore"):
+            cast = array.astype(dtype)
+        if dtype.kind == "f" or np.array_equal(cast, array):
+            return cast
+        raise SampleError(f"{name}: input {value.name!r} holds numbers beyond {value.dtype}")
+    raise SampleError(
+        f"{name}: input {value.name!r} has element type {array.dtype}, the model wants {value.dtype}"
+    )
+
+
+def _shape_fits(shape: tuple[int, ...], wanted: Shape) -> bool:
+    return len(shape) == len(wanted) and all(
+        not isinstance(want, int) or have == want for have, want in zip(shape, wanted, strict=True)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """How to cut one input's array into samples.
+
+    Attributes:
+      axis: along which; None hands the whole array to every sample.
+      step: elements of that axis in one sample.
+      keep: whether the axis stays (a batch axis) or goes (a new first axis).
+      samples: how many there are.
+    """
+
+    axis: int | None = None
+    step: int = 1
+    keep: bool = True
+    samples: int = 1
+
+
+def _stacked(data: Mapping[str, Any], name: str, graph: Graph) -> Samples:
+    """Cut one mapping of arrays into samples."""
+    _check_names(data, graph, name)
+    arrays = {key: np.asarray(data[key]) for key in graph.inputs}
+    splits = {key: _split(arrays[key], graph.values[key], name) for key in graph.inputs}
+    free = {
+        (graph.values[key].shape or (None,))[0]
+        for key, split in splits.items()
+        if split.axis == 0 and split.keep
+    }
+    for key, split in splits.items():
+        splits[key] = _along_symbol(arrays[key], graph.values[key].shape or (), split, free)
+    counts = {split.samples for split in splits.values() if split.axis is not None}
+    if len(counts) > 1:
+        found = ", ".join(f"{split.samples} of {key!r}" for key, split in splits.items())
+        raise SampleError(f"{name}: different numbers of samples: {found}")
+    count = counts.pop() if counts else 1
+    return Samples(_cut(arrays, splits, count, name, graph), count)
+
+
+def _split(array: Array, value: Value, name: str) -> _Split:
+    """Find the axis that counts samples.
+
+    Raises:
+      SampleError: neither the model's shape, nor one more axis, nor a multiple of its batch.
+    """
+    shape = value.shape
+    if shape is None:
+        return _Split()
+    if array.ndim == len(shape) + 1 and _shape_fits(array.shape[1:], shape):
+        return _Split(0, keep=False, samples=array.shape[0])
+    if array.ndim == len(shape) and shape and _shape_fits(array.shape[1:], shape[1:]):
+        batch = shape[0]
+        if not isinstance(batch, int):
+            return _Split(0, samples=array.shape[0])
+        if batch and array.shape[0] != batch and array.shape[0] % batch == 0:
+            return _Split(0, step=batch, samples=array.shape[0] // batch)
+    if _shape_fits(array.shape, shape):
+        return _Split()
+    found, wanted = shape_text(array.shape), shape_text(shape)
+    raise SampleError(
+        f"{name}: input {value.name!r} has shape {found}, the model wants {wanted}",
+        hint="several samples go along a new first axis or the batch axis",
+    )
+
+
+def _along_symbol(array: Array, shape: Shape, split: _Split, free: Container[Dim]) -> _Split:
+    """Cut a whole array along the axis that has the batch's symbol: a state of shape `[2, N, 128]`."""
+    axes = [axis for axis, dim in enumerate(shape) if isinstance(dim, str) and dim in free]
+    if split.axis is not None or not axes:
+        return split
+    return _Split(axes[0], samples=array.shape[axes[0]])
+
+
+def _cut(arrays: Sample, splits: Mapping[str, _Split], count: int, name: str, graph: Graph) -> Iterator[Feed]:
+    for k in range(count):
+        label = f"{name}, sample {k}"
+        part = {key: _slice(arrays[key], splits[key], k) for key in arrays}
+        yield Feed(label, fit(part, graph, label))
+
+
+def _slice(array: Array, split: _Split, k: int) -> Array:
+    if split.axis is None:
+        return array
+    if not split.keep:
+        return np.asarray(array[k])
+    index = [slice(None)] * array.ndim
+    index[split.axis] = slice(k * split.step, (k + 1) * split.step)
+    return np.asarray(array[tuple(index)])

@@ -1,0 +1,160 @@
+"""Statistics: what calibration saw of every value, and the range each method makes of it.
+
+Frozen records and pure functions; the text form is `statsjson`, observing is `observe`.
+Source: design 09, "Statistics".
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import accumulate
+from typing import Final
+
+import numpy as np
+
+from planner.calibration.observe import OBSERVERS, Observed
+from planner.calibration.observe import merge as merge_observed
+from planner.errors import StatsError
+
+PERCENTILE: Final = Fraction("99.99")
+
+
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """A histogram: bin k holds the reals in `[(first + k), (first + k + 1)) * 2^exponent`."""
+
+    exponent: int
+    first: int
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ValueStats:
+    """One value: extremes in reals, one per tensor or one per slice of `axis`.
+
+    `nan` and `inf` count the elements left out; `bins` exist per tensor only.
+    """
+
+    los: tuple[float, ...]
+    his: tuple[float, ...]
+    nan: int = 0
+    inf: int = 0
+    bins: Bins | None = None
+    axis: int | None = None
+
+    @property
+    def lo(self) -> float:
+        """Smallest real, over all slices."""
+        return min(self.los)
+
+    @property
+    def hi(self) -> float:
+        """Largest real, over all slices."""
+        return max(self.his)
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What a set of samples did to a model's values.
+
+    Attributes:
+      model: digest of the model without its facts.
+      method: `minmax`, `percentile` or `percentile:99.9` (per cent of the elements kept).
+      samples: how many were run.
+      values: by value name; a value of which nothing finite was seen is missing.
+    """
+
+    model: str
+    method: str
+    samples: int
+    values: Mapping[str, ValueStats]
+
+
+def percentile_of(method: str) -> Fraction | None:
+    """Per cent of the elements that a method keeps; None where it keeps all (`minmax`).
+
+    Raises:
+      StatsError: a method that is none, or a percentile outside (50, 100].
+    """
+    name, colon, text = method.partition(":")
+    if name not in OBSERVERS or (colon and name != "percentile"):
+        raise StatsError(f"unknown calibration method {method!r}", hint="minmax, percentile, percentile:99.9")
+    if name != "percentile":
+        return None
+    if not colon:
+        return PERCENTILE
+    try:
+        percentile = Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        percentile = Fraction(0)
+    if not 50 < percentile <= 100:
+        raise StatsError(f"calibration method {method!r}: {text!r} is no percentile above 50 and up to 100")
+    return percentile
+
+
+def range_of(stats: ValueStats, method: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Choose the reals to keep, one pair per slice, always within what was observed.
+
+    A percentile p cuts off at most (100 - p) / 2 per cent of the elements at each end, up to the border of a
+    bin. Values without a histogram keep everything.
+
+    Returns:
+      Lower ends and upper ends.
+    """
+    percentile = percentile_of(method)
+    if percentile is None or stats.bins is None:
+        return stats.los, stats.his
+    counts = stats.bins.counts
+    cut = math.floor(sum(counts) * (100 - percentile) / 200)
+    below = next(k for k, seen in enumerate(accumulate(counts)) if seen > cut)
+    above = next(k for k, seen in enumerate(accumulate(reversed(counts))) if seen > cut)
+    lo = math.ldexp(stats.bins.first + below, stats.bins.exponent)
+    hi = math.ldexp(stats.bins.first + len(counts) - above, stats.bins.exponent)
+    return (max(lo, stats.lo),), (min(hi, stats.hi),)
+
+
+def merge(a: Statistics, b: Statistics) -> Statistics:
+    """Join statistics of two sets of samples; the order makes no difference.
+
+    Raises:
+      StatsError: another model or method, or a value with slices along different axes.
+    """
+    for what, left, right in (("model", a.model, b.model), ("method", a.method, b.method)):
+        if left != right:
+            raise StatsError(f"statistics of different {what}s do not merge: {left!r} and {right!r}")
+    values = {**a.values, **b.values}
+    values |= {name: _merged(name, a.values[name], b.values[name]) for name in a.values if name in b.values}
+    return Statistics(a.model, a.method, a.samples + b.samples, values)
+
+
+def from_observed(seen: Observed) -> ValueStats:
+    """Freeze what was observed; something finite must have been."""
+    bins = None
+    if seen.counts is not None:
+        bins = Bins(seen.exponent, seen.first, tuple(seen.counts.tolist()))
+    return ValueStats((seen.lo,), (seen.hi,), seen.nan, seen.inf, bins)
+
+
+def to_observed(stats: ValueStats) -> Observed:
+    """Thaw per-tensor statistics, to observe or merge more."""
+    if stats.bins is None:
+        return Observed(stats.lo, stats.hi, stats.nan, stats.inf)
+    counts = np.asarray(stats.bins.counts, np.int64)
+    return Observed(stats.lo, stats.hi, stats.nan, stats.inf, stats.bins.exponent, stats.bins.first, counts)
+
+
+def _merged(name: str, a: ValueStats, b: ValueStats) -> ValueStats:
+    if (a.axis, len(a.los)) != (b.axis, len(b.los)):
+        raise StatsError(
+            f"statistics of {name!r} do not merge: {_slices(a)} in one, {_slices(b)} in the other"
+        )
+    if a.axis is None:
+        return from_observed(merge_observed(to_observed(a), to_observed(b)))
+    los = tuple(min(pair) for pair in zip(a.los, b.los, strict=True))
+    his = tuple(max(pair) for pair in zip(a.his, b.his, strict=True))
+    return ValueStats(los, his, a.nan + b.nan, a.inf + b.inf, axis=a.axis)
+
+
+def _slices(stats: ValueStats) -> str:
+    return "one range" if stats.axis is None else f"{len(stats.los)} ranges along axis {stats.axis}"

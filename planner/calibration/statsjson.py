@@ -1,0 +1,194 @@
+"""Statistics as JSON, `qplan.stats/1`: read strictly, written so that it reads back the same.
+
+Source: design 09, "Statistics".
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from planner.calibration.statistics import Bins, Statistics, ValueStats, percentile_of
+from planner.errors import StatsError
+
+FORMAT: Final = "qplan.stats/1"
+# Far beyond a float's exponents and any count of bins that calibration writes.
+MAX_EXPONENT: Final = 1024
+MAX_READ_BINS: Final = 1 << 20
+
+_FIELDS: Final = ("format", "method", "model", "samples", "values")
+_VALUE_FIELDS: Final = ("axis", "bins", "inf", "max", "min", "nan")
+_BINS_FIELDS: Final = ("counts", "exponent", "first")
+
+
+def write_statistics(stats: Statistics) -> str:
+    """Write as JSON text, one line a value."""
+    head = {"format": FORMAT, "model": stats.model, "method": stats.method, "samples": stats.samples}
+    lines = [f"  {json.dumps(name)}: {json.dumps(_entry(item))}" for name, item in stats.values.items()]
+    body = "\n" + ",\n".join(lines) + "\n" if lines else ""
+    return f'{json.dumps(head)[:-1]}, "values": {{{body}}}}}\n'
+
+
+def read_statistics(text: str, source: str = "statistics") -> Statistics:
+    """Read JSON text.
+
+    Args:
+      text: the file's content.
+      source: what messages call it, such as the file name.
+
+    Raises:
+      StatsError: not JSON, another format or version, an unknown or missing field, a number that is none, or
+        min > max; with the path inside the file.
+    """
+    try:
+        document = json.loads(text, object_pairs_hook=lambda pairs: _unique(pairs, source))
+    except (ValueError, RecursionError) as error:
+        raise StatsError(f"{source}: not JSON: {error}") from error
+    if not isinstance(document, dict):
+        _fail(source, "", f"expected an object, found {_shown(document)}")
+    if document.get("format") != FORMAT:
+        _fail(source, "format", f"{_shown(document.get('format'))} is not read here; {FORMAT!r} is")
+    _fields(document, _FIELDS, _FIELDS, source, "")
+    method = _text(document["method"], source, "method")
+    percentile_of(method)
+    values = document["values"]
+    if not isinstance(values, dict):
+        _fail(source, "values", f"expected an object, found {_shown(values)}")
+    return Statistics(
+        _text(document["model"], source, "model"),
+        method,
+        _count(document["samples"], source, "samples"),
+        {name: _value(item, source, f"values.{name}") for name, item in values.items()},
+    )
+
+
+def load_statistics(path: str | Path) -> Statistics:
+    """Read a file.
+
+    Raises:
+      StatsError: no readable file, or what `read_statistics` refuses.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise StatsError(f"{path}: cannot read statistics: {reason}") from error
+    return read_statistics(text, path.name)
+
+
+def _entry(stats: ValueStats) -> dict[str, Any]:
+    if stats.axis is not None:
+        entry: dict[str, Any] = {"axis": stats.axis, "min": list(stats.los), "max": list(stats.his)}
+    else:
+        entry = {"min": stats.lo, "max": stats.hi}
+    entry |= {"nan": stats.nan, "inf": stats.inf}
+    if stats.bins is not None:
+        bins = stats.bins
+        entry["bins"] = {"exponent": bins.exponent, "first": bins.first, "counts": list(bins.counts)}
+    return entry
+
+
+def _value(item: Any, source: str, path: str) -> ValueStats:
+    if not isinstance(item, dict):
+        _fail(source, path, f"expected an object, found {_shown(item)}")
+    _fields(item, _VALUE_FIELDS, ("max", "min"), source, path)
+    axis = None if "axis" not in item else _count(item["axis"], source, f"{path}.axis")
+    los = _reals(item["min"], axis, source, f"{path}.min")
+    his = _reals(item["max"], axis, source, f"{path}.max")
+    if len(los) != len(his):
+        _fail(source, path, f"min has {len(los)} entries, max has {len(his)}")
+    for k, (lo, hi) in enumerate(zip(los, his, strict=True)):
+        if lo > hi:
+            where = path if axis is None else f"{path}[{k}]"
+            _fail(source, where, f"min {lo} is above max {hi}")
+    bins = None
+    if "bins" in item:
+        if axis is not None:
+            _fail(source, f"{path}.bins", "a value with an axis has no histogram")
+        bins = _bins(item["bins"], source, f"{path}.bins")
+    nan, inf = (_count(item.get(key, 0), source, f"{path}.{key}") for key in ("nan", "inf"))
+    return ValueStats(los, his, nan, inf, bins, axis)
+
+
+def _bins(item: Any, source: str, path: str) -> Bins:
+    if not isinstance(item, dict):
+        _fail(source, path, f"expected an object, found {_shown(item)}")
+    _fields(item, _BINS_FIELDS, _BINS_FIELDS, source, path)
+    exponent = _integer(item["exponent"], source, f"{path}.exponent")
+    if abs(exponent) > MAX_EXPONENT:
+        _fail(source, f"{path}.exponent", f"{exponent} lies outside -{MAX_EXPONENT}..{MAX_EXPONENT}")
+    first = _integer(item["first"], source, f"{path}.first")
+    if first.bit_length() > 53:
+        _fail(source, f"{path}.first", f"{first} has more than 53 bits")
+    counts = item["counts"]
+    if not isinstance(counts, list) or not 0 < len(counts) <= MAX_READ_BINS:
+        _fail(source, f"{path}.counts", f"expected a list of 1 to {MAX_READ_BINS} counts")
+    read = tuple(_count(count, source, f"{path}.counts[{k}]") for k, count in enumerate(counts))
+    if not any(read):
+        _fail(source, f"{path}.counts", "every bin is empty")
+    return Bins(exponent, first, read)
+
+
+def _reals(item: Any, axis: int | None, source: str, path: str) -> tuple[float, ...]:
+    if axis is None:
+        return (_real(item, source, path),)
+    if not isinstance(item, list) or not item:
+        _fail(source, path, f"expected a list of numbers, one per slice of axis {axis}")
+    return tuple(_real(number, source, f"{path}[{k}]") for k, number in enumerate(item))
+
+
+def _real(item: Any, source: str, path: str) -> float:
+    if isinstance(item, bool) or not isinstance(item, (int, float)):
+        _fail(source, path, f"expected a number, found {_shown(item)}")
+    if (isinstance(item, int) and item.bit_length() > MAX_EXPONENT) or not math.isfinite(item):
+        _fail(source, path, f"{_shown(item)} is not a finite number")
+    return float(item)
+
+
+def _integer(item: Any, source: str, path: str) -> int:
+    if isinstance(item, bool) or not isinstance(item, int):
+        _fail(source, path, f"expected a whole number, found {_shown(item)}")
+    return item
+
+
+def _count(item: Any, source: str, path: str) -> int:
+    number = _integer(item, source, path)
+    if not 0 <= number < 1 << 62:
+        _fail(source, path, f"{_shown(number)} is not a count")
+    return number
+
+
+def _text(item: Any, source: str, path: str) -> str:
+    if not isinstance(item, str):
+        _fail(source, path, f"expected text, found {_shown(item)}")
+    return item
+
+
+def _fields(
+    item: Mapping[str, Any], known: tuple[str, ...], needed: tuple[str, ...], source: str, path: str
+) -> None:
+    for key in item:
+        if key not in known:
+            _fail(source, f"{path}.{key}".lstrip("."), f"unknown field; known: {', '.join(known)}")
+    for key in needed:
+        if key not in item:
+            _fail(source, f"{path}.{key}".lstrip("."), "this field is missing")
+
+
+def _unique(pairs: list[tuple[str, Any]], source: str) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        keys = [key for key, _ in pairs]
+        _fail(source, next(key for key in keys if keys.count(key) > 1), "this field is there twice")
+    return found
+
+
+def _shown(item: Any) -> str:
+    text = json.dumps(item)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _fail(source: str, path: str, problem: str) -> NoReturn:
+    raise StatsError(f"{source}: {path}: {problem}" if path else f"{source}: {problem}")
