@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from planner.errors import InputError, Problem, TargetError, unknown_name
 from planner.ir.qtypes import storage
+from planner.target.lint import Finding, lint
 from planner.target.merge import expand_groups, merge
 from planner.target.records import Costs, Fusion, PortType, QuantFn, Row, Target, TestCase
 from planner.target.schema import Document, GroupModel, check_document
@@ -56,7 +57,11 @@ def load_target(
     document = check_document(root)
     if not isinstance(document, Document):
         raise _refusal(document)
-    return _build(document, root, dict(functions or {}))
+    target = _build(document, root, dict(functions or {}))
+    errors = [finding for finding in lint(target) if finding.severity == "error"]
+    if errors:
+        raise _refusal(tuple(_problem(finding, root) for finding in errors))
+    return target
 
 
 def target_ids() -> tuple[str, ...]:
@@ -149,6 +154,12 @@ def _refusal(problems: tuple[Problem, ...]) -> TargetError:
     shown = "\n".join(str(problem) for problem in problems[:MAX_ERRORS])
     more = len(problems) - MAX_ERRORS
     return TargetError(f"{shown}\n... and {more} more" if more > 0 else shown, errors=problems)
+
+
+def _problem(finding: Finding, root: Node) -> Problem:
+    line, column = finding.line, finding.column
+    quote = root.source.quote(line, column) if finding.file == root.source.name else ""
+    return Problem(finding.file, line, column, finding.code, finding.message, quote=quote)
 
 
 def _build(document: Document, root: Node, functions: Mapping[str, QuantFn]) -> Target:

@@ -2,7 +2,7 @@
 
 `check_document` turns what is wrong into problems with line, column and code; what names refer to
 (types, groups, functions) is `load`'s business. The JSON Schema that editors read comes from these
-models (`json_schema`). Source: design 04.
+models (`jsonschema`). Source: design 04.
 """
 
 import types
@@ -301,27 +301,6 @@ def check_document(root: Node) -> Document | tuple[Problem, ...]:
     places = {(p.line, p.column) for p in problems if p.code != "T010"}
     kept = [p for p in problems if p.code != "T010" or (p.line, p.column) not in places]
     return tuple(sorted(kept, key=lambda p: (p.line, p.column, p.code, p.message)))
-
-
-def json_schema() -> dict[str, Any]:
-    """Generate the draft-07 JSON Schema of a target file."""
-    schema: dict[str, Any] = _draft7(Document.model_json_schema(by_alias=True, mode="validation"))
-    return {"$schema": "http://json-schema.org/draft-07/schema#", **schema}
-
-
-def _draft7(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_draft7(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    result = {("definitions" if key == "$defs" else key): _draft7(item) for key, item in value.items()}
-    if isinstance(result.get("$ref"), str):
-        reference = result.pop("$ref").replace("#/$defs/", "#/definitions/")
-        # Draft-07 ignores everything beside a $ref.
-        result = {**result, "allOf": [{"$ref": reference}]} if result else {"$ref": reference}
-    if isinstance(result.get("prefixItems"), list):
-        result["items"] = result.pop("prefixItems")
-    return result
 
 
 def _problem(root: Node, detail: ErrorDetails) -> Problem:

@@ -1,0 +1,40 @@
+"""The JSON Schema (draft-07, what editors read) of a target file, generated from the models of `schema`.
+
+`targets/target.schema.json` is its output (`python -m planner.target.jsonschema > ...`); a test compares.
+"""
+
+import json
+import sys
+from typing import Any
+
+from planner.target.schema import Document
+
+
+def json_schema() -> dict[str, Any]:
+    """Generate the schema."""
+    schema: dict[str, Any] = _draft7(Document.model_json_schema(by_alias=True, mode="validation"))
+    return {"$schema": "http://json-schema.org/draft-07/schema#", **schema}
+
+
+def json_schema_text() -> str:
+    """The shipped file, whole."""
+    return json.dumps(json_schema(), indent=1, ensure_ascii=False) + "\n"
+
+
+def _draft7(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_draft7(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    result = {("definitions" if key == "$defs" else key): _draft7(item) for key, item in value.items()}
+    if "patternProperties" in result:
+        result.setdefault("additionalProperties", False)
+    if isinstance(result.get("$ref"), str):
+        reference = {"$ref": result.pop("$ref").replace("#/$defs/", "#/definitions/")}
+        # Draft-07 ignores everything beside a $ref.
+        result = {**result, "allOf": [reference]} if result else reference
+    return result
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json_schema_text())
