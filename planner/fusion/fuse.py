@@ -11,7 +11,7 @@ from typing import Final
 
 from planner.fusion.match import Fit, OpIndex, fits, index_ops
 from planner.ir.graph import Graph, Region
-from planner.ir.roles import port_outputs
+from planner.ir.roles import NON_PORT_INPUTS, port_outputs
 from planner.target.patterns import OpPattern, Pattern, count_ops, op_types, parse_pattern, variants
 from planner.target.predicates import failing
 from planner.target.records import Fusion, Target
@@ -108,15 +108,19 @@ def _objection(variant: _Variant, fit: Fit, root: int, index: OpIndex, taken: _T
         outside = None if i == root else _outside(i, inside, index)
         if outside:
             return outside
-    for i in members:
-        if taken.owner[i]:
-            return f"{index.ops[i].name!r} is part of {taken.owner[i]!r}"
+    setting = _open_setting(members, index) if len(members) > 1 else None
+    if setting:
+        return setting
     for value in _bound(fit):
         if index.writer.get(value) in inside:
             return f"{value!r} is written inside it"
     ports = {name: fit.bound.get(name, "") for name in variant.names}
     ops = tuple(index.ops[i] for i in members)
-    return failing(variant.fusion.where, ports=ports, ops=ops, attributes={}, graph=index.graph)
+    problem = failing(variant.fusion.where, ports=ports, ops=ops, attributes={}, graph=index.graph)
+    if problem:
+        return problem
+    owned = next((i for i in members if taken.owner[i]), None)
+    return None if owned is None else f"{index.ops[owned].name!r} is part of {taken.owner[owned]!r}"
 
 
 def _outside(at: int, inside: frozenset[int], index: OpIndex) -> str | None:
@@ -126,6 +130,17 @@ def _outside(at: int, inside: frozenset[int], index: OpIndex) -> str | None:
         for reader in index.readers.get(value, ()):
             if reader not in inside:
                 return f"{value!r} is read by {index.ops[reader].name!r} too"
+    return None
+
+
+def _open_setting(members: tuple[int, ...], index: OpIndex) -> str | None:
+    """Name a clip bound or the like that is no constant: a kernel of several ops has nowhere to put it."""
+    for i in members:
+        op = index.ops[i]
+        for at in NON_PORT_INPUTS.get(op.type, ()):
+            name = op.inputs[at] if at < len(op.inputs) else ""
+            if name and name not in index.graph.constants:
+                return f"{name!r} of {op.name!r} is not a constant"
     return None
 
 

@@ -152,6 +152,7 @@ def failing(
 
 
 def _problem(key: str, wanted: Any, scope: _Scope) -> str | None:
+    wanted = _plain(wanted)
     if "." not in key:
         return _role_problem(key, wanted, scope)
     for value in _values(key, scope):
@@ -232,7 +233,8 @@ def _of_op(op: Op, term: str, attribute: str, graph: Graph) -> Any:
     if attribute in op.attributes:
         return _plain(op.attributes[attribute])
     if term == "Clip.range":
-        return [_of_op(op, "Clip.min", "min", graph), _of_op(op, "Clip.max", "max", graph)]
+        bounds = [_of_op(op, "Clip.min", "min", graph), _of_op(op, "Clip.max", "max", graph)]
+        return next((bound for bound in bounds if isinstance(bound, _Unknown)), bounds)
     if term in _OPERANDS:
         index, absent = _OPERANDS[term]
         name = op.inputs[index] if index < len(op.inputs) else ""
@@ -250,7 +252,7 @@ def _plain(value: Any) -> Any:
         return value.item() if value.size == 1 and value.ndim == 0 else value.tolist()
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
-    return list(value) if isinstance(value, tuple) else value
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _difference(key: str, value: Any, wanted: Any, scope: _Scope) -> str | None:

@@ -284,3 +284,11 @@ def test_a_capturing_op_reads_its_captures_at_ports():
     graph = graph_of("c = Tanh(x)\nz = If(p)", outputs=["z"], dtypes={"p": "bool"})
     graph = dataclasses.replace(graph, ops=(graph.ops[0], op))
     assert fuse(graph, target_of()).regions[1].inputs == ("c",)
+
+
+def test_an_open_bound_stays_outside():
+    """A clip whose bound is computed has nowhere to put it inside a kernel."""
+    graph = graph_of("c = Conv(x, W)\ny = Clip(c, lo)", outputs=["y"])
+    fused = fuse(graph, target_of(CONV))
+    assert [region.kernel for region in fused.regions] == ["conv", "Clip"]
+    assert fused.regions[1].reason == "no fusion of 'toy' takes Clip: 'lo' of 'y_op' is not a constant (conv)"

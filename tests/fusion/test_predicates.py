@@ -1,0 +1,130 @@
+"""Predicates of `where` and `when`: what holds, and the words where one does not."""
+
+import numpy as np
+import pytest
+
+from planner.errors import TargetError
+from planner.ir.graph import Op
+from planner.target.predicates import failing
+from tests.fusion.small import graph_of
+
+GRAPH = graph_of(
+    """c = Conv(x, W, B) group=8 kernel_shape=(3,3)
+    y = Clip(c, LO, HI)
+    z = Clip(c, lo)
+    r = ReduceMean(c, AXES)""",
+    outputs=["y", "z", "r"],
+    shapes={"x": (1, 8, 4, "w"), "W": (8, 1, 3, 3), "B": (8,)},
+    constants={"LO": 0.0, "HI": 6.0, "AXES": [2, 3]},
+)
+CONV, CLIP, OPEN_CLIP, MEAN = GRAPH.ops
+PORTS = {"x": "x", "w": "W", "b": "B", "none": "", "xs": ("x", "W")}
+
+
+def problem(key, wanted, ops=(CONV, CLIP), attributes=None):
+    return failing({key: wanted}, ports=PORTS, ops=ops, attributes=attributes or {}, graph=GRAPH)
+
+
+@pytest.mark.parametrize(
+    ("key", "wanted", "expected"),
+    [
+        ("Conv.group", 8, None),
+        ("Conv.group", 1, "Conv.group is 8, wanted 1"),
+        ("Conv.group", (1, 8), None),
+        ("Conv.group", [1, 2], "Conv.group is 8, wanted [1, 2]"),
+        ("Conv.group", "== x.shape[1]", None),
+        ("Conv.group", "== w.shape[1]", "Conv.group is 8, wanted == w.shape[1] (1)"),
+        ("Conv.group", "== x.shape[3]", "Conv.group is 8, wanted == x.shape[3], which is not fixed ('w')"),
+        ("Conv.group", ">= 2", None),
+        ("Conv.group", "< 2", "Conv.group is 8, wanted < 2"),
+        ("Conv.group", "!= 1", None),
+        ("Conv.kernel_shape", 3, None),
+        ("Conv.kernel_shape", (3, 3), None),
+        ("Conv.kernel_shape", ((1, 1), (3, 3)), None),
+        ("Conv.kernel_shape", [[1, 1], [5, 5]], "Conv.kernel_shape is [3, 3], wanted [1, 1] or [5, 5]"),
+        ("Conv.dilations", 1, None),
+        ("Conv.dilations", 2, "Conv.dilations is 1, wanted 2"),
+        ("Conv.auto_pad", "NOTSET", None),
+        ("Conv.gruop", 1, "Conv.gruop is absent, wanted 1"),
+        ("Gemm.transA", 1, None),  # no Gemm here: nothing to ask
+        ("Clip.min", 0, None),
+        ("Clip.range", ((0, 6), (-1, 1)), None),
+        ("Clip.range", [[0, 1]], "Clip.range is [0.0, 6.0], wanted [0, 1]"),
+        ("w", "constant", None),
+        ("x", "constant", "x ('x') is not a constant"),
+        ("x", "dynamic", None),
+        ("w", "dynamic", "w ('W') is a constant"),
+        ("none", "constant", None),
+        ("none", "absent", None),
+        ("none", "present", "none is absent"),
+        ("b", "absent", "b is present ('B')"),
+        ("xs", "constant", "xs ('x') is not a constant"),
+        ("x.rank", 4, None),
+        ("x.rank", [2, 3], "x.rank is 4, wanted [2, 3]"),
+        ("none.rank", 4, None),
+        ("xs.rank", 4, None),
+        ("x.shape[1]", 8, None),
+        ("x.shape[-3]", ">= 16", "x.shape[-3] is 8, wanted >= 16"),
+        ("x.shape[3]", 4, "x.shape[3] is not fixed ('w'), wanted 4"),
+        ("x.shape[4]", 4, "x.shape[4] is not there ('x' has rank 4), wanted 4"),
+        ("x.dtype", "f32", None),
+        ("min_bits", {"x": 9}, None),
+    ],
+)
+def test_failing(key, wanted, expected):
+    assert problem(key, wanted) == expected
+
+
+def test_the_first_that_fails_is_told():
+    asked = {"w": "constant", "Conv.group": 2, "x.rank": 3}
+    assert failing(asked, ports=PORTS, ops=(CONV,), attributes={}, graph=GRAPH) == "Conv.group is 8, wanted 2"
+
+
+def test_bounds_are_operands():
+    assert problem("Clip.range", [[0, 6]], (OPEN_CLIP,)) == (
+        "Clip.range is not a constant ('lo'), wanted [0, 6]"
+    )
+    assert problem("Clip.max", "<= 6", (Op("c", "Clip", ("c",), ("y",)),)) == "Clip.max is inf, wanted <= 6"
+    assert problem("Clip.min", 0, (OPEN_CLIP,)) == "Clip.min is not a constant ('lo'), wanted 0"
+    assert problem("ReduceMean.axes", [[2, 3]], (MEAN,)) is None
+    assert problem("ReduceMean.axes", [[1]], (MEAN,)) == "ReduceMean.axes is [2.0, 3.0], wanted [1]"
+
+
+@pytest.mark.parametrize(
+    ("attributes", "expected"),
+    [
+        ({}, None),
+        ({"group": 1}, None),
+        ({"group": 2}, "Conv.group is 2, wanted 1"),
+        ({"Conv.group": 2}, "Conv.group is 2, wanted 1"),
+    ],
+)
+def test_a_kernel_without_ops_is_asked_itself(attributes, expected):
+    assert problem("Conv.group", 1, (), attributes) == expected
+
+
+def test_attributes_of_any_spelling():
+    op = Op("p", "Pad", ("x",), ("y",), {"mode": b"edge", "pads": np.array([0, 1])})
+    assert problem("Pad.mode", "edge", (op,)) is None
+    assert problem("Pad.pads", [[0, 1]], (op,)) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "wanted", "message"),
+    [
+        ("v", "constant", "unknown predicate 'v' (ports here are x, w, b, none, xs)"),
+        ("w", "const", "predicate w: 'const' is none of constant, dynamic, present, absent"),
+        ("v.rank", 4, "predicate 'v.rank' names no port (ports here are x, w, b, none, xs)"),
+        ("x.size", 4, "unknown predicate 'x.size' (a port has rank, shape[AXIS] and dtype)"),
+        (
+            "Conv.a-b",
+            1,
+            "unknown predicate 'Conv.a-b' (write PORT, PORT.rank, PORT.shape[AXIS] or OP.ATTRIBUTE)",
+        ),
+        ("Conv.group", "< many", "predicate Conv.group: '< many' compares 8 with 'many'"),
+    ],
+)
+def test_refused(key, wanted, message):
+    with pytest.raises(TargetError) as refusal:
+        problem(key, wanted)
+    assert str(refusal.value) == message
