@@ -5,7 +5,7 @@ activations as clamps of the stored result, float regions. Nothing here knows a 
 Source: design 01, sections 3 and 7; design 05, "Traps" (activations fold after propagation only).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,7 +18,7 @@ from planner.ir.graph import Op, Region
 from planner.ir.qtypes import Uniform
 from planner.ir.roles import NON_PORT_INPUTS
 from planner.plans.plan import Plan
-from planner.plans.records import KernelPlan, Port, PortTyped
+from planner.plans.records import KernelPlan, PortTyped
 
 CLAMPS: Final = frozenset({"Clip", "Relu"})
 
@@ -43,12 +43,14 @@ class Block:
     Attributes:
       core: the ops but for the activation.
       activation: a last Relu or Clip whose result alone leaves the region, in integers; else None.
+      kinds: the port type of each operand that is a port, by (op name, operand index).
     """
 
     region: Region
     kernel: KernelPlan
     core: tuple[Op, ...]
     activation: Op | None
+    kinds: Mapping[tuple[str, int], PortTyped]
 
     @property
     def is_integer(self) -> bool:
@@ -73,7 +75,22 @@ def blocks(plan: Plan) -> Iterator[Block]:
             )
         activation = _fused_activation(region, kernel)
         core = region.ops[:-1] if activation is not None else region.ops
-        yield Block(region, kernel, core, activation)
+        yield Block(region, kernel, core, activation, _port_kinds(region, kernel))
+
+
+def _port_kinds(region: Region, kernel: KernelPlan) -> Mapping[tuple[str, int], PortTyped]:
+    """Port types by operand; a value on several ports gives them out in the order of its operands."""
+    types: dict[str, list[PortTyped]] = {}
+    for port in reversed(kernel.inputs):
+        types.setdefault(port.value, []).append(port.type)
+    found: dict[tuple[str, int], PortTyped] = {}
+    for op in region.ops:
+        others = NON_PORT_INPUTS.get(op.type, frozenset())
+        for i, name in enumerate(op.inputs):
+            if name and name in types and i not in others:
+                stack = types[name]
+                found[op.name, i] = stack.pop() if len(stack) > 1 else stack[0]
+    return found
 
 
 def _fused_activation(region: Region, kernel: KernelPlan) -> Op | None:
@@ -120,7 +137,7 @@ def _stored_number(real: float, kind: Uniform) -> int:
 def write_real(sheet: Sheet, block: Block) -> None:
     """Write a block's ops in float: dequantize what it reads, quantize what it defines."""
     ports = {port.value: port for port in block.kernel.outputs if port.value}
-    reads = _Reads(sheet, block.kernel.inputs)
+    reads = _Reads(sheet, block)
     raw: dict[str, str] = {name: sheet.raw_name(name, port.type) for name, port in ports.items()}
     for op in block.core:
         inputs = reads.operands(op)
@@ -137,17 +154,12 @@ def write_real(sheet: Sheet, block: Block) -> None:
 
 
 class _Reads:
-    """Which tensor each operand of a region's ops reads.
+    """Which tensor each operand of a region's ops reads; `inner` renames what the region computes."""
 
-    A value on several ports of other types is given out in the order of its operands.
-    """
-
-    def __init__(self, sheet: Sheet, ports: Sequence[Port]) -> None:
+    def __init__(self, sheet: Sheet, block: Block) -> None:
         self.inner: dict[str, str] = {}
         self._sheet = sheet
-        self._types: dict[str, list[PortTyped]] = {}
-        for port in ports:
-            self._types.setdefault(port.value, []).append(port.type)
+        self._kinds = block.kinds
 
     def operands(self, op: Op) -> list[str]:
         for name in op.captures:
@@ -156,18 +168,16 @@ class _Reads:
                     f"a subgraph of {op.name!r} reads {name!r} in float, and the model's boundary stores it",
                     hint=f"leave {name!r} unpinned",
                 )
-        others = NON_PORT_INPUTS.get(op.type, frozenset())
-        return [self._operand(op, name, is_port=i not in others) for i, name in enumerate(op.inputs)]
+        return [self._operand(op, i, name) for i, name in enumerate(op.inputs)]
 
-    def _operand(self, op: Op, name: str, *, is_port: bool) -> str:
+    def _operand(self, op: Op, index: int, name: str) -> str:
         if name in self.inner:
             return self.inner[name]
         if op.type in SHAPE_READERS:
             return self._sheet.any_form(name)
-        if not is_port or not self._types.get(name):
-            return self._sheet.operand(name)
-        types = self._types[name]
-        return self._sheet.real(name, types.pop(0) if len(types) > 1 else types[0]) if name else ""
+        if (op.name, index) in self._kinds:
+            return self._sheet.real(name, self._kinds[op.name, index])
+        return self._sheet.operand(name)
 
 
 def settle(sheet: Sheet, value: str, tensor: str, kind: Uniform, activation: Op | None) -> None:

@@ -206,6 +206,11 @@ class Sheet:
         self._constants[name] = array
         return name
 
+    def reshaped(self, tensor: str, shape: tuple[int, ...]) -> str:
+        """A constant tensor of the file in another shape."""
+        data = self._constants[tensor]
+        return self.constant(f"{tensor}_flat", (data[0] if isinstance(data, tuple) else data).reshape(shape))
+
     def parameters(self, kind: Uniform, stem: str) -> tuple[str, str]:
         """Names of a type's scale (float32) and zero point (stored dtype): scalars, or one per slice."""
         if kind not in self._parameters:

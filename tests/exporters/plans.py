@@ -48,7 +48,7 @@ def model(
     ops: Sequence[Op],
     *,
     inputs: Mapping[str, tuple[int | str, ...]],
-    outputs: Mapping[str, tuple[int | str, ...]],
+    outputs: Mapping[str, tuple[int | str, ...] | None],
     constants: Mapping[str, np.ndarray],
     facts: Mapping[str, tuple[QType, ...]] | None = None,
     dtypes: Mapping[str, str] | None = None,
@@ -120,19 +120,19 @@ def op_types(data: bytes) -> list[str]:
     return [n.op_type for n in nodes if n.op_type not in ("QuantizeLinear", "DequantizeLinear")]
 
 
-def run(
-    data: bytes, feeds: Mapping[str, np.ndarray], watch: Sequence[str] = (), *, optimize: bool = False
-) -> list[np.ndarray]:
-    """Run in onnxruntime; `watch` names inner tensors to return after the outputs."""
+def run(data: bytes, feeds: Mapping[str, np.ndarray], watch: Sequence[str] = ()) -> list[np.ndarray]:
+    """Check and run in onnxruntime; `watch` names inner tensors to return after the outputs."""
     proto = loaded(data)
     proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in watch)
+    return execute(proto.SerializeToString(), feeds)
+
+
+def execute(data: bytes, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """Run in onnxruntime without any optimisation."""
     options = onnxruntime.SessionOptions()
-    level = onnxruntime.GraphOptimizationLevel
-    options.graph_optimization_level = level.ORT_ENABLE_ALL if optimize else level.ORT_DISABLE_ALL
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(
-        proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
+    session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     return session.run(None, dict(feeds))
 
 

@@ -1,0 +1,133 @@
+"""onnx-qoperator: QLinear and contrib operators on stored integers, float only at the borders.
+
+In: regions whose ops `qlinear.CALLS` knows, in types onnxruntime has the kernel for, become one operator;
+movers work on the stored integers as they are; a fused Relu or Clip is a Clip of stored integers. What
+onnxruntime has no integer kernel for runs between DequantizeLinear and QuantizeLinear. Source: design 05.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from planner.exporters.accepts import refuse_unsupported
+from planner.exporters.blocks import (
+    Block,
+    blocks,
+    clamp_of,
+    write_clamp_alone,
+    write_clamped,
+    write_real,
+)
+from planner.exporters.qlinear import CALLS, Call
+from planner.exporters.sheet import Sheet
+from planner.ir.graph import Graph, Op
+from planner.ir.qtypes import Uniform
+from planner.ir.roles import is_mover
+from planner.plans.plan import Plan
+
+INTEGER_CLAMPS: Final = frozenset({np.dtype(np.int8), np.dtype(np.uint8)})
+
+_BYTES: Final = frozenset({8})
+_BYTES_AND_WORDS: Final = frozenset({8, 16})
+# Widths of stored integers each mover has a kernel for in onnxruntime.
+INTEGER_MOVERS: Final = {
+    **dict.fromkeys(("DepthToSpace", "Max", "MaxPool", "Min", "Pad", "ReduceMax", "ReduceMin"), _BYTES),
+    **dict.fromkeys(("Resize", "SpaceToDepth", "Where"), _BYTES),
+    **dict.fromkeys(
+        ("Concat", "Expand", "Flatten", "Gather", "GatherElements", "GatherND"), _BYTES_AND_WORDS
+    ),
+    **dict.fromkeys(("Identity", "Reshape", "ReverseSequence", "ScatterND", "Slice"), _BYTES_AND_WORDS),
+    **dict.fromkeys(("Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"), _BYTES_AND_WORDS),
+}
+
+
+def write_qoperator(graph: Graph, plan: Plan) -> bytes:
+    """Serialise a planned model as ONNX with QLinear operators; IR 10, opset 21, com.microsoft 1.
+
+    Args:
+      graph: the imported float model the plan was made from, with the numbers of its constants.
+      plan: of that model.
+
+    Raises:
+      UnsupportedExport: a type or kernel this format cannot say, with port and row.
+    """
+    refuse_unsupported(graph, plan, "onnx-qoperator")
+    sheet = Sheet(graph, plan, integer_clamps=INTEGER_CLAMPS)
+    for block in blocks(plan):
+        write_block(sheet, block)
+    return sheet.finish()
+
+
+def write_block(sheet: Sheet, block: Block) -> None:
+    """Write one region: on stored integers where a kernel has its types, else in float."""
+    if write_clamp_alone(sheet, block) or write_mover(sheet, block) or write_call(sheet, block):
+        return
+    write_real(sheet, block)
+
+
+def write_call(sheet: Sheet, block: Block) -> bool:
+    """Write a region as one integer operator; False where there is none for its ops or types."""
+    maker = CALLS.get(tuple(op.type for op in block.core))
+    outputs = block.kernel.outputs
+    if maker is None or len(outputs) != 1 or not isinstance(outputs[0].type, Uniform):
+        return False
+    value, kind = outputs[0].value, outputs[0].type
+    call = maker(sheet, block, kind)
+    if call is None:
+        return False
+    clamp = clamp_of(sheet, block.activation, kind)
+    if clamp is not None and clamp.is_idle(kind):
+        result = sheet.stored_name(value, kind)
+        _emit(sheet, block, call, result)
+        sheet.define_stored(value, kind, result)
+    else:
+        whole = sheet.fresh(f"{value}_unclamped")
+        _emit(sheet, block, call, whole)
+        write_clamped(sheet, value, whole, kind, block.activation)
+    return True
+
+
+def _emit(sheet: Sheet, block: Block, call: Call, result: str) -> None:
+    target = sheet.fresh(f"{result}_flat") if call.reshape else result
+    sheet.emit(
+        call.kind,
+        call.inputs,
+        [target],
+        name=block.core[0].name,
+        domain=call.domain,
+        attributes=call.attributes,
+    )
+    if call.reshape:
+        sheet.emit("Reshape", [target, call.reshape], [result])
+
+
+def write_mover(sheet: Sheet, block: Block) -> bool:
+    """Write a mover on stored integers; False where types differ or the integer kernel is missing."""
+    op, ports = block.region.ops[0], (*block.kernel.inputs, *block.kernel.outputs)
+    kinds = [port.type for port in ports if port.value]
+    kind = next((kind for kind in kinds if isinstance(kind, Uniform)), None)
+    if len(block.region.ops) > 1 or kind is None or not is_mover(op, sheet.graph):
+        return False
+    is_known = kind.storage.bits in INTEGER_MOVERS.get(op.type, ()) and kind.is_per_tensor
+    if not is_known or any(not sheet.is_same(kind, other) for other in kinds) or not block.kernel.outputs:
+        return False
+    inputs = [
+        sheet.stored(name, kind) if (op.name, i) in block.kinds else sheet.operand(name)
+        for i, name in enumerate(op.inputs)
+    ]
+    written = {port.value: sheet.stored_name(port.value, kind) for port in block.kernel.outputs if port.value}
+    sheet.emit_op(
+        op, _padded_with_zero(sheet, op, inputs, kind), [written.get(name, name) for name in op.outputs]
+    )
+    for port in block.kernel.outputs:
+        if port.value and isinstance(port.type, Uniform):
+            sheet.define_stored(port.value, port.type, written[port.value])
+    return True
+
+
+def _padded_with_zero(sheet: Sheet, op: Op, inputs: list[str], kind: Uniform) -> list[str]:
+    """A pad of real 0 stores the zero point."""
+    if op.type != "Pad" or op.attributes.get("mode", "constant") != "constant":
+        return inputs
+    zero = sheet.number("int8" if kind.storage.signed else "uint8", kind.zero_point)
+    return [*inputs[:2], zero, *inputs[3:]]
