@@ -62,7 +62,22 @@ def index_ops(graph: Graph) -> OpIndex:
 
 def fits(tree: OpPattern, root: int, index: OpIndex) -> Iterator[Fit]:
     """Yield the ways `tree` fits with its result written by op `root`."""
-    yield from _op(tree, root, index, Fit(), 0)
+    if _may_fit(tree, root, index):
+        yield from _op(tree, root, index, Fit(), 0)
+
+
+def _may_fit(tree: OpPattern, root: int, index: OpIndex) -> bool:
+    """Whether the ops right before `root` have the types asked for; most misses end here, cheaply."""
+    operands = index.operands[root]
+    either = index.ops[root].type in COMMUTATIVE
+    for i, arg in enumerate(tree.args):
+        if isinstance(arg, Variable):
+            continue
+        near = operands if either else operands[i : i + 1]
+        before = (index.writer.get(value) for value in near)
+        if not any(at is not None and index.ops[at].type in arg.types for at in before):
+            return False
+    return True
 
 
 def _op(tree: OpPattern, at: int, index: OpIndex, fit: Fit, depth: int) -> Iterator[Fit]:

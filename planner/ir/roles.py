@@ -83,10 +83,14 @@ def port_inputs(op: Op, graph: Graph) -> tuple[str, ...]:
 
     An absent optional operand before a present one is "".
     """
-    excluded = NON_PORT_INPUTS.get(op.type, frozenset())
-    operands = [name for i, name in enumerate(op.inputs) if i not in excluded]
-    captures = [name for name in op.captures if name not in op.inputs]
-    return (*_floats(operands, graph), *(name for name in _floats(captures, graph) if name))
+    excluded = NON_PORT_INPUTS.get(op.type)
+    operands = op.inputs
+    if excluded:
+        operands = tuple(name for i, name in enumerate(operands) if i not in excluded)
+    ports = _floats(operands, graph)
+    if not op.captures:
+        return ports
+    return ports + _floats((name for name in op.captures if name and name not in op.inputs), graph)
 
 
 def port_outputs(op: Op, graph: Graph) -> tuple[str, ...]:
