@@ -1,0 +1,172 @@
+"""Constants to integers: equal to the plain formula and to onnxruntime's QuantizeLinear."""
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from onnx import TensorProto, helper, numpy_helper
+
+from planner.constants.quantize import dequantize_array, quantize_array, stored_dtype
+from planner.errors import QTypeError
+from planner.ir.qtypes import Uniform, storage, uniform
+
+RNG = np.random.default_rng(11)
+
+
+def naive(array: np.ndarray, kind: Uniform, work: type = np.float32) -> np.ndarray:
+    """The formula in one line, parameters spread over the whole array."""
+    scale, zero = (spread(np.asarray(v, work), array.shape, kind) for v in (kind.scales, kind.zero_points))
+    q = np.rint(array.astype(work) / scale) + zero
+    return np.clip(q, kind.storage.qmin, kind.storage.qmax).astype(stored_dtype(kind.storage))
+
+
+def spread(values: np.ndarray, shape: tuple[int, ...], kind: Uniform) -> np.ndarray:
+    if kind.blocks:
+        sizes = dict(kind.blocks)
+        values = values.reshape(kind.grid)
+        for axis, dim in enumerate(shape):
+            values = np.repeat(values, sizes.get(axis, dim), axis)
+        return values
+    if kind.axis is None:
+        return np.broadcast_to(values.reshape(()), shape)
+    return values.reshape([-1 if i == kind.axis else 1 for i in range(len(shape))])
+
+
+def scales(n: int) -> list[float]:
+    return RNG.uniform(0.01, 0.05, n).tolist()
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [
+        ((), None),
+        ((0, 3), None),
+        ((0, 3), 1),
+        ((7,), 0),
+        ((300, 200), None),
+        ((8, 3, 3, 3), 0),
+        ((3000, 9), 0),  # short runs, a long period
+        ((5, 20000), 0),  # runs longer than a buffer
+        ((40, 700), 0),  # several runs in a buffer
+        ((900, 11), 1),  # a short period
+        ((3, 20000), 1),  # a period longer than a buffer
+        ((3, 64, 700), 1),
+        ((5, 7, 9), 2),
+    ],
+)
+@pytest.mark.parametrize("store", ["i8", "u8", "i16", "u16", "i4", "i32"])
+def test_every_cut_of_the_work_gives_the_formula(shape, axis, store):
+    array = RNG.normal(size=shape).astype(np.float32)
+    n = 1 if axis is None else shape[axis]
+    zeros = RNG.integers(0, 5, n).tolist() if store != "i32" else [0] * n
+    kind = uniform(storage(store), scales(n), zeros, axis=axis)
+    got = quantize_array(array, kind)
+    np.testing.assert_array_equal(got, naive(array, kind, np.float64 if store == "i32" else np.float32))
+    assert got.dtype == stored_dtype(kind.storage)
+    want = (got.astype(np.float32) - spread(np.float32(kind.zero_points), shape, kind)) * spread(
+        np.float32(kind.scales), shape, kind
+    )
+    np.testing.assert_array_equal(dequantize_array(got, kind), want)
+
+
+@pytest.mark.parametrize(
+    ("shape", "blocks"),
+    [
+        ((64, 96), ((0, 1), (1, 32))),
+        ((64, 96), ((0, 32), (1, 1))),
+        ((64, 96), ((1, 32),)),  # axis 0 is one block
+        ((64, 96), ((0, 16), (1, 48))),
+        ((6, 4, 10), ((0, 2), (2, 5))),
+        ((6, 4, 10), ((0, 6), (1, 4), (2, 10))),  # one block in all
+    ],
+)
+def test_blocks_have_scales_of_their_own(shape, blocks):
+    sizes = dict(blocks)
+    grid = tuple(dim // sizes.get(axis, dim) for axis, dim in enumerate(shape))
+    n = int(np.prod(grid))
+    kind = Uniform(
+        storage("i4"), tuple(scales(n)), tuple(RNG.integers(-3, 3, n).tolist()), blocks=blocks, grid=grid
+    )
+    array = RNG.normal(size=shape).astype(np.float32) * 0.1
+    np.testing.assert_array_equal(quantize_array(array, kind), naive(array, kind))
+
+
+@pytest.mark.parametrize("store", ["i8", "u8", "i16", "u16"])
+def test_equals_onnxruntime_on_ties_and_extremes(store):
+    kind = uniform(storage(store), 0.1, 3)
+    ties = (np.arange(-400, 400, dtype=np.float32) + np.float32(0.5)) * np.float32(0.1)
+    array = np.float32([*ties, *RNG.normal(size=500), 0.0, -0.0, 1e30, -1e30, np.inf, -np.inf, np.nan])
+    np.testing.assert_array_equal(quantize_array(array, kind), in_onnxruntime(array, kind))
+
+
+def in_onnxruntime(array: np.ndarray, kind: Uniform) -> np.ndarray:
+    zero = np.asarray(kind.zero_point, stored_dtype(kind.storage))
+    constants = [numpy_helper.from_array(np.float32(kind.scale), "s"), numpy_helper.from_array(zero, "z")]
+    graph = helper.make_graph(
+        [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, array.shape)],
+        [onnx.ValueInfoProto(name="y")],
+        constants,
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run(None, {"x": array})[0]
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64])
+def test_other_floats_are_read_as_float32(dtype):
+    array = RNG.normal(size=(40, 9)).astype(dtype)
+    kind = uniform(storage("i8"), scales(40), axis=0)
+    np.testing.assert_array_equal(quantize_array(array, kind), naive(array, kind))
+
+
+def test_a_strided_view_is_read_in_its_own_order():
+    array = RNG.normal(size=(30, 40)).astype(np.float32)
+    kind = uniform(storage("i8"), scales(40), axis=0)
+    np.testing.assert_array_equal(quantize_array(array.T, kind), naive(array.T, kind))
+
+
+def test_wide_storages_saturate_at_their_bounds():
+    array = np.float32([1e30, -1e30, 3.0])
+    for name in ("i32", "i64"):
+        kind = uniform(storage(name), 1.0)
+        got = quantize_array(array, kind)
+        assert got[1] == kind.storage.qmin
+        assert kind.storage.qmax - 1023 <= got[0] <= kind.storage.qmax
+        assert got[2] == 3
+
+
+@given(
+    hnp.arrays(np.float32, hnp.array_shapes(max_dims=3, max_side=6), elements=st.floats(-100, 100, width=32)),
+    st.floats(1e-3, 10),
+    st.integers(-128, 127),
+)
+@settings(max_examples=60, deadline=None)
+def test_stored_integers_survive_the_way_to_float_and_back(array, scale, zero_point):
+    kind = uniform(storage("i8"), scale, zero_point)
+    stored = quantize_array(array, kind)
+    np.testing.assert_array_equal(quantize_array(dequantize_array(stored, kind), kind), stored)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (
+            uniform(storage("i8"), [0.1, 0.2], axis=0),
+            r"i8 with 2 scales along axis 0 does not fit the shape \(4, 6\)",
+        ),
+        (uniform(storage("i8"), [0.1] * 4, axis=2), r"along axis 2 does not fit"),
+        (
+            Uniform(storage("i4"), (0.1,), (0,), blocks=((1, 4),), grid=(1, 1)),
+            r"i4 with blocks \{1: 4\} and a grid of \(1, 1\) scales does not fit the shape \(4, 6\)",
+        ),
+        (uniform(storage("f8E5M2"), 0.1), "storage f8E5M2 holds floats"),
+    ],
+)
+def test_types_that_do_not_fit_are_refused(kind, message):
+    with pytest.raises(QTypeError, match=message):
+        quantize_array(np.zeros((4, 6), np.float32), kind)
