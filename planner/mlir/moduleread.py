@@ -1,0 +1,348 @@
+"""Reading an MLIR module of `quant.region` ops into a graph; xDSL parses and verifies.
+
+Ops of other dialects come in generic form and become source ops. Calls, loops, branches and casts are
+refused for now. Source: design 09, "MLIR"; the writing side is `moduletext`.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NoReturn
+
+from xdsl.context import Context
+from xdsl.dialects import builtin, func
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.parser import Parser
+from xdsl.utils.exceptions import ParseError, VerifyException
+
+from planner.annotated.attributes import array_from_json
+from planner.errors import ModelError, PlanFormatError, QTypeError
+from planner.ir.graph import Constant, Facts, Graph, Op, Region, Value, validate
+from planner.ir.ranges import check_range
+from planner.ir.topology import topological
+from planner.mlir.attributes import attribute_value, spec_facts, value_of
+from planner.mlir.dialect import ConstantOp, Quant, RegionOp
+from planner.mlir.specs import port_facts, value_facts
+
+_KNOWN: Final = frozenset(
+    {
+        "qplan.attributes",
+        "qplan.input_facts",
+        "qplan.name",
+        "qplan.operands",
+        "qplan.output_facts",
+        "qplan.results",
+        "qplan.trip_count",
+        "qplan.unfused",
+        "qplan.values",
+    }
+)
+_LATER: Final = ("func.call", "scf.", "quant.qcast", "quant.dcast", "quant.scast", "quant.stats")
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """What a module holds: the graph, more `qplan.` attributes of regions by name, and of the module."""
+
+    graph: Graph
+    extras: Mapping[str, Mapping[str, Any]]
+    attributes: Mapping[str, Any]
+
+
+def read_mlir(text: str | bytes) -> Graph:
+    """Read an annotated model from MLIR text.
+
+    Raises:
+      ModelError: `line:column: ` and what is wrong there, or a graph that breaks a rule of validity.
+    """
+    return read_module(text).graph
+
+
+def read_module(text: str | bytes) -> Module:
+    """Read a module with everything that rides in `qplan.` attributes; raises as `read_mlir`."""
+    try:
+        source = text if isinstance(text, str) else text.decode()
+    except UnicodeDecodeError as error:
+        raise ModelError(f"not UTF-8 text at byte {error.start}") from None
+    module, parser = parse_text(source)
+    functions = [op for op in module.body.ops if isinstance(op, func.FuncOp)]
+    if len(functions) != 1 or len(list(module.body.ops)) != 1:
+        raise ModelError(
+            f"1:1: a model is one func.func @main; this module holds {len(functions)} functions and "
+            f"{len(list(module.body.ops)) - len(functions)} other ops (functions come later)"
+        )
+    reader = _Reader(source, parser.starts)
+    graph = reader.function(functions[0])
+    attributes = {key: attribute_value(item) for key, item in module.attributes.items()}
+    return Module(validate(graph), reader.extras, attributes)
+
+
+class _Parser(Parser):
+    """A parser that remembers where each op starts."""
+
+    starts: dict[int, int]
+
+    def parse_operation(self) -> Operation:
+        """Parse one op and note its position."""
+        start = self._current_token.span.start
+        op = super().parse_operation()
+        self.starts[id(op)] = start
+        return op
+
+
+def parse_text(source: str) -> tuple[builtin.ModuleOp, _Parser]:
+    """Parse and verify a module.
+
+    Raises:
+      ModelError: with line and column.
+    """
+    context = Context(allow_unregistered=True)
+    for dialect in (builtin.Builtin, func.Func, Quant):
+        context.load_dialect(dialect)
+    parser = _Parser(context, source)
+    parser.starts = {}
+    try:
+        module = parser.parse_module()
+    except ParseError as error:
+        raise ModelError(f"{_place(source, error.span.start)}: {_one_line(error.msg)}") from None
+    except (VerifyException, ValueError, RecursionError, AssertionError, TypeError, KeyError) as error:
+        at = parser._current_token.span.start  # noqa: SLF001
+        message = "nested too deeply" if isinstance(error, RecursionError) else _one_line(str(error))
+        raise ModelError(f"{_place(source, at)}: {message}") from None
+    for op in module.walk():
+        try:
+            op.verify(verify_nested_ops=False)
+        except VerifyException as error:
+            place = _place(source, parser.starts.get(id(op), 0))
+            raise ModelError(f"{place}: {_one_line(str(error))}") from None
+    return module, parser
+
+
+def _place(source: str, at: int) -> str:
+    line = source.count("\n", 0, at) + 1
+    return f"{line}:{at - source.rfind(chr(10), 0, at)}"
+
+
+def _one_line(message: str) -> str:
+    return " ".join(message.split())
+
+
+@dataclass
+class _Reader:
+    """The state of reading one function: names by SSA value, and what was found."""
+
+    source: str
+    starts: Mapping[int, int]
+    names: dict[SSAValue, str] = field(default_factory=dict)
+    values: dict[str, Value] = field(default_factory=dict)
+    constants: dict[str, Constant] = field(default_factory=dict)
+    regions: list[Region] = field(default_factory=list)
+    shown: list[tuple[tuple[Facts, ...], tuple[Facts, ...]]] = field(default_factory=list)
+    ops: list[Op] = field(default_factory=list)
+    extras: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def fail(self, op: Operation, message: str) -> NoReturn:
+        raise ModelError(f"{_place(self.source, self.starts.get(id(op), 0))}: {message}")
+
+    def function(self, function: func.FuncOp) -> Graph:
+        told = {key: self.plain(function, item) for key, item in function.attributes.items()}
+        block = function.body.blocks.first
+        if block is None or block.next_block is not None:
+            self.fail(function, "the model's function has one block")
+        inputs = self.define(function, block.args, told.get("qplan.inputs"))
+        outputs: tuple[str, ...] = ()
+        for op in block.ops:
+            if isinstance(op, func.ReturnOp):
+                outputs = tuple([self.names[value] for value in op.operands])
+            else:
+                self.step(op)
+        for name, kind in self.table(function, "qplan.unused").items():
+            self.add(function, name, kind)
+        self.set_shapes(function, told.get("qplan.shapes", {}))
+        regions = self.facts(told.get("qplan.facts", {}))
+        return Graph(
+            name=told.get("qplan.name", function.sym_name.data),
+            values=self.values,
+            ops=tuple(self.ops),
+            inputs=inputs,
+            outputs=outputs,
+            constants=self.constants,
+            regions=topological(regions),
+            opsets=dict(told.get("qplan.opsets", ())),
+            notes=told.get("qplan.notes", ()),
+        )
+
+    def step(self, op: Operation) -> None:
+        if isinstance(op, ConstantOp):
+            self.constant(op)
+        elif isinstance(op, RegionOp):
+            self.region(op)
+        elif (name := _op_name(op)).startswith(_LATER):
+            self.fail(op, f"{name}: functions, loops, branches and casts come later")
+        else:
+            self.ops.append(self.op(op, self.names))
+
+    def facts(self, told: Mapping[str, Facts]) -> list[Region]:
+        """Put facts on values, and on ports where a region has its own."""
+        facts = {**value_facts(self.regions, self.shown), **told}
+        for name, value in self.values.items():
+            self.values[name] = replace(value, facts=facts.get(name, ()))
+        regions = []
+        for region, (inputs, outputs) in zip(self.regions, self.shown, strict=True):
+            extras = self.extras[region.name]
+            own = extras.pop("qplan.input_facts", port_facts(region.inputs, inputs, facts))
+            own_out = extras.pop("qplan.output_facts", port_facts(region.outputs, outputs, facts))
+            regions.append(replace(region, input_facts=own, output_facts=own_out))
+        self.extras = {name: extras for name, extras in self.extras.items() if extras}
+        return regions
+
+    def set_shapes(self, op: Operation, shapes: Mapping[str, Any]) -> None:
+        for name, shape in shapes.items():
+            if name not in self.values:
+                self.fail(op, f"qplan.shapes names {name!r}, which is no value")
+            self.values[name] = replace(self.values[name], shape=shape)
+
+    def define(self, op: Operation, values: Sequence[SSAValue], names: Any) -> tuple[str, ...]:
+        """Name SSA values: as told, else by their SSA names."""
+        if names is None:
+            names = tuple([value.name_hint or f"v{len(self.names) + i}" for i, value in enumerate(values)])
+        if len(names) != len(values):
+            self.fail(op, f"{len(names)} names for {len(values)} values")
+        for name, value in zip(names, values, strict=True):
+            self.names[value] = name
+            self.add(op, name, value.type)
+        return tuple(names)
+
+    def add(self, op: Operation, name: str, kind: Attribute) -> None:
+        try:
+            value = value_of(name, kind)
+        except ModelError as error:
+            self.fail(op, str(error))
+        if value is not None and name:
+            if name in self.values:
+                self.fail(op, f"two values are named {name!r}")
+            self.values[name] = value
+
+    def plain(self, op: Operation, attribute: Attribute) -> Any:
+        try:
+            return attribute_value(attribute)
+        except (ModelError, PlanFormatError) as error:
+            self.fail(op, str(error))
+
+    def table(self, op: Operation, key: str) -> Mapping[str, Attribute]:
+        found = op.attributes.get(key)
+        return found.data if isinstance(found, builtin.DictionaryAttr) else {}
+
+    def constant(self, op: ConstantOp) -> None:
+        told = {key: self.plain(op, item) for key, item in op.attributes.items()}
+        name = told.get("qplan.name")
+        (name,) = self.define(op, op.results, None if name is None else (name,))
+        array = told.get("value")
+        try:
+            if "qplan.value" in told:
+                array = array_from_json(json.loads(told["qplan.value"]), "qplan.value")
+            axis = told.get("axis")
+            pairs = told.get("range", ())
+            pairs = (pairs,) if axis is None and pairs else pairs
+            for lo, hi in pairs:
+                check_range(lo, hi)
+        except (KeyError, TypeError, ValueError, PlanFormatError, QTypeError) as error:
+            self.fail(op, f"constant {name!r}: {error}")
+        lows, highs = tuple([lo for lo, _ in pairs]), tuple([hi for _, hi in pairs])
+        self.constants[name] = Constant(array, lows, highs, axis)
+
+    def region(self, op: RegionOp) -> None:
+        told = {k: self.plain(op, item) for k, item in op.attributes.items() if k.startswith("qplan.")}
+        results = self.define(op, op.results, told.get("qplan.values"))
+        operands = [self.names[value] for value in op.operands]
+        more, outside = told.get("qplan.operands", 0), told.get("qplan.results", 0)
+        inputs, inputs_shown = self.ports(op, op.input_specs, operands, op.operands, more)
+        outputs, outputs_shown = self.ports(op, op.output_specs, results, op.results, outside)
+        kernel = op.kernel or op.logical_kernel
+        name = told.get("qplan.name", f"kernel_{len(self.regions)}")
+        if kernel is None or name in self.extras:
+            self.fail(op, f"two kernels are named {name!r}")
+        region = Region(
+            name=name,
+            kernel=kernel.data,
+            inputs=inputs,
+            outputs=outputs,
+            ops=self.body(op, operands, results),
+            attributes=told.get("qplan.attributes", {}),
+            trip_count=told.get("qplan.trip_count", 1),
+            reason=told.get("qplan.unfused", ""),
+        )
+        self.regions.append(region)
+        self.shown.append((inputs_shown, outputs_shown))
+        kept = ("qplan.input_facts", "qplan.output_facts")
+        self.extras[name] = {k: item for k, item in told.items() if k not in _KNOWN or k in kept}
+
+    def ports(
+        self,
+        op: Operation,
+        specs: builtin.ArrayAttr[Any],
+        names: Sequence[str],
+        values: Sequence[SSAValue],
+        more: int,
+    ) -> tuple[tuple[str, ...], tuple[Facts, ...]]:
+        """Names and facts of the ports of one side, absent ones put back, the last `more` left out."""
+        rest = iter(zip(names, values, strict=True))
+        found: list[str] = []
+        shown: list[Facts] = []
+        for spec in specs.data[: len(specs.data) - more]:
+            absent = isinstance(spec, builtin.NoneType)
+            name, value = ("", None) if absent else next(rest)
+            found.append(name)
+            try:
+                shown.append(spec_facts(spec, None if value is None else value.type))
+            except ModelError as error:
+                self.fail(op, str(error))
+        return tuple(found), tuple(shown)
+
+    def body(self, op: RegionOp, operands: Sequence[str], results: Sequence[str]) -> tuple[Op, ...]:
+        block = op.body.blocks.first
+        if block is None:
+            return ()
+        names: dict[SSAValue, str] = dict(zip(block.args, operands, strict=True))
+        last = block.last_op
+        if last is not None:
+            names |= {v: n for v, n in zip(last.operands, results, strict=True) if v not in names}
+        return tuple([self.op(inner, names) for inner in block.ops if inner is not last])
+
+    def op(self, op: Operation, names: dict[SSAValue, str]) -> Op:
+        items = {**op.attributes, **op.properties}
+        items.pop("op_name__", None)
+        told = {key: self.plain(op, item) for key, item in items.items()}
+        if op.regions:
+            self.fail(op, f"{_op_name(op)}: ops with regions of their own come later")
+        outputs = told.pop("qplan.values", None)
+        if outputs is None:
+            hints = [
+                names.get(v) or v.name_hint or f"v{len(self.names)}_{i}" for i, v in enumerate(op.results)
+            ]
+            outputs = tuple(hints)
+        if len(outputs) != len(op.results):
+            self.fail(op, f"{len(outputs)} names for {len(op.results)} results")
+        inputs = [names[value] for value in op.operands]
+        for i in told.pop("qplan.absent", ()):
+            inputs.insert(i, "")
+        for name, value in zip(outputs, op.results, strict=True):
+            known = names.get(value) == name and name in self.values
+            names[value] = name
+            if not known:
+                self.add(op, name, value.type)
+        domain, _, plain = _op_name(op).partition(".")
+        domain = told.pop("qplan.domain", "" if domain == "onnx" else domain)
+        return Op(
+            name=told.pop("qplan.name", outputs[0] if outputs else plain),
+            type=f"{domain}::{plain}" if domain else plain,
+            inputs=tuple(inputs),
+            outputs=outputs,
+            captures=told.pop("qplan.captures", ()),
+            attributes=told,
+        )
+
+
+def _op_name(op: Operation) -> str:
+    given = op.attributes.get("op_name__")
+    return given.data if isinstance(given, builtin.StringAttr) else op.name
