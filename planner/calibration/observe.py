@@ -92,8 +92,12 @@ def bin_exponent(lo: float, hi: float) -> int:
 
     It only grows with the range: that is what makes merging exact.
     """
-    at_least = max(MIN_EXPONENT, math.frexp(max(abs(lo), abs(hi)))[1] - MANTISSA)
-    exponent = max(at_least, math.frexp(hi / MAX_BINS - lo / MAX_BINS)[1] - 2)
+    top, width = max(abs(lo), abs(hi)), hi / MAX_BINS - lo / MAX_BINS
+    exponent = MIN_EXPONENT
+    if top:
+        exponent = max(exponent, math.frexp(top)[1] - MANTISSA)
+    if width:
+        exponent = max(exponent, math.frexp(width)[1] - 2)
     while bin_of(hi, exponent) - bin_of(lo, exponent) >= MAX_BINS:
         exponent += 1
     return exponent

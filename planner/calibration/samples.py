@@ -7,6 +7,7 @@ input it feeds and cast to its element type. Nothing here runs a model. Source: 
 import difflib
 import os
 import zipfile
+import zlib
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,13 +103,14 @@ def _each(source: Iterable[Mapping[str, Any]], graph: Graph) -> Iterator[Feed]:
 
 def _read_npz(path: Path) -> Sample:
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile):
+        with path.open("rb") as file:
+            archive = np.load(file, allow_pickle=False)
+            if isinstance(archive, np.ndarray):
                 raise SampleError(f"{path}: a single array; samples are .npz files keyed by input name")
             return {key: archive[key] for key in archive.files}
     except OSError as error:
         raise SampleError(f"{path}: cannot read samples: {error.strerror or 'not an .npz file'}") from error
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise SampleError(f"{path}: not a readable .npz file", hint="write it with numpy.savez") from error
 
 

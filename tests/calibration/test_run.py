@@ -1,0 +1,197 @@
+"""Calibrating: every float activation, derived or observed, and equal to onnxruntime's own calibrator."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnxruntime.quantization.calibrate import CalibrationDataReader, CalibrationMethod, create_calibrator
+
+from planner.calibration.run import calibrate
+from planner.calibration.statistics import merge
+from planner.errors import ModelError, SampleError, StatsError, UnknownName
+from planner.ir.graph import Op
+from planner.onnx.read import read_onnx
+from planner.onnx.write import write_graph
+from tests.calibration.graphs import branchy, fused, graph_of
+
+MODELS = Path(os.environ.get("QPLAN_MODELS", Path(__file__).resolve().parents[3] / "shared" / "models"))
+FLOATS = ("x", "m", "r", "c", "o", "f", "t", "b", "k", "y")
+
+
+def draw(count, seed=0):
+    rng = np.random.default_rng(seed)
+    return [{"x": (rng.standard_normal((3, 4)) * 4).astype(np.float32)} for _ in range(count)]
+
+
+def expected(samples):
+    """The values of `branchy`, by numpy."""
+    found = {name: [] for name in FLOATS}
+    for sample in samples:
+        m = sample["x"] * np.float32(2)
+        r, c = np.maximum(m, 0), np.clip(m, 0, 6)
+        k = np.concatenate([r.reshape(-1), c.T.reshape(-1)])
+        every = {
+            "x": sample["x"],
+            "m": m,
+            "r": r,
+            "c": c,
+            "o": np.minimum(m, 6),
+            "f": r,
+            "t": c,
+            "b": c,
+            "k": k,
+        }
+        for name, array in every.items():
+            found[name].append(array.reshape(-1))
+    return {name: np.concatenate(arrays) for name, arrays in found.items() if arrays}
+
+
+@pytest.mark.parametrize("method", ["minmax", "percentile"])
+def test_every_float_value_is_seen(method):
+    samples = draw(5)
+    stats = calibrate(branchy(), samples, method=method)
+    assert tuple(stats.values) == FLOATS
+    assert (stats.samples, stats.method) == (5, method)
+    for name, numbers in expected(samples).items():
+        seen = stats.values[name]
+        assert (seen.lo, seen.hi) == (float(numbers.min()), float(numbers.max())), name
+        if method == "percentile":
+            assert sum(seen.bins.counts) == len(numbers), name
+
+
+@pytest.mark.parametrize("method", ["minmax", "percentile"])
+def test_deriving_changes_nothing(method):
+    """Asked for alone, a value has no source to follow from and is observed."""
+    every = calibrate(branchy(), draw(4), method=method)
+    alone = {name: calibrate(branchy(), draw(4), method=method, values=[name]).values for name in FLOATS}
+    assert {name: found[name] for name, found in alone.items()} == every.values
+    assert all(tuple(found) == (name,) for name, found in alone.items())
+
+
+@pytest.mark.parametrize("method", ["minmax", "percentile"])
+def test_statistics_merge_to_those_of_all_samples(method):
+    a, b = (calibrate(branchy(), part, method=method) for part in (draw(3, 1), draw(4, 2)))
+    assert merge(a, b) == merge(b, a) == calibrate(branchy(), draw(3, 1) + draw(4, 2), method=method)
+
+
+@pytest.mark.parametrize("method", ["minmax", "percentile"])
+def test_nan_and_infinity_are_counted_where_they_are(method):
+    """An infinity that relu or clip swallows is none behind it, whichever sample brings it."""
+    bad = np.array([[np.nan, np.inf, -np.inf, 1.0], [2, 3, 4, 5], [-1, -2, -3, -4]], np.float32)
+    good = draw(2)
+    for samples in ([{"x": bad}, *good], [*good, {"x": bad}]):
+        stats = calibrate(branchy(), samples, method=method)
+        assert (stats.values["m"].nan, stats.values["m"].inf) == (1, 2)
+        assert stats.values["r"].inf == 1
+        assert stats.values["c"].inf == 0
+        assert stats.values["c"].hi == 6.0
+        assert stats.values["m"].hi == max(10.0, *(float(s["x"].max()) * 2 for s in good))
+
+
+def test_a_value_with_nothing_finite_has_no_statistics():
+    stats = calibrate(branchy(), [{"x": np.full((3, 4), np.nan, np.float32)}], values=["x", "m"])
+    assert stats.values == {}
+
+
+def test_regions_run_too_and_facts_do_not_matter():
+    graph = branchy()
+    progress = []
+    stats = calibrate(graph, iter(draw(2)), progress=lambda done, total: progress.append((done, total)))
+    assert progress == [(1, None), (2, None)]
+    assert calibrate(graph, draw(2)) == stats
+
+
+def test_integer_and_constant_values_are_not_observed():
+    ops = (Op("shape", "Shape", ("x",), ("s",)), Op("cast", "Cast", ("s",), ("y",), {"to": 1}))
+    graph = graph_of(ops, {"x": (3, 4)})
+    graph = replace(graph, values={**graph.values, "s": replace(graph.values["s"], dtype="i64")})
+    assert tuple(calibrate(graph, draw(1)).values) == ("x", "y")
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (
+            lambda: calibrate(branchy(), []),
+            SampleError,
+            "no samples to calibrate with (32 to 128 representative ones are usual)",
+        ),
+        (
+            lambda: calibrate(branchy(), draw(1), method="max"),
+            StatsError,
+            "unknown calibration method 'max' (minmax, percentile, percentile:99.9)",
+        ),
+        (
+            lambda: calibrate(branchy(), draw(1), values=["mm"]),
+            UnknownName,
+            "unknown value 'mm' (did you mean 'm'?)",
+        ),
+        (
+            lambda: calibrate(fused(), []),
+            ModelError,
+            (
+                "kernel 'conv1' has no ops, so the model cannot be run "
+                "(calibrate the ONNX model, or write calibrated ranges into the annotated one)"
+            ),
+        ),
+    ],
+)
+def test_refusals(call, error, message):
+    with pytest.raises(error) as caught:
+        call()
+    assert str(caught.value) == message
+
+
+def test_a_model_that_onnxruntime_does_not_know_is_one_line():
+    graph = graph_of((Op("odd", "NoSuchOp", ("x",), ("y",)),), {"x": (3, 4)})
+    with pytest.raises(ModelError) as caught:
+        calibrate(graph, draw(1))
+    assert str(caught.value).startswith("onnxruntime cannot load model 'small': ")
+    assert "NoSuchOp" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_sample_that_does_not_run_is_named():
+    """The shapes fit the claims of the model, but not each other."""
+    graph = graph_of((Op("add", "Add", ("a", "b"), ("y",)),), {"a": ("N",), "b": ("M",)})
+    samples = [{"a": np.zeros(3), "b": np.zeros(3)}, {"a": np.zeros(3), "b": np.zeros(4)}]
+    with pytest.raises(SampleError) as caught:
+        calibrate(graph, samples)
+    assert str(caught.value).startswith("sample 1: onnxruntime cannot run the model: ")
+    assert "\n" not in str(caught.value)
+
+
+class Reader(CalibrationDataReader):
+    """Samples from a list, as onnxruntime wants them."""
+
+    def __init__(self, samples):
+        self.samples = iter(samples)
+
+    def get_next(self):
+        """The next sample, None at the end."""
+        return next(self.samples, None)
+
+
+def test_equals_onnxruntimes_minmax_calibrator(tmp_path):
+    path = MODELS / "vision" / "mobilenetv2_100.onnx"
+    if not path.is_file():
+        pytest.skip("no models: QPLAN_MODELS is not there")
+    with np.load(MODELS / "vision" / "photos_224_u8_nhwc.npz") as archive:
+        photos = archive["photos"][:3].astype(np.float32) / 128 - 1
+    samples = [{"x": photo.transpose(2, 0, 1)[None]} for photo in photos]
+    graph = read_onnx(path)
+    stats = calibrate(graph, samples)
+    # The normalised model, so that both sides run the very same ops.
+    (tmp_path / "model.onnx").write_bytes(write_graph(graph))
+    calibrator = create_calibrator(
+        tmp_path / "model.onnx", None, str(tmp_path / "augmented.onnx"), CalibrationMethod.MinMax
+    )
+    calibrator.collect_data(Reader(samples))
+    theirs = {name: data.range_value for name, data in calibrator.compute_data().items()}
+    common = stats.values.keys() & theirs.keys()
+    assert len(common) > 90
+    for name in common:
+        lo, hi = theirs[name]
+        assert (stats.values[name].lo, stats.values[name].hi) == (lo.item(), hi.item()), name

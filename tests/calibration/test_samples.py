@@ -1,0 +1,166 @@
+"""Samples: folders, stacked files and iterables become the same feeds; what does not fit says why."""
+
+import numpy as np
+import pytest
+
+from planner.calibration.samples import open_samples
+from planner.errors import SampleError
+from planner.ir.graph import Op
+from tests.calibration.graphs import graph_of, two_inputs
+
+IMAGES = np.arange(5 * 12, dtype=np.float32).reshape(5, 1, 3, 2, 2)
+IDS = np.arange(5 * 4).reshape(5, 1, 4)
+
+
+def one(k, **changes):
+    return {"image": IMAGES[k], "ids": IDS[k], **changes}
+
+
+def read(source, graph=None):
+    opened = open_samples(source, graph or two_inputs())
+    return opened.count, [feed.arrays for feed in opened.feeds]
+
+
+def save(path, **arrays):
+    np.savez(path, allow_pickle=False, **arrays)
+    return path
+
+
+def folder_source(path):
+    for k in range(5):
+        save(path / f"{k}.npz", **one(k))
+    (path / "notes.txt").write_text("not a sample", encoding="utf-8")
+    return path
+
+
+SOURCES = {
+    "folder": folder_source,
+    "new first axis": lambda path: save(path / "a.npz", image=IMAGES, ids=IDS),
+    "batch axis": lambda path: save(path / "a.npz", image=IMAGES[:, 0], ids=IDS[:, 0]),
+    "both": lambda path: str(save(path / "a.npz", image=IMAGES[:, 0], ids=IDS)),
+    "mapping": lambda _path: {"image": IMAGES, "ids": IDS[:, 0]},
+    "list": lambda _path: [one(k) for k in range(5)],
+    "casts": lambda _path: [
+        {"image": IMAGES[k].astype(np.uint8), "ids": IDS[k].astype(np.int8).tolist()} for k in range(5)
+    ],
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_every_source_gives_the_same_feeds(source, tmp_path):
+    count, feeds = read(SOURCES[source](tmp_path))
+    assert count == 5
+    assert [set(feed) for feed in feeds] == [{"image", "ids"}] * 5
+    for k, feed in enumerate(feeds):
+        assert (feed["image"].dtype, feed["ids"].dtype) == (np.float32, np.int64)
+        np.testing.assert_array_equal(feed["image"], IMAGES[k])
+        np.testing.assert_array_equal(feed["ids"], IDS[k])
+
+
+def test_a_generator_has_no_count():
+    count, feeds = read(one(k) for k in range(2))
+    assert (count, len(feeds)) == (None, 2)
+
+
+def test_one_sample_in_a_file_is_one():
+    assert read(one(0))[0] == 1
+
+
+def test_a_free_batch_is_cut_along_its_symbol():
+    """A state that carries the batch in its second axis follows; what has no batch is shared."""
+    op = Op("add", "Add", ("x", "x"), ("y",))
+    graph = graph_of((op,), {"x": ("N", 4), "state": (2, "N", 3), "rate": ((), "i64")})
+    data = {"x": np.zeros((6, 4)), "state": np.ones((2, 6, 3)), "rate": np.array(16000)}
+    count, feeds = read(data, graph)
+    assert count == 6
+    assert {key: array.shape for key, array in feeds[5].items()} == {
+        "x": (1, 4),
+        "state": (2, 1, 3),
+        "rate": (),
+    }
+
+
+def test_a_batch_of_two_is_cut_into_pairs():
+    op = Op("add", "Add", ("x", "x"), ("y",))
+    count, feeds = read({"x": np.arange(12.0).reshape(6, 2)}, graph_of((op,), {"x": (2, 2)}))
+    assert count == 3
+    assert feeds[1]["x"].tolist() == [[4, 5], [6, 7]]
+
+
+def test_nan_is_no_error():
+    assert np.isnan(read([one(0, image=np.full((1, 3, 2, 2), np.nan))])[1][0]["image"]).all()
+
+
+BAD = [
+    ([one(0), {"img": 1}], "sample 1: the model has no input 'img' (did you mean 'image'?)"),
+    ([{**one(0), "zzz": 1}], "sample 0: the model has no input 'zzz' (the model's inputs: 'image', 'ids')"),
+    ([{"image": IMAGES[0]}], "sample 0: input 'ids' is missing (given: 'image')"),
+    ([{}], "sample 0: input 'image' is missing (given: nothing)"),
+    (
+        [one(0, image=IMAGES[0, 0])],
+        (
+            "sample 0: input 'image' has shape [3, 2, 2], the model wants [1, 3, 2, 2]"
+            " (add a first axis of size 1)"
+        ),
+    ),
+    (
+        [one(0, image=np.zeros((1, 2, 2, 3)))],
+        "sample 0: input 'image' has shape [1, 2, 2, 3], the model wants [1, 3, 2, 2]",
+    ),
+    ([one(0, ids=np.zeros((1, 4)))], "sample 0: input 'ids' has element type float64, the model wants i64"),
+    (
+        [one(0, image=np.full((1, 3, 2, 2), "a"))],
+        "sample 0: input 'image' has element type <U1, the model wants f32",
+    ),
+    (
+        [one(0, image=np.zeros((1, 3, 2, 2), complex))],
+        "sample 0: input 'image' has element type complex128, the model wants f32",
+    ),
+    ([one(0, ids=np.full((1, 4), 2**63, np.uint64))], "sample 0: input 'ids' holds numbers beyond i64"),
+    ([7], "sample 0: expected a mapping of input names, found a int"),
+    (7, "samples cannot be a int (a folder of .npz, one .npz, or an iterable of {input name: array})"),
+    (
+        {"image": IMAGES, "ids": IDS[:3]},
+        "samples: different numbers of samples: 5 of 'image', 3 of 'ids'",
+    ),
+    (
+        {"image": IMAGES[:, :, 0], "ids": IDS},
+        (
+            "samples: input 'image' has shape [5, 1, 2, 2], the model wants [1, 3, 2, 2] "
+            "(several samples go along a new first axis or the batch axis)"
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("source", "message"), BAD)
+def test_bad_samples_say_which_and_why(source, message):
+    with pytest.raises(SampleError) as caught:
+        read(source)
+    assert str(caught.value) == message
+
+
+def test_bad_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "text.npz").write_text("hello", encoding="utf-8")
+    np.save(tmp_path / "one.npy", IMAGES)
+    save(tmp_path / "cut.npz", **one(0))
+    data = (tmp_path / "cut.npz").read_bytes()
+    (tmp_path / "cut.npz").write_bytes(data[: len(data) // 2])
+    (tmp_path / "many").mkdir()
+    save(tmp_path / "many" / "007.npz", ids=IDS[0])
+    expected = {
+        "empty": "folder 'empty' holds no .npz file (one .npz per sample)",
+        "missing.npz": "missing.npz: cannot read samples: No such file or directory",
+        "text.npz": "text.npz: not a readable .npz file (write it with numpy.savez)",
+        "one.npy": "one.npy: a single array; samples are .npz files keyed by input name",
+        "cut.npz": "cut.npz: not a readable .npz file (write it with numpy.savez)",
+        "many": "sample 0 (007.npz): input 'image' is missing (given: 'ids')",
+    }
+    found = {}
+    for name in expected:
+        with pytest.raises(SampleError) as caught:
+            read(name)
+        found[name] = str(caught.value)
+    assert found == expected
