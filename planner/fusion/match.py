@@ -19,6 +19,7 @@ class OpIndex:
 
     Attributes:
       operands: values at the ports of each op.
+      before: type of the op that writes each of them, "" for none.
       results: the model's outputs.
     """
 
@@ -28,6 +29,7 @@ class OpIndex:
     readers: Mapping[str, Sequence[int]]
     by_type: Mapping[str, Sequence[int]]
     operands: tuple[tuple[str, ...], ...]
+    before: tuple[tuple[str, ...], ...]
     results: frozenset[str]
 
 
@@ -55,8 +57,16 @@ def index_ops(graph: Graph) -> OpIndex:
     for i, op in enumerate(graph.ops):
         by_type.setdefault(op.type, []).append(i)
     operands = tuple(port_inputs(op, graph) for op in graph.ops)
+    written = {name: op.type for op in graph.ops for name in op.outputs if name}
     return OpIndex(
-        graph, graph.ops, writers(graph.ops), readers(graph.ops), by_type, operands, frozenset(graph.outputs)
+        graph=graph,
+        ops=graph.ops,
+        writer=writers(graph.ops),
+        readers=readers(graph.ops),
+        by_type=by_type,
+        operands=operands,
+        before=tuple(tuple(written.get(name, "") for name in names) for names in operands),
+        results=frozenset(graph.outputs),
     )
 
 
@@ -68,14 +78,15 @@ def fits(tree: OpPattern, root: int, index: OpIndex) -> Iterator[Fit]:
 
 def _may_fit(tree: OpPattern, root: int, index: OpIndex) -> bool:
     """Whether the ops right before `root` have the types asked for; most misses end here, cheaply."""
-    operands = index.operands[root]
+    before = index.before[root]
     either = index.ops[root].type in COMMUTATIVE
     for i, arg in enumerate(tree.args):
         if isinstance(arg, Variable):
             continue
-        near = operands if either else operands[i : i + 1]
-        before = (index.writer.get(value) for value in near)
-        if not any(at is not None and index.ops[at].type in arg.types for at in before):
+        if either:
+            if not any(name in arg.types for name in before):
+                return False
+        elif i >= len(before) or before[i] not in arg.types:
             return False
     return True
 
