@@ -6,7 +6,7 @@ Source: design 01, sections 3 and 7; design 05, "Traps" (activations fold after 
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -143,7 +143,7 @@ def write_real(sheet: Sheet, block: Block) -> None:
         inputs = reads.operands(op)
         outputs = [raw.get(name, name) for name in op.outputs]
         reads.inner.update(zip(op.outputs, outputs, strict=True))
-        sheet.emit_op(op, inputs, outputs)
+        _emit_float(sheet, op, inputs, outputs, is_integer=block.is_integer)
     for name, port in ports.items():
         if not isinstance(port.type, Uniform):
             sheet.define_real(name, raw[name])
@@ -151,6 +151,18 @@ def write_real(sheet: Sheet, block: Block) -> None:
             settle(sheet, name, raw[name], port.type, None)
         else:
             settle(sheet, name, reads.inner[block.result], port.type, block.activation)
+
+
+def _emit_float(sheet: Sheet, op: Op, inputs: list[str], outputs: list[str], *, is_integer: bool) -> None:
+    """Append an op; onnxruntime must not fuse an AveragePool whose dilations its integer kernel lacks."""
+    if is_integer and op.type == "AveragePool" and "dilations" in op.attributes:
+        if any(step != 1 for step in op.attributes["dilations"]):
+            guard = sheet.fresh(f"{inputs[0]}_guard")
+            sheet.emit("Max", [inputs[0], sheet.number("float32", float(np.finfo(np.float32).min))], [guard])
+            inputs = [guard]
+        else:
+            op = replace(op, attributes={k: v for k, v in op.attributes.items() if k != "dilations"})
+    sheet.emit_op(op, inputs, outputs)
 
 
 class _Reads:

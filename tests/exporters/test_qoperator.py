@@ -10,7 +10,20 @@ from planner.exporters.table import EXPORTERS
 from planner.interpreter.conv import ConvGeometry, conv_accumulate
 from planner.interpreter.requantize import output_multiplier, requantize_float32
 from planner.ir.qtypes import Uniform, storage, uniform
-from tests.exporters.plans import bias, execute, i8, loaded, model, op, op_types, plan_of, run, u8, weight
+from tests.exporters.plans import (
+    bias,
+    execute,
+    executed,
+    i8,
+    loaded,
+    model,
+    op,
+    op_types,
+    plan_of,
+    run,
+    u8,
+    weight,
+)
 
 RNG = np.random.default_rng(6)
 X = RNG.normal(size=(1, 4, 6, 6)).astype(np.float32)
@@ -118,7 +131,7 @@ CASES = {
         X,
         {},
         {"x": IN, "y": OUT},
-        ["AveragePool"],
+        ["Max", "AveragePool"],
     ),
     "global pool": (
         [op("GlobalAveragePool", "x", "y")],
@@ -300,3 +313,14 @@ def test_an_unknown_batch_is_folded_into_rows():
     got, want = (run(write(graph, plan), {"x": X[0]})[0] for write in (write_qoperator, write_qdq))
     assert got.shape == (4, 6, 5)
     np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if CASES[name][4][-1].startswith("QLinear")])
+def test_onnxruntime_makes_the_same_operator_of_the_qdq_file(name, tmp_path):
+    ops, x, constants, types, expected = CASES[name]
+    assert expected[-1] in executed(write_qdq(*built(ops, x, constants, types)), tmp_path)
+
+
+def test_a_qdq_file_with_a_dilated_pool_survives_onnxruntimes_optimizer(tmp_path):
+    ops, x, constants, types, expected = CASES["dilated pool"]
+    assert expected[-1] in executed(write_qdq(*built(ops, x, constants, types)), tmp_path)
