@@ -1,0 +1,48 @@
+# `make help` lists what there is. Everything is installed into .venv, with the versions of constraints.txt.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SOURCES := planner api targets tests examples benchmarks
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check lint bench soak clean
+
+help: ## say what the targets are
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+demo: $(VENV)/.core ## plan the digits example for three targets, run the files, print a table
+	$(BIN)/python -m examples.demo
+
+test: lint ## format, lint, types, and every test
+	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+
+check: lint ## the same without the slow tests
+	$(BIN)/python -m pytest -n 2 -m "not slow" $(PYTEST_ARGS)
+
+lint: $(VENV)/.test
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/mypy --strict
+
+bench: $(VENV)/.test ## compare with onnxruntime's own quantizer (needs the model folder, see benchmarks/)
+	$(BIN)/python -m benchmarks.onnxruntime_baseline
+
+soak: $(VENV)/.test ## only the slow tests, one at a time
+	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+
+clean: ## remove .venv, caches and what demo and builds wrote
+	rm -rf $(VENV) out build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, %s is %s; try make PYTHON=python3.11" % (sys.executable, sys.version.split()[0]))'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
+	@touch $@ $(VENV)/.core

@@ -1,0 +1,95 @@
+"""The command itself: its verbs, and how every failure becomes one line and an exit code.
+
+0 ok, 1 a negative answer, 2 bad input, 70 a bug of ours. Verbs live in one module per group; nothing here
+does work. Source: design 03, "Command line".
+"""
+
+import os
+import sys
+import traceback
+from typing import Annotated
+
+import typer
+
+from planner.cli import models, planning, plans, targets
+from planner.cli.console import complain
+from planner.errors import PlannerError
+from planner.version import VERSION
+
+BUG = 70
+
+app = typer.Typer(
+    name="qplan",
+    help="Choose a type for every tensor of a model so that a device's kernels can run it, and say why.",
+    epilog="Exit codes: 0 ok, 1 negative answer, 2 bad input, 70 a bug. A file named - is standard input.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+target_app = typer.Typer(help="Target descriptions: list, show, lint.", no_args_is_help=True)
+
+
+def _version(value: bool) -> None:  # noqa: FBT001 - the signature typer asks for
+    if value:
+        typer.echo(f"qplan {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+for _verb in (planning.plan, models.calibrate, models.annotate, planning.export):
+    app.command()(_verb)
+for _verb in (plans.explain, planning.check, models.compare, plans.show):
+    app.command()(_verb)
+target_app.command("list")(targets.list_targets)
+target_app.command("show")(targets.show_target)
+target_app.command("lint")(targets.lint_target)
+app.add_typer(target_app, name="target")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run `qplan` and exit."""
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line and return its exit code; never raises, whatever the input."""
+    try:
+        code = app(args=arguments, prog_name="qplan", standalone_mode=False)
+    except PlannerError as error:
+        complain(str(error))
+        return error.exit_code
+    except typer.TyperException as error:
+        return _usage(error)
+    except (typer.Abort, KeyboardInterrupt):
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has gone; Python's own flush at exit must not complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:  # noqa: BLE001 - the edge of the program: a bug gets a line and a code
+        return _bug(error)
+    return code if isinstance(code, int) else 0
+
+
+def _usage(error: typer.TyperException) -> int:
+    message = error.format_message()
+    if message:
+        complain(f"{message} (qplan --help lists what there is)")
+    return error.exit_code
+
+
+def _bug(error: Exception) -> int:
+    if os.environ.get("QPLAN_TRACEBACK"):
+        traceback.print_exception(error)
+    text = " ".join(str(error).split())
+    complain(f"this is a bug: {type(error).__name__}: {text} (QPLAN_TRACEBACK=1 shows where)")
+    return BUG

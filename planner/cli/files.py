@@ -1,0 +1,102 @@
+"""Files of the command: `-` is standard input, and an output is whole or not there.
+
+Outputs are written beside their place and renamed once everything succeeded.
+"""
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from planner.errors import InputError
+
+STDIN: Final = "-"
+_MLIR_WORDS: Final = (b"func.func", b"builtin.module", b"module {", b"module @")
+
+
+def read_bytes(name: str, what: str) -> bytes:
+    """Read a file or standard input.
+
+    Raises:
+      InputError: a file that cannot be read.
+    """
+    if name == STDIN:
+        return sys.stdin.buffer.read()
+    try:
+        return Path(name).read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read the {what} {name!r}: {error.strerror}") from error
+
+
+def read_text(name: str, what: str) -> str:
+    """Read a text file or standard input.
+
+    Raises:
+      InputError: a file that cannot be read, or is no UTF-8.
+    """
+    data = read_bytes(name, what)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"the {what} {name!r} is no text: byte {error.start} is no UTF-8") from error
+
+
+def model_format(data: bytes) -> str:
+    """Tell what kind of model came in on standard input: `json`, `mlir` or `onnx`."""
+    head = data[:4096].lstrip()
+    if head[:1] == b"{":
+        return "json"
+    return "mlir" if any(word in head for word in _MLIR_WORDS) else "onnx"
+
+
+@contextmanager
+def as_path(name: str, suffix: str) -> Iterator[str]:
+    """Give a path to read: the name itself, or a temporary copy of standard input."""
+    if name != STDIN:
+        yield name
+        return
+    with tempfile.TemporaryDirectory(prefix="qplan-") as folder:
+        path = Path(folder) / f"stdin{suffix}"
+        path.write_bytes(sys.stdin.buffer.read())
+        yield str(path)
+
+
+def write_folder(folder: str, files: Mapping[str, bytes]) -> tuple[str, ...]:
+    """Write files into a folder, which is made; either all of them or none.
+
+    Returns:
+      The paths written, in order.
+
+    Raises:
+      InputError: a place that cannot be written.
+    """
+    goal = Path(folder)
+    try:
+        goal.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{goal.name or 'out'}-", dir=goal.parent))
+        try:
+            for name, data in files.items():
+                (draft / name).write_bytes(data)
+            goal.mkdir(exist_ok=True)
+            for name in files:
+                (draft / name).replace(goal / name)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+    except OSError as error:
+        raise InputError(f"cannot write to {folder!r}: {error.strerror}") from error
+    return tuple(str(goal / name) for name in files)
+
+
+def write_file(path: str, data: bytes) -> None:
+    """Write one file, whole or not at all.
+
+    Raises:
+      InputError: a place that cannot be written.
+    """
+    goal = Path(path)
+    if goal.is_dir():
+        raise InputError(f"cannot write to {path!r}: it is a folder")
+    write_folder(str(goal.parent), {goal.name: data})

@@ -1,0 +1,169 @@
+"""Options that several verbs share, and reading what they name: model, statistics, target, plan, costs.
+
+Reading goes through the public face of `planner`.
+"""
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from planner.cli.files import STDIN, model_format, read_bytes, read_text
+from planner.errors import InputError, StatsError, unknown_name
+
+if TYPE_CHECKING:
+    from planner.calibration.statistics import Statistics
+    from planner.ir.graph import Graph
+    from planner.plans.plan import Plan
+    from planner.target.records import QuantFn, Target
+
+ModelFile: TypeAlias = Annotated[
+    str, typer.Argument(metavar="MODEL", help="ONNX file, or annotated model (.json, .mlir).")
+]
+PlanFile: TypeAlias = Annotated[str, typer.Argument(metavar="PLAN", help="plan.json of an earlier plan.")]
+ModelOption: TypeAlias = Annotated[str, typer.Option("--model", metavar="MODEL", help="The planned model.")]
+TargetOption: TypeAlias = Annotated[
+    str, typer.Option("--target", "-t", metavar="T", help="Shipped name (see target list) or a YAML file.")
+]
+DataOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--data", metavar="DIR|NPZ", help="Samples: a folder of .npz, or one .npz of many samples."),
+]
+StatsOption: TypeAlias = Annotated[
+    str | None, typer.Option("--stats", metavar="JSON", help="Statistics of an earlier calibrate.")
+]
+MethodOption: TypeAlias = Annotated[
+    str, typer.Option("--method", metavar="M", help="minmax, percentile, or percentile:99.9.")
+]
+AnnotationsOption: TypeAlias = Annotated[
+    str | None, typer.Option("--annotations", metavar="YAML", help="Constraints by value name or glob.")
+]
+FunctionsOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--functions", metavar="MODULE", help="Python module or file with the target's functions."),
+]
+JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+
+
+def read_model(name: str) -> "Graph":
+    """Load a model from a path or standard input."""
+    import planner
+
+    if name != STDIN:
+        return planner.load_model(name)
+    data = read_bytes(name, "model")
+    return planner.load_model(data, format=model_format(data))
+
+
+def read_stats(name: str) -> "Statistics":
+    """Read saved statistics from a path or standard input."""
+    from planner.calibration.statsjson import load_statistics, read_statistics
+
+    return read_statistics(read_text(name, "statistics"), "stdin") if name == STDIN else load_statistics(name)
+
+
+def read_annotations_argument(name: str) -> str:
+    """Give what `annotate` takes: the path, or the text of standard input, which ends in a newline."""
+    return read_text(name, "annotations") + "\n" if name == STDIN else name
+
+
+def read_target(name: str, functions: str | None = None) -> "Target":
+    """Load a target by shipped name, path or standard input."""
+    import planner
+
+    source = read_text(name, "target") + "\n" if name == STDIN else name
+    return planner.load_target(source, load_functions(functions))
+
+
+def read_plan(name: str) -> "Plan":
+    """Read a plan file."""
+    import planner
+
+    return planner.plan_from_json(read_text(name, "plan"))
+
+
+def load_functions(module: str | None) -> "Mapping[str, QuantFn]":
+    """Import a module and offer its public functions, by `name` and by `module:name`.
+
+    Raises:
+      InputError: a module that is not there or does not import.
+    """
+    if module is None:
+        return {}
+    try:
+        loaded = _module_file(Path(module)) if module.endswith(".py") else _module_named(module)
+    except Exception as error:
+        raise InputError(f"--functions {module}: {type(error).__name__}: {error}") from error
+    found: dict[str, Callable[..., Any]] = {}
+    for name, item in vars(loaded).items():
+        if callable(item) and not name.startswith("_"):
+            found |= {name: item, f"{loaded.__name__}:{name}": item}
+    return found
+
+
+def _module_named(name: str) -> Any:
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    return importlib.import_module(name)
+
+
+def _module_file(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def parse_costs(settings: Sequence[str]) -> dict[str, float | None]:
+    """Read `bit_price=4` pairs.
+
+    Raises:
+      UnknownName: no such cost.
+      InputError: not `cost=value`, or a value that is no number of at least 0.
+    """
+    from dataclasses import fields
+
+    from planner.target.records import Costs
+
+    known = [field.name for field in fields(Costs)]
+    costs: dict[str, float | None] = {}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        if not equals:
+            raise InputError(f"--set {setting!r}: expected cost=value, such as bit_price=4")
+        if name not in known:
+            raise unknown_name("cost", name, known)
+        costs[name] = None if (name, text) == ("max_bits_lost", "none") else _price(setting, text)
+    return costs
+
+
+def _price(setting: str, text: str) -> float:
+    try:
+        price = float(text)
+    except ValueError:
+        price = -1.0
+    if not 0 <= price < float("inf"):
+        raise InputError(f"--set {setting!r}: {text!r} is no number of at least 0")
+    return price
+
+
+def require_ranges(model: "Graph") -> None:
+    """Refuse a model that says nothing about the range of any value.
+
+    Raises:
+      StatsError: what to give instead.
+    """
+    from planner.ir.qtypes import Calibrated, Uniform
+
+    known = (fact for value in model.values.values() for fact in value.facts)
+    if not any(isinstance(fact, Calibrated | Uniform) for fact in known):
+        raise StatsError(
+            f"no ranges are known for the values of model {model.name!r}",
+            hint="give samples with --data or statistics with --stats",
+        )

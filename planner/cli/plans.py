@@ -1,0 +1,90 @@
+"""Verbs that read a plan: `show`, `explain`."""
+
+from typing import Annotated
+
+import typer
+
+from planner.cli.console import say, say_json, say_table
+from planner.cli.options import JsonOption, PlanFile, read_plan
+from planner.cli.planning import plan_summary, summary_text
+
+
+def _lines(items: object) -> str:
+    return "\n".join(items) if isinstance(items, list) else str(items)
+
+
+def show(plan_file: PlanFile, *, json: JsonOption = False) -> None:
+    """Show a plan: totals, kernels with their rows and types, rescales."""
+    from planner.report.totals import port_text, row_text, type_text
+
+    planned = read_plan(plan_file)
+    kernels = [
+        {
+            "name": kernel.name,
+            "kernel": kernel.kernel,
+            "row": None if kernel.row is None else row_text(planned, kernel),
+            "reason": kernel.reason,
+            "inputs": [port_text(port) for port in kernel.inputs],
+            "outputs": [port_text(port) for port in kernel.outputs],
+        }
+        for kernel in planned.kernels_in_order
+    ]
+    rescales = [
+        {
+            "id": rescale.id,
+            "kind": rescale.kind,
+            "from": type_text(rescale.from_type),
+            "to": type_text(rescale.to_type),
+            "consumers": [f"{kernel}.in[{index}]" for kernel, index in rescale.consumers],
+            "elements": rescale.elements,
+            "cost": rescale.cost,
+        }
+        for rescale in planned.rescales
+    ]
+    if json:
+        say_json(plan_summary(planned) | {"kernel_table": kernels, "rescale_table": rescales})
+        return
+    say(summary_text(planned))
+    for warning in planned.warnings:
+        say(f"  warning: {warning}")
+    say_table(
+        "Kernels",
+        ("name", "kernel", "row, or why float", "inputs", "outputs"),
+        (
+            (
+                k["name"],
+                k["kernel"],
+                k["row"] or k["reason"] or "float",
+                _lines(k["inputs"]),
+                _lines(k["outputs"]),
+            )
+            for k in kernels
+        ),
+    )
+    say_table(
+        "Rescales",
+        ("rescale", "kind", "from", "to", "read by", "cost"),
+        (
+            (r["id"], r["kind"], r["from"], r["to"], _lines(r["consumers"]), f"{r['cost']:,.0f}")
+            for r in rescales
+        ),
+    )
+
+
+def explain(
+    plan_file: PlanFile,
+    address: Annotated[
+        str, typer.Argument(metavar="ADDRESS", help="A port (conv1.in[0]), value, rescale (y#0) or kernel.")
+    ],
+    *,
+    json: JsonOption = False,
+) -> None:
+    """Say in words why something in a plan is as it is."""
+    import planner
+
+    planned = read_plan(plan_file)
+    text = planner.explain(planned, address)
+    if json:
+        say_json({"address": address, "plan": planned.key, "lines": text.splitlines()})
+    else:
+        say(text)

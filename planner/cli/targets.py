@@ -1,0 +1,89 @@
+"""Verbs about targets: `target list`, `target show`, `target lint`."""
+
+from typing import Annotated
+
+import typer
+
+from planner.cli.console import complain, say, say_json, say_table
+from planner.cli.files import STDIN, read_text
+from planner.cli.options import FunctionsOption, JsonOption, load_functions, read_target
+from planner.errors import TargetError
+
+TargetName = Annotated[str, typer.Argument(metavar="T", help="Shipped name, or a YAML file.")]
+
+
+def list_targets(*, json: JsonOption = False) -> None:
+    """List the shipped targets."""
+    import planner
+
+    found = [planner.load_target(name) for name in planner.target_ids()]
+    if json:
+        fields = ("id", "version", "title", "mode", "digest")
+        say_json([{name: getattr(target, name) for name in fields} for target in found])
+        return
+    say_table(
+        "Shipped targets",
+        ("id", "version", "mode", "kernels", "title"),
+        ((t.id, t.version, t.mode, len(t.rows), t.title) for t in found),
+    )
+
+
+def show_target(target: TargetName, *, functions: FunctionsOption = None, json: JsonOption = False) -> None:
+    """Show a target: its kernels, their signatures and rules, in order of preference."""
+    from planner.target.show import target_to_json
+
+    device = read_target(target, functions)
+    if json:
+        say_json(target_to_json(device))
+        return
+    say(f"{device.id} {device.version}: {device.title}\n  {device.digest}")
+    say_table(
+        "Kernels",
+        ("kernel", "in", "out", "rules", "row"),
+        (
+            (
+                row.kernel,
+                "\n".join(f"{port.name}: {port.type}" for port in row.inputs),
+                "\n".join(f"{port.name}: {port.type}" for port in row.outputs),
+                "\n".join(rule.kind for rule in row.rules),
+                row.source,
+            )
+            for rows in device.rows.values()
+            for row in rows
+        ),
+    )
+
+
+def lint_target(target: TargetName, *, functions: FunctionsOption = None, json: JsonOption = False) -> int:
+    """Say what is wrong or odd in a target description; exit code 1 if something is wrong."""
+    import planner
+    from planner.target.lint import lint
+
+    source = read_text(target, "target") + "\n" if target == STDIN else target
+    try:
+        device = planner.load_target(source, load_functions(functions))
+    except TargetError as error:
+        if not error.errors:
+            raise
+        return _problems(error, json=json)
+    findings = lint(device)
+    wrong = any(finding.severity == "error" for finding in findings)
+    if json:
+        fields = ("file", "line", "column", "code", "severity", "message")
+        rows = [{name: getattr(finding, name) for name in fields} for finding in findings]
+        say_json({"ok": not wrong, "findings": rows})
+    else:
+        for finding in findings:
+            say(f"{finding} [{finding.severity}]")
+        say(f"{device.id}: {len(findings)} findings")
+    return 1 if wrong else 0
+
+
+def _problems(error: TargetError, *, json: bool) -> int:
+    if not json:
+        complain(str(error))
+        return 1
+    fields = ("file", "line", "column", "code", "message")
+    rows = [{name: getattr(found, name) for name in fields} | {"severity": "error"} for found in error.errors]
+    say_json({"ok": False, "findings": rows})
+    return 1

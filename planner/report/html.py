@@ -1,0 +1,165 @@
+"""The report: one offline HTML file with what a plan decided, why, and what it costs in quality.
+
+No scripts, no requests; every name is escaped. The graph view comes later. Source: design 03, `report.html`.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from planner.interpreter.compare import Comparison
+from planner.ir.qtypes import Uniform
+from planner.plans.explain import explain
+from planner.plans.plan import Plan
+from planner.plans.records import KernelPlan, Port, Rescale
+from planner.report.markup import Markup, element, join, table
+from planner.report.totals import is_integer, port_text, row_text, totals, type_text
+
+_STYLE: Final = Markup("""
+:root { color-scheme: light dark; --line: #8884; --soft: #8882; --mark: #b4520a; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 75rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
+table { border-collapse: collapse; width: 100%; font-size: 13px; }
+th, td { text-align: left; vertical-align: top; padding: .3rem .6rem; border-bottom: 1px solid var(--line);
+  overflow-wrap: anywhere; }
+th { background: var(--soft); } code, pre, .type { font: 12px/1.45 ui-monospace, monospace; }
+pre { white-space: pre-wrap; margin: 0; } .none, .quiet { opacity: .7; } .float { color: var(--mark); }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1.2rem; margin: 0; }
+dt { opacity: .7; } dd { margin: 0; overflow-wrap: anywhere; }
+@media print { body { margin: 0; max-width: none; font-size: 11px; } table { font-size: 9px; }
+  tr { break-inside: avoid; } thead { display: table-header-group; } }
+""")
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def write_report(plan: Plan, comparisons: Mapping[str, Comparison] | None = None) -> str:
+    """Write the report of a plan.
+
+    Args:
+      comparisons: by name of the format, how the exported file compares with the float model.
+
+    Returns:
+      A whole HTML document that needs nothing else.
+    """
+    title = f"{plan.graph.name} on {plan.target.id}"
+    sections = [
+        element("h1", title),
+        _totals(plan),
+        *_section("Warnings", _items(plan.warnings), shown=bool(plan.warnings)),
+        *_section("Quality against the float model", _quality(comparisons or {}), shown=bool(comparisons)),
+        *_section("Kernels", _kernels(plan)),
+        *_section("Kernels in float, and why", _float_kernels(plan)),
+        *_section("Rescales, and why", _rescales(plan)),
+        *_section("Values", _values(plan)),
+        *_section("Notes of the reader", _items(plan.graph.notes), shown=bool(plan.graph.notes)),
+    ]
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        Markup(f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'),
+        element("title", title),
+        element("style", _STYLE),
+    )
+    return (
+        join(Markup("<!doctype html>\n"), element("html", head, element("body", *sections), lang="en")) + "\n"
+    )
+
+
+def _section(title: str, body: Markup, *, shown: bool = True) -> tuple[Markup, ...]:
+    return (element("h2", title), body) if shown else ()
+
+
+def _totals(plan: Plan) -> Markup:
+    count = totals(plan)
+    target = plan.target
+    options = ", ".join(f"{name} {value}" for name, value in sorted(plan.options.items()))
+    facts = {
+        "Target": f"{target.id} {target.version} ({target.file})",
+        "Kernels on integers": f"{count.integer} of {count.kernels}",
+        "Kernels in float": str(count.kernels - count.integer),
+        "Rescales": f"{count.rescales}, and {count.casts} casts between float and integers",
+        "Cost": f"{count.cost_text}, in elements rescaled",
+        "Fully quantized": "yes" if count.fully_quantized else "no",
+        "Options": options or "none",
+        "Plan": plan.key,
+        "Model": plan.model,
+        "Target digest": target.digest,
+    }
+    return element("dl", *(join(element("dt", name), element("dd", text)) for name, text in facts.items()))
+
+
+def _quality(comparisons: Mapping[str, Comparison]) -> Markup:
+    rows: list[tuple[object, ...]] = [
+        (name, output, decibels(quality.sqnr), f"{quality.max_error:.6g}")
+        for name, comparison in comparisons.items()
+        for output, quality in comparison.outputs.items()
+    ]
+    return table(("file", "output", "SQNR", "largest error"), rows)
+
+
+def decibels(sqnr: float) -> str:
+    """`38.51 dB`, or `exact` where there is no error at all."""
+    return "exact" if math.isinf(sqnr) and sqnr > 0 else f"{sqnr:.2f} dB"
+
+
+def _kernels(plan: Plan) -> Markup:
+    rows: list[tuple[object, ...]] = [
+        (kernel.name, kernel.kernel, _row(plan, kernel), _ports(kernel.inputs), _ports(kernel.outputs),
+         "" if kernel.accumulator_bits is None else kernel.accumulator_bits)
+        for kernel in plan.kernels_in_order
+    ]  # fmt: skip
+    return table(("name", "kernel", "row", "inputs", "outputs", "accumulator bits"), rows)
+
+
+def _row(plan: Plan, kernel: KernelPlan) -> Markup:
+    if kernel.row is None:
+        return element("span", "float", class_="float")
+    return element("code", row_text(plan, kernel))
+
+
+def _ports(ports: Iterable[Port]) -> Markup:
+    return join(*(element("div", port_text(port), class_="type") for port in ports))
+
+
+def _float_kernels(plan: Plan) -> Markup:
+    rows: list[tuple[object, ...]] = [
+        (kernel.name, kernel.kernel, row_text(plan, kernel))
+        for kernel in plan.kernels_in_order
+        if not is_integer(kernel)
+    ]
+    return table(("name", "kernel", "reason"), rows)
+
+
+def _rescales(plan: Plan) -> Markup:
+    rows: list[tuple[object, ...]] = [
+        (rescale.id, rescale.kind, _types(rescale), _consumers(rescale), f"{rescale.elements:,}",
+         f"{rescale.cost:,.0f}", element("pre", explain(plan, rescale.id)))
+        for rescale in plan.rescales
+    ]  # fmt: skip
+    return table(("rescale", "kind", "from, to", "read by", "elements", "cost", "reason"), rows)
+
+
+def _types(rescale: Rescale) -> Markup:
+    ends = (rescale.from_type, rescale.to_type)
+    return join(*(element("div", type_text(end), class_="type") for end in ends))
+
+
+def _consumers(rescale: Rescale) -> str:
+    return ", ".join(f"{kernel}.in[{index}]" for kernel, index in rescale.consumers)
+
+
+def _values(plan: Plan) -> Markup:
+    rows: list[tuple[object, ...]] = [
+        (name, element("span", type_text(value.type), class_="type"), f"{value.bits_lost:.2f}",
+         f"{value.clip:.2%}")
+        for name, value in plan.values.items()
+        if isinstance(value.type, Uniform)
+    ]  # fmt: skip
+    n_float = len(plan.values) - len(rows)
+    note = element("p", f"{n_float} more values stay in float.", class_="quiet") if n_float else Markup()
+    return join(table(("value", "type at its definition", "bits lost", "clipped"), rows), note)
+
+
+def _items(lines: Iterable[str]) -> Markup:
+    return element("ul", *(element("li", line) for line in lines))

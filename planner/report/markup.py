@@ -1,0 +1,46 @@
+"""HTML elements as text, escaped unless made here: a name can never become a tag.
+
+Text only; no page is known here.
+"""
+
+import html
+from typing import Final
+
+_VOID: Final = frozenset({"meta", "br", "hr"})
+
+
+class Markup(str):
+    """Text that is HTML already. Everything else is escaped when it enters an element."""
+
+    __slots__ = ()
+
+
+def element(name: str, *children: object, **attributes: str) -> Markup:
+    """Write `<name attributes>children</name>`; a trailing `_` of an attribute name is dropped (`class_`)."""
+    marks = "".join(f' {key.rstrip("_")}="{html.escape(text)}"' for key, text in attributes.items())
+    if name in _VOID:
+        return Markup(f"<{name}{marks}>")
+    return Markup(f"<{name}{marks}>{join(*children)}</{name}>")
+
+
+def join(*children: object) -> Markup:
+    """Write children one after the other."""
+    return Markup("".join(child if isinstance(child, Markup) else escape(child) for child in children))
+
+
+def escape(text: object) -> Markup:
+    """Make text of anything; characters that HTML has no place for become U+FFFD."""
+    shown = "".join(c if c.isprintable() or c in "\n\t " else "\ufffd" for c in str(text))
+    return Markup(html.escape(shown))
+
+
+def table(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> Markup:
+    """Write a table with a head; `(none)` where there are no rows."""
+    if not rows:
+        return element("p", "(none)", class_="none")
+    cells = [element("tr", *(element("td", cell) for cell in row)) for row in rows]
+    return element(
+        "table",
+        element("thead", element("tr", *(element("th", title) for title in head))),
+        element("tbody", *cells),
+    )

@@ -1,0 +1,81 @@
+"""Totals of a plan, and short words for its types: what the page, the command and the demo all say.
+
+Pure readers of a plan. Source: design 01, sections 3 and 6.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from planner.ir.qtypes import Uniform
+from planner.plans.plan import Plan
+from planner.plans.records import KernelPlan, Port, PortTyped
+
+CASTS: Final = frozenset({"quantize", "dequantize"})
+FEW_SCALES: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Counts of a plan.
+
+    Attributes:
+      kernels, integer: planned kernels, and how many of them run on integers.
+      rescales, casts: type changes between integers, and quantize or dequantize at the borders of float.
+      cost, bound: in element-rescales; `optimal` where they are known to meet.
+    """
+
+    kernels: int
+    integer: int
+    rescales: int
+    casts: int
+    cost: float
+    bound: float
+    optimal: bool
+    fully_quantized: bool
+
+    @property
+    def cost_text(self) -> str:
+        """Cost, and how far from the least it can be."""
+        proof = "the least possible" if self.optimal else f"at least {self.bound:,.0f} is needed"
+        return f"{self.cost:,.0f} ({proof})"
+
+
+def totals(plan: Plan) -> Totals:
+    """Count what a plan holds."""
+    casts = sum(rescale.kind in CASTS for rescale in plan.rescales)
+    return Totals(
+        kernels=len(plan.kernels_in_order),
+        integer=sum(is_integer(kernel) for kernel in plan.kernels_in_order),
+        rescales=len(plan.rescales) - casts,
+        casts=casts,
+        cost=plan.cost,
+        bound=plan.bound,
+        optimal=plan.optimal,
+        fully_quantized=plan.fully_quantized,
+    )
+
+
+def is_integer(kernel: KernelPlan) -> bool:
+    """Whether a kernel runs on integers: some port of it is uniform."""
+    return any(isinstance(port.type, Uniform) for port in (*kernel.inputs, *kernel.outputs))
+
+
+def row_text(plan: Plan, kernel: KernelPlan) -> str:
+    """`file:line` of the row that serves a kernel, or why none does."""
+    row = plan.row_of(kernel.name)
+    return kernel.reason or "float" if row is None else row.source or row.key
+
+
+def port_text(port: Port) -> str:
+    """`x: !quant.uniform<...>`; `-` for an absent port."""
+    return f"{port.value}: {type_text(port.type)}" if port.value else "-"
+
+
+def type_text(kind: PortTyped) -> str:
+    """Type in MLIR's text, long lists of scales counted rather than written; `float` for float."""
+    if kind is None:
+        return "float"
+    if not isinstance(kind, Uniform) or len(kind.scales) <= FEW_SCALES:
+        return str(kind)
+    where = kind.axis if kind.axis is not None else ", ".join(f"{axis}:{size}" for axis, size in kind.blocks)
+    return f"!quant.uniform<{kind.storage}:{kind.expressed}:{where}, {{{len(kind.scales)} scales}}>"

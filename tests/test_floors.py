@@ -1,0 +1,180 @@
+"""The house keeps its floors (design 03): who may import whom, and what may be imported at all."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import networkx as nx
+import pytest
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+
+FLOORS: Final[Mapping[str, int]] = {
+    "api": 5,
+    "planner": 4,
+    "planner.advice": 4,
+    "planner.annotated": 1,
+    "planner.calibration": 3,
+    "planner.cli": 4,
+    "planner.client": 5,
+    "planner.constants": 3,
+    "planner.errors": 0,
+    "planner.exporters": 3,
+    "planner.fusion": 2,
+    "planner.interpreter": 3,
+    "planner.ir": 0,
+    "planner.mlir": 1,
+    "planner.onnx": 1,
+    "planner.pipeline": 4,
+    "planner.plans": 2,
+    "planner.propagation": 2,
+    "planner.report": 4,
+    "planner.target": 1,
+    "planner.version": 0,
+    "targets": 0,
+}
+
+# A library is known to these modules alone; everybody else gets our own records.
+LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
+    "fastapi": ("api",),
+    "networkx": ("planner.ir.topology", "planner.propagation"),
+    "onnx": ("planner.onnx", "planner.exporters"),
+    "onnxruntime": ("planner.calibration", "planner.interpreter", "planner.onnx.folding"),
+    "pydantic": ("planner.annotated", "planner.plans", "planner.target", "api"),
+    "rich": ("planner.cli",),
+    "scipy": ("planner.propagation",),
+    "typer": ("planner.cli",),
+    "xdsl": ("planner.mlir",),
+    "yaml": ("planner.target",),
+}
+
+# The checker shares no judgement with what it checks (design 01, section 6).
+CHECKER: Final = "planner.plans.check"
+CHECKED: Final = (
+    "planner.fusion",
+    "planner.propagation",
+    "planner.target.predicates",
+    "planner.target.rules",
+)
+
+# Modules whose functions may import: the command (help in no time) and the face.
+LAZY: Final = ("planner.cli",)
+
+
+@cache
+def modules() -> Mapping[str, ast.Module]:
+    """Every module of the wheel, parsed, by its dotted name."""
+    found = {}
+    for package in ("planner", "api", "targets"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+            found[name] = ast.parse(path.read_text(encoding="utf-8"), str(path))
+    return found
+
+
+def imports(tree: ast.Module, *, inside_functions: bool = False) -> Iterator[tuple[str, int]]:
+    """Modules that a module imports, with their lines; `if TYPE_CHECKING:` does not count."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            continue
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) and not inside_functions:
+            continue
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno}: a relative import"
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                yield (whole if whole in modules() else str(node.module)), node.lineno
+        waiting.extend(ast.iter_child_nodes(node))
+
+
+def within(name: str, packages: tuple[str, ...]) -> bool:
+    """Whether a module is one of these, or inside one."""
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
+
+
+def floor(name: str) -> int:
+    """Floor of a module: that of the longest entry it lies in."""
+    inside = [entry for entry in FLOORS if within(name, (entry,)) and (entry != "planner" or name == entry)]
+    assert inside, f"{name} is on no floor: give its package one in FLOORS and in design 03"
+    return FLOORS[max(inside, key=len)]
+
+
+def ours(name: str) -> bool:
+    return within(name, ("planner", "api", "targets"))
+
+
+def test_a_module_imports_its_own_floor_or_below():
+    upwards = [
+        f"{name}:{line} (floor {floor(name)}) imports {other} (floor {floor(other)})"
+        for name, tree in modules().items()
+        for other, line in imports(tree, inside_functions=True)
+        if ours(other) and floor(other) > floor(name)
+    ]
+    assert upwards == []
+
+
+def test_no_module_imports_itself_through_others():
+    graph = nx.DiGraph(
+        (name, other) for name, tree in modules().items() for other, _ in imports(tree) if ours(other)
+    )
+    assert [sorted(group) for group in nx.strongly_connected_components(graph) if len(group) > 1] == []
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_library_is_known_only_where_it_belongs(library):
+    strangers = [
+        f"{name}:{line}"
+        for name, tree in modules().items()
+        for other, line in imports(tree, inside_functions=True)
+        if within(other, (library,)) and not within(name, LIBRARIES[library])
+    ]
+    assert strangers == []
+
+
+def test_functions_do_not_import():
+    hidden = [
+        f"{name}:{line} imports {other} in a function"
+        for name, tree in modules().items()
+        if not within(name, LAZY)
+        for other, line in set(imports(tree, inside_functions=True)) - set(imports(tree))
+    ]
+    assert hidden == []
+
+
+def test_only_the_command_uses_the_face():
+    users = [
+        name
+        for name, tree in modules().items()
+        for other, _ in imports(tree, inside_functions=True)
+        if other == "planner" and not within(name, ("planner.cli", "api"))
+    ]
+    assert users == []
+
+
+def test_the_checker_shares_nothing_with_what_it_checks():
+    assert CHECKER in modules()
+    reached, waiting = set(), [CHECKER]
+    while waiting:
+        name = waiting.pop()
+        if name in reached or name not in modules():
+            continue
+        reached.add(name)
+        waiting.extend(other for other, _ in imports(modules()[name], inside_functions=True))
+    assert [name for name in sorted(reached) if within(name, CHECKED)] == []
+
+
+@pytest.mark.parametrize("name", ["planner", "planner.cli.app"])
+def test_importing_the_face_or_the_command_is_light(name):
+    heavy = ("numpy", "onnx", "onnxruntime", "pydantic", "rich", "scipy", "xdsl", "yaml")
+    code = f"import sys, {name}; print(*(set({heavy!r}) & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.split() == []
