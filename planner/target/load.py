@@ -171,6 +171,9 @@ def _build(document: Document, root: Node, functions: Mapping[str, QuantFn]) -> 
     if defaults.port is not None:
         default_port = build_spec(building, defaults.port, child(root, "defaults", "port"))
     rows = _rows(building, document, root)
+    for i, fusion in enumerate(document.fusions):
+        if fusion.remove:
+            _removes_nothing(building, child(root, "fusions", i, "remove"))
     _check_functions(building, rows, root, functions)
     if building.problems:
         raise _refusal(tuple(sorted(set(building.problems), key=lambda p: (p.line, p.column, p.message))))
@@ -217,11 +220,14 @@ def _rows(building: Building, document: Document, root: Node) -> list[Row]:
         if isinstance(model.kernel, GroupModel):
             building.problems.append(child(node, "kernel").problem("T021", "this group is no list of ops"))
         elif model.remove:
-            message = "removes nothing: this file extends no other"
-            building.problems.append(child(node, "remove").problem("T027", message))
+            _removes_nothing(building, child(node, "remove"))
         else:
             rows.append(build_row(building, model, node, document.defaults.requantize))
     return rows
+
+
+def _removes_nothing(building: Building, node: Node) -> None:
+    building.problems.append(node.problem("T027", "removes nothing: this file extends no other"))
 
 
 def _by_kernel(rows: list[Row]) -> Mapping[str, tuple[Row, ...]]:

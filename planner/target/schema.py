@@ -143,7 +143,8 @@ class RuleModel(Model):
     multiplier_scale: MultiplierScaleModel | None = None
     free_scale: (
         Annotated[
-            Annotated[Ports, Tag("list")] | Annotated[FreeScaleModel, Tag("map")], Discriminator(_shape)
+            Annotated[list[PortName], Tag("list")] | Annotated[FreeScaleModel, Tag("map")],
+            Discriminator(_shape),
         ]
         | None
     ) = None
@@ -288,8 +289,8 @@ _EXPECTED: Final[Mapping[str, str]] = {
     "dict_type": "a mapping is expected here",
     "model_type": "a mapping is expected here",
     "model_attributes_type": "a mapping is expected here",
-    "union_tag_invalid": "this shape is not accepted here",
 }
+_TAGS: Final[Mapping[str, str]] = {"text": "text", "list": "a list", "map": "a mapping"}
 
 
 def check_document(root: Node) -> Document | tuple[Problem, ...]:
@@ -324,6 +325,13 @@ def _problem(root: Node, detail: ErrorDetails) -> Problem:
         known = [word.strip("'") for word in str(context["expected"]).replace(" or ", ", ").split(", ")]
         hint = nearest(str(node.data), known)
         return node.problem("T013", f"{_shown(node)} is none of {', '.join(known)}{hint}", text)
+    if kind == "one_rule":
+        return node.problem("T014", str(detail["msg"]), text)
+    if kind == "union_tag_invalid":
+        wanted = " or ".join(word for tag, word in _TAGS.items() if f"'{tag}'" in context["expected_tags"])
+        return node.problem("T010", f"{wanted} is expected here, not {_shown(node)}", text)
+    if kind == "too_short":
+        return node.problem("T014", f"{context['min_length']} or more entries are expected here", text)
     if kind in _EXPECTED:
         return node.problem("T010", f"{_EXPECTED[kind]}, not {_shown(node)}", text)
     return node.problem("T014", f"{_shown(node)}: {_lower(detail['msg'])}", text)
