@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn, TypeAlias
 
 import yaml
 
-from planner.errors import Problem, TargetError
+from planner.errors import InputError, Problem, TargetError
 
 MAX_BYTES: Final = 1_000_000
 MAX_DEPTH: Final = 64
@@ -38,7 +38,8 @@ _WORDS: Final[Mapping[str, bool | None]] = {
 _INTEGER: Final = re.compile(r"[-+]?(0|[1-9][0-9]{0,38})|0x[0-9a-fA-F]{1,32}")
 _FLOAT: Final = re.compile(r"[-+]?(\.[0-9]{1,400}|[0-9]{1,400}(\.[0-9]{0,400})?)([eE][-+]?[0-9]{1,4})?")
 _REFUSED: Final = re.compile(r"[-+]?0[0-9]+|0o[0-7]+|[-+]?[0-9]{39,}|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
-_Loader: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# PyYAML's own parser refuses `b?: b32` inside braces, so libyaml it is.
+_Loader: Final[Any] = getattr(yaml, "CSafeLoader", None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,7 +144,10 @@ def read_yaml(text: str, name: str, *, anchors: bool = True) -> Node:
 
     Raises:
       TargetError: the first thing that is no strict YAML, as `file:line:column: T0xx ...`.
+      InputError: PyYAML lacks libyaml.
     """
+    if _Loader is None:
+        raise InputError("this PyYAML was built without libyaml", hint="install PyYAML from its wheel")
     source = Source(name, text)
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_BYTES:
