@@ -34,6 +34,7 @@ class _Book:
     """The fusions of a target, read: in order, by the type of the last op, and the op types they name."""
 
     target: str
+    kernels: frozenset[str]
     ordered: tuple[_Variant, ...]
     by_root: Mapping[str, list[_Variant]]
     named: frozenset[str]
@@ -86,7 +87,7 @@ def _read(target: Target) -> _Book:
         for name in variant.tree.types:
             by_root.setdefault(name, []).append(variant)
     named = frozenset(name for variant in ordered for name in op_types(variant.pattern))
-    return _Book(target.id, ordered, by_root, named)
+    return _Book(target.id, frozenset(target.rows), ordered, by_root, named)
 
 
 def _roots(tree: OpPattern, index: OpIndex) -> list[int]:
@@ -194,7 +195,8 @@ def _reason(at: int, book: _Book, index: OpIndex, taken: _Taken) -> str:
     if not index.operands[at] and not port_outputs(op, index.graph):
         return f"{op.type} has no float operand or result"
     if op.type not in book.named:
-        return f"no fusion of {book.target!r} names {op.type}"
+        also = "" if op.type in book.kernels else " and no row is called so"
+        return f"no fusion of {book.target!r} names {op.type}{also}"
     objections: dict[str, dict[str, None]] = {}
     for variant in book.by_root.get(op.type, ()):
         for fit in fits(variant.tree, at, index):

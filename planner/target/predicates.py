@@ -194,8 +194,10 @@ def _values(term: str, scope: _Scope) -> Iterator[Any]:
     """Yield what a term stands for: once per value at a port, once per op of the type."""
     owner, _, what = term.rpartition(".")
     if owner in scope.ports:
+        if what not in ("rank", "dtype") and not _SHAPE.fullmatch(what):
+            raise TargetError(f"unknown predicate {term!r}", hint="a port has rank, shape[AXIS] and dtype")
         for name in _names(owner, scope):
-            yield _of_shape(term, name, what, scope)
+            yield _of_shape(name, what, scope)
         return
     if what == "rank" or _SHAPE.fullmatch(what):
         raise TargetError(
@@ -211,13 +213,11 @@ def _values(term: str, scope: _Scope) -> Iterator[Any]:
     yield scope.attributes.get(term, scope.attributes.get(what, ONNX_DEFAULTS.get(term, _Unknown("absent"))))
 
 
-def _of_shape(term: str, name: str, what: str, scope: _Scope) -> Any:
+def _of_shape(name: str, what: str, scope: _Scope) -> Any:
     value = scope.graph.values[name]
     if what == "dtype":
         return value.dtype
     match = _SHAPE.fullmatch(what)
-    if match is None and what != "rank":
-        raise TargetError(f"unknown predicate {term!r}", hint="a port has rank, shape[AXIS] and dtype")
     if value.shape is None:
         return _Unknown(f"unknown ({name!r} has no shape)")
     if match is None:

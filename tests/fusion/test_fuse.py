@@ -219,7 +219,7 @@ def test_integer_ops_are_kernels_without_ports():
             "no fusion of 'toy' takes Relu: 'c' is read by 'y_op' too (conv, depthwise)",
         ),
         ("r = Relu(x)", {}, "r_op", "no fusion of 'toy' takes Relu of these operands"),
-        ("y = Tanh(x)", {}, "y_op", "no fusion of 'toy' names Tanh"),
+        ("y = Tanh(x)", {}, "y_op", "no fusion of 'toy' names Tanh and no row is called so"),
     ],
 )
 def test_a_miss_keeps_its_reason(text, shapes, name, reason):
