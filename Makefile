@@ -12,7 +12,7 @@ help: ## say what the targets are
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 demo: $(VENV)/.core ## plan the digits example for three targets, run the files, print a table
-	$(BIN)/python -m examples.demo
+	$(BIN)/python examples/demo.py
 
 test: lint ## format, lint, types, and every test
 	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# The command, verb by verb, on the digits example. Usage: examples/command_line.sh [OUT]
+set -euo pipefail
+here="$(cd "$(dirname "$0")" && pwd)"
+out="${1:-out/command-line}"
+digits="$here/digits"
+mkdir -p "$out"
+
+# All in one: statistics, plan, check, files.
+qplan plan "$digits/digits.onnx" --target litert-int8 --data "$digits/calibration.npz" \
+    --format onnx-qdq --out "$out/litert"
+
+# The same in steps. Statistics are taken once and used for every device.
+qplan calibrate "$digits/digits.onnx" --data "$digits/calibration.npz" --method percentile --out "$out/stats.json"
+qplan plan "$digits/digits.onnx" --target onnxruntime-cpu --stats "$out/stats.json" --out "$out/cpu"
+qplan check "$out/cpu/plan.json" --model "$digits/digits.onnx" --target onnxruntime-cpu
+qplan export "$out/cpu/plan.json" --model "$digits/digits.onnx" --format onnx-qdq --out "$out/cpu/digits.onnx"
+qplan compare "$digits/digits.onnx" "$out/cpu/digits.onnx" --data "$digits/calibration.npz" --min-sqnr 15
+
+# Your own constraints: keep the probabilities out of integers, and write the annotated model.
+printf 'format: qplan.annotations/1\nvalues: {probabilities: "!quant.none"}\n' > "$out/annotations.yaml"
+qplan annotate "$digits/digits.onnx" --stats "$out/stats.json" --annotations "$out/annotations.yaml" \
+    --out "$out/annotated.json"
+qplan plan "$out/annotated.json" --target teaching-npu --out "$out/npu"
+
+# What was decided, and why.
+qplan show "$out/npu/plan.json"
+qplan explain "$out/litert/plan.json" probabilities
+qplan show "$out/litert/plan.json" --json > "$out/litert.json"
+
+# Devices.
+qplan target list
+qplan target show teaching-npu
+qplan target lint teaching-npu
