@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.annotated import read_annotated
+from planner.annotated.document import read_annotated
 from planner.calibration.annotate import annotate as annotate_graph
 from planner.calibration.run import calibrate as run_calibration
 from planner.calibration.statistics import Statistics

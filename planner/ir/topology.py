@@ -23,9 +23,17 @@ def reads(step: Op | Region) -> tuple[str, ...]:
     return tuple(dict.fromkeys(n for n in (*step.inputs, *operands) if n and n not in inner))
 
 
+def writes(step: Op | Region) -> tuple[str, ...]:
+    """Values a step defines: its outputs and, for a region, whatever its ops define (integers too)."""
+    if isinstance(step, Op):
+        return tuple(name for name in step.outputs if name)
+    inner = (name for op in step.ops for name in op.outputs)
+    return tuple(dict.fromkeys(name for name in (*step.outputs, *inner) if name))
+
+
 def writers(steps: Sequence[Step]) -> dict[str, int]:
     """Index of the step that writes each value."""
-    return {name: i for i, step in enumerate(steps) for name in step.outputs if name}
+    return {name: i for i, step in enumerate(steps) for name in writes(step)}
 
 
 def readers(steps: Sequence[Step]) -> dict[str, list[int]]:
@@ -74,7 +82,7 @@ def live(graph: Graph) -> frozenset[str]:
     needed = set(graph.outputs)
     alive = set()
     for step in reversed(steps):
-        if needed.intersection(step.outputs):
+        if needed.intersection(writes(step)):
             alive.add(step.name)
             needed.update(reads(step))
     return frozenset(alive)

@@ -164,7 +164,8 @@ def _class(network: Network, ident: int, index: int, members: list[Port]) -> Lab
     kernel = network.kernels[index]
     for port in members:
         port.group = ident
-    entering = [port for port in members if port.side[0] == "in" or not kernel.moves]
+    reads = any(port.side[0] == "in" for port in members)
+    entering = [port for port in members if port.side[0] == "in" or not (kernel.moves and reads)]
     values = [network.values[port.value] for port in members]
     whole = all(
         port.group == ident or port.kind == FLOAT

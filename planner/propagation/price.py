@@ -253,8 +253,8 @@ _NEVER = -(1 << 40)
 
 
 def _join(parts: Sequence[tuple[tuple[int, ...], int]]) -> tuple[tuple[int, ...], int]:
-    if len(parts) == 1:
-        return parts[0]
+    if len(parts) < 2:
+        return parts[0] if parts else ((), _NEVER)
     groups = dict.fromkeys(group for part in parts for group in part[0])
     return tuple(groups), max(part[1] for part in parts)
 
