@@ -1,0 +1,150 @@
+"""Explain: the chain of steps behind a value, a port, a kernel or a rescale, as prose.
+
+A pure function of the plan: causes are data (`Step.because`), this only words them. Source: design 01,
+section 6; addresses as in design 09.
+"""
+
+from collections.abc import Sequence
+
+from planner.errors import unknown_name
+from planner.ir.graph import BOUNDARY, port_address
+from planner.ir.qtypes import Uniform
+from planner.plans.plan import Plan
+from planner.plans.records import PortTyped, Rescale, Step
+
+DEPTH = 6
+
+
+def explain(plan: Plan, address: str) -> str:
+    """Say why a value, port (`conv1.out[0]`), kernel or rescale (`y#0`) is what it is.
+
+    Raises:
+      UnknownName: no such address; the hint holds the nearest ones.
+    """
+    rescale = next((item for item in plan.rescales if item.id == address), None)
+    if rescale is not None:
+        return _of_rescale(plan, rescale)
+    if address in plan.kernels:
+        return _of_kernel(plan, address)
+    for step in reversed(plan.steps):
+        if step.port == address:
+            return _of_step(plan, step)
+    if address in plan.values:
+        return _of_value(plan, address)
+    ports = [port.address for kernel in plan.kernels_in_order for port in (*kernel.inputs, *kernel.outputs)]
+    known = [*plan.values, *plan.kernels, *(item.id for item in plan.rescales), *ports]
+    if address in ports:
+        kernel = address.rpartition(".")[0]
+        return f"{address} is float: {plan.kernels[kernel].reason}."
+    raise unknown_name("value, port, kernel or rescale", address, known)
+
+
+def type_text(kind: PortTyped) -> str:
+    """A port's type as prose: its text, or `float`; long scale lists are counted."""
+    if kind is None:
+        return "float"
+    if isinstance(kind, Uniform) and not kind.is_per_tensor:
+        where = f"along axis {kind.axis}" if kind.axis is not None else "per block"
+        return f"{kind.storage} with {len(kind.scales)} scales {where}"
+    return str(kind)
+
+
+def _of_step(plan: Plan, step: Step) -> str:
+    lines = [f"{step.port} is {step.type}."]
+    seen: set[int] = set()
+    _chain(plan.steps, step, 1, lines, seen)
+    return "\n".join(lines)
+
+
+def _chain(steps: Sequence[Step], step: Step, depth: int, lines: list[str], seen: set[int]) -> None:
+    seen.add(step.n)
+    lines.append(f"{'  ' * depth}{_worded(step)}")
+    for refused in step.refused:
+        lines.append(f"{'  ' * depth}  not {refused.label}: that would cost {refused.cost:g}")
+    if depth >= DEPTH:
+        return
+    for n in step.because:
+        if n not in seen:
+            _chain(steps, steps[n], depth + 1, lines, seen)
+
+
+def _worded(step: Step) -> str:
+    worded = {
+        "any": f"[{step.n}] the model asks for at least {step.type} at {step.port}",
+        "calibrated": f"[{step.n}] {step.port} was observed in {step.type}",
+        "constant": f"[{step.n}] {step.port} holds constants: the type comes from {step.source}",
+        "float": f"[{step.n}] {step.port} stays float: {step.source}",
+        "no row": f"[{step.n}] {step.port} runs in float: {step.source}",
+        "none": f"[{step.n}] the model keeps {step.port} in float",
+        "pinned": f"[{step.n}] {step.port} is pinned to {step.type} by the {step.source}",
+        "range": f"[{step.n}] {step.port} takes the type of {step.source}",
+        "row": f"[{step.n}] {step.port} is served by {step.type} ({step.source})",
+        "shared": f"[{step.n}] {step.port} takes {step.source}",
+    }
+    return worded.get(step.rule, f"[{step.n}] {step.rule} gives {step.port} its type ({step.source})")
+
+
+def _of_value(plan: Plan, name: str) -> str:
+    value = plan.values[name]
+    if value.decided_by is None:
+        if name in plan.graph.inputs:
+            return f"{name} is a model input and stays {type_text(value.type)}."
+        maker = next(
+            (k for k in plan.kernels_in_order if any(port.value == name for port in k.outputs)), None
+        )
+        reason = f": {maker.name} runs in float, {maker.reason}" if maker else ""
+        return f"{name} is {type_text(value.type)}{reason}."
+    text = _of_step(plan, plan.steps[value.decided_by])
+    notes = []
+    if value.bits_lost:
+        notes.append(f"its readers lose {value.bits_lost:.2f} bits against a type of their own")
+    if value.clip:
+        notes.append(f"{value.clip:.2%} of its range is cut off")
+    return f"{name}: {text}" + (f"\n  {'; '.join(notes)}" if notes else "")
+
+
+def _of_kernel(plan: Plan, name: str) -> str:
+    kernel = plan.kernels[name]
+    if kernel.row is None:
+        return f"{name} ({kernel.kernel}) runs in float: {kernel.reason}."
+    row = plan.target.rows[kernel.row]
+    lines = [f"{name} ({kernel.kernel}) is served by {row.source}."]
+    for port in (*kernel.inputs, *kernel.outputs):
+        if port.value:
+            lines.append(f"  {port.address} ({port.value}): {type_text(port.type)}")
+    if kernel.accumulator_bits is not None:
+        lines.append(f"  its sums need {kernel.accumulator_bits} bits")
+    return "\n".join(lines)
+
+
+_WHY = {
+    "clamp": "the storage ranges differ",
+    "dequantize": "a reader runs in float",
+    "narrow": "the reader's storage is narrower",
+    "quantize": "it is float and its reader takes integers",
+    "requantize": "the scales differ",
+    "widen": "the reader's storage is wider",
+    "zero_point": "zero point or signedness differ",
+}
+
+
+def _of_rescale(plan: Plan, rescale: Rescale) -> str:
+    readers = ", ".join(
+        f"model output {i}" if kernel == BOUNDARY else port_address(kernel, "in", i)
+        for kernel, i in rescale.consumers
+    )
+    head = (
+        f"{rescale.id}: {rescale.value!r} is {type_text(rescale.from_type)}, {readers} "
+        f"{'want' if len(rescale.consumers) > 1 else 'wants'} {type_text(rescale.to_type)}; "
+        f"{_WHY[rescale.kind]}, so a {rescale.kind} of {rescale.elements} elements costs {rescale.cost:g}."
+    )
+    lines = [head]
+    addresses = [port_address(kernel, "in", i) for kernel, i in rescale.consumers[:1]]
+    defined = plan.values.get(rescale.value)
+    if defined is not None and defined.decided_by is not None:
+        addresses.insert(0, plan.steps[defined.decided_by].port)
+    for address in addresses:
+        step = next((step for step in plan.steps if step.port == address), None)
+        if step is not None:
+            lines += ["  " + line for line in _of_step(plan, step).split("\n")]
+    return "\n".join(lines)
