@@ -4,6 +4,7 @@ import os
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
 
@@ -72,8 +73,7 @@ def test_onnxruntime_has_one_storage_for_activations():
         ("litert-int8", "Tanh", "1/128", 0),
         ("litert-int8", "l2_normalization", "1/128", 0),
         ("litert-int8", "LogSoftmax", "16/256", 127),
-        ("onnxruntime-cpu", "Softmax", "1/256", 0),
-        ("onnxruntime-cpu", "Sigmoid", "1/256", 0),
+        ("onnxruntime-cpu", "Softmax", 0.003921568393707275, 0),
         ("teaching-npu", "Softmax", "1/256", -128),
     ],
 )
@@ -109,6 +109,14 @@ def test_the_same_scale_list_of_litert(kernel):
         (rule,) = row.rules
         assert rule.kind == "same_scale"
         assert set(rule.args["ports"]) == {port.name for port in (*row.inputs, *row.outputs)}
+
+
+def test_softmax_of_onnxruntime_has_255_steps():
+    """Its kernel multiplies by floor(1 / scale) in float32: one step too few would lose the top."""
+    (rule,) = load_target("onnxruntime-cpu").rows["Softmax"][0].rules
+    scale = np.float32(rule.args["scale"])
+    assert float(scale) == rule.args["scale"]
+    assert np.floor(np.float32(1) / scale) == 255
 
 
 def kernels(path, target):
