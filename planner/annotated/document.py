@@ -213,6 +213,9 @@ class _Types:
     def ports(self, lists: Sequence[Sequence[str]], ports: Sequence[Any], path: str) -> tuple[Facts, ...]:
         if lists and len(lists) != len(ports):
             raise PlanFormatError(f"{path}: {len(lists)} lists for {len(ports)} ports")
+        for i, texts in enumerate(lists):
+            if texts and not ports[i]:
+                raise PlanFormatError(f"{path}[{i}]: facts on a port that is absent")
         return tuple([self.facts(texts, f"{path}[{i}]") for i, texts in enumerate(lists)])
 
 

@@ -93,6 +93,19 @@ def write_lines(document: Mapping[str, Any], *, indent: str = "") -> str:
     return "{\n" + ",\n".join(fields) + f"\n{indent}}}"
 
 
+def write_compact(document: Mapping[str, Any]) -> str:
+    """Write the same document on one line."""
+    return _encode({key: _plain(value) for key, value in document.items()})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Nested):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, Table):
+        return dict(value.entries)
+    return list(value) if isinstance(value, Iterator) else value
+
+
 def _field(value: Any, indent: str) -> str:
     if isinstance(value, Nested):
         return write_lines(value, indent=indent + " ")

@@ -30,6 +30,8 @@ def attribute_value(attribute: Attribute) -> Any:
             return None
         case builtin.StringAttr():
             return attribute.data
+        case builtin.BytesAttr():  # a string literal with escaped bytes in it
+            return attribute.data.decode()
         case builtin.IntegerAttr():
             return bool(attribute.value.data) if attribute.type == builtin.i1 else attribute.value.data
         case builtin.FloatAttr():

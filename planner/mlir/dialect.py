@@ -8,7 +8,7 @@ op; design 09, "MLIR".
 import re
 from typing import ClassVar, Final
 
-from xdsl.dialects.builtin import ArrayAttr, NoneType, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, BytesAttr, NoneType, StringAttr
 from xdsl.ir import Attribute, Data, Dialect, TypeAttribute
 from xdsl.irdl import (
     IRDLOperation,
@@ -151,16 +151,16 @@ class RegionOp(IRDLOperation):
     values = var_operand_def()
     results_ = var_result_def()
     body = region_def()
-    kernel = opt_attr_def(StringAttr)
-    logical_kernel = opt_attr_def(StringAttr)
+    kernel = opt_attr_def(Attribute)
+    logical_kernel = opt_attr_def(Attribute)
     input_specs = attr_def(ArrayAttr[Attribute])
     output_specs = attr_def(ArrayAttr[Attribute])
     traits = traits_def(IsolatedFromAbove())
 
     def verify_(self) -> None:
         """Check that specs, operands, results and body agree in number and type."""
-        if self.kernel is None and self.logical_kernel is None:
-            raise VerifyException("quant.region needs a 'kernel' attribute")
+        if not isinstance(self.kernel or self.logical_kernel, StringAttr | BytesAttr):
+            raise VerifyException("quant.region needs a 'kernel' attribute, a string")
         for what, specs, values in (
             ("input_specs", self.input_specs, self.values),
             ("output_specs", self.output_specs, self.results_),

@@ -39,7 +39,9 @@ DENSE: Final[Mapping[np.dtype, str]] = {
 QTYPES: Final = (AnyType, Bipolar, Calibrated, FloatType, NoneType, Uniform)
 _INTEGER: Final = re.compile(r"([iu])([1-9][0-9]{0,3})")
 _BARE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_$.]*")
+_KEY: Final = re.compile(r"(?!qplan\.json$)[ -~]+")
 _PLAIN: Final = re.compile(r"[ !#-\[\]-~]*")
+_SPECIAL: Final = re.compile(r'["\\\x00-\x1f\x7f]')
 
 
 def element_text(dtype: str) -> str:
@@ -65,15 +67,12 @@ def tensor_text(value: Value) -> str:
 
 
 def string(text: str) -> str:
-    """Write a string literal, UTF-8 bytes beyond ASCII escaped."""
-    if _PLAIN.fullmatch(text):
-        return f'"{text}"'
-    special = {0x22: '\\"', 0x5C: "\\\\"}
-    return (
-        '"'
-        + "".join(special.get(b) or (chr(b) if 32 <= b < 127 else f"\\{b:02X}") for b in text.encode())
-        + '"'
-    )
+    """Write a string literal: UTF-8 as it is, quotes, backslashes and control characters escaped."""
+    return f'"{text}"' if _PLAIN.fullmatch(text) else '"' + _SPECIAL.sub(_escaped, text) + '"'
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}.get(match[0]) or f"\\{ord(match[0]):02X}"
 
 
 def strings(texts: Iterable[str]) -> str:
@@ -104,7 +103,7 @@ def attribute_text(value: Any) -> str:
         return f"[{', '.join(map(attribute_text, value))}]"
     if isinstance(value, QTYPES):
         return str(value)
-    if isinstance(value, Mapping) and JSON_KEY not in value:
+    if isinstance(value, Mapping) and all(_KEY.fullmatch(key) for key in value):
         return f"{{{entries({key: attribute_text(item) for key, item in value.items()})}}}"
     if isinstance(value, np.ndarray) and value.dtype in DENSE:
         return dense_text(value)

@@ -72,7 +72,11 @@ def read_module(text: str | bytes) -> Module:
             f"{len(list(module.body.ops)) - len(functions)} other ops (functions come later)"
         )
     reader = _Reader(source, parser.starts)
-    graph = reader.function(functions[0])
+    try:
+        graph = reader.function(functions[0])
+    except (AttributeError, IndexError, KeyError, StopIteration, TypeError, ValueError) as error:
+        place = _place(source, parser.starts.get(id(reader.current), 0))
+        raise ModelError(f"{place}: an attribute of this op has the wrong form: {error!r}") from None
     attributes = {key: attribute_value(item) for key, item in module.attributes.items()}
     return Module(validate(graph), reader.extras, attributes)
 
@@ -140,11 +144,13 @@ class _Reader:
     shown: list[tuple[tuple[Facts, ...], tuple[Facts, ...]]] = field(default_factory=list)
     ops: list[Op] = field(default_factory=list)
     extras: dict[str, dict[str, Any]] = field(default_factory=dict)
+    current: Operation | None = None
 
     def fail(self, op: Operation, message: str) -> NoReturn:
         raise ModelError(f"{_place(self.source, self.starts.get(id(op), 0))}: {message}")
 
     def function(self, function: func.FuncOp) -> Graph:
+        self.current = function
         told = {key: self.plain(function, item) for key, item in function.attributes.items()}
         block = function.body.blocks.first
         if block is None or block.next_block is not None:
@@ -152,14 +158,16 @@ class _Reader:
         inputs = self.define(function, block.args, told.get("qplan.inputs"))
         outputs: tuple[str, ...] = ()
         for op in block.ops:
+            self.current = op
             if isinstance(op, func.ReturnOp):
                 outputs = tuple([self.names[value] for value in op.operands])
             else:
                 self.step(op)
-        for name, kind in self.table(function, "qplan.unused").items():
-            self.add(function, name, kind)
-        self.set_shapes(function, told.get("qplan.shapes", {}))
-        regions = self.facts(told.get("qplan.facts", {}))
+        unused = function.attributes.get("qplan.unused")
+        for pair in unused.data if isinstance(unused, builtin.ArrayAttr) else ():
+            self.add(function, self.plain(function, pair.data[0]), pair.data[1])
+        self.set_shapes(function, dict(told.get("qplan.shapes", ())))
+        regions = self.facts(dict(told.get("qplan.facts", ())))
         return Graph(
             name=told.get("qplan.name", function.sym_name.data),
             values=self.values,
@@ -226,12 +234,8 @@ class _Reader:
     def plain(self, op: Operation, attribute: Attribute) -> Any:
         try:
             return attribute_value(attribute)
-        except (ModelError, PlanFormatError) as error:
+        except (ModelError, PlanFormatError, UnicodeDecodeError) as error:
             self.fail(op, str(error))
-
-    def table(self, op: Operation, key: str) -> Mapping[str, Attribute]:
-        found = op.attributes.get(key)
-        return found.data if isinstance(found, builtin.DictionaryAttr) else {}
 
     def constant(self, op: ConstantOp) -> None:
         told = {key: self.plain(op, item) for key, item in op.attributes.items()}
@@ -264,7 +268,7 @@ class _Reader:
             self.fail(op, f"two kernels are named {name!r}")
         region = Region(
             name=name,
-            kernel=kernel.data,
+            kernel=self.plain(op, kernel),
             inputs=inputs,
             outputs=outputs,
             ops=self.body(op, operands, results),

@@ -58,7 +58,8 @@ class _Names:
         self.taken: set[str] = set()
 
     def new(self, wanted: str) -> str:
-        base = wanted if _SSA.fullmatch(wanted) else "v" + re.sub(r"[^A-Za-z0-9_$.]", "_", wanted)
+        base = re.sub(r"[^A-Za-z0-9_$.]", "_", wanted)
+        base = base if _SSA.fullmatch(base) else f"v{base}"
         name, count = base, 0
         while name in self.taken:
             count += 1
@@ -112,7 +113,11 @@ class _Writer:
         }
         items = {"qplan.name": string(graph.name), "qplan.inputs": strings(graph.inputs)}
         items["qplan.outputs"] = strings(graph.outputs)
-        items |= {key: f"{{{entries(table)}}}" for key, table in tables.items() if table}
+        # Pairs, not a dictionary: names are any text, and keys are not.
+        pairs = {
+            key: [f"[{string(n)}, {text}]" for n, text in table.items()] for key, table in tables.items()
+        }
+        items |= {key: f"[{', '.join(table)}]" for key, table in pairs.items() if table}
         if graph.opsets:
             items["qplan.opsets"] = attribute_text(tuple(graph.opsets.items()))
         if graph.notes:

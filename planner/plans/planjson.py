@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 from planner.annotated.attributes import attributes_from_json, attributes_to_json
 from planner.annotated.document import graph_from_document, graph_to_document
 from planner.annotated.jsontext import Nested, Table, read_checked, write_lines
-from planner.errors import PlanFormatError, QTypeError
+from planner.errors import PlanFormatError, PlannerError, QTypeError
 from planner.ir.graph import Graph, port_address
 from planner.ir.qtypes import FloatType, Uniform
 from planner.ir.typetext import parse_type
@@ -183,10 +183,9 @@ def _target_doc(target: TargetRef) -> Nested:
 
 def _read_row(entry: Mapping[str, Any], path: str) -> Row:
     try:
-        row: Row = row_from_json(entry)
-    except (KeyError, TypeError, ValueError, QTypeError) as error:
-        raise PlanFormatError(f"{path}: not a row: {type(error).__name__}: {error}") from None
-    return row
+        return row_from_json(entry)
+    except (PlannerError, KeyError, TypeError, ValueError) as error:
+        raise PlanFormatError(f"{path}: not a row: {error}") from None
 
 
 def row_texts(target: TargetRef) -> dict[str, str]:

@@ -1,0 +1,46 @@
+"""Fixtures of every test: goldens and the folder of test models."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import Phase, settings
+
+ROOT = Path(__file__).resolve().parent.parent
+
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)
+settings.register_profile("everyday", max_examples=40, deadline=None, phases=PHASES, database=None)
+settings.register_profile("soak", max_examples=2000, deadline=None, phases=PHASES, database=None)
+settings.load_profile(os.environ.get("QPLAN_HYPOTHESIS", "everyday"))
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--update-golden", action="store_true", help="rewrite the golden files from what is made"
+    )
+
+
+@pytest.fixture
+def golden(request) -> Callable[[str, str], None]:
+    """`golden(name, text)`: text must equal `golden/name` beside the test; --update-golden rewrites it."""
+    folder = Path(request.path).parent / "golden"
+
+    def compare(name: str, text: str) -> None:
+        path = folder / name
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8", newline="\n")
+        assert path.exists(), f"{path} is missing: run pytest --update-golden and review the diff"
+        assert text == path.read_text(encoding="utf-8")
+
+    return compare
+
+
+@pytest.fixture(scope="session")
+def models() -> Path:
+    """Folder of the test models (`QPLAN_MODELS`, default `../shared/models`); skips where there is none."""
+    folder = Path(os.environ.get("QPLAN_MODELS", ROOT.parent / "shared" / "models"))
+    if not folder.is_dir():
+        pytest.skip(f"no test models at {folder}: set QPLAN_MODELS")
+    return folder

@@ -1,0 +1,69 @@
+"""Every text form gives back exactly what it was written from."""
+
+from hypothesis import given
+from xdsl.dialects import builtin
+
+from planner.annotated.document import read_annotated, write_annotated
+from planner.ir.graph import model_digest
+from planner.mlir.module import read_mlir, write_mlir
+from planner.mlir.moduleread import parse_text
+from planner.plans.planjson import plan_from_json, plan_to_json
+from planner.plans.planmlir import plan_from_mlir, plan_to_mlir
+from tests.equality import assert_same
+from tests.strategies import graphs, plans
+
+
+@given(graphs())
+def test_an_annotated_model_survives_json(graph):
+    text = write_annotated(graph)
+    again = read_annotated(text)
+    assert_same(graph, again)
+    assert write_annotated(again) == text
+    assert model_digest(again) == model_digest(graph)
+
+
+@given(graphs())
+def test_an_annotated_model_survives_mlir(graph):
+    text = write_mlir(graph)
+    again = read_mlir(text)
+    assert_same(graph, again)
+    assert write_mlir(again) == text
+
+
+@given(graphs())
+def test_json_and_mlir_convert_into_each_other_without_loss(graph):
+    text = write_annotated(graph)
+    assert write_annotated(read_mlir(write_mlir(read_annotated(text)))) == text
+
+
+@given(graphs())
+def test_xdsl_verifies_and_reprints_what_we_print(graph):
+    module, _ = parse_text(write_mlir(graph))
+    module.verify()
+    assert isinstance(module, builtin.ModuleOp)
+    assert_same(read_mlir(str(module)), graph)
+
+
+@given(plans())
+def test_a_plan_survives_json(plan):
+    text = plan_to_json(plan)
+    again = plan_from_json(text)
+    assert_same(plan, again)
+    assert plan_to_json(again) == text
+
+
+@given(plans())
+def test_a_plan_survives_mlir(plan):
+    text = plan_to_mlir(plan)
+    again = plan_from_mlir(text)
+    assert_same(plan, again)
+    assert plan_to_mlir(again) == text
+    assert plan_to_json(again) == plan_to_json(plan)
+
+
+@given(plans())
+def test_a_plan_module_reads_as_the_planned_graph(plan):
+    graph = read_mlir(plan_to_mlir(plan))
+    rescales = [region for region in graph.regions if region.kernel == "qplan.rescale"]
+    assert len(rescales) == len(plan.rescales)
+    assert len(graph.regions) == len(plan.graph.regions) + len(plan.rescales)
