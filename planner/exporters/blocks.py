@@ -64,10 +64,12 @@ class Block:
 
 
 def blocks(plan: Plan) -> Iterator[Block]:
-    """Planned regions in order; those that reach no output are none."""
-    regions = {region.name: region for region in plan.graph.regions}
-    for kernel in plan.kernels_in_order:
-        region = regions[kernel.name]
+    """Regions in order: planned ones, and those of shape arithmetic that they or the outputs need."""
+    needed = _needed(plan)
+    for region in plan.graph.regions:
+        if region.name not in needed:
+            continue
+        kernel = plan.kernels.get(region.name) or KernelPlan(region.name, region.kernel, None, None, (), ())
         if not region.ops:
             raise UnsupportedExport(
                 f"kernel {kernel.name!r} ({kernel.kernel}) has no ops inside, ONNX formats are made of ops",
@@ -76,6 +78,17 @@ def blocks(plan: Plan) -> Iterator[Block]:
         activation = _fused_activation(region, kernel)
         core = region.ops[:-1] if activation is not None else region.ops
         yield Block(region, kernel, core, activation, _port_kinds(region, kernel))
+
+
+def _needed(plan: Plan) -> frozenset[str]:
+    """Names of the regions that a planned kernel or a model output rests on."""
+    values, names = set(plan.graph.outputs), set()
+    for region in reversed(plan.graph.regions):
+        written = {name for op in region.ops for name in op.outputs}
+        if region.name in plan.kernels or not values.isdisjoint(written):
+            names.add(region.name)
+            values.update(name for op in region.ops for name in (*op.inputs, *op.captures))
+    return frozenset(names)
 
 
 def _port_kinds(region: Region, kernel: KernelPlan) -> Mapping[tuple[str, int], PortTyped]:

@@ -21,7 +21,7 @@ INTEGER_CLAMPS: Final = frozenset({np.dtype(np.uint8)})
 
 
 def write_qdq(graph: Graph, plan: Plan) -> bytes:
-    """Serialise a planned model as ONNX with Q/DQ pairs; IR 10, opset 21.
+    """Serialise a planned model as ONNX with Q/DQ pairs; IR 10, opset 21 or 20 (`opsets`).
 
     Args:
       graph: the imported float model the plan was made from, with the numbers of its constants.

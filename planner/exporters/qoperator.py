@@ -42,7 +42,7 @@ INTEGER_MOVERS: Final = {
 
 
 def write_qoperator(graph: Graph, plan: Plan) -> bytes:
-    """Serialise a planned model as ONNX with QLinear operators; IR 10, opset 21, com.microsoft 1.
+    """Serialise a planned model as ONNX with QLinear operators; IR 10, opset 21 or 20 (`opsets`).
 
     Args:
       graph: the imported float model the plan was made from, with the numbers of its constants.

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from planner.constants.quantize import quantize_array, stored_dtype
 from planner.errors import UnsupportedExport
 from planner.exporters.names import Names
+from planner.exporters.opsets import choose_opset
 from planner.ir.graph import Constant, Graph, Op
 from planner.ir.qtypes import Uniform
 from planner.onnx.write import Node, write_model
@@ -254,6 +255,7 @@ class Sheet:
             inputs=[self._port(name) for name in self.graph.inputs],
             outputs=[self._port(name) for name in self.graph.outputs],
             constants=self._constants,
+            opset=choose_opset(self.plan),
             domains={domain: number for domain, number in versions.items() if domain in used},
         )
 

@@ -1,5 +1,7 @@
 """onnx-qdq: what is written, and that onnxruntime computes the plan's numbers with it."""
 
+from dataclasses import replace
+
 import numpy as np
 import onnx
 import pytest
@@ -307,3 +309,38 @@ def test_a_constant_without_numbers_is_refused():
     )
     with pytest.raises(UnsupportedExport, match="constant 'w' has a range but no numbers"):
         write_qdq(bare, plan)
+
+
+def test_shape_arithmetic_that_a_kernel_needs_is_written_although_no_kernel_plans_it():
+    ops = [op("Shape", "x", "s"), op("Neg", "x", "n"), op("Reshape", "n s", "y"), op("Size", "n", "unread")]
+    dtypes = {"s": "i64", "unread": "i64"}
+    graph = model(ops, inputs={"x": (2, 3)}, outputs={"y": (2, 3)}, constants={}, dtypes=dtypes)
+    kind = u8(0.02, 128)
+    kernels = [(["s"], "x", ""), (["n"], "x", "n"), (["y"], "n", "y"), (["unread"], "", "")]
+    plan = plan_of(graph, kernels, {"n": kind, "n.in[0]": kind, "y": kind})
+    live = tuple(k for k in plan.kernels_in_order if k.name in ("n", "y"))
+    data = write_qdq(graph, replace(plan, kernels_in_order=live))
+    assert op_types(data) == ["Shape", "Neg", "Reshape"]
+    x = RNG.normal(size=(2, 3)).astype(np.float32)
+    np.testing.assert_array_equal(run(data, {"x": x})[0], fake(-fake(x, kind), kind))
+
+
+@pytest.mark.parametrize(("kind", "opset"), [(u8(0.03, 3), 21), (i8(0.03, 3), 20)])
+def test_onnxruntimes_optimizer_takes_stored_values_in_front_of_a_reshape(kind, opset, tmp_path):
+    ops = [op("Neg", "x", "n"), op("Reshape", "n s", "r"), op("Erf", "r", "y")]
+    graph = model(ops, inputs={"x": (2, 3)}, outputs={"y": (6,)}, constants={"s": np.int64([6])})
+    kernels = [(["n"], "x", "n"), (["r"], "n", "r"), (["y"], "r", "y")]
+    data = write_qdq(graph, plan_of(graph, kernels, {"x": kind, "n": kind}))
+    assert loaded(data).opset_import[0].version == opset
+    assert "Erf" in executed(data, tmp_path)
+
+
+@pytest.mark.parametrize(("kind", "opset"), [(u8(0.03, 3), 21), (i8(0.03, 3), 20)])
+def test_onnxruntimes_optimizer_takes_a_matmul_row_of_rank_three(kind, opset, tmp_path):
+    w, row = RNG.normal(size=(6, 5)).astype(np.float32), RNG.normal(size=5).astype(np.float32)
+    ops = [op("MatMul", "x w", "m"), op("Add", "m b", "y")]
+    graph = model(ops, inputs={"x": (2, 3, 6)}, outputs={"y": (2, 3, 5)}, constants={"w": w, "b": row})
+    types = {"x": kind, "w": weight(w, 1), "b": bias(kind, weight(w, 1)), "y": kind}
+    data = write_qdq(graph, plan_of(graph, [(["m", "y"], "x w b", "y")], types))
+    assert loaded(data).opset_import[0].version == opset
+    assert "QGemm" in executed(data, tmp_path)
