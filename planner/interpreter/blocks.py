@@ -1,0 +1,222 @@
+"""Blocks: planned regions as the interpreter runs them, each with its ports, core and fused activation.
+
+A last Relu or Clip is no op of the core but a clamp of the stored result. Consecutive float regions become
+one step. Written apart from the exporters' reading of a plan, so that each can be checked against the other.
+Source: design 01, sections 3 and 7.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from planner.constants.quantize import dequantize_array, quantize_array
+from planner.errors import ModelError
+from planner.interpreter.requantize import Array
+from planner.ir.graph import Graph, Op, Region
+from planner.ir.qtypes import Uniform
+from planner.ir.roles import NON_PORT_INPUTS, is_mover
+from planner.plans.plan import Plan
+from planner.plans.records import KernelPlan, PortTyped
+
+CLAMPS: Final = frozenset({"Clip", "Relu"})
+_DEFAULT_ARITHMETIC: Final = "float32_even"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """A planned region with an integer port.
+
+    Attributes:
+      core: the ops but for a fused activation.
+      activation: the last Relu or Clip, where its result is the region's only one and stored in integers.
+      kinds: integer types of the operands that are ports, by (op name, operand index).
+      arithmetic: of the row, or the one asked for.
+      others: values without a type (indices, masks) that something outside reads.
+    """
+
+    kernel: KernelPlan
+    core: tuple[Op, ...]
+    activation: Op | None
+    kinds: Mapping[tuple[str, int], Uniform]
+    arithmetic: str
+    others: tuple[str, ...]
+
+    @property
+    def result(self) -> Uniform | None:
+        """The type of the only result, if there is one and it is stored in integers."""
+        kinds = [port.type for port in self.kernel.outputs if port.value]
+        only = kinds[0] if len(kinds) == 1 else None
+        return only if isinstance(only, Uniform) else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Floats:
+    """Consecutive regions without an integer port: their ops, and the values somebody needs."""
+
+    ops: tuple[Op, ...]
+    outputs: tuple[str, ...]
+
+
+Stage: TypeAlias = Block | Floats
+
+
+def stages(
+    graph: Graph, plan: Plan, arithmetic: str | None, pinned: Mapping[str, object]
+) -> tuple[Stage, ...]:
+    """What to run, in order.
+
+    Args:
+      graph: the float model.
+      plan: of that model.
+      arithmetic: for every kernel; None: each row's own.
+      pinned: values with a pin: their readers start from the pin, so it ends a float step.
+
+    Raises:
+      ModelError: a region without ops.
+    """
+    regions = {region.name: region for region in plan.graph.regions}
+    read_outside = _read_outside(plan, regions)
+    found: list[Stage] = []
+    waiting: list[tuple[Region, tuple[str, ...]]] = []
+    for kernel in plan.kernels_in_order:
+        region = regions[kernel.name]
+        if not region.ops:
+            raise ModelError(
+                f"kernel {kernel.name!r} ({kernel.kernel}) has no ops inside, so it cannot be computed",
+                hint="plan the model from its ONNX file",
+            )
+        others = _others(graph, region, read_outside)
+        if any(isinstance(port.type, Uniform) for port in (*kernel.inputs, *kernel.outputs)):
+            found += _joined(waiting)
+            found.append(_block(plan, kernel, region, arithmetic, others))
+            continue
+        ports = tuple(port.value for port in kernel.outputs if port.value)
+        waiting.append((region, (*ports, *others)))
+        if any(name in pinned for name in ports):
+            found += _joined(waiting)
+    found += _joined(waiting)
+    return tuple(found)
+
+
+def mover_kind(block: Block, graph: Graph) -> Uniform | None:
+    """The one per-tensor type of all ports of a block that only moves 32-bit floats; None: it computes."""
+    ports = [port for port in (*block.kernel.inputs, *block.kernel.outputs) if port.value]
+    kind = ports[0].type if ports else None
+    is_lone = len(block.core) == 1 and block.activation is None and bool(block.kernel.outputs)
+    if not is_lone or not is_mover(block.core[0], graph) or not isinstance(kind, Uniform):
+        return None
+    is_uniform = kind.is_per_tensor and kind.storage.bits <= 16
+    is_f32 = all(graph.values[port.value].dtype == "f32" for port in ports)
+    return kind if is_uniform and is_f32 else None
+
+
+def clamped(stored: Array, kind: Uniform, op: Op | None, numbers: Mapping[str, Array]) -> Array:
+    """Cut stored integers to their storage range and by a Relu or Clip.
+
+    Bounds act at their stored values. Where a type has several scales they act on reals instead.
+
+    Args:
+      stored: integers of `kind`.
+      op: the activation; None: the storage range alone.
+      numbers: arrays of the operands that hold the bounds.
+    """
+    whole: Array = np.clip(stored, kind.storage.qmin, kind.storage.qmax)
+    if op is None:
+        return whole
+    lo, hi = _bounds(op, numbers)
+    if kind.is_per_tensor:
+        low = kind.storage.qmin if lo is None else _stored_number(lo, kind)
+        high = kind.storage.qmax if hi is None else _stored_number(hi, kind)
+        return np.asarray(np.clip(whole, min(low, high), high))
+    real = dequantize_array(whole, kind)
+    if lo is not None:
+        real = np.maximum(real, np.float32(lo))
+    if hi is not None:
+        real = np.minimum(real, np.float32(hi))
+    return quantize_array(real, kind)
+
+
+def bound_names(op: Op) -> tuple[str, ...]:
+    """Names of the operands that hold a Clip's bounds."""
+    return tuple(name for name in op.inputs[1:3] if name)
+
+
+def _bounds(op: Op, numbers: Mapping[str, Array]) -> tuple[float | None, float | None]:
+    if op.type == "Relu":
+        return 0.0, None
+    bounds: list[float | None] = [op.attributes.get("min"), op.attributes.get("max")]
+    for i, name in enumerate(op.inputs[1:3]):
+        if name:
+            bounds[i] = float(numbers[name].reshape(()))
+    return bounds[0], bounds[1]
+
+
+def _stored_number(real: float, kind: Uniform) -> int:
+    return int(quantize_array(np.asarray(real, np.float32), kind))
+
+
+def _block(
+    plan: Plan, kernel: KernelPlan, region: Region, arithmetic: str | None, others: tuple[str, ...]
+) -> Block:
+    activation = _activation(region, kernel)
+    core = region.ops if activation is None else region.ops[:-1]
+    if arithmetic is None:
+        row = plan.row_of(kernel.name)
+        arithmetic = _DEFAULT_ARITHMETIC if row is None else row.requantize
+    return Block(kernel, core, activation, _kinds(region, kernel), arithmetic, others)
+
+
+def _activation(region: Region, kernel: KernelPlan) -> Op | None:
+    last = region.ops[-1]
+    is_last = len(region.ops) > 1 and last.type in CLAMPS and last.inputs[0] == region.ops[-2].outputs[0]
+    ports = kernel.outputs
+    if not is_last or len(ports) != 1 or last.outputs[0] != ports[0].value:
+        return None
+    return last if isinstance(ports[0].type, Uniform) else None
+
+
+def _kinds(region: Region, kernel: KernelPlan) -> Mapping[tuple[str, int], Uniform]:
+    """Types by operand; a value on several ports hands its types out in the order of its operands."""
+    queues: dict[str, list[PortTyped]] = {}
+    for port in kernel.inputs:
+        queues.setdefault(port.value, []).append(port.type)
+    found: dict[tuple[str, int], Uniform] = {}
+    for op in region.ops:
+        for i, name in enumerate(op.inputs):
+            if not name or name not in queues or i in NON_PORT_INPUTS.get(op.type, ()):
+                continue
+            queue = queues[name]
+            kind = queue.pop(0) if len(queue) > 1 else queue[0]
+            if isinstance(kind, Uniform):
+                found[op.name, i] = kind
+    return found
+
+
+def _read_outside(plan: Plan, regions: Mapping[str, Region]) -> Mapping[str, set[str]]:
+    """Names of the kernels that read each value; the boundary is "" among them."""
+    readers: dict[str, set[str]] = {name: {""} for name in plan.graph.outputs}
+    for kernel in plan.kernels_in_order:
+        for op in regions[kernel.name].ops:
+            for name in (*op.inputs, *op.captures):
+                readers.setdefault(name, set()).add(kernel.name)
+    return readers
+
+
+def _others(graph: Graph, region: Region, readers: Mapping[str, set[str]]) -> tuple[str, ...]:
+    results = [name for op in region.ops for name in op.outputs if name]
+    return tuple(
+        name
+        for name in results
+        if not graph.values[name].is_float and readers.get(name, set()) - {region.name}
+    )
+
+
+def _joined(waiting: list[tuple[Region, tuple[str, ...]]]) -> Iterator[Floats]:
+    """The float regions waiting as one step, and none waiting any more."""
+    regions: Sequence[tuple[Region, tuple[str, ...]]] = tuple(waiting)
+    waiting.clear()
+    if regions:
+        ops = tuple(op for region, _ in regions for op in region.ops)
+        yield Floats(ops, tuple(name for _, outputs in regions for name in outputs))

@@ -1,0 +1,116 @@
+"""Calls: what a kernel of the reference interpreter sees of one planned region, and its last step.
+
+A call holds the region's ops, the stored operands of its integer ports, and the type and arithmetic of its
+result. Nothing here walks plans. Source: design 01, section 8.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from planner.constants.quantize import stored_dtype
+from planner.interpreter.fixed_point import Term, scaled_sum
+from planner.interpreter.requantize import Array, Grid
+from planner.ir.graph import Op, Shape
+from planner.ir.qtypes import Uniform
+from planner.plans.rescales import SAME_SCALE
+
+FLOAT32_EVEN: Final = "float32_even"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operand:
+    """A stored tensor at a port.
+
+    Attributes:
+      stored: the integers, in their type's numpy dtype.
+      kind: the port's type.
+      shape: as the model declares it, None where unknown.
+      is_constant: whether it is known before running.
+    """
+
+    stored: Array
+    kind: Uniform
+    shape: Shape | None = None
+    is_constant: bool = False
+
+    @property
+    def grid(self) -> Grid:
+        """Scale, zero point and the bounds of the whole integer type."""
+        return grid_of(self.kind)
+
+    def shifted(self) -> Array:
+        """`stored - zero_point` of a per-tensor type, int64."""
+        return self.stored.astype(np.int64) - self.kind.zero_point
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """One region to compute on stored integers.
+
+    Attributes:
+      ops: the region's, without a fused activation.
+      operands: the integer ports, by (op name, operand index).
+      y: type of the result.
+      arithmetic: `float32_even` or a key of `fixed_point.ARITHMETICS`.
+      other: arrays of operands that are no ports, by name.
+    """
+
+    ops: tuple[Op, ...]
+    operands: Mapping[tuple[str, int], Operand]
+    y: Uniform
+    arithmetic: str
+    other: Callable[[str], Array]
+
+    @property
+    def op(self) -> Op:
+        """The main op."""
+        return self.ops[0]
+
+    @property
+    def is_onnxruntime(self) -> bool:
+        """Whether it computes as onnxruntime does, in the types onnxruntime has kernels for."""
+        return self.arithmetic == FLOAT32_EVEN
+
+    def operand(self, index: int, op: Op | None = None) -> Operand | None:
+        """An operand stored in integers; None where it is float, computed inside, or absent."""
+        return self.operands.get(((op or self.op).name, index))
+
+    def all_operands(self) -> tuple[Operand, ...] | None:
+        """The main op's operands, if all are stored in integers per tensor."""
+        found = [self.operand(i) for i in range(len(self.op.inputs))]
+        kept = tuple(item for item in found if item is not None and item.kind.is_per_tensor)
+        return kept if len(kept) == len(found) else None
+
+
+def grid_of(kind: Uniform) -> Grid:
+    """A per-tensor type as a grid with the bounds of the whole integer type; ranges are cut afterwards."""
+    bounds = np.iinfo(stored_dtype(kind.storage))
+    return Grid(kind.scale, kind.zero_point, int(bounds.min), int(bounds.max))
+
+
+def onto(terms: Sequence[Term], y: Uniform, arithmetic: str) -> Array:
+    """A sum of scaled integers on the grid of `y`: rounded by the arithmetic, moved, saturated."""
+    grid = grid_of(y)
+    moved = scaled_sum(terms, arithmetic) + y.zero_point
+    return np.asarray(np.clip(moved, grid.qmin, grid.qmax).astype(stored_dtype(y.storage)))
+
+
+def is_byte(kind: Uniform) -> bool:
+    """Whether a type is 8 bits, per tensor."""
+    return kind.is_per_tensor and kind.storage.bits == 8
+
+
+def is_like(kind: Uniform, y: Uniform) -> bool:
+    """Whether onnxruntime has kernels from one type to the other: 8 bits per tensor, equal signs."""
+    return is_byte(kind) and is_byte(y) and kind.storage.signed == y.storage.signed
+
+
+def is_accumulator(kind: Uniform, x: Uniform, w: Uniform, alpha: float = 1.0) -> bool:
+    """Whether a bias is on the grid of the products: the product of the scales, zero point 0."""
+    if kind.storage.bits < 32 or any(kind.zero_points) or len(kind.scales) not in (1, len(w.scales)):
+        return False
+    wanted = alpha * x.scale * np.asarray(w.scales)
+    return bool(np.allclose(np.asarray(kind.scales), wanted, rtol=SAME_SCALE, atol=0.0))

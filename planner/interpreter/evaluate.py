@@ -1,0 +1,228 @@
+"""Evaluate: a whole plan in the reference interpreter, every value's stored integers and reals.
+
+Walks the planned kernels in order. A region with an integer kernel computes on stored integers; a mover
+copies them; everything else dequantizes, runs its float ops in onnxruntime and quantizes. With
+`float32_even` the stored integers are those of the onnx-qoperator file with optimisations off.
+Source: design 01, sections 3, 7 and 8.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.calibration.samples import fit
+from planner.constants.quantize import quantize_array, stored_dtype
+from planner.errors import UnknownName, unknown_name
+from planner.interpreter.blocks import CLAMPS, Block, Floats, Stage, bound_names, clamped, mover_kind, stages
+from planner.interpreter.calls import FLOAT32_EVEN, Call
+from planner.interpreter.fixed_point import ARITHMETICS
+from planner.interpreter.geometry import pool_geometry
+from planner.interpreter.kernels import KERNELS
+from planner.interpreter.memory import Memory, as_f32
+from planner.interpreter.pooling import max_pool
+from planner.interpreter.programs import Program, Read, program_of
+from planner.interpreter.requantize import Array
+from planner.ir.graph import Graph
+from planner.ir.qtypes import Uniform
+from planner.plans.plan import Plan
+from planner.plans.records import Port
+from planner.plans.rescales import pins
+
+_NAMES = frozenset({FLOAT32_EVEN, "float32_spec", *ARITHMETICS})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evaluation:
+    """What a plan computes for one sample.
+
+    Attributes:
+      stored: stored integers of each value that is defined in an integer type, in that type's numpy dtype.
+      reals: each float value in float32, as its readers see it: behind its pin, if it has one.
+      outputs: the model's, as an exported file gives them: float, or stored where they are pinned.
+    """
+
+    stored: Mapping[str, Array]
+    reals: Mapping[str, Array]
+    outputs: Mapping[str, Array]
+
+
+def evaluate(
+    graph: Graph, plan: Plan, sample: Mapping[str, Array], *, arithmetic: str | None = None
+) -> Evaluation:
+    """Run a plan on one sample.
+
+    Args:
+      graph: the imported float model the plan was made from, with the numbers of its constants.
+      plan: of that model.
+      sample: an array per model input; a pinned input may be given as stored integers.
+      arithmetic: requantize by this instead of each row's own (`float32_even` is onnxruntime's).
+
+    Raises:
+      SampleError: arrays that do not fit the model's inputs.
+      ModelError: weights that are not known, or ops that onnxruntime refuses.
+      RuleError: a scale that the arithmetic cannot multiply by.
+      UnknownName: no such arithmetic.
+    """
+    return Interpreter(graph, plan, arithmetic=arithmetic).run(sample)
+
+
+class Interpreter:
+    """A plan ready to run on many samples: weights are quantized and float ops loaded only once."""
+
+    def __init__(self, graph: Graph, plan: Plan, *, arithmetic: str | None = None) -> None:
+        """Take the plan apart; see `evaluate`."""
+        if arithmetic is not None and arithmetic not in _NAMES:
+            raise unknown_arithmetic(arithmetic)
+        self._graph, self._plan = graph, plan
+        self._pinned = pins(plan.graph)
+        self._stages = stages(graph, plan, arithmetic, self._pinned)
+        self._weights: dict[tuple[str, Uniform], Array] = {}
+        self._programs: dict[int, Program] = {}
+
+    def run(self, sample: Mapping[str, Array]) -> Evaluation:
+        """Run on one sample; see `evaluate`."""
+        memory = Memory(self._graph, self._plan, self._pinned, self._weights)
+        self._feed(memory, sample)
+        for index, stage in enumerate(self._stages):
+            if isinstance(stage, Floats):
+                self._run_floats(memory, index, stage)
+            else:
+                self._run_block(memory, index, stage)
+        values = self._graph.values
+        reals = {name: as_f32(memory.real(name)) for name in memory.names() if values[name].is_float}
+        outputs = {name: self._output(memory, name) for name in self._graph.outputs}
+        return Evaluation(memory.defined, reals, outputs)
+
+    def _feed(self, memory: Memory, sample: Mapping[str, Array]) -> None:
+        arrays = {name: np.asarray(array) for name, array in sample.items()}
+        feeds = fit(arrays, self._graph, "sample")
+        for name in self._graph.inputs:
+            pinned = self._pinned.get(name)
+            if pinned is None:
+                memory.define(name, feeds[name])
+                continue
+            given = arrays[name]
+            is_stored = given.dtype == stored_dtype(pinned.storage)
+            stored = given if is_stored else quantize_array(as_f32(feeds[name]), pinned)
+            memory.define_stored(name, pinned, stored, FLOAT32_EVEN)
+
+    def _run_floats(self, memory: Memory, index: int, stage: Floats) -> None:
+        results = self._program(index, stage).run(lambda read: memory.real(read.value))
+        for name in stage.outputs:
+            memory.define(name, results[name])
+
+    def _run_block(self, memory: Memory, index: int, block: Block) -> None:
+        kind = mover_kind(block, self._graph)
+        if kind is not None and all(memory.is_same(kind, port.type) for port in _ports(block)):
+            self._move(memory, index, block, kind)
+            return
+        result = block.result
+        stored = None if result is None else _on_integers(memory, block, result)
+        if stored is None or result is None:
+            self._compute(memory, index, block)
+            return
+        port = next(port for port in block.kernel.outputs if port.value)
+        self._settle(memory, block, port, stored)
+
+    def _compute(self, memory: Memory, index: int, block: Block) -> None:
+        """Dequantize what the block reads, run it in float, quantize what it defines."""
+        results = self._program(index, block).run(
+            lambda read: memory.real(read.value, read.kind, block.arithmetic)
+        )
+        for name in block.others:
+            memory.define(name, results[name])
+        for port in block.kernel.outputs:
+            if not port.value:
+                continue
+            name = port.value if block.activation is None else block.core[-1].outputs[0]
+            if isinstance(port.type, Uniform):
+                quantize = _quantize_spec if block.arithmetic == "float32_spec" else quantize_array
+                self._settle(memory, block, port, quantize(as_f32(results[name]), port.type))
+            else:
+                memory.define(port.value, results[name])
+
+    def _move(self, memory: Memory, index: int, block: Block, kind: Uniform) -> None:
+        """Move stored integers, less the zero point, so that what an op fills in is real zero."""
+        op, source = block.core[0], block.kernel.inputs[0]
+        if op.type in CLAMPS:
+            whole = memory.stored(source.value, kind, block.arithmetic)
+            bounds = {name: memory.real(name) for name in bound_names(op)}
+            self._settle(memory, block, block.kernel.outputs[0], clamped(whole, kind, op, bounds))
+            return
+        if op.type == "MaxPool" and not any(op.outputs[1:]):
+            whole = memory.stored(source.value, kind, block.arithmetic)
+            pooled = max_pool(whole, pool_geometry(op.attributes, whole.shape[2:]))
+            self._settle(memory, block, block.kernel.outputs[0], pooled)
+            return
+
+        def shifted(read: Read) -> Array:
+            if not isinstance(read.kind, Uniform):
+                return memory.real(read.value)
+            stored = memory.stored(read.value, read.kind, block.arithmetic)
+            return (stored.astype(np.int32) - kind.zero_point).astype(np.float32)
+
+        results = self._program(index, block).run(shifted)
+        for name in block.others:
+            memory.define(name, results[name])
+        for port in block.kernel.outputs:
+            if port.value:
+                moved = np.rint(results[port.value]).astype(np.int32) + kind.zero_point
+                self._settle(memory, block, port, moved.astype(stored_dtype(kind.storage)))
+
+    def _settle(self, memory: Memory, block: Block, port: Port, stored: Array) -> None:
+        """Clamp a stored result by its storage range and a fused activation, and define the value."""
+        if not isinstance(port.type, Uniform):
+            return
+        op = block.activation
+        bounds = {name: memory.real(name) for name in bound_names(op)} if op is not None else {}
+        memory.define_stored(port.value, port.type, clamped(stored, port.type, op, bounds), block.arithmetic)
+
+    def _program(self, index: int, stage: Stage) -> Program:
+        if index not in self._programs:
+            if isinstance(stage, Floats):
+                program = program_of(self._graph, stage.ops, stage.outputs, {})
+            else:
+                wanted = [port.value for port in stage.kernel.outputs if port.value]
+                wanted = wanted if stage.activation is None else [stage.core[-1].outputs[0]]
+                program = program_of(self._graph, stage.core, (*wanted, *stage.others), stage.kinds)
+            self._programs[index] = program
+        return self._programs[index]
+
+    def _output(self, memory: Memory, name: str) -> Array:
+        pinned = self._pinned.get(name)
+        return memory.real(name) if pinned is None else memory.stored(name, pinned)
+
+
+def unknown_arithmetic(name: str) -> UnknownName:
+    """Make the error for an arithmetic that does not exist."""
+    return unknown_name("arithmetic", name, _NAMES)
+
+
+def _ports(block: Block) -> tuple[Port, ...]:
+    return tuple(port for port in (*block.kernel.inputs, *block.kernel.outputs) if port.value)
+
+
+def _on_integers(memory: Memory, block: Block, result: Uniform) -> Array | None:
+    """The stored result of the block's integer kernel; None where it has none for these types."""
+    kernel = KERNELS.get(tuple(op.type for op in block.core))
+    if kernel is None or block.arithmetic == "float32_spec" or block.others:
+        return None
+    operands = {
+        (op.name, i): memory.operand(op.inputs[i], block.kinds[op.name, i], block.arithmetic)
+        for op in block.core
+        for i in range(len(op.inputs))
+        if (op.name, i) in block.kinds
+    }
+    return kernel(Call(block.core, operands, result, block.arithmetic, memory.real))
+
+
+def _quantize_spec(real: Array, kind: Uniform) -> Array:
+    """StableHLO's uniform_quantize in float32: add the zero point and clip before the one rounding."""
+    shape = [1] * real.ndim
+    if kind.axis is not None:
+        shape[kind.axis] = -1
+    scale = np.asarray(kind.scales, np.float32).reshape(shape)
+    zero = np.asarray(kind.zero_points, np.float32).reshape(shape)
+    moved = np.clip(real / scale + zero, np.float32(kind.storage.qmin), np.float32(kind.storage.qmax))
+    return np.rint(moved).astype(stored_dtype(kind.storage))

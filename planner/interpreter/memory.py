@@ -1,0 +1,149 @@
+"""Memory: which arrays hold each value while a plan runs, in every type they are asked for.
+
+A value has a base: its pin (an integer type, or float), else the type at its definition; readers start
+from it. Every (value, type) is stored once. A rescale between integer types dequantizes to float32 and
+quantizes, or, in another arithmetic than `float32_even`, multiplies integers.
+Source: design 01, section 3; plans/rescales.
+"""
+
+from collections.abc import Mapping, MutableMapping
+from typing import Final
+
+import numpy as np
+
+from planner.constants.quantize import dequantize_array, quantize_array
+from planner.errors import ModelError
+from planner.interpreter.calls import FLOAT32_EVEN, Operand
+from planner.interpreter.kernels import rescale_onto
+from planner.interpreter.requantize import Array
+from planner.ir.graph import Graph
+from planner.ir.qtypes import Uniform
+from planner.onnx.dtypes import NUMPY
+from planner.plans.plan import Plan
+from planner.plans.records import PortTyped
+from planner.plans.rescales import kind_of
+
+# Without arithmetic of their own, these rescale in float32 as onnxruntime does.
+_FLOAT_RESCALES: Final = frozenset({FLOAT32_EVEN, "float32_spec"})
+
+
+class Memory:
+    """Arrays of one run.
+
+    Attributes:
+      defined: stored integers of values at the type they were defined in.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        plan: Plan,
+        pinned: Mapping[str, Uniform | None],
+        weights: MutableMapping[tuple[str, Uniform], Array],
+    ) -> None:
+        """Start empty; `weights` keeps quantized constants from run to run."""
+        self.graph = graph
+        self.defined: dict[str, Array] = {}
+        self._costs = plan.target.costs
+        self._pinned = pinned
+        self._weights = weights
+        self._bases: dict[str, PortTyped] = {}
+        self._stored: dict[tuple[str, Uniform], Array] = {}
+        self._reals: dict[tuple[str, PortTyped], Array] = {}
+
+    def is_same(self, source: PortTyped, wanted: PortTyped) -> bool:
+        """Whether no rescale stands between two types."""
+        return kind_of(source, wanted, self._costs) is None
+
+    def base(self, value: str) -> PortTyped:
+        """The type readers of a value start from; None: float."""
+        return self._bases.get(value)
+
+    def names(self) -> tuple[str, ...]:
+        """Values defined so far, in order."""
+        return tuple(self._bases)
+
+    def define(self, value: str, array: Array) -> None:
+        """Give a value its float (or integer, if that is its element type) array, then its pin."""
+        pinned = self._pinned.get(value)
+        self._bases[value] = pinned
+        if pinned is None:
+            self._reals[value, None] = array
+        else:
+            self._stored[value, pinned] = quantize_array(as_f32(array), pinned)
+
+    def define_stored(self, value: str, kind: Uniform, stored: Array, arithmetic: str) -> None:
+        """Give a value its stored integers; a rescale to its pin follows."""
+        self.defined[value] = stored
+        pinned = self._pinned.get(value, kind)
+        self._bases[value] = pinned
+        if pinned is None:
+            self._reals[value, None] = self._dequantized(value, stored, kind)
+        elif pinned == kind or self.is_same(kind, pinned):
+            self._stored[value, kind] = self._stored[value, pinned] = stored
+        else:
+            self._stored[value, pinned] = rescaled(stored, kind, pinned, arithmetic)
+
+    def stored(self, value: str, wanted: Uniform, arithmetic: str = FLOAT32_EVEN) -> Array:
+        """A value's integers in a type: quantized or rescaled from its base at first use."""
+        known = self._stored.get((value, wanted))
+        if known is not None:
+            return known
+        base = self.base(value)
+        if value in self.graph.constants:
+            return self._weight(value, wanted)
+        if not isinstance(base, Uniform):
+            result = quantize_array(as_f32(self.real(value)), wanted)
+        elif self.is_same(base, wanted):
+            result = self._stored[value, base]
+        else:
+            result = rescaled(self._stored[value, base], base, wanted, arithmetic)
+        self._stored[value, wanted] = result
+        return result
+
+    def real(self, value: str, seen: PortTyped = None, arithmetic: str = FLOAT32_EVEN) -> Array:
+        """A value's array in its own element type, seen through a type (None: through its base)."""
+        kind = seen if isinstance(seen, Uniform) else self.base(value)
+        known = self._reals.get((value, kind))
+        if known is not None:
+            return known
+        if isinstance(kind, Uniform):
+            result = self._dequantized(value, self.stored(value, kind, arithmetic), kind)
+        else:
+            result = self._numbers(value)
+        self._reals[value, kind] = result
+        return result
+
+    def operand(self, value: str, kind: Uniform, arithmetic: str) -> Operand:
+        """A value at an integer port."""
+        stored = self.stored(value, kind, arithmetic)
+        return Operand(stored, kind, self.graph.values[value].shape, value in self.graph.constants)
+
+    def _weight(self, value: str, wanted: Uniform) -> Array:
+        if (value, wanted) not in self._weights:
+            self._weights[value, wanted] = quantize_array(self._numbers(value), wanted)
+        return self._weights[value, wanted]
+
+    def _numbers(self, value: str) -> Array:
+        constant = self.graph.constants.get(value)
+        if constant is None or constant.array is None:
+            raise ModelError(f"value {value!r} is read, but neither computed nor known in numbers")
+        return constant.array
+
+    def _dequantized(self, value: str, stored: Array, kind: Uniform) -> Array:
+        real = dequantize_array(stored, kind)
+        return real.astype(NUMPY[self.graph.values[value].dtype], copy=False)
+
+
+def rescaled(stored: Array, source: Uniform, wanted: Uniform, arithmetic: str) -> Array:
+    """Stored integers of one type as those of another."""
+    is_integer = arithmetic not in _FLOAT_RESCALES and source.is_per_tensor and wanted.is_per_tensor
+    if not is_integer:
+        return quantize_array(dequantize_array(stored, source), wanted)
+    result = rescale_onto(Operand(stored, source), wanted, arithmetic)
+    return np.clip(result, wanted.storage.qmin, wanted.storage.qmax)
+
+
+def as_f32(array: Array) -> Array:
+    """A float array in float32."""
+    return array.astype(np.float32, copy=False)

@@ -1,0 +1,168 @@
+"""Programs: the float ops of one or more regions as one small onnxruntime session.
+
+What a program reads is fed, weights seen through a quantized type included; constants that stay float are
+part of its model. Optimisations are off, so each op runs as written. Source: design 05, "Traps".
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import onnxruntime
+from onnxruntime.capi import onnxruntime_pybind11_state as states
+
+from planner.errors import ModelError
+from planner.interpreter.requantize import Array
+from planner.ir.graph import Graph, Op
+from planner.onnx.write import OPSET, Node, Port, write_model
+from planner.plans.records import PortTyped
+
+FAILURES: Final = (
+    states.Fail,
+    states.InvalidArgument,
+    states.InvalidGraph,
+    states.InvalidProtobuf,
+    states.NotImplemented,
+    states.RuntimeException,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A tensor a program is fed: `value` seen through the type `kind`; None: as it is."""
+
+    feed: str
+    value: str
+    kind: PortTyped
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """Float ops ready to run.
+
+    Attributes:
+      graph: the model: element types, and the numbers of constants.
+      nodes: in order, operands renamed to what is fed.
+      reads: what is fed.
+      constants: names of the float and integer constants among the operands.
+      outputs: value names, "" nowhere.
+    """
+
+    graph: Graph
+    nodes: tuple[Node, ...]
+    reads: tuple[Read, ...]
+    constants: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    def run(self, feed: Callable[[Read], Array]) -> Mapping[str, Array]:
+        """Results by value name; `feed` gives the array of each read.
+
+        Raises:
+          ModelError: onnxruntime refuses the ops or their operands.
+        """
+        if not self.outputs:
+            return {}
+        arrays = {read.feed: feed(read) for read in self.reads}
+        try:
+            results = self._session.run(list(self.outputs), arrays)
+        except FAILURES as error:
+            raise ModelError(f"onnxruntime cannot run {self._names()}: {_one_line(error)}") from error
+        return dict(zip(self.outputs, results, strict=True))
+
+    @cached_property
+    def _session(self) -> onnxruntime.InferenceSession:
+        values = self.graph.values
+        inputs: list[Port] = [(read.feed, values[read.value].dtype, None) for read in self.reads]
+        data = write_model(
+            name=self.graph.name,
+            nodes=self.nodes,
+            inputs=inputs,
+            outputs=[(name, values[name].dtype, None) for name in self.outputs],
+            constants={name: (_array(self.graph, name), values[name].dtype) for name in self.constants},
+            opset=self.graph.opsets.get("", OPSET),
+            domains={domain: number for domain, number in self.graph.opsets.items() if domain},
+        )
+        try:
+            return open_session(data)
+        except FAILURES as error:
+            raise ModelError(f"onnxruntime cannot load {self._names()}: {_one_line(error)}") from error
+
+    def _names(self) -> str:
+        first = self.nodes[0]
+        rest = f" and {len(self.nodes) - 1} more ops" if len(self.nodes) > 1 else ""
+        return f"{first.name!r} ({first.op_type}){rest}"
+
+
+@dataclass(slots=True)
+class _Draft:
+    graph: Graph
+    kinds: Mapping[tuple[str, int], PortTyped]
+    nodes: list[Node] = field(default_factory=list)
+    reads: dict[tuple[str, PortTyped], Read] = field(default_factory=dict)
+    constants: dict[str, None] = field(default_factory=dict)
+    inner: set[str] = field(default_factory=set)
+
+    def add(self, op: Op) -> None:
+        for name in op.captures:
+            self._plain(name)
+        inputs = tuple(self._operand(op, i, name) for i, name in enumerate(op.inputs))
+        domain, _, kind = op.type.rpartition("::")
+        self.nodes.append(Node(kind, inputs, op.outputs, op.name, domain, op.attributes))
+        self.inner.update(op.outputs)
+
+    def _operand(self, op: Op, index: int, name: str) -> str:
+        kind = self.kinds.get((op.name, index))
+        if not name or name in self.inner or kind is None:
+            return self._plain(name)
+        read = self.reads.setdefault((name, kind), Read(f"{name}@{len(self.reads)}", name, kind))
+        return read.feed
+
+    def _plain(self, name: str) -> str:
+        if not name or name in self.inner:
+            return name
+        if name in self.graph.constants:
+            self.constants[name] = None
+        else:
+            self.reads.setdefault((name, None), Read(name, name, None))
+        return name
+
+
+def program_of(
+    graph: Graph, ops: Iterable[Op], outputs: Sequence[str], kinds: Mapping[tuple[str, int], PortTyped]
+) -> Program:
+    """Make the program of some ops.
+
+    Args:
+      graph: the float model with the numbers of its constants.
+      ops: in order.
+      outputs: value names to return.
+      kinds: types through which operands are seen, by (op name, operand index); missing: float.
+    """
+    draft = _Draft(graph, kinds)
+    for op in ops:
+        draft.add(op)
+    reads = tuple(draft.reads.values())
+    return Program(graph, tuple(draft.nodes), reads, tuple(draft.constants), tuple(outputs))
+
+
+def open_session(source: bytes | str, options: Any = None) -> onnxruntime.InferenceSession:
+    """Load a model on the CPU, optimisations off and silent unless other options are given."""
+    if options is None:
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.log_severity_level = 4
+    return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+
+
+def _array(graph: Graph, name: str) -> Array:
+    array = graph.constants[name].array
+    if array is None:
+        raise ModelError(f"constant {name!r} has a range but no numbers, so nothing can be computed with it")
+    return np.asarray(array)
+
+
+def _one_line(error: Exception) -> str:
+    text = " ".join(str(error).split()).removeprefix("[ONNXRuntimeError] : ")
+    return text if len(text) <= 300 else text[:297] + "..."
