@@ -204,6 +204,8 @@ def _defined_before_use(graph: Graph) -> Iterator[str]:
             if name not in known:
                 yield f"{user.name!r} reads {name!r}, which nothing before it defines"
         known.update(user.outputs)
+        if isinstance(user, Region):
+            known.update(name for op in user.ops for name in op.outputs)
     for name in graph.outputs:
         if name not in known:
             yield f"output {name!r} is defined by nothing"

@@ -138,7 +138,7 @@ def _reader_storages(choices: Sequence[Choice]) -> dict[str, Storage]:
 
 def _add_kernel(network: Network, choice: Choice, reader_storage: dict[str, Storage]) -> None:
     graph, region, row = network.graph, choice.region, choice.row
-    kernel = Kernel(choice, moves=_moves(choice), cut=_cut(graph, choice))
+    kernel = Kernel(choice, moves=_moves(graph, choice), cut=_cut(graph, choice))
     index = len(network.kernels)
     network.kernels.append(kernel)
     resolved = _resolve(network, choice, reader_storage) if row else {}
@@ -229,12 +229,12 @@ def _storage_near(network: Network, name: str, reader_storage: dict[str, Storage
     return reader_storage.get(name)
 
 
-def _moves(choice: Choice) -> bool:
+def _moves(graph: Graph, choice: Choice) -> bool:
     region, row = choice.region, choice.row
     if row is not None and row.computes:
         return False
     if region.ops:
-        return all(is_mover(op) for op in region.ops)
+        return all(is_mover(op, graph) for op in region.ops)
     if row is None:
         return False
     n_in, n_out = len(region.inputs), len(region.outputs)

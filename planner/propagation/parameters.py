@@ -20,6 +20,7 @@ from planner.target.records import PortId, Row
 from planner.target.rules import rule_function
 
 LINEAR: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+DERIVING: Final = frozenset({"derive", "fn", "multiplier_accumulator_scale", "multiplier_scale"})
 BIAS_LIMIT: Final = float(1 << 30)
 _CHUNK: Final = 1 << 18
 
@@ -39,7 +40,7 @@ def derive_parameters(network: Network, kernel: Kernel) -> list[PortId]:
             port.type = constant_type(network, kernel, port, row)
     derived: list[PortId] = []
     for rule in row.rules:
-        if rule.kind not in ("multiplier_accumulator_scale", "derive", "fn"):
+        if rule.kind not in DERIVING:
             continue
         if rule.kind == "multiplier_accumulator_scale":
             _grow_for_bias(network, ports, rule.args)

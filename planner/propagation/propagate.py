@@ -129,17 +129,20 @@ def _guess_derived(network: Network, classes: list[LabelClass]) -> None:
     The final types follow the chosen labels; where they differ the edge gets a rescale.
     """
     for entry in classes:
-        if entry.ports[0].kind != DERIVED:
-            continue
         kernel = network.kernels[entry.kernel]
+        row = kernel.choice.row
+        calls = row is not None and any(rule.kind == "fn" for rule in row.rules)
+        if entry.ports[0].kind != DERIVED and not calls:
+            continue
         mine = [network.ports[p] for p in (*kernel.inputs, *kernel.outputs) if p >= 0]
         for port in mine:
             own = classes[port.group].own if port.group >= 0 else None
             if own is not None and isinstance(port.spec.storage, Storage):
                 port.type = typed(own, port.spec.storage)
-        derive_parameters(network, kernel)
-        guess = entry.ports[0].type
+        derived = derive_parameters(network, kernel)
+        guess = entry.ports[0].type if entry.ports[0].side in derived else None
         if guess is not None and guess.is_per_tensor:
+            entry.ports[0].kind = DERIVED
             entry.fixed, entry.own, entry.fixed_source = guess, label_of(guess), "derived"
         for port in mine:
             port.type = None
