@@ -28,8 +28,6 @@ Progress = Callable[[int, int | None], None]
 OBSERVED_DTYPES: Final = frozenset({"f16", "f32", "f64"})
 # Fetched at once; a model with more is run once per this much.
 MAX_FETCH_BYTES: Final = 1 << 29
-# A protobuf holds less than 2 GB: models with more weights go through a folder.
-MAX_INLINE_BYTES: Final = 1 << 30
 
 _FAILURES: Final = (
     states.Fail,
@@ -166,17 +164,14 @@ def _open_session(graph: Graph, outputs: tuple[str, ...]) -> onnxruntime.Inferen
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
-    weights = sum(c.array.nbytes for c in graph.constants.values() if c.array is not None)
-    with tempfile.TemporaryDirectory(prefix="qplan-") as folder:
+    # Between two runs we observe: threads that spin in the meantime take the core we do it on.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    with tempfile.TemporaryDirectory(prefix="qplan-", ignore_cleanup_errors=True) as folder:
+        # Weights in a file of their own are mapped: no copy of them in memory, whatever their size.
         path = Path(folder) / "model.onnx"
-        source: bytes | str = b""
-        if weights <= MAX_INLINE_BYTES:
-            source = write_graph(model)
-        else:
-            path.write_bytes(write_graph(model, external=path.with_suffix(".data")))
-            source = str(path)
+        path.write_bytes(write_graph(model, external=path.with_suffix(".data")))
         try:
-            return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+            return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         except _FAILURES as error:
             reason = _one_line(error)
             raise ModelError(f"onnxruntime cannot load model {graph.name!r}: {reason}") from error
