@@ -20,6 +20,11 @@ Array = npt.NDArray[Any]
 
 _CHUNK: Final = 1 << 14
 _LONG_RUN: Final = 512
+_DTYPES: Final = {
+    (signed, bits): np.dtype(f"{'i' if signed else 'u'}{bits // 8}")
+    for signed in (False, True)
+    for bits in (8, 16, 32, 64)
+}
 
 
 def stored_dtype(store: Storage) -> np.dtype[Any]:
@@ -31,7 +36,7 @@ def stored_dtype(store: Storage) -> np.dtype[Any]:
     if store.float_name:
         raise QTypeError(f"storage {store} holds floats; integer storages are i1..i64 and u1..u64")
     width = next(bits for bits in (8, 16, 32, 64) if store.bits <= bits)
-    return np.dtype(f"{'i' if store.signed else 'u'}{width // 8}")
+    return _DTYPES[store.signed, width]
 
 
 def quantize_array(array: Array, type: Uniform) -> Array:  # noqa: A002
@@ -74,8 +79,8 @@ def dequantize_array(stored: Array, type: Uniform) -> npt.NDArray[np.float32]:  
 class _Run:
     """Scales (float) and zero points (same dtype) that broadcast against one piece of work."""
 
-    scales: Array
-    zero_points: Array
+    scales: Any
+    zero_points: Any
 
     def part(self, begin: int, end: int) -> "_Run":
         return _Run(self.scales[begin:end], self.zero_points[begin:end])
@@ -119,7 +124,10 @@ def _runs(
         yield from _block_runs(source, target, kind, run)
         return
     if kind.axis is None:
-        yield from _sliced_runs(source, target, run, inner=max(1, source.size))
+        whole = _Run(run.scales[0], run.zero_points[0])
+        flat, out = source.reshape(-1), target.reshape(-1)
+        for begin in range(0, flat.size, _CHUNK):
+            yield flat[begin : begin + _CHUNK], out[begin : begin + _CHUNK], whole
         return
     axis = kind.axis
     if not 0 <= axis < source.ndim or source.shape[axis] != len(kind.scales):
@@ -127,6 +135,10 @@ def _runs(
             f"{kind.storage} with {len(kind.scales)} scales along axis {axis} does not fit the shape "
             f"{source.shape}; it needs one scale per slice of an existing axis"
         )
+    if source.size <= _CHUNK:
+        shape = (-1, *(1 for _ in source.shape[axis + 1 :]))
+        yield source, target, _Run(run.scales.reshape(shape), run.zero_points.reshape(shape))
+        return
     yield from _sliced_runs(source, target, run, inner=math.prod(source.shape[axis + 1 :]))
 
 
@@ -171,7 +183,9 @@ def _long_runs(flat: Array, out: Array, run: _Run, *, inner: int) -> Iterator[tu
                 yield rows[span, columns], results[span, columns], part
 
 
-def _block_runs(source: Array, target: Array, kind: Uniform, run: _Run) -> Iterator[tuple[Array, Array, _Run]]:
+def _block_runs(
+    source: Array, target: Array, kind: Uniform, run: _Run
+) -> Iterator[tuple[Array, Array, _Run]]:
     sizes = dict(kind.blocks)
     blocks = [sizes.get(axis, dim) for axis, dim in enumerate(source.shape)]
     grid = tuple(dim // max(1, block) for dim, block in zip(source.shape, blocks, strict=True))

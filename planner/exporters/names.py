@@ -20,6 +20,9 @@ class Names:
 
     def fresh(self, stem: str) -> str:
         """Return `stem`, or `stem_1`, `stem_2`, ..., whichever is the first that is free, and take it."""
+        if stem not in self._taken and not self._bodies:
+            self._taken.add(stem)
+            return stem
         count = self._counts.get(stem, 0)
         name = f"{stem}_{count}" if count else stem
         while name in self._taken or any(name.encode() in body for body in self._bodies):

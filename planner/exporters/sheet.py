@@ -287,6 +287,8 @@ def held_dtype(kind: Uniform) -> np.dtype[Any]:
 
 
 def _held(stored: Array, value: str, kind: Uniform) -> Array:
+    if kind.storage.bits <= 32:
+        return stored
     bounds = np.iinfo(held_dtype(kind))
     if stored.size and not bounds.min <= stored.min() <= stored.max() <= bounds.max:
         raise UnsupportedExport(
