@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-
 Run = Callable[[Path, Path, str, Path], int]
 
 
