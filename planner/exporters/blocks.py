@@ -5,6 +5,7 @@ activations as clamps of the stored result, float regions. Nothing here knows a 
 Source: design 01, sections 3 and 7; design 05, "Traps" (activations fold after propagation only).
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -17,6 +18,7 @@ from planner.exporters.sheet import SHAPE_READERS, Sheet, held_dtype
 from planner.ir.graph import Op, Region
 from planner.ir.qtypes import Uniform
 from planner.ir.roles import NON_PORT_INPUTS
+from planner.onnx.dtypes import NUMPY
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, PortTyped
 
@@ -156,7 +158,8 @@ def write_real(sheet: Sheet, block: Block) -> None:
         inputs = reads.operands(op)
         outputs = [raw.get(name, name) for name in op.outputs]
         reads.inner.update(zip(op.outputs, outputs, strict=True))
-        _emit_float(sheet, op, inputs, outputs, is_integer=block.is_integer)
+        seen = block.kinds.get((op.name, 0)) or sheet.base(next(iter(op.inputs), ""))
+        _emit_float(sheet, op, inputs, outputs, is_dequantized=isinstance(seen, Uniform))
     for name, port in ports.items():
         if not isinstance(port.type, Uniform):
             sheet.define_real(name, raw[name])
@@ -166,15 +169,16 @@ def write_real(sheet: Sheet, block: Block) -> None:
             settle(sheet, name, reads.inner[block.result], port.type, block.activation)
 
 
-def _emit_float(sheet: Sheet, op: Op, inputs: list[str], outputs: list[str], *, is_integer: bool) -> None:
+def _emit_float(sheet: Sheet, op: Op, inputs: list[str], outputs: list[str], *, is_dequantized: bool) -> None:
     """Append an op; onnxruntime must not fuse an AveragePool whose dilations its integer kernel lacks."""
-    if is_integer and op.type == "AveragePool" and "dilations" in op.attributes:
-        if any(step != 1 for step in op.attributes["dilations"]):
-            guard = sheet.fresh(f"{inputs[0]}_guard")
-            sheet.emit("Max", [inputs[0], sheet.number("float32", float(np.finfo(np.float32).min))], [guard])
-            inputs = [guard]
-        else:
-            op = replace(op, attributes={k: v for k, v in op.attributes.items() if k != "dilations"})
+    steps = op.attributes.get("dilations", ()) if op.type == "AveragePool" else ()
+    if steps and set(steps) == {1}:
+        op = replace(op, attributes={k: v for k, v in op.attributes.items() if k != "dilations"})
+    elif steps and is_dequantized:
+        guard = sheet.fresh(f"{inputs[0]}_guard")
+        dtype = NUMPY[sheet.graph.values[op.inputs[0]].dtype].name
+        sheet.emit("Max", [inputs[0], sheet.number(dtype, -math.inf)], [guard])
+        inputs = [guard]
     sheet.emit_op(op, inputs, outputs)
 
 

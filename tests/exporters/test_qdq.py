@@ -9,8 +9,10 @@ import pytest
 from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import UnsupportedExport
 from planner.exporters.qdq import write_qdq
-from planner.ir.graph import Constant
-from planner.ir.qtypes import NoneType, Uniform, storage, uniform
+from planner.exporters.table import EXPORTERS
+from planner.ir.graph import Constant, Op, Opaque
+from planner.ir.qtypes import FloatType, NoneType, Uniform, storage, uniform
+from planner.onnx.attributes import GRAPH
 from tests.exporters.plans import bias, executed, i8, loaded, model, op, op_types, plan_of, run, u8, weight
 
 RNG = np.random.default_rng(5)
@@ -344,3 +346,82 @@ def test_onnxruntimes_optimizer_takes_a_matmul_row_of_rank_three(kind, opset, tm
     data = write_qdq(graph, plan_of(graph, [(["m", "y"], "x w b", "y")], types))
     assert loaded(data).opset_import[0].version == opset
     assert "QGemm" in executed(data, tmp_path)
+
+
+def branching(captured: str) -> Op:
+    """An If whose bodies read a value of the graph around them."""
+    bodies = {}
+    for branch, kind in (("then_branch", "Neg"), ("else_branch", "Identity")):
+        node = onnx.helper.make_node(kind, [captured], [f"{branch}_m_quantized"])
+        out = onnx.helper.make_tensor_value_info(f"{branch}_m_quantized", onnx.TensorProto.FLOAT, [4])
+        body = onnx.helper.make_graph([node], branch, [], [out])
+        bodies[branch] = Opaque(GRAPH, body.SerializeToString())
+    return Op("branch", "If", ("c",), ("y",), bodies, (captured,))
+
+
+def test_a_body_reads_a_stored_value_in_float_under_its_own_name():
+    kind = u8(0.02, 128)
+    ops = [op("Neg", "x", "m"), branching("m")]
+    graph = model(ops, inputs={"x": (4,), "c": ()}, outputs={"y": (4,)}, constants={}, dtypes={"c": "bool"})
+    plan = plan_of(graph, [(["m"], "x", "m"), (["y"], "m", "y")], {"x": kind, "m": kind, "y.in[0]": None})
+    data = write_qdq(graph, plan)
+    names = [name for node in loaded(data).graph.node for name in node.output]
+    assert "m" in names
+    assert "m_quantized" not in names
+    x = RNG.normal(size=4).astype(np.float32)
+    for c, sign in ((True, 1), (False, -1)):
+        np.testing.assert_array_equal(
+            run(data, {"x": x, "c": np.asarray(c)})[0], sign * -fake(-fake(x, kind), kind)
+        )
+
+
+def test_a_body_that_reads_a_stored_input_is_refused():
+    kind = u8(0.02, 128)
+    graph = model(
+        [branching("x")],
+        inputs={"x": (4,), "c": ()},
+        outputs={"y": (4,)},
+        constants={},
+        dtypes={"c": "bool"},
+        facts={"x": (kind,)},
+    )
+    with pytest.raises(UnsupportedExport, match="a subgraph of 'branch' reads 'x' in float"):
+        write_qdq(graph, plan_of(graph, [(["y"], "x", "y")], {"x": None}))
+
+
+@pytest.mark.parametrize("write", EXPORTERS.values())
+def test_outputs_that_nothing_computes_are_bound_to_their_names(write):
+    kind = u8(0.02, 128)
+    constant = RNG.normal(size=4).astype(np.float32)
+    graph = model(
+        [op("Relu", "x", "y")],
+        inputs={"x": (4,)},
+        outputs={"y": (4,), "k": (4,)},
+        constants={"k": constant},
+        facts={"y": (u8(0.02, 0),), "x": (u8(0.02, 0),), "k": (kind,)},
+    )
+    data = write(graph, plan_of(graph, [(["y"], "x", "y")], {"x": u8(0.02, 0), "y": u8(0.02, 0)}))
+    x = RNG.integers(0, 256, 4).astype(np.uint8)
+    y, k = run(data, {"x": x})
+    np.testing.assert_array_equal(y, x)
+    np.testing.assert_array_equal(k, quantize_array(constant, kind))
+
+
+@pytest.mark.parametrize("write", EXPORTERS.values())
+def test_a_split_has_a_stored_tensor_per_result(write):
+    kind = u8(0.02, 128)
+    ops = [op("Split", "x", "a b", num_outputs=2), op("Neg", "b", "y")]
+    graph = model(ops, inputs={"x": (8,)}, outputs={"a": (4,), "y": (4,)}, constants={})
+    kernels = [(["a"], "x", "a b"), (["y"], "b", "y")]
+    data = write(graph, plan_of(graph, kernels, dict.fromkeys("xaby", kind)))
+    x = RNG.normal(size=8).astype(np.float32)
+    a, y = run(data, {"x": x})
+    np.testing.assert_array_equal(
+        np.concatenate([a, y]), np.concatenate([fake(x[:4], kind), fake(-fake(x[4:], kind), kind)])
+    )
+
+
+def test_a_kernel_in_another_float_is_refused():
+    graph = conv_graph()
+    with pytest.raises(UnsupportedExport, match=r"c.in\[0\] .* is bf16: a kernel in that float"):
+        write_qdq(graph, plan_of(graph, [(["c"], "x w b", "c")], {"x": FloatType("bf16")}))
