@@ -17,8 +17,9 @@ qplan check "$out/cpu/plan.json" --model "$digits/digits.onnx" --target onnxrunt
 qplan export "$out/cpu/plan.json" --model "$digits/digits.onnx" --format onnx-qdq --out "$out/cpu/digits.onnx"
 qplan compare "$digits/digits.onnx" "$out/cpu/digits.onnx" --data "$digits/calibration.npz" --min-sqnr 15
 
-# Your own constraints: keep the probabilities out of integers, and write the annotated model.
-printf 'format: qplan.annotations/1\nvalues: {probabilities: "!quant.none"}\n' > "$out/annotations.yaml"
+# Your own constraints: the camera gives 8-bit integers, so the model's input is no float.
+printf 'format: qplan.annotations/1\nvalues: {image: "!quant.uniform<i8:f32, 0.00390625:-128>"}\n' \
+    > "$out/annotations.yaml"
 qplan annotate "$digits/digits.onnx" --stats "$out/stats.json" --annotations "$out/annotations.yaml" \
     --out "$out/annotated.json"
 qplan plan "$out/annotated.json" --target teaching-npu --out "$out/npu"

@@ -153,7 +153,7 @@ def summary_text(planned: "Plan") -> str:
     return (
         f"{planned.graph.name} on {planned.target.id} {planned.target.version}\n"
         f"  {count.integer} of {count.kernels} kernels on integers{whole}\n"
-        f"  {count.rescales} rescales, {count.casts} casts, cost {count.cost_text}"
+        f"  rescales: {count.rescales}, casts: {count.casts}, cost: {count.cost_text}"
     )
 
 

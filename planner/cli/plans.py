@@ -15,7 +15,8 @@ def _lines(items: object) -> str:
 
 def show(plan_file: PlanFile, *, json: JsonOption = False) -> None:
     """Show a plan: totals, kernels with their rows and types, rescales."""
-    from planner.report.totals import port_text, row_text, type_text
+    from planner.plans.explain import type_text
+    from planner.report.totals import port_text, row_text
 
     planned = read_plan(plan_file)
     kernels = [

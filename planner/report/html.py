@@ -9,11 +9,11 @@ from typing import Final
 
 from planner.interpreter.compare import Comparison
 from planner.ir.qtypes import Uniform
-from planner.plans.explain import explain
+from planner.plans.explain import explain, type_text
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, Port, Rescale
 from planner.report.markup import Markup, element, join, table
-from planner.report.totals import is_integer, port_text, row_text, totals, type_text
+from planner.report.totals import is_integer, port_text, row_text, totals
 
 _STYLE: Final = Markup("""
 :root { color-scheme: light dark; --line: #8884; --soft: #8882; --mark: #b4520a; }

@@ -15,7 +15,7 @@ class Markup(str):
     __slots__ = ()
 
 
-def element(name: str, *children: object, **attributes: str) -> Markup:
+def element(name: str, /, *children: object, **attributes: str) -> Markup:
     """Write `<name attributes>children</name>`; a trailing `_` of an attribute name is dropped (`class_`)."""
     marks = "".join(f' {key.rstrip("_")}="{html.escape(text)}"' for key, text in attributes.items())
     if name in _VOID:

@@ -1,4 +1,4 @@
-"""Totals of a plan, and short words for its types: what the page, the command and the demo all say.
+"""Totals of a plan, and short words for its rows and ports: what the page, the command and the demo all say.
 
 Pure readers of a plan. Source: design 01, sections 3 and 6.
 """
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from planner.ir.qtypes import Uniform
+from planner.plans.explain import type_text
 from planner.plans.plan import Plan
-from planner.plans.records import KernelPlan, Port, PortTyped
+from planner.plans.records import KernelPlan, Port
 
 CASTS: Final = frozenset({"quantize", "dequantize"})
-FEW_SCALES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +69,3 @@ def row_text(plan: Plan, kernel: KernelPlan) -> str:
 def port_text(port: Port) -> str:
     """`x: !quant.uniform<...>`; `-` for an absent port."""
     return f"{port.value}: {type_text(port.type)}" if port.value else "-"
-
-
-def type_text(kind: PortTyped) -> str:
-    """Type in MLIR's text, long lists of scales counted rather than written; `float` for float."""
-    if kind is None:
-        return "float"
-    if not isinstance(kind, Uniform) or len(kind.scales) <= FEW_SCALES:
-        return str(kind)
-    where = kind.axis if kind.axis is not None else ", ".join(f"{axis}:{size}" for axis, size in kind.blocks)
-    return f"!quant.uniform<{kind.storage}:{kind.expressed}:{where}, {{{len(kind.scales)} scales}}>"

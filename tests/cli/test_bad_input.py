@@ -1,0 +1,202 @@
+"""Bad input: one clear line, exit code 2, nothing written."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cli.conftest import DATA, MODEL
+
+
+@pytest.fixture
+def refused(qplan, tmp_path):
+    """Run a `plan` that must fail; give back its one line without the prefix."""
+    out = tmp_path / "result" / "out"
+
+    def call(*arguments, stdin=b""):
+        answer = qplan("plan", *arguments, "--out", out, stdin=stdin)
+        assert (answer.code, answer.out) == (2, "")
+        assert not out.parent.exists()
+        (line,) = answer.err.splitlines()
+        head, _, text = line.partition("qplan: error: ")
+        assert head == ""
+        return text
+
+    return call
+
+
+def edited_stats(stats: Path, path: Path, name: str, entry: dict) -> Path:
+    document = json.loads(stats.read_text())
+    document["values"][name] = entry
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_no_such_file(refused):
+    assert refused("nothing.onnx", "-t", "litert-int8", "--data", DATA) == "nothing.onnx: no such file"
+
+
+def test_not_onnx(refused, tmp_path):
+    path = tmp_path / "text.onnx"
+    path.write_text("this is no model")
+    assert "text.onnx" in refused(path, "-t", "litert-int8", "--data", DATA)
+
+
+def test_truncated(refused, tmp_path):
+    path = tmp_path / "short.onnx"
+    path.write_bytes(Path(MODEL).read_bytes()[:20000])
+    assert "short.onnx" in refused(path, "-t", "litert-int8", "--data", DATA)
+
+
+def test_empty(refused, tmp_path):
+    path = tmp_path / "empty.onnx"
+    path.write_bytes(b"")
+    assert "empty.onnx" in refused(path, "-t", "litert-int8", "--data", DATA)
+
+
+def test_unknown_target(refused):
+    text = refused(MODEL, "-t", "litert-int9", "--data", DATA)
+    assert text == "unknown target 'litert-int9' (did you mean 'litert-int8'?)"
+
+
+def test_unknown_format(refused):
+    text = refused(MODEL, "-t", "litert-int8", "--data", DATA, "-f", "onnx-qdk")
+    assert text.startswith("unknown export format 'onnx-qdk' (did you mean 'onnx-qdq'")
+
+
+def test_unknown_cost(refused):
+    text = refused(MODEL, "-t", "litert-int8", "--data", DATA, "--set", "bit_prize=1")
+    assert text.startswith("unknown cost 'bit_prize' (did you mean 'bit_price'")
+
+
+@pytest.mark.parametrize("setting", ["bit_price", "bit_price=x", "bit_price=-1", "bit_price=nan"])
+def test_cost_that_is_none(refused, setting):
+    assert refused(MODEL, "-t", "litert-int8", "--data", DATA, "--set", setting).startswith(
+        f"--set '{setting}'"
+    )
+
+
+def test_statistics_of_an_unknown_value(refused, stats, tmp_path):
+    path = edited_stats(stats, tmp_path / "s.json", "probabilitys", {"min": 0.0, "max": 1.0})
+    text = refused(MODEL, "-t", "litert-int8", "--stats", path)
+    assert text.startswith("statistics of 'probabilitys', which is no value of model 'digits'")
+    assert "'probabilities'" in text
+
+
+def test_missing_statistics(refused):
+    assert refused(MODEL, "-t", "litert-int8") == (
+        "no ranges are known for the values of model 'digits' "
+        "(give samples with --data or statistics with --stats)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ({"min": 2.0, "max": 1.0}, "min"),
+        ({"min": 0.0, "max": float("nan")}, "NaN"),
+        ({"min": 0.0}, "max"),
+    ],
+)
+def test_statistics_that_are_none(refused, stats, tmp_path, entry, words):
+    path = edited_stats(stats, tmp_path / "s.json", "probabilities", entry)
+    text = refused(MODEL, "-t", "litert-int8", "--stats", path)
+    assert "probabilities" in text
+    assert words in text
+
+
+def test_a_target_with_a_wrong_field(refused, tmp_path):
+    path = tmp_path / "bad.yaml"
+    path.write_text(
+        "apiVersion: planner/v1\nkind: Target\nid: bad\nversion: 1.0.0\ntitle: Bad\nmode: fixed\n"
+        "types: {a8: {storage: i8}}\nkernels:\n  - {kernel: Relu, in: {x: a8}, out: {y: a8}, whn: {}}\n"
+    )
+    text = refused(MODEL, "-t", path, "--data", DATA)
+    assert text.startswith("bad.yaml:9:")
+    assert "unknown field 'whn'" in text
+    assert "'when'" in text
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"image": np.zeros((4, 1, 9, 8), np.float32)}, "shape [4, 1, 9, 8]"),
+        ({"picture": np.zeros((4, 1, 8, 8), np.float32)}, "no input 'picture'"),
+        ({"image": np.full((4, 1, 8, 8), "a")}, "element type"),
+    ],
+)
+def test_a_sample_that_does_not_fit(refused, tmp_path, arrays, words):
+    path = tmp_path / "samples.npz"
+    np.savez(path, **arrays)
+    assert words in refused(MODEL, "-t", "litert-int8", "--data", path)
+
+
+def test_samples_that_are_none(refused, tmp_path):
+    (tmp_path / "empty").mkdir()
+    assert "holds no .npz" in refused(MODEL, "-t", "litert-int8", "--data", tmp_path / "empty")
+
+
+def test_an_annotation_of_nothing(refused, tmp_path):
+    path = tmp_path / "a.yaml"
+    path.write_text('format: qplan.annotations/1\nvalues: {probabilitys: "!quant.none"}\n')
+    text = refused(MODEL, "-t", "litert-int8", "--data", DATA, "--annotations", path)
+    assert "'probabilities'" in text
+
+
+def test_data_and_statistics_together(refused, stats):
+    text = refused(MODEL, "-t", "litert-int8", "--data", DATA, "--stats", stats)
+    assert text == "--data and --stats both give ranges (give one of them)"
+
+
+def test_a_module_that_is_not_there(refused):
+    text = refused(MODEL, "-t", "litert-int8", "--data", DATA, "--functions", "no_such_module")
+    assert text.startswith("--functions no_such_module: ModuleNotFoundError")
+
+
+def test_an_output_folder_that_is_a_file(qplan, stats, tmp_path):
+    (tmp_path / "out").write_text("mine")
+    answer = qplan("plan", MODEL, "-t", "litert-int8", "--stats", stats, "-o", tmp_path / "out")
+    assert (answer.code, len(answer.err.splitlines())) == (2, 1)
+    assert (tmp_path / "out").read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_plan_of_another_version(qplan, planned, tmp_path):
+    text = (planned / "plan.json").read_text().replace("qplan.plan/1", "qplan.plan/9")
+    (tmp_path / "plan.json").write_text(text)
+    answer = qplan("show", tmp_path / "plan.json")
+    assert answer.code == 2
+    assert "qplan.plan/9" in answer.err
+
+
+def test_an_address_that_is_not_there(qplan, planned):
+    answer = qplan("explain", planned / "plan.json", "probabilitys")
+    assert answer.code == 2
+    assert "'probabilities'" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (("bogus",), "No such command 'bogus'"),
+        (("plan", MODEL, "--bogus"), "No such option"),
+        (("plan", MODEL), "Missing option"),
+        (("compare", MODEL, MODEL, "--data", DATA, "--min-sqnr", "loud"), "--min-sqnr"),
+    ],
+)
+def test_a_command_line_that_is_none(qplan, line, words):
+    answer = qplan(*line)
+    assert (answer.code, len(answer.err.splitlines())) == (2, 1)
+    assert words in answer.err
+
+
+def test_a_model_no_kernel_serves_is_a_float_plan(qplan, stats, tmp_path):
+    (tmp_path / "none.yaml").write_text(
+        "apiVersion: planner/v1\nkind: Target\nid: none\nversion: 1.0.0\ntitle: None\nmode: fixed\n"
+        "kernels: []\n"
+    )
+    line = ("plan", MODEL, "-t", tmp_path / "none.yaml", "--stats", stats, "-o", tmp_path / "out")
+    answer = qplan(*line, "-f", "onnx-qdq", "--json")
+    assert answer.code == 0
+    assert (answer.json["integer"], answer.json["rescales"], answer.json["fully_quantized"]) == (0, 0, False)

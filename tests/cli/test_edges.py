@@ -1,0 +1,76 @@
+"""The edges of the command: bugs, control characters, whole files, numbers JSON lacks."""
+
+import json
+import math
+
+import pytest
+
+from planner.cli import files, plans
+from planner.cli.app import BUG, run
+from planner.cli.console import clean, say_json
+from planner.errors import InputError
+
+
+@pytest.fixture
+def broken(monkeypatch, tmp_path):
+    """A command line that runs into a bug."""
+
+    def fail(_):
+        raise ZeroDivisionError("1 / 0\nsecond line")
+
+    monkeypatch.setattr(plans, "read_plan", fail)
+    return ["show", str(tmp_path / "plan.json")]
+
+
+def test_a_bug_is_one_line_and_code_70(broken, capsys, monkeypatch):
+    monkeypatch.delenv("QPLAN_TRACEBACK", raising=False)
+    assert run(broken) == BUG == 70
+    assert capsys.readouterr().err == (
+        "qplan: error: this is a bug: ZeroDivisionError: 1 / 0 second line (QPLAN_TRACEBACK=1 shows where)\n"
+    )
+
+
+def test_a_bug_shows_where_when_asked(broken, capsys, monkeypatch):
+    monkeypatch.setenv("QPLAN_TRACEBACK", "1")
+    assert run(broken) == BUG
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_names_cannot_write_elsewhere_on_the_screen():
+    assert clean("conv\x1b[2J\u202e1") == "conv\\x1b[2J\\u202e1"
+
+
+def test_json_has_no_infinity(capsys):
+    say_json({"sqnr": math.inf, "errors": [math.nan, 1.5]})
+    assert json.loads(capsys.readouterr().out) == {"sqnr": None, "errors": [None, 1.5]}
+
+
+def test_files_are_written_all_or_none(tmp_path):
+    goal = tmp_path / "out"
+    (goal / "b").mkdir(parents=True)  # a folder where a file should go
+    with pytest.raises(InputError):
+        files.write_folder(str(goal), {"a/x": b"1"})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
+    assert sorted(path.name for path in goal.iterdir()) == ["b"]
+
+
+def test_a_file_is_replaced_whole(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text("old")
+    files.write_file(str(path), b"new")
+    assert path.read_text() == "new"
+    with pytest.raises(InputError, match="it is a folder"):
+        files.write_file(str(tmp_path), b"new")
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (b' {"format": 1}', "json"),
+        (b"module {\n", "mlir"),
+        (b"func.func @main", "mlir"),
+        (b"\x08\x08", "onnx"),
+    ],
+)
+def test_standard_input_is_told_apart(data, kind):
+    assert files.model_format(data) == kind

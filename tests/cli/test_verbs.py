@@ -1,0 +1,204 @@
+"""Each verb on the digits example: what it prints, what it writes, how it ends."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import planner
+from planner.cli.app import app, target_app
+from tests.cli.conftest import DATA, MODEL
+
+
+def test_plan_writes_its_folder(planned):
+    names = ["onnx-qdq.onnx", "onnx-qoperator.onnx", "plan.json", "plan.mlir", "report.html"]
+    assert sorted(path.name for path in planned.iterdir()) == names
+    plan = planner.plan_from_json((planned / "plan.json").read_text())
+    assert plan.target.id == "onnxruntime-cpu"
+    assert "onnx-qoperator" in (planned / "report.html").read_text()
+
+
+def test_plan_leaves_no_draft_behind(planned):
+    assert [path.name for path in planned.parent.iterdir()] == ["out"]
+
+
+def test_plan_says_its_totals(qplan, stats, tmp_path):
+    answer = qplan("plan", MODEL, "-t", "litert-int8", "--stats", stats, "-o", tmp_path / "out")
+    assert (answer.code, answer.err) == (0, "")
+    assert "digits on litert-int8 1.0.0" in answer.out
+    assert "kernels on integers" in answer.out
+    assert f"wrote {tmp_path / 'out' / 'plan.json'}" in answer.out
+
+
+def test_plan_as_json_is_one_document(qplan, stats, tmp_path):
+    answer = qplan("plan", MODEL, "-t", "litert-int8", "--stats", stats, "-o", tmp_path / "out", "--json")
+    assert answer.code == 0
+    assert answer.json["target"]["id"] == "litert-int8"
+    assert answer.json["integer"] <= answer.json["kernels"]
+    assert answer.json["files"] == [
+        str(tmp_path / "out" / n) for n in ("plan.json", "plan.mlir", "report.html")
+    ]
+
+
+def test_plan_as_json_carries_the_quality(qplan, tmp_path):
+    line = ("plan", MODEL, "-t", "onnxruntime-cpu", "--data", DATA, "-f", "onnx-qdq", "-o", tmp_path / "out")
+    answer = qplan(*line, "--json")
+    assert answer.json["quality"]["onnx-qdq"]["probabilities"]["sqnr"] > 15
+
+
+def test_plan_twice_is_the_same_plan(qplan, planned, tmp_path):
+    line = ("plan", MODEL, "-t", "onnxruntime-cpu", "--data", DATA, "-o", tmp_path / "out")
+    assert qplan(*line).code == 0
+    for name in ("plan.json", "plan.mlir"):
+        assert (tmp_path / "out" / name).read_bytes() == (planned / name).read_bytes()
+
+
+def test_prices_and_strategy_reach_the_plan(qplan, stats, tmp_path):
+    line = ("plan", MODEL, "-t", "litert-int8", "--stats", stats, "-o", tmp_path / "out")
+    assert qplan(*line, "--set", "bit_price=7", "--strategy", "rfc").code == 0
+    plan = planner.plan_from_json((tmp_path / "out" / "plan.json").read_text())
+    assert plan.target.costs.bit_price == 7
+    assert plan.options["strategy"] == "rfc"
+
+
+def test_functions_come_from_a_module(qplan, stats, tmp_path):
+    (tmp_path / "mine.py").write_text("def keep(inputs, outputs, args):\n    return {}\n")
+    (tmp_path / "mine.yaml").write_text(
+        "apiVersion: planner/v1\nkind: Target\nid: mine\nversion: 1.0.0\ntitle: Mine\nmode: fixed\n"
+        "types: {a8: {storage: i8}}\ndefaults: {port: a8}\n"
+        "kernels:\n  - {kernel: Softmax, in: {x: a8}, out: {y: a8}, rules: [{fn: keep}]}\n"
+    )
+    line = ("plan", MODEL, "-t", tmp_path / "mine.yaml", "--stats", stats, "-o", tmp_path / "out")
+    assert qplan(*line).code == 2
+    assert qplan(*line, "--functions", tmp_path / "mine.py").code == 0
+
+
+def test_calibrate_writes_statistics(qplan, stats):
+    document = json.loads(stats.read_text())
+    assert (document["format"], document["samples"]) == ("qplan.stats/1", 128)
+    assert qplan("calibrate", MODEL, "--data", DATA).json["values"] == document["values"]
+
+
+def test_calibrate_by_percentile(qplan, tmp_path):
+    path = tmp_path / "stats.json"
+    answer = qplan("calibrate", MODEL, "--data", DATA, "--method", "percentile:99.9", "-o", path, "--json")
+    assert answer.json["method"] == "percentile:99.9"
+    assert any("bins" in value for value in json.loads(path.read_text())["values"].values())
+
+
+@pytest.mark.parametrize("suffix", [".json", ".mlir"])
+def test_annotate_writes_a_model_that_plans(qplan, stats, tmp_path, suffix):
+    model = tmp_path / f"annotated{suffix}"
+    assert qplan("annotate", MODEL, "--stats", stats, "-o", model).code == 0
+    direct, indirect = tmp_path / "direct", tmp_path / "indirect"
+    assert qplan("plan", MODEL, "-t", "teaching-npu", "--stats", stats, "-o", direct).code == 0
+    assert qplan("plan", model, "-t", "teaching-npu", "-o", indirect).code == 0
+    plans = [planner.plan_from_json((out / "plan.json").read_text()) for out in (direct, indirect)]
+    assert plans[0].kernels_in_order == plans[1].kernels_in_order
+
+
+def test_annotations_reach_the_plan(qplan, stats, tmp_path):
+    pin = "!quant.uniform<i8:f32, 0.00390625:-128>"
+    (tmp_path / "a.yaml").write_text(f'format: qplan.annotations/1\nvalues: {{image: "{pin}"}}\n')
+    line = ("plan", MODEL, "-t", "litert-int8", "--stats", stats, "-o", tmp_path / "out")
+    assert qplan(*line, "--annotations", tmp_path / "a.yaml").code == 0
+    plan = planner.plan_from_json((tmp_path / "out" / "plan.json").read_text())
+    assert str(plan.values["image"].type) == pin
+
+
+def test_export_equals_what_plan_wrote(qplan, planned, tmp_path):
+    path = tmp_path / "digits.onnx"
+    line = ("export", planned / "plan.json", "--model", MODEL, "--format", "onnx-qdq", "-o", path)
+    assert qplan(*line).code == 0
+    assert path.read_bytes() == (planned / "onnx-qdq.onnx").read_bytes()
+
+
+def test_check_accepts_a_plan(qplan, planned):
+    line = ("check", planned / "plan.json", "--model", MODEL, "--target", "onnxruntime-cpu")
+    assert qplan(*line).out.startswith("ok: ")
+    assert qplan(*line, "--json").json["ok"] is True
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_check_refuses_another_target(qplan, planned, options):
+    answer = qplan("check", planned / "plan.json", "--model", MODEL, "--target", "litert-int8", *options)
+    assert answer.code == 1
+    assert answer.json["ok"] is False if options else answer.err.startswith("qplan: error: ")
+
+
+def test_compare_prints_and_judges(qplan, planned):
+    line = ("compare", MODEL, planned / "onnx-qdq.onnx", "--data", DATA)
+    assert "probabilities" in qplan(*line).out
+    assert qplan(*line, "--min-sqnr", "10").code == 0
+    judged = qplan(*line, "--min-sqnr", "300", "--json")
+    assert (judged.code, judged.json["ok"]) == (1, False)
+
+
+def test_show_lists_kernels_and_rescales(qplan, planned):
+    text = qplan("show", planned / "plan.json").out
+    plan = planner.plan_from_json((planned / "plan.json").read_text())
+    shown = qplan("show", planned / "plan.json", "--json").json
+    assert [kernel["name"] for kernel in shown["kernel_table"]] == [k.name for k in plan.kernels_in_order]
+    assert [rescale["id"] for rescale in shown["rescale_table"]] == [r.id for r in plan.rescales]
+    assert "onnxruntime-cpu.yaml:" in text
+    assert all(kernel.name in text for kernel in plan.kernels_in_order)
+
+
+def test_explain_names_the_line_of_the_target(qplan, planned):
+    plan = planner.plan_from_json((planned / "plan.json").read_text())
+    address = next(k.outputs[0].address for k in plan.kernels_in_order if k.row)
+    answer = qplan("explain", planned / "plan.json", address)
+    assert (answer.code, address in answer.out) == (0, True)
+    assert "onnxruntime-cpu.yaml:" in answer.out
+    assert qplan("explain", planned / "plan.json", address, "--json").json["lines"] == answer.out.splitlines()
+
+
+def test_target_list_names_the_shipped_ones(qplan):
+    assert [entry["id"] for entry in qplan("target", "list", "--json").json] == list(planner.target_ids())
+    assert all(name in qplan("target", "list").out for name in planner.target_ids())
+
+
+def test_target_show_has_every_row(qplan):
+    target = planner.load_target("teaching-npu")
+    text = qplan("target", "show", "teaching-npu").out
+    assert all(row.source in text for rows in target.rows.values() for row in rows)
+    assert qplan("target", "show", "teaching-npu", "--json").json["digest"] == target.digest
+
+
+def test_target_lint_is_content_with_the_shipped_ones(qplan):
+    for name in planner.target_ids():
+        assert qplan("target", "lint", name, "--json").json == {"ok": True, "findings": []}
+
+
+def test_target_lint_finds_what_is_wrong(qplan, tmp_path):
+    path = tmp_path / "bad.yaml"
+    path.write_text("apiVersion: planner/v1\nkind: Target\nid: bad\nversion: 1.0.0\ntitle: Bad\nmode: fixd\n")
+    answer = qplan("target", "lint", path)
+    assert answer.code == 1
+    assert answer.err.startswith("qplan: error: bad.yaml:6:7: T0")
+    found = qplan("target", "lint", path, "--json").json["findings"]
+    assert (found[0]["line"], found[0]["column"], found[0]["severity"]) == (6, 7, "error")
+
+
+def test_standard_input_takes_any_file(qplan, stats, planned, tmp_path):
+    model, plan = Path(MODEL).read_bytes(), (planned / "plan.json").read_bytes()
+    out = tmp_path / "out"
+    line = ("-t", "onnxruntime-cpu", "-o", out)
+    assert qplan("plan", "-", *line, "--stats", stats, stdin=model).code == 0
+    assert qplan("plan", MODEL, *line, "--stats", "-", stdin=stats.read_bytes()).code == 0
+    assert qplan("plan", MODEL, *line, "--data", "-", stdin=Path(DATA).read_bytes()).code == 0
+    assert qplan("show", "-", stdin=plan).out == qplan("show", planned / "plan.json").out
+    annotated = qplan("annotate", MODEL, "--stats", stats).out.encode()
+    assert qplan("plan", "-", *line, stdin=annotated).code == 0
+
+
+def test_every_verb_takes_json_and_help(qplan):
+    for verb in app.registered_commands:
+        text = qplan(_name(verb), "--help").out
+        assert "--json" in text
+    for verb in target_app.registered_commands:
+        assert "--json" in qplan("target", _name(verb), "--help").out
+
+
+def _name(verb):
+    return verb.name or verb.callback.__name__

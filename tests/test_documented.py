@@ -1,0 +1,92 @@
+"""What users can name is in the docs: rules, lint codes, errors, verbs and options, formats, public names."""
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import planner
+from planner import errors
+from planner.cli.app import app, target_app
+from planner.exporters.table import EXPORTERS
+from planner.target.lint import CHECKS
+from planner.target.rules import RULES
+
+ROOT = Path(__file__).resolve().parents[1]
+COMMON = {"--json"}
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text(encoding="utf-8")
+
+
+def missing(names, text: str) -> list[str]:
+    """Names that a page does not hold as code: in backquotes, alone or followed by their arguments."""
+    return [name for name in names if not re.search(rf"`{re.escape(name)}[`( ]", text)]
+
+
+def verbs() -> dict[str, object]:
+    found = {command.name or command.callback.__name__: command for command in app.registered_commands}
+    return found | {f"target {command.name}": command for command in target_app.registered_commands}
+
+
+def error_classes() -> list[type]:
+    found = [item for item in vars(errors).values() if inspect.isclass(item)]
+    return [item for item in found if issubclass(item, errors.PlannerError)]
+
+
+def test_every_rule_is_documented():
+    assert missing([*RULES, "fn"], page("rules.md")) == []
+
+
+def test_every_lint_code_is_documented_with_its_severity():
+    rows = re.findall(r"^\| (L\d+) \| (\w+) \|", page("rules.md"), re.MULTILINE)
+    assert dict(rows) == {code: severity for code, (severity, _) in CHECKS.items()}
+
+
+def test_every_error_is_documented_with_its_exit_code():
+    rows = re.findall(r"^\| `(\w+)` \| (\d) \|", page("errors.md"), re.MULTILINE)
+    assert {name: int(code) for name, code in rows} == {e.__name__: e.exit_code for e in error_classes()}
+
+
+def test_the_tree_of_errors_is_drawn():
+    drawn = re.findall(r"\w+", errors.__doc__)
+    assert {item.__name__ for item in error_classes()} <= set(drawn)
+
+
+def test_every_format_is_documented():
+    assert missing([*EXPORTERS, "onnx", "json", "mlir"], page("formats.md")) == []
+
+
+def test_every_verb_is_documented():
+    assert missing([f"qplan {name}" for name in verbs()], page("command.md")) == []
+
+
+@pytest.mark.parametrize("name", verbs())
+def test_every_option_is_documented(name):
+    parameters = inspect.signature(verbs()[name].callback).parameters.values()
+    declared = [item for p in parameters for item in p.annotation.__metadata__[0].param_decls or ()]
+    options = {item for item in declared if item.startswith("--")} - COMMON
+    undocumented = [option for option in options if not re.search(rf"{option}\b", page("command.md"))]
+    assert undocumented == []
+
+
+def test_every_public_name_is_documented():
+    names = [name for name in planner.__all__ if not name.startswith("_")]
+    assert missing(names, page("library.md")) == []
+
+
+def test_every_public_name_is_there():
+    assert [name for name in planner.__all__ if not hasattr(planner, name)] == []
+
+
+def test_links_lead_somewhere():
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
+    broken = [
+        f"{path.name}: {link}"
+        for path in pages
+        for link in re.findall(r"\]\((?!http)([^)#]+)", path.read_text(encoding="utf-8"))
+        if not (path.parent / link).exists()
+    ]
+    assert broken == []

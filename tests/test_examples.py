@@ -1,0 +1,58 @@
+"""The examples run, and the demo's quality is what the project promises of its own example."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+EXAMPLES = ROOT / "examples"
+sys.path.insert(0, str(EXAMPLES))
+
+import demo  # noqa: E402 - examples are scripts, not a package
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    out = tmp_path_factory.mktemp("demo")
+    return out, demo.run(out)
+
+
+def test_the_demo_writes_every_file(results):
+    out, found = results
+    for name in demo.TARGETS:
+        written = {path.name for path in (out / name).iterdir()}
+        assert {"plan.json", "plan.mlir", "report.html", "onnx-qdq.onnx", "onnx-qoperator.onnx"} <= written
+    assert [result.refused for result in found if result.refused] == []
+
+
+def test_int8_reads_the_digits_as_well_as_float(results):
+    for result in results[1]:
+        assert result.float_accuracy - result.accuracy <= 0.005, result
+        assert result.worst_class < 3, result
+
+
+def test_the_demo_prints_its_table(results, capsys):
+    demo.Console(width=160).print(demo.table(results[1]))
+    text = capsys.readouterr().out
+    assert all(name in text for name in demo.TARGETS)
+
+
+def test_the_library_example_runs(tmp_path):
+    out = tmp_path / "digits.onnx"
+    line = [sys.executable, EXAMPLES / "plan_a_model.py", out]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "SQNR" in done.stdout
+    assert out.stat().st_size > 0
+
+
+def test_the_command_example_runs(tmp_path):
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    line = [EXAMPLES / "command_line.sh", tmp_path / "out"]
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "teaching-npu" in done.stdout
