@@ -25,7 +25,7 @@ _MAX_ROUNDS: Final = 16
 
 def normalise(graph: Graph) -> Graph:
     """Run every pass. In: ops of opset 21 in topological order; out: the same, fewer and plainer."""
-    graph = infer(split_sums(drop_identities(graph)))
+    graph = infer(split_sums(fold_constants(drop_identities(graph))))
     for _ in range(_MAX_ROUNDS):
         before = graph
         for rewrite in TO_FIXPOINT:

@@ -8,13 +8,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from onnx import ModelProto, TensorShapeProto, TypeProto, ValueInfoProto, defs, shape_inference
+from onnx import (
+    ModelProto,
+    TensorShapeProto,
+    TypeProto,
+    ValueInfoProto,
+    defs,
+    shape_inference,
+)
 
 from planner.ir.graph import Dim, Graph, Op, Shape, Value
 from planner.onnx.dtypes import NAMES, UNKNOWN
 from planner.onnx.write import Port, op_node, value_info, write_model
 
 _SMALL: Final = 1024
+_LONG: Final = 1 << 20
 _GENERATED: Final = "unk__"
 
 
@@ -75,23 +83,48 @@ def _guesses(
 
 
 def _inferred(graph: Graph, hints: Iterable[Value]) -> dict[str, Value]:
+    """Infer without and then, where something is left, with the contents of shape tensors.
+
+    onnx writes out the contents of every vector, also of one with 10^9 elements: not on those.
+    """
     model = _without_weights(graph, hints)
+    found = _merged(graph, _run(model, data_prop=False))
+    complete = found.keys() >= {out for op in graph.ops for out in op.outputs if out}
+    if complete and all(map(_is_static, found.values())):
+        return found
+    if any(map(_is_long_vector, (*graph.values.values(), *found.values()))):
+        return found
+    return found | _merged(graph, _run(model, data_prop=True))
+
+
+def _run(model: ModelProto, *, data_prop: bool) -> Iterable[ValueInfoProto]:
     try:
-        inferred = shape_inference.infer_shapes(model, data_prop=True)
+        inferred = shape_inference.infer_shapes(model, data_prop=data_prop)
     except (shape_inference.InferenceError, ValueError, RuntimeError):
-        return {}
+        return ()
+    return (*inferred.graph.value_info, *inferred.graph.output)
+
+
+def _is_static(value: Value) -> bool:
+    shape = value.shape
+    return value.dtype != UNKNOWN and shape is not None and all(isinstance(dim, int) for dim in shape)
+
+
+def _is_long_vector(value: Value) -> bool:
+    return value.shape is not None and len(value.shape) == 1 and value.elements > _LONG
+
+
+def _merged(graph: Graph, infos: Iterable[ValueInfoProto]) -> dict[str, Value]:
     found = {}
     fixed = {*graph.inputs, *graph.constants}
-    for info in (*inferred.graph.value_info, *inferred.graph.output):
+    for info in infos:
         old = graph.values.get(info.name)
         if old is not None and info.name not in fixed:
-            found[info.name] = _merged(old, info)
+            shape, dtype = type_of(info.type)
+            found[info.name] = replace(
+                old, shape=old.shape if shape is None else shape, dtype=dtype or old.dtype
+            )
     return found
-
-
-def _merged(old: Value, info: ValueInfoProto) -> Value:
-    shape, dtype = type_of(info.type)
-    return replace(old, shape=old.shape if shape is None else shape, dtype=dtype or old.dtype)
 
 
 def _without_weights(graph: Graph, hints: Iterable[Value]) -> ModelProto:

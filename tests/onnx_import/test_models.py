@@ -14,7 +14,9 @@ from planner.onnx.write import write_graph
 from tests.onnx_import.runs import op_types, random_feeds, read_same
 
 MODELS = Path(os.environ.get("QPLAN_MODELS", "../shared/models"))
-FILES = sorted(p for folder in ("mlperf-tiny", "vision", "sequence") for p in (MODELS / folder).glob("*.onnx"))
+FILES = sorted(
+    p for folder in ("mlperf-tiny", "vision", "sequence") for p in (MODELS / folder).glob("*.onnx")
+)
 LIGHT = sorted((Path(onnx.__file__).parent / "backend/test/data/light").glob("*.onnx"))
 CLOSED = {"silero_vad_16k_op15"}
 

@@ -1,0 +1,125 @@
+"""Old opsets: read as opset 21, they compute what onnxruntime computes of the old file."""
+
+import numpy as np
+import pytest
+
+from planner.errors import ModelError
+from planner.onnx.opsets import ADAPTERS
+from planner.onnx.read import read_onnx
+from planner.onnx.write import Node, write_graph, write_model
+from tests.onnx_import.runs import model, op_types, outputs, read_same
+
+OLD = [
+    (7, "g (float[2,3,4] x) => (float[2,3,4] y) { y = Softmax(x) }"),
+    (7, "g (float[2,3] x) => (float[2,3] y) { y = Softmax(x) }"),
+    (7, "g (float[2,3,1,1] x) => (float[2,3,1,1] y) { y = LogSoftmax<axis=1>(x) }"),
+    (11, "g (float[2,3,4] x) => (float[2,3,4] y) { y = Hardmax<axis=-2>(x) }"),
+    (11, "g (float[N,M,4] x) => (float[N,M,4] y) { y = Softmax<axis=1>(x) }"),
+    (7, "g (float[2,3] x) => (float[2,3] y) { y = Clip<min=-0.5, max=0.25>(x) }"),
+    (7, "g (float[2,3] x) => (float[2,3] y) { y = Clip<max=0.25>(x) }"),
+    (7, "g (float[2,3] x) => (float[2,3] y) { y = Clip<min=-0.25>(x) }"),
+    (7, "g (float[2,3] x) => (float[3,5] y) { y = Pad<pads=[1,1,0,1], value=2.0>(x) }"),
+    (7, 'g (float[2,3] x) => (float[4,3] y) { y = Pad<pads=[1,0,1,0], mode="reflect">(x) }'),
+    (7, "g (float[2,3] x) => (float[1,2] y) { y = Slice<starts=[0,1], ends=[1,9]>(x) }"),
+    (7, "g (float[2,3] x) => (float[2,1] y) { y = Slice<starts=[-1], ends=[9], axes=[1]>(x) }"),
+    (7, "g (float[2,1,3] x) => (float[2,3] y) { y = Squeeze<axes=[1]>(x) }"),
+    (11, "g (float[2,3] x) => (float[2,1,3] y) { y = Unsqueeze<axes=[1]>(x) }"),
+    (7, "g (float[4,3] x) => (float[1,3] y, float[3,3] z) { y, z = Split<axis=0, split=[1,3]>(x) }"),
+    (11, "g (float[4,3] x) => (float[2,3] y, float[2,3] z) { y, z = Split<axis=0>(x) }"),
+    (17, "g (float[4,3] x) => (float[2,3] y, float[2,3] z) { y, z = Split<axis=0>(x) }"),
+    (7, "g (float[4,5] x) => (float[4,2] y, int64[4,2] i) { y, i = TopK<k=2>(x) }"),
+    (7, "g (float[2,3] x) => (float[2,1] y) { y = ReduceMean<axes=[1]>(x) }"),
+    (12, "g (float[2,3] x) => (float[3] y) { y = ReduceSum<axes=[0], keepdims=0>(x) }"),
+    (17, "g (float[2,3] x) => (float[3] y) { y = ReduceMax<axes=[0], keepdims=0>(x) }"),
+    (17, "g (float[2,3] x) => (float[1,1] y) { y = ReduceL2(x) }"),
+    (7, 'g (float[1,1,2,2] x) => (y) { y = Upsample<mode="nearest", scales=[1.0,1.0,2.0,3.0]>(x) }'),
+    (9, 'g (float[1,1,2,2] x) => (y) <float[4] s = {1,1,2,2}> { y = Upsample<mode="linear">(x, s) }'),
+    (10, 'g (float[1,1,3,3] x) => (y) <float[4] s = {1,1,1.5,2}> { y = Resize<mode="nearest">(x, s) }'),
+    (7, "g (float[2,3] x) => (float[2,3] y) { a, m = Dropout<ratio=0.3>(x) y = Relu(a) }"),
+    (10, "g (float[2,3] x) => (y) <int64[1,2] i = {0,1}, float[1,2] u = {7,8}> { y = Scatter(x, i, u) }"),
+    (8, "g (float[2,3] x, float[3] z) => (float[2,3] y) { a = Sum(x, z) y = Max(a, z, x) }"),
+    (16, 'g (float[1,1,3,3] x, float[1,2,2,2] z) => (y) { y = GridSample<mode="bilinear">(x, z) }'),
+    (17, "g (float[1,4,1] x) => (y) { y = DFT<axis=1>(x) }"),
+    (10, ("g (float[1,1,4,4] x) => (y) <float[1,4] r = {0,0,3,3}, int64[1] i = {0}> "
+         "{ y = RoiAlign<output_height=2, output_width=2>(x, r, i) }")),
+    (13, ("g (float[2,3] x, bool c) => (y) { y = If(c) <then_branch = t () => (float[2,1] a) "
+         "{ a = ReduceMean<axes=[1]>(x) }, else_branch = e () => (float[2,1] b, float[2,2] d) "
+         "{ k = Constant<value_ints=[1,2]>() b, d = Split<axis=1>(x, k) }> }")),
+    (7, ("g (float[1,2,2,2] x) => (y) <float[2] s={1,2}, float[2] b={3,4}, float[2] m={0,1}, float[2] v={1,2}>"
+        "{ y = BatchNormalization(x, s, b, m, v) }")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("opset", "text"), OLD, ids=[f"{i}_opset_{case[0]}" for i, case in enumerate(OLD)])
+def test_old_opsets_mean_the_same(opset, text):
+    graph = read_same(model(text.replace(", float[2,2] d)", ")"), opset=opset))
+    assert graph.opsets[""] == 21
+
+
+RELICS = [
+    (
+        Node("ImageScaler", ("x",), ("y",), attributes={"scale": 2.0, "bias": (1.0, -1.0)}),
+        lambda x: x * np.float32(2) + np.array([1, -1], np.float32).reshape(1, 2, 1, 1),
+    ),
+    (Node("Crop", ("x",), ("y",), attributes={"border": (1, 0, 0, 2)}), lambda x: x[:, :, 0:-2, 1:]),
+    (
+        Node("Crop", ("x",), ("y",), attributes={"border": (1, 2, 0, 0), "scale": (2, 3)}),
+        lambda x: x[:, :, 2:4, 1:4],
+    ),
+]
+
+
+@pytest.mark.parametrize(("node", "wanted"), RELICS)
+def test_relics_become_plain_ops(node, wanted):
+    data = write_model(
+        name="relic",
+        nodes=[node],
+        inputs=[("x", "f32", (1, 2, 5, 5))],
+        outputs=[("y", "f32", None)],
+        constants={},
+        opset=8,
+        ir_version=3,
+    )
+    x = np.random.default_rng(0).standard_normal((1, 2, 5, 5)).astype(np.float32)
+    graph = read_onnx(data)
+    np.testing.assert_allclose(outputs(write_graph(graph), {"x": x})["y"], wanted(x), rtol=1e-6)
+    assert graph.values["y"].shape == wanted(x).shape
+
+
+def test_newer_opsets_come_down_where_they_can():
+    text = "g (float[2,3] x) => (float[2,3] y) { y = Relu(x) }"
+    assert read_onnx(model(text, opset=24)).opsets[""] == 21
+
+
+def test_newer_ops_keep_their_opset():
+    text = "g (float[2,3] x) => (float[2,3] y) <float[3] s = {1,1,1}> { [norm] y = RMSNormalization(x, s) }"
+    graph = read_onnx(model(text, opset=23))
+    assert (graph.opsets[""], op_types(graph)) == (23, ["RMSNormalization"])
+    assert graph.notes == ("opset 23 is kept: RMSNormalization at 'norm' is newer than opset 21",)
+
+
+@pytest.mark.parametrize(
+    ("opset", "text", "message"),
+    [
+        (6, "g (float[2] x) => (float[2] y) { y = Relu(x) }",
+         "the model is of opset 6, which is too old (7 to 28 can be read)"),
+        (99, "g (float[2] x) => (float[2] y) { y = Relu(x) }",
+         "the model is of opset 99, which is too new (7 to 28 can be read)"),
+        (8, "g (float[1,2] x, float[2] s) => (y) { [bn] y = BatchNormalization<spatial=0>(x, s, s, s, s) }",
+         "BatchNormalization at 'bn' has spatial=0, which opset 9 and later cannot express"),
+        (18, "g (float[1,2,2] x, float[2] s) => (y) { [gn] y = GroupNormalization<num_groups=2>(x, s, s) }",
+         ("GroupNormalization at 'gn' has the meaning of opset 18, which ONNX withdrew "
+         "(export the model with opset 21 or later)")),
+    ],
+)  # fmt: skip
+def test_what_no_opset_can_say_is_refused(opset, text, message):
+    with pytest.raises(ModelError) as caught:
+        read_onnx(model(text, opset=opset))
+    assert str(caught.value) == message
+
+
+def test_every_adapter_is_tested():
+    texts = " ".join(text for _, text in OLD) + " ".join(node.op_type for node, _ in RELICS)
+    texts += " GroupNormalization Scan "
+    untested = {kind for kind in ADAPTERS if kind not in texts and not kind.startswith("Reduce")}
+    assert untested == set()
