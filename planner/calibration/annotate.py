@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from planner.calibration.annotations import Annotation, Annotations, read_annotations
 from planner.calibration.fit import misfit
-from planner.calibration.run import calibration_digest
-from planner.calibration.statistics import Statistics, range_of
+from planner.calibration.statistics import Statistics, calibration_digest, range_of
 from planner.calibration.statsjson import load_statistics
 from planner.errors import AnnotationError, StatsError
 from planner.ir.graph import Facts, Graph, Region

@@ -83,6 +83,9 @@ _MOVERS: Final[Mapping[str, Derivation]] = dict.fromkeys(
     _moved,
 )
 
+# What these drop or keep of NaN and infinity cannot be told from what they read.
+CUTTING: Final = frozenset({"Clip", "Relu"})
+
 DERIVATIONS: Final[Mapping[str, Mapping[str, Derivation]]] = {
     "minmax": {**_MOVERS, "Clip": _clip, "Concat": _joined, "Relu": _relu},
     "percentile": {**_MOVERS, "Concat": _joined},

@@ -14,12 +14,12 @@ from typing import Final
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as states
 
-from planner.calibration.derive import derivable, derive
-from planner.calibration.observe import OBSERVERS, Array, Observed, Observer, merge
+from planner.calibration.derive import CUTTING, derivable, derive
+from planner.calibration.observe import OBSERVERS, Array, Observed, merge
 from planner.calibration.samples import Feed, Samples, Source, open_samples
-from planner.calibration.statistics import Statistics, from_observed, percentile_of
+from planner.calibration.statistics import Statistics, calibration_digest, from_observed, percentile_of
 from planner.errors import ModelError, SampleError, unknown_name
-from planner.ir.graph import Graph, Op, model_digest
+from planner.ir.graph import Graph, Op
 from planner.onnx.write import write_graph
 
 Progress = Callable[[int, int | None], None]
@@ -44,6 +44,9 @@ class _Watch:
     """How the wanted values are observed.
 
     Attributes:
+      graph: with its ops in no regions.
+      method: key of the observers and the derivations.
+      wanted: in order of definition.
       inputs: read from the samples.
       sessions: each with the values fetched from it.
       derived: ops whose results follow.
@@ -51,9 +54,15 @@ class _Watch:
 
     graph: Graph
     method: str
+    wanted: tuple[str, ...]
     inputs: tuple[str, ...]
     sessions: tuple[tuple[onnxruntime.InferenceSession, tuple[str, ...]], ...]
     derived: tuple[Op, ...]
+
+    @property
+    def cuts(self) -> bool:
+        """Whether a derived value may lack infinities that its source has."""
+        return any(op.type in CUTTING for op in self.derived)
 
 
 def calibrate(
@@ -80,37 +89,16 @@ def calibrate(
       UnknownName: a name in `values` that is no value.
     """
     percentile_of(method)
+    _check_ops(graph)
     kind = method.partition(":")[0]
     flat = replace(graph, ops=tuple(graph.all_ops()), regions=())
-    _check_ops(graph)
     wanted = _wanted(flat, values)
     opened = samples if isinstance(samples, Samples) else open_samples(samples, graph)
-    watch = _watch(flat, wanted, kind, derivable(flat, wanted, kind))
-    seen: dict[str, Observed] = {}
-    done = 0
-    for feed in opened.feeds:
-        found = _observe(watch, feed, OBSERVERS[kind])
-        if watch.derived and any(item.nan or item.inf for item in found.values()):
-            # What an op makes of NaN and infinity is its own affair: look instead of deriving.
-            seen = derive(watch.derived, flat, seen, kind) if done else seen
-            watch = _watch(flat, wanted, kind, ())
-            found = _observe(watch, feed, OBSERVERS[kind])
-        for name, item in found.items():
-            seen[name] = merge(seen[name], item) if name in seen else item
-        done += 1
-        if progress is not None:
-            progress(done, opened.count)
+    seen, done = _gather(_watch(flat, kind, wanted, derivable(flat, wanted, kind)), opened, progress)
     if not done:
         raise SampleError("no samples to calibrate with", hint="32 to 128 representative ones are usual")
-    seen = derive(watch.derived, flat, seen, kind)
     kept = {name: from_observed(seen[name]) for name in wanted if not seen[name].is_empty}
     return Statistics(calibration_digest(graph), method, done, kept)
-
-
-def calibration_digest(graph: Graph) -> str:
-    """Digest of a model without the facts on its values: annotating keeps statistics valid."""
-    bare = {name: replace(value, facts=()) if value.facts else value for name, value in graph.values.items()}
-    return model_digest(replace(graph, values=bare))
 
 
 def _check_ops(graph: Graph) -> None:
@@ -135,12 +123,36 @@ def _wanted(graph: Graph, values: Iterable[str] | None) -> tuple[str, ...]:
     return tuple(name for name in every if name in asked)
 
 
-def _watch(graph: Graph, wanted: tuple[str, ...], method: str, derived: tuple[Op, ...]) -> _Watch:
+def _gather(watch: _Watch, samples: Samples, progress: Progress | None) -> tuple[dict[str, Observed], int]:
+    """Run every sample; what was seen of each value, and how many samples there were."""
+    seen: dict[str, Observed] = {}
+    done = 0
+    for feed in samples.feeds:
+        found = _observe(watch, feed)
+        if watch.cuts and any(item.nan or item.inf for item in found.values()):
+            # What a relu makes of NaN and infinity is its own affair: from here on, look.
+            seen = derive(watch.derived, watch.graph, seen, watch.method) if done else seen
+            watch = _watch_closely(watch)
+            found = _observe(watch, feed)
+        for name, item in found.items():
+            seen[name] = merge(seen[name], item) if name in seen else item
+        done += 1
+        if progress is not None:
+            progress(done, samples.count)
+    return derive(watch.derived, watch.graph, seen, watch.method) if done else seen, done
+
+
+def _watch(graph: Graph, method: str, wanted: tuple[str, ...], derived: tuple[Op, ...]) -> _Watch:
     inputs = tuple(name for name in wanted if name in graph.inputs)
     skipped = {*inputs, *(op.outputs[0] for op in derived)}
     fetched = [name for name in wanted if name not in skipped]
     sessions = tuple((_open_session(graph, group), group) for group in _groups(graph, fetched))
-    return _Watch(graph, method, inputs, sessions, derived)
+    return _Watch(graph, method, wanted, inputs, sessions, derived)
+
+
+def _watch_closely(watch: _Watch) -> _Watch:
+    kept = tuple(op for op in watch.derived if op.type not in CUTTING)
+    return _watch(watch.graph, watch.method, watch.wanted, kept)
 
 
 def _groups(graph: Graph, names: Iterable[str]) -> Iterator[tuple[str, ...]]:
@@ -177,7 +189,8 @@ def _open_session(graph: Graph, outputs: tuple[str, ...]) -> onnxruntime.Inferen
             raise ModelError(f"onnxruntime cannot load model {graph.name!r}: {reason}") from error
 
 
-def _observe(watch: _Watch, feed: Feed, observer: Observer) -> dict[str, Observed]:
+def _observe(watch: _Watch, feed: Feed) -> dict[str, Observed]:
+    observer = OBSERVERS[watch.method]
     found = {name: observer(feed.arrays[name]) for name in watch.inputs}
     for session, names in watch.sessions:
         tensors = _run(session, names, feed)

@@ -6,7 +6,7 @@ Source: design 09, "Statistics".
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate
 from typing import Final
@@ -16,6 +16,7 @@ import numpy as np
 from planner.calibration.observe import OBSERVERS, Observed
 from planner.calibration.observe import merge as merge_observed
 from planner.errors import StatsError
+from planner.ir.graph import Graph, model_digest
 
 PERCENTILE: Final = Fraction("99.99")
 
@@ -126,6 +127,12 @@ def merge(a: Statistics, b: Statistics) -> Statistics:
     values = {**a.values, **b.values}
     values |= {name: _merged(name, a.values[name], b.values[name]) for name in a.values if name in b.values}
     return Statistics(a.model, a.method, a.samples + b.samples, values)
+
+
+def calibration_digest(graph: Graph) -> str:
+    """Digest of a model without the facts on its values: annotating keeps statistics valid."""
+    bare = {name: replace(value, facts=()) if value.facts else value for name, value in graph.values.items()}
+    return model_digest(replace(graph, values=bare))
 
 
 def from_observed(seen: Observed) -> ValueStats:

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from planner.calibration.annotate import annotate
-from planner.calibration.run import calibration_digest
-from planner.calibration.statistics import Statistics, ValueStats
+from planner.calibration.statistics import Statistics, ValueStats, calibration_digest
 from planner.errors import AnnotationError, StatsError
 from planner.ir.typetext import parse_type
 from tests.calibration.graphs import branchy, fused

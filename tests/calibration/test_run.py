@@ -90,6 +90,17 @@ def test_nan_and_infinity_are_counted_where_they_are(method):
         assert stats.values["m"].hi == max(10.0, *(float(s["x"].max()) * 2 for s in good))
 
 
+@pytest.mark.parametrize("method", ["minmax", "percentile"])
+def test_a_model_too_big_to_fetch_at_once_is_run_in_groups(method):
+    """Claims of gigabytes: each value is fetched by a session of its own."""
+    graph = branchy()
+    big = {name: replace(graph.values[name], shape=(1 << 28,)) for name in ("m", "k", "y")}
+    claimed = replace(graph, values={**graph.values, **big})
+    assert (
+        calibrate(claimed, draw(3), method=method).values == calibrate(graph, draw(3), method=method).values
+    )
+
+
 def test_a_value_with_nothing_finite_has_no_statistics():
     stats = calibrate(branchy(), [{"x": np.full((3, 4), np.nan, np.float32)}], values=["x", "m"])
     assert stats.values == {}
