@@ -201,6 +201,9 @@ def _is_integer(node: NodeProto, wiring: _Wiring) -> bool:
         return False
     if _is_folded_activation(node, wiring):
         return _is_integer(wiring.producer[operands[0]], wiring)
+    multiplied = _biased_matmul(node, wiring)
+    if multiplied is not None:
+        return _is_integer(multiplied, wiring)
     from_integers = all(_comes_from_dequantize(name, wiring) for name in operands)
     results = [name for name in node.output if name and _is_float(name, wiring)]
     return from_integers and all(_goes_to_quantize(name, wiring) for name in results)
@@ -211,6 +214,19 @@ def _is_folded_activation(node: NodeProto, wiring: _Wiring) -> bool:
     if node.op_type not in ACTIVATIONS or node.input[0] not in wiring.producer:
         return False
     return wiring.producer[node.input[0]].op_type not in {DEQUANTIZE, *ACTIVATIONS}
+
+
+def _biased_matmul(node: NodeProto, wiring: _Wiring) -> NodeProto | None:
+    """The MatMul that this Add gives a constant bias to: one kernel, whose sum is quantized once."""
+    if node.op_type != "Add":
+        return None
+    for name, other in ((node.input[0], node.input[1]), (node.input[1], node.input[0])):
+        made, bias = wiring.producer.get(name), wiring.producer.get(other)
+        if made is None or made.op_type != "MatMul" or len(wiring.consumers.get(name, ())) != 1:
+            continue
+        if bias is not None and bias.op_type == DEQUANTIZE and bias.input[0] not in wiring.producer:
+            return made
+    return None
 
 
 def _comes_from_dequantize(name: str, wiring: _Wiring) -> bool:
@@ -224,6 +240,8 @@ def _goes_to_quantize(name: str, wiring: _Wiring, *, through_activation: bool = 
         return False
     if all(reader.op_type == QUANTIZE for reader in readers):
         return True
+    if len(readers) == 1 and _biased_matmul(readers[0], wiring) is wiring.producer.get(name):
+        return _goes_to_quantize(readers[0].output[0], wiring, through_activation=through_activation)
     if not through_activation or len(readers) != 1 or readers[0].op_type not in ACTIVATIONS:
         return False
     return _goes_to_quantize(readers[0].output[0], wiring, through_activation=False)
