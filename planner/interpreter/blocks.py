@@ -76,18 +76,17 @@ def stages(
     Raises:
       ModelError: a region without ops.
     """
-    regions = {region.name: region for region in plan.graph.regions}
-    read_outside = _read_outside(plan, regions)
+    readers = _readers(plan)
     found: list[Stage] = []
     waiting: list[tuple[Region, tuple[str, ...]]] = []
-    for kernel in plan.kernels_in_order:
-        region = regions[kernel.name]
+    for region in _needed(plan):
+        kernel = plan.kernels.get(region.name) or KernelPlan(region.name, region.kernel, None, None, (), ())
         if not region.ops:
             raise ModelError(
                 f"kernel {kernel.name!r} ({kernel.kernel}) has no ops inside, so it cannot be computed",
                 hint="plan the model from its ONNX file",
             )
-        others = _others(graph, region, read_outside)
+        others = _others(graph, region, readers)
         if any(isinstance(port.type, Uniform) for port in (*kernel.inputs, *kernel.outputs)):
             found += _joined(waiting)
             found.append(_block(plan, kernel, region, arithmetic, others))
@@ -194,13 +193,25 @@ def _kinds(region: Region, kernel: KernelPlan) -> Mapping[tuple[str, int], Unifo
     return found
 
 
-def _read_outside(plan: Plan, regions: Mapping[str, Region]) -> Mapping[str, set[str]]:
-    """Names of the kernels that read each value; the boundary is "" among them."""
+def _needed(plan: Plan) -> tuple[Region, ...]:
+    """Regions that a planned kernel or a model output rests on; shape arithmetic has no plan of its own."""
+    values = set(plan.graph.outputs)
+    found: list[Region] = []
+    for region in reversed(plan.graph.regions):
+        written = {name for op in region.ops for name in op.outputs}
+        if region.name in plan.kernels or not values.isdisjoint(written):
+            found.append(region)
+            values.update(name for op in region.ops for name in (*op.inputs, *op.captures))
+    return tuple(reversed(found))
+
+
+def _readers(plan: Plan) -> Mapping[str, set[str]]:
+    """Names of the regions that read each value; "" is the model's boundary."""
     readers: dict[str, set[str]] = {name: {""} for name in plan.graph.outputs}
-    for kernel in plan.kernels_in_order:
-        for op in regions[kernel.name].ops:
+    for region in plan.graph.regions:
+        for op in region.ops:
             for name in (*op.inputs, *op.captures):
-                readers.setdefault(name, set()).add(kernel.name)
+                readers.setdefault(name, set()).add(region.name)
     return readers
 
 

@@ -68,7 +68,7 @@ class Program:
         try:
             results = self._session.run(list(self.outputs), arrays)
         except FAILURES as error:
-            raise ModelError(f"onnxruntime cannot run {self._names()}: {_one_line(error)}") from error
+            raise ModelError(f"onnxruntime cannot run {self._names()}: {one_line(error)}") from error
         return dict(zip(self.outputs, results, strict=True))
 
     @cached_property
@@ -87,7 +87,7 @@ class Program:
         try:
             return open_session(data)
         except FAILURES as error:
-            raise ModelError(f"onnxruntime cannot load {self._names()}: {_one_line(error)}") from error
+            raise ModelError(f"onnxruntime cannot load {self._names()}: {one_line(error)}") from error
 
     def _names(self) -> str:
         first = self.nodes[0]
@@ -163,6 +163,7 @@ def _array(graph: Graph, name: str) -> Array:
     return np.asarray(array)
 
 
-def _one_line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
+    """What onnxruntime says, without line breaks."""
     text = " ".join(str(error).split()).removeprefix("[ONNXRuntimeError] : ")
     return text if len(text) <= 300 else text[:297] + "..."

@@ -5,7 +5,7 @@ Works on bytes, without weights being decoded twice. Source: onnx.proto.
 
 from collections.abc import Iterable
 
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import ModelProto, ValueInfoProto
 
 from planner.errors import ModelError
