@@ -45,7 +45,7 @@ OLD = [
     (13, ("g (float[2,3] x, bool c) => (y) { y = If(c) <then_branch = t () => (float[2,1] a) "
          "{ a = ReduceMean<axes=[1]>(x) }, else_branch = e () => (float[2,1] b, float[2,2] d) "
          "{ k = Constant<value_ints=[1,2]>() b, d = Split<axis=1>(x, k) }> }")),
-    (7, ("g (float[1,2,2,2] x) => (y) <float[2] s={1,2}, float[2] b={3,4}, float[2] m={0,1}, float[2] v={1,2}>"
+    (7, ("g (float[1,2,2,2] x) => (y) <float[2] s={1,2},float[2] b={3,4},float[2] m={0,1},float[2] v={1,2}>"
         "{ y = BatchNormalization(x, s, b, m, v) }")),
 ]  # fmt: skip
 

@@ -35,7 +35,8 @@ PASSES = {
     "constants": (
         (
             "g (float[2,3] x) => (float[2,3] y) "
-            "{ c = Constant<value_float=2.0>() d = Constant<value_ints=[1]>() e = Cast<to=1>(d) f = Mul(c, e) y = Mul(x, f) }"
+            "{ c = Constant<value_float=2.0>() d = Constant<value_ints=[1]>() "
+            "e = Cast<to=1>(d) f = Mul(c, e) y = Mul(x, f) }"
         ),
         ["Mul"],
     ),
