@@ -110,7 +110,7 @@ class Sheet:
             self._reals[value, None] = tensor
         else:
             result = self.stored_name(value, pinned)
-            self.quantize(value, tensor, pinned, result)
+            self._quantize_in_range(self._as_f32(value, tensor), pinned, result)
             self._stored[value, pinned] = result
 
     def define_stored(self, value: str, kind: Uniform, tensor: str) -> None:
@@ -130,7 +130,7 @@ class Sheet:
         between = self.fresh(f"{value}_dequantized")
         self.dequantize(tensor, kind, between)
         result = self.stored_name(value, pinned)
-        self.quantize_f32(between, pinned, result)
+        self._quantize_in_range(between, pinned, result)
         self._stored[value, pinned] = result
 
     def stored(self, value: str, wanted: Uniform) -> str:
@@ -147,7 +147,7 @@ class Sheet:
             result = self._stored[value, base]
         else:
             result = self.fresh(f"{value}_quantized")
-            self.quantize(value, self.real(value), wanted, result)
+            self._quantize_in_range(self._as_f32(value, self.real(value)), wanted, result)
         self._stored[value, wanted] = result
         return result
 
@@ -230,6 +230,29 @@ class Sheet:
         """Append a QuantizeLinear of a float32 tensor."""
         scale, zero = self.parameters(kind, result)
         self.emit("QuantizeLinear", [tensor, scale, zero], [result], attributes=_axis(kind))
+
+    def _quantize_in_range(self, tensor: str, kind: Uniform, result: str) -> None:
+        """Append a QuantizeLinear whose result keeps to a storage range narrower than its integers."""
+        dtype, store = held_dtype(kind), kind.storage
+        bounds = np.iinfo(dtype)
+        if (store.qmin, store.qmax) == (bounds.min, bounds.max):
+            self.quantize_f32(tensor, kind, result)
+        elif dtype in self.integer_clamps:
+            whole = self.fresh(f"{result}_unclamped")
+            self.quantize_f32(tensor, kind, whole)
+            limits = [self.number(dtype.name, store.qmin), self.number(dtype.name, store.qmax)]
+            self.emit("Clip", [whole, *limits], [result])
+        elif kind.is_per_tensor:
+            cut = self.fresh(f"{result}_clamped")
+            scale, ends = np.float32(kind.scale), (store.qmin - kind.zero_point, store.qmax - kind.zero_point)
+            limits = [self.number("float32", float(np.float32(end) * scale)) for end in ends]
+            self.emit("Clip", [tensor, *limits], [cut])
+            self.quantize_f32(cut, kind, result)
+        else:
+            raise UnsupportedExport(
+                f"{result!r} is stored in {store} with a scale per slice, and no clamp of this format does that",
+                hint="use a type per tensor, or the storage's full range",
+            )
 
     def dequantize(self, tensor: str, kind: Uniform, result: str) -> None:
         """Append a DequantizeLinear to float32."""
