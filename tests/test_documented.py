@@ -2,13 +2,14 @@
 
 import inspect
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import planner
 from planner import errors
-from planner.cli.app import app, target_app
+from planner.cli.app import TARGET_VERBS, VERBS
 from planner.exporters.table import EXPORTERS
 from planner.target.lint import CHECKS
 from planner.target.rules import RULES
@@ -26,9 +27,8 @@ def missing(names, text: str) -> list[str]:
     return [name for name in names if not re.search(rf"`{re.escape(name)}[`( ]", text)]
 
 
-def verbs() -> dict[str, object]:
-    found = {command.name or command.callback.__name__: command for command in app.registered_commands}
-    return found | {f"target {command.name}": command for command in target_app.registered_commands}
+def verbs() -> dict[str, Callable[..., object]]:
+    return {**VERBS, **{f"target {name}": verb for name, verb in TARGET_VERBS.items()}}
 
 
 def error_classes() -> list[type]:
@@ -65,7 +65,7 @@ def test_every_verb_is_documented():
 
 @pytest.mark.parametrize("name", verbs())
 def test_every_option_is_documented(name):
-    parameters = inspect.signature(verbs()[name].callback).parameters.values()
+    parameters = inspect.signature(verbs()[name]).parameters.values()
     declared = [item for p in parameters for item in p.annotation.__metadata__[0].param_decls or ()]
     options = {item for item in declared if item.startswith("--")} - COMMON
     undocumented = [option for option in options if not re.search(rf"{option}\b", page("command.md"))]

@@ -7,7 +7,8 @@ does work. Source: design 03, "Command line".
 import os
 import sys
 import traceback
-from typing import Annotated
+from collections.abc import Callable, Mapping
+from typing import Annotated, Final
 
 import typer
 
@@ -45,13 +46,25 @@ def _root(
     pass
 
 
-for _verb in (planning.plan, models.calibrate, models.annotate, planning.export):
-    app.command()(_verb)
-for _verb in (plans.explain, planning.check, models.compare, plans.show):
-    app.command()(_verb)
-target_app.command("list")(targets.list_targets)
-target_app.command("show")(targets.show_target)
-target_app.command("lint")(targets.lint_target)
+VERBS: Final[Mapping[str, Callable[..., int | None]]] = {
+    "plan": planning.plan,
+    "calibrate": models.calibrate,
+    "annotate": models.annotate,
+    "export": planning.export,
+    "explain": plans.explain,
+    "check": planning.check,
+    "compare": models.compare,
+    "show": plans.show,
+}
+TARGET_VERBS: Final[Mapping[str, Callable[..., int | None]]] = {
+    "list": targets.list_targets,
+    "show": targets.show_target,
+    "lint": targets.lint_target,
+}
+for _name, _verb in VERBS.items():
+    app.command(_name)(_verb)
+for _name, _verb in TARGET_VERBS.items():
+    target_app.command(_name)(_verb)
 app.add_typer(target_app, name="target")
 
 

@@ -1,7 +1,7 @@
 """Verbs that make and use plans: `plan`, `export`, `check`."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from planner.ir.graph import Graph
     from planner.plans.plan import Plan
 
-STRATEGIES = ("minimal", "rfc")
-
 
 def plan(
     model: ModelFile,
@@ -45,7 +43,9 @@ def plan(
     stats: StatsOption = None,
     method: MethodOption = "minmax",
     annotations: AnnotationsOption = None,
-    strategy: Annotated[str, typer.Option(metavar="S", help="minimal or rfc.")] = "minimal",
+    strategy: Annotated[
+        Literal["minimal", "rfc"], typer.Option(help="Least price, or the greedy order of MLIR's RFC.")
+    ] = "minimal",
     formats: Annotated[
         list[str] | None,
         typer.Option("--format", "-f", metavar="F", help="Also write this format; repeatable."),
@@ -59,20 +59,20 @@ def plan(
     """Plan a model for a target and write plan.json, plan.mlir, report.html and the formats asked for."""
     import planner
 
-    _check_choices(strategy, formats or [], data, stats)
+    _check_choices(formats or [], data, stats)
     costs = parse_costs(settings or [])
     device = read_target(target, functions)
     graph = read_model(model)
     if data is None:
         ranged = _annotated(graph, None if stats is None else read_stats(stats), annotations)
-        planned = planner.plan(ranged, device, strategy=strategy, **costs)
+        planned = planner.plan(ranged, device, strategy=strategy, functions=None, **costs)
         files, comparisons = _exports(graph, planned, formats or [], None)
     else:
         with as_path(data, ".npz") as samples:
             with progress("calibrating") as bar:
                 seen = planner.calibrate(graph, samples, method=method, progress=bar)
             ranged = _annotated(graph, seen, annotations)
-            planned = planner.plan(ranged, device, strategy=strategy, **costs)
+            planned = planner.plan(ranged, device, strategy=strategy, functions=None, **costs)
             files, comparisons = _exports(graph, planned, formats or [], samples)
     documents = {
         "plan.json": planned.to_json(),
@@ -91,11 +91,9 @@ def plan(
         say(f"wrote {', '.join(written)}")
 
 
-def _check_choices(strategy: str, formats: list[str], data: str | None, stats: str | None) -> None:
+def _check_choices(formats: list[str], data: str | None, stats: str | None) -> None:
     from planner.exporters.table import EXPORTERS
 
-    if strategy not in STRATEGIES:
-        raise unknown_name("strategy", strategy, STRATEGIES)
     for name in formats:
         if name not in EXPORTERS:
             raise unknown_name("export format", name, EXPORTERS)

@@ -1,6 +1,6 @@
 """Verbs about targets: `target list`, `target show`, `target lint`."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -8,6 +8,9 @@ from planner.cli.console import complain, say, say_json, say_table
 from planner.cli.files import STDIN, read_text
 from planner.cli.options import FunctionsOption, JsonOption, load_functions, read_target
 from planner.errors import TargetError
+
+if TYPE_CHECKING:
+    from planner.target.records import PortPattern
 
 TargetName = Annotated[str, typer.Argument(metavar="T", help="Shipped name, or a YAML file.")]
 
@@ -43,8 +46,8 @@ def show_target(target: TargetName, *, functions: FunctionsOption = None, json: 
         (
             (
                 row.kernel,
-                "\n".join(f"{port.name}: {port.type}" for port in row.inputs),
-                "\n".join(f"{port.name}: {port.type}" for port in row.outputs),
+                "\n".join(map(_port, row.inputs)),
+                "\n".join(map(_port, row.outputs)),
                 "\n".join(rule.kind for rule in row.rules),
                 row.source,
             )
@@ -52,6 +55,10 @@ def show_target(target: TargetName, *, functions: FunctionsOption = None, json: 
             for row in rows
         ),
     )
+
+
+def _port(port: "PortPattern") -> str:
+    return f"{port.name}{'?' * port.optional}{'*' * port.variadic}: {port.type}"
 
 
 def lint_target(target: TargetName, *, functions: FunctionsOption = None, json: JsonOption = False) -> int:
