@@ -175,7 +175,11 @@ def model_digest(graph: Graph) -> str:
         constant = graph.constants[name]
         digest.update(repr((name, constant.lo, constant.hi, constant.axis)).encode())
         if constant.array is not None:
-            digest.update(np.ascontiguousarray(constant.array).view(np.uint8).reshape(-1).data)
+            array = constant.array
+            # A constant that repeats one number (ConstantOfShape) is not spread out to be hashed.
+            if array.size > 1 and not any(array.strides):
+                array = array[(slice(0, 1),) * array.ndim]
+            digest.update(np.ascontiguousarray(array).view(np.uint8).reshape(-1).data)
     return f"sha256:{digest.hexdigest()}"
 
 
