@@ -250,7 +250,7 @@ class Sheet:
             self.quantize_f32(cut, kind, result)
         else:
             raise UnsupportedExport(
-                f"{result!r} is stored in {store} with a scale per slice, and no clamp of this format does that",
+                f"{result!r} is stored in {store} with a scale per slice, and no clamp here does that",
                 hint="use a type per tensor, or the storage's full range",
             )
 
