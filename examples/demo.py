@@ -82,7 +82,7 @@ def run_target(name: str, out: Path) -> list[Result]:
         comparisons[format_] = planner.compare(model, data, [{"image": images}])
         right = predict(data, images) == labels
         worse = max(int(float_right[labels == k].sum() - right[labels == k].sum()) for k in range(10))
-        sqnr = min(quality.sqnr for quality in comparisons[format_].outputs.values())
+        sqnr = comparisons[format_].worst_sqnr
         results.append(Result(*head, float(right.mean()), worse, sqnr, len(data)))
     (out / "plan.json").write_text(plan.to_json(), encoding="utf-8")
     (out / "plan.mlir").write_text(plan.to_mlir(), encoding="utf-8")

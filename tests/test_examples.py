@@ -40,19 +40,28 @@ def test_the_demo_prints_its_table(results, capsys):
     assert all(name in text for name in demo.TARGETS)
 
 
-def test_the_library_example_runs(tmp_path):
+@pytest.fixture
+def environment(tmp_path):
+    """Variables of a shell that finds this source tree and a `qplan` of it, installed or not."""
+    command = tmp_path / "bin" / "qplan"
+    command.parent.mkdir()
+    command.write_text(f"#!{sys.executable}\nfrom planner.cli.app import main\nmain()\n")
+    command.chmod(0o755)
+    path = os.pathsep.join([str(command.parent), os.environ["PATH"]])
+    return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
+
+
+def test_the_library_example_runs(tmp_path, environment):
     out = tmp_path / "digits.onnx"
     line = [sys.executable, EXAMPLES / "plan_a_model.py", out]
-    done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path)
+    done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
     assert (done.returncode, done.stderr) == (0, "")
     assert "SQNR" in done.stdout
     assert out.stat().st_size > 0
 
 
-def test_the_command_example_runs(tmp_path):
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+def test_the_command_example_runs(tmp_path, environment):
     line = [EXAMPLES / "command_line.sh", tmp_path / "out"]
-    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
     assert (done.returncode, done.stderr) == (0, "")
     assert "teaching-npu" in done.stdout

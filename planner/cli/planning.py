@@ -66,14 +66,14 @@ def plan(
     if data is None:
         ranged = _annotated(graph, None if stats is None else read_stats(stats), annotations)
         planned = planner.plan(ranged, device, strategy=strategy, functions=None, **costs)
-        files, comparisons = _exports(graph, planned, formats or [], None)
+        files, comparisons = _exports(ranged, planned, formats or [], None)
     else:
         with as_path(data, ".npz") as samples:
             with progress("calibrating") as bar:
                 seen = planner.calibrate(graph, samples, method=method, progress=bar)
             ranged = _annotated(graph, seen, annotations)
             planned = planner.plan(ranged, device, strategy=strategy, functions=None, **costs)
-            files, comparisons = _exports(graph, planned, formats or [], samples)
+            files, comparisons = _exports(ranged, planned, formats or [], samples)
     documents = {
         "plan.json": planned.to_json(),
         "plan.mlir": planned.to_mlir(),
