@@ -19,6 +19,7 @@ _STYLE: Final = Markup("""
 :root { color-scheme: light dark; --line: #8884; --soft: #8882; --mark: #b4520a; }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 75rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
+h3 { font-size: .9rem; margin: 1.1rem 0 .2rem; } section { break-inside: avoid; }
 table { border-collapse: collapse; width: 100%; font-size: 13px; }
 th, td { text-align: left; vertical-align: top; padding: .3rem .6rem; border-bottom: 1px solid var(--line);
   overflow-wrap: anywhere; }
@@ -134,10 +135,14 @@ def _float_kernels(plan: Plan) -> Markup:
 def _rescales(plan: Plan) -> Markup:
     rows: list[tuple[object, ...]] = [
         (rescale.id, rescale.kind, _types(rescale), _consumers(rescale), f"{rescale.elements:,}",
-         f"{rescale.cost:,.0f}", element("pre", explain(plan, rescale.id)))
+         f"{rescale.cost:,.0f}")
         for rescale in plan.rescales
     ]  # fmt: skip
-    return table(("rescale", "kind", "from, to", "read by", "elements", "cost", "reason"), rows)
+    reasons = [
+        element("section", element("h3", rescale.id), element("pre", explain(plan, rescale.id)))
+        for rescale in plan.rescales
+    ]
+    return join(table(("rescale", "kind", "from, to", "read by", "elements", "cost"), rows), *reasons)
 
 
 def _types(rescale: Rescale) -> Markup:
