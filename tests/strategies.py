@@ -128,7 +128,7 @@ class _Build:
         self.taken.add(name)
         return name
 
-    def value(self, dtype=None, shape=None, with_facts=True):
+    def value(self, dtype=None, shape=None, *, with_facts=True):
         name = self.name("v")
         dtype = dtype or self.draw(st.sampled_from(("f32", "f32", "f16", "bf16")))
         shape = self.draw(shapes()) if shape is None else shape

@@ -188,6 +188,7 @@ def definition_order(graph: Graph) -> tuple[str, ...]:
         for op in step.ops if isinstance(step, Region) else (step,):
             order |= dict.fromkeys((*op.inputs, *op.captures, *op.outputs))
         order |= dict.fromkeys(step.outputs)
+    order |= dict.fromkeys(graph.constants)
     order |= dict.fromkeys(graph.values)
     return tuple(name for name in order if name in graph.values)
 

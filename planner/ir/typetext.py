@@ -4,6 +4,7 @@
 Source: MLIR quant dialect grammar; design 01, section 2.
 """
 
+import math
 import re
 from collections.abc import Callable
 from typing import Final, NoReturn
@@ -25,7 +26,8 @@ from planner.ir.qtypes import (
 )
 
 _TOKEN: Final = re.compile(
-    r"\s*(?:(?P<name>!?[A-Za-z_][\w.]*)|(?P<number>[-+]?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?))|(?P<sign>[<>{}:,()]))"
+    r"\s*(?:(?P<name>!?[A-Za-z_][\w.]*)|(?P<number>[-+]?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?))|(?P<sign>[<>{}:,()]))",
+    re.ASCII,
 )
 _MAX_TEXT: Final = 64_000_000
 
@@ -169,7 +171,9 @@ def _uniform(reader: _Reader) -> Uniform:
         raise QTypeError(f"a per-axis type has one flat list of scales, this one nests {len(grid)} deep")
     if axis is not None and axis < 0:
         raise QTypeError(f"quantized dimension {axis} is negative")
-    scales = round_scales([scale for scale, _ in pairs], expressed)
+    if blocks and blocks[-1][0] >= len(grid):
+        raise QTypeError(f"block axis {blocks[-1][0]} is beyond the scale list, which nests {len(grid)} deep")
+    scales = _scales([scale for scale, _ in pairs], expressed)
     zeros = tuple(zero_point for _, zero_point in pairs)
     return Uniform(store, scales, zeros, expressed, axis, tuple(blocks), grid if blocks else ())
 
@@ -256,7 +260,14 @@ def _range(reader: _Reader) -> tuple[float, float]:
 def _bipolar(reader: _Reader) -> Bipolar:
     expressed = _expressed(reader)
     reader.sign(",")
-    return Bipolar(expressed, round_scales([reader.real()], expressed)[0])
+    return Bipolar(expressed, _scales([reader.real()], expressed)[0])
+
+
+def _scales(scales: list[float], expressed: str) -> tuple[float, ...]:
+    for scale in scales:
+        if not 0.0 < scale < math.inf:
+            raise QTypeError(f"scale {scale!r} must be positive and finite")
+    return round_scales(scales, expressed)
 
 
 _TYPES: Final[dict[str, Callable[[_Reader], QType]]] = {

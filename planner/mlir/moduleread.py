@@ -103,7 +103,10 @@ def parse_text(source: str) -> tuple[builtin.ModuleOp, _Parser]:
     context = Context(allow_unregistered=True)
     for dialect in (builtin.Builtin, func.Func, Quant):
         context.load_dialect(dialect)
-    parser = _Parser(context, source)
+    try:
+        parser = _Parser(context, source)
+    except ParseError as error:
+        raise ModelError(f"{_place(source, error.span.start)}: {_one_line(error.msg)}") from None
     parser.starts = {}
     try:
         module = parser.parse_module()
@@ -167,7 +170,7 @@ class _Reader:
         for pair in unused.data if isinstance(unused, builtin.ArrayAttr) else ():
             self.add(function, self.plain(function, pair.data[0]), pair.data[1])
         self.set_shapes(function, dict(told.get("qplan.shapes", ())))
-        regions = self.facts(dict(told.get("qplan.facts", ())))
+        regions = self.facts(dict(told.get("qplan.facts", ())), told.get("qplan.specs", "values"))
         return Graph(
             name=told.get("qplan.name", function.sym_name.data),
             values=self.values,
@@ -190,16 +193,17 @@ class _Reader:
         else:
             self.ops.append(self.op(op, self.names))
 
-    def facts(self, told: Mapping[str, Facts]) -> list[Region]:
+    def facts(self, told: Mapping[str, Facts], specs: str) -> list[Region]:
         """Put facts on values, and on ports where a region has its own."""
-        facts = {**value_facts(self.regions, self.shown), **told}
+        facts = {**value_facts(self.regions, self.shown), **told} if specs == "values" else dict(told)
+        implied = facts if specs == "values" else {}
         for name, value in self.values.items():
             self.values[name] = replace(value, facts=facts.get(name, ()))
         regions = []
         for region, (inputs, outputs) in zip(self.regions, self.shown, strict=True):
             extras = self.extras[region.name]
-            own = extras.pop("qplan.input_facts", port_facts(region.inputs, inputs, facts))
-            own_out = extras.pop("qplan.output_facts", port_facts(region.outputs, outputs, facts))
+            own = extras.pop("qplan.input_facts", port_facts(region.inputs, inputs, implied))
+            own_out = extras.pop("qplan.output_facts", port_facts(region.outputs, outputs, implied))
             regions.append(replace(region, input_facts=own, output_facts=own_out))
         self.extras = {name: extras for name, extras in self.extras.items() if extras}
         return regions

@@ -8,9 +8,10 @@ Source: design 09, "MLIR".
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 from planner.annotated.attributes import array_to_json
+from planner.annotated.document import definition_order
 from planner.annotated.dtypes import NUMPY_DTYPES
 from planner.ir.graph import Constant, Facts, Graph, Op, Region, Value
 from planner.ir.qtypes import FloatType, float_text
@@ -28,6 +29,7 @@ from planner.mlir.elements import (
 from planner.mlir.specs import port_facts, shown_facts, value_facts
 
 _SSA: Final = re.compile(r"[A-Za-z_$.][A-Za-z0-9_$.]*")
+Specs: TypeAlias = Literal["values", "ports"]
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
@@ -36,6 +38,7 @@ def write_mlir(
     *,
     extras: Mapping[str, Mapping[str, Any]] = _NOTHING,
     attributes: Mapping[str, Any] = _NOTHING,
+    specs: Specs = "values",
 ) -> str:
     """Write a graph as a module.
 
@@ -43,8 +46,9 @@ def write_mlir(
       graph: regions, or ops, or both.
       extras: more attributes of regions, by region name; their names start with `qplan.`.
       attributes: attributes of the module, likewise; a module without any is its function alone.
+      specs: whether the specs of regions show the facts of values, or of ports and nothing else.
     """
-    text = _Writer(graph, extras).function()
+    text = _Writer(graph, extras, specs).function()
     if not attributes:
         return text
     table = entries({key: attribute_text(value) for key, value in attributes.items()})
@@ -71,21 +75,24 @@ class _Names:
 class _Writer:
     """The text of one function, built line by line."""
 
-    def __init__(self, graph: Graph, extras: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(self, graph: Graph, extras: Mapping[str, Mapping[str, Any]], specs: Specs) -> None:
         self.graph = graph
         self.extras = extras
         self.names = _Names()
         self.ssa: dict[str, str] = {}
         self.lines: list[str] = []
-        self.facts = {name: value.facts for name, value in graph.values.items()}
-        self.shown = [shown_facts(region, self.facts) for region in graph.regions]
+        self.order = definition_order(graph)
+        self.facts = {name: graph.values[name].facts for name in self.order}
+        self.specs_of = specs
+        self.implied = self.facts if specs == "values" else {}
+        self.shown = [shown_facts(region, self.implied) for region in graph.regions]
         self.listed = {*graph.inputs, *graph.constants}
 
     def function(self) -> str:
         graph = self.graph
         arguments = ", ".join(f"{self.define(name)}: {self.type(name)}" for name in graph.inputs)
-        for name in graph.constants:
-            if name not in graph.inputs:
+        for name in self.order:
+            if name in graph.constants and name not in graph.inputs:
                 self.lines.append(self.constant(name, graph.constants[name]))
         outside = self.read_outside()
         for region, shown in zip(graph.regions, self.shown, strict=True):
@@ -100,8 +107,9 @@ class _Writer:
         return "\n".join([head, *self.lines, "}", ""])
 
     def function_attributes(self) -> dict[str, str]:
-        graph, values = self.graph, self.graph.values
-        told = value_facts(graph.regions, self.shown)
+        graph = self.graph
+        values = {name: graph.values[name] for name in self.order}
+        told = value_facts(graph.regions, self.shown) if self.specs_of == "values" else {}
         tables = {
             "qplan.facts": {n: facts_text(f) for n, f in self.facts.items() if f != told.get(n, ())},
             "qplan.shapes": {
@@ -113,6 +121,8 @@ class _Writer:
         }
         items = {"qplan.name": string(graph.name), "qplan.inputs": strings(graph.inputs)}
         items["qplan.outputs"] = strings(graph.outputs)
+        if self.specs_of != "values":
+            items["qplan.specs"] = string(self.specs_of)
         # Pairs, not a dictionary: names are any text, and keys are not.
         pairs = {
             key: [f"[{string(n)}, {text}]" for n, text in table.items()] for key, table in tables.items()
@@ -189,9 +199,9 @@ class _Writer:
             "qplan.unfused": region.reason,
         }
         items = {key: item for key, item in items.items() if item}
-        if port_facts(region.inputs, shown[0], self.facts) != region.input_facts:
+        if port_facts(region.inputs, shown[0], self.implied) != region.input_facts:
             items["qplan.input_facts"] = region.input_facts
-        if port_facts(region.outputs, shown[1], self.facts) != region.output_facts:
+        if port_facts(region.outputs, shown[1], self.implied) != region.output_facts:
             items["qplan.output_facts"] = region.output_facts
         items |= self.extras.get(region.name, {})
         return {key: attribute_text(item) for key, item in items.items()}

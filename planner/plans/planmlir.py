@@ -42,7 +42,7 @@ def plan_to_mlir(plan: Plan) -> str:
     order = tuple([kernel.name for kernel in plan.kernels_in_order])
     if order != tuple([region.name for region in plan.graph.regions if region.name in plan.kernels]):
         attributes["qplan.order"] = order
-    return write_mlir(planned, extras=extras, attributes=attributes)
+    return write_mlir(planned, extras=extras, attributes=attributes, specs="ports")
 
 
 def plan_from_mlir(text: str | bytes) -> Plan:

@@ -1,0 +1,137 @@
+"""The text of quantized types: printing and parsing are inverse, errors point at the column."""
+
+# ruff: noqa: E501 - messages and files stand whole
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.errors import QTypeError
+from planner.ir.qtypes import Bipolar, Calibrated, FloatType, NoneType, Storage, Uniform, storage, uniform
+from planner.ir.typetext import parse_storage, parse_type
+from tests.strategies import storages, types
+
+
+@given(types())
+def test_print_then_parse_is_identity(kind):
+    assert parse_type(str(kind)) == kind
+    assert str(parse_type(str(kind))) == str(kind)
+
+
+@given(storages())
+def test_a_storage_survives_its_text(store):
+    assert parse_storage(str(store)) == store
+
+
+@given(types())
+def test_spaces_mean_nothing(kind):
+    text = str(kind)
+    for sign in "<>{},:":
+        text = text.replace(sign, f" {sign} ")
+    assert parse_type(text) == kind
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("!quant.uniform<i8<-127:127>:f32, 0.5:-3>", uniform(storage("i8", -127, 127), 0.5, -3)),
+        ("!quant.uniform<i8:f32:1, {0.5,0.25:5}>", uniform(storage("i8"), [0.5, 0.25], [0, 5], axis=1)),
+        (
+            "!quant.uniform<i4:f32:{0:1, 1:32}, {{0.5, 0.25}, {1.0, 2.0:1}}>",
+            Uniform(
+                storage("i4"), (0.5, 0.25, 1.0, 2.0), (0, 0, 0, 1), "f32", None, ((0, 1), (1, 32)), (2, 2)
+            ),
+        ),
+        ("!quant.calibrated<f32<-0.998:1.23>>", Calibrated((-0.998,), (1.23,))),
+        ("!quant.calibrated<f32:0, {-0.1:0.1, -0.2:0.3}>", Calibrated((-0.1, -0.2), (0.1, 0.3), axis=0)),
+        ("!quant.none", NoneType()),
+        ("!quant.bipolar<f32, 0.5>", Bipolar("f32", 0.5)),
+        ("bf16", FloatType("bf16")),
+    ],
+)
+def test_canonical_text(text, kind):
+    """Each text is the canonical one: parsing and printing both meet it."""
+    assert parse_type(text) == kind
+    assert str(kind) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("!quant.uniform<i8<-128:127>:f32, 1:0>", "!quant.uniform<i8:f32, 1.0>"),
+        ("!quant.uniform<ui8:f32, 5.0e-1>", "!quant.uniform<u8:f32, 0.5>"),
+        ("!quant.uniform<si16:f32, 1e-20>", "!quant.uniform<i16:f32, 9.999999682655225e-21>"),
+        ("!quant.uniform<i8:f32, 0.1>", "!quant.uniform<i8:f32, 0.10000000149011612>"),
+        ("!quant.uniform<i8:f64, 0.1>", "!quant.uniform<i8:f64, 0.1>"),
+        ("!quant.uniform<i8:f32:{1:2,0:1}, {{0.5}}>", "!quant.uniform<i8:f32:{0:1, 1:2}, {{0.5}}>"),
+        ("!quant.any<i8<-8:7>:f32>", "!quant.any<i8<-8:7>:f32>"),
+    ],
+)
+def test_what_is_printed_is_canonical(text, canonical):
+    assert str(parse_type(text)) == canonical
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "column 1: expected a type such as !quant.uniform<...>, found 'the end' in ''"),
+        ("i8", "unknown type 'i8'; known: !quant.any, !quant.bipolar, !quant.calibrated, !quant.uniform, !quant.none, f16, bf16, tf32, f32, f64, f80"),
+        ("!quant.any<i8> x", "column 16: expected the end, found 'x' in '!quant.any<i8> x'"),
+        ("!quant.uniform<i8 f32, 0.5>", "column 19: expected ':', found 'f32, 0.5>' in '!quant.uniform<i8 f32, 0.5>'"),
+        ("!quant.uniform<i8:f32, .5>", "column 24: expected a number, found '.5>' in '!quant.uniform<i8:f32, .5>'"),
+        ("!quant.uniform<i8:f32, 0.1:2.5>", "column 28: expected an integer, found '2.5>' in '!quant.uniform<i8:f32, 0.1:2.5>'"),
+        ("!quant.uniform<i8:f32, \u0663.0>", "column 24: expected a number, found '\u0663.0>' in '!quant.uniform<i8:f32, \u0663.0>'"),
+        ("!quant.uniform<i8:f32, 0.1", "column 27: expected '>', found 'the end' in '!quant.uniform<i8:f32, 0.1'"),
+        ("!quant.uniform<i65:f32, 0.1>", "storage 'i65' has more than 64 bits"),
+        ("!quant.uniform<i0:f32, 0.1>", "unknown storage 'i0'; a storage is i1..i64, u1..u64 or f8E4M3FN or f8E5M2"),
+        ("!quant.uniform<i8<5:5>:f32, 0.1>", "storage range 5:5 must not be empty and lie within -128:127 of i8"),
+        ("!quant.uniform<u8<-1:5>:f32, 0.1>", "storage range -1:5 must not be empty and lie within 0:255 of u8"),
+        ("!quant.uniform<i8:f33, 0.1>", "expressed type 'f33' is none of f16, bf16, tf32, f32, f64, f80"),
+        ("!quant.uniform<i8:f32, 0.0>", "scale 0.0 must be positive and finite"),
+        ("!quant.uniform<i8:f32, -1e300>", "scale -1e+300 must be positive and finite"),
+        ("!quant.uniform<i8:f32, 1e999>", "scale inf must be positive and finite"),
+        ("!quant.uniform<i8:f32, 1e39>", "scale 1e+39 is beyond f32"),
+        ("!quant.bipolar<f32, -1.0>", "scale -1.0 must be positive and finite"),
+        ("!quant.uniform<i8:f32, 0.1:200>", "zero point 200 lies outside the storage range -128:127 of i8"),
+        ("!quant.uniform<i8:f32:-1, {0.1}>", "quantized dimension -1 is negative"),
+        ("!quant.uniform<i8:f32:1, {{0.1}}>", "a per-axis type has one flat list of scales, this one nests 2 deep"),
+        ("!quant.uniform<i8:f32:{0:1,0:2}, {0.1}>", "an axis has two block sizes"),
+        ("!quant.uniform<i8:f32:{0:0}, {0.1}>", "block 0:0: the axis must not be negative, the size positive"),
+        ("!quant.uniform<i8:f32:{3:2}, {{0.1}}>", "block axis 3 is beyond the scale list, which nests 2 deep"),
+        ("!quant.uniform<i8:f32:{0:1}, {{0.1},{0.1,0.2}}>", "scale lists of 1 and 2 entries on one level"),
+        ("!quant.calibrated<f32<1.0:-1.0>>", "calibrated range 1.0:-1.0 has min > max"),
+        ("!quant.calibrated<f32<-1e999:1.0>>", "calibrated range -inf:1.0 must be finite"),
+    ],
+)  # fmt: skip
+def test_refused(text, message):
+    with pytest.raises(QTypeError) as caught:
+        parse_type(text)
+    assert str(caught.value) == message
+
+
+@given(
+    st.text(max_size=40)
+    | st.lists(
+        st.sampled_from(
+            ["!quant.uniform", "!quant.any", "<", ">", "{", "}", ":", ",", "i8", "f32", "1", "-0.5"]
+        )
+    ).map("".join)
+)
+def test_any_other_text_gives_the_typed_error(text):
+    try:
+        kind = parse_type(text)
+    except QTypeError:
+        return
+    assert parse_type(str(kind)) == kind
+
+
+@pytest.mark.parametrize("text", ["{" * 100_000, "{0.5," * 100_000, "<" * 100_000])
+def test_deep_nesting_is_refused_without_recursion(text):
+    with pytest.raises(QTypeError):
+        parse_type(f"!quant.uniform<i8:f32:{{0:1}}, {text}")
+
+
+def test_bits_that_a_range_needs():
+    cases = {(-8, 7): 4, (-128, 127): 8, (-127, 127): 8, (0, 1): 2, (-1, 0): 1, (3, 4): 4}
+    assert {r: Storage(8, True, *r).range_bits for r in cases} == cases
+    assert Storage(8, False, 0, 15).range_bits == 4
