@@ -26,7 +26,7 @@ lint: $(VENV)/.test
 	$(BIN)/mypy --strict
 
 bench: $(VENV)/.test ## compare with onnxruntime's own quantizer (needs the model folder, see benchmarks/)
-	$(BIN)/python -m benchmarks.onnxruntime_baseline
+	$(BIN)/python -m benchmarks.main_job
 
 soak: $(VENV)/.test ## only the slow tests, one at a time
 	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
