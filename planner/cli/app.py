@@ -17,7 +17,9 @@ from planner.cli.console import complain
 from planner.errors import PlannerError
 from planner.version import VERSION
 
-BUG = 70
+BUG: Final = 70
+INTERRUPTED: Final = 130
+PIPE_CLOSED: Final = 141
 
 app = typer.Typer(
     name="qplan",
@@ -83,11 +85,12 @@ def run(arguments: list[str]) -> int:
     except typer.TyperException as error:
         return _usage(error)
     except (typer.Abort, KeyboardInterrupt):
-        return 130
-    except BrokenPipeError:
-        # Whoever read our output has gone; Python's own flush at exit must not complain.
+        return INTERRUPTED
+    except (BrokenPipeError, SystemExit):
+        # Whoever read our output has gone; typer and rich say so with SystemExit. Python's flush at exit
+        # must not complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return PIPE_CLOSED
     except Exception as error:  # noqa: BLE001 - the edge of the program: a bug gets a line and a code
         return _bug(error)
     return code if isinstance(code, int) else 0

@@ -2,13 +2,19 @@
 
 import json
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from planner.cli import files, plans
-from planner.cli.app import BUG, run
+from planner.cli.app import BUG, PIPE_CLOSED, run
 from planner.cli.console import clean, say_json
 from planner.errors import InputError
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -74,3 +80,15 @@ def test_a_file_is_replaced_whole(tmp_path):
 )
 def test_standard_input_is_told_apart(data, kind):
     assert files.model_format(data) == kind
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_reader_that_leaves_early_sees_no_complaint(planned, options):
+    line = [sys.executable, "-c", "from planner.cli.app import main; main()", "show", *options]
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as closed:
+        done = subprocess.run(
+            [*line, planned / "plan.json"], stdout=closed, stderr=subprocess.PIPE, check=False, cwd=ROOT
+        )
+    assert (done.returncode, done.stderr) == (PIPE_CLOSED, b"")
