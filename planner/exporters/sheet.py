@@ -147,7 +147,7 @@ class Sheet:
             result = self._stored[value, base]
         else:
             result = self.fresh(f"{value}_quantized")
-            self._quantize_in_range(self._as_f32(value, self.real(value)), wanted, result)
+            self._quantize_in_range(self._real_f32(value, base), wanted, result)
         self._stored[value, wanted] = result
         return result
 
@@ -295,6 +295,14 @@ class Sheet:
         between = self.fresh(f"{value}_f32")
         self.dequantize(tensor, kind, between)
         self.emit("Cast", [between], [result], attributes={"to": _ONNX_FLOATS[dtype]})
+
+    def _real_f32(self, value: str, base: PortTyped) -> str:
+        """A value in float32; of a stored one without a detour through a narrower element type."""
+        if not isinstance(base, Uniform) or self.graph.values[value].dtype == "f32":
+            return self._as_f32(value, self.real(value))
+        result = self.fresh(f"{value}_f32")
+        self.dequantize(self._stored[value, base], base, result)
+        return result
 
     def _as_f32(self, value: str, tensor: str) -> str:
         if self.graph.values[value].dtype == "f32":
