@@ -1,0 +1,229 @@
+"""Check: is a plan right? Judged from the plan, its rows, the model and the target alone.
+
+Independent: it neither runs nor reads propagation's matcher, rules or orders, and has its own reading of the
+rows. What it cannot see: whether another plan would be cheaper, ranges and clips of activations, functions
+of `fn` rules, the fusions that made the kernels. Source: design 01, section 6.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from planner.ir.graph import Constant, Graph, Region, port_address
+from planner.ir.qtypes import AnyType, Uniform
+from planner.plans.checkedges import check_edges
+from planner.plans.checklog import check_steps, check_values
+from planner.plans.checkmodel import check_model, check_target
+from planner.plans.checknumbers import check_numbers
+from planner.plans.checkports import (
+    Served,
+    check_facts,
+    check_signature,
+    joined,
+    refuse,
+    said,
+    shape_problem,
+    spread,
+    type_problem,
+)
+from planner.plans.checkrules import check_rules
+from planner.plans.checkwhen import broken_predicate
+from planner.plans.plan import Plan
+from planner.plans.records import KernelPlan, Port
+from planner.target.records import PortPattern, Row, Target
+
+_Spread = tuple[tuple[PortPattern, ...], tuple[tuple[int, ...], ...]]
+
+
+@dataclass(slots=True)
+class _Notes:
+    """What one check remembers: types it has judged, rows it has spread over as many ports."""
+
+    types: dict[Uniform, str | None] = field(default_factory=dict)
+    rows: dict[tuple[str, tuple[bool, ...], int], _Spread] = field(default_factory=dict)
+
+
+def check(plan: Plan, model: Graph | None = None, target: Target | None = None) -> None:
+    """Refuse a plan that breaks a rule of its target, its model or its own log.
+
+    Args:
+      plan: from `plan`, or read from a file.
+      model: the model it is for, with or without its constraints; then digests and numbers are checked too.
+      target: the target it is for; then the rows that the plan carries must be the target's.
+
+    Raises:
+      PlanInvalid: the first thing that does not hold; `.port` is its address, `.row` the row's file:line.
+    """
+    if target is not None:
+        check_target(plan, target)
+    if model is not None:
+        check_model(plan, model)
+    regions = _check_coverage(plan)
+    numbers = model.constants if model is not None else None
+    notes = _Notes()
+    for kernel in plan.kernels_in_order:
+        _check_kernel(plan, kernel, regions[kernel.name], numbers, notes)
+    check_values(plan)
+    check_steps(plan)
+    check_edges(plan, target)
+
+
+def _check_coverage(plan: Plan) -> Mapping[str, Region]:
+    """The kernels are the live regions, with the regions' values at their ports, in an order that runs."""
+    graph = plan.graph
+    regions = {region.name: region for region in graph.regions}
+    known = {"", *graph.inputs, *graph.constants}
+    seen: set[str] = set()
+    for kernel in plan.kernels_in_order:
+        region = regions.get(kernel.name)
+        if region is None:
+            refuse(kernel.name, "is no region of the model; accepted: one kernel per live region")
+        if kernel.name in seen:
+            refuse(kernel.name, "is planned twice; accepted: once")
+        seen.add(kernel.name)
+        _check_shape_of(kernel, region)
+        for name in _operands(region):
+            if name not in known:
+                refuse(kernel.name, f"reads {name!r} before a kernel defines it; accepted: a later place")
+        known.update(region.outputs)
+        for op in region.ops:
+            known.update(op.outputs)
+    alive = _live(graph)
+    for name in alive:
+        if name not in seen:
+            refuse(name, "is live and has no plan; accepted: one kernel per live region")
+    for kernel in plan.kernels_in_order:
+        if kernel.name not in alive:
+            refuse(kernel.name, "reaches no model output; accepted: live regions only")
+    return regions
+
+
+def _check_shape_of(kernel: KernelPlan, region: Region) -> None:
+    if (kernel.kernel, kernel.trip_count) != (region.kernel, region.trip_count):
+        refuse(
+            kernel.name,
+            f"is {kernel.kernel} x {kernel.trip_count}; accepted: {region.kernel} x {region.trip_count}",
+        )
+    for side, ports, names in (("in", kernel.inputs, region.inputs), ("out", kernel.outputs, region.outputs)):
+        if len(ports) != len(names):
+            refuse(kernel.name, f"has {len(ports)} ports on side {side}; accepted: {len(names)}")
+        for i, (port, name) in enumerate(zip(ports, names, strict=True)):
+            address = port_address(kernel.name, side, i)
+            if port.address != address:
+                refuse(address, f"is addressed as {port.address!r}; accepted: {address!r}")
+            if port.value != name:
+                refuse(address, f"carries {port.value!r}; accepted: {name!r}")
+
+
+def _operands(region: Region) -> set[str]:
+    """What a region needs before it runs, integer operands too."""
+    needed = set(region.inputs)
+    inner: set[str] = set()
+    for op in region.ops:
+        needed.update(op.inputs)
+        needed.update(op.captures)
+        inner.update(op.outputs)
+    return needed - inner
+
+
+def _live(graph: Graph) -> dict[str, None]:
+    """Names of the regions that a model output rests on, found from the outputs back."""
+    writer: dict[str, Region] = {}
+    for region in graph.regions:
+        writer.update(dict.fromkeys(region.outputs, region))
+        for op in region.ops:
+            writer.update(dict.fromkeys(op.outputs, region))
+    alive: dict[str, None] = {}
+    waiting = list(graph.outputs)
+    while waiting:
+        maker = writer.get(waiting.pop())
+        if maker is not None and maker.name not in alive:
+            alive[maker.name] = None
+            waiting.extend(_operands(maker))
+    return alive
+
+
+def _check_kernel(
+    plan: Plan, kernel: KernelPlan, region: Region, numbers: Mapping[str, Constant] | None, notes: _Notes
+) -> None:
+    ports = (*kernel.inputs, *kernel.outputs)
+    _check_types(plan, ports, notes)
+    if kernel.row is None:
+        _check_float(plan, kernel, ports)
+        return
+    row = plan.target.rows.get(kernel.row)
+    if row is None:
+        refuse(kernel.name, f"names row {kernel.row!r}, which the plan does not carry")
+    if row.kernel != kernel.kernel or row.key != kernel.row:
+        refuse(kernel.name, f"is {kernel.kernel}, {row.source} serves {row.kernel} as {row.key}", row)
+    if kernel.reason is not None:
+        refuse(kernel.name, f"has a row and a reason to run in float ({kernel.reason!r})", row)
+    patterns, groups = _spread(kernel, region, row, notes)
+    served = Served(kernel, region, row, ports, patterns, groups, plan.graph, numbers or {})
+    check_signature(served)
+    if row.when:
+        broken = broken_predicate(served)
+        if broken:
+            refuse(kernel.name, f"is served by {row.source}, whose {broken}", row)
+    check_facts(served)
+    if numbers is not None:
+        check_numbers(served)
+    check_rules(served)
+    _check_room(kernel, row)
+
+
+def _check_types(plan: Plan, ports: tuple[Port, ...], notes: _Notes) -> None:
+    for port in ports:
+        kind = port.type
+        if not isinstance(kind, Uniform):
+            continue
+        if kind not in notes.types:
+            notes.types[kind] = type_problem(kind)
+        problem = notes.types[kind]
+        if problem is None and not kind.is_per_tensor and port.value:
+            problem = shape_problem(kind, plan.graph.values[port.value].shape)
+        if problem:
+            refuse(port.address, f"is {said(kind)}: {problem}")
+
+
+def _check_float(plan: Plan, kernel: KernelPlan, ports: tuple[Port, ...]) -> None:
+    """Without a row every port is float, for a reason; a width or type that is lost so is reported."""
+    if not kernel.reason:
+        refuse(kernel.name, "has neither a row nor a reason; accepted: one of them")
+    if kernel.accumulator_bits is not None:
+        refuse(kernel.name, f"runs in float and has sums of {kernel.accumulator_bits} bits; accepted: none")
+    for port in ports:
+        if port.type is not None:
+            refuse(port.address, f"is {said(port.type)} in a kernel without a row; accepted: float")
+        facts = plan.graph.values[port.value].facts if port.value else ()
+        lost = next((fact for fact in facts if isinstance(fact, AnyType | Uniform)), None)
+        if lost is not None and not any(port.address in warning for warning in plan.warnings):
+            refuse(port.address, f"is float although {port.value!r} carries {lost}; accepted: with a warning")
+
+
+def _spread(kernel: KernelPlan, region: Region, row: Row, notes: _Notes) -> _Spread:
+    names = (*region.inputs, *region.outputs)
+    key = (row.key, tuple(map(bool, names)), len(region.inputs))
+    known = notes.rows.get(key)
+    if known is not None:
+        return known
+    patterns: list[PortPattern] = []
+    for given, values, what in (
+        (row.inputs, region.inputs, "inputs"),
+        (row.outputs, region.outputs, "outputs"),
+    ):
+        found = spread(given, values, what)
+        if isinstance(found, str):
+            refuse(kernel.name, f"is served by {row.source}, but {found}", row)
+        patterns += found
+    notes.rows[key] = tuple(patterns), joined(row, patterns)
+    return notes.rows[key]
+
+
+def _check_room(kernel: KernelPlan, row: Row) -> None:
+    bits = kernel.accumulator_bits
+    if bits is not None and row.accumulator is not None and bits > row.accumulator.bits:
+        refuse(
+            kernel.name,
+            f"its sums need {bits} bits, {row.source} accepts {row.accumulator.bits} ({row.accumulator})",
+            row,
+        )

@@ -1,0 +1,90 @@
+"""The log, a second time: what a plan says of its values and steps against what its ports are.
+
+Source: design 01, section 6; design 09, "Plan".
+"""
+
+import math
+
+from planner.ir.qtypes import Uniform
+from planner.plans.checkports import refuse, said
+from planner.plans.plan import Plan
+from planner.plans.records import Port, PortTyped, Step
+
+
+def check_values(plan: Plan) -> None:
+    """Every value has the type of the port that defines it, sane figures, and the step that decided it."""
+    graph = plan.graph
+    defining = {port.value: port for kernel in plan.kernels_in_order for port in kernel.outputs if port.value}
+    needed = {port.value for kernel in plan.kernels_in_order for port in kernel.inputs if port.value}
+    needed.update(defining, graph.inputs, graph.outputs)
+    for name in needed:
+        if name not in plan.values and name not in graph.constants and graph.values[name].is_float:
+            address = defining[name].address if name in defining else name
+            refuse(address, f"carries {name!r}, which the plan does not list; accepted: every float value")
+    for name, value in plan.values.items():
+        port = defining.get(name)
+        address = port.address if port else name
+        if name not in graph.values or name in graph.constants:
+            refuse(address, f"{name!r} is no value that a kernel or the model's user gives")
+        wanted = port.type if port else _pin(plan, name)
+        if _stored(value.type) != _stored(wanted):
+            refuse(address, f"is {said(wanted)}, the plan lists {name!r} as {said(value.type)}")
+        if not (value.bits_lost >= 0 and math.isfinite(value.bits_lost) and 0 <= value.clip <= 1):
+            refuse(
+                address,
+                f"{name!r} loses {value.bits_lost!r} bits and {value.clip!r} of its range; "
+                "accepted: 0 or more bits, 0 to 1",
+            )
+        _check_decided(plan, name, value.decided_by, port)
+
+
+def _pin(plan: Plan, name: str) -> PortTyped:
+    facts = plan.graph.values[name].facts
+    return next((fact for fact in facts if isinstance(fact, Uniform)), None)
+
+
+def _stored(kind: PortTyped) -> Uniform | None:
+    return kind if isinstance(kind, Uniform) else None
+
+
+def _check_decided(plan: Plan, name: str, number: int | None, port: Port | None) -> None:
+    if number is None:
+        if port is not None and isinstance(port.type, Uniform):
+            refuse(port.address, f"{name!r} has a type that no step decided; accepted: the step's number")
+        return
+    if port is None or not 0 <= number < len(plan.steps) or plan.steps[number].port != port.address:
+        address = port.address if port else name
+        refuse(address, f"{name!r} is decided by step {number}, which is none of {address}")
+
+
+def check_steps(plan: Plan) -> None:
+    """Steps are numbered in order, rest on earlier ones, and say of each port what it is."""
+    last: dict[str, Step] = {}
+    for i, step in enumerate(plan.steps):
+        if step.n != i:
+            refuse(step.port, f"step {i} is numbered {step.n}; accepted: {i}")
+        for n in step.because:
+            if not 0 <= n < i:
+                refuse(step.port, f"step {i} rests on step {n}; accepted: earlier steps")
+        last[step.port] = step
+    for kernel in plan.kernels_in_order:
+        for port in (*kernel.inputs, *kernel.outputs):
+            if port.value and kernel.row is not None:
+                _check_said(port, last.get(port.address))
+        decided = last.get(kernel.name)
+        if kernel.row is not None and (decided is None or decided.type != kernel.row):
+            told = decided.type if decided else "nothing"
+            refuse(kernel.name, f"is served by {kernel.row}, its step says {told}")
+    if not (plan.cost >= plan.bound >= 0) or (plan.optimal and plan.cost != plan.bound):
+        refuse(
+            "", f"cost {plan.cost!r}, bound {plan.bound!r} and optimal {plan.optimal} contradict each other"
+        )
+
+
+def _check_said(port: Port, step: Step | None) -> None:
+    if step is None:
+        refuse(port.address, f"is {said(port.type)} and no step says so; accepted: a step for every port")
+    if not isinstance(port.type, Uniform):
+        return
+    if step.type != said(port.type) and step.type != str(port.type):
+        refuse(port.address, f"is {said(port.type)}, step {step.n} decided {step.type}")

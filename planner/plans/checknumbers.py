@@ -1,0 +1,251 @@
+"""Numbers, a second time: do the model's own constants fit the types that a plan gives them?
+
+Weights must not be cut, their scales are no coarser than their numbers ask, biases fit their storage, sums
+fit the accumulator. Constants are read once, in pieces that stay in the processor's cache. Source: design
+01, sections 2 and 6; 02, cases 17 to 24.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.ir.graph import Constant
+from planner.ir.qtypes import Storage, Uniform
+from planner.plans.checkports import (
+    NEAR,
+    Served,
+    channel_axis,
+    linear_op,
+    refuse,
+    said,
+)
+from planner.plans.checkrules import TINY
+from planner.plans.records import Port
+from planner.target.records import PortType
+
+Reals = npt.NDArray[Any]
+
+PIECE: Final = 1 << 16
+BIAS_BITS: Final = 30
+"""A 32-bit bias keeps one bit free for the sums it is added to (02, case 22)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Of each slice: least and greatest real (0 included), and the sum of |stored|, shape (n_slices,)."""
+
+    lo: Reals
+    hi: Reals
+    sums: Reals
+
+
+def check_numbers(served: Served) -> None:
+    """Judge the constants and the accumulator of one kernel; `served.numbers` must be the model's."""
+    extents: dict[int, Extent] = {}
+    for i, port in enumerate(served.ports):
+        kind = port.type
+        if not port.value or not isinstance(kind, Uniform) or port.value not in served.graph.constants:
+            continue
+        constant = served.numbers[port.value]
+        extent = _extent(constant, kind, _slicing_axis(served, i, kind))
+        if extent is None:
+            continue
+        extents[i] = extent
+        rules = {rule.kind for rule in served.row.rules if rule.args.get("port") == served.patterns[i].name}
+        if "multiplier_accumulator_scale" in rules:
+            _check_bias(served, port, kind, extent)
+        elif not rules and not any(i in group for group in served.groups) and not served.pinned(port):
+            _check_content(served, i, kind, extent)
+    _check_accumulator(served, extents)
+
+
+def _slicing_axis(served: Served, position: int, kind: Uniform) -> int | None:
+    """Along which axis the numbers are looked at: the type's own, else the op's output channels."""
+    if kind.blocks:
+        return None
+    if kind.axis is not None:
+        return kind.axis
+    op = linear_op(served.region)
+    second = [i for i, port in enumerate(served.ports[: len(served.kernel.inputs)]) if port.value][1:2]
+    if op is None or second != [position]:
+        return None
+    return channel_axis(op, len(served.graph.values[served.ports[position].value].shape or ()))
+
+
+def _extent(constant: Constant, kind: Uniform, axis: int | None) -> Extent | None:
+    if constant.array is None:
+        if not constant.lo or (kind.axis is None and len(constant.lo) > 1):
+            return None
+        return Extent(np.minimum(constant.lo, 0.0), np.maximum(constant.hi, 0.0), np.zeros(0))
+    array = constant.array
+    if kind.blocks or (axis is not None and not 0 <= axis < array.ndim):
+        return None
+    n = 1 if axis is None else array.shape[axis]
+    inner = array.size if axis is None else int(np.prod(array.shape[axis + 1 :]))
+    scales = np.broadcast_to(np.asarray(kind.scales, np.float32), (n,))
+    lo, hi, sums = np.zeros(n), np.zeros(n), np.zeros(n)
+    # The widest stored value decides how long a float32 sum stays exact.
+    exact = np.float32 if kind.storage.bits <= 8 else np.float64
+    for begin, piece in _pieces(array, n, inner):
+        part = slice(begin, begin + piece.shape[1])
+        np.minimum(lo[part], piece.min(axis=(0, 2)), out=lo[part])
+        np.maximum(hi[part], piece.max(axis=(0, 2)), out=hi[part])
+        stored = np.abs(piece) / scales[part, None]
+        np.rint(stored, out=stored)
+        sums[part] += stored.sum(axis=(0, 2), dtype=exact)
+    return Extent(lo, hi, sums)
+
+
+def _pieces(array: Reals, n: int, inner: int) -> Iterator[tuple[int, Reals]]:
+    """Cut an array that is (outer, n, inner) in memory; each piece with the first slice it holds."""
+    if array.size == 0:
+        return
+    view = np.asarray(array).reshape(-1, n, inner)
+    rows, columns = max(1, PIECE // max(1, inner)), PIECE
+    if n <= rows:
+        step = max(1, PIECE // (n * inner))
+        for begin in range(0, len(view), step):
+            for k in range(0, inner, columns):
+                yield 0, _float(view[begin : begin + step, :, k : k + columns])
+        return
+    for outer in range(len(view)):
+        for begin in range(0, n, rows):
+            for k in range(0, inner, columns):
+                yield begin, _float(view[outer : outer + 1, begin : begin + rows, k : k + columns])
+
+
+def _float(piece: Reals) -> Reals:
+    return piece if piece.dtype == np.float64 else piece.astype(np.float32, copy=False)
+
+
+def _check_content(served: Served, position: int, kind: Uniform, extent: Extent) -> None:
+    """A free constant's scale is the one its own numbers ask for: not finer (it would cut), not coarser."""
+    port, pattern = served.ports[position], served.patterns[position]
+    spec = pattern.type
+    store = _effective(kind.storage, spec)
+    lo, hi = (extent.lo, extent.hi) if kind.axis is not None else (extent.lo.min(), extent.hi.max())
+    lo, hi = np.atleast_1d(lo), np.atleast_1d(hi)
+    centred = spec.symmetric or kind.axis is not None or spec.zero_point is not None
+    if centred:
+        zero = spec.zero_point or 0
+        up = hi / max(store.qmax - zero, 1e-9)
+        need = np.maximum(up, -lo / max(zero - store.qmin, 1e-9))
+        if spec.zero_point is None:
+            need = np.maximum(hi, -lo) / min(-store.qmin, store.qmax)
+    else:
+        need = (hi - lo) / store.steps
+    need = np.where(need > 0, need, 1.0)
+    _check_fineness(served, position, kind, need)
+    if not centred and (hi > lo).any():
+        exact = min(max(store.qmin - lo[0] / kind.scale, store.qmin), store.qmax)
+        if abs(kind.zero_point - exact) > 0.5 + NEAR:
+            refuse(
+                port.address,
+                f"is {said(kind)}, its numbers lie in [{lo[0]:g}, {hi[0]:g}]; "
+                f"accepted: zero point {round(exact)}",
+                served.row,
+            )
+
+
+def _effective(store: Storage, spec: PortType) -> Storage:
+    bits = spec.weight_bits_effective
+    if bits is None or bits >= store.bits or not store.signed:
+        return store
+    top = (1 << bits - 1) - 1
+    return Storage(store.bits, True, max(store.qmin, -top), min(store.qmax, top))
+
+
+def _check_fineness(served: Served, position: int, kind: Uniform, need: Reals) -> None:
+    port, spec = served.ports[position], served.patterns[position].type
+    scales = np.asarray(kind.scales)
+    most = np.maximum(need * (2.0 if spec.power_of_two else 1.0), _bias_need(served, port, scales.size))
+    most = np.maximum(most, spec.scale_min or TINY)
+    least = need if spec.scale_max is None else np.minimum(need, spec.scale_max)
+    off = np.flatnonzero((scales < least * (1 - NEAR)) | (scales > most * (1 + NEAR)))
+    if off.size:
+        i = int(off[0])
+        finer = scales[i] < least[i]
+        why = "would cut the numbers of" if finer else "is coarser than the numbers ask in"
+        refuse(
+            port.address,
+            f"is {said(kind)}, whose scale {float(scales[i])!r} {why} slice {i}; "
+            f"accepted: {float(least[i])!r} to {float(most[i])!r}",
+            served.row,
+        )
+
+
+def _bias_need(served: Served, weight: Port, n: int) -> Reals:
+    """The least scales of a weight that keep its bias within the accumulator, 0 where there is none."""
+    need = np.zeros(n)
+    for rule in served.row.rules:
+        if rule.kind != "multiplier_accumulator_scale":
+            continue
+        factors = [port for name in rule.args["of"] for port in served.named(name)]
+        others = [port.type for port in factors if port is not weight]
+        for bias in served.named(rule.args["port"]) if weight in factors else []:
+            numbers = served.numbers.get(bias.value)
+            kind = bias.type
+            if numbers is None or numbers.array is None or not isinstance(kind, Uniform):
+                continue
+            if len(others) != 1 or not isinstance(others[0], Uniform):
+                continue
+            room = float(1 << BIAS_BITS) if kind.storage.bits == 32 else kind.storage.qmax / 2
+            least = np.abs(numbers.array.reshape(-1).astype(np.float64)) / (others[0].scale * room)
+            if least.size:
+                need = np.maximum(need, least if least.size == n else least.max()) * (1 + 2 * NEAR)
+    return need
+
+
+def _check_bias(served: Served, port: Port, kind: Uniform, extent: Extent) -> None:
+    scales = np.asarray(kind.scales)
+    low, high = (extent.lo, extent.hi) if kind.axis is not None else (extent.lo.min(), extent.hi.max())
+    off = np.flatnonzero((low / scales < kind.storage.qmin) | (high / scales > kind.storage.qmax))
+    if off.size:
+        i = int(off[0])
+        refuse(
+            port.address,
+            f"is {said(kind)}, its number in slice {i} does not fit; accepted: {kind.storage.qmin} to "
+            f"{kind.storage.qmax} times the scale",
+            served.row,
+        )
+
+
+def _check_accumulator(served: Served, extents: dict[int, Extent]) -> None:
+    """The bits that the plan names are those that the weights need, and the row has them."""
+    kernel, claimed = served.kernel, served.kernel.accumulator_bits
+    needed = _needed_bits(served, extents)
+    if claimed != needed:
+        refuse(
+            kernel.name,
+            f"its sums are said to need {_bits(claimed)}; accepted: {_bits(needed)}, from its weights",
+            served.row,
+        )
+
+
+def _bits(count: int | None) -> str:
+    return "no bits" if count is None else f"{count} bits"
+
+
+def _needed_bits(served: Served, extents: dict[int, Extent]) -> int | None:
+    present = [i for i, port in enumerate(served.kernel.inputs) if port.value]
+    if linear_op(served.region) is None or len(present) < 2 or present[1] not in extents:
+        return None
+    x, w = served.ports[present[0]].type, served.ports[present[1]].type
+    sums = extents[present[1]].sums
+    array = served.numbers[served.ports[present[1]].value].array
+    if not isinstance(x, Uniform) or not isinstance(w, Uniform) or any(w.zero_points) or array is None:
+        return None
+    if not sums.size:
+        return 1
+    reach = max(x.storage.qmax - x.zero_point, x.zero_point - x.storage.qmin)
+    totals = sums * reach
+    if len(present) > 2 and isinstance(served.ports[present[2]].type, Uniform):
+        port = served.ports[present[2]]
+        numbers, kind = served.numbers.get(port.value), port.type
+        if numbers is not None and numbers.array is not None and isinstance(kind, Uniform):
+            bias = np.rint(np.abs(numbers.array.reshape(-1)) / np.asarray(kind.scales))
+            totals = totals + bias if bias.size == totals.size else totals
+    return int(totals.max()).bit_length() + 1

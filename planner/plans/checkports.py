@@ -1,0 +1,346 @@
+"""Checked ports: each kernel beside the row that serves it, port by port, for the independent checker.
+
+A row is read as data; how propagation chose it is not looked at. Nothing here knows rules or numbers.
+Source: design 01, sections 2, 4 and 6.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+import numpy as np
+
+from planner.errors import PlanInvalid
+from planner.ir.graph import Constant, Facts, Graph, Op, Region, Shape
+from planner.ir.qtypes import AnyType, FloatType, NoneType, Storage, Uniform
+from planner.plans.records import KernelPlan, Port, PortTyped
+from planner.target.records import PortPattern, PortType, Row
+
+LINEAR: Final = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+NEAR: Final = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """One kernel beside its row.
+
+    Attributes:
+      ports, patterns: inputs, then outputs, absent ones too; the row's entry for each.
+      groups: positions in `ports` that same_scale rules join.
+      numbers: the model's constants, {} where no model was given.
+    """
+
+    kernel: KernelPlan
+    region: Region
+    row: Row
+    ports: tuple[Port, ...]
+    patterns: tuple[PortPattern, ...]
+    groups: tuple[tuple[int, ...], ...]
+    graph: Graph
+    numbers: Mapping[str, Constant]
+
+    def named(self, name: str) -> list[Port]:
+        """Present ports that the row calls `name`."""
+        return [
+            p
+            for p, pattern in zip(self.ports, self.patterns, strict=True)
+            if p.value and pattern.name == name
+        ]
+
+    def pinned(self, port: Port) -> bool:
+        """Whether the model fixes this port's type, by its value or by itself."""
+        facts = (*self.graph.values[port.value].facts, *self.own_facts(port))
+        return any(isinstance(fact, Uniform) for fact in facts)
+
+    def own_facts(self, port: Port) -> Facts:
+        """Constraints on the port rather than on its value."""
+        return own_facts(self.region, self.ports.index(port))
+
+
+def own_facts(region: Region, position: int) -> Facts:
+    """Constraints on a port by its position, inputs first."""
+    side, index = region.input_facts, position
+    if position >= len(region.inputs):
+        side, index = region.output_facts, position - len(region.inputs)
+    return side[index] if index < len(side) else ()
+
+
+def refuse(port: str, problem: str, row: Row | None = None) -> NoReturn:
+    """Raise the refusal of a plan at one port (or kernel, value or rescale)."""
+    raise PlanInvalid(f"{port}: {problem}" if port else problem, port=port, row=row.source if row else "")
+
+
+def said(kind: PortTyped) -> str:
+    """A type as text, its scales counted where there are many."""
+    if kind is None:
+        return "float"
+    if not isinstance(kind, Uniform) or kind.is_per_tensor:
+        return str(kind)
+    where = kind.axis if kind.axis is not None else dict(kind.blocks)
+    return f"!quant.uniform<{kind.storage}:{kind.expressed}:{where}, {{{len(kind.scales)} scales}}>"
+
+
+def spread(patterns: tuple[PortPattern, ...], names: tuple[str, ...], what: str) -> list[PortPattern] | str:
+    """The row's entry for each port of one side; or what does not fit."""
+    found: list[PortPattern] = []
+    for i, name in enumerate(names):
+        if i < len(patterns):
+            entry = patterns[i]
+        elif patterns and patterns[-1].variadic:
+            entry = patterns[-1]
+        else:
+            return f"there are {len(names)} {what}, the row takes {len(patterns)}"
+        if not name and not (entry.optional or entry.variadic):
+            return f"{what[:-1]} {i} is absent, the row needs {entry.name!r}"
+        found.append(entry)
+    for entry in patterns[len(names) :]:
+        if not (entry.optional or entry.variadic):
+            return f"there are {len(names)} {what}, the row needs {entry.name!r} too"
+    return found
+
+
+def joined(row: Row, patterns: list[PortPattern]) -> tuple[tuple[int, ...], ...]:
+    """Positions that the row's same_scale rules join, two or more each, rules that overlap made one."""
+    groups: list[set[int]] = []
+    for rule in row.rules:
+        if rule.kind != "same_scale":
+            continue
+        group = {i for i, entry in enumerate(patterns) if entry.name in rule.args["ports"]}
+        for other in [other for other in groups if other & group]:
+            group |= other
+            groups.remove(other)
+        groups.append(group)
+    return tuple(tuple(sorted(group)) for group in groups if len(group) > 1)
+
+
+def check_signature(served: Served) -> None:
+    """Every port's type is one that the row accepts there."""
+    for i, (port, pattern) in enumerate(zip(served.ports, served.patterns, strict=True)):
+        if not port.value:
+            if port.type is not None:
+                refuse(
+                    port.address, f"is absent and has the type {said(port.type)}; accepted: none", served.row
+                )
+            continue
+        problem = _storage_problem(port.type, pattern.type, served.row)
+        if problem is None and isinstance(port.type, Uniform):
+            problem = _parameter_problem(port.type, pattern.type) or _granularity_problem(
+                served, i, port.type
+            )
+        if problem:
+            refuse(
+                port.address,
+                f"is {said(port.type)}, {problem}; {served.row.source} accepts "
+                f"{pattern.type} at {pattern.name!r}",
+                served.row,
+            )
+    for group in served.groups:
+        _check_wildcards(served, group)
+
+
+def _storage_problem(kind: PortTyped, spec: PortType, row: Row) -> str | None:
+    wanted = spec.storage
+    if isinstance(wanted, FloatType) or row.float:
+        name = row.float or str(wanted)
+        accepted = kind is None or (isinstance(kind, FloatType) and kind.name == name)
+        return None if accepted else f"but this port runs in {name}"
+    if not isinstance(kind, Uniform):
+        return "but a kernel with a row stores integers here"
+    if wanted is not None and kind.storage != wanted:
+        return f"its storage is not {wanted}"
+    return None
+
+
+def _parameter_problem(kind: Uniform, spec: PortType) -> str | None:
+    if spec.symmetric and any(kind.zero_points):
+        return "its zero point is not 0"
+    if spec.zero_point is not None and any(zero != spec.zero_point for zero in kind.zero_points):
+        return f"its zero point is not {spec.zero_point}"
+    if spec.power_of_two and any(np.frexp(scale)[0] != 0.5 for scale in kind.scales):
+        return "its scale is no power of two"
+    if spec.scale_min is not None and min(kind.scales) < float(np.float32(spec.scale_min)):
+        return f"its scale is below {spec.scale_min!r}"
+    if spec.scale_max is not None and max(kind.scales) > spec.scale_max:
+        return f"its scale is above {spec.scale_max!r}"
+    return None
+
+
+def _granularity_problem(served: Served, position: int, kind: Uniform) -> str | None:
+    port, pattern = served.ports[position], served.patterns[position]
+    spec = pattern.type
+    if _follows_factors(served.row, pattern.name):
+        return None
+    if spec.granularity == "tensor":
+        return None if kind.is_per_tensor or spec.is_wildcard else "it has more than one scale"
+    if spec.granularity == "block":
+        sizes = [size for _, size in kind.blocks]
+        fits = any(size in spec.block_size for size in sizes) and set(sizes) <= {1, *spec.block_size}
+        return None if fits else f"its blocks are not of {' or '.join(map(str, spec.block_size))}"
+    if kind.blocks:
+        return "it has a scale per block"
+    if kind.axis is None:
+        free = port.value in served.graph.constants and not served.pinned(port)
+        return "it has one scale where the row has one per slice" if free else None
+    wanted = axis_of(served, port, pattern)
+    return None if wanted is None or wanted == kind.axis else f"its axis is {kind.axis}, not {wanted}"
+
+
+def _follows_factors(row: Row, name: str) -> bool:
+    """Whether a port has as many scales as its factors, whatever its own type says (a bias)."""
+    return any(
+        rule.kind == "multiplier_accumulator_scale" and rule.args["port"] == name for rule in row.rules
+    )
+
+
+def axis_of(served: Served, port: Port, pattern: PortPattern) -> int | None:
+    """The axis that the row quantizes along at a port; None where the kernel does not tell."""
+    role = served.row.axis.get(pattern.name, "out_channel")
+    rank = len(served.graph.values[port.value].shape or ())
+    if isinstance(role, int):
+        return role + rank if role < 0 else role
+    op = linear_op(served.region)
+    if role != "out_channel":
+        refuse(port.address, f"axis role {role!r} is unknown; accepted: a number, out_channel", served.row)
+    return None if op is None else channel_axis(op, rank)
+
+
+def linear_op(region: Region) -> Op | None:
+    """The op of a kernel that multiplies and adds up."""
+    return next((op for op in region.ops if op.type in LINEAR), None)
+
+
+def channel_axis(op: Op, rank: int) -> int:
+    """The axis of a linear op's weight that counts output channels."""
+    if op.type == "Gemm":
+        return 0 if op.attributes.get("transB", 0) else 1
+    return {"Conv": 0, "ConvTranspose": 1}.get(op.type, rank - 1)
+
+
+def _check_wildcards(served: Served, group: tuple[int, ...]) -> None:
+    """A wildcard stores what its class stores."""
+    given = [served.patterns[i].type.storage for i in group]
+    accepted = [store for store in given if isinstance(store, Storage)]
+    for i in group:
+        kind = served.ports[i].type
+        if served.patterns[i].type.storage is not None or not isinstance(kind, Uniform):
+            continue
+        if not accepted:
+            accepted = [kind.storage]
+        if kind.storage not in accepted:
+            refuse(
+                served.ports[i].address,
+                f"is {said(kind)}, same_scale of {served.row.source} joins it to ports stored as "
+                f"{accepted[0]}; accepted: {accepted[0]}",
+                served.row,
+            )
+
+
+def check_facts(served: Served) -> None:
+    """No port narrows an Any, breaks a None, or differs from a pin that holds for it."""
+    region = served.region
+    plain = not region.input_facts and not region.output_facts
+    for i, port in enumerate(served.ports):
+        if not port.value or not isinstance(port.type, Uniform):
+            continue
+        facts = served.graph.values[port.value].facts
+        constant = port.value in served.graph.constants
+        if facts:
+            _check_port_facts(served, i, facts, binding=constant)
+        if not plain:
+            _check_port_facts(served, i, own_facts(region, i), binding=True)
+
+
+def _check_port_facts(served: Served, position: int, facts: Facts, *, binding: bool) -> None:
+    port, kind = served.ports[position], served.ports[position].type
+    if not isinstance(kind, Uniform):
+        return
+    for fact in facts:
+        if isinstance(fact, AnyType) and kind.storage.bits < fact.bits:
+            refuse(
+                port.address,
+                f"is {said(kind)}, {port.value!r} carries {fact}; "
+                f"accepted: {fact.bits} bits or more, or float",
+                served.row,
+            )
+        if binding and isinstance(fact, NoneType):
+            refuse(port.address, f"is {said(kind)}, the model keeps it in float ({fact})", served.row)
+        if (
+            binding
+            and isinstance(fact, Uniform)
+            and fact != kind
+            and not _derived_near(served, position, fact)
+        ):
+            refuse(port.address, f"is {said(kind)}, the model pins it to {said(fact)}", served.row)
+
+
+def _derived_near(served: Served, position: int, pin: Uniform) -> bool:
+    """Whether a rule computes this port and its pin says the same to 1e-6; fixed ports overrule pins."""
+    name, kind = served.patterns[position].name, served.ports[position].type
+    rules = {rule.kind for rule in served.row.rules if rule.args.get("port") == name}
+    if "fixed_scale" in rules or not isinstance(kind, Uniform):
+        return bool(rules)
+    scales = np.broadcast_to(pin.scales, len(kind.scales)) if len(pin.scales) == 1 else np.asarray(pin.scales)
+    if not rules or len(scales) != len(kind.scales) or pin.storage != kind.storage:
+        return False
+    return bool(np.allclose(scales, kind.scales, rtol=NEAR, atol=0.0)) and not any(pin.zero_points)
+
+
+def type_problem(kind: Uniform) -> str | None:
+    """What keeps a type from being one: scales that its expressed type cannot hold, zero points outside."""
+    store = kind.storage
+    for zero in kind.zero_points:
+        if not store.qmin <= zero <= store.qmax:
+            return f"zero point {zero} lies outside the storage range {store.qmin}:{store.qmax}"
+    scales = np.asarray(kind.scales)
+    wrong = np.flatnonzero(_expressed(scales, kind.expressed) != scales)
+    if wrong.size:
+        nearest = float(_expressed(scales, kind.expressed)[wrong[0]])
+        return (
+            f"scale {kind.scales[wrong[0]]!r} is no value of {kind.expressed}; the nearest one is {nearest!r}"
+        )
+    return None
+
+
+def _expressed(scales: np.ndarray, name: str) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        if name in ("f32", "f16"):
+            return scales.astype(np.float32 if name == "f32" else np.float16).astype(np.float64)
+    kept = {"bf16": 8, "tf32": 11}.get(name, 53)
+    fraction, exponent = np.frexp(scales)
+    rounded: np.ndarray = np.ldexp(np.rint(np.ldexp(fraction, kept)), exponent - kept)
+    return rounded
+
+
+def shape_problem(kind: Uniform, shape: Shape | None) -> str | None:
+    """What keeps a type from fitting a tensor: the axis, the number of scales, the blocks."""
+    if shape is None or kind.is_per_tensor:
+        return None
+    if kind.axis is not None:
+        if not 0 <= kind.axis < len(shape):
+            return f"axis {kind.axis} is none of a tensor of rank {len(shape)}"
+        size = shape[kind.axis]
+        if isinstance(size, int) and size != len(kind.scales):
+            return (
+                f"{len(kind.scales)} scales for {size} slices along axis {kind.axis} of shape {list(shape)}"
+            )
+        return None
+    sizes = dict(kind.blocks)
+    if any(not 0 <= axis < len(shape) for axis in sizes):
+        return f"blocks {sizes} name an axis that a tensor of rank {len(shape)} has not"
+    return next(_block_problems(kind, shape, sizes), None)
+
+
+def _block_problems(kind: Uniform, shape: Shape, sizes: Mapping[int, int]) -> Iterator[str]:
+    if len(kind.grid) != len(shape):
+        yield f"scales nested {len(kind.grid)} deep for a tensor of rank {len(shape)}"
+        return
+    for axis, size in enumerate(shape):
+        if not isinstance(size, int):
+            continue
+        block = sizes.get(axis, size)
+        if block < 1 or size % block:
+            yield f"blocks of {block} do not divide dimension {size} of axis {axis}"
+        elif kind.grid[axis] != size // block:
+            yield f"{kind.grid[axis]} scales for {size // block} blocks along axis {axis}"
+    if int(np.prod(kind.grid)) != len(kind.scales):
+        yield f"{len(kind.scales)} scales in a grid of {kind.grid}"

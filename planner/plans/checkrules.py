@@ -1,0 +1,225 @@
+"""Rules, a second time: whether the types of a kernel's ports obey the rules of its row.
+
+Propagation computes types from rules; this only judges types that are there. `fn` rules are code that no
+plan carries, so they are not judged. Source: design 01, section 4.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+
+from planner.errors import PlannerError
+from planner.ir.qtypes import Storage, Uniform
+from planner.plans.checkports import NEAR, Served, refuse, said
+from planner.plans.records import Port
+from planner.target.expressions import Ref, evaluate, parse_expression, parse_number
+from planner.target.records import Rule
+
+TINY: Final = float(np.finfo(np.float32).tiny)
+
+
+def check_rules(served: Served) -> None:
+    """Judge every rule of the row, then the classes that its same_scale rules make together."""
+    for group in served.groups:
+        _check_class(served, group)
+    for rule in served.row.rules:
+        judge = JUDGES.get(rule.kind)
+        if judge is None:
+            address = served.kernel.name
+            refuse(address, f"rule {rule.kind!r} is unknown; accepted: {', '.join(JUDGES)}", served.row)
+        judge(served, rule)
+
+
+def _check_class(served: Served, group: tuple[int, ...]) -> None:
+    """One scale and zero point, exactly; unsigned storage shifts the zero point by half its values."""
+    leader: Port | None = None
+    for i in group:
+        port = served.ports[i]
+        if not isinstance(port.type, Uniform):
+            continue
+        if leader is None:
+            leader = port
+            continue
+        first = leader.type
+        if first is port.type or not isinstance(first, Uniform):
+            continue
+        if not _one_class(first, port.type):
+            refuse(
+                port.address,
+                f"is {said(port.type)}, same_scale of {served.row.source} joins it to {leader.address} of "
+                f"{said(first)}; accepted: the same scale and zero point",
+                served.row,
+            )
+
+
+def _one_class(a: Uniform, b: Uniform) -> bool:
+    shift = _middle(b.storage) - _middle(a.storage)
+    return (
+        a.scales == b.scales
+        and tuple(zero + shift for zero in a.zero_points) == b.zero_points
+        and (a.axis is None) == (b.axis is None)
+        and bool(a.blocks) == bool(b.blocks)
+    )
+
+
+def _middle(store: Storage) -> int:
+    return 0 if store.signed or store.float_name else 1 << store.bits - 1
+
+
+def _same_scale(served: Served, rule: Rule) -> None:
+    """Judged by class, as rules that overlap are one."""
+    del served, rule
+
+
+def _free(served: Served, rule: Rule) -> None:
+    """Nothing to judge: free scales, or code that the plan does not carry."""
+    del served, rule
+
+
+def _fixed_scale(served: Served, rule: Rule) -> None:
+    scale, zero = _fixed(rule.args["scale"]), int(rule.args.get("zero_point", 0))
+    for port in served.named(rule.args["port"]):
+        kind = port.type
+        if isinstance(kind, Uniform) and (kind.scales != (scale,) or kind.zero_points != (zero,)):
+            refuse(
+                port.address,
+                f"is {said(kind)}, fixed_scale at {rule.source} accepts "
+                f"scale {scale!r} and zero point {zero}",
+                served.row,
+            )
+
+
+@lru_cache(maxsize=1024)
+def _fixed(number: float | str) -> float:
+    return float(np.float32(float(parse_number(number))))
+
+
+def _multiplier_accumulator(served: Served, rule: Rule) -> None:
+    ports = served.named(rule.args["port"])
+    factors = _factors(served, rule)
+    if not ports or factors is None:
+        return
+    product, axis = factors
+    for port in ports:
+        kind = port.type
+        if not isinstance(kind, Uniform):
+            continue
+        problem = _bias_problem(kind, product, axis=axis)
+        if problem:
+            names = " x ".join(rule.args["of"])
+            refuse(
+                port.address,
+                f"is {said(kind)}, {problem}; multiplier_accumulator_scale at {rule.source} accepts the "
+                f"product {names} with zero point 0",
+                served.row,
+            )
+
+
+def _bias_problem(kind: Uniform, product: np.ndarray, *, axis: bool) -> str | None:
+    if any(kind.zero_points):
+        return f"its zero point is {next(filter(None, kind.zero_points))}"
+    if len(kind.scales) != product.size or (kind.axis == 0) != axis or kind.blocks:
+        wanted = f"{product.size} scales along axis 0" if axis else "one scale"
+        return f"the product has {wanted}"
+    wanted = np.maximum(product, TINY)
+    scales = np.asarray(kind.scales)
+    off = np.flatnonzero(np.abs(scales - wanted) > NEAR * wanted)
+    if off.size:
+        i = int(off[0])
+        return f"scale {i} is {kind.scales[i]!r}, the product {float(wanted[i])!r}"
+    return None
+
+
+def _factors(served: Served, rule: Rule) -> tuple[np.ndarray, bool] | None:
+    """Product of the factors' scales and whether one is per axis; None where a factor is float or absent."""
+    product, axis = np.ones(1), False
+    for name in rule.args["of"]:
+        found = served.named(name)
+        kind = found[0].type if found else None
+        if not isinstance(kind, Uniform):
+            return None
+        if kind.blocks or (axis and kind.axis is not None and len(kind.scales) != product.size):
+            refuse(found[0].address, f"is {said(kind)}, which makes no product of scales", served.row)
+        axis = axis or kind.axis is not None
+        product = product * np.asarray(kind.scales)
+    return product, axis
+
+
+def _multiplier(served: Served, rule: Rule) -> None:
+    limits = rule.args.get("range")
+    results = served.named(rule.args["out"])
+    factors = _factors(served, rule) if results else None
+    if factors is None or not isinstance(results[0].type, Uniform):
+        return
+    kind = results[0].type
+    scales = np.asarray(kind.scales)
+    if 1 < scales.size != factors[0].size > 1:
+        refuse(
+            results[0].address, f"is {said(kind)}, its factors have {factors[0].size} channels", served.row
+        )
+    low, high = (0.0, math.inf) if limits is None else tuple(float(parse_number(limit)) for limit in limits)
+    multipliers = factors[0] / scales
+    off = np.flatnonzero(~((multipliers > 0) & (multipliers >= low) & (multipliers <= high)))
+    if off.size or not np.all(np.isfinite(multipliers)):
+        channel = int(off[0]) if off.size else 0
+        refuse(
+            results[0].address,
+            f"is {said(kind)}, so channel {channel} is multiplied by {float(multipliers[channel])!r}; "
+            f"multiplier_scale at {rule.source} accepts {low!r} to {high!r}",
+            served.row,
+        )
+
+
+def _derive(served: Served, rule: Rule) -> None:
+    types: dict[str, Uniform] = {}
+    for port, entry in zip(served.ports, served.patterns, strict=True):
+        if isinstance(port.type, Uniform):
+            types[entry.name] = port.type
+
+    def look(ref: Ref) -> Fraction:
+        kind = types[ref.port]
+        if not kind.is_per_tensor or ref.index is not None:
+            refuse(served.kernel.name, f"derive at {rule.source} asks {ref} of {said(kind)}", served.row)
+        known = {
+            "scale": kind.scale,
+            "zero_point": kind.zero_point,
+            "qmin": kind.storage.qmin,
+            "qmax": kind.storage.qmax,
+        }
+        return Fraction(known[ref.attribute])
+
+    for port in served.named(rule.args["port"]):
+        kind = port.type
+        if not isinstance(kind, Uniform):
+            continue
+        try:
+            scale = float(evaluate(parse_expression(str(rule.args["scale"])), look))
+            zero = round(evaluate(parse_expression(str(rule.args.get("zero_point", 0))), look))
+        except (PlannerError, KeyError) as error:
+            refuse(
+                port.address, f"is {said(kind)}, derive at {rule.source} has no answer: {error}", served.row
+            )
+        scale = max(float(np.float32(scale)), TINY)
+        near = kind.is_per_tensor and math.isclose(kind.scale, scale, rel_tol=NEAR)
+        if not near or kind.zero_points != (zero,):
+            refuse(
+                port.address,
+                f"is {said(kind)}, derive at {rule.source} accepts scale {scale!r} and zero point {zero}",
+                served.row,
+            )
+
+
+JUDGES: Final[Mapping[str, Callable[[Served, Rule], None]]] = {
+    "derive": _derive,
+    "fixed_scale": _fixed_scale,
+    "fn": _free,
+    "free_scale": _free,
+    "multiplier_accumulator_scale": _multiplier_accumulator,
+    "multiplier_scale": _multiplier,
+    "same_scale": _same_scale,
+}
+"""What judges each kind of rule."""
