@@ -5,6 +5,7 @@ are `planjson` and `planmlir`. A plan carries the rows it used and the model's s
 so its readers need nothing else. Source: design 01, section 6; design 09.
 """
 
+import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -71,3 +72,17 @@ class Plan:
         """The row that serves a kernel, None where it runs in float."""
         key = self.kernels[kernel].row
         return None if key is None else self.target.rows[key]
+
+    def to_json(self) -> str:
+        """The plan as `qplan.plan/1` (design 09); `planner.plan_from_json` reads it back."""
+        return _written(self, "planjson", "plan_to_json")
+
+    def to_mlir(self) -> str:
+        """The plan as an MLIR module of `quant.region` ops (design 09), lossless too."""
+        return _written(self, "planmlir", "plan_to_mlir")
+
+
+def _written(plan: Plan, form: str, function: str) -> str:
+    # The text forms read plans, so they stand above this module; the methods are their public face.
+    text: str = getattr(importlib.import_module(f"planner.plans.{form}"), function)(plan)
+    return text
