@@ -3,6 +3,7 @@
 Usage: `python examples/demo.py [OUT]`; OUT is `out/demo` by default.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -135,15 +136,16 @@ def main() -> None:
     console = Console(width=None if sys.stdout.isatty() else 140)
     console.print(table(results))
     console.print("450 test images that neither training nor calibration saw, run in onnxruntime.")
+    report, plan = out / TARGETS[0] / "report.html", out / TARGETS[0] / "plan.json"
+    command = f"{os.path.relpath(Path(sys.executable).parent)}/qplan"
     console.print(
-        f"Open {out / TARGETS[0] / 'report.html'} for what was decided and why; the other targets lie"
-    )
-    console.print(
-        "beside it, each with plan.json, plan.mlir and the quantized files. Ask for one reason with:"
-    )
-    console.print(f"  qplan show {out / TARGETS[0] / 'plan.json'}", markup=False, highlight=False)
-    console.print(
-        f"  qplan explain {out / TARGETS[0] / 'plan.json'} probabilities", markup=False, highlight=False
+        f"Open {report} for what was decided and why; the other devices lie beside it, each with plan.json,\n"
+        f"plan.mlir and the quantized files. Look around with:\n"
+        f"  {command} show {plan}\n"
+        f"  {command} explain {plan} probabilities",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
     )
 
 
