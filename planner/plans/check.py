@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from planner.ir.graph import Constant, Graph, Region, port_address
 from planner.ir.qtypes import AnyType, Uniform
 from planner.plans.checkedges import check_edges
-from planner.plans.checklog import check_steps, check_values
+from planner.plans.checklog import check_steps, check_told, check_values
 from planner.plans.checkmodel import check_model, check_target
 from planner.plans.checknumbers import check_numbers
 from planner.plans.checkports import (
@@ -28,7 +28,7 @@ from planner.plans.checkports import (
 from planner.plans.checkrules import check_rules
 from planner.plans.checkwhen import broken_predicate
 from planner.plans.plan import Plan
-from planner.plans.records import KernelPlan, Port
+from planner.plans.records import KernelPlan, Port, Step
 from planner.target.records import PortPattern, Row, Target
 
 _Spread = tuple[tuple[PortPattern, ...], tuple[tuple[int, ...], ...]]
@@ -36,8 +36,9 @@ _Spread = tuple[tuple[PortPattern, ...], tuple[tuple[int, ...], ...]]
 
 @dataclass(slots=True)
 class _Notes:
-    """What one check remembers: types it has judged, rows it has spread over as many ports."""
+    """What one check remembers: the log by address, types it has judged, rows it has spread over ports."""
 
+    steps: Mapping[str, Step]
     types: dict[Uniform, str | None] = field(default_factory=dict)
     rows: dict[tuple[str, tuple[bool, ...], int], _Spread] = field(default_factory=dict)
 
@@ -59,11 +60,10 @@ def check(plan: Plan, model: Graph | None = None, target: Target | None = None) 
         check_model(plan, model)
     regions = _check_coverage(plan)
     numbers = model.constants if model is not None else None
-    notes = _Notes()
+    notes = _Notes(check_steps(plan))
     for kernel in plan.kernels_in_order:
         _check_kernel(plan, kernel, regions[kernel.name], numbers, notes)
     check_values(plan)
-    check_steps(plan)
     check_edges(plan, target)
 
 
@@ -165,6 +165,7 @@ def _check_kernel(
         if broken:
             refuse(kernel.name, f"is served by {row.source}, whose {broken}", row)
     check_facts(served)
+    check_told(kernel, notes.steps)
     if numbers is not None:
         check_numbers(served)
     check_rules(served)

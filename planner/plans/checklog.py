@@ -4,11 +4,12 @@ Source: design 01, section 6; design 09, "Plan".
 """
 
 import math
+from collections.abc import Mapping
 
 from planner.ir.qtypes import Uniform
 from planner.plans.checkports import refuse, said
 from planner.plans.plan import Plan
-from planner.plans.records import Port, PortTyped, Step
+from planner.plans.records import KernelPlan, Port, PortTyped, Step
 
 
 def check_values(plan: Plan) -> None:
@@ -57,8 +58,8 @@ def _check_decided(plan: Plan, name: str, number: int | None, port: Port | None)
         refuse(address, f"{name!r} is decided by step {number}, which is none of {address}")
 
 
-def check_steps(plan: Plan) -> None:
-    """Steps are numbered in order, rest on earlier ones, and say of each port what it is."""
+def check_steps(plan: Plan) -> Mapping[str, Step]:
+    """Steps are numbered in order and rest on earlier ones; return the last one of each address."""
     last: dict[str, Step] = {}
     for i, step in enumerate(plan.steps):
         if step.n != i:
@@ -67,18 +68,22 @@ def check_steps(plan: Plan) -> None:
             if not 0 <= n < i:
                 refuse(step.port, f"step {i} rests on step {n}; accepted: earlier steps")
         last[step.port] = step
-    for kernel in plan.kernels_in_order:
-        for port in (*kernel.inputs, *kernel.outputs):
-            if port.value and kernel.row is not None:
-                _check_said(port, last.get(port.address))
-        decided = last.get(kernel.name)
-        if kernel.row is not None and (decided is None or decided.type != kernel.row):
-            told = decided.type if decided else "nothing"
-            refuse(kernel.name, f"is served by {kernel.row}, its step says {told}")
     if not (plan.cost >= plan.bound >= 0) or (plan.optimal and plan.cost != plan.bound):
         refuse(
             "", f"cost {plan.cost!r}, bound {plan.bound!r} and optimal {plan.optimal} contradict each other"
         )
+    return last
+
+
+def check_told(kernel: KernelPlan, steps: Mapping[str, Step]) -> None:
+    """The log says of a served kernel's row and of each of its ports what the plan says."""
+    decided = steps.get(kernel.name)
+    if decided is None or decided.type != kernel.row:
+        told = decided.type if decided else "nothing"
+        refuse(kernel.name, f"is served by {kernel.row}, its step says {told}")
+    for port in (*kernel.inputs, *kernel.outputs):
+        if port.value:
+            _check_said(port, steps.get(port.address))
 
 
 def _check_said(port: Port, step: Step | None) -> None:

@@ -15,7 +15,6 @@ import numpy as np
 from planner.errors import PlannerError
 from planner.ir.qtypes import Storage, Uniform
 from planner.plans.checkports import NEAR, Served, refuse, said
-from planner.plans.records import Port
 from planner.target.expressions import Ref, evaluate, parse_expression, parse_number
 from planner.target.records import Rule
 
@@ -36,21 +35,17 @@ def check_rules(served: Served) -> None:
 
 def _check_class(served: Served, group: tuple[int, ...]) -> None:
     """One scale and zero point, exactly; unsigned storage shifts the zero point by half its values."""
-    leader: Port | None = None
-    for i in group:
-        port = served.ports[i]
-        if not isinstance(port.type, Uniform):
-            continue
-        if leader is None:
-            leader = port
-            continue
-        first = leader.type
-        if first is port.type or not isinstance(first, Uniform):
-            continue
-        if not _one_class(first, port.type):
+    typed = [(served.ports[i], kind) for i in group if isinstance(kind := served.ports[i].type, Uniform)]
+    if all(kind is typed[0][1] or _one_class(typed[0][1], kind) for _, kind in typed):
+        return
+    # Most members are right: the odd one is named, not the first that differs from the first.
+    friends = [sum(_one_class(kind, other) for _, other in typed) for _, kind in typed]
+    leader, first = typed[friends.index(max(friends))]
+    for port, kind in typed:
+        if not _one_class(first, kind):
             refuse(
                 port.address,
-                f"is {said(port.type)}, same_scale of {served.row.source} joins it to {leader.address} of "
+                f"is {said(kind)}, same_scale of {served.row.source} joins it to {leader.address} of "
                 f"{said(first)}; accepted: the same scale and zero point",
                 served.row,
             )
