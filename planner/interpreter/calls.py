@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from planner.constants.quantize import stored_dtype
-from planner.interpreter.fixed_point import Term, scaled_sum
+from planner.interpreter.fixed_point import HEADROOM, WORD_HEADROOM, Term, scaled_sum
 from planner.interpreter.requantize import Array, Grid
 from planner.ir.graph import Op, Shape
 from planner.ir.qtypes import Uniform
@@ -94,7 +94,8 @@ def grid_of(kind: Uniform) -> Grid:
 def onto(terms: Sequence[Term], y: Uniform, arithmetic: str) -> Array:
     """A sum of scaled integers on the grid of `y`: rounded by the arithmetic, moved, saturated."""
     grid = grid_of(y)
-    moved = scaled_sum(terms, arithmetic) + y.zero_point
+    headroom = HEADROOM if y.storage.bits <= 8 else WORD_HEADROOM
+    moved = scaled_sum(terms, arithmetic, headroom=headroom) + y.zero_point
     return np.asarray(np.clip(moved, grid.qmin, grid.qmax).astype(stored_dtype(y.storage)))
 
 

@@ -23,6 +23,7 @@ MANTISSA_BITS: Final = 31
 MAX_SHIFT: Final = 62
 MIN_SHIFT: Final = 2
 HEADROOM: Final = 20
+WORD_HEADROOM: Final = 15
 _LIMIT: Final = float(1 << 62)
 
 
@@ -34,17 +35,18 @@ def ratios(numerators: Sequence[float], factor: float, divisor: float) -> Array:
     return result
 
 
-def scaled_sum(terms: Sequence[Term], arithmetic: str) -> Integers:
+def scaled_sum(terms: Sequence[Term], arithmetic: str, *, headroom: int = HEADROOM) -> Integers:
     """`sum of integers * ratio`, rounded by an arithmetic.
 
     Args:
       terms: (integers, exact ratios as Fractions) pairs that broadcast; more than one as in an addition.
       arithmetic: a key of `ARITHMETICS`.
+      headroom: bits that TOSA and TFLite give the terms of an addition below their last one.
 
     Raises:
       RuleError: a ratio this arithmetic cannot multiply by.
     """
-    return ARITHMETICS[arithmetic](terms)
+    return ARITHMETICS[arithmetic](terms, headroom)
 
 
 def multiplier_and_shift(scale: float | Array) -> tuple[Integers, Integers]:
@@ -114,36 +116,38 @@ def _shifted_product(value: Array, multiplier: Array, shift: Array, offset: Arra
     return np.asarray(np.clip(total, -(1 << 62), 1 << 62), np.int64)
 
 
-def _single(terms: Sequence[Term]) -> Integers:
-    return _folded(terms, apply_scale)
+def _single(terms: Sequence[Term], headroom: int) -> Integers:
+    return _folded(terms, headroom, apply_scale)
 
 
-def _double(terms: Sequence[Term]) -> Integers:
-    return _folded(terms, apply_scale_double)
+def _double(terms: Sequence[Term], headroom: int) -> Integers:
+    return _folded(terms, headroom, apply_scale_double)
 
 
-def _folded(terms: Sequence[Term], apply: Callable[[Array, Array, Array], Integers]) -> Integers:
-    """TOSA: inputs with `HEADROOM` more bits (their left shift folded into the shift), then the output."""
+def _folded(
+    terms: Sequence[Term], headroom: int, apply: Callable[[Array, Array, Array], Integers]
+) -> Integers:
+    """TOSA: the inputs get headroom (their left shift is folded into the shift), then the output."""
     if len(terms) == 1:
         return apply(terms[0][0], *multiplier_and_shift(_reals(terms[0][1])))
     twice = _twice_largest(terms)
     total = np.zeros((), np.int64)
     for integers, ratio in terms:
         multiplier, shift = multiplier_and_shift(_reals(ratio / twice))
-        total = total + apply(integers, multiplier, shift - HEADROOM)
-    return apply(total, *multiplier_and_shift(float(twice / (1 << HEADROOM))))
+        total = total + apply(integers, multiplier, shift - headroom)
+    return apply(total, *multiplier_and_shift(float(twice / (1 << headroom))))
 
 
-def _gemmlowp(terms: Sequence[Term]) -> Integers:
+def _gemmlowp(terms: Sequence[Term], headroom: int) -> Integers:
     """TFLite: the same with the inputs really shifted left."""
     if len(terms) == 1:
         return apply_scale_double(terms[0][0], *multiplier_or_zero(_reals(terms[0][1])))
     twice = _twice_largest(terms)
     total = np.zeros((), np.int64)
     for integers, ratio in terms:
-        shifted = integers.astype(np.int64) << HEADROOM
+        shifted = integers.astype(np.int64) << headroom
         total = total + apply_scale_double(shifted, *multiplier_or_zero(_reals(ratio / twice)))
-    return apply_scale_double(total, *multiplier_or_zero(float(twice / (1 << HEADROOM))))
+    return apply_scale_double(total, *multiplier_or_zero(float(twice / (1 << headroom))))
 
 
 def _twice_largest(terms: Sequence[Term]) -> Fraction:
@@ -154,7 +158,7 @@ def _reals(ratio: Array) -> npt.NDArray[np.float64]:
     return np.asarray(ratio, object).astype(np.float64)
 
 
-def _power_of_two(terms: Sequence[Term]) -> Integers:
+def _power_of_two(terms: Sequence[Term], _headroom: int) -> Integers:
     """One arithmetic shift, half up; terms of an addition are aligned first, without a loss."""
     exponents = [np.vectorize(_exponent, otypes=[np.int64])(ratio) for _, ratio in terms]
     least = min(0, *(int(exponent.min()) for exponent in exponents))
@@ -174,7 +178,7 @@ def _exponent(ratio: Fraction) -> int:
     return parts[0].bit_length() - parts[1].bit_length()
 
 
-def _exact_even(terms: Sequence[Term]) -> Integers:
+def _exact_even(terms: Sequence[Term], _headroom: int) -> Integers:
     """Float64, and Fractions for the few sums that lie too near to a tie to trust it."""
     approximate, reach = np.zeros(()), np.zeros(())
     for integers, ratio in terms:
@@ -197,7 +201,7 @@ def _is_dyadic(ratio: Array) -> bool:
     return all((number.numerator * number.denominator).bit_count() == 1 for number in ratio.flat)
 
 
-ARITHMETICS: Final[Mapping[str, Callable[[Sequence[Term]], Integers]]] = {
+ARITHMETICS: Final[Mapping[str, Callable[[Sequence[Term], int], Integers]]] = {
     "exact_even": _exact_even,
     "gemmlowp": _gemmlowp,
     "power_of_two": _power_of_two,

@@ -2,7 +2,8 @@
 
 A value has a base: its pin (an integer type, or float), else the type at its definition; readers start
 from it. Every (value, type) is stored once. A rescale between integer types dequantizes to float32 and
-quantizes, or, in another arithmetic than `float32_even`, multiplies integers.
+quantizes; in another arithmetic than `float32_even`, the row's of the first reader (of the writer where it
+leads to a pin), it multiplies integers.
 Source: design 01, section 3; plans/rescales.
 """
 

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from planner.constants.quantize import stored_dtype
+from planner.interpreter.evaluate import evaluate
 from planner.ir.graph import Graph
 from planner.ir.qtypes import Uniform, storage, uniform
 from tests.exporters.plans import bias, i8, model, op, plan_of, u8, weight
@@ -121,7 +123,7 @@ PAIRS = [
     (u8(0.02, 100), u8(0.031, 60)),
     (i8(0.02, -13), i8(0.011, 5)),
     (u8(0.02, 100), i8(0.03, 0)),
-    (uniform(storage("i16"), 3e-4), uniform(storage("i16"), 2e-4, 99)),
+    (uniform(storage("i16"), 3e-4), uniform(storage("i16"), 2.3e-4, 99)),
     (u8(0.02, 100), uniform(storage("u8", 3, 200), 0.03, 60)),
 ]
 
@@ -225,3 +227,61 @@ def test_conv_transpose_runs_in_float(act):
     )
     plan = plan_of(graph, [(("y",), "x w", "y")], {"x": act(0.03, 7), "w": weight(w, 1), "y": act(0.1, 9)})
     assert_file_agrees(graph, plan, [{"x": floats(rng, 1, 3, 4, 5)}])
+
+
+ARITHMETICS = ("exact_even", "gemmlowp", "tosa_double", "tosa_single")
+DOUBLE = ("gemmlowp", "tosa_double")
+INTEGER_CASES = [
+    case for case in TABLES if case[0] not in ("Clip", "LeakyRelu", "Sigmoid", "Softmax", "Tanh")
+]
+
+
+@pytest.mark.parametrize("case", INTEGER_CASES, ids=lambda case: case[0])
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: f"{pair[0].storage}-{pair[1].storage}")
+def test_integer_arithmetics_are_a_step_from_float(case, pair):
+    """Each rounds the same real number; exact_even is never more than half a step from it."""
+    graph, plan = lone(case, *pair, {"x": X, "x2": X})
+    rng = seeded(case, pair)
+    sample = {name: 2 * floats(rng, *X) for name in graph.inputs}
+    near = evaluate(graph, plan, sample, arithmetic="float32_spec").stored["y"].astype(int)
+    for arithmetic in ARITHMETICS:
+        got = evaluate(graph, plan, sample, arithmetic=arithmetic).stored["y"]
+        assert got.dtype == stored_dtype(pair[1].storage)
+        steps = np.abs(got.astype(int) - near)
+        assert steps.max() <= 1, arithmetic
+        # Double rounding is off by up to 3/4 of a step, so it is a step away more often.
+        assert arithmetic in DOUBLE or (steps > 0).mean() < 0.1, arithmetic
+
+
+@pytest.mark.parametrize("act", [u8, i8])
+@pytest.mark.parametrize("arithmetic", ARITHMETICS)
+def test_linear_kernels_in_integer_arithmetics(act, arithmetic):
+    """Conv, Gemm, MatMul+Add and a transposed convolution with integer kernels of their own."""
+    rng = seeded("linear", act.__name__)
+    w, v, t = floats(rng, 4, 3, 3, 3), floats(rng, 4, 5), floats(rng, 4, 2, 3, 3)
+    b, d = floats(rng, 4), floats(rng, 5)
+    ops = [
+        op("Conv", "x w b", "y"),
+        op("ConvTranspose", "y t", "z", strides=(2, 1)),
+        op("MatMul", "m v", "p"),
+        op("Add", "p d", "n"),
+        op("Gemm", "k v d", "g"),
+    ]
+    inputs = {"x": (1, 3, 8, 8), "m": (2, 3, 4), "k": (6, 4)}
+    constants = {"w": w, "v": v, "t": t, "b": b, "d": d}
+    graph = unshaped(model(ops, inputs=inputs, outputs={"z": (), "n": (), "g": ()}, constants=constants))
+    x, y, wk, vk = act(0.03, 7), act(0.1, 20), weight(w), weight(v, 1)
+    types = {"x": x, "w": wk, "b": bias(x, wk), "y": y, "t": weight(t, 1), "z": act(0.4, 60)}
+    types |= {"m": x, "k": x, "v": vk, "d": bias(x, vk), "n": act(0.05, 90), "g": act(0.05, 90)}
+    kernels = [
+        (("y",), "x w b", "y"), (("z",), "y t", "z"), (("p", "n"), "m v d", "n"), (("g",), "k v d", "g")
+    ]  # fmt: skip
+    plan = plan_of(graph, kernels, types)
+    sample = {name: floats(rng, *shape) for name, shape in inputs.items()}
+    near = evaluate(graph, plan, sample, arithmetic="float32_spec").stored
+    got = evaluate(graph, plan, sample, arithmetic=arithmetic).stored
+    for name in ("y", "n", "g"):
+        steps = np.abs(got[name].astype(int) - near[name].astype(int))
+        assert steps.max() <= 1
+        assert arithmetic in DOUBLE or (steps > 0).mean() < 0.02
+    assert np.abs(got["z"].astype(int) - near["z"].astype(int)).max() <= 2
