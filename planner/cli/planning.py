@@ -148,6 +148,7 @@ def summary_text(planned: "Plan") -> str:
 
     count = totals(planned)
     whole = " (fully quantized)" if count.fully_quantized else ""
+    whole = whole if count.integer else f": {planned.target.id} serves none of them, the plan is all float"
     return (
         f"{planned.graph.name} on {planned.target.id} {planned.target.version}\n"
         f"  {count.integer} of {count.kernels} kernels on integers{whole}\n"

@@ -193,11 +193,13 @@ def test_a_command_line_that_is_none(qplan, line, words):
 
 
 def test_a_model_no_kernel_serves_is_a_float_plan(qplan, stats, tmp_path):
-    (tmp_path / "none.yaml").write_text(
-        "apiVersion: planner/v1\nkind: Target\nid: none\nversion: 1.0.0\ntitle: None\nmode: fixed\n"
+    (tmp_path / "bare.yaml").write_text(
+        "apiVersion: planner/v1\nkind: Target\nid: bare\nversion: 1.0.0\ntitle: Bare\nmode: fixed\n"
         "kernels: []\n"
     )
-    line = ("plan", MODEL, "-t", tmp_path / "none.yaml", "--stats", stats, "-o", tmp_path / "out")
+    line = ("plan", MODEL, "-t", tmp_path / "bare.yaml", "--stats", stats, "-o", tmp_path / "out")
     answer = qplan(*line, "-f", "onnx-qdq", "--json")
     assert answer.code == 0
     assert (answer.json["integer"], answer.json["rescales"], answer.json["fully_quantized"]) == (0, 0, False)
+    assert "0 of 21 kernels on integers: bare serves none of them, the plan is all float" in qplan(*line).out
+    assert "no row is called so" in (tmp_path / "out" / "report.html").read_text()
