@@ -13,7 +13,7 @@ from planner.ir.qtypes import AnyType, Uniform
 from planner.plans.checkedges import check_edges
 from planner.plans.checklog import check_steps, check_told, check_values
 from planner.plans.checkmodel import check_model, check_target
-from planner.plans.checknumbers import check_numbers
+from planner.plans.checknumbers import check_constants, check_sums
 from planner.plans.checkports import (
     Served,
     check_facts,
@@ -71,12 +71,19 @@ def _check_coverage(plan: Plan) -> Mapping[str, Region]:
     """The kernels are the live regions, with the regions' values at their ports, in an order that runs."""
     graph = plan.graph
     regions = {region.name: region for region in graph.regions}
+    alive = _live(graph)
+    unplanned = alive.keys() - {kernel.name for kernel in plan.kernels_in_order}
+    for name in regions if unplanned else ():
+        if name in unplanned:
+            refuse(name, "is live and has no plan; accepted: one kernel per live region")
     known = {"", *graph.inputs, *graph.constants}
     seen: set[str] = set()
     for kernel in plan.kernels_in_order:
         region = regions.get(kernel.name)
         if region is None:
             refuse(kernel.name, "is no region of the model; accepted: one kernel per live region")
+        if kernel.name not in alive:
+            refuse(kernel.name, "reaches no model output; accepted: live regions only")
         if kernel.name in seen:
             refuse(kernel.name, "is planned twice; accepted: once")
         seen.add(kernel.name)
@@ -87,13 +94,6 @@ def _check_coverage(plan: Plan) -> Mapping[str, Region]:
         known.update(region.outputs)
         for op in region.ops:
             known.update(op.outputs)
-    alive = _live(graph)
-    for name in alive:
-        if name not in seen:
-            refuse(name, "is live and has no plan; accepted: one kernel per live region")
-    for kernel in plan.kernels_in_order:
-        if kernel.name not in alive:
-            refuse(kernel.name, "reaches no model output; accepted: live regions only")
     return regions
 
 
@@ -166,9 +166,10 @@ def _check_kernel(
             refuse(kernel.name, f"is served by {row.source}, whose {broken}", row)
     check_facts(served)
     check_told(kernel, notes.steps)
-    if numbers is not None:
-        check_numbers(served)
+    extents = check_constants(served) if numbers is not None else {}
     check_rules(served)
+    if numbers is not None:
+        check_sums(served, extents)
     _check_room(kernel, row)
 
 
@@ -180,10 +181,19 @@ def _check_types(plan: Plan, ports: tuple[Port, ...], notes: _Notes) -> None:
         if kind not in notes.types:
             notes.types[kind] = type_problem(kind)
         problem = notes.types[kind]
+        if problem is None and kind.expressed != "f32":
+            problem = _expressed_problem(plan.graph, port, kind)
         if problem is None and not kind.is_per_tensor and port.value:
             problem = shape_problem(kind, plan.graph.values[port.value].shape)
         if problem:
             refuse(port.address, f"is {said(kind)}: {problem}")
+
+
+def _expressed_problem(graph: Graph, port: Port, kind: Uniform) -> str | None:
+    value = graph.values.get(port.value)
+    pins = [fact.expressed for fact in value.facts if isinstance(fact, Uniform)] if value else []
+    known = ["f32", *([value.dtype] if value else []), *pins]
+    return None if kind.expressed in known else f"expressed type {kind.expressed}; accepted: {known[0]}"
 
 
 def _check_float(plan: Plan, kernel: KernelPlan, ports: tuple[Port, ...]) -> None:

@@ -86,6 +86,8 @@ def _check_structure(carried: Graph, model: Graph) -> None:
     for region in carried.regions:
         if regions and not _alike(regions.get(region.name), region):
             refuse(region.name, "differs between the plan and the model")
+        if not regions and not region.ops:
+            refuse(region.name, "holds no op of the model; accepted: every op in one region")
         for op in region.ops:
             count += 1
             if op is not ops.get(op.name) and not _alike(ops.get(op.name), op):

@@ -42,8 +42,8 @@ class Extent:
     sums: Reals
 
 
-def check_numbers(served: Served) -> None:
-    """Judge the constants and the accumulator of one kernel; `served.numbers` must be the model's."""
+def check_constants(served: Served) -> dict[int, Extent]:
+    """Judge the constants of one kernel by the model's numbers; return what they hold, by port position."""
     extents: dict[int, Extent] = {}
     for i, port in enumerate(served.ports):
         kind = port.type
@@ -59,7 +59,7 @@ def check_numbers(served: Served) -> None:
             _check_bias(served, port, kind, extent)
         elif not rules and not any(i in group for group in served.groups) and not served.pinned(port):
             _check_content(served, i, kind, extent)
-    _check_accumulator(served, extents)
+    return extents
 
 
 def _slicing_axis(served: Served, position: int, kind: Uniform) -> int | None:
@@ -213,8 +213,8 @@ def _check_bias(served: Served, port: Port, kind: Uniform, extent: Extent) -> No
         )
 
 
-def _check_accumulator(served: Served, extents: dict[int, Extent]) -> None:
-    """The bits that the plan names are those that the weights need, and the row has them."""
+def check_sums(served: Served, extents: dict[int, Extent]) -> None:
+    """The bits that the plan names for the accumulator are those that the actual weights need."""
     kernel, claimed = served.kernel, served.kernel.accumulator_bits
     needed = _needed_bits(served, extents)
     if claimed != needed:

@@ -115,6 +115,8 @@ def _judge(served: Served, key: str, wanted: Any) -> str | None:
         if key not in names:
             return f"{key!r} names no port of the row"
         return _role_problem(served, key, wanted)
+    if owner not in names and (what == "rank" or _DIMENSION.fullmatch(what)):
+        return f"{owner!r} names no port of the row"
     if owner in names:
         values: Iterator[Any] = (_of_tensor(served, port.value, what) for port in served.named(owner))
     elif served.region.ops:
