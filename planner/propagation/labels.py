@@ -8,6 +8,7 @@ one label can be stored signed, unsigned or wider. A class is the ports of one k
 import math
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Final
 
 from planner.ir.qtypes import Storage, Uniform
 from planner.ir.ranges import affine
@@ -16,6 +17,8 @@ from planner.target.records import PortType
 from planner.target.rules import same_scale_groups
 
 Label = tuple[float, int]
+UNIT: Final = 1024
+"""Prices and bits are integers in 1/1024."""
 
 
 @dataclass(slots=True)
@@ -27,6 +30,8 @@ class LabelClass:
       entering: ports whose required ranges the label has to hold.
       may_float: whether it may run in float: movers only, no pin and no Any near.
       own: the label of its own ranges; None where it has none.
+      depth: kernels on the longest way from the model's inputs to its kernel.
+      content: what its kernel is, names left out.
     """
 
     id: int
@@ -37,7 +42,8 @@ class LabelClass:
     fixed: Uniform | None = None
     fixed_source: str = ""
     own: Label | None = None
-    rule_source: str = ""
+    depth: int = 0
+    content: str = ""
     labels: list[Label | None] = field(default_factory=list)
 
 
@@ -49,6 +55,11 @@ def offset(store: Storage) -> int:
 def label_of(kind: Uniform) -> Label:
     """The label of a per-tensor type."""
     return kind.scale, kind.zero_point - offset(kind.storage)
+
+
+def log_units(scale: float) -> int:
+    """log2 of a scale, rounded half to even to 1/1024."""
+    return round(math.log2(scale) * UNIT)
 
 
 @lru_cache(maxsize=1 << 17)
@@ -110,8 +121,8 @@ def _label_at(lo: float, hi: float, store: Storage, spec: PortType) -> Label:
 
 
 def clipped_share(extent: Interval, label: Label, store: Storage) -> float:
-    """Share of a required range that a label cuts off, half a step taken off at each end."""
-    lo, hi = extent
+    """Share of a range, widened to contain 0, that a label cuts off; half a step is given away at each end."""
+    lo, hi = min(extent[0], 0.0), max(extent[1], 0.0)
     scale, zero_point = label
     shift = zero_point + offset(store)
     below = (store.qmin - shift) * scale - 0.5 * scale - lo
@@ -119,7 +130,7 @@ def clipped_share(extent: Interval, label: Label, store: Storage) -> float:
     cut = max(below, 0.0) + max(above, 0.0)
     if cut <= 0.0:
         return 0.0
-    return cut / (hi - lo) if hi > lo else 1.0
+    return cut / (hi - lo)
 
 
 def legal(label: Label, entry: LabelClass, max_clip: float) -> bool:
@@ -132,8 +143,7 @@ def legal(label: Label, entry: LabelClass, max_clip: float) -> bool:
     for port in entry.entering:
         store = port.spec.storage
         if port.required is not None and isinstance(store, Storage):
-            lo, hi = port.required
-            if clipped_share((min(lo, 0.0), max(hi, 0.0)), label, store) > max_clip:
+            if clipped_share(port.required, label, store) > max_clip:
                 return False
     return True
 
@@ -141,7 +151,13 @@ def legal(label: Label, entry: LabelClass, max_clip: float) -> bool:
 def build_classes(network: Network) -> list[LabelClass]:
     """Join ports by the rows' `same_scale` rules; every other searched port is a class of its own."""
     classes: list[LabelClass] = []
+    depth = [0] * len(network.values)
     for index, kernel in enumerate(network.kernels):
+        deep = 1 + max((depth[network.ports[p].value] for p in kernel.inputs if p >= 0), default=0)
+        for p in kernel.outputs:
+            if p >= 0:
+                depth[network.ports[p].value] = deep
+        first = len(classes)
         row = kernel.choice.row
         if row is None:
             continue
@@ -157,6 +173,8 @@ def build_classes(network: Network) -> list[LabelClass]:
                 port.kind == CLASS or (port.kind == DERIVED and not network.values[port.value].constant)
             ):
                 classes.append(_class(network, len(classes), index, [port]))
+        for entry in classes[first:]:
+            entry.depth = deep
     return classes
 
 
@@ -180,6 +198,7 @@ def _class(network: Network, ident: int, index: int, members: list[Port]) -> Lab
         and whole
         and not any(v.pin or v.has_any for v in values)
         and not any(port.pin for port in members),
+        content=f"{kernel.choice.region.kernel} {row.key if (row := kernel.choice.row) else ''}",
     )
     for port in members:
         if port.fixed is not None or port.pin is not None:
@@ -197,13 +216,17 @@ def own_label(network: Network, entry: LabelClass) -> Label | None:
     entering = {port.value for port in entry.entering}
     if len(entering) == 1:
         pin = network.values[next(iter(entering))].pin
-        if pin is not None and all(storable(label_of(pin), port.spec) for port in entry.ports):
-            return label_of(pin)
-    extents = [port.required for port in entry.entering if port.required is not None]
-    if not extents:
+        if pin is not None and pin.is_per_tensor:
+            label = label_of(pin)
+            if all(storable(label, port.spec) for port in entry.ports):
+                return label
+    hull = hull_of([entry])
+    if hull is None:
         return None
-    hull = min(lo for lo, _ in extents), max(hi for _, hi in extents)
-    return label_for(hull, entry.ports[0].spec)
+    specs = dict.fromkeys(port.spec for port in entry.ports)
+    labels = [label_for(hull, spec) for spec in specs]
+    held = (label for label in labels if all(storable(label, spec) for spec in specs))
+    return next(held, labels[0])
 
 
 def hull_of(entries: list[LabelClass]) -> Interval | None:

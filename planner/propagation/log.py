@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from planner.ir.graph import port_address
 from planner.ir.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Storage, Uniform
 from planner.plans.records import Refused, Step
-from planner.propagation.labels import Label, LabelClass, label_of, storable, typed
+from planner.propagation.labels import UNIT, Label, LabelClass, label_of, storable, typed
 from planner.propagation.network import CONSTANT, FLOAT, Kernel, Network, Port
-from planner.propagation.price import UNIT
 from planner.propagation.solve import Solution
 from planner.target.records import PortId
 

@@ -2,7 +2,7 @@
 
 Ports, values and classes are numbered; nothing here decides. Ranges are in reals.
 A port is one of: `CLASS` (its label is searched), `CONSTANT` (its type comes from its own numbers),
-`DERIVED` (a rule computes it from other ports), `FLOAT`.
+`DERIVED` (a rule computes it from other ports), `GIVEN` (a fact per axis or block says it), `FLOAT`.
 """
 
 from collections.abc import Sequence
@@ -20,6 +20,7 @@ CLASS: Final = 0
 CONSTANT: Final = 1
 DERIVED: Final = 2
 FLOAT: Final = 3
+GIVEN: Final = 4
 
 Interval = tuple[float, float]
 
@@ -154,6 +155,7 @@ def _add_kernel(network: Network, choice: Choice, reader_storage: dict[str, Stor
             port.pin = _own_pin(choice, side, i)
             if isinstance(spec.storage, Storage):
                 port.kind = CONSTANT if network.values[value].constant else CLASS
+                _give(network, port)
             network.ports.append(port)
             into.append(port.id)
             if side == "in":
@@ -162,6 +164,15 @@ def _add_kernel(network: Network, choice: Choice, reader_storage: dict[str, Stor
                 network.values[value].definition = port.id
     if row is not None:
         _apply_structure(network, kernel, row)
+
+
+def _give(network: Network, port: Port) -> None:
+    """A fact per axis or block on the port itself, or on its value where the row takes such, is its type."""
+    pin = port.pin
+    if pin is None and port.spec.granularity != "tensor" and port.kind == CLASS:
+        pin = network.values[port.value].pin
+    if pin is not None and not pin.is_per_tensor and pin.storage == port.spec.storage:
+        port.kind, port.type, port.pin = GIVEN, pin, None
 
 
 def _own_pin(choice: Choice, side: str, index: int) -> Uniform | None:
@@ -210,7 +221,9 @@ def _shared_storage(
     for _, _, spec, _ in members:
         if isinstance(spec.storage, Storage):
             return spec.storage
-    near = [_storage_near(network, name, {}) for _, name, _, _ in members]
+    pins = (network.values[_value(network, name)].pin for _, name, _, _ in members)
+    near = [pin.storage if pin else None for pin in pins]
+    near += [_storage_near(network, name, {}) for _, name, _, _ in members]
     near += [reader_storage.get(name) for _, name, _, _ in members]
     default = network.target.default_port.storage
     fallback = default if isinstance(default, Storage) else Storage(8, True, -128, 127)

@@ -19,21 +19,14 @@ from planner.ir.topology import live, topological
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, PortTyped, TargetRef, ValuePlan
 from planner.plans.records import Port as PlanPort
+from planner.propagation.components import Unit, components_of, settle_losses, units_of
 from planner.propagation.extents import backward, demote, forward
 from planner.propagation.greedy import greedy
-from planner.propagation.labels import LabelClass, build_classes, clipped_share, label_of, typed
+from planner.propagation.labels import UNIT, LabelClass, build_classes, clipped_share, label_of, typed
 from planner.propagation.log import Log, kernel_steps
 from planner.propagation.network import DERIVED, FLOAT, Kernel, Network, Port, build_network
 from planner.propagation.parameters import accumulator_bits, derive_parameters
-from planner.propagation.price import (
-    UNIT,
-    Component,
-    Market,
-    component_price,
-    components_of,
-    loss_units,
-    settle_losses,
-)
+from planner.propagation.price import Market, edge_price, loss_units, price_of_labels
 from planner.propagation.rows import choose_rows
 from planner.propagation.solve import Solution, offer_labels, solve, unavoidable_casts
 from planner.target.records import Costs, Row, Target
@@ -77,7 +70,7 @@ def propagate(
 
 @dataclass(frozen=True, slots=True)
 class _Labelled:
-    components: list[Component]
+    units: list[Unit]
     solutions: dict[int, Solution]
     cost: int
     bound: int
@@ -103,24 +96,25 @@ def _with_costs(own: Costs, given: Mapping[str, float | None]) -> Costs:
 
 def _label(network: Network, classes: list[LabelClass], market: Market, strategy: str) -> _Labelled:
     _guess_derived(network, classes)
-    components = components_of(network, classes)
-    solved: dict[int, Any] = greedy(network, classes) if strategy == "rfc" else {}
-    solutions: dict[int, Solution] = {}
-    cost = bound = 0
+    components, loose = components_of(network, classes)
     for component in components:
         offer_labels(component, classes, network, market.costs.max_clip)
-        settle_losses(component, classes, solved)
+    units = units_of(network, components, len(classes))
+    greedily = greedy(network, classes) if strategy == "rfc" else {}
+    solutions: dict[int, Solution] = {}
+    cost = bound = sum(edge_price(edge, {}, market)[0] for edge in loose)
+    for unit in units:
+        settle_losses(unit, classes, market.costs.max_bits_lost)
         if strategy == "rfc":
-            mine = {c: solved[c] for c in component.classes}
-            price = component_price(component, mine, market)[0]
-            solution = Solution(mine, price, min(price, unavoidable_casts(component, classes, market)))
+            mine = {c: greedily[c] for c in unit.classes}
+            price = price_of_labels(unit, mine, market)[0]
+            solution = Solution(mine, price, min(price, unavoidable_casts(unit.edges, classes, market)))
         else:
-            solution = solve(component, classes, market)
-            solved.update(solution.labels)
+            solution = solve(unit, classes, market)
         cost += solution.price
         bound += solution.bound
-        solutions |= dict.fromkeys(component.classes, solution)
-    return _Labelled(components, solutions, cost, bound)
+        solutions |= dict.fromkeys(unit.classes, solution)
+    return _Labelled(units, solutions, cost, bound)
 
 
 def _guess_derived(network: Network, classes: list[LabelClass]) -> None:
@@ -291,9 +285,9 @@ def _warnings(network: Network, kernel: Kernel) -> list[str]:
 def _value_plans(outcome: _Outcome, log: Log) -> dict[str, ValuePlan]:
     network, labelled = outcome.network, outcome.labelled
     lost: dict[int, int] = {}
-    for component in labelled.components:
-        labels = labelled.solutions[component.classes[0]].labels
-        for loss in component.losses:
+    for unit in labelled.units:
+        labels = labelled.solutions[unit.classes[0]].labels
+        for loss in unit.losses:
             lost[loss.value] = max(lost.get(loss.value, 0), loss_units(loss, labels))
     found = {}
     for index, value in enumerate(network.values):

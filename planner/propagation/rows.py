@@ -114,7 +114,11 @@ def _refusal(graph: Graph, choice: Choice) -> str | None:
                 return f"port {pattern.name} ({name!r}) is to stay float ({fact})"
             if isinstance(fact, AnyType) and store is not None and store.bits < fact.bits:
                 return f"port {pattern.name} ({name!r}) wants {fact}, the row has {store}"
-            if isinstance(fact, Uniform) and constant and not _accepts(pattern, fact):
+            if (
+                isinstance(fact, Uniform)
+                and (constant or fact in own_facts[i])
+                and not _accepts(pattern, fact)
+            ):
                 return f"port {pattern.name} ({name!r}) is pinned to {fact}, the row has {pattern.type}"
     row = choice.row
     if row is None or not row.when:

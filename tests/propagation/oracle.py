@@ -1,0 +1,519 @@
+"""The least price by trying every labelling: slow, obvious, written from design 01, section 5, alone.
+
+Knows nothing of planner.propagation. It reads a target of one row per kernel whose rules are
+same_scale, fixed_scale, free_scale and multiplier_accumulator_scale, and facts per tensor. Raises
+`TooBig` where there are too many labellings, `Unclear` where the page leaves a storage open.
+"""
+
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from planner.ir.graph import Graph
+from planner.ir.qtypes import AnyType, Calibrated, FloatType, NoneType, Storage, Uniform
+from planner.ir.ranges import affine
+from planner.target.records import PortType, Target
+from planner.target.rules import expand_ports, fixed_ports, same_scale_groups
+
+MOVING = {"Concat", "Reshape", "Relu", "MaxPool", "Split", "Transpose", "Pad"}
+ALL = (-math.inf, math.inf)
+LIMIT = 1500
+
+
+class TooBig(Exception):
+    """More labellings than `LIMIT` in one group of classes."""
+
+
+class Unclear(Exception):
+    """The page does not say what happens here."""
+
+
+def hull(extents):
+    known = [e for e in extents if e is not None]
+    return (min(e[0] for e in known), max(e[1] for e in known)) if known else None
+
+
+def cut(extent, to):
+    """Every real of `extent` moved to the nearest one of `to`."""
+    low, high = to
+    return (min(max(extent[0], low), high), min(max(extent[1], low), high))
+
+
+def units(scale):
+    """log2 in 1/1024, half to even."""
+    return round(math.log2(scale) * 1024)
+
+
+def shift(store):
+    return 0 if store.signed else 2 ** (store.bits - 1)
+
+
+def label_of(kind):
+    return (kind.scale, kind.zero_point - shift(kind.storage))
+
+
+def stored(label, store):
+    return None if label is None else Uniform(store, (label[0],), (label[1] + shift(store),))
+
+
+def label_of_range(extent, spec):
+    scale, zero = affine(*extent, spec.storage, symmetric=spec.symmetric)
+    return (scale, zero - shift(spec.storage))
+
+
+def clip(extent, label, store):
+    """Share of a range that a label cuts off, half a step given away at each end."""
+    lo, hi = min(extent[0], 0.0), max(extent[1], 0.0)
+    kind = stored(label, store)
+    half = kind.scale / 2
+    over = max(0.0, kind.lo - half - lo) + max(0.0, hi - kind.hi - half)
+    return over / (hi - lo) if over else 0.0
+
+
+class Oracle:
+    """`Oracle(graph, target).least()` is (price in 1/1024, rescales, elements x lost in 1/1024)."""
+
+    def __init__(self, graph: Graph, target: Target) -> None:
+        self.graph, self.target = graph, target
+        self.pin = {n: self.fact(n, Uniform) for n in graph.values}
+        self.none = {n for n in graph.values if self.fact(n, NoneType)}
+        self.kernels = self.live_kernels()
+        self.float = {k.name for k in self.kernels if not self.row_fits(k)}
+        self.set_ports()
+        while True:
+            self.set_ranges()
+            gone = {k.name for k in self.kernels if k.name not in self.float and self.lacks_range(k)}
+            if not gone:
+                break
+            self.float |= gone
+            self.set_ports()
+        self.set_kept()
+        self.set_classes()
+
+    def fact(self, name, kind):
+        return next((f for f in self.graph.values[name].facts if isinstance(f, kind)), None)
+
+    def live_kernels(self):
+        wanted, found = set(self.graph.outputs), []
+        for kernel in reversed(self.graph.regions):
+            if wanted & set(kernel.outputs):
+                wanted |= set(kernel.inputs)
+                found.insert(0, kernel)
+        return found
+
+    def row(self, kernel):
+        return self.target.rows[kernel.kernel][0]
+
+    def patterns(self, kernel):
+        """(side, index, value name, pattern) of each port."""
+        row = self.row(kernel)
+        ins, outs = expand_ports(row.inputs, kernel.inputs), expand_ports(row.outputs, kernel.outputs)
+        found = [("in", i, n, p) for i, (n, p) in enumerate(zip(kernel.inputs, ins, strict=True))]
+        return found + [("out", i, n, p) for i, (n, p) in enumerate(zip(kernel.outputs, outs, strict=True))]
+
+    def row_fits(self, kernel):
+        if kernel.kernel not in self.target.rows:
+            return False
+        for _, _, name, pattern in self.patterns(kernel):
+            wish = self.fact(name, AnyType)
+            if wish and pattern.type.storage is not None and pattern.type.storage.bits < wish.bits:
+                return False
+        return True
+
+    # ports: wildcards
+
+    def set_ports(self):
+        """self.spec[kernel, side, index]: the PortType, float kernels have none."""
+        self.spec = {}
+        self.writer = {n: k for k in self.kernels for n in k.outputs}
+        for kernel in self.kernels:
+            if kernel.name in self.float:
+                continue
+            ports = self.patterns(kernel)
+            wild = [p for p in ports if p[3].type.storage is None]
+            found = self.wild_storage([p[2] for p in wild]) if wild else None
+            for side, i, _, pattern in ports:
+                spec = pattern.type
+                if spec.storage is None:
+                    spec = replace(spec, storage=found) if found else self.target.default_port
+                self.spec[kernel.name, side, i] = spec
+
+    def wild_storage(self, names):
+        pins = [self.pin[n].storage for n in names if self.pin[n]]
+        if pins:
+            return pins[0]
+        for name in names:
+            store = self.producer_storage(name)
+            if store:
+                return store
+        wanted = set().union(*(self.reader_storages(n) for n in names))
+        if len(wanted) > 1:
+            raise Unclear
+        return next(iter(wanted), None)
+
+    def producer_storage(self, name):
+        writer = self.writer.get(name)
+        if writer is None or writer.name in self.float:
+            return None
+        spec = self.spec.get((writer.name, "out", writer.outputs.index(name)))
+        return spec.storage if spec else None
+
+    def reader_storages(self, name):
+        found = set()
+        for kernel in self.kernels:
+            if name not in kernel.inputs or kernel.name in self.float:
+                continue
+            for side, _, value, pattern in self.patterns(kernel):
+                if side == "in" and value == name and pattern.type.storage:
+                    found.add(pattern.type.storage)
+                if side == "out" and pattern.type.storage is None:
+                    behind = self.pin[value]
+                    found |= {behind.storage} if behind else self.reader_storages(value)
+        return found
+
+    # item 1: ranges, kept, required
+
+    def moves(self, kernel):
+        if kernel.name not in self.float and self.row(kernel).computes:
+            return False
+        if kernel.ops:
+            return all(op.type in MOVING for op in kernel.ops)
+        groups = () if kernel.name in self.float else self.groups(kernel)
+        return len(groups) == 1 and len(groups[0]) == len(kernel.inputs) + len(kernel.outputs)
+
+    def groups(self, kernel):
+        return same_scale_groups(self.row(kernel), len(kernel.inputs), len(kernel.outputs))
+
+    def relu(self, kernel, extent):
+        cuts = extent is not None and any(op.type == "Relu" for op in kernel.ops)
+        return cut(extent, (0.0, math.inf)) if cuts else extent
+
+    def fixed(self, kernel, side, i):
+        if kernel.name in self.float:
+            return None
+        row = self.row(kernel)
+        ports = {(s, k): p for s, k, _, p in self.patterns(kernel)}
+        params = fixed_ports(row).get(ports[side, i].name)
+        return Uniform(ports[side, i].type.storage, (params[0],), (params[1],)) if params else None
+
+    def set_ranges(self):
+        self.range = {}
+        for name in (*self.graph.inputs, *self.graph.constants):
+            self.range[name] = self.known(name, None)
+            if name in self.graph.constants:
+                data = self.graph.constants[name].array
+                self.range[name] = (float(np.min(data)), float(np.max(data)))
+        for kernel in self.kernels:
+            read = self.relu(kernel, hull(self.range[n] for n in kernel.inputs)) if self.moves(kernel) else None
+            for i, name in enumerate(kernel.outputs):
+                own = self.known(name, self.fixed(kernel, "out", i))
+                self.range[name] = cut(own, read) if own and read else own or read
+
+    def known(self, name, fixed):
+        extent = self.fact(name, Calibrated)
+        extent = (extent.lo, extent.hi) if extent else None
+        for kind in (self.pin[name], fixed):
+            if kind:
+                extent = cut(extent, (kind.lo, kind.hi)) if extent else (kind.lo, kind.hi)
+        return extent
+
+    def lacks_range(self, kernel):
+        return any(
+            self.range[name] is None
+            for side, i, name, _ in self.patterns(kernel)
+            if not self.fixed(kernel, side, i)
+        )
+
+    def set_kept(self):
+        """self.kept[value]; self.required[kernel, side, index]."""
+        self.kept, self.use_keeps = {}, {}
+        for kernel in reversed(self.kernels):
+            for name in kernel.outputs:
+                uses = [ALL] * (name in self.graph.outputs)
+                for reader in self.kernels:
+                    for i, read in enumerate(reader.inputs):
+                        uses += [self.use_keeps[reader.name, i]] if read == name else []
+                kept, pin = hull(uses), self.pin[name]
+                if pin and kept:
+                    own = (pin.lo, pin.hi)
+                    kept = cut(own, kept) if self.moves(kernel) else own
+                self.kept[name] = kept
+            for i in range(len(kernel.inputs)):
+                keeps = ALL
+                fixed = self.fixed(kernel, "in", i)
+                if fixed:
+                    keeps = (fixed.lo, fixed.hi)
+                elif self.moves(kernel):
+                    keeps = self.relu(kernel, hull(self.kept[n] for n in kernel.outputs))
+                self.use_keeps[kernel.name, i] = keeps
+        self.required = {}
+        for kernel in self.kernels:
+            sides = [("in", i, n, self.use_keeps[kernel.name, i]) for i, n in enumerate(kernel.inputs)]
+            sides += [("out", i, n, self.kept[n]) for i, n in enumerate(kernel.outputs)]
+            for side, i, name, keeps in sides:
+                if self.range[name]:
+                    self.required[kernel.name, side, i] = cut(self.range[name], keeps or (0.0, 0.0))
+
+    # items 2 and 3: classes and their labels
+
+    def set_classes(self):
+        self.classes, self.class_of = [], {}
+        for kernel in self.kernels:
+            if kernel.name in self.float:
+                continue
+            joined = self.groups(kernel)
+            ports = {(s, i): n for s, i, n, _ in self.patterns(kernel)}
+            alone = [(p,) for p in ports if not any(p in g for g in joined)]
+            for group in (*joined, *alone):
+                if len(group) == 1 and ports[group[0]] in self.graph.constants:
+                    continue
+                for port in group:
+                    self.class_of[kernel.name, *port] = len(self.classes)
+                self.classes.append((kernel, group, [ports[p] for p in group]))
+        self.parts = self.partition(self.value_links())
+        self.labels = {}
+        for part in self.parts:
+            candidates = self.candidates(part)
+            for c in part:
+                self.labels[c] = self.legal_labels(c, candidates)
+
+    def value_links(self):
+        """Lists of classes linked through one value; a value kept in float splits there."""
+        links = []
+        for name in self.graph.values:
+            if name in self.graph.constants:
+                continue
+            made = [self.definition(name)] if self.definition(name) is not None else []
+            read = [c for c in self.use_classes(name) if c is not None]
+            links += [made, read] if name in self.none and not self.pin[name] else [made + read]
+        return links
+
+    def definition(self, name):
+        writer = self.writer.get(name)
+        return self.class_of.get((writer.name, "out", writer.outputs.index(name))) if writer else None
+
+    def use_classes(self, name):
+        """Class (None: float) of each use of a value by a kernel."""
+        return [
+            self.class_of.get((k.name, "in", i))
+            for k in self.kernels
+            for i, n in enumerate(k.inputs)
+            if n == name
+        ]
+
+    def partition(self, links):
+        parts = [{c} for c in range(len(self.classes))]
+        for link in links:
+            touched = [p for p in parts if p & set(link)]
+            if touched:
+                parts = [p for p in parts if not p & set(link)] + [set().union(*touched)]
+        return [sorted(p) for p in parts]
+
+    def fixed_of(self, c):
+        kernel, group, _ = self.classes[c]
+        return next((f for p in group if (f := self.fixed(kernel, *p))), None)
+
+    def entering(self, c):
+        """(port, value) whose required ranges enter the class."""
+        kernel, group, names = self.classes[c]
+        ports = list(zip(group, names, strict=True))
+        reads = [p for p in ports if p[0][0] == "in"]
+        return reads if reads and self.moves(kernel) else ports
+
+    def ranges(self, c):
+        kernel = self.classes[c][0]
+        return [self.required[kernel.name, *port] for port, _ in self.entering(c)]
+
+    def specs(self, c):
+        kernel, group, _ = self.classes[c]
+        return [self.spec[kernel.name, *port] for port in group]
+
+    def own(self, c):
+        fixed = self.fixed_of(c)
+        if fixed:
+            return label_of(fixed)
+        values = {name for _, name in self.entering(c)}
+        pin = self.pin[next(iter(values))] if len(values) == 1 else None
+        if pin and all(self.holds(label_of(pin), spec) for spec in self.specs(c)):
+            return label_of(pin)
+        return label_of_range(hull(self.ranges(c)), self.specs(c)[0])
+
+    def holds(self, label, spec):
+        zero = label[1] + shift(spec.storage)
+        return spec.storage.qmin <= zero <= spec.storage.qmax and not (spec.symmetric and zero)
+
+    def candidates(self, part):
+        found = {self.own(c) for c in part}
+        for name, pin in self.pin.items():
+            touching = {self.definition(name), *self.use_classes(name)} - {None}
+            if pin and name not in self.graph.constants and touching & set(part):
+                found.add(label_of(pin))
+        groups = [pair for link in self.value_links() for pair in itertools.combinations(set(link), 2)]
+        groups = [g for g in groups if set(g) <= set(part)] + [tuple(part)] * (len(part) > 1)
+        for group in groups:
+            extent = hull(e for c in group for e in self.ranges(c))
+            found |= {label_of_range(extent, spec) for c in group for spec in self.specs(c)}
+        return found
+
+    def legal_labels(self, c, candidates):
+        fixed = self.fixed_of(c)
+        if fixed:
+            return [label_of(fixed)]
+        kernel, _, names = self.classes[c]
+        found = []
+        for label in sorted(candidates):
+            fits = all(self.holds(label, spec) for spec in self.specs(c))
+            if fits and all(
+                clip(self.required[kernel.name, *port], label, self.spec[kernel.name, *port].storage)
+                <= self.target.costs.max_clip
+                for port, _ in self.entering(c)
+            ):
+                found.append(label)
+        found = found or [self.own(c)]
+        touched = any(self.pin[n] or self.fact(n, AnyType) for n in names)
+        whole = all(self.class_of.get(key) == c for key in self.spec if key[0] == kernel.name)
+        if self.moves(kernel) and whole and not touched:
+            found.append(None)
+        return found
+
+    # items 4 and 5: loss and price
+
+    def losses(self, labels):
+        """(elements, bits lost in 1/1024) of each consuming use; labels: class -> label or None."""
+        coarsest, left, found = {}, {}, []
+        for name, pin in self.pin.items():
+            if name in self.graph.inputs and pin:
+                coarsest[name], left[name] = units(pin.scale), PortType(pin.storage)
+        for kernel in self.kernels:
+            moved = []
+            for i, name in enumerate(kernel.inputs):
+                if name in self.graph.constants:
+                    continue
+                c = self.class_of.get((kernel.name, "in", i))
+                label = labels[c] if c is not None else None
+                scales = [coarsest.get(name)] + [units(label[0]) if label else None]
+                worst = max((s for s in scales if s is not None), default=None)
+                if self.moves(kernel):
+                    moved.append((worst, left.get(name)))
+                elif c is not None:
+                    found.append(self.loss(name, worst, self.spec[kernel.name, "in", i], kernel, i))
+                else:
+                    found.append(self.loss(name, worst, left.get(name), kernel, i))
+            for i, name in enumerate(kernel.outputs):
+                c = self.class_of.get((kernel.name, "out", i))
+                label, pin = labels[c] if c is not None else None, self.pin[name]
+                scales = [s for s, _ in moved] + ([units(label[0])] if label else [])
+                scales += [units(pin.scale)] if pin else []
+                coarsest[name] = max((s for s in scales if s is not None), default=None)
+                # "the storage it left": of the last port on the way that has one, whatever its label.
+                left[name] = next((s for _, s in moved if s is not None), None)
+                left[name] = self.spec.get((kernel.name, "out", i), left[name])
+                left[name] = PortType(pin.storage) if pin else left[name]
+        for name in self.graph.outputs:
+            found.append(self.loss(name, coarsest.get(name), left.get(name), None, 0))
+        return [loss for loss in found if loss is not None]
+
+    def loss(self, name, worst, spec, kernel, i):
+        extent = self.required.get((kernel.name, "in", i)) if kernel else self.range[name]
+        if worst is None or spec is None or extent is None:
+            return None
+        own = units(label_of_range(extent, spec)[0])
+        return ((kernel.name if kernel else "@", i, name), self.graph.values[name].elements, max(0, worst - own))
+
+    def rescales(self, labels):
+        """(price in 1/1024, whether it counts) of each rescale."""
+        costs, found = self.target.costs, []
+        for name in self.graph.values:
+            if name in self.graph.constants or (name not in self.writer and name not in self.graph.inputs):
+                continue
+            elements = self.graph.values[name].elements
+            c, pin = self.definition(name), self.pin[name]
+            made = None
+            if c is not None:
+                writer = self.writer[name]
+                spec = self.spec[writer.name, "out", writer.outputs.index(name)]
+                made = stored(labels[c], spec.storage)
+            elif name in self.graph.inputs:
+                made = pin
+            uses = [(None if not pin else pin, 1)] * (name in self.graph.outputs)
+            for kernel in self.kernels:
+                for i, read in enumerate(kernel.inputs):
+                    if read == name:
+                        use = self.class_of.get((kernel.name, "in", i))
+                        label = labels[use] if use is not None else None
+                        store = self.spec[kernel.name, "in", i].storage if label else None
+                        uses.append((stored(label, store), kernel.trip_count))
+            if not uses:
+                continue
+            base = pin if pin else None if name in self.none else made
+            if base != made:
+                found.append(self.change(made, base, elements * max(t for _, t in uses)))
+            for wanted in {kind for kind, _ in uses if kind != base}:
+                found.append(self.change(base, wanted, elements * max(t for k, t in uses if k == wanted)))
+        del costs
+        return found
+
+    def change(self, a, b, elements):
+        costs = self.target.costs
+        if a is None or b is None:
+            return elements * round(1024 * (costs.quantize if a is None else costs.dequantize)), False
+        prices = [0.0]
+        prices += [costs.requantize] if abs(a.scale - b.scale) > 1e-6 * max(a.scale, b.scale) else []
+        prices += [costs.widen] if b.storage.bits > a.storage.bits else []
+        prices += [costs.narrow] if b.storage.bits < a.storage.bits else []
+        moved = a.zero_point != b.zero_point or a.storage.signed != b.storage.signed
+        prices += [costs.zero_point] if moved else []
+        prices += [costs.clamp] if a.storage.bits == b.storage.bits and a.storage != b.storage else []
+        return elements * round(1024 * max(prices)), len(prices) > 1
+
+    def price(self, labels):
+        finest = {
+            c: min((x for x in options if x is not None), key=lambda x: units(x[0]))
+            for c, options in self.labels.items()
+        }
+        unavoidable = {key: lost for key, _, lost in self.losses(finest)}
+        costs = self.target.costs
+        changes = self.rescales(labels)
+        total, weighted = sum(price for price, _ in changes), 0
+        for key, elements, lost in self.losses(labels):
+            paid = lost - unavoidable[key] - round(1024 * costs.free_bits)
+            total += round(elements * costs.bit_price * max(0, paid))
+            weighted += elements * lost
+        return total, sum(counts for _, counts in changes), weighted
+
+    def least(self):
+        """Try all labellings; groups that share neither a value nor a mover price independently."""
+        links = self.value_links()
+        links += [
+            [c for c, k in enumerate(self.classes) if k[0] is kernel]
+            for kernel in self.kernels
+            if self.moves(kernel)
+        ]
+        links += [self.through(name) for name in self.graph.values]
+        groups = self.partition(links)
+        if any(math.prod(len(self.labels[c]) for c in group) > LIMIT for group in groups):
+            raise TooBig
+        labels = {c: options[0] for c, options in self.labels.items()}
+        for group in groups:
+            best = None
+            for chosen in itertools.product(*(self.labels[c] for c in group)):
+                trial = labels | dict(zip(group, chosen, strict=True))
+                price = self.price(trial)
+                if best is None or price < best[0]:
+                    best = price, trial
+            labels = best[1]
+        self.best = labels
+        return self.price(labels)
+
+    def through(self, name):
+        """Classes around one value, and behind it those of float movers' results."""
+        found = [c for c in (self.definition(name), *self.use_classes(name)) if c is not None]
+        for kernel in self.kernels:
+            if name in kernel.inputs and self.moves(kernel) and kernel.name in self.float:
+                found += [c for n in kernel.outputs for c in self.through(n)]
+        return found
+
+
+assert FloatType and Storage
