@@ -18,6 +18,7 @@ from planner.plans.checkports import (
     Served,
     check_facts,
     check_signature,
+    check_wildcards,
     joined,
     refuse,
     said,
@@ -166,6 +167,7 @@ def _check_kernel(
             refuse(kernel.name, f"is served by {row.source}, whose {broken}", row)
     check_facts(served)
     check_told(kernel, notes.steps)
+    check_wildcards(served)
     extents = check_constants(served) if numbers is not None else {}
     check_rules(served)
     if numbers is not None:

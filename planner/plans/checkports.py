@@ -134,8 +134,6 @@ def check_signature(served: Served) -> None:
                 f"{pattern.type} at {pattern.name!r}",
                 served.row,
             )
-    for group in served.groups:
-        _check_wildcards(served, group)
 
 
 def _storage_problem(kind: PortTyped, spec: PortType, row: Row) -> str | None:
@@ -216,8 +214,13 @@ def channel_axis(op: Op, rank: int) -> int:
     return {"Conv": 0, "ConvTranspose": 1}.get(op.type, rank - 1)
 
 
+def check_wildcards(served: Served) -> None:
+    """A wildcard port stores what its class stores."""
+    for group in served.groups:
+        _check_wildcards(served, group)
+
+
 def _check_wildcards(served: Served, group: tuple[int, ...]) -> None:
-    """A wildcard stores what its class stores."""
     given = [served.patterns[i].type.storage for i in group]
     accepted = [store for store in given if isinstance(store, Storage)]
     for i in group:

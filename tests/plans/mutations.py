@@ -291,7 +291,7 @@ def finer_bound(case: Case) -> Iterator[Mutant]:
 
 def other_numbers(case: Case) -> Iterator[Mutant]:
     for name, constant in case.model.constants.items():
-        if constant.array is not None and constant.array.dtype == np.float32 and constant.array.size:
+        if constant.array is not None and constant.array.dtype == np.float32 and constant.array.any():
             numbers = {**case.model.constants, name: Constant(constant.array * np.float32(1.5))}
             yield case.plan, replace(case.model, constants=numbers), case.target, ("",)
 
