@@ -202,7 +202,7 @@ def _uses(network: Network, index: int) -> list[Use]:
 
 
 class _Trace(NamedTuple):
-    """What a value's data went through: classes, the coarsest pin, and the port type it was stored in last."""
+    """What data went through: classes, the coarsest pin, and the port type it was stored in last."""
 
     groups: tuple[int, ...] = ()
     constant: int = NEVER

@@ -8,8 +8,6 @@ Source: design 01, section 5, the price, item 1.
 import math
 from collections.abc import Iterable, Sequence
 
-import numpy as np
-
 from planner.ir.graph import Constant
 from planner.ir.qtypes import Uniform
 from planner.propagation.network import FLOAT, Interval, Kernel, Network
@@ -19,17 +17,14 @@ ALL: Interval = (-math.inf, math.inf)
 
 
 def constant_range(constant: Constant) -> Interval | None:
-    """[lo, hi] of a constant's finite numbers."""
+    """[lo, hi] of a constant's numbers; None where one is infinite or NaN: no integer stands for that."""
     if constant.array is None:
         return (min(constant.lo), max(constant.hi)) if constant.lo else None
     array = constant.array
     if array.size == 0:
         return (0.0, 0.0)
     lo, hi = float(array.min()), float(array.max())
-    if math.isfinite(lo) and math.isfinite(hi):
-        return lo, hi
-    finite = array[np.isfinite(array.astype(np.float32))]
-    return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+    return (lo, hi) if math.isfinite(lo) and math.isfinite(hi) else None
 
 
 def forward(network: Network) -> list[int]:

@@ -6,6 +6,7 @@ one label can be stored signed, unsigned or wider. A class is the ports of one k
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
@@ -121,7 +122,7 @@ def _label_at(lo: float, hi: float, store: Storage, spec: PortType) -> Label:
 
 
 def clipped_share(extent: Interval, label: Label, store: Storage) -> float:
-    """Share of a range, widened to contain 0, that a label cuts off; half a step is given away at each end."""
+    """Share of a range (widened to contain 0) that a label cuts off, half a step taken off at each end."""
     lo, hi = min(extent[0], 0.0), max(extent[1], 0.0)
     scale, zero_point = label
     shift = zero_point + offset(store)
@@ -142,9 +143,10 @@ def legal(label: Label, entry: LabelClass, max_clip: float) -> bool:
             return False
     for port in entry.entering:
         store = port.spec.storage
-        if port.required is not None and isinstance(store, Storage):
-            if clipped_share(port.required, label, store) > max_clip:
-                return False
+        if port.required is None or not isinstance(store, Storage):
+            continue
+        if clipped_share(port.required, label, store) > max_clip:
+            return False
     return True
 
 
@@ -229,7 +231,7 @@ def own_label(network: Network, entry: LabelClass) -> Label | None:
     return next(held, labels[0])
 
 
-def hull_of(entries: list[LabelClass]) -> Interval | None:
+def hull_of(entries: Sequence[LabelClass]) -> Interval | None:
     """Hull of all required ranges entering these classes."""
     extents = [port.required for entry in entries for port in entry.entering if port.required is not None]
     if not extents:

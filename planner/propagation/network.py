@@ -88,7 +88,7 @@ class Network:
 
 def build_network(graph: Graph, choices: Sequence[Choice], target: Target) -> Network:
     """Number the ports of the chosen rows, wildcards resolved to storages."""
-    reader_storage = _reader_storages(choices)
+    reader_storage = _reader_storages(graph, choices)
     network = Network(graph, target, [], [], [], {})
     for name in (*graph.inputs, *graph.constants):
         _value(network, name)
@@ -121,20 +121,33 @@ def _value(network: Network, name: str) -> int:
     return network.value_ids[name]
 
 
-def _reader_storages(choices: Sequence[Choice]) -> dict[str, Storage]:
+def _reader_storages(graph: Graph, choices: Sequence[Choice]) -> dict[str, Storage]:
     """The storage that the first reader of each value wants, through wildcard readers."""
     wanted: dict[str, Storage] = {}
     for choice in reversed(choices):
         if choice.row is None:
             continue
         region = choice.region
-        behind = next((wanted[name] for name in region.outputs if name in wanted), None)
+        wild = any(pattern.type.storage is None for pattern in choice.inputs)
+        behind = _behind(graph, choice, wanted) if wild else None
         for name, pattern in zip(region.inputs, choice.inputs, strict=True):
             store = pattern.type.storage
             found = store if isinstance(store, Storage) else behind if store is None else None
             if name and found is not None:
                 wanted[name] = found
     return wanted
+
+
+def _behind(graph: Graph, choice: Choice, wanted: dict[str, Storage]) -> Storage | None:
+    """The storage that a kernel's wildcards take if nothing before them says: pins, then the results'."""
+    region = choice.region
+    for name in (*region.inputs, *region.outputs):
+        for fact in graph.values[name].facts if name else ():
+            if isinstance(fact, Uniform):
+                return fact.storage
+    stores = [pattern.type.storage for pattern in choice.outputs]
+    stores += [wanted.get(name) for name in region.outputs]
+    return next((store for store in stores if isinstance(store, Storage)), None)
 
 
 def _add_kernel(network: Network, choice: Choice, reader_storage: dict[str, Storage]) -> None:

@@ -150,7 +150,7 @@ def _surely_stored(use: Use, classes: Sequence[LabelClass]) -> bool:
 def _shared_labels(
     component: Component, classes: Sequence[LabelClass], market: Market
 ) -> list[tuple[tuple[int, int], Labels]]:
-    """Every label that all classes may take (fixed ones keep theirs): cheapest rescales first, then finest."""
+    """Labels that all classes may take (fixed ones keep theirs): cheapest rescales first, then finest."""
     shared: dict[Label | None, None] | None = None
     for c in component.classes:
         if classes[c].fixed is None:

@@ -206,7 +206,9 @@ class Oracle:
                 data = self.graph.constants[name].array
                 self.range[name] = (float(np.min(data)), float(np.max(data)))
         for kernel in self.kernels:
-            read = self.relu(kernel, hull(self.range[n] for n in kernel.inputs)) if self.moves(kernel) else None
+            read = (
+                self.relu(kernel, hull(self.range[n] for n in kernel.inputs)) if self.moves(kernel) else None
+            )
             for i, name in enumerate(kernel.outputs):
                 own = self.known(name, self.fixed(kernel, "out", i))
                 self.range[name] = cut(own, read) if own and read else own or read
@@ -420,7 +422,11 @@ class Oracle:
         if worst is None or spec is None or extent is None:
             return None
         own = units(label_of_range(extent, spec)[0])
-        return ((kernel.name if kernel else "@", i, name), self.graph.values[name].elements, max(0, worst - own))
+        return (
+            (kernel.name if kernel else "@", i, name),
+            self.graph.values[name].elements,
+            max(0, worst - own),
+        )
 
     def rescales(self, labels):
         """(price in 1/1024, whether it counts) of each rescale."""

@@ -1,0 +1,37 @@
+"""`minimal` against the oracle that tries every labelling."""
+
+import os
+from random import Random
+
+import pytest
+
+from planner.plans.plan import Plan
+from planner.propagation import solve
+from planner.propagation.propagate import propagate
+from tests.propagation.graphs import TARGET, random_graph
+from tests.propagation.oracle import Oracle, TooBig, Unclear
+
+COUNT = int(os.environ.get("QPLAN_ORACLE", "200"))
+
+
+def rescales(plan: Plan) -> int:
+    return sum(rescale.kind not in ("quantize", "dequantize") for rescale in plan.rescales)
+
+
+@pytest.mark.parametrize("enumerated", [solve.ENUMERATED, 0], ids=["enumerated", "milp"])
+def test_minimal_is_the_least_of_all_labellings(monkeypatch, enumerated):
+    """Price and number of rescales; whether a unit is enumerated or solved as a MILP."""
+    monkeypatch.setattr(solve, "ENUMERATED", enumerated)
+    compared = proven = 0
+    for seed in range(COUNT):
+        graph = random_graph(Random(seed), 2 + seed % 5, facts=0.2)
+        try:
+            price, count, _ = Oracle(graph, TARGET).least()
+        except (TooBig, Unclear):
+            continue
+        plan = propagate(graph, TARGET)
+        assert (plan.cost * 1024, rescales(plan)) == (price, count), f"seed {seed}"
+        compared += 1
+        proven += plan.optimal
+    assert compared >= 0.9 * COUNT
+    assert proven >= 0.99 * compared
