@@ -1,8 +1,8 @@
 """Calibrating: the float model in onnxruntime, sample by sample, every float activation observed.
 
 Tensors are dropped as soon as they are observed; values that follow from others (`derive`) are not even
-fetched. Graph optimisations stay off: statistics are those of the model as written. Values inside `If`
-and `Loop` bodies are not observed.
+fetched, and channel means (`means`) are taken where the model runs. Graph optimisations stay off: statistics
+are those of the model as written. Values inside `If` and `Loop` bodies are not observed.
 """
 
 import tempfile
@@ -15,6 +15,7 @@ import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as states
 
 from planner.calibration.derive import CUTTING, derivable, derive
+from planner.calibration.means import Probe, Sums, probes, with_probes
 from planner.calibration.observe import OBSERVERS, Array, Observed, merge
 from planner.calibration.samples import Feed, Samples, Source, open_samples
 from planner.calibration.statistics import Statistics, calibration_digest, from_observed, percentile_of
@@ -50,6 +51,7 @@ class _Watch:
       inputs: read from the samples.
       sessions: each with the values fetched from it.
       derived: ops whose results follow.
+      probes: channel means that the first session computes.
     """
 
     graph: Graph
@@ -58,6 +60,7 @@ class _Watch:
     inputs: tuple[str, ...]
     sessions: tuple[tuple[onnxruntime.InferenceSession, tuple[str, ...]], ...]
     derived: tuple[Op, ...]
+    probes: tuple[Probe, ...]
 
     @property
     def cuts(self) -> bool:
@@ -94,10 +97,16 @@ def calibrate(
     flat = replace(graph, ops=tuple(graph.all_ops()), regions=())
     wanted = _wanted(flat, values)
     opened = samples if isinstance(samples, Samples) else open_samples(samples, graph)
-    seen, done = _gather(_watch(flat, kind, wanted, derivable(flat, wanted, kind)), opened, progress)
+    watch, sums = _watch(flat, kind, wanted, derivable(flat, wanted, kind)), Sums()
+    seen, done = _gather(watch, opened, sums, progress)
     if not done:
         raise SampleError("no samples to calibrate with", hint="32 to 128 representative ones are usual")
-    kept = {name: from_observed(seen[name]) for name in wanted if not seen[name].is_empty}
+    means = sums.means(watch.probes, done)
+    kept = {
+        name: replace(from_observed(seen[name]), mean=means.get(name))
+        for name in wanted
+        if not seen[name].is_empty
+    }
     return Statistics(calibration_digest(graph), method, done, kept)
 
 
@@ -123,17 +132,21 @@ def _wanted(graph: Graph, values: Iterable[str] | None) -> tuple[str, ...]:
     return tuple(name for name in every if name in asked)
 
 
-def _gather(watch: _Watch, samples: Samples, progress: Progress | None) -> tuple[dict[str, Observed], int]:
-    """Run every sample; what was seen of each value, and how many samples there were."""
+def _gather(
+    watch: _Watch, samples: Samples, sums: Sums, progress: Progress | None
+) -> tuple[dict[str, Observed], int]:
+    """Run every sample, adding up means; what was seen of each value, and how many samples there were."""
     seen: dict[str, Observed] = {}
     done = 0
     for feed in samples.feeds:
-        found = _observe(watch, feed)
+        found, means = _observe(watch, feed)
         if watch.cuts and any(item.nan or item.inf for item in found.values()):
             # What a relu makes of NaN and infinity is its own affair: from here on, look.
             seen = derive(watch.derived, watch.graph, seen, watch.method) if done else seen
             watch = _watch_closely(watch)
-            found = _observe(watch, feed)
+            found, means = _observe(watch, feed)
+        for probe in watch.probes:
+            sums.add(probe, means[probe.output])
         for name, item in found.items():
             seen[name] = merge(seen[name], item) if name in seen else item
         done += 1
@@ -146,8 +159,12 @@ def _watch(graph: Graph, method: str, wanted: tuple[str, ...], derived: tuple[Op
     inputs = tuple(name for name in wanted if name in graph.inputs)
     skipped = {*inputs, *(op.outputs[0] for op in derived)}
     fetched = [name for name in wanted if name not in skipped]
-    sessions = tuple((_open_session(graph, group), group) for group in _groups(graph, fetched))
-    return _Watch(graph, method, wanted, inputs, sessions, derived)
+    added = probes(graph, wanted)
+    groups = [*_groups(graph, fetched)] or [()] * bool(added)
+    sessions = tuple(
+        (_open_session(graph, group, () if i else added), group) for i, group in enumerate(groups)
+    )
+    return _Watch(graph, method, wanted, inputs, sessions, derived, added)
 
 
 def _watch_closely(watch: _Watch) -> _Watch:
@@ -169,10 +186,14 @@ def _groups(graph: Graph, names: Iterable[str]) -> Iterator[tuple[str, ...]]:
         yield tuple(group)
 
 
-def _open_session(graph: Graph, outputs: tuple[str, ...]) -> onnxruntime.InferenceSession:
+def _open_session(
+    graph: Graph, fetched: tuple[str, ...], added: tuple[Probe, ...]
+) -> onnxruntime.InferenceSession:
+    probed = with_probes(graph, added)
+    outputs = (*fetched, *(probe.output for probe in added))
     # No shapes for the new outputs: onnxruntime refuses claims that it infers otherwise.
-    loose = {name: replace(graph.values[name], shape=None) for name in outputs}
-    model = replace(graph, outputs=outputs, values={**graph.values, **loose})
+    loose = {name: replace(probed.values[name], shape=None) for name in outputs}
+    model = replace(probed, outputs=outputs, values={**probed.values, **loose})
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
@@ -189,14 +210,21 @@ def _open_session(graph: Graph, outputs: tuple[str, ...]) -> onnxruntime.Inferen
             raise ModelError(f"onnxruntime cannot load model {graph.name!r}: {reason}") from error
 
 
-def _observe(watch: _Watch, feed: Feed) -> dict[str, Observed]:
+def _observe(watch: _Watch, feed: Feed) -> tuple[dict[str, Observed], dict[str, Array]]:
+    """What one sample shows of each value, and the means by probe output."""
     observer = OBSERVERS[watch.method]
     found = {name: observer(feed.arrays[name]) for name in watch.inputs}
+    means: dict[str, Array] = {}
+    added = tuple(probe.output for probe in watch.probes)
     for session, names in watch.sessions:
-        tensors = _run(session, names, feed)
-        for name in reversed(names):
-            found[name] = observer(tensors.pop())
-    return found
+        outputs = names if means else (*names, *added)
+        tensors = _run(session, outputs, feed)
+        for name in reversed(outputs):
+            if name in watch.graph.values:
+                found[name] = observer(tensors.pop())
+            else:
+                means[name] = tensors.pop()
+    return found, means
 
 
 def _run(session: onnxruntime.InferenceSession, names: tuple[str, ...], feed: Feed) -> list[Array]:

@@ -31,10 +31,19 @@ class Bins:
 
 
 @dataclass(frozen=True, slots=True)
+class Mean:
+    """Means of the slices of `axis`, reals: averages over the samples of each sample's own mean."""
+
+    axis: int
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ValueStats:
     """One value: extremes in reals, one per tensor or one per slice of `axis`.
 
-    `nan` and `inf` count the elements left out; `bins` exist per tensor only.
+    `nan` and `inf` count the elements left out; `bins` exist per tensor only, `mean` where a linear op reads
+    the value and it was finite throughout.
     """
 
     los: tuple[float, ...]
@@ -43,6 +52,7 @@ class ValueStats:
     inf: int = 0
     bins: Bins | None = None
     axis: int | None = None
+    mean: Mean | None = None
 
     @property
     def lo(self) -> float:
@@ -116,7 +126,7 @@ def range_of(stats: ValueStats, method: str) -> tuple[tuple[float, ...], tuple[f
 
 
 def merge(a: Statistics, b: Statistics) -> Statistics:
-    """Join statistics of two sets of samples; the order makes no difference.
+    """Join statistics of two sets of samples; the order makes no difference, but to the last bit of a mean.
 
     Raises:
       StatsError: another model or method, or a value with slices along different axes.
@@ -125,7 +135,11 @@ def merge(a: Statistics, b: Statistics) -> Statistics:
         if left != right:
             raise StatsError(f"statistics of different {what}s do not merge: {left!r} and {right!r}")
     values = {**a.values, **b.values}
-    values |= {name: _merged(name, a.values[name], b.values[name]) for name in a.values if name in b.values}
+    weights = (a.samples, b.samples)
+    for name in a.values.keys() & b.values.keys():
+        one, other = a.values[name], b.values[name]
+        mean = _merged_mean(one.mean, other.mean, weights)
+        values[name] = replace(_merged(name, one, other), mean=mean)
     return Statistics(a.model, a.method, a.samples + b.samples, values)
 
 
@@ -161,6 +175,14 @@ def _merged(name: str, a: ValueStats, b: ValueStats) -> ValueStats:
     los = tuple(min(pair) for pair in zip(a.los, b.los, strict=True))
     his = tuple(max(pair) for pair in zip(a.his, b.his, strict=True))
     return ValueStats(los, his, a.nan + b.nan, a.inf + b.inf, axis=a.axis)
+
+
+def _merged_mean(a: Mean | None, b: Mean | None, weights: tuple[int, int]) -> Mean | None:
+    """The mean of all samples; None where one part has none, or one of other slices."""
+    if a is None or b is None or (a.axis, len(a.values)) != (b.axis, len(b.values)) or not sum(weights):
+        return None
+    left, right = (np.asarray(mean.values) * n for mean, n in zip((a, b), weights, strict=True))
+    return Mean(a.axis, tuple(((left + right) / sum(weights)).tolist()))
 
 
 def _slices(stats: ValueStats) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from planner.calibration.statistics import Bins, Statistics, ValueStats, percentile_of
+from planner.calibration.statistics import Bins, Mean, Statistics, ValueStats, percentile_of
 from planner.errors import StatsError
 
 FORMAT: Final = "qplan.stats/1"
@@ -18,8 +18,9 @@ MAX_EXPONENT: Final = 1024
 MAX_READ_BINS: Final = 1 << 20
 
 _FIELDS: Final = ("format", "method", "model", "samples", "values")
-_VALUE_FIELDS: Final = ("axis", "bins", "inf", "max", "min", "nan")
+_VALUE_FIELDS: Final = ("axis", "bins", "inf", "max", "mean", "min", "nan")
 _BINS_FIELDS: Final = ("counts", "exponent", "first")
+_MEAN_FIELDS: Final = ("axis", "values")
 
 
 def write_statistics(stats: Statistics) -> str:
@@ -87,6 +88,8 @@ def _entry(stats: ValueStats) -> dict[str, Any]:
     if stats.bins is not None:
         bins = stats.bins
         entry["bins"] = {"exponent": bins.exponent, "first": bins.first, "counts": list(bins.counts)}
+    if stats.mean is not None:
+        entry["mean"] = {"axis": stats.mean.axis, "values": list(stats.mean.values)}
     return entry
 
 
@@ -109,7 +112,16 @@ def _value(item: Any, source: str, path: str) -> ValueStats:
             _fail(source, f"{path}.bins", "a value with an axis has no histogram")
         bins = _bins(item["bins"], source, f"{path}.bins")
     nan, inf = (_count(item.get(key, 0), source, f"{path}.{key}") for key in ("nan", "inf"))
-    return ValueStats(los, his, nan, inf, bins, axis)
+    mean = _mean(item["mean"], source, f"{path}.mean") if "mean" in item else None
+    return ValueStats(los, his, nan, inf, bins, axis, mean)
+
+
+def _mean(item: Any, source: str, path: str) -> Mean:
+    if not isinstance(item, dict):
+        _fail(source, path, f"expected an object, found {_shown(item)}")
+    _fields(item, _MEAN_FIELDS, _MEAN_FIELDS, source, path)
+    axis = _count(item["axis"], source, f"{path}.axis")
+    return Mean(axis, _reals(item["values"], axis, source, f"{path}.values"))
 
 
 def _bins(item: Any, source: str, path: str) -> Bins:

@@ -143,8 +143,8 @@ BAD = [
     (text_of({"min": 0, "max": float("inf")}), "s.json: values.v.max: Infinity is not a finite number"),
     (text_of({"min": 0, "max": "1"}), 's.json: values.v.max: expected a number, found "1"'),
     (
-        text_of({"min": 0, "max": 1, "mean": 1}),
-        "s.json: values.v.mean: unknown field; known: axis, bins, inf, max, min, nan",
+        text_of({"min": 0, "max": 1, "average": 1}),
+        "s.json: values.v.average: unknown field; known: axis, bins, inf, max, mean, min, nan",
     ),
     (text_of({"min": [0], "max": [1]}), "s.json: values.v.min: expected a number, found [0]"),
     (
