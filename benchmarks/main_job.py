@@ -87,7 +87,8 @@ def speed_row(record: Record) -> str:
     return (
         f"{mine}| {theirs['quantize_s']:.3f} | {planning_s(ours) / theirs['quantize_s']:.2f} "
         f"| {ours['total_s']:.2f} | {theirs['static_s']:.2f} | {ours['total_s'] / theirs['static_s']:.2f} "
-        f"| {ours['rss_mb']:.0f} | {theirs['rss_mb']:.0f} | {record['ours_ms'] / record['theirs_ms']:.2f} |  |"
+        f"| {ours['rss_mb']:.0f} | {theirs['rss_mb']:.0f} "
+        f"| {record['ours_ms'] / record['theirs_ms']:.2f} |  |"
     )
 
 

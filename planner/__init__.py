@@ -7,7 +7,7 @@ private. Source: design 03, "Public names".
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
-from planner.version import VERSION as __version__
+from planner.version import VERSION
 
 if TYPE_CHECKING:
     from planner.errors import Conflict, PlanInvalid, PlannerError
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from planner.report.html import write_report
     from planner.target.load import load_target, target_ids
     from planner.target.records import Target
+
+__version__ = VERSION
 
 _HOMES: Final = {
     "Conflict": "planner.errors",

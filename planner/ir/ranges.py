@@ -5,11 +5,14 @@ computed from the rounded scale. Source: design 01, section 2.
 """
 
 import math
+from typing import Final
 
 import numpy as np
 
 from planner.errors import QTypeError
 from planner.ir.qtypes import Storage, Uniform, round_scale, round_scales
+
+SMALLEST: Final = 1.1754943508222875e-38  # the least normal f32: a scale is never 0
 
 
 def uniform_from_range(
@@ -46,14 +49,12 @@ def affine(
     lo, hi = min(lo, 0.0), max(hi, 0.0)
     if lo == hi:
         return 1.0, 0 if store.qmin <= 0 <= store.qmax else store.qmin
-    if symmetric:
-        if not store.signed:
-            raise QTypeError(f"a symmetric type needs signed storage, {store} has none")
-        exact = max(-lo, hi) / min(-store.qmin, store.qmax)
-    else:
-        exact = (hi - lo) / store.steps
+    exact = max(-lo, hi) / symmetric_steps(store) if symmetric else (hi - lo) / store.steps
+    exact = max(exact, SMALLEST)
     if power_of_two:
         exact = math.ldexp(1.0, math.ceil(math.log2(exact)))
+    if not math.isfinite(exact):
+        raise QTypeError(f"range {lo}:{hi} needs a scale beyond {expressed}")
     scale = round_scale(exact, expressed)
     if symmetric:
         return scale, 0
@@ -69,12 +70,22 @@ def uniform_per_axis(
     top = np.maximum(np.maximum(-los, his), 0.0).astype(np.float64)
     if not np.all(np.isfinite(top)):
         raise QTypeError("a range must be finite")
-    if not store.signed:
-        raise QTypeError(f"a symmetric type needs signed storage, {store} has none")
-    exact = np.where(top > 0, top / min(-store.qmin, store.qmax), 1.0)
+    exact = np.where(top > 0, top / symmetric_steps(store), 1.0)
     if power_of_two:
         exact = np.ldexp(1.0, np.ceil(np.log2(exact)).astype(int))
     return Uniform(store, round_scales(exact.tolist(), "f32"), (0,) * len(exact), "f32", axis)
+
+
+def symmetric_steps(store: Storage) -> int:
+    """Steps from 0 to the nearer end of a storage.
+
+    Raises:
+      QTypeError: unsigned, or a range that does not reach both ways.
+    """
+    steps = min(-store.qmin, store.qmax) if store.signed else 0
+    if steps <= 0:
+        raise QTypeError(f"a symmetric type needs signed storage around 0, {store} is not")
+    return steps
 
 
 def check_range(lo: float, hi: float) -> None:

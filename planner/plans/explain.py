@@ -26,11 +26,11 @@ def explain(plan: Plan, address: str) -> str:
         return _of_rescale(plan, rescale)
     if address in plan.kernels:
         return _of_kernel(plan, address)
+    if address in plan.values:
+        return _of_value(plan, address)
     for step in reversed(plan.steps):
         if step.port == address:
             return _of_step(plan, step)
-    if address in plan.values:
-        return _of_value(plan, address)
     ports = [port.address for kernel in plan.kernels_in_order for port in (*kernel.inputs, *kernel.outputs)]
     known = [*plan.values, *plan.kernels, *(item.id for item in plan.rescales), *ports]
     if address in ports:
@@ -59,8 +59,8 @@ def _of_step(plan: Plan, step: Step) -> str:
 def _chain(steps: Sequence[Step], step: Step, depth: int, lines: list[str], seen: set[int]) -> None:
     seen.add(step.n)
     lines.append(f"{'  ' * depth}{_worded(step)}")
-    for refused in step.refused:
-        lines.append(f"{'  ' * depth}  not {refused.label}: that would cost {refused.cost:g}")
+    indent = "  " * depth
+    lines += [f"{indent}  not {other.label}: that would cost {other.cost:g}" for other in step.refused]
     if depth >= DEPTH:
         return
     for n in step.because:
@@ -96,7 +96,7 @@ def _of_value(plan: Plan, name: str) -> str:
         return f"{name} is {type_text(value.type)}{reason}."
     text = _of_step(plan, plan.steps[value.decided_by])
     notes = []
-    if value.bits_lost:
+    if value.bits_lost >= 0.005:
         notes.append(f"its readers lose {value.bits_lost:.2f} bits against a type of their own")
     if value.clip:
         notes.append(f"{value.clip:.2%} of its range is cut off")
@@ -109,9 +109,8 @@ def _of_kernel(plan: Plan, name: str) -> str:
         return f"{name} ({kernel.kernel}) runs in float: {kernel.reason}."
     row = plan.target.rows[kernel.row]
     lines = [f"{name} ({kernel.kernel}) is served by {row.source}."]
-    for port in (*kernel.inputs, *kernel.outputs):
-        if port.value:
-            lines.append(f"  {port.address} ({port.value}): {type_text(port.type)}")
+    ports = [port for port in (*kernel.inputs, *kernel.outputs) if port.value]
+    lines += [f"  {port.address} ({port.value}): {type_text(port.type)}" for port in ports]
     if kernel.accumulator_bits is not None:
         lines.append(f"  its sums need {kernel.accumulator_bits} bits")
     return "\n".join(lines)

@@ -77,7 +77,7 @@ def test_what_is_no_range(lo, hi, message):
 
 
 def test_symmetric_needs_signed_storage():
-    with pytest.raises(QTypeError, match="a symmetric type needs signed storage, u8 has none"):
+    with pytest.raises(QTypeError, match="a symmetric type needs signed storage around 0, u8 is not"):
         uniform_from_range(-1.0, 1.0, storage("u8"), symmetric=True)
 
 
