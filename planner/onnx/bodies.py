@@ -8,7 +8,7 @@ from pathlib import Path
 
 from onnx import AttributeProto, GraphProto, NodeProto
 
-from planner.ir.graph import Op, Opaque
+from planner.ir.graph import BOUNDARY, Op, Opaque
 from planner.onnx.attributes import GRAPH, value_of
 from planner.onnx.naming import unused
 from planner.onnx.write import node_proto, op_node
@@ -17,7 +17,7 @@ from planner.onnx.write import node_proto, op_node
 def ops_of(nodes: Sequence[NodeProto], folder: Path | None = None) -> tuple[Op, ...]:
     """Turn nodes into ops; an unnamed one gets `{op_type}_{index}`, a repeated name a number behind."""
     taken = {node.name for node in nodes}
-    seen: set[str] = set()
+    seen = {BOUNDARY}
     ops = []
     for index, node in enumerate(nodes):
         name = node.name or unused(f"{node.op_type}_{index}", taken)

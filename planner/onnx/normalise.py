@@ -15,6 +15,7 @@ from planner.onnx.affine import fold_affine
 from planner.onnx.branches import inline_known_branches, note_closed_bodies
 from planner.onnx.dtypes import NAMES, UNKNOWN
 from planner.onnx.folding import fold_constants
+from planner.onnx.gemm import plain_gemms
 from planner.onnx.naming import rewritten, unused, use_counts
 from planner.onnx.shapes import infer
 
@@ -104,6 +105,30 @@ def fold_gemm_factors(graph: Graph) -> Graph:
     return replace(graph, ops=tuple(ops), constants=constants, values=values)
 
 
+def fill_pads(graph: Graph) -> Graph:
+    """Write out the pads of every axis where a Pad lists some: onnxruntime's optimiser loses count there."""
+    taken = set(graph.values)
+    added: dict[str, np.ndarray] = {}
+    ops = []
+    for op in graph.ops:
+        pads = _all_pads(op, graph)
+        if pads is not None:
+            name = unused(f"{op.outputs[0]}/pads", taken)
+            added[name] = pads
+            inputs = (op.inputs[0], name, *op.inputs[2:3])
+            op = replace(op, inputs=inputs if inputs[-1] else inputs[:-1])  # noqa: PLW2901 - the same op
+        ops.append(op)
+    if not added:
+        return graph
+    values = {name: Value(name, pads.shape, "i64") for name, pads in added.items()}
+    return replace(
+        graph,
+        ops=tuple(ops),
+        values={**graph.values, **values},
+        constants={**graph.constants, **{name: Constant(pads) for name, pads in added.items()}},
+    )
+
+
 def drop_dead(graph: Graph) -> Graph:
     """Remove ops that reach no model output, and constants and values that nothing reads."""
     needed = set(graph.outputs)
@@ -141,11 +166,24 @@ def _is_identity(op: Op, graph: Graph, counts: dict[str, int]) -> bool:
     if op.type == "Cast":
         source = graph.values[op.inputs[0]].dtype
         return source != UNKNOWN and source == NAMES.get(op.attributes.get("to", 0))
-    if op.type != "Dropout" or any(counts[out] for out in op.outputs[1:]):
+    if op.type != "Dropout" or any(out and counts[out] for out in op.outputs[1:]):
         return False
     training = op.inputs[2] if len(op.inputs) > 2 else ""
     constant = graph.constants.get(training)
     return not training or (constant is not None and constant.array is not None and not constant.array.any())
+
+
+def _all_pads(op: Op, graph: Graph) -> np.ndarray | None:
+    """The pads of a Pad with axes, both sides of every axis; None where there are no axes or not known."""
+    if op.type != "Pad" or len(op.inputs) < 4 or not op.inputs[3]:
+        return None
+    shape = graph.values[op.inputs[0]].shape
+    pads, axes = (graph.constants.get(op.inputs[i]) for i in (1, 3))
+    if shape is None or pads is None or axes is None or pads.array is None or axes.array is None:
+        return None
+    both = np.zeros((2, len(shape)), np.int64)
+    both[:, axes.array.reshape(-1)] = pads.array.reshape(2, -1)
+    return both.reshape(-1)
 
 
 def _with_names(op: Op, resolve: Callable[[str], str]) -> Op:
@@ -168,4 +206,12 @@ def _adds(op: Op, taken: set[str]) -> list[Op]:
 
 
 TO_FIXPOINT: Final[tuple[Pass, ...]] = (fold_constants, inline_known_branches, drop_identities)
-ONCE: Final[tuple[Pass, ...]] = (fold_gemm_factors, fold_affine, drop_dead, note_closed_bodies, name_apart)
+ONCE: Final[tuple[Pass, ...]] = (
+    fold_gemm_factors,
+    plain_gemms,
+    fill_pads,
+    fold_affine,
+    drop_dead,
+    note_closed_bodies,
+    name_apart,
+)

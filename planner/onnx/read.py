@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from onnx import ModelProto, SparseTensorProto, ValueInfoProto, defs, inliner
+from onnx import GraphProto, ModelProto, SparseTensorProto, ValueInfoProto, defs, inliner
 
 from planner.errors import ModelError
 from planner.ir.graph import Constant, Graph, Op, Value, validate
@@ -114,10 +114,13 @@ def _domain(domain: str) -> str:
 
 def _decoded(model: ModelProto, opsets: dict[str, int], name: str, folder: Path | None) -> Graph:
     proto = model.graph
+    _check_tensors(proto)
     outputs = tuple(info.name for info in proto.output)
     ops, constants, values = _constants_apart(ops_of(proto.node, folder), outputs)
     for tensor in proto.initializer:
-        constants[tensor.name] = array_of(tensor, folder)
+        array = array_of(tensor, folder)
+        _check_single(tensor.name, array, constants.get(tensor.name))
+        constants[tensor.name] = array
         values[tensor.name] = Value(tensor.name, tuple(tensor.dims), NAMES[tensor.data_type])
     for sparse in proto.sparse_initializer:
         tensor = sparse.values
@@ -133,6 +136,27 @@ def _decoded(model: ModelProto, opsets: dict[str, int], name: str, folder: Path 
         constants={key: Constant(array) for key, array in constants.items()},
         opsets=opsets,
     )
+
+
+def _check_tensors(proto: GraphProto) -> None:
+    """Lists, maps and optionals cannot cross the model's boundary: samples hold tensors alone."""
+    for side, infos in (("input", proto.input), ("output", proto.output)):
+        for info in infos:
+            kind = info.type.WhichOneof("value")
+            if kind not in (None, "tensor_type"):
+                raise ModelError(
+                    f"{side} {info.name!r} is of kind {kind.removesuffix('_type')}; only tensors can be "
+                    f"model inputs and outputs here",
+                    hint="cut the model so that the operators on other kinds stay outside",
+                )
+
+
+def _check_single(name: str, array: np.ndarray, other: np.ndarray | None) -> None:
+    if other is not None and not (other.dtype == array.dtype and np.array_equal(other, array)):
+        raise ModelError(
+            f"initializer {name!r} is there twice, with different numbers",
+            hint="nothing says which one counts",
+        )
 
 
 def _constants_apart(

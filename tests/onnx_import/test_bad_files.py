@@ -31,6 +31,15 @@ def cycle() -> bytes:
     return write_model(name="loop", nodes=nodes, constants={}, **ports)
 
 
+def listed(port) -> None:
+    port.type.sequence_type.elem_type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+
+
+def twice(proto: onnx.ModelProto) -> None:
+    proto.graph.initializer.append(proto.graph.initializer[0])
+    proto.graph.initializer[1].float_data[0] = 7
+
+
 NO_GRAPH = edited(lambda m: m.ClearField("graph"))
 
 BAD = {
@@ -68,6 +77,17 @@ BAD = {
     "short_tensor": (
         edited(lambda m: m.graph.initializer[0].dims.append(1000)),
         "tensor 'k' does not hold the f32 [2, 1000] it names",
+    ),
+    "initializer_twice": (
+        edited(twice),
+        "initializer 'k' is there twice, with different numbers (nothing says which one counts)",
+    ),
+    "list_output": (
+        edited(lambda m: listed(m.graph.output[0])),
+        (
+            "output 'y' is of kind sequence; only tensors can be model inputs and outputs here "
+            "(cut the model so that the operators on other kinds stay outside)"
+        ),
     ),
     "external_in_bytes": (
         edited(lambda m: external(m, "weights.bin")),

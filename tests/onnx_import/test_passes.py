@@ -149,7 +149,47 @@ PASSES = {
             "g (float[2,3] x, float[3,2] w) => (float[2,2] y) <float[2] b = {1,2}> "
             "{ y = Gemm<alpha=2.0, beta=0.5>(x, w, b) }"
         ),
+        ["MatMul", "Mul", "Add"],
+    ),
+    "gemm_of_inputs": (
+        ("g (float[3,2] x, float[4,3] w) => (float[2,4] y) { y = Gemm<transA=1, transB=1>(x, w) }"),
+        ["Transpose", "Transpose", "MatMul"],
+    ),
+    "gemm_scalar_bias": (
+        (
+            "g (float[2,3] x) => (float[2,2] y) <float[3,2] w = {1,2,3,4,5,6}, float b = {2}> "
+            "{ y = Gemm(x, w, b) }"
+        ),
         ["Gemm"],
+    ),
+    "gemm_column_bias": (
+        (
+            "g (float[2,3] x) => (float[2,2] y) <float[3,2] w = {1,2,3,4,5,6}, float[2,1] b = {2,3}> "
+            "{ y = Gemm<beta=0.5>(x, w, b) }"
+        ),
+        ["Gemm", "Add"],
+    ),
+    "gemm_bias_of_input": (
+        (
+            "g (float[2,3] x, float[2] b) => (float[2,2] y) <float[3,2] w = {1,2,3,4,5,6}> "
+            "{ y = Gemm<beta=0.5>(x, w, b) }"
+        ),
+        ["Gemm", "Mul", "Add"],
+    ),
+    "gemm_absent_bias": (
+        'g (float[2,3] x) => (float[2,2] y) <float[3,2] w = {1,2,3,4,5,6}> { y = Gemm(x, w, "") }',
+        ["Gemm"],
+    ),
+    "pad_axes": (
+        (
+            "g (float[2,3] x) => (float[2,6] y) <int64[2] p = {1,2}, int64[1] a = {-1}, float v = {3}> "
+            "{ y = Pad(x, p, v, a) }"
+        ),
+        ["Pad"],
+    ),
+    "dropout_absent_mask": (
+        'g (float[2,3] x) => (float[2,3] y) { d, _ = Dropout(x) c = Clip(d, "", "") y = Relu(c) }',
+        ["Clip", "Relu"],
     ),
     "gemm_batch_norm": (
         (
