@@ -3,7 +3,12 @@
 A model's names are the user's and stay as they are, quotes and slashes included; ours step aside.
 """
 
+from typing import Final
+
 from planner.ir.graph import Graph, Op, Opaque
+
+# Names of ours that rest on a longer one keep its two ends: a file is not to consist of names.
+MAX_STEM: Final = 400
 
 
 class Names:
@@ -20,6 +25,8 @@ class Names:
 
     def fresh(self, stem: str) -> str:
         """Return `stem`, or `stem_1`, `stem_2`, ..., whichever is the first that is free, and take it."""
+        if len(stem) > MAX_STEM:
+            stem = f"{stem[: MAX_STEM // 2]}...{stem[-MAX_STEM // 2 :]}"
         if stem not in self._taken and not self._bodies:
             self._taken.add(stem)
             return stem
