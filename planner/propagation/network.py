@@ -278,7 +278,14 @@ def _cut(graph: Graph, choice: Choice) -> Interval | None:
         elif op.type == "Clip":
             low = max(low, _bound(graph, op.inputs, 1, low))
             high = min(high, _bound(graph, op.inputs, 2, high))
+            # The upper bound wins over the lower one: below one that is computed there is no floor.
+            low = float("-inf") if _is_computed(graph, op.inputs, 2) else min(low, high)
     return None if (low, high) == (float("-inf"), float("inf")) else (low, high)
+
+
+def _is_computed(graph: Graph, names: tuple[str, ...], index: int) -> bool:
+    name = names[index] if index < len(names) else ""
+    return bool(name) and name not in graph.constants
 
 
 def _bound(graph: Graph, names: tuple[str, ...], index: int, default: float) -> float:
