@@ -5,6 +5,7 @@ fetched, and channel means (`means`) are taken where the model runs. Graph optim
 are those of the model as written. Values inside `If` and `Loop` bodies are not observed.
 """
 
+import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -29,6 +30,9 @@ Progress = Callable[[int, int | None], None]
 OBSERVED_DTYPES: Final = frozenset({"f16", "f32", "f64"})
 # Fetched at once; a model with more is run once per this much.
 MAX_FETCH_BYTES: Final = 1 << 29
+
+# The file of ours that onnxruntime was given is nothing to the user.
+_OWN_FILE: Final = re.compile(r"Load model from \S+ failed: ?")
 
 _FAILURES: Final = (
     states.Fail,
@@ -96,6 +100,7 @@ def calibrate(
     kind = method.partition(":")[0]
     flat = replace(graph, ops=tuple(graph.all_ops()), regions=())
     wanted = _wanted(flat, values)
+    _check_observable(flat)
     opened = samples if isinstance(samples, Samples) else open_samples(samples, graph)
     watch, sums = _watch(flat, kind, wanted, derivable(flat, wanted, kind)), Sums()
     seen, done = _gather(watch, opened, sums, progress)
@@ -117,6 +122,17 @@ def _check_ops(graph: Graph) -> None:
                 f"kernel {region.name!r} has no ops, so the model cannot be run",
                 hint="calibrate the ONNX model, or write calibrated ranges into the annotated one",
             )
+
+
+def _check_observable(graph: Graph) -> None:
+    defined = [*graph.inputs, *(name for op in graph.ops for name in op.outputs if name)]
+    kinds = {graph.values[name].dtype for name in defined if graph.values[name].is_float}
+    if kinds and not kinds & OBSERVED_DTYPES:
+        raise ModelError(
+            f"the activations of model {graph.name!r} are {', '.join(sorted(kinds))}; "
+            f"calibration runs {', '.join(sorted(OBSERVED_DTYPES))}",
+            hint="export the model in f32",
+        )
 
 
 def _wanted(graph: Graph, values: Iterable[str] | None) -> tuple[str, ...]:
@@ -239,4 +255,5 @@ def _run(session: onnxruntime.InferenceSession, names: tuple[str, ...], feed: Fe
 
 def _one_line(error: Exception) -> str:
     text = " ".join(str(error).split()).removeprefix("[ONNXRuntimeError] : ")
+    text = _OWN_FILE.sub("", text)
     return text if len(text) <= 300 else text[:297] + "..."

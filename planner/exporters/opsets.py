@@ -20,7 +20,13 @@ OLDER_OPSET: Final = 20
 
 
 def choose_opset(plan: Plan) -> int:
-    """The opset of a file: 20 where a float kernel, or a MatMul with an Add, reads a stored i8 value."""
+    """The opset of a file: 20 where a float kernel, or a MatMul with an Add, reads a stored i8 value.
+
+    A model that needs a newer one than 21 keeps its own.
+    """
+    own = plan.graph.opsets.get("", OPSET)
+    if own > OPSET:
+        return own
     bases = {**definitions(plan.graph, plan.kernels_in_order), **pins(plan.graph)}
     regions = {region.name: region for region in plan.graph.regions}
     is_fragile = any(
