@@ -5,11 +5,12 @@ rows. What it cannot see: whether another plan would be cheaper, ranges and clip
 of `fn` rules, the fusions that made the kernels. Source: design 01, section 6.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from planner.ir.graph import Constant, Graph, Region, port_address
-from planner.ir.qtypes import AnyType, Uniform
+from planner.ir.qtypes import AnyType, Calibrated, Uniform
+from planner.plans.checkchoice import check_choice
 from planner.plans.checkedges import check_edges
 from planner.plans.checklog import check_steps, check_told, check_values
 from planner.plans.checkmodel import check_model, check_target
@@ -37,10 +38,19 @@ _Spread = tuple[tuple[PortPattern, ...], tuple[tuple[int, ...], ...]]
 
 @dataclass(slots=True)
 class _Notes:
-    """What one check remembers: the log by address, types it has judged, rows it has spread over ports."""
+    """What one check remembers, so that each thing is judged once.
+
+    Attributes:
+      steps: the log by address.
+      binding: values with facts that a port can break.
+      types, texts: what is wrong with a type, and its text, by its id (the plan keeps it alive).
+      rows: rows spread over as many ports.
+    """
 
     steps: Mapping[str, Step]
-    types: dict[Uniform, str | None] = field(default_factory=dict)
+    binding: frozenset[str]
+    types: dict[int, str | None] = field(default_factory=dict)
+    texts: dict[int, str] = field(default_factory=dict)
     rows: dict[tuple[str, tuple[bool, ...], int], _Spread] = field(default_factory=dict)
 
 
@@ -61,11 +71,19 @@ def check(plan: Plan, model: Graph | None = None, target: Target | None = None) 
         check_model(plan, model)
     regions = _check_coverage(plan)
     numbers = model.constants if model is not None else None
-    notes = _Notes(check_steps(plan))
+    notes = _Notes(check_steps(plan), frozenset(_binding(plan.graph)))
     for kernel in plan.kernels_in_order:
-        _check_kernel(plan, kernel, regions[kernel.name], numbers, notes)
+        served = _check_kernel(plan, kernel, regions[kernel.name], numbers, notes)
+        if served is not None and target is not None and model is not None:
+            check_choice(served, target, notes.binding)
     check_values(plan)
     check_edges(plan, target)
+
+
+def _binding(graph: Graph) -> Iterator[str]:
+    for name, value in graph.values.items():
+        if not all(isinstance(fact, Calibrated) for fact in value.facts):
+            yield name
 
 
 def _check_coverage(plan: Plan) -> Mapping[str, Region]:
@@ -118,6 +136,8 @@ def _check_shape_of(kernel: KernelPlan, region: Region) -> None:
 def _operands(region: Region) -> set[str]:
     """What a region needs before it runs, integer operands too."""
     needed = set(region.inputs)
+    if not region.ops:
+        return needed
     inner: set[str] = set()
     for op in region.ops:
         needed.update(op.inputs)
@@ -145,12 +165,12 @@ def _live(graph: Graph) -> dict[str, None]:
 
 def _check_kernel(
     plan: Plan, kernel: KernelPlan, region: Region, numbers: Mapping[str, Constant] | None, notes: _Notes
-) -> None:
+) -> Served | None:
     ports = (*kernel.inputs, *kernel.outputs)
     _check_types(plan, ports, notes)
     if kernel.row is None:
         _check_float(plan, kernel, ports)
-        return
+        return None
     row = plan.target.rows.get(kernel.row)
     if row is None:
         refuse(kernel.name, f"names row {kernel.row!r}, which the plan does not carry")
@@ -165,14 +185,15 @@ def _check_kernel(
         broken = broken_predicate(served)
         if broken:
             refuse(kernel.name, f"is served by {row.source}, whose {broken}", row)
-    check_facts(served)
-    check_told(kernel, notes.steps)
+    check_facts(served, notes.binding)
+    check_told(kernel, notes.steps, notes.texts)
     check_wildcards(served)
     extents = check_constants(served) if numbers is not None else {}
     check_rules(served)
     if numbers is not None:
         check_sums(served, extents)
     _check_room(kernel, row)
+    return served
 
 
 def _check_types(plan: Plan, ports: tuple[Port, ...], notes: _Notes) -> None:
@@ -180,9 +201,9 @@ def _check_types(plan: Plan, ports: tuple[Port, ...], notes: _Notes) -> None:
         kind = port.type
         if not isinstance(kind, Uniform):
             continue
-        if kind not in notes.types:
-            notes.types[kind] = type_problem(kind)
-        problem = notes.types[kind]
+        if id(kind) not in notes.types:
+            notes.types[id(kind)], notes.texts[id(kind)] = type_problem(kind), said(kind)
+        problem = notes.types[id(kind)]
         if problem is None and kind.expressed != "f32":
             problem = _expressed_problem(plan.graph, port, kind)
         if problem is None and not kind.is_per_tensor and port.value:

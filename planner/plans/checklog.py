@@ -75,21 +75,25 @@ def check_steps(plan: Plan) -> Mapping[str, Step]:
     return last
 
 
-def check_told(kernel: KernelPlan, steps: Mapping[str, Step]) -> None:
-    """The log says of a served kernel's row and of each of its ports what the plan says."""
+def check_told(kernel: KernelPlan, steps: Mapping[str, Step], texts: Mapping[int, str]) -> None:
+    """The log says of a served kernel's row and of each of its ports what the plan says.
+
+    Args:
+      texts: text of each type by its id.
+    """
     decided = steps.get(kernel.name)
     if decided is None or decided.type != kernel.row:
         told = decided.type if decided else "nothing"
         refuse(kernel.name, f"is served by {kernel.row}, its step says {told}")
     for port in (*kernel.inputs, *kernel.outputs):
         if port.value:
-            _check_said(port, steps.get(port.address))
+            _check_said(port, steps.get(port.address), texts.get(id(port.type), ""))
 
 
-def _check_said(port: Port, step: Step | None) -> None:
+def _check_said(port: Port, step: Step | None, text: str) -> None:
     if step is None:
         refuse(port.address, f"is {said(port.type)} and no step says so; accepted: a step for every port")
     if not isinstance(port.type, Uniform):
         return
-    if step.type != said(port.type) and step.type != str(port.type):
+    if step.type != text and step.type != str(port.type):
         refuse(port.address, f"is {said(port.type)}, step {step.n} decided {step.type}")

@@ -166,10 +166,12 @@ def _parameter_problem(kind: Uniform, spec: PortType) -> str | None:
 def _granularity_problem(served: Served, position: int, kind: Uniform) -> str | None:
     port, pattern = served.ports[position], served.patterns[position]
     spec = pattern.type
+    if spec.granularity == "tensor" and kind.is_per_tensor:
+        return None
     if _follows_factors(served.row, pattern.name):
         return None
     if spec.granularity == "tensor":
-        return None if kind.is_per_tensor or spec.is_wildcard else "it has more than one scale"
+        return None if spec.is_wildcard else "it has more than one scale"
     if spec.granularity == "block":
         sizes = [size for _, size in kind.blocks]
         fits = any(size in spec.block_size for size in sizes) and set(sizes) <= {1, *spec.block_size}
@@ -238,10 +240,16 @@ def _check_wildcards(served: Served, group: tuple[int, ...]) -> None:
             )
 
 
-def check_facts(served: Served) -> None:
-    """No port narrows an Any, breaks a None, or differs from a pin that holds for it."""
+def check_facts(served: Served, binding: frozenset[str]) -> None:
+    """No port narrows an Any, breaks a None, or differs from a pin that holds for it.
+
+    Args:
+      binding: values with such facts.
+    """
     region = served.region
     plain = not region.input_facts and not region.output_facts
+    if plain and binding.isdisjoint(port.value for port in served.ports):
+        return
     for i, port in enumerate(served.ports):
         if not port.value or not isinstance(port.type, Uniform):
             continue

@@ -326,3 +326,32 @@ def test_storages_of_64_bits_are_exact():
     """A zero point at the end of a wide storage must not be rounded by a double."""
     wide = Storage(64, False, 0, (1 << 64) - 1)
     assert uniform(wide, 0.5, (1 << 64) - 1).zero_point == wide.qmax
+
+
+def test_the_preferred_row_serves():
+    """Two rows fit: the first one in the file, unless a pin's storage is the other's."""
+    wide = {"storage": "i16", "symmetric": True}
+    rows = [
+        {"kernel": "Neg", "in": {"x": "a8"}, "out": {"y": "a8"}},
+        {"kernel": "Neg", "in": {"x": "a16"}, "out": {"y": "a16"}},
+    ]
+    device = load_target(TARGET | {"types": TARGET["types"] | {"a16": wide}, "kernels": rows, "fusions": []})
+    graph = model(
+        [op("Neg", "x", "y")],
+        inputs={"x": (1, 8)},
+        outputs={"y": (1, 8)},
+        constants={},
+        facts={"x": ranged(-1, 1), "y": ranged(-1, 1)},
+    )
+    pins = {"x": replace(graph.values["x"], facts=(uniform(storage("i16"), 0.5),))}
+    narrow = planned(graph, device)
+    pinned = planned(replace(graph, values={**graph.values, **pins}), device)
+    assert narrow.plan.kernels["op_y"].row != pinned.plan.kernels["op_y"].row
+    first, second = device.rows["Neg"]
+    turned = replace(device, rows={"Neg": (second, first)})
+    for case in (narrow, pinned):
+        check(case.plan, case.model, device)
+    check(pinned.plan, pinned.model, turned)
+    with pytest.raises(PlanInvalid, match="fits and comes first") as caught:
+        check(narrow.plan, narrow.model, turned)
+    assert caught.value.port == "op_y"

@@ -1,0 +1,83 @@
+"""The choice of a row, a second time: of the rows that fit a kernel, is this the one to prefer?
+
+Most pins met, then first in the file. Needs the target and the model's numbers. Source: design 01, section 4.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from planner.ir.qtypes import AnyType, FloatType, NoneType, QType, Storage, Uniform
+from planner.plans.checkports import Served, own_facts, refuse, spread
+from planner.plans.checkwhen import broken_predicate
+from planner.target.records import PortPattern, Row, Target
+
+
+def check_choice(served: Served, target: Target, binding: frozenset[str]) -> None:
+    """No other row of the target that fits meets more pins, or as many and stands earlier.
+
+    Args:
+      binding: values with facts that a port can break.
+    """
+    rows = target.rows.get(served.kernel.kernel, ())
+    region = served.region
+    free = not region.input_facts and not region.output_facts
+    free = free and binding.isdisjoint(port.value for port in served.ports)
+    if not rows or (rows[0] == served.row and free):
+        return
+    best: tuple[int, Row] | None = None
+    for row in rows:
+        met = _pins_met(served, row)
+        if met is not None and (best is None or met > best[0]):
+            best = met, row
+    if best is not None and best[1] != served.row:
+        why = f"fits and meets {best[0]} pins" if best[0] else "fits and comes first"
+        refuse(
+            served.kernel.name,
+            f"is served by {served.row.source}, {best[1].source} {why}; accepted: {best[1].key}",
+            served.row,
+        )
+
+
+def _pins_met(served: Served, row: Row) -> int | None:
+    """How many pins have the storage that the row has there; None where the row does not fit."""
+    region = served.region
+    inputs = spread(row.inputs, region.inputs, "inputs")
+    outputs = spread(row.outputs, region.outputs, "outputs")
+    if isinstance(inputs, str) or isinstance(outputs, str):
+        return None
+    other = replace(served, row=row, patterns=(*inputs, *outputs), groups=())
+    met = 0
+    for pattern, fact, constant, own in _facts(other):
+        store = pattern.type.storage
+        met += isinstance(fact, Uniform) and fact.storage == store
+        if not isinstance(store, FloatType) and not _bears(pattern, fact, constant=constant, own=own):
+            return None
+    return None if broken_predicate(other) else met
+
+
+def _facts(served: Served) -> Iterator[tuple[PortPattern, QType, bool, bool]]:
+    """Each fact at a port, whether the port is a constant, whether the fact is the port's own."""
+    for i, (port, pattern) in enumerate(zip(served.ports, served.patterns, strict=True)):
+        if port.value:
+            constant = port.value in served.graph.constants
+            own = own_facts(served.region, i)
+            for fact in (*served.graph.values[port.value].facts, *own):
+                yield pattern, fact, constant, fact in own
+
+
+def _bears(pattern: PortPattern, fact: QType, *, constant: bool, own: bool) -> bool:
+    """Whether a port of this sort can have that fact: what a rescale can meet does not count."""
+    spec, store = pattern.type, pattern.type.storage
+    if isinstance(fact, NoneType):
+        return not (constant or own)
+    if isinstance(fact, AnyType):
+        return not isinstance(store, Storage) or store.bits >= fact.bits
+    if not isinstance(fact, Uniform) or not constant:
+        return True
+    if isinstance(store, Storage) and fact.storage != store:
+        return False
+    if spec.symmetric and any(fact.zero_points):
+        return False
+    if spec.granularity == "tensor":
+        return fact.is_per_tensor
+    return bool(fact.blocks) == (spec.granularity == "block")
