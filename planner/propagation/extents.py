@@ -33,6 +33,8 @@ def forward(network: Network) -> list[int]:
     for value in values:
         if value.definition < 0:
             value.range = _known(value.calibrated, value.pin)
+            if 0 in (network.graph.values[value.name].shape or ()) and value.range is None:
+                value.range = (0.0, 0.0)
             if value.constant and value.range is None:
                 value.range = constant_range(network.graph.constants[value.name])
     rangeless = []
