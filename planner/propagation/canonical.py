@@ -4,17 +4,17 @@ Equal prices must not depend on how a model lists or names its kernels. Colours 
 Weisfeiler and Leman's test. Source: design 01, section 5, the price, item 6.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from planner.propagation.components import Unit
+from planner.propagation.components import Edge, Loss, Unit, Use
 from planner.propagation.labels import LabelClass
 
 ROUNDS: Final = 8
 
 
 def in_canonical_order(unit: Unit, classes: Sequence[LabelClass]) -> None:
-    """Sort a unit's classes, edges and losses in place."""
+    """Sort a unit's classes, components, edges and losses in place."""
     rank = _ranked({c: _content(classes[c]) for c in unit.classes})
     for _ in range(ROUNDS):
         finer = _refined(unit, rank)
@@ -23,10 +23,28 @@ def in_canonical_order(unit: Unit, classes: Sequence[LabelClass]) -> None:
         rank = finer
     unit.classes.sort(key=lambda c: (rank[c], c))
     place = {c: i for i, c in enumerate(unit.classes)}
-    unit.edges.sort(
-        key=lambda edge: (sorted(place[c] for c in edge.groups()), edge.elements, str(edge.start))
-    )
-    unit.losses.sort(key=lambda loss: (sorted(place[c] for c in loss.upstream), loss.elements, loss.own))
+    unit.components.sort(key=lambda part: min(place[c] for c in part.classes))
+    for edge in unit.edges:
+        edge.uses.sort(key=lambda use: _use_key(use, place))
+    unit.edges.sort(key=lambda edge: _edge_key(edge, place))
+    for loss in unit.losses:
+        loss.upstream = tuple(sorted(loss.upstream, key=place.__getitem__))
+    unit.losses.sort(key=lambda loss: _loss_key(loss, place))
+
+
+def _use_key(use: Use, place: Mapping[int, int]) -> tuple[Any, ...]:
+    return place.get(use.group, -1), str(use.store), str(use.goal), use.trips
+
+
+def _edge_key(edge: Edge, place: Mapping[int, int]) -> tuple[Any, ...]:
+    defined = place[edge.definition[0]] if edge.definition is not None else -1
+    uses = tuple(_use_key(use, place) for use in edge.uses)
+    return defined, str(edge.start), edge.elements, uses
+
+
+def _loss_key(loss: Loss, place: Mapping[int, int]) -> tuple[Any, ...]:
+    upstream = tuple(place[c] for c in loss.upstream)
+    return upstream, loss.elements, loss.own, loss.constant, loss.unavoidable
 
 
 def _content(entry: LabelClass) -> tuple[Any, ...]:
@@ -34,25 +52,27 @@ def _content(entry: LabelClass) -> tuple[Any, ...]:
     return entry.depth, repr((entry.content, ports, entry.labels))
 
 
-def _refined(unit: Unit, rank: dict[int, int]) -> dict[int, int]:
-    around: dict[int, list[Any]] = {c: [] for c in unit.classes}
+def _refined(unit: Unit, rank: Mapping[int, int]) -> dict[int, int]:
+    """Split the ranks by what is around each class: edges and losses, and its part in them."""
+    around: dict[int, list[str]] = {c: [] for c in unit.classes}
     for edge in unit.edges:
-        start = (rank[edge.definition[0]], str(edge.definition[1])) if edge.definition else str(edge.start)
-        uses = sorted((rank.get(group, -1), str(store), str(goal), t) for group, store, goal, t in edge.uses)
-        for c in edge.groups():
-            around[c].append(repr(("edge", edge.elements, start, uses)))
+        store = str(edge.definition[1]) if edge.definition is not None else ""
+        defined = rank[edge.definition[0]] if edge.definition is not None else -1
+        uses = sorted(_use_key(use, rank) for use in edge.uses)
+        text = repr((defined, store, str(edge.start), edge.elements, uses))
+        if edge.definition is not None:
+            around[edge.definition[0]].append(f"makes {text}")
+        for use in edge.uses:
+            if use.group >= 0:
+                around[use.group].append(f"reads {text}")
     for loss in unit.losses:
         upstream = sorted(rank[c] for c in loss.upstream)
-        text = repr(("loss", loss.elements, loss.constant, loss.own, loss.unavoidable, upstream))
+        text = repr((loss.elements, loss.own, loss.constant, loss.unavoidable, upstream))
         for c in loss.upstream:
-            around[c].append(text)
-    return _ranked({c: (rank[c], sorted(around[c])) for c in unit.classes})
+            around[c].append(f"loses {text}")
+    return _ranked({c: (rank[c], tuple(sorted(around[c]))) for c in unit.classes})
 
 
-def _ranked(keys: dict[int, Any]) -> dict[int, int]:
-    numbers = {key: i for i, key in enumerate(sorted({_hashable(key) for key in keys.values()}))}
-    return {c: numbers[_hashable(key)] for c, key in keys.items()}
-
-
-def _hashable(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(tuple(part) if isinstance(part, list) else part for part in key)
+def _ranked(keys: Mapping[int, tuple[Any, ...]]) -> dict[int, int]:
+    numbers = {key: i for i, key in enumerate(sorted(set(keys.values())))}
+    return {c: numbers[key] for c, key in keys.items()}

@@ -122,32 +122,40 @@ def _value(network: Network, name: str) -> int:
 
 
 def _reader_storages(graph: Graph, choices: Sequence[Choice]) -> dict[str, Storage]:
-    """The storage that the first reader of each value wants, through wildcard readers."""
-    wanted: dict[str, Storage] = {}
+    """The storage that most readers of each value want, through wildcard readers."""
+    votes: dict[str, list[Storage]] = {}
     for choice in reversed(choices):
         if choice.row is None:
             continue
         region = choice.region
         wild = any(pattern.type.storage is None for pattern in choice.inputs)
-        behind = _behind(graph, choice, wanted) if wild else None
+        behind = _behind(graph, choice, votes) if wild else None
         for name, pattern in zip(region.inputs, choice.inputs, strict=True):
             store = pattern.type.storage
             found = store if isinstance(store, Storage) else behind if store is None else None
             if name and found is not None:
-                wanted[name] = found
-    return wanted
+                votes.setdefault(name, []).append(found)
+    return {name: _elected(stores) for name, stores in votes.items()}
 
 
-def _behind(graph: Graph, choice: Choice, wanted: dict[str, Storage]) -> Storage | None:
+def _elected(stores: Sequence[Storage]) -> Storage:
+    """The most frequent storage, then the widest: nothing that listing order could change."""
+    votes = {store: stores.count(store) for store in stores}
+    return max(votes, key=lambda store: (votes[store], store.bits, store.steps, store.signed, store.qmin))
+
+
+def _behind(graph: Graph, choice: Choice, votes: dict[str, list[Storage]]) -> Storage | None:
     """The storage that a kernel's wildcards take if nothing before them says: pins, then the results'."""
     region = choice.region
     for name in (*region.inputs, *region.outputs):
         for fact in graph.values[name].facts if name else ():
             if isinstance(fact, Uniform):
                 return fact.storage
-    stores = [pattern.type.storage for pattern in choice.outputs]
-    stores += [wanted.get(name) for name in region.outputs]
-    return next((store for store in stores if isinstance(store, Storage)), None)
+    for pattern in choice.outputs:
+        if isinstance(pattern.type.storage, Storage):
+            return pattern.type.storage
+    read = [store for name in region.outputs for store in votes.get(name, ())]
+    return _elected(read) if read else None
 
 
 def _add_kernel(network: Network, choice: Choice, reader_storage: dict[str, Storage]) -> None:
@@ -237,7 +245,8 @@ def _shared_storage(
     pins = (network.values[_value(network, name)].pin for _, name, _, _ in members)
     near = [pin.storage if pin else None for pin in pins]
     near += [_storage_near(network, name, {}) for _, name, _, _ in members]
-    near += [reader_storage.get(name) for _, name, _, _ in members]
+    near += [reader_storage.get(name) for side, name, _, _ in members if side[0] == "out"]
+    near += [reader_storage.get(name) for side, name, _, _ in members if side[0] == "in"]
     default = network.target.default_port.storage
     fallback = default if isinstance(default, Storage) else Storage(8, True, -128, 127)
     return next((store for store in near if store is not None), fallback)

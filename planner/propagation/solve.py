@@ -109,6 +109,7 @@ def solve(unit: Unit, classes: Sequence[LabelClass], market: Market) -> Solution
         if price[:2] == (floor, 0):
             return Solution(finest, floor, floor, _refusals(unit, finest, shared, market))
     in_canonical_order(unit, classes)
+    shared = [_shared_labels(component, classes, market) for component in unit.components]
     start = _pick_shared(unit, classes, shared, market)
     refused = _refusals(unit, start, shared, market)
     if math.prod(len(classes[c].labels) for c in unit.classes) <= ENUMERATED:

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from planner.ir.graph import Graph
-from planner.ir.qtypes import AnyType, Calibrated, FloatType, NoneType, Storage, Uniform
+from planner.ir.qtypes import AnyType, Calibrated, NoneType, Uniform
 from planner.ir.ranges import affine
 from planner.target.records import PortType, Target
 from planner.target.rules import expand_ports, fixed_ports, same_scale_groups
@@ -77,25 +77,25 @@ class Oracle:
 
     def __init__(self, graph: Graph, target: Target) -> None:
         self.graph, self.target = graph, target
-        self.pin = {n: self.fact(n, Uniform) for n in graph.values}
-        self.none = {n for n in graph.values if self.fact(n, NoneType)}
-        self.kernels = self.live_kernels()
-        self.float = {k.name for k in self.kernels if not self.row_fits(k)}
-        self.set_ports()
+        self.pin = {n: self._fact(n, Uniform) for n in graph.values}
+        self.none = {n for n in graph.values if self._fact(n, NoneType)}
+        self.kernels = self._live_kernels()
+        self.float = {k.name for k in self.kernels if not self._row_fits(k)}
+        self._set_ports()
         while True:
-            self.set_ranges()
-            gone = {k.name for k in self.kernels if k.name not in self.float and self.lacks_range(k)}
+            self._set_ranges()
+            gone = {k.name for k in self.kernels if k.name not in self.float and self._lacks_range(k)}
             if not gone:
                 break
             self.float |= gone
-            self.set_ports()
-        self.set_kept()
-        self.set_classes()
+            self._set_ports()
+        self._set_kept()
+        self._set_classes()
 
-    def fact(self, name, kind):
+    def _fact(self, name, kind):
         return next((f for f in self.graph.values[name].facts if isinstance(f, kind)), None)
 
-    def live_kernels(self):
+    def _live_kernels(self):
         wanted, found = set(self.graph.outputs), []
         for kernel in reversed(self.graph.regions):
             if wanted & set(kernel.outputs):
@@ -103,132 +103,134 @@ class Oracle:
                 found.insert(0, kernel)
         return found
 
-    def row(self, kernel):
+    def _row(self, kernel):
         return self.target.rows[kernel.kernel][0]
 
-    def patterns(self, kernel):
+    def _patterns(self, kernel):
         """(side, index, value name, pattern) of each port."""
-        row = self.row(kernel)
+        row = self._row(kernel)
         ins, outs = expand_ports(row.inputs, kernel.inputs), expand_ports(row.outputs, kernel.outputs)
         found = [("in", i, n, p) for i, (n, p) in enumerate(zip(kernel.inputs, ins, strict=True))]
         return found + [("out", i, n, p) for i, (n, p) in enumerate(zip(kernel.outputs, outs, strict=True))]
 
-    def row_fits(self, kernel):
+    def _row_fits(self, kernel):
         if kernel.kernel not in self.target.rows:
             return False
-        for _, _, name, pattern in self.patterns(kernel):
-            wish = self.fact(name, AnyType)
+        for _, _, name, pattern in self._patterns(kernel):
+            wish = self._fact(name, AnyType)
             if wish and pattern.type.storage is not None and pattern.type.storage.bits < wish.bits:
                 return False
         return True
 
     # ports: wildcards
 
-    def set_ports(self):
+    def _set_ports(self):
         """self.spec[kernel, side, index]: the PortType, float kernels have none."""
         self.spec = {}
         self.writer = {n: k for k in self.kernels for n in k.outputs}
         for kernel in self.kernels:
             if kernel.name in self.float:
                 continue
-            ports = self.patterns(kernel)
+            ports = self._patterns(kernel)
             wild = [p for p in ports if p[3].type.storage is None]
-            found = self.wild_storage([p[2] for p in wild]) if wild else None
+            found = self._wild_storage([p[2] for p in wild]) if wild else None
             for side, i, _, pattern in ports:
                 spec = pattern.type
                 if spec.storage is None:
                     spec = replace(spec, storage=found) if found else self.target.default_port
                 self.spec[kernel.name, side, i] = spec
 
-    def wild_storage(self, names):
+    def _wild_storage(self, names):
         pins = [self.pin[n].storage for n in names if self.pin[n]]
         if pins:
             return pins[0]
         for name in names:
-            store = self.producer_storage(name)
+            store = self._producer_storage(name)
             if store:
                 return store
-        wanted = set().union(*(self.reader_storages(n) for n in names))
+        wanted = set().union(*(self._reader_storages(n) for n in names))
         if len(wanted) > 1:
             raise Unclear
         return next(iter(wanted), None)
 
-    def producer_storage(self, name):
+    def _producer_storage(self, name):
         writer = self.writer.get(name)
         if writer is None or writer.name in self.float:
             return None
         spec = self.spec.get((writer.name, "out", writer.outputs.index(name)))
         return spec.storage if spec else None
 
-    def reader_storages(self, name):
+    def _reader_storages(self, name):
         found = set()
         for kernel in self.kernels:
             if name not in kernel.inputs or kernel.name in self.float:
                 continue
-            for side, _, value, pattern in self.patterns(kernel):
+            for side, _, value, pattern in self._patterns(kernel):
                 if side == "in" and value == name and pattern.type.storage:
                     found.add(pattern.type.storage)
                 if side == "out" and pattern.type.storage is None:
                     behind = self.pin[value]
-                    found |= {behind.storage} if behind else self.reader_storages(value)
+                    found |= {behind.storage} if behind else self._reader_storages(value)
         return found
 
     # item 1: ranges, kept, required
 
-    def moves(self, kernel):
-        if kernel.name not in self.float and self.row(kernel).computes:
+    def _moves(self, kernel):
+        if kernel.name not in self.float and self._row(kernel).computes:
             return False
         if kernel.ops:
             return all(op.type in MOVING for op in kernel.ops)
-        groups = () if kernel.name in self.float else self.groups(kernel)
+        groups = () if kernel.name in self.float else self._groups(kernel)
         return len(groups) == 1 and len(groups[0]) == len(kernel.inputs) + len(kernel.outputs)
 
-    def groups(self, kernel):
-        return same_scale_groups(self.row(kernel), len(kernel.inputs), len(kernel.outputs))
+    def _groups(self, kernel):
+        return same_scale_groups(self._row(kernel), len(kernel.inputs), len(kernel.outputs))
 
-    def relu(self, kernel, extent):
+    def _relu(self, kernel, extent):
         cuts = extent is not None and any(op.type == "Relu" for op in kernel.ops)
         return cut(extent, (0.0, math.inf)) if cuts else extent
 
-    def fixed(self, kernel, side, i):
+    def _fixed(self, kernel, side, i):
         if kernel.name in self.float:
             return None
-        row = self.row(kernel)
-        ports = {(s, k): p for s, k, _, p in self.patterns(kernel)}
+        row = self._row(kernel)
+        ports = {(s, k): p for s, k, _, p in self._patterns(kernel)}
         params = fixed_ports(row).get(ports[side, i].name)
         return Uniform(ports[side, i].type.storage, (params[0],), (params[1],)) if params else None
 
-    def set_ranges(self):
+    def _set_ranges(self):
         self.range = {}
         for name in (*self.graph.inputs, *self.graph.constants):
-            self.range[name] = self.known(name, None)
+            self.range[name] = self._known(name, None)
             if name in self.graph.constants:
                 data = self.graph.constants[name].array
                 self.range[name] = (float(np.min(data)), float(np.max(data)))
         for kernel in self.kernels:
             read = (
-                self.relu(kernel, hull(self.range[n] for n in kernel.inputs)) if self.moves(kernel) else None
+                self._relu(kernel, hull(self.range[n] for n in kernel.inputs))
+                if self._moves(kernel)
+                else None
             )
             for i, name in enumerate(kernel.outputs):
-                own = self.known(name, self.fixed(kernel, "out", i))
+                own = self._known(name, self._fixed(kernel, "out", i))
                 self.range[name] = cut(own, read) if own and read else own or read
 
-    def known(self, name, fixed):
-        extent = self.fact(name, Calibrated)
+    def _known(self, name, fixed):
+        extent = self._fact(name, Calibrated)
         extent = (extent.lo, extent.hi) if extent else None
         for kind in (self.pin[name], fixed):
             if kind:
                 extent = cut(extent, (kind.lo, kind.hi)) if extent else (kind.lo, kind.hi)
         return extent
 
-    def lacks_range(self, kernel):
+    def _lacks_range(self, kernel):
         return any(
             self.range[name] is None
-            for side, i, name, _ in self.patterns(kernel)
-            if not self.fixed(kernel, side, i)
+            for side, i, name, _ in self._patterns(kernel)
+            if not self._fixed(kernel, side, i)
         )
 
-    def set_kept(self):
+    def _set_kept(self):
         """self.kept[value]; self.required[kernel, side, index]."""
         self.kept, self.use_keeps = {}, {}
         for kernel in reversed(self.kernels):
@@ -240,15 +242,15 @@ class Oracle:
                 kept, pin = hull(uses), self.pin[name]
                 if pin and kept:
                     own = (pin.lo, pin.hi)
-                    kept = cut(own, kept) if self.moves(kernel) else own
+                    kept = cut(own, kept) if self._moves(kernel) else own
                 self.kept[name] = kept
             for i in range(len(kernel.inputs)):
                 keeps = ALL
-                fixed = self.fixed(kernel, "in", i)
+                fixed = self._fixed(kernel, "in", i)
                 if fixed:
                     keeps = (fixed.lo, fixed.hi)
-                elif self.moves(kernel):
-                    keeps = self.relu(kernel, hull(self.kept[n] for n in kernel.outputs))
+                elif self._moves(kernel):
+                    keeps = self._relu(kernel, hull(self.kept[n] for n in kernel.outputs))
                 self.use_keeps[kernel.name, i] = keeps
         self.required = {}
         for kernel in self.kernels:
@@ -260,13 +262,13 @@ class Oracle:
 
     # items 2 and 3: classes and their labels
 
-    def set_classes(self):
+    def _set_classes(self):
         self.classes, self.class_of = [], {}
         for kernel in self.kernels:
             if kernel.name in self.float:
                 continue
-            joined = self.groups(kernel)
-            ports = {(s, i): n for s, i, n, _ in self.patterns(kernel)}
+            joined = self._groups(kernel)
+            ports = {(s, i): n for s, i, n, _ in self._patterns(kernel)}
             alone = [(p,) for p in ports if not any(p in g for g in joined)]
             for group in (*joined, *alone):
                 if len(group) == 1 and ports[group[0]] in self.graph.constants:
@@ -274,29 +276,29 @@ class Oracle:
                 for port in group:
                     self.class_of[kernel.name, *port] = len(self.classes)
                 self.classes.append((kernel, group, [ports[p] for p in group]))
-        self.parts = self.partition(self.value_links())
+        self.parts = self._partition(self._value_links())
         self.labels = {}
         for part in self.parts:
-            candidates = self.candidates(part)
+            candidates = self._candidates(part)
             for c in part:
-                self.labels[c] = self.legal_labels(c, candidates)
+                self.labels[c] = self._legal_labels(c, candidates)
 
-    def value_links(self):
+    def _value_links(self):
         """Lists of classes linked through one value; a value kept in float splits there."""
         links = []
         for name in self.graph.values:
             if name in self.graph.constants:
                 continue
-            made = [self.definition(name)] if self.definition(name) is not None else []
-            read = [c for c in self.use_classes(name) if c is not None]
+            made = [self._definition(name)] if self._definition(name) is not None else []
+            read = [c for c in self._use_classes(name) if c is not None]
             links += [made, read] if name in self.none and not self.pin[name] else [made + read]
         return links
 
-    def definition(self, name):
+    def _definition(self, name):
         writer = self.writer.get(name)
         return self.class_of.get((writer.name, "out", writer.outputs.index(name))) if writer else None
 
-    def use_classes(self, name):
+    def _use_classes(self, name):
         """Class (None: float) of each use of a value by a kernel."""
         return [
             self.class_of.get((k.name, "in", i))
@@ -305,7 +307,7 @@ class Oracle:
             if n == name
         ]
 
-    def partition(self, links):
+    def _partition(self, links):
         parts = [{c} for c in range(len(self.classes))]
         for link in links:
             touched = [p for p in parts if p & set(link)]
@@ -313,76 +315,76 @@ class Oracle:
                 parts = [p for p in parts if not p & set(link)] + [set().union(*touched)]
         return [sorted(p) for p in parts]
 
-    def fixed_of(self, c):
+    def _fixed_of(self, c):
         kernel, group, _ = self.classes[c]
-        return next((f for p in group if (f := self.fixed(kernel, *p))), None)
+        return next((f for p in group if (f := self._fixed(kernel, *p))), None)
 
-    def entering(self, c):
+    def _entering(self, c):
         """(port, value) whose required ranges enter the class."""
         kernel, group, names = self.classes[c]
         ports = list(zip(group, names, strict=True))
         reads = [p for p in ports if p[0][0] == "in"]
-        return reads if reads and self.moves(kernel) else ports
+        return reads if reads and self._moves(kernel) else ports
 
-    def ranges(self, c):
+    def _ranges(self, c):
         kernel = self.classes[c][0]
-        return [self.required[kernel.name, *port] for port, _ in self.entering(c)]
+        return [self.required[kernel.name, *port] for port, _ in self._entering(c)]
 
-    def specs(self, c):
+    def _specs(self, c):
         kernel, group, _ = self.classes[c]
         return [self.spec[kernel.name, *port] for port in group]
 
-    def own(self, c):
-        fixed = self.fixed_of(c)
+    def _own(self, c):
+        fixed = self._fixed_of(c)
         if fixed:
             return label_of(fixed)
-        values = {name for _, name in self.entering(c)}
+        values = {name for _, name in self._entering(c)}
         pin = self.pin[next(iter(values))] if len(values) == 1 else None
-        if pin and all(self.holds(label_of(pin), spec) for spec in self.specs(c)):
+        if pin and all(self._holds(label_of(pin), spec) for spec in self._specs(c)):
             return label_of(pin)
-        return label_of_range(hull(self.ranges(c)), self.specs(c)[0])
+        return label_of_range(hull(self._ranges(c)), self._specs(c)[0])
 
-    def holds(self, label, spec):
+    def _holds(self, label, spec):
         zero = label[1] + shift(spec.storage)
         return spec.storage.qmin <= zero <= spec.storage.qmax and not (spec.symmetric and zero)
 
-    def candidates(self, part):
-        found = {self.own(c) for c in part}
+    def _candidates(self, part):
+        found = {self._own(c) for c in part}
         for name, pin in self.pin.items():
-            touching = {self.definition(name), *self.use_classes(name)} - {None}
+            touching = {self._definition(name), *self._use_classes(name)} - {None}
             if pin and name not in self.graph.constants and touching & set(part):
                 found.add(label_of(pin))
-        groups = [pair for link in self.value_links() for pair in itertools.combinations(set(link), 2)]
+        groups = [pair for link in self._value_links() for pair in itertools.combinations(set(link), 2)]
         groups = [g for g in groups if set(g) <= set(part)] + [tuple(part)] * (len(part) > 1)
         for group in groups:
-            extent = hull(e for c in group for e in self.ranges(c))
-            found |= {label_of_range(extent, spec) for c in group for spec in self.specs(c)}
+            extent = hull(e for c in group for e in self._ranges(c))
+            found |= {label_of_range(extent, spec) for c in group for spec in self._specs(c)}
         return found
 
-    def legal_labels(self, c, candidates):
-        fixed = self.fixed_of(c)
+    def _legal_labels(self, c, candidates):
+        fixed = self._fixed_of(c)
         if fixed:
             return [label_of(fixed)]
         kernel, _, names = self.classes[c]
         found = []
         for label in sorted(candidates):
-            fits = all(self.holds(label, spec) for spec in self.specs(c))
+            fits = all(self._holds(label, spec) for spec in self._specs(c))
             if fits and all(
                 clip(self.required[kernel.name, *port], label, self.spec[kernel.name, *port].storage)
                 <= self.target.costs.max_clip
-                for port, _ in self.entering(c)
+                for port, _ in self._entering(c)
             ):
                 found.append(label)
-        found = found or [self.own(c)]
-        touched = any(self.pin[n] or self.fact(n, AnyType) for n in names)
+        found = found or [self._own(c)]
+        touched = any(self.pin[n] or self._fact(n, AnyType) for n in names)
         whole = all(self.class_of.get(key) == c for key in self.spec if key[0] == kernel.name)
-        if self.moves(kernel) and whole and not touched:
+        if self._moves(kernel) and whole and not touched:
             found.append(None)
         return found
 
     # items 4 and 5: loss and price
 
-    def losses(self, labels):
+    def _losses(self, labels):
         """(elements, bits lost in 1/1024) of each consuming use; labels: class -> label or None."""
         coarsest, left, found = {}, {}, []
         for name, pin in self.pin.items():
@@ -395,14 +397,14 @@ class Oracle:
                     continue
                 c = self.class_of.get((kernel.name, "in", i))
                 label = labels[c] if c is not None else None
-                scales = [coarsest.get(name)] + [units(label[0]) if label else None]
+                scales = [coarsest.get(name), units(label[0]) if label else None]
                 worst = max((s for s in scales if s is not None), default=None)
-                if self.moves(kernel):
+                if self._moves(kernel):
                     moved.append((worst, left.get(name)))
                 elif c is not None:
-                    found.append(self.loss(name, worst, self.spec[kernel.name, "in", i], kernel, i))
+                    found.append(self._loss(name, worst, self.spec[kernel.name, "in", i], kernel, i))
                 else:
-                    found.append(self.loss(name, worst, left.get(name), kernel, i))
+                    found.append(self._loss(name, worst, left.get(name), kernel, i))
             for i, name in enumerate(kernel.outputs):
                 c = self.class_of.get((kernel.name, "out", i))
                 label, pin = labels[c] if c is not None else None, self.pin[name]
@@ -413,11 +415,11 @@ class Oracle:
                 left[name] = next((s for _, s in moved if s is not None), None)
                 left[name] = self.spec.get((kernel.name, "out", i), left[name])
                 left[name] = PortType(pin.storage) if pin else left[name]
-        for name in self.graph.outputs:
-            found.append(self.loss(name, coarsest.get(name), left.get(name), None, 0))
+        for n in self.graph.outputs:
+            found += [self._loss(n, coarsest.get(n), left.get(n), None, 0)]
         return [loss for loss in found if loss is not None]
 
-    def loss(self, name, worst, spec, kernel, i):
+    def _loss(self, name, worst, spec, kernel, i):
         extent = self.required.get((kernel.name, "in", i)) if kernel else self.range[name]
         if worst is None or spec is None or extent is None:
             return None
@@ -428,14 +430,14 @@ class Oracle:
             max(0, worst - own),
         )
 
-    def rescales(self, labels):
+    def _rescales(self, labels):
         """(price in 1/1024, whether it counts) of each rescale."""
-        costs, found = self.target.costs, []
+        found = []
         for name in self.graph.values:
             if name in self.graph.constants or (name not in self.writer and name not in self.graph.inputs):
                 continue
             elements = self.graph.values[name].elements
-            c, pin = self.definition(name), self.pin[name]
+            c, pin = self._definition(name), self.pin[name]
             made = None
             if c is not None:
                 writer = self.writer[name]
@@ -443,7 +445,7 @@ class Oracle:
                 made = stored(labels[c], spec.storage)
             elif name in self.graph.inputs:
                 made = pin
-            uses = [(None if not pin else pin, 1)] * (name in self.graph.outputs)
+            uses = [(pin, 1)] * (name in self.graph.outputs)
             for kernel in self.kernels:
                 for i, read in enumerate(kernel.inputs):
                     if read == name:
@@ -453,15 +455,15 @@ class Oracle:
                         uses.append((stored(label, store), kernel.trip_count))
             if not uses:
                 continue
-            base = pin if pin else None if name in self.none else made
+            base = pin or (None if name in self.none else made)
             if base != made:
-                found.append(self.change(made, base, elements * max(t for _, t in uses)))
+                found.append(self._change(made, base, elements * max(t for _, t in uses)))
             for wanted in {kind for kind, _ in uses if kind != base}:
-                found.append(self.change(base, wanted, elements * max(t for k, t in uses if k == wanted)))
-        del costs
+                trips = max(times for kind, times in uses if kind == wanted)
+                found += [self._change(base, wanted, elements * trips)]
         return found
 
-    def change(self, a, b, elements):
+    def _change(self, a, b, elements):
         costs = self.target.costs
         if a is None or b is None:
             return elements * round(1024 * (costs.quantize if a is None else costs.dequantize)), False
@@ -475,15 +477,16 @@ class Oracle:
         return elements * round(1024 * max(prices)), len(prices) > 1
 
     def price(self, labels):
+        """(price in 1/1024, rescales, elements x lost in 1/1024) of class -> label (None: float)."""
         finest = {
             c: min((x for x in options if x is not None), key=lambda x: units(x[0]))
             for c, options in self.labels.items()
         }
-        unavoidable = {key: lost for key, _, lost in self.losses(finest)}
+        unavoidable = {key: lost for key, _, lost in self._losses(finest)}
         costs = self.target.costs
-        changes = self.rescales(labels)
+        changes = self._rescales(labels)
         total, weighted = sum(price for price, _ in changes), 0
-        for key, elements, lost in self.losses(labels):
+        for key, elements, lost in self._losses(labels):
             paid = lost - unavoidable[key] - round(1024 * costs.free_bits)
             total += round(elements * costs.bit_price * max(0, paid))
             weighted += elements * lost
@@ -491,14 +494,14 @@ class Oracle:
 
     def least(self):
         """Try all labellings; groups that share neither a value nor a mover price independently."""
-        links = self.value_links()
+        links = self._value_links()
         links += [
             [c for c, k in enumerate(self.classes) if k[0] is kernel]
             for kernel in self.kernels
-            if self.moves(kernel)
+            if self._moves(kernel)
         ]
-        links += [self.through(name) for name in self.graph.values]
-        groups = self.partition(links)
+        links += [self._through(name) for name in self.graph.values]
+        groups = self._partition(links)
         if any(math.prod(len(self.labels[c]) for c in group) > LIMIT for group in groups):
             raise TooBig
         labels = {c: options[0] for c, options in self.labels.items()}
@@ -513,13 +516,10 @@ class Oracle:
         self.best = labels
         return self.price(labels)
 
-    def through(self, name):
+    def _through(self, name):
         """Classes around one value, and behind it those of float movers' results."""
-        found = [c for c in (self.definition(name), *self.use_classes(name)) if c is not None]
+        found = [c for c in (self._definition(name), *self._use_classes(name)) if c is not None]
         for kernel in self.kernels:
-            if name in kernel.inputs and self.moves(kernel) and kernel.name in self.float:
-                found += [c for n in kernel.outputs for c in self.through(n)]
+            if name in kernel.inputs and self._moves(kernel) and kernel.name in self.float:
+                found += [c for n in kernel.outputs for c in self._through(n)]
         return found
-
-
-assert FloatType and Storage
