@@ -128,26 +128,25 @@ def _check_content(served: Served, position: int, kind: Uniform, extent: Extent)
     store = _effective(kind.storage, spec)
     lo, hi = (extent.lo, extent.hi) if kind.axis is not None else (extent.lo.min(), extent.hi.max())
     lo, hi = np.atleast_1d(lo), np.atleast_1d(hi)
-    centred = spec.symmetric or kind.axis is not None or spec.zero_point is not None
-    if centred:
-        zero = spec.zero_point or 0
-        up = hi / max(store.qmax - zero, 1e-9)
-        need = np.maximum(up, -lo / max(zero - store.qmin, 1e-9))
-        if spec.zero_point is None:
-            need = np.maximum(hi, -lo) / min(-store.qmin, store.qmax)
+    zero = spec.zero_point
+    if zero is not None:
+        need = np.maximum(hi / max(store.qmax - zero, 1e-9), -lo / max(zero - store.qmin, 1e-9))
+    elif spec.symmetric or (kind.axis is not None and store.signed):
+        zero = 0
+        need = np.maximum(hi, -lo) / min(-store.qmin, store.qmax)
     else:
         need = (hi - lo) / store.steps
-    need = np.where(need > 0, need, 1.0)
-    _check_fineness(served, position, kind, need)
-    if not centred and (hi > lo).any():
-        exact = min(max(store.qmin - lo[0] / kind.scale, store.qmin), store.qmax)
-        if abs(kind.zero_point - exact) > 0.5 + NEAR:
-            refuse(
-                port.address,
-                f"is {said(kind)}, its numbers lie in [{lo[0]:g}, {hi[0]:g}]; "
-                f"accepted: zero point {round(exact)}",
-                served.row,
-            )
+    _check_fineness(served, position, kind, np.where(need > 0, need, 1.0))
+    exact = np.clip(store.qmin - lo / np.asarray(kind.scales), store.qmin, store.qmax)
+    off = np.flatnonzero((np.abs(np.asarray(kind.zero_points) - exact) > 0.5 + NEAR) & (hi > lo))
+    if zero is None and off.size:
+        i = int(off[0])
+        refuse(
+            port.address,
+            f"is {said(kind)}, its numbers in slice {i} lie in [{lo[i]:g}, {hi[i]:g}]; "
+            f"accepted: zero point {round(exact[i])}",
+            served.row,
+        )
 
 
 def _effective(store: Storage, spec: PortType) -> Storage:

@@ -12,15 +12,32 @@ from typing import Any, Final
 import numpy as np
 
 from planner.ir.graph import Constant, Graph, model_digest
-from planner.ir.qtypes import FloatType, Storage, Uniform, storage
+from planner.ir.qtypes import FloatType, Uniform, storage
 from planner.plans.plan import Plan
 from planner.plans.records import Port
 from planner.target.records import Target
 from tests.plans.planned import Case, altered, forged, kernel_of, ports_of, retyped, with_kernel, with_port
+from tests.plans.retypes import (
+    Retype,
+    full,
+    in_blocks,
+    inexact,
+    narrow,
+    next_scale,
+    on_axis,
+    one_channel,
+    one_less,
+    other_sign,
+    outside,
+    per_tensor,
+    split,
+    stored,
+    times,
+    zeros,
+)
 
 Mutant = tuple[Plan, Graph | None, Target | None, tuple[str, ...]]
 Mutation = Callable[[Case], Iterator[Mutant]]
-Retype = Callable[[Uniform], Uniform | FloatType | None]
 
 PLACES: Final = 5
 I16: Final = storage("i16")
@@ -87,78 +104,6 @@ def retyping(where: Callable[[Case, Port], bool], change: Retype, *, forge: bool
                 yield made, case.model, case.target, named
 
     return mutants
-
-
-def times(factor: float) -> Retype:
-    return lambda kind: altered(kind, scales=tuple(float(np.float32(s * factor)) for s in kind.scales))
-
-
-def next_scale(kind: Uniform) -> Uniform:
-    return altered(kind, scales=tuple(float(np.nextafter(np.float32(s), np.float32(9))) for s in kind.scales))
-
-
-def inexact(kind: Uniform) -> Uniform:
-    return altered(kind, scales=tuple(s * (1 + 2**-40) for s in kind.scales))
-
-
-def zeros(shift: int) -> Retype:
-    return lambda kind: altered(kind, zero_points=tuple(z + shift for z in kind.zero_points))
-
-
-def outside(kind: Uniform) -> Uniform:
-    return altered(kind, zero_points=(kind.storage.qmax + 1,) * len(kind.scales))
-
-
-def other_sign(kind: Uniform) -> Uniform:
-    store = kind.storage
-    shift = 1 << store.bits - 1
-    other = storage(f"{'u' if store.signed else 'i'}{store.bits}")
-    moved = shift if store.signed else -shift
-    return altered(kind, storage=other, zero_points=tuple(z + moved for z in kind.zero_points))
-
-
-def stored(store: Storage) -> Retype:
-    return lambda kind: altered(kind, storage=store)
-
-
-def narrow(kind: Uniform) -> Uniform:
-    store = kind.storage
-    return altered(kind, storage=Storage(store.bits, store.signed, store.qmin, store.qmax - 1))
-
-
-def full(kind: Uniform) -> Uniform:
-    return altered(kind, storage=storage(kind.storage.name))
-
-
-def per_tensor(kind: Uniform) -> Uniform:
-    return altered(kind, scales=(max(kind.scales),), zero_points=(0,), axis=None)
-
-
-def on_axis(axis: int) -> Retype:
-    return lambda kind: altered(kind, axis=axis)
-
-
-def one_less(kind: Uniform) -> Uniform:
-    if len(kind.scales) == 1:
-        return kind
-    return altered(kind, scales=kind.scales[:-1], zero_points=kind.zero_points[:-1])
-
-
-def one_channel(factor: float) -> Retype:
-    def change(kind: Uniform) -> Uniform:
-        middle = len(kind.scales) // 2
-        scales = [float(np.float32(s * (factor if i == middle else 1))) for i, s in enumerate(kind.scales)]
-        return altered(kind, scales=tuple(scales))
-
-    return change
-
-
-def split(kind: Uniform) -> Uniform:
-    return altered(kind, scales=kind.scales * 2, zero_points=kind.zero_points * 2, axis=0)
-
-
-def in_blocks(kind: Uniform) -> Uniform:
-    return altered(kind, axis=None, blocks=((0, 1),), grid=(len(kind.scales),))
 
 
 def kernels(change: Callable[[Case, Any], tuple[Plan, tuple[str, ...]] | None]) -> Mutation:

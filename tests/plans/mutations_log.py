@@ -157,6 +157,13 @@ def graphs(change: Callable[[Graph], Graph], *, port: str = "") -> Mutation:
     return mutants
 
 
+def unread(case: Case) -> Iterator[Mutant]:
+    """The model ends after its first kernels, the plan goes on."""
+    first, later = case.plan.kernels_in_order[:2]
+    graph = replace(case.plan.graph, outputs=tuple(port.value for port in first.outputs))
+    yield replace(case.plan, graph=graph), None, None, (later.name,)
+
+
 def reshaped(case: Case) -> Iterator[Mutant]:
     for name, value in case.plan.graph.values.items():
         if value.shape:
@@ -207,6 +214,7 @@ MODEL: Final[Mapping[str, Mutation]] = {
     "any narrowed": facts(AnyType(storage("i16"))),
     "any of a weight narrowed": facts(AnyType(storage("i16")), weight),
     "constants forgotten": graphs(lambda g: replace(g, inputs=(*g.inputs, "more"))),
+    "kernels that nobody reads": unread,
     "none of a weight broken": facts(NoneType(), weight),
     "op of another attribute": regions(other_op),
     "op forgotten": regions(lambda r: replace(r, ops=r.ops[:-1])),

@@ -355,3 +355,26 @@ def test_the_preferred_row_serves():
     with pytest.raises(PlanInvalid, match="fits and comes first") as caught:
         check(narrow.plan, narrow.model, turned)
     assert caught.value.port == "op_y"
+
+
+def test_a_constant_of_its_own_zero_point():
+    """An operand that is no weight: parameters from its own numbers, asymmetric (02, case 36)."""
+    graph = model(
+        [op("Mul", "x K", "y")],
+        inputs={"x": (1, 4)},
+        outputs={"y": (1, 4)},
+        constants={"K": np.array([[-1.0, 0.5, 2.0, 3.0]], np.float32)},
+        facts={"x": ranged(-1, 1), "y": ranged(-3, 3)},
+    )
+    case = planned(graph, load_target(TARGET))
+    check(case.plan, case.model, case.target)
+    kind = kind_of(case, "op_y.in[1]")
+    wrong = {
+        "whose scale": altered(kind, scales=(kind.scale * 2,)),
+        "would cut the numbers": altered(kind, scales=(kind.scale / 2,)),
+        f"accepted: zero point {kind.zero_point}": altered(kind, zero_points=(kind.zero_point + 1,)),
+    }
+    for said, lie in wrong.items():
+        with pytest.raises(PlanInvalid) as caught:
+            check(forged(case.plan, {"op_y.in[1]": lie}), case.model, case.target)
+        assert (caught.value.port, said in caught.value.message) == ("op_y.in[1]", True), caught.value.message
