@@ -155,7 +155,7 @@ def compare(
 
 @contextmanager
 def _collection_paused() -> Iterator[None]:
-    """Keep the cycle collector from walking a growing heap of records that hold no cycles (a fifth of the time)."""
+    """Keep the cycle collector from walking a growing heap of records without cycles: a fifth of the time."""
     if not gc.isenabled():
         yield
         return

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from planner.errors import PlannerError
-from planner.ir.graph import Constant, Graph, Op
+from planner.ir.graph import Constant, Graph, Op, Shape
 from planner.ir.qtypes import Storage, Uniform
 from planner.ir.ranges import uniform_from_range, uniform_per_axis
 from planner.propagation.extents import constant_range
@@ -79,7 +79,7 @@ def constant_type(network: Network, kernel: Kernel, port: Port, row: Row) -> Uni
     constant = network.graph.constants[value.name]
     if spec.granularity == "axis":
         axis = channel_axis(row.axis.get(port.name, "out_channel"), kernel, network.graph)
-        los, his = slice_ranges(constant, axis)
+        los, his = slice_ranges(constant, axis, network.graph.values[value.name].shape)
         kind = uniform_per_axis(los, his, store, axis, power_of_two=spec.power_of_two)
         return (
             kind
@@ -120,10 +120,14 @@ def linear_op(ops: tuple[Op, ...]) -> Op | None:
     return next((op for op in ops if op.type in LINEAR), None)
 
 
-def slice_ranges(constant: Constant, axis: int) -> tuple[np.ndarray, np.ndarray]:
+def slice_ranges(constant: Constant, axis: int, shape: Shape | None) -> tuple[np.ndarray, np.ndarray]:
     """Minimum and maximum of each slice along an axis, reals, shape (n_slices,)."""
     if constant.array is None:
-        return np.asarray(constant.lo), np.asarray(constant.hi)
+        los, his = np.asarray(constant.lo), np.asarray(constant.hi)
+        slices = shape[axis] if shape is not None and axis < len(shape) else None
+        if los.size == 1 and isinstance(slices, int):
+            return np.repeat(los, slices), np.repeat(his, slices)
+        return los, his
     array = constant.array
     if array.size == 0:
         return np.zeros(array.shape[axis]), np.zeros(array.shape[axis])
