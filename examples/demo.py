@@ -64,9 +64,9 @@ def run_target(name: str, out: Path) -> list[Result]:
 
     model = planner.load_model(DIGITS / "digits.onnx")
     stats = planner.calibrate(model, DIGITS / "calibration.npz")
-    model = planner.annotate(model, stats=stats)
-    plan = planner.plan(model, name)
-    planner.check(plan, model, planner.load_target(name))
+    ready = planner.correct_biases(planner.annotate(model, stats=stats), name, stats)
+    plan = planner.plan(ready, name)
+    planner.check(plan, ready, planner.load_target(name))
 
     count = totals(plan)
     comparisons: dict[str, Any] = {}
@@ -75,7 +75,7 @@ def run_target(name: str, out: Path) -> list[Result]:
     for format_ in FORMATS:
         head = (name, format_, count.integer, count.kernels, count.rescales, float(float_right.mean()))
         try:
-            data = planner.export(model, plan, format_)
+            data = planner.export(ready, plan, format_)
         except UnsupportedExport as error:
             results.append(Result(*head, refused=str(error)))
             continue

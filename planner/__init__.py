@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from planner.version import VERSION
 
 if TYPE_CHECKING:
+    from planner.conditioning.biases import correct_biases
     from planner.errors import Conflict, PlanInvalid, PlannerError
     from planner.ir.typetext import parse_type
     from planner.pipeline import annotate, calibrate, compare, evaluate, export, load_model, plan
@@ -33,6 +34,7 @@ _HOMES: Final = {
     "calibrate": "planner.pipeline",
     "check": "planner.plans.check",
     "compare": "planner.pipeline",
+    "correct_biases": "planner.conditioning.biases",
     "evaluate": "planner.pipeline",
     "explain": "planner.plans.explain",
     "export": "planner.pipeline",
@@ -56,6 +58,7 @@ __all__ = [
     "calibrate",
     "check",
     "compare",
+    "correct_biases",
     "evaluate",
     "explain",
     "export",

@@ -21,6 +21,7 @@ FLOORS: Final[Mapping[str, int]] = {
     "planner.calibration": 3,
     "planner.cli": 4,
     "planner.client": 5,
+    "planner.conditioning": 4,
     "planner.constants": 3,
     "planner.errors": 0,
     "planner.exporters": 3,

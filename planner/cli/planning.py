@@ -1,7 +1,9 @@
 """Verbs that make and use plans: `plan`, `export`, `check`."""
 
+import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
@@ -26,12 +28,16 @@ from planner.cli.options import (
     read_target,
     require_ranges,
 )
-from planner.errors import InputError, PlanInvalid, unknown_name
+from planner.errors import InputError, PlanInvalid, UnsupportedExport, unknown_name
 
 if TYPE_CHECKING:
+    from planner.calibration.statistics import Statistics
     from planner.interpreter.compare import Comparison
     from planner.ir.graph import Graph
     from planner.plans.plan import Plan
+    from planner.target.records import Target
+
+_UNSAFE: Final = re.compile(r"[^\w.+-]+")
 
 
 def plan(
@@ -54,6 +60,9 @@ def plan(
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="COST=VALUE", help="A price over the target's own.")
     ] = None,
+    bias_correction: Annotated[
+        bool, typer.Option(help="Take the mean error of the integer weights out of the biases.")
+    ] = True,
     json: JsonOption = False,
 ) -> None:
     """Plan a model for a target and write plan.json, plan.mlir, report.html and the formats asked for."""
@@ -64,16 +73,17 @@ def plan(
     device = read_target(target, functions)
     graph = read_model(model)
     if data is None:
-        ranged = _annotated(graph, None if stats is None else read_stats(stats), annotations)
-        planned = planner.plan(ranged, device, strategy=strategy, functions=None, **costs)
-        files, comparisons = _exports(ranged, planned, formats or [], None)
+        seen = None if stats is None else read_stats(stats)
+        ready = _prepared(graph, device, seen, annotations, correct=bias_correction)
+        planned = planner.plan(ready, device, strategy=strategy, functions=None, **costs)
+        files, comparisons = _exports(graph, ready, planned, formats or [], None)
     else:
         with as_path(data, ".npz") as samples:
             with progress("calibrating") as bar:
                 seen = planner.calibrate(graph, samples, method=method, progress=bar)
-            ranged = _annotated(graph, seen, annotations)
-            planned = planner.plan(ranged, device, strategy=strategy, functions=None, **costs)
-            files, comparisons = _exports(ranged, planned, formats or [], samples)
+            ready = _prepared(graph, device, seen, annotations, correct=bias_correction)
+            planned = planner.plan(ready, device, strategy=strategy, functions=None, **costs)
+            files, comparisons = _exports(graph, ready, planned, formats or [], samples)
     documents = {
         "plan.json": planned.to_json(),
         "plan.mlir": planned.to_mlir(),
@@ -101,25 +111,50 @@ def _check_choices(formats: list[str], data: str | None, stats: str | None) -> N
         raise InputError("--data and --stats both give ranges", hint="give one of them")
 
 
-def _annotated(graph: "Graph", stats: Any, annotations: str | None) -> "Graph":
+def _prepared(
+    graph: "Graph", device: "Target", stats: "Statistics | None", annotations: str | None, *, correct: bool
+) -> "Graph":
+    """Annotate, and correct biases where statistics allow it; the result has a name that files can have."""
     import planner
+    from planner.exporters.table import EXPORTERS
 
     given = None if annotations is None else read_annotations_argument(annotations)
     ranged = planner.annotate(graph, stats=stats, annotations=given)
     require_ranges(ranged)
-    return ranged
+    if stats is None or not correct:
+        return ranged
+    corrected = planner.correct_biases(ranged, device, stats)
+    for note in corrected.notes[len(ranged.notes) :]:
+        warn(note)
+    if corrected.constants == ranged.constants:
+        return ranged
+    name = _UNSAFE.sub("_", corrected.name) or "model"
+    return replace(corrected, name=f"{name}-float" if name in EXPORTERS else name)
+
+
+def _float_model(graph: "Graph", ready: "Graph") -> dict[str, bytes]:
+    """The corrected float model, which later verbs need beside the plan; nothing if it is the one given."""
+    from planner.onnx.write import write_graph
+
+    if ready.constants.keys() == graph.constants.keys():
+        return {}
+    try:
+        return {f"{ready.name}.onnx": write_graph(ready)}
+    except UnsupportedExport as error:
+        warn(f"the model with corrected biases is not written: {error.message}")
+        return {}
 
 
 def _exports(
-    graph: "Graph", planned: "Plan", formats: list[str], samples: str | None
+    graph: "Graph", ready: "Graph", planned: "Plan", formats: list[str], samples: str | None
 ) -> tuple[dict[str, bytes], "dict[str, Comparison]"]:
-    """Write each format, and compare it with the float model where there are samples."""
+    """Write the corrected model and each format, compared with the float model where there are samples."""
     import planner
 
-    files: dict[str, bytes] = {}
+    files = _float_model(graph, ready)
     comparisons: dict[str, Comparison] = {}
     for name in dict.fromkeys(formats):
-        exported = planner.export(graph, planned, name)
+        exported = planner.export(ready, planned, name)
         files[f"{name}.onnx"] = exported
         if samples is not None:
             comparisons[name] = planner.compare(graph, exported, samples)

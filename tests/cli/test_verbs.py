@@ -11,7 +11,7 @@ from tests.cli.conftest import DATA, MODEL
 
 
 def test_plan_writes_its_folder(planned):
-    names = ["onnx-qdq.onnx", "onnx-qoperator.onnx", "plan.json", "plan.mlir", "report.html"]
+    names = ["digits.onnx", "onnx-qdq.onnx", "onnx-qoperator.onnx", "plan.json", "plan.mlir", "report.html"]
     assert sorted(path.name for path in planned.iterdir()) == names
     plan = planner.plan_from_json((planned / "plan.json").read_text())
     assert plan.target.id == "onnxruntime-cpu"
@@ -36,7 +36,7 @@ def test_plan_as_json_is_one_document(qplan, stats, tmp_path):
     assert answer.json["target"]["id"] == "litert-int8"
     assert answer.json["integer"] <= answer.json["kernels"]
     assert answer.json["files"] == [
-        str(tmp_path / "out" / n) for n in ("plan.json", "plan.mlir", "report.html")
+        str(tmp_path / "out" / n) for n in ("plan.json", "plan.mlir", "report.html", "digits.onnx")
     ]
 
 
@@ -91,7 +91,9 @@ def test_annotate_writes_a_model_that_plans(qplan, stats, tmp_path, suffix):
     model = tmp_path / f"annotated{suffix}"
     assert qplan("annotate", MODEL, "--stats", stats, "-o", model).code == 0
     direct, indirect = tmp_path / "direct", tmp_path / "indirect"
-    assert qplan("plan", MODEL, "-t", "teaching-npu", "--stats", stats, "-o", direct).code == 0
+    line = ("plan", MODEL, "-t", "teaching-npu", "--stats", stats, "-o", direct, "--no-bias-correction")
+    assert qplan(*line).code == 0
+    assert not (direct / "digits.onnx").exists()
     assert qplan("plan", model, "-t", "teaching-npu", "-o", indirect).code == 0
     plans = [planner.plan_from_json((out / "plan.json").read_text()) for out in (direct, indirect)]
     assert plans[0].kernels_in_order == plans[1].kernels_in_order
@@ -108,15 +110,42 @@ def test_annotations_reach_the_plan(qplan, stats, tmp_path):
 
 def test_export_equals_what_plan_wrote(qplan, planned, tmp_path):
     path = tmp_path / "digits.onnx"
-    line = ("export", planned / "plan.json", "--model", MODEL, "--format", "onnx-qdq", "-o", path)
+    line = (
+        "export",
+        planned / "plan.json",
+        "--model",
+        planned / "digits.onnx",
+        "--format",
+        "onnx-qdq",
+        "-o",
+        path,
+    )
     assert qplan(*line).code == 0
     assert path.read_bytes() == (planned / "onnx-qdq.onnx").read_bytes()
 
 
 def test_check_accepts_a_plan(qplan, planned):
-    line = ("check", planned / "plan.json", "--model", MODEL, "--target", "onnxruntime-cpu")
+    line = ("check", planned / "plan.json", "--model", planned / "digits.onnx", "--target", "onnxruntime-cpu")
     assert qplan(*line).out.startswith("ok: ")
     assert qplan(*line, "--json").json["ok"] is True
+
+
+def test_check_refuses_the_model_without_the_corrected_biases(qplan, planned):
+    answer = qplan("check", planned / "plan.json", "--model", MODEL, "--target", "onnxruntime-cpu")
+    assert answer.code == 1
+    assert "is a constant of only one of the plan and the model" in answer.err
+
+
+def test_old_statistics_correct_nothing_and_say_so(qplan, stats, tmp_path):
+    document = json.loads(stats.read_text())
+    for value in document["values"].values():
+        value.pop("mean", None)
+    (tmp_path / "old.json").write_text(json.dumps(document))
+    line = ("plan", MODEL, "-t", "litert-int8", "--stats", tmp_path / "old.json", "-o", tmp_path / "out")
+    answer = qplan(*line)
+    assert answer.code == 0
+    assert "biases are not corrected: the statistics hold no channel means (calibrate again)" in answer.err
+    assert not (tmp_path / "out" / "digits.onnx").exists()
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
