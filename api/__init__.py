@@ -1,1 +1,1 @@
-"""Floor 5: the planner over HTTP. Nothing here yet; no planning will ever be."""
+"""Floor 5: the planner over HTTP. Routes parse, call one function, and answer; nothing here plans."""

@@ -1,0 +1,100 @@
+"""The application: settings in, an ASGI application out. `uvicorn api.app:app`.
+
+Every failure leaves through `handle`, as problem+json. Source: design 06.
+"""
+
+import gc
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from api.edge import Edge, render, request_id
+from api.problems import Problem, Refused, http_problem, problem_of
+from api.routes import ROUTERS
+from api.sandbox import Sandbox
+from api.schemas import ProblemDocument
+from api.service import Service, shipped_targets
+from api.settings import Settings, settings_from
+from api.store import Store
+from planner.errors import PlannerError
+from planner.version import VERSION
+
+THREADS: Final = 2
+MOST_ERRORS: Final = 20
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """Make the application; its folders and first child come when it starts."""
+    app = FastAPI(
+        title="quant-planner",
+        version=VERSION,
+        description="Chooses a type for every tensor of a model so that a device's kernels can run it.",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=_lifespan(settings),
+        responses={"default": {"model": ProblemDocument, "description": "a problem, see docs/problems.md"}},
+    )
+    for router in ROUTERS:
+        app.include_router(router, prefix="/v1")
+    for kind in (Refused, PlannerError, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, handle)
+    app.add_middleware(Edge, settings=settings)
+    return app
+
+
+def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN202 - contextlib's own type
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        store, sandbox = Store(settings.data), Sandbox(settings)
+        store.open()
+        await sandbox.start()
+        targets = await run_sync(shipped_targets)
+        app.state.service = Service(settings, store, sandbox, CapacityLimiter(THREADS), targets)
+        gc.freeze()
+        try:
+            yield
+        finally:
+            await sandbox.stop()
+
+    return lifespan
+
+
+async def handle(request: Request, error: Exception) -> Response:
+    """Answer any failure of a route."""
+    return render(_problem(error), request_id(request))
+
+
+def _problem(error: Exception) -> Problem:
+    if isinstance(error, Refused):
+        return error.problem
+    if isinstance(error, PlannerError):
+        return problem_of(error)
+    if isinstance(error, RequestValidationError):
+        return _invalid(error)
+    if isinstance(error, HTTPException):
+        return http_problem(error.status_code, str(error.detail))
+    raise error
+
+
+def _invalid(error: RequestValidationError) -> Problem:
+    found = [
+        {"pointer": "".join(f"/{part}" for part in entry["loc"][1:]), "message": entry["msg"]}
+        for entry in error.errors()[:MOST_ERRORS]
+    ]
+    first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        return Problem("json-invalid", f"not JSON: {first.get('ctx', {}).get('error', '')}")
+    where = found[0]["pointer"] or "the body"
+    return Problem("request-invalid", f"{where}: {found[0]['message']}", {"errors": found})
+
+
+app: Final = create_app(settings_from(os.environ))

@@ -1,0 +1,72 @@
+"""Bodies: JSON is scanned before anything parses it, streams are written as they come."""
+
+import hashlib
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Final
+
+from anyio.to_thread import run_sync
+from fastapi.routing import APIRoute
+from starlette.requests import Request
+from starlette.responses import Response
+
+from api.problems import Refused
+from api.scan import scan_json
+
+CHUNK: Final = 1 << 20
+JSON: Final = ("application/json",)
+YAML: Final = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", "text/plain")
+BYTES: Final = ("application/octet-stream",)
+
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class JsonRoute(APIRoute):
+    """A route whose JSON body is scanned first; other media types are refused."""
+
+    def get_route_handler(self) -> Handler:
+        """Wrap the handler that parses."""
+        parse = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            if request.method == "POST":
+                require_media(request, JSON)
+                scan_json(await request.body(), request.app.state.service.settings.max_values)
+            return await parse(request)
+
+        return handle
+
+
+def require_media(request: Request, accepted: tuple[str, ...]) -> None:
+    """Refuse a body of a media type that is not accepted.
+
+    Raises:
+      Refused: with what is.
+    """
+    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if given not in accepted:
+        what = repr(given[:100]) if given else "no Content-Type"
+        raise Refused("unsupported-media", f"{what}, not {accepted[0]}", accepted=list(accepted))
+
+
+async def write_body(request: Request, path: Path) -> str:
+    """Write a body to a file as it arrives.
+
+    Returns:
+      Its digest.
+    """
+    digest = hashlib.sha256()
+    waiting = bytearray()
+    with path.open("wb") as file:
+
+        def write(data: bytes) -> None:
+            digest.update(data)
+            file.write(data)
+
+        async for part in request.stream():
+            waiting += part
+            if len(waiting) >= CHUNK:
+                await run_sync(write, bytes(waiting))
+                waiting.clear()
+        await run_sync(write, bytes(waiting))
+    return f"sha256:{digest.hexdigest()}"

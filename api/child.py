@@ -1,0 +1,197 @@
+"""The child: one process for one job on untrusted input, `python -m api.child`.
+
+Reads one line of JSON (task, arguments, limits) from standard input, puts limits on itself, works, answers
+one line of JSON. Results that are big go into files it is told. The parent is `sandbox`; nothing here
+listens or stores.
+"""
+
+import errno
+import json
+import os
+import resource
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from api.problems import Problem, Refused, problem_of
+from api.scan import scan_json, scan_onnx
+from planner.calibration.statsjson import read_statistics, write_statistics
+from planner.cli.files import model_format
+from planner.errors import InputError, PlannerError
+from planner.ir.graph import Graph, model_digest
+from planner.pipeline import annotate, export, load_model, plan
+from planner.plans.explain import explain
+from planner.plans.planjson import plan_from_json
+from planner.target.lint import lint
+from planner.target.load import load_target
+
+MAX_VALUES: Final = 20_000_000
+MAX_LINE: Final = 4 << 20
+MOST_LISTED: Final = 100
+TRACE: Final = 4000
+
+Arguments = Mapping[str, Any]
+
+
+def read_model(job: Arguments) -> dict[str, Any]:
+    """Read a model and say what it is: digest, format, counts, inputs and outputs."""
+    kind, graph = _model(job)
+    return {"digest": model_digest(graph), "format": kind, **_summary(graph)}
+
+
+def read_stats(job: Arguments) -> dict[str, Any]:
+    """Read statistics and write them in their one layout."""
+    data = _scanned(Path(job["stats"]).read_bytes())
+    stats = read_statistics(data)
+    Path(job["out"]).write_text(write_statistics(stats), encoding="utf-8")
+    return {
+        "model": stats.model,
+        "method": stats.method,
+        "samples": stats.samples,
+        "values": len(stats.values),
+    }
+
+
+def make_plan(job: Arguments) -> dict[str, Any]:
+    """Plan a model and write the plan."""
+    _, graph = _model(job)
+    stats = read_statistics(_scanned(Path(job["stats"]).read_bytes())) if job["stats"] else None
+    ready = annotate(graph, stats=stats, annotations=job["annotations"])
+    planned = plan(ready, load_target(job["target"]), strategy=job["strategy"], **job["costs"])
+    Path(job["out"]).write_text(planned.to_json(), encoding="utf-8")
+    return {"key": planned.key}
+
+
+def explain_plan(job: Arguments) -> dict[str, Any]:
+    """Explain one address of a stored plan."""
+    return {"text": explain(plan_from_json(Path(job["plan"]).read_bytes()), job["address"])}
+
+
+def export_plan(job: Arguments) -> dict[str, Any]:
+    """Write a planned model in a format."""
+    _, graph = _model(job)
+    data = export(graph, plan_from_json(Path(job["plan"]).read_bytes()), job["format"])
+    Path(job["out"]).write_bytes(data)
+    return {"bytes": len(data)}
+
+
+def lint_target(job: Arguments) -> dict[str, Any]:
+    """Load a target description and say what is odd in it."""
+    target = load_target(_text(Path(job["text"]).read_bytes()) + "\n", trusted=False)
+    findings = [asdict(finding) for finding in lint(target)[:MOST_LISTED]]
+    return {"id": target.id, "version": target.version, "digest": target.digest, "findings": findings}
+
+
+TASKS: Final[Mapping[str, Callable[[Arguments], dict[str, Any]]]] = {
+    "explain": explain_plan,
+    "export": export_plan,
+    "lint": lint_target,
+    "model": read_model,
+    "plan": make_plan,
+    "stats": read_stats,
+}
+
+
+def main() -> None:
+    """Do one job and end; without a job, because the parent is gone, just end."""
+    answer = os.dup(1)
+    os.dup2(2, 1)
+    line = sys.stdin.buffer.readline(MAX_LINE)
+    if not line:
+        return
+    job = json.loads(line)
+    _limit(job["limits"])
+    reply = json.dumps(_done(job)).encode()
+    while reply:
+        reply = reply[os.write(answer, reply) :]
+    os._exit(0)
+
+
+def _done(job: Arguments) -> dict[str, Any]:
+    try:
+        return {"result": TASKS[job["task"]](job)}
+    except Refused as error:
+        return _refusal(error.problem)
+    except PlannerError as error:
+        return _refusal(problem_of(error))
+    except MemoryError:
+        return _refusal(Problem("out-of-memory", "the work this input asks for exceeds the memory allowed"))
+    except RecursionError:
+        return _refusal(Problem("model-invalid", "the input is nested too deep to read"))
+    except OSError as error:
+        if error.errno in (errno.ENOMEM, errno.EFBIG):
+            return _refusal(Problem("out-of-memory", f"the work this input asks for: {error.strerror}"))
+        return _crash(error)
+    except Exception as error:  # noqa: BLE001 - the edge of the process: whatever it is becomes one line
+        return _crash(error)
+
+
+def _refusal(problem: Problem) -> dict[str, Any]:
+    return {"problem": {"name": problem.name, "detail": problem.detail, **problem.more}}
+
+
+def _crash(error: Exception) -> dict[str, Any]:
+    problem = Problem("worker-crashed", f"the reader of this input failed: {type(error).__name__}")
+    return {**_refusal(problem), "trace": "".join(traceback.format_exception(error))[-TRACE:]}
+
+
+def _limit(limits: Arguments) -> None:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    seconds = int(used.ru_utime + used.ru_stime) + 1 + limits["seconds"]
+    for kind, amount in (
+        (resource.RLIMIT_AS, limits["memory"] + limits["mapped"]),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_CPU, seconds),
+        (resource.RLIMIT_DATA, limits["memory"]),
+        (resource.RLIMIT_FSIZE, limits["file"]),
+        (resource.RLIMIT_NOFILE, 64),
+    ):
+        resource.setrlimit(kind, (amount, amount))
+
+
+def _model(job: Arguments) -> tuple[str, Graph]:
+    data = Path(job["model"]).read_bytes()
+    kind = model_format(data)
+    if kind == "onnx":
+        scan_onnx(data)
+    elif kind == "json":
+        _scanned(data)
+    return kind, load_model(data, format=kind)
+
+
+def _scanned(data: bytes) -> str:
+    scan_json(data, MAX_VALUES)
+    return _text(data)
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"not text: byte {error.start} is no UTF-8") from error
+
+
+def _summary(graph: Graph) -> dict[str, Any]:
+    boundary = {
+        side: [
+            {"name": name, "dtype": graph.values[name].dtype, "shape": graph.values[name].shape}
+            for name in names[:MOST_LISTED]
+        ]
+        for side, names in (("inputs", graph.inputs), ("outputs", graph.outputs))
+    }
+    return {
+        "name": graph.name,
+        "kernels": len(graph.regions),
+        "ops": sum(1 for _ in graph.all_ops()),
+        "values": len(graph.values),
+        "parameters": sum(graph.values[name].elements for name in graph.constants),
+        **boundary,
+        "notes": list(graph.notes[:MOST_LISTED]),
+    }
+
+
+if __name__ == "__main__":
+    main()

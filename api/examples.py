@@ -1,0 +1,44 @@
+"""Examples in the OpenAPI document. Tests send them as they stand, but for `NO_DIGEST`."""
+
+import hashlib
+import json
+from typing import Any, Final
+
+NO_DIGEST: Final = f"sha256:{'0' * 64}"
+"""Stands for a digest that depends on the version of the planner."""
+
+ANNOTATED: Final[dict[str, Any]] = {
+    "format": "qplan.annotated/1",
+    "name": "demo",
+    "values": [
+        {"name": "x", "shape": [1, 8], "dtype": "f32", "constraints": ["!quant.calibrated<f32<-1.0:1.0>>"]},
+        {"name": "w", "shape": [8, 4], "dtype": "f32", "constant": {"range": [-0.5, 0.5]}},
+        {"name": "y", "shape": [1, 4], "dtype": "f32", "constraints": ["!quant.calibrated<f32<-2.0:2.0>>"]},
+    ],
+    "kernels": [{"name": "fc1", "kernel": "fully_connected", "inputs": ["x", "w", None], "outputs": ["y"]}],
+    "inputs": ["x"],
+    "outputs": ["y"],
+}
+ANNOTATED_TEXT: Final = json.dumps(ANNOTATED)
+BLOB: Final = f"sha256:{hashlib.sha256(ANNOTATED_TEXT.encode()).hexdigest()}"
+
+STATS: Final[dict[str, Any]] = {
+    "format": "qplan.stats/1",
+    "model": NO_DIGEST,
+    "method": "minmax",
+    "samples": 1,
+    "values": {"y": {"min": -2.0, "max": 2.0}},
+}
+
+TARGET: Final = """\
+apiVersion: planner/v1
+kind: Target
+id: example-npu
+version: 1.0.0
+kernels:
+  - kernel: fully_connected
+    in: {x: i8, w: i8}
+    out: {y: i8}
+"""
+
+PORT: Final = "fc1.out[0]"

@@ -1,0 +1,144 @@
+"""Problems: every failure of the service as `application/problem+json` (RFC 9457) of a listed type.
+
+`TYPES` lists them all, `CLASSES` says which error of the planner is which; docs/problems.md documents each.
+Nothing here knows a route. Source: RFC 9457; design 06.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from difflib import get_close_matches
+from http import HTTPStatus
+from typing import Any, Final
+
+from planner.errors import (
+    AnnotationError,
+    Conflict,
+    InputError,
+    ModelError,
+    PlanFormatError,
+    PlanInvalid,
+    PlannerError,
+    QTypeError,
+    RuleError,
+    SampleError,
+    StatsError,
+    TargetError,
+    UnknownName,
+    UnsupportedExport,
+)
+
+MEDIA_TYPE: Final = "application/problem+json"
+PREFIX: Final = "urn:qplan:problem:"
+MOST_ERRORS: Final = 100
+LONGEST: Final = 4000
+
+# A child that ran out of something is the input's doing, and trying again would end the same: 422, not 5xx.
+TYPES: Final[Mapping[str, tuple[int, str]]] = {
+    "annotation-invalid": (422, "an annotation does not fit the model"),
+    "busy": (503, "too many requests wait for a worker"),
+    "conflict": (409, "constraints that cannot all hold"),
+    "digest-mismatch": (422, "the content is not what its digest says"),
+    "input-invalid": (422, "something given is not usable"),
+    "internal": (500, "a bug of the service"),
+    "json-invalid": (400, "the body is no JSON the service reads"),
+    "method-not-allowed": (405, "this address does not take that method"),
+    "model-invalid": (422, "the model cannot be read"),
+    "not-found": (404, "there is nothing at this address"),
+    "not-local": (403, "a server without tokens answers on loopback only"),
+    "not-ready": (503, "the service cannot work yet"),
+    "out-of-memory": (422, "the work this input asks for exceeds the memory allowed"),
+    "plan-invalid": (422, "the plan does not fit the model"),
+    "request-invalid": (422, "the request does not fit its schema"),
+    "rule-invalid": (422, "a rule of the target cannot be applied"),
+    "slow-body": (408, "the body stopped arriving"),
+    "stats-invalid": (422, "the statistics do not fit the model, or are not numbers"),
+    "target-invalid": (422, "the target description has errors"),
+    "timeout": (422, "the work this input asks for exceeds the time allowed"),
+    "too-large": (413, "the body is larger than allowed"),
+    "type-invalid": (422, "text that is no quantized type"),
+    "unauthorized": (401, "a bearer token is needed"),
+    "unknown-name": (404, "a name that is not there"),
+    "unsupported-export": (422, "the format cannot say this plan"),
+    "unsupported-media": (415, "the body is of another media type than this address takes"),
+    "worker-crashed": (422, "the reader of this input crashed"),
+    "wrong-host": (421, "the server does not answer to this host name"),
+}
+
+CLASSES: Final[Mapping[type[PlannerError], str]] = {
+    AnnotationError: "annotation-invalid",
+    Conflict: "conflict",
+    InputError: "input-invalid",
+    ModelError: "model-invalid",
+    PlanFormatError: "model-invalid",
+    PlanInvalid: "plan-invalid",
+    PlannerError: "input-invalid",
+    QTypeError: "type-invalid",
+    RuleError: "rule-invalid",
+    SampleError: "input-invalid",
+    StatsError: "stats-invalid",
+    TargetError: "target-invalid",
+    UnknownName: "unknown-name",
+    UnsupportedExport: "unsupported-export",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One failure to answer with: its type, what happened, and members of that type."""
+
+    name: str
+    detail: str
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def status(self) -> int:
+        """HTTP status of the type."""
+        return TYPES[self.name][0]
+
+
+class Refused(Exception):
+    """Carries a problem to the one handler."""
+
+    def __init__(self, name: str, detail: str, **more: Any) -> None:
+        super().__init__(f"{name}: {detail}")
+        self.problem = Problem(name, detail, more)
+
+
+def problem_of(error: PlannerError) -> Problem:
+    """Word an error of the planner as a problem, with its hint, facts, port, row or places."""
+    more: dict[str, Any] = {"hint": _short(error.hint)} if error.hint else {}
+    if isinstance(error, Conflict):
+        more["facts"] = list(error.facts)[:MOST_ERRORS]
+    if isinstance(error, PlanInvalid):
+        more |= {"port": error.port, "row": error.row}
+    if isinstance(error, TargetError):
+        fields = ("line", "column", "path", "code", "message")
+        found = [asdict(entry) for entry in error.errors[:MOST_ERRORS]]
+        more["errors"] = [{name: _short(entry[name]) for name in fields} for entry in found]
+    name = next(CLASSES[kind] for kind in type(error).__mro__ if kind in CLASSES)
+    return Problem(name, _short(error.message), more)
+
+
+def http_problem(status: int, detail: str) -> Problem:
+    """Word what the router refuses: no such address, or not with that method."""
+    names = {404: "not-found", 405: "method-not-allowed", 413: "too-large", 415: "unsupported-media"}
+    if status in names:
+        return Problem(names[status], detail or HTTPStatus(status).phrase)
+    return Problem("request-invalid" if status < 500 else "internal", detail)
+
+
+def unknown(kind: str, name: str, known: list[str]) -> Refused:
+    """Make the refusal of a `name` that is none of `known`, with the nearest three."""
+    near = get_close_matches(name, known, n=3, cutoff=0.4)
+    return Refused("unknown-name", f"unknown {kind} {_short(name)!r}", nearest=near)
+
+
+def document(problem: Problem, request_id: str) -> dict[str, Any]:
+    """Lay a problem out as RFC 9457 has it."""
+    status, title = TYPES[problem.name]
+    head = {"type": f"{PREFIX}{problem.name}", "title": title, "status": status, "detail": problem.detail}
+    return {**head, **problem.more, "request_id": request_id}
+
+
+def _short(item: Any) -> Any:
+    return item[:LONGEST] + "..." if isinstance(item, str) and len(item) > LONGEST else item

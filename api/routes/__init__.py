@@ -1,0 +1,18 @@
+"""Routes, one module a noun; each parses, calls one function and answers."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from fastapi import APIRouter
+
+from api.routes import blobs, exports, health, models, plans, stats, targets
+
+ROUTERS: Final[Sequence[APIRouter]] = (
+    health.router,
+    targets.router,
+    blobs.router,
+    models.router,
+    stats.router,
+    plans.router,
+    exports.router,
+)

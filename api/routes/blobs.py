@@ -1,0 +1,45 @@
+"""Blobs: bytes by their sha256."""
+
+from typing import Any
+
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Request, Response
+from starlette.responses import FileResponse
+
+from api.bodies import BYTES, require_media, write_body
+from api.examples import ANNOTATED_TEXT
+from api.problems import Refused
+from api.routes.parts import BlobDigest, ServiceOf
+from api.schemas import BlobRecord
+
+router = APIRouter(tags=["blobs"])
+
+_BYTES: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}, "example": ANNOTATED_TEXT}
+_BODY = {"requestBody": {"required": True, "content": {BYTES[0]: _BYTES}}}
+
+
+@router.put("/blobs/{digest}", operation_id="put_blob", status_code=201, openapi_extra=_BODY)
+async def put_blob(digest: BlobDigest, request: Request, service: ServiceOf) -> BlobRecord:
+    """Keep bytes; 201 whether or not they were there."""
+    require_media(request, BYTES)
+    service.store.path("blobs", digest)
+    with service.store.draft() as folder:
+        found = await write_body(request, folder / "data")
+        if found != digest:
+            raise Refused("digest-mismatch", f"the body is {found}", found=found)
+        size = (folder / "data").stat().st_size
+        await run_sync(service.store.keep, "blobs", digest, folder / "data")
+    return BlobRecord(digest=digest, bytes=size)
+
+
+@router.get(
+    "/blobs/{digest}",
+    operation_id="get_blob",
+    response_class=FileResponse,
+    responses={200: {"content": {BYTES[0]: {}}}},
+)
+@router.head("/blobs/{digest}", operation_id="head_blob", response_class=FileResponse)
+async def get_blob(digest: BlobDigest, service: ServiceOf) -> Response:
+    """Give bytes back, or (HEAD) say whether and how many there are."""
+    headers = {"ETag": f'"{digest}"', "Content-Disposition": "attachment"}
+    return FileResponse(service.store.find("blobs", digest), media_type=BYTES[0], headers=headers)

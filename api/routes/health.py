@@ -1,0 +1,43 @@
+"""Health of the server, and what it is."""
+
+import os
+
+from fastapi import APIRouter
+
+from api.problems import Refused
+from api.routes.parts import ServiceOf
+from api.schemas import Health, ServerRecord
+from planner.version import VERSION
+
+router = APIRouter(tags=["server"])
+
+
+@router.get("/health/live", operation_id="live")
+async def live() -> Health:
+    """Say that the process answers."""
+    return Health()
+
+
+@router.get("/health/ready", operation_id="ready")
+async def ready(service: ServiceOf) -> Health:
+    """Say that requests can be served: targets are loaded and the data folder takes files."""
+    if not (service.targets and os.access(service.store.root, os.W_OK)):
+        raise Refused("not-ready", "the data folder takes no files")
+    return Health()
+
+
+@router.get("/server", operation_id="server")
+async def server(service: ServiceOf) -> ServerRecord:
+    """Versions, limits and file formats."""
+    limits = service.settings
+    return ServerRecord(
+        version=VERSION,
+        limits={
+            "body_bytes": limits.max_body,
+            "blob_bytes": limits.max_blob,
+            "json_values": limits.max_values,
+            "inline_kernels": limits.inline_kernels,
+            "seconds": limits.child_seconds,
+        },
+        formats=["qplan.annotated/1", "qplan.annotations/1", "qplan.plan/1", "qplan.stats/1"],
+    )

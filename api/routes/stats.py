@@ -1,0 +1,23 @@
+"""Statistics: keep what `qplan calibrate` wrote."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Request
+
+from api.bodies import JsonRoute
+from api.examples import STATS
+from api.routes.parts import ServiceOf
+from api.schemas import StatsRecord
+from api.service import read_stats
+
+router = APIRouter(tags=["statistics"], route_class=JsonRoute)
+
+
+@router.post("/stats", operation_id="put_stats", status_code=201)
+async def post_stats(
+    body: Annotated[dict[str, Any], Body(examples=[STATS])],  # noqa: ARG001 - for OpenAPI; the text is kept
+    request: Request,
+    service: ServiceOf,
+) -> StatsRecord:
+    """Keep statistics of format qplan.stats/1."""
+    return StatsRecord.model_validate(await read_stats(service, await request.body()))

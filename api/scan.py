@@ -1,0 +1,197 @@
+"""Scans of untrusted bytes before anything parses them: bounds on depth, counts, text, sizes of tensors.
+
+`scan_json` looks at brackets and commas, `scan_onnx` walks the wire format of an ONNX file by a table of its
+messages; neither builds anything. YAML has its limits in `planner.target.yamltree`.
+Source: design 06, "Untrusted input"; protobuf's wire format; onnx.proto.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from api.problems import Refused
+from planner.errors import ModelError
+
+MAX_DEPTH: Final = 64
+MAX_FIELDS: Final = 20_000_000
+MAX_NODES: Final = 500_000
+MAX_TEXT: Final = 65_536
+MAX_ELEMENTS: Final = 1 << 40
+MAX_SPARSE: Final = 1 << 24
+_ELEMENTS_PER_BYTE: Final = 8
+
+_STRINGS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_BRACKETS: Final = re.compile(rb"[\[\]{}]")
+_LONG_INTEGER: Final = re.compile(rb"(?<![\w.+])[0-9]{20,}+(?![.eE])")
+
+
+def scan_json(data: bytes, max_values: int, *, max_depth: int = MAX_DEPTH) -> None:
+    """Refuse JSON text that is nested too deep, holds too many values, or a huge integer.
+
+    Raises:
+      Refused: `json-invalid`, with the limit.
+    """
+    values = data.count(b",") + data.count(b"[") + data.count(b"{") + 1
+    bare = _STRINGS.sub(b'""', data) if values <= max_values * 2 else data
+    values = bare.count(b",") + bare.count(b"[") + bare.count(b"{") + 1
+    depth = 0
+    for match in _BRACKETS.finditer(bare):
+        depth += 1 if match[0] in b"[{" else -1
+        if depth > max_depth:
+            raise Refused("json-invalid", f"the JSON is nested deeper than {max_depth}")
+    if values > max_values:
+        raise Refused("json-invalid", f"the JSON holds more than {max_values} values; upload it as a blob")
+    if _LONG_INTEGER.search(bare):
+        raise Refused("json-invalid", "the JSON holds an integer of more than 19 digits")
+
+
+_TEXT: Final = "text"
+_MESSAGES: Final[Mapping[str, Mapping[int, str]]] = {
+    "attribute": {
+        1: _TEXT,
+        5: "tensor",
+        6: "graph",
+        10: "tensor",
+        11: "graph",
+        14: "type",
+        15: "type",
+        21: _TEXT,
+        22: "sparse",
+        23: "sparse",
+    },
+    "function": {1: _TEXT, 4: _TEXT, 5: _TEXT, 6: _TEXT, 7: "node", 10: _TEXT, 11: "attribute", 12: "info"},
+    "graph": {1: "node", 2: _TEXT, 5: "tensor", 11: "info", 12: "info", 13: "info", 15: "sparse"},
+    "info": {1: _TEXT, 2: "type"},
+    "map": {2: "type"},
+    "model": {7: "graph", 20: "training", 25: "function"},
+    "node": {1: _TEXT, 2: _TEXT, 3: _TEXT, 4: _TEXT, 5: "attribute", 7: _TEXT},
+    "sequence": {1: "type"},
+    "sparse": {1: "tensor", 2: "tensor"},
+    "tensor": {8: _TEXT},
+    "training": {1: "graph", 2: "graph"},
+    "type": {4: "sequence", 5: "map", 9: "sequence"},
+}
+_DIMS: Final[Mapping[str, int]] = {"sparse": 3, "tensor": 1}
+_DATA: Final = frozenset({4, 5, 6, 7, 9, 10, 11})
+_EXTERNAL: Final = 14
+
+
+class _Open:
+    """A message being walked: its kind and end, and of a tensor its dims and bytes held."""
+
+    __slots__ = ("dims", "end", "external", "held", "kind")
+
+    def __init__(self, kind: str, end: int) -> None:
+        self.kind = kind
+        self.end = end
+        self.dims: list[int] = []
+        self.held = 0
+        self.external = False
+
+
+def scan_onnx(data: bytes) -> None:
+    """Refuse an ONNX file whose wire format is broken, or claims more than its bytes can hold.
+
+    Raises:
+      ModelError: what and at which byte; nested too deep, too many fields or nodes, a name too long, a
+        tensor with fewer bytes than its dimensions claim.
+    """
+    position, fields, nodes = 0, 0, 0
+    stack = [_Open("model", len(data))]
+    while stack:
+        here = stack[-1]
+        if position >= here.end:
+            _close(stack.pop(), position)
+            continue
+        fields += 1
+        tag, position = _varint(data, position, here.end)
+        number, wire = tag >> 3, tag & 7
+        if wire != 2:
+            start = position
+            value, position = _skip(data, position, here.end, wire)
+            _note(here, number, [value] if wire == 0 else [], position - start)
+        else:
+            length, position = _varint(data, position, here.end)
+            if length > here.end - position:
+                raise ModelError(
+                    f"no ONNX model, or a truncated one: byte {position} promises {length} bytes, "
+                    f"{here.end - position} are left"
+                )
+            kind = _MESSAGES[here.kind].get(number)
+            if kind is None:
+                dims = _DIMS.get(here.kind) == number
+                packed = _packed(data, position, position + length) if dims else []
+                _note(here, number, packed, length + 1)
+                position += length
+            elif kind is _TEXT:
+                if length > MAX_TEXT:
+                    raise ModelError(
+                        f"a name at byte {position} has {length} bytes; {MAX_TEXT} are the limit"
+                    )
+                position += length
+            else:
+                nodes += kind == "node"
+                stack.append(_Open(kind, position + length))
+        if len(stack) > MAX_DEPTH or fields > MAX_FIELDS or nodes > MAX_NODES:
+            raise ModelError(
+                f"too big to read at byte {position}: at most {MAX_DEPTH} messages deep, {MAX_FIELDS} fields "
+                f"and {MAX_NODES} nodes"
+            )
+
+
+def _note(here: _Open, number: int, values: list[int], size: int) -> None:
+    if here.kind not in _DIMS:
+        return
+    if number == _DIMS[here.kind]:
+        here.dims += values
+    elif here.kind == "tensor" and number in _DATA:
+        here.held += size
+    elif here.kind == "tensor" and number == _EXTERNAL:
+        here.external = values == [1]
+
+
+def _close(done: _Open, position: int) -> None:
+    if done.kind not in _DIMS:
+        return
+    elements = 1
+    for dim in done.dims:
+        elements *= dim if dim < 1 << 63 else 0
+    limit = MAX_SPARSE if done.kind == "sparse" else MAX_ELEMENTS
+    if done.kind == "tensor" and not done.external:
+        limit = min(limit, done.held * _ELEMENTS_PER_BYTE)
+    if elements > limit and elements != 1:
+        held = f", its {done.held} bytes hold less" if done.kind == "tensor" else ""
+        raise ModelError(f"the tensor that ends at byte {position} claims {elements} elements{held}")
+
+
+def _varint(data: bytes, position: int, end: int) -> tuple[int, int]:
+    value = shift = 0
+    while position < end and shift < 70:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+    raise ModelError(f"no ONNX model, or a truncated one: no whole number ends at byte {position}")
+
+
+def _skip(data: bytes, position: int, end: int, wire: int) -> tuple[int, int]:
+    if wire == 0:
+        return _varint(data, position, end)
+    size = {1: 8, 5: 4}.get(wire)
+    if size is None:
+        raise ModelError(f"no ONNX model: wire type {wire} before byte {position}")
+    if size > end - position:
+        raise ModelError(f"no ONNX model, or a truncated one: it ends inside a field at byte {position}")
+    return 0, position + size
+
+
+def _packed(data: bytes, position: int, end: int) -> list[int]:
+    found = []
+    while position < end:
+        value, position = _varint(data, position, end)
+        found.append(value)
+        if len(found) > MAX_DEPTH:
+            raise ModelError(f"a tensor of more than {MAX_DEPTH} dimensions at byte {position}")
+    return found
