@@ -7,7 +7,7 @@ price, items 4 and 5.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from planner.ir.qtypes import Uniform
 from planner.plans.rescales import kind_of, price_of
@@ -15,6 +15,7 @@ from planner.propagation.components import Edge, Loss
 from planner.propagation.labels import UNIT, Label, log_units, typed
 from planner.target.records import Costs
 
+FORBIDDEN: Final = 1 << 30
 Price = tuple[int, int, int]
 """(price in 1/1024, rescales, elements x bits lost in 1/1024): what labellings are compared by."""
 
@@ -28,10 +29,14 @@ class Priced(Protocol):
 
 @dataclass(slots=True)
 class Market:
-    """Prices of one target and the cache of pairwise costs."""
+    """Prices of one target and the cache of pairwise costs.
+
+    `allowed`: False where the device has no rescales; they then cost more than anything else does.
+    """
 
     costs: Costs
     single_consumer: bool
+    allowed: bool = True
     pairs: dict[tuple[Uniform | None, Uniform | None], tuple[int, int]] = field(default_factory=dict)
 
     def pair(self, source: Uniform | None, wanted: Uniform | None) -> tuple[int, int]:
@@ -43,7 +48,8 @@ class Market:
                 found = (0, 0)
             else:
                 price = round(price_of(kind, self.costs) * UNIT)
-                found = (price, int(kind not in ("quantize", "dequantize")))
+                is_rescale = kind not in ("quantize", "dequantize")
+                found = (price if self.allowed or not is_rescale else FORBIDDEN, int(is_rescale))
             self.pairs[source, wanted] = found
         return found
 

@@ -14,17 +14,18 @@ from typing import Any, Literal
 
 from planner.errors import Conflict, unknown_name
 from planner.ir.graph import BOUNDARY, Constant, Graph, port_address, structure_digest
-from planner.ir.qtypes import AnyType, FloatType, Storage, Uniform
+from planner.ir.qtypes import FloatType, Storage
 from planner.ir.topology import live, topological
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, PortTyped, TargetRef, ValuePlan
 from planner.plans.records import Port as PlanPort
 from planner.propagation.components import Unit, components_of, settle_losses, units_of
 from planner.propagation.extents import backward, demote, forward
+from planner.propagation.findings import clip_of, warnings_of
 from planner.propagation.greedy import greedy
-from planner.propagation.labels import UNIT, LabelClass, build_classes, clipped_share, label_of, typed
+from planner.propagation.labels import UNIT, LabelClass, build_classes, label_of, typed
 from planner.propagation.log import Log, kernel_steps
-from planner.propagation.network import DERIVED, FLOAT, Kernel, Network, Port, build_network
+from planner.propagation.network import DERIVED, Kernel, Network, Port, build_network
 from planner.propagation.parameters import accumulator_bits, derive_parameters
 from planner.propagation.price import Market, edge_price, loss_units, price_of_labels
 from planner.propagation.rows import choose_rows
@@ -62,7 +63,7 @@ def propagate(
         network = build_network(graph, choices, target)
     backward(network)
     classes = build_classes(network)
-    market = Market(prices, target.rescale_single_consumer)
+    market = Market(prices, target.rescale_single_consumer, target.rescale_allowed)
     labelled = _label(network, classes, market, strategy)
     _write_types(classes, labelled.solutions)
     return _assemble(_Outcome(network, classes, labelled, prices, strategy, model))
@@ -167,7 +168,7 @@ def _assemble(outcome: _Outcome) -> Plan:
         row = kernel.choice.row
         if planned.row is not None and row is not None:
             rows[planned.row] = row
-        warnings += _warnings(network, kernel)
+        warnings += warnings_of(network, kernel)
     options: dict[str, Any] = {"strategy": outcome.strategy}
     options |= {
         field.name: getattr(outcome.costs, field.name)
@@ -260,28 +261,6 @@ def _plan_ports(
     return tuple(found)
 
 
-def _warnings(network: Network, kernel: Kernel) -> list[str]:
-    found = []
-    region = kernel.choice.region
-    for p in (*kernel.inputs, *kernel.outputs):
-        if p < 0:
-            continue
-        port = network.ports[p]
-        value = network.values[port.value]
-        address = port_address(region.name, *port.side)
-        if kernel.choice.row is None and port.kind == FLOAT:
-            facts = network.graph.values[value.name].facts
-            lost = [fact for fact in facts if isinstance(fact, AnyType | Uniform)]
-            found += [f"{address} is float, so {fact} on {value.name!r} has no effect there" for fact in lost]
-        if port.fixed is not None and port.required is not None:
-            share = clipped_share(port.required, label_of(port.fixed), port.fixed.storage)
-            if share > network.target.costs.max_clip:
-                found.append(f"{address} is fixed to {port.fixed} and clips {share:.1%} of {port.required}")
-            if value.pin is not None and value.pin != port.fixed:
-                found.append(f"{address} is fixed to {port.fixed}, {value.name!r} is pinned to {value.pin}")
-    return found
-
-
 def _value_plans(outcome: _Outcome, log: Log) -> dict[str, ValuePlan]:
     network, labelled = outcome.network, outcome.labelled
     lost: dict[int, int] = {}
@@ -297,7 +276,7 @@ def _value_plans(outcome: _Outcome, log: Log) -> dict[str, ValuePlan]:
         kind = port.type if port is not None else value.pin
         clip = 0.0
         if port is not None and port.type is not None and port.required is not None:
-            clip = clipped_share(port.required, label_of(port.type), port.type.storage)
+            clip = clip_of(port.required, port.type)
         found[value.name] = ValuePlan(
             type=kind,
             bits_lost=lost.get(index, 0) / UNIT,
