@@ -33,7 +33,7 @@ def in_canonical_order(unit: Unit, classes: Sequence[LabelClass]) -> None:
 
 
 def _use_key(use: Use, place: Mapping[int, int]) -> tuple[Any, ...]:
-    return place.get(use.group, -1), str(use.store), str(use.goal), use.trips
+    return place.get(use.group, -1), str(use.store), str(use.goal), use.trips, use.outer
 
 
 def _edge_key(edge: Edge, place: Mapping[int, int]) -> tuple[Any, ...]:

@@ -21,12 +21,13 @@ NEVER: Final = -(1 << 40)
 
 
 class Use(NamedTuple):
-    """One use: its class and storage, or (`GIVEN_USE`) the type it wants."""
+    """One use: its class and storage, or (`GIVEN_USE`) the type it wants. `outer`: a model output."""
 
     group: int
     store: Storage | None = None
     goal: Uniform | None = None
     trips: int = 1
+    outer: bool = False
 
 
 @dataclass(slots=True)
@@ -36,6 +37,7 @@ class Edge:
     Attributes:
       definition: (class, storage) of the port that defines it; None where `start` is its type.
       start: the type it starts from, None for float.
+      inlet: whether it starts at a float model input.
     """
 
     value: int
@@ -43,6 +45,7 @@ class Edge:
     definition: tuple[int, Storage] | None
     start: Uniform | None
     uses: list[Use]
+    inlet: bool = False
 
     def groups(self) -> list[int]:
         """Classes at its ends, the definition last, each once."""
@@ -169,7 +172,8 @@ def _edges(network: Network) -> list[list[Edge]]:
         if value.definition >= 0:
             definition, start = _defined(network.ports[value.definition])
         if value.pin is None and not value.stays_float:
-            found.append([Edge(index, value.elements, definition, start, uses)])
+            inlet = value.definition < 0
+            found.append([Edge(index, value.elements, definition, start, uses, inlet)])
             continue
         trips = max(use.trips for use in uses)
         behind = Use(GIVEN_USE, None, value.pin, trips)
@@ -198,7 +202,7 @@ def _uses(network: Network, index: int) -> list[Use]:
             uses.append(Use(port.group, port.spec.storage, None, trips))
         else:
             uses.append(Use(GIVEN_USE, None, port.type if port.kind == GIVEN else None, trips))
-    return uses + [Use(GIVEN_USE, None, value.pin)] * len(value.outputs)
+    return uses + [Use(GIVEN_USE, None, value.pin, outer=True)] * len(value.outputs)
 
 
 class _Trace(NamedTuple):

@@ -93,17 +93,17 @@ def _edge_rows(model: _Model, edge: Edge, pick: Picks, market: Market) -> None:
     if edge.definition is not None:
         group, store = edge.definition
         defined = [(None if lb is None else typed(lb, store), x) for lb, x in pick[group].items()]
-    wanted: dict[tuple[Uniform | None, int], list[tuple[int | None, int]]] = {}
-    for n, (group, use_store, goal, trips) in enumerate(edge.uses):
-        alone = n if market.single_consumer else 0
-        if group < 0:
-            wanted.setdefault((goal, alone), []).append((None, trips))
+    wanted: dict[tuple[Uniform | None, bool, int], list[tuple[int | None, int]]] = {}
+    for n, use in enumerate(edge.uses):
+        key = (market.is_free(edge, use), n if market.single_consumer else 0)
+        if use.group < 0:
+            wanted.setdefault((use.goal, *key), []).append((None, use.trips))
             continue
-        for label, x in pick[group].items():
-            kind = None if label is None or use_store is None else typed(label, use_store)
-            wanted.setdefault((kind, alone), []).append((x, trips))
-    for (kind, _), users in wanted.items():
-        prices = [(market.pair(source, kind)[0] if source != kind else 0, x) for source, x in defined]
+        for label, x in pick[use.group].items():
+            kind = None if label is None or use.store is None else typed(label, use.store)
+            wanted.setdefault((kind, *key), []).append((x, use.trips))
+    for (kind, free, _), users in wanted.items():
+        prices = [(market.pair(s, kind, free=free)[0] if s != kind else 0, x) for s, x in defined]
         _rescale_rows(model, edge.elements, prices, users)
 
 

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from planner.ir.qtypes import Uniform
 from planner.plans.rescales import kind_of, price_of
-from planner.propagation.components import Edge, Loss
+from planner.propagation.components import Edge, Loss, Use
 from planner.propagation.labels import UNIT, Label, log_units, typed
 from planner.target.records import Costs
 
@@ -31,7 +31,8 @@ class Priced(Protocol):
 class Market:
     """Prices of one target and the cache of pairwise costs.
 
-    `allowed`: False where the device has no rescales; they then cost more than anything else does.
+    `allowed`: False where the device neither rescales nor casts between kernels; that then costs more
+    than anything else does.
     """
 
     costs: Costs
@@ -39,8 +40,16 @@ class Market:
     allowed: bool = True
     pairs: dict[tuple[Uniform | None, Uniform | None], tuple[int, int]] = field(default_factory=dict)
 
-    def pair(self, source: Uniform | None, wanted: Uniform | None) -> tuple[int, int]:
+    def is_free(self, edge: Edge, use: Use) -> bool:
+        """Whether the device can change types here: everywhere, or at the model's own interface only."""
+        return self.allowed or edge.inlet or use.outer
+
+    def pair(self, source: Uniform | None, wanted: Uniform | None, *, free: bool = True) -> tuple[int, int]:
         """(price per element in 1/1024, 1 if it counts as a rescale) of a change of type."""
+        price, is_rescale = self._known(source, wanted)
+        return (price if free or not price else FORBIDDEN), is_rescale
+
+    def _known(self, source: Uniform | None, wanted: Uniform | None) -> tuple[int, int]:
         found = self.pairs.get((source, wanted))
         if found is None:
             kind = kind_of(source, wanted, self.costs)
@@ -49,7 +58,7 @@ class Market:
             else:
                 price = round(price_of(kind, self.costs) * UNIT)
                 is_rescale = kind not in ("quantize", "dequantize")
-                found = (price if self.allowed or not is_rescale else FORBIDDEN, int(is_rescale))
+                found = (price, int(is_rescale))
             self.pairs[source, wanted] = found
         return found
 
@@ -61,22 +70,17 @@ def edge_price(edge: Edge, assignment: Mapping[int, Label | None], market: Marke
         label = assignment[edge.definition[0]]
         base = None if label is None else typed(label, edge.definition[1])
     price = count = 0
-    wanted: dict[Uniform | None, int] = {}
-    for group, store, goal, trips in edge.uses:
-        kind = goal
-        if group >= 0:
-            label = assignment[group]
-            kind = None if label is None or store is None else typed(label, store)
-        if kind == base:
-            continue
-        if market.single_consumer:
-            one, is_rescale = market.pair(base, kind)
-            price += one * trips
-            count += is_rescale
-        else:
-            wanted[kind] = max(trips, wanted.get(kind, 0))
-    for kind, trips in wanted.items():
-        one, is_rescale = market.pair(base, kind)
+    wanted: dict[tuple[Uniform | None, bool, int], int] = {}
+    for n, use in enumerate(edge.uses):
+        kind = use.goal
+        if use.group >= 0:
+            label = assignment[use.group]
+            kind = None if label is None or use.store is None else typed(label, use.store)
+        if kind != base:
+            key = (kind, market.is_free(edge, use), n if market.single_consumer else 0)
+            wanted[key] = max(use.trips, wanted.get(key, 0))
+    for (kind, free, _), trips in wanted.items():
+        one, is_rescale = market.pair(base, kind, free=free)
         price += one * trips
         count += is_rescale
     return price * edge.elements, count
