@@ -56,7 +56,7 @@ def drop_identities(graph: Graph) -> Graph:
     for op in graph.ops:
         source = resolve(op.inputs[0]) if _is_identity(op, graph, counts) else ""
         out = op.outputs[0] if op.outputs else ""
-        if not source or out in captured:
+        if not source or not out or out in captured:
             kept.append(op)
         elif out not in graph.outputs:
             alias[out] = source
@@ -77,7 +77,9 @@ def split_sums(graph: Graph) -> Graph:
     ops: list[Op] = []
     for op in graph.ops:
         ops.extend(_adds(op, taken) if op.type == "Sum" else [op])
-    fresh = {out: Value(out, None, UNKNOWN) for op in ops for out in op.outputs if out not in graph.values}
+    fresh = {
+        out: Value(out, None, UNKNOWN) for op in ops for out in op.outputs if out and out not in graph.values
+    }
     return replace(graph, ops=tuple(ops), values={**graph.values, **fresh})
 
 

@@ -66,7 +66,7 @@ def to_opset_21(graph: Graph) -> Graph:
     scope = _Scope(version, graph.values, set(graph.values))
     ops = tuple(new for op in graph.ops for new in _adapt(op, scope))
     added = {name: Value(name, array.shape, dtype_of(array)) for name, array in scope.constants.items()}
-    fresh = {out: Value(out, None, "") for op in ops for out in op.outputs if out not in graph.values}
+    fresh = {out: Value(out, None, "") for op in ops for out in op.outputs if out and out not in graph.values}
     constants = {name: Constant(array) for name, array in scope.constants.items()}
     return replace(
         graph,

@@ -7,6 +7,7 @@ shapes of the outputs kept, close to the float model, no kernel in float that th
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from html.parser import HTMLParser
 from typing import Final
 
 import onnx
@@ -14,7 +15,11 @@ import pytest
 from onnx import external_data_helper
 
 from planner.errors import PlannerError
+from planner.plans.explain import explain
 from planner.plans.plan import Plan
+from planner.plans.planjson import plan_from_json, plan_to_json
+from planner.plans.planmlir import plan_from_mlir, plan_to_mlir
+from planner.report.html import write_report
 from tests.awkward.job import (
     FORMATS,
     LEVELS,
@@ -231,6 +236,42 @@ def test_the_file_is_good(name, target, form):
         assert sqnr(prepared(name), data, level) >= expected(name).floor
     allowed = NODE_BYTES * len(plan.kernels_in_order) + FRAME_BYTES + expected(name).growth
     assert len(data) <= len(AWKWARD[name]()) + allowed
+
+
+class Tags(HTMLParser):
+    """The tags that a browser would see."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[str] = set()
+
+    def handle_starttag(self, tag, _attributes):
+        """Note a tag."""
+        self.seen.add(tag)
+
+
+@pytest.mark.parametrize("name", RUNNING)
+def test_the_plan_survives_its_texts(name):
+    plan = planned(name, TARGETS[0])
+    text = plan_to_json(plan)
+    assert plan_to_json(plan_from_json(text)) == text
+    assert plan_to_json(plan_from_mlir(plan_to_mlir(plan))) == text
+
+
+@pytest.mark.parametrize("name", RUNNING)
+def test_the_report_holds_no_markup_of_the_model(name):
+    tags = Tags()
+    tags.feed(write_report(planned(name, TARGETS[0])))
+    assert tags.seen.isdisjoint({"a", "iframe", "img", "link", "object", "script", "svg"})
+
+
+@pytest.mark.parametrize("name", RUNNING)
+def test_every_port_is_explained(name):
+    plan = planned(name, TARGETS[0])
+    for kernel in plan.kernels_in_order:
+        for port in (*kernel.inputs, *kernel.outputs):
+            if port.value:
+                assert explain(plan, port.address)
 
 
 @pytest.mark.parametrize("form", FORMATS)
