@@ -1,18 +1,23 @@
-# Two stages: the wheel is built in the first, the second holds only what runs.
+# Two stages: docker/build.sh makes the environment in the first, the second holds only what runs.
+# A test runs docker/build.sh and the command below without an engine.
+#   docker build -t qplan . && docker run -p 8000:8000 -e QPLAN_TOKENS=$(printf %s TOKEN | sha256sum | cut -c1-64) qplan
 FROM python:3.11-slim AS build
 WORKDIR /source
 COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY docker docker
 COPY planner planner
 COPY api api
 COPY targets targets
-RUN python -m venv /opt/qplan \
-    && /opt/qplan/bin/pip install --no-cache-dir --constraint constraints.txt .
+RUN docker/build.sh /opt/qplan
 
 FROM python:3.11-slim
 COPY --from=build /opt/qplan /opt/qplan
-RUN useradd --create-home --uid 10001 qplan
+RUN useradd --create-home --uid 10001 qplan && install -d -o qplan /data
 USER qplan
 WORKDIR /home/qplan
-ENV PATH=/opt/qplan/bin:$PATH
+ENV PATH=/opt/qplan/bin:$PATH QPLAN_DATA=/data PYTHONDONTWRITEBYTECODE=1
+VOLUME /data
+EXPOSE 8000
+HEALTHCHECK CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/v1/health/ready')"]
 ENTRYPOINT ["qplan"]
-CMD ["--help"]
+CMD ["serve", "--host", "0.0.0.0"]

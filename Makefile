@@ -6,13 +6,16 @@ SOURCES := planner api targets tests examples benchmarks
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint bench soak clean
+.PHONY: help demo serve test check lint bench soak clean
 
 help: ## say what the targets are
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 demo: $(VENV)/.core ## plan the digits example for three targets, run the files, print a table
 	$(BIN)/python examples/demo.py
+
+serve: $(VENV)/.core ## serve the planner over HTTP on loopback, data in out/service
+	$(BIN)/qplan serve --data out/service
 
 test: lint ## format, lint, types, and every test
 	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)

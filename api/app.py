@@ -25,6 +25,7 @@ from api.schemas import ProblemDocument
 from api.service import Service, shipped_targets
 from api.settings import Settings, settings_from
 from api.store import Store
+from api.writes import Writes
 from planner.errors import PlannerError
 from planner.version import VERSION
 
@@ -58,11 +59,13 @@ def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN2
         store.open()
         await sandbox.start()
         targets = await run_sync(shipped_targets)
-        app.state.service = Service(settings, store, sandbox, CapacityLimiter(THREADS), targets)
+        writes = Writes(store)
+        app.state.service = Service(settings, store, sandbox, CapacityLimiter(THREADS), targets, writes)
         gc.freeze()
         try:
             yield
         finally:
+            await writes.finish()
             await sandbox.stop()
 
     return lifespan

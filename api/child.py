@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from api.problems import Problem, Refused, problem_of
+from api.extent import check_extent
 from api.scan import scan_json, scan_onnx
 from planner.calibration.statsjson import read_statistics, write_statistics
 from planner.cli.files import model_format
@@ -159,7 +160,7 @@ def _model(job: Arguments) -> tuple[str, Graph]:
         scan_onnx(data)
     elif kind == "json":
         _scanned(data)
-    return kind, load_model(data, format=kind)
+    return kind, check_extent(load_model(data, format=kind))
 
 
 def _scanned(data: bytes) -> str:

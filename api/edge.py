@@ -74,9 +74,6 @@ class Edge:
 
     def _refusal(self, scope: Scope) -> Problem | None:
         headers = dict(scope["headers"])
-        host = _host(headers.get(b"host", b"").decode("latin-1"))
-        if not (_address(host) or host == "localhost" or host in self.settings.hosts):
-            return Problem("wrong-host", f"no server named {host[:100]!r} here; QPLAN_HOSTS lists names")
         length = headers.get(b"content-length", b"")
         if length.isdigit() and int(length) > self._limit(scope):
             return _too_large(self._limit(scope))
@@ -84,6 +81,10 @@ class Edge:
             return None
         if self.settings.tokens:
             return None if self._knows(headers) else Problem("unauthorized", "send Authorization: Bearer ...")
+        # Without tokens, a page that points its own name at this address must not be answered.
+        host = _host(headers.get(b"host", b"").decode("latin-1"))
+        if not (_address(host) or host == "localhost" or host in self.settings.hosts):
+            return Problem("wrong-host", f"no server named {host[:100]!r} here; QPLAN_HOSTS lists names")
         server = _address((scope.get("server") or ("127.0.0.1", 0))[0])
         if server is not None and not server.is_loopback:
             return Problem("not-local", "set QPLAN_TOKENS to answer other machines")

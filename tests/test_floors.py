@@ -42,6 +42,7 @@ FLOORS: Final[Mapping[str, int]] = {
 # A library is known to these modules alone; everybody else gets our own records.
 LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
     "fastapi": ("api",),
+    "httpx": ("planner.client",),
     "networkx": ("planner.ir.topology", "planner.propagation"),
     "onnx": ("planner.onnx", "planner.exporters"),
     "onnxruntime": ("planner.calibration", "planner.interpreter", "planner.onnx.folding"),

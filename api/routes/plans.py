@@ -7,9 +7,9 @@ from starlette.responses import FileResponse
 
 from api.bodies import JsonRoute
 from api.examples import PORT
+from api.planning import explain_plan, make_plan
 from api.routes.parts import PlanKey, ServiceOf
 from api.schemas import Explanation, PlanRequest
-from api.service import explain_plan, make_plan
 
 router = APIRouter(tags=["plans"], route_class=JsonRoute)
 
@@ -30,7 +30,7 @@ async def post_plan(body: PlanRequest, service: ServiceOf) -> Response:
 @router.get("/plans/{key}", operation_id="get_plan", response_class=FileResponse, responses=_PLAN)
 async def get_plan(key: PlanKey, service: ServiceOf) -> Response:
     """Give a plan that was made before."""
-    path = service.store.find("plans", key)
+    path = await service.writes.find(key)
     return FileResponse(path, media_type="application/json", headers={"ETag": f'"{key}"'})
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Final
 
 import typer
 
-from planner.cli import models, planning, plans, targets
+from planner.cli import models, planning, plans, service, targets
 from planner.cli.console import complain
 from planner.errors import PlannerError
 from planner.version import VERSION
@@ -57,6 +57,7 @@ VERBS: Final[Mapping[str, Callable[..., int | None]]] = {
     "check": planning.check,
     "compare": models.compare,
     "show": plans.show,
+    "serve": service.serve,
 }
 TARGET_VERBS: Final[Mapping[str, Callable[..., int | None]]] = {
     "list": targets.list_targets,
