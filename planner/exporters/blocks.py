@@ -150,33 +150,55 @@ def _stored_number(real: float, kind: Uniform) -> int:
 
 
 def write_real(sheet: Sheet, block: Block) -> None:
-    """Write a block's ops in float: dequantize what it reads, quantize what it defines."""
+    """Write a block's ops in float: dequantize what it reads, quantize what it defines.
+
+    In float32 where the block is integer all around, whatever the model's own float: that is the arithmetic
+    of a plan, and onnxruntime fuses nothing else into integer kernels.
+    """
+    is_f32 = _is_written_in_f32(sheet, block)
     ports = {port.value: port for port in block.kernel.outputs if port.value}
-    reads = _Reads(sheet, block)
+    reads = _Reads(sheet, block, is_f32=is_f32)
     raw: dict[str, str] = {name: sheet.raw_name(name, port.type) for name, port in ports.items()}
     for op in block.core:
         inputs = reads.operands(op)
         outputs = [raw.get(name, name) for name in op.outputs]
         reads.inner.update(zip(op.outputs, outputs, strict=True))
         seen = block.kinds.get((op.name, 0)) or sheet.base(next(iter(op.inputs), ""))
-        _emit_float(sheet, op, inputs, outputs, is_dequantized=isinstance(seen, Uniform))
+        _emit_float(sheet, op, inputs, outputs, is_dequantized=isinstance(seen, Uniform), is_f32=is_f32)
     for name, port in ports.items():
         if not isinstance(port.type, Uniform):
             sheet.define_real(name, raw[name])
-        elif block.activation is None:
-            settle(sheet, name, raw[name], port.type, None)
-        else:
-            settle(sheet, name, reads.inner[block.result], port.type, block.activation)
+            continue
+        tensor = raw[name] if block.activation is None else reads.inner[block.result]
+        settle(sheet, name, tensor if is_f32 else sheet.as_f32(name, tensor), port.type, block.activation)
 
 
-def _emit_float(sheet: Sheet, op: Op, inputs: list[str], outputs: list[str], *, is_dequantized: bool) -> None:
+def _is_written_in_f32(sheet: Sheet, block: Block) -> bool:
+    """Whether all a block reads and writes in float is stored in integers, or constant."""
+    kernel = block.kernel
+    if any(port.value and not isinstance(port.type, Uniform) for port in (*kernel.inputs, *kernel.outputs)):
+        return False
+    values, inside = sheet.graph.values, {name for op in block.core for name in op.outputs}
+    for op in block.core:
+        if op.captures or any(name and not values[name].is_float for name in op.outputs[:1]):
+            return False
+        for i, name in enumerate(op.inputs):
+            is_known = (op.name, i) in block.kinds or name in inside or name in sheet.graph.constants
+            if name and values[name].is_float and not is_known:
+                return False
+    return True
+
+
+def _emit_float(
+    sheet: Sheet, op: Op, inputs: list[str], outputs: list[str], *, is_dequantized: bool, is_f32: bool
+) -> None:
     """Append an op; onnxruntime must not fuse an AveragePool whose dilations its integer kernel lacks."""
     steps = op.attributes.get("dilations", ()) if op.type == "AveragePool" else ()
     if steps and set(steps) == {1}:
         op = replace(op, attributes={k: v for k, v in op.attributes.items() if k != "dilations"})
     elif steps and is_dequantized:
         guard = sheet.fresh(f"{inputs[0]}_guard")
-        dtype = NUMPY[sheet.graph.values[op.inputs[0]].dtype].name
+        dtype = "float32" if is_f32 else NUMPY[sheet.graph.values[op.inputs[0]].dtype].name
         sheet.emit("Max", [inputs[0], sheet.number(dtype, -math.inf)], [guard])
         inputs = [guard]
     sheet.emit_op(op, inputs, outputs)
@@ -185,8 +207,9 @@ def _emit_float(sheet: Sheet, op: Op, inputs: list[str], outputs: list[str], *, 
 class _Reads:
     """Which tensor each operand of a region's ops reads; `inner` renames what the region computes."""
 
-    def __init__(self, sheet: Sheet, block: Block) -> None:
+    def __init__(self, sheet: Sheet, block: Block, *, is_f32: bool) -> None:
         self.inner: dict[str, str] = {}
+        self._is_f32 = is_f32
         self._sheet = sheet
         self._kinds = block.kinds
 
@@ -204,21 +227,24 @@ class _Reads:
             return self.inner[name]
         if op.type in SHAPE_READERS:
             return self._sheet.any_form(name)
-        if (op.name, index) in self._kinds:
-            return self._sheet.real(name, self._kinds[op.name, index])
-        return self._sheet.operand(name)
+        kind = self._kinds.get((op.name, index))
+        if self._is_f32 and isinstance(kind, Uniform):
+            return self._sheet.real_f32(name, kind)
+        if self._is_f32 and name in self._sheet.graph.constants and self._sheet.graph.values[name].is_float:
+            return self._sheet.constant_f32(name)
+        return self._sheet.operand(name) if kind is None else self._sheet.real(name, kind)
 
 
 def settle(sheet: Sheet, value: str, tensor: str, kind: Uniform, activation: Op | None) -> None:
-    """Quantize a region's float result, clamp it by its activation, and define the value."""
+    """Quantize a region's float32 result, clamp it by its activation, and define the value."""
     clamp = clamp_of(sheet, activation, kind)
     if clamp is not None and clamp.is_idle(kind):
         result = sheet.stored_name(value, kind)
-        sheet.quantize(value, tensor, kind, result)
+        sheet.quantize_f32(tensor, kind, result)
         sheet.define_stored(value, kind, result)
         return
     whole = sheet.fresh(f"{value}_unclamped")
-    sheet.quantize(value, tensor, kind, whole)
+    sheet.quantize_f32(tensor, kind, whole)
     write_clamped(sheet, value, whole, kind, activation)
 
 

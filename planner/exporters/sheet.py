@@ -51,6 +51,7 @@ class Sheet:
         self._bases: dict[str, PortTyped] = {}
         self._stored: dict[tuple[str, Uniform], str] = {}
         self._reals: dict[tuple[str, PortTyped], str] = {}
+        self._reals_f32: dict[tuple[str, Uniform], str] = {}
         self._parameters: dict[Uniform, tuple[str, str]] = {}
         self._scalars: dict[tuple[str, float], str] = {}
         for name in graph.inputs:
@@ -110,7 +111,7 @@ class Sheet:
             self._reals[value, None] = tensor
         else:
             result = self.stored_name(value, pinned)
-            self._quantize_in_range(self._as_f32(value, tensor), pinned, result)
+            self._quantize_in_range(self.as_f32(value, tensor), pinned, result)
             self._stored[value, pinned] = result
 
     def define_stored(self, value: str, kind: Uniform, tensor: str) -> None:
@@ -167,6 +168,22 @@ class Sheet:
         self._reals[value, seen] = result
         return result
 
+    def real_f32(self, value: str, seen: Uniform) -> str:
+        """A value in float32 whatever its own element type, seen through the type a port reads it in."""
+        if self.graph.values[value].dtype == "f32":
+            return self.real(value, seen)
+        if (value, seen) not in self._reals_f32:
+            stored, result = self.stored(value, seen), self.fresh(f"{value}_f32")
+            self.dequantize(stored, seen, result)
+            self._reals_f32[value, seen] = result
+        return self._reals_f32[value, seen]
+
+    def constant_f32(self, value: str) -> str:
+        """A constant operand in float32 whatever its own element type."""
+        if self.graph.values[value].dtype == "f32":
+            return self.operand(value)
+        return self.constant(f"{value}_f32", self.array(value).astype(np.float32))
+
     def operand(self, value: str) -> str:
         """The tensor of an operand that is no port: a shape, an index, a bound; "" stays absent."""
         if value in self.graph.constants:
@@ -221,10 +238,6 @@ class Sheet:
             names = self.constant(f"{stem}_scale", scale), self.constant(f"{stem}_zero_point", zero)
             self._parameters[kind] = names
         return self._parameters[kind]
-
-    def quantize(self, value: str, tensor: str, kind: Uniform, result: str) -> None:
-        """Append a QuantizeLinear of a float tensor that holds a value."""
-        self.quantize_f32(self._as_f32(value, tensor), kind, result)
 
     def quantize_f32(self, tensor: str, kind: Uniform, result: str) -> None:
         """Append a QuantizeLinear of a float32 tensor."""
@@ -299,12 +312,13 @@ class Sheet:
     def _real_f32(self, value: str, base: PortTyped) -> str:
         """A value in float32; of a stored one without a detour through a narrower element type."""
         if not isinstance(base, Uniform) or self.graph.values[value].dtype == "f32":
-            return self._as_f32(value, self.real(value))
+            return self.as_f32(value, self.real(value))
         result = self.fresh(f"{value}_f32")
         self.dequantize(self._stored[value, base], base, result)
         return result
 
-    def _as_f32(self, value: str, tensor: str) -> str:
+    def as_f32(self, value: str, tensor: str) -> str:
+        """Cast a float tensor that holds a value to float32, where it is none."""
         if self.graph.values[value].dtype == "f32":
             return tensor
         result = self.fresh(f"{value}_f32")
