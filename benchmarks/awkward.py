@@ -33,7 +33,7 @@ Record = dict[str, Any]
 def run_side(side: str, name: str) -> Record:
     """Return one side's verdict on one model; a process that dies has crashed."""
     with tempfile.TemporaryDirectory(prefix="awkward.") as work:
-        command = [sys.executable, "-m", "benchmarks.awkward_side", side, name, work]
+        command = [sys.executable, "-m", "benchmarks.awkward_side", side, name]
         try:
             done = subprocess.run(
                 command,

@@ -192,9 +192,9 @@ def samples_for(data: bytes) -> tuple[Feeds, ...]:
 
 
 def main() -> None:
-    """Run `SIDE NAME WORK` and print the verdict."""
-    side, name, work = sys.argv[1:]
-    source, target = Path(work) / "source.onnx", Path(work) / f"{side}.onnx"
+    """Run `SIDE NAME` in the current folder and print the verdict."""
+    side, name = sys.argv[1:]
+    source, target = Path("source.onnx"), Path(f"{side}.onnx")
     data = AWKWARD[name]()
     source.write_bytes(data)
     samples = samples_for(data)
