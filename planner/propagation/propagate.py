@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from planner.errors import Conflict, unknown_name
 from planner.ir.graph import BOUNDARY, Constant, Graph, port_address, structure_digest
@@ -20,12 +20,13 @@ from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, PortTyped, TargetRef, ValuePlan
 from planner.plans.records import Port as PlanPort
 from planner.propagation.components import Unit, components_of, settle_losses, units_of
+from planner.propagation.derived import derive_again, guess_derived
 from planner.propagation.extents import backward, demote, forward
 from planner.propagation.findings import clip_of, warnings_of
 from planner.propagation.greedy import greedy
 from planner.propagation.labels import UNIT, LabelClass, build_classes, label_of, typed
 from planner.propagation.log import Log, kernel_steps
-from planner.propagation.network import DERIVED, Kernel, Network, Port, build_network
+from planner.propagation.network import Kernel, Network, Port, build_network
 from planner.propagation.parameters import accumulator_bits, derive_parameters
 from planner.propagation.price import Market, edge_price, loss_units, price_of_labels
 from planner.propagation.rows import choose_rows
@@ -34,6 +35,7 @@ from planner.target.records import Costs, Row, Target
 from planner.version import VERSION
 
 Strategy = Literal["minimal", "rfc"]
+DERIVED_ROUNDS: Final = 4
 
 
 def propagate(
@@ -64,8 +66,7 @@ def propagate(
     backward(network)
     classes = build_classes(network)
     market = Market(prices, target.rescale_single_consumer, target.rescale_allowed)
-    labelled = _label(network, classes, market, strategy)
-    _write_types(classes, labelled.solutions)
+    labelled = _settled(network, classes, market, strategy)
     return _assemble(_Outcome(network, classes, labelled, prices, strategy, model))
 
 
@@ -95,8 +96,37 @@ def _with_costs(own: Costs, given: Mapping[str, float | None]) -> Costs:
     return replace(own, **given)  # type: ignore[arg-type]
 
 
+def _settled(network: Network, classes: list[LabelClass], market: Market, strategy: str) -> _Labelled:
+    """Label, derive, and label again while a rule yields another type than it was labelled with."""
+    guess_derived(network, classes)
+    labelled = _label(network, classes, market, strategy)
+    _write_types(classes, labelled.solutions)
+    for _ in range(DERIVED_ROUNDS):
+        if not derive_again(network, classes):
+            return labelled
+        labelled = _label(network, classes, market, strategy)
+        _write_types(classes, labelled.solutions)
+    if derive_again(network, classes):
+        labelled = _repriced(labelled, classes, market)
+    _write_types(classes, labelled.solutions)
+    return labelled
+
+
+def _repriced(labelled: _Labelled, classes: list[LabelClass], market: Market) -> _Labelled:
+    """The same labelling at the types that rules yield now."""
+    cost, bound, solutions = labelled.cost, labelled.bound, dict(labelled.solutions)
+    for unit in labelled.units:
+        old = labelled.solutions[unit.classes[0]]
+        fixed = {c: label_of(kind) for c in unit.classes if (kind := classes[c].fixed) is not None}
+        labels = {**old.labels, **fixed}
+        price = price_of_labels(unit, labels, market)[0]
+        floor = min(old.bound, price, unavoidable_casts(unit.edges, classes, market))
+        solutions |= dict.fromkeys(unit.classes, Solution(labels, price, floor, old.refused))
+        cost, bound = cost + price - old.price, bound + floor - old.bound
+    return _Labelled(labelled.units, solutions, cost, bound)
+
+
 def _label(network: Network, classes: list[LabelClass], market: Market, strategy: str) -> _Labelled:
-    _guess_derived(network, classes)
     components, loose = components_of(network, classes)
     for component in components:
         offer_labels(component, classes, network, market.costs.max_clip)
@@ -112,35 +142,14 @@ def _label(network: Network, classes: list[LabelClass], market: Market, strategy
             solution = Solution(mine, price, min(price, unavoidable_casts(unit.edges, classes, market)))
         else:
             solution = solve(unit, classes, market)
+        if any(classes[c].fixed_source == "derived" for c in unit.classes):
+            # The derived types follow labels of other units, so the least here proves nothing.
+            floor = min(solution.bound, unavoidable_casts(unit.edges, classes, market))
+            solution = replace(solution, bound=floor)
         cost += solution.price
         bound += solution.bound
         solutions |= dict.fromkeys(unit.classes, solution)
     return _Labelled(units, solutions, cost, bound)
-
-
-def _guess_derived(network: Network, classes: list[LabelClass]) -> None:
-    """Fix what `derive` and `fn` rules yield, from the labels their kernels would choose alone.
-
-    The final types follow the chosen labels; where they differ the edge gets a rescale.
-    """
-    for entry in classes:
-        kernel = network.kernels[entry.kernel]
-        row = kernel.choice.row
-        calls = row is not None and any(rule.kind == "fn" for rule in row.rules)
-        if entry.ports[0].kind != DERIVED and not calls:
-            continue
-        mine = [network.ports[p] for p in (*kernel.inputs, *kernel.outputs) if p >= 0]
-        for port in mine:
-            own = classes[port.group].own if port.group >= 0 else None
-            if own is not None and isinstance(port.spec.storage, Storage):
-                port.type = typed(own, port.spec.storage)
-        derived = derive_parameters(network, kernel)
-        guess = entry.ports[0].type if entry.ports[0].side in derived else None
-        if guess is not None and guess.is_per_tensor:
-            entry.ports[0].kind = DERIVED
-            entry.fixed, entry.own, entry.fixed_source = guess, label_of(guess), "derived"
-        for port in mine:
-            port.type = None
 
 
 def _write_types(classes: Sequence[LabelClass], solutions: Mapping[int, Solution]) -> None:
@@ -274,13 +283,12 @@ def _value_plans(outcome: _Outcome, log: Log) -> dict[str, ValuePlan]:
             continue
         port: Port | None = network.ports[value.definition] if value.definition >= 0 else None
         kind = port.type if port is not None else value.pin
-        clip = 0.0
-        if port is not None and port.type is not None and port.required is not None:
-            clip = clip_of(port.required, port.type)
+        ports = [network.ports[p] for p in (value.definition, *value.uses) if p >= 0]
+        clips = [clip_of(p.required, p.type) for p in ports if p.type is not None and p.required is not None]
         found[value.name] = ValuePlan(
             type=kind,
             bits_lost=lost.get(index, 0) / UNIT,
-            clip=clip,
+            clip=max(clips, default=0.0),
             decided_by=log.port_step.get(value.definition) if kind is not None else None,
         )
     return found

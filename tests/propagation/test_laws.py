@@ -160,8 +160,8 @@ def test_marking_both_ends_alike_removes_a_rescale(seed):
             again = propagate(_marked(graph, rescale), TARGET)
             uses = set(rescale.consumers)
             assert not [r for r in again.rescales if r.value == rescale.value and set(r.consumers) & uses]
-            rows = [kernel.row for kernel in plan.kernels_in_order]
-            assert [kernel.row for kernel in again.kernels_in_order if kernel.row] == [r for r in rows if r]
+            served = {kernel.name for kernel in plan.kernels_in_order if kernel.row}
+            assert served <= {kernel.name for kernel in again.kernels_in_order if kernel.row}
 
 
 def _marked(graph: Graph, rescale: Rescale) -> Graph:

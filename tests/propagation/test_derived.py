@@ -1,0 +1,91 @@
+"""Ports that `derive` and `fn` rules type: the plan's cost is the price of what the rules really yield."""
+
+import json
+
+import pytest
+
+from planner.annotated.document import read_annotated
+from planner.ir.qtypes import Uniform, storage
+from planner.propagation.propagate import propagate
+from planner.target.load import load_target
+
+TEXT = """
+apiVersion: planner/v1
+kind: Target
+id: luts
+version: 1.0.0
+title: Luts
+mode: fixed
+types: {a8: {storage: i8}}
+defaults: {port: a8}
+kernels:
+  - {kernel: add, in: {a: a8, b: a8}, out: {y: a8}}
+  - {kernel: concat, in: {xs*: a8}, out: {y: a8}, rules: [{same_scale: [xs, y]}]}
+  - kernel: lut
+    in: {x: a8}
+    out: {y: a8}
+    rules: [{derive: {port: y, scale: "x.scale * 2", zero_point: "-128"}}]
+  - {kernel: special, in: {x: a8}, out: {y: a8}, rules: [{fn: "double"}]}
+"""
+
+
+def double(inputs, outputs, args):
+    del args
+    kind = inputs[0].type
+    return {} if kind is None else {outputs[0].id: Uniform(storage("i8"), (kind.scale * 2,), (-128,))}
+
+
+TARGET = load_target(TEXT, functions={"double": double})
+
+
+def value(name, lo, hi, elements=16):
+    return {"name": name, "shape": [elements], "constraints": [f"!quant.calibrated<f32<{lo}:{hi}>>"]}
+
+
+def model(kernel, times):
+    """`times` kernels in a row behind a concat that coarsens their input; the last one read by an add."""
+    values = [value("x", -1.0, 1.0), value("a", -1.0, 1.0), value("b", -1.3, 1.3), value("c", -1.3, 1.3, 32)]
+    kernels = [
+        ("k1", "add", ["x", "x"], "a"),
+        ("k2", "add", ["x", "x"], "b"),
+        ("cat", "concat", ["a", "b"], "c"),
+    ]
+    for i in range(times):
+        values.append(value(f"y{i}", 0.0, 4.0 * 2.0**i))
+        kernels.append((f"lut{i}", kernel, [f"y{i - 1}" if i else "a"], f"y{i}"))
+    values += [value("z", 0.0, 8.0), value("w", -2.0, 2.0, 32)]
+    kernels += [("k3", "add", [f"y{times - 1}"] * 2, "z"), ("k4", "add", ["c", "c"], "w")]
+    return read_annotated(
+        json.dumps(
+            {
+                "format": "qplan.annotated/1",
+                "name": "luts",
+                "values": values,
+                "kernels": [
+                    {"name": n, "kernel": k, "inputs": ins, "outputs": [out]} for n, k, ins, out in kernels
+                ],
+                "inputs": ["x"],
+                "outputs": ["z", "w"],
+            }
+        )
+    )
+
+
+@pytest.mark.parametrize("times", [1, 3, 9])
+@pytest.mark.parametrize("kernel", ["lut", "special"])
+def test_derived_ports_follow_the_chosen_scale(kernel, times):
+    """Each result has twice the scale of what its kernel reads, though the concat made that coarser."""
+    plan = propagate(model(kernel, times), TARGET)
+    for i in range(times):
+        lut = plan.kernels[f"lut{i}"]
+        assert lut.outputs[0].type.scale == lut.inputs[0].type.scale * 2
+        assert lut.outputs[0].type.zero_point == -128
+    assert plan.cost >= sum(rescale.cost for rescale in plan.rescales)
+    assert plan.bound <= plan.cost
+    assert plan.steps[plan.values["y0"].decided_by].rule == {"lut": "derive", "special": "fn"}[kernel]
+
+
+def test_derived_cost_is_the_price_of_its_rescales():
+    """No bits are lost past the free half bit here, so the rescales are the price."""
+    plan = propagate(model("lut", 1), TARGET)
+    assert plan.cost == sum(rescale.cost for rescale in plan.rescales)
