@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.annotated.document import read_annotated
+from planner import annotated, mlir
 from planner.calibration.annotate import annotate as annotate_graph
 from planner.calibration.run import calibrate as run_calibration
 from planner.calibration.statistics import Statistics
@@ -24,7 +24,6 @@ from planner.interpreter.compare import compare as compare_models
 from planner.interpreter.evaluate import Evaluation
 from planner.interpreter.evaluate import evaluate as evaluate_plan
 from planner.ir.graph import Graph, model_digest
-from planner.mlir.module import read_mlir
 from planner.onnx.read import read_onnx
 from planner.plans.check import check
 from planner.plans.plan import Plan
@@ -35,8 +34,8 @@ from planner.target.records import QuantFn, Target
 Source = str | Path | bytes
 
 _READERS: Mapping[str, Callable[[Source], Graph]] = {
-    "json": lambda source: read_annotated(_text(source)),
-    "mlir": lambda source: read_mlir(_text(source)),
+    "json": lambda source: annotated.read_annotated(_text(source)),
+    "mlir": lambda source: mlir.read_mlir(_text(source)),
     "onnx": read_onnx,
 }
 

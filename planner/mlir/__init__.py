@@ -1,1 +1,15 @@
-"""mlir."""
+"""Floor 1: MLIR modules on xDSL, readers and writers. `read_mlir` loads xDSL on first use (PEP 562)."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from planner.mlir.module import read_mlir
+
+__all__ = ["read_mlir"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'planner.mlir' has no attribute {name!r}")
+    return getattr(importlib.import_module("planner.mlir.module"), name)
