@@ -43,7 +43,7 @@ FLOORS: Final[Mapping[str, int]] = {
 LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
     "fastapi": ("api",),
     "httpx": ("planner.client",),
-    "networkx": ("planner.ir.topology", "planner.propagation"),
+    "networkx": ("planner.ir.cycles",),
     "onnx": ("planner.onnx", "planner.exporters"),
     "onnxruntime": ("planner.calibration", "planner.interpreter", "planner.onnx.folding"),
     "pydantic": ("planner.annotated", "planner.plans", "planner.target", "api"),

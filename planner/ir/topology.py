@@ -1,13 +1,12 @@
 """Order and use: who writes a value, who reads it, and in what order kernels run.
 
-The only place of floor 0 that needs graph algorithms (networkx, for the cycle report).
+A cycle is reported with the names on it (`cycles`).
 """
 
 from collections.abc import Sequence
 from typing import TypeVar
 
-import networkx as nx
-
+from planner import ir
 from planner.errors import ModelError
 from planner.ir.graph import Graph, Op, Region
 
@@ -70,8 +69,8 @@ def topological(steps: Sequence[Step]) -> tuple[Step, ...]:
             if waiting[user] == 0:
                 ready.append(user)
     if len(order) < len(steps):
-        cycle = nx.find_cycle(nx.DiGraph((i, user) for i in range(len(steps)) for user in users[i]))
-        names = " -> ".join(repr(steps[a].name) for a, _ in cycle)
+        cycle = ir.cycles.find_cycle((i, user) for i in range(len(steps)) for user in users[i])
+        names = " -> ".join(repr(steps[i].name) for i in cycle)
         raise ModelError(f"these depend on each other in a cycle: {names}")
     return tuple(steps[i] for i in order)
 
