@@ -1,0 +1,83 @@
+"""Parameters of weights and biases, and the bits of accumulators: cases 17, 22 to 24."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from planner.errors import Conflict, PlannerError
+from planner.ir.graph import Op
+from planner.propagation.propagate import propagate
+from tests.propagation.small import graph_of, target_of
+
+RULE = "rules: [{multiplier_accumulator_scale: {port: b, of: [x, w]}}]"
+ROWS = target_of(f"""
+- {{kernel: conv, in: {{x: a8, w: w8, b?: b32}}, out: {{y: a8}}, axis: {{w: 0}}, {RULE}}}
+- {{kernel: fc, in: {{x: a8, w: n8, b?: b32}}, out: {{y: a8}}, {RULE}}}
+""")
+X = "!quant.uniform<i8:f32, 0.0078125>"
+
+
+def plan_of(kernel, w, b, *, x=X, target=ROWS, facts=None):
+    values = {"x": x, "w": np.array(w, np.float32), "b": np.array(b, np.float32), "y": "[-4, 4]"}
+    graph = graph_of(values, [("k", kernel, "x w b", "y")], outputs="y", shapes={"x": (1, 2)})
+    op = Op("k_op", "Gemm", ("x", "w", "b"), ("y",), {"transB": 1})
+    named = {n: replace(v, facts=tuple((facts or {}).get(n, v.facts))) for n, v in graph.values.items()}
+    return propagate(replace(graph, regions=(replace(graph.regions[0], ops=(op,)),), values=named), target)
+
+
+def types(plan):
+    return [port.type for port in plan.kernels["k"].inputs]
+
+
+@pytest.mark.parametrize(("kernel", "axis", "slices"), [("conv", 0, 2), ("fc", None, 1)])
+def test_bias_is_the_product(kernel, axis, slices):
+    x, w, b = types(plan_of(kernel, [[1, -2], [0.5, 0.25]], [0.5, -0.25]))
+    assert (b.axis, len(b.scales), str(b.storage), set(b.zero_points)) == (axis, slices, "i32", {0})
+    assert b.scales == pytest.approx([x.scale * s for s in w.scales], rel=1e-7)
+
+
+@pytest.mark.parametrize(("kernel", "grown"), [("conv", [True, False]), ("fc", [True])])
+def test_a_bias_that_would_overflow_grows_its_channels_weight_scale(kernel, grown):
+    """Case 22: |b| / (s_in s_w) stays below 2^30; other channels keep their scale."""
+    weights = [[1e-5, -2e-5], [0.5, 0.25]] if kernel == "conv" else [[1e-5, -2e-5], [1e-5, 0.0]]
+    plain = types(plan_of(kernel, weights, [0.5, 0.5]))
+    x, w, b = types(plan_of(kernel, weights, [5000.0, 0.5]))
+    assert [scale > before for scale, before in zip(w.scales, plain[1].scales, strict=True)] == grown
+    assert 5000.0 / b.scales[0] <= 2**30
+    assert b.scales == pytest.approx([x.scale * s for s in w.scales], rel=1e-7)
+
+
+def test_a_bias_pin_off_the_product_is_refused():
+    """Case 23: never kept silently."""
+    from_text = types(plan_of("fc", [[1, -2], [0.5, 0.25]], [0.5, -0.25]))[2]
+    off = replace(from_text, scales=(from_text.scale * 1.01,))
+    with pytest.raises(PlannerError, match=r"'b' is pinned to .* but the product of its factors' scales is"):
+        plan_of("fc", [[1, -2], [0.5, 0.25]], [0.5, -0.25], facts={"b": (off,)})
+    near = replace(from_text, scales=(float(np.nextafter(np.float32(from_text.scale), np.float32(1))),))
+    plan = plan_of("fc", [[1, -2], [0.5, 0.25]], [0.5, -0.25], facts={"b": (near,)})
+    assert types(plan)[2].scale == pytest.approx(near.scale, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("weights", "bits"),
+    [
+        ([[1, 1], [0.5, 0.25]], 17),  # 2 x 127 x 128 = 32512 and the bias's 64 x 127 more
+        ([[1] * 64, [0] * 64], 22),
+        ([[0, 0], [0, 0]], 8),  # only the bias
+    ],
+)
+def test_accumulator_bits(weights, bits):
+    """Bits of the widest sum of |weight| x |input| + |bias| in two's complement."""
+    plan = plan_of("fc", weights, [0.5, 0.0])
+    _, w, b = types(plan)
+    stored = np.abs(np.rint(np.array(weights) / w.scale)).sum(axis=1) * 128
+    widest = int((stored + np.abs(np.rint(np.array([0.5, 0.0]) / b.scale))).max())
+    assert plan.kernels["k"].accumulator_bits == widest.bit_length() + 1
+    assert abs(plan.kernels["k"].accumulator_bits - bits) <= 1
+
+
+def test_an_accumulator_too_narrow_is_a_conflict():
+    row = f"- {{kernel: fc, in: {{x: a8, w: n8, b?: b32}}, out: {{y: a8}}, accumulator: i16, {RULE}}}"
+    with pytest.raises(Conflict, match=r"'k' sums to 2. bits in channel 0, the accumulator of"):
+        plan_of("fc", [[1] * 64, [0] * 64], [0.5, 0.0], target=target_of(row))

@@ -1,0 +1,148 @@
+"""Which row serves a kernel: order, when, pins, Any, None, min_bits, partial signatures, wildcards."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from planner.errors import Conflict
+from planner.ir.graph import Region
+from planner.ir.topology import topological
+from planner.ir.typetext import parse_type
+from planner.propagation.network import build_network
+from planner.propagation.rows import choose_rows
+from tests.propagation.small import graph_of, target_of
+
+ROWS = target_of("""
+- {kernel: fc, in: {x: a16, w: n8}, out: {y: a16}, when: {min_bits: {x: 9}}}
+- {kernel: fc, in: {x: a8, w: n8}, out: {y: a8}}
+- {kernel: fc, in: {x: u8, w: u8}, out: {y: u8}}
+- {kernel: any_order, in: {x: a16}, out: {y: a16}}
+- {kernel: any_order, in: {x: a8}, out: {y: a8}}
+- {kernel: partial, in: {x: "*", w: n8}, out: {y: a8}}
+- {kernel: optional, in: {x: a8, b?: b32}, out: {y: a8}}
+- {kernel: variadic, in: {xs*: a8}, out: {y: a8}}
+- {kernel: strided, in: {x: a8}, out: {y: a8}, when: {x.rank: 4}}
+- {kernel: strided, in: {x: u8}, out: {y: u8}}
+""")
+W = np.array([-1.0, 1.0], np.float32)
+A8, U8, A16 = (f"!quant.uniform<{store}:f32, 0.5>" for store in ("i8", "u8", "i16"))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "x", "y", "row"),
+    [
+        ("fc", "", "", 1),  # no fact asks for more than 8 bits
+        ("fc", "!quant.any<i16>", "", 0),
+        ("fc", "!quant.any<i8>", "", 1),
+        ("fc", A16, "", 0),
+        ("fc", A8, "", 1),
+        ("fc", U8, "", 2),  # the row that equals the pin, though a later one
+        ("fc", A8, U8, 1),  # one pin each: file order
+        ("fc", U8, U8, 2),
+        ("any_order", "", "", 0),
+        ("any_order", "!quant.any<i4>", "", 0),
+        ("any_order", "", A8, 1),
+        ("any_order", "!quant.none", "", 0),  # a value kept in float is cast, its kernels are served
+        ("partial", A16, "", 0),
+        ("strided", "", "", 1),  # rank 1
+    ],
+)
+def test_the_row(kernel, x, y, row):
+    inputs = "x W" if kernel in ("fc", "partial") else "x"
+    graph = graph_of({"x": x, "W": W, "y": y}, [("k", kernel, inputs, "y")], outputs="y")
+    choice = choose_rows(graph, graph.regions, ROWS)[0]
+    assert choice.row is ROWS.rows[kernel][row]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "inputs", "facts", "reason"),
+    [
+        ("fc", "x W", {"x": "!quant.any<i32>"}, "port x ('x') wants !quant.any<i32>, the row has i8"),
+        ("fc", "x W", {"W": "!quant.none"}, "port w ('W') is to stay float (!quant.none)"),
+        ("fc", "x W", {"W": A16}, "port w ('W') is pinned to !quant.uniform<i16:f32, 0.5>, the row has"),
+        ("fc", "x", {}, "takes other ports than these 1 inputs and 1 outputs"),
+        ("optional", "- W", {}, "takes other ports than these 1 inputs and 1 outputs"),
+        ("unheard", "x", {}, "small has no row for kernel 'unheard'"),
+    ],
+)
+def test_no_row(kernel, inputs, facts, reason):
+    """A float fallback says which port of which row failed first."""
+    graph = graph_of({"x": "", "W": W, "y": ""}, [("k", kernel, inputs, "y")], outputs="y")
+    marked = {
+        n: replace(v, facts=(parse_type(facts[n]),) if n in facts else ()) for n, v in graph.values.items()
+    }
+    choice = choose_rows(replace(graph, values=marked), graph.regions, ROWS)[0]
+    assert choice.row is None
+    assert reason in choice.reason
+
+
+def test_no_row_where_the_target_insists():
+    rows = "- {kernel: fc, in: {x: a8}, out: {y: a8}}"
+    target = replace(target_of(rows), on_no_kernel="error")
+    graph = graph_of({"x": "", "y": ""}, [("k", "gelu", "x", "y")], outputs="y")
+    with pytest.raises(Conflict, match="no row of small serves gelu at 'k'"):
+        choose_rows(graph, graph.regions, target)
+
+
+def test_a_port_fact_of_another_storage_rules_the_row_out():
+    """A value's pin is met by a rescale; a fact on the port itself is the port's type."""
+    region = Region("k", "fc", ("x", "W"), ("y",), input_facts=((parse_type(U8),), ()))
+    graph = graph_of({"x": "", "W": W, "y": ""}, [("k", "fc", "x W", "y")], outputs="y")
+    assert choose_rows(graph, [region], ROWS)[0].row is ROWS.rows["fc"][2]
+
+
+def test_the_choice_looks_at_no_other_kernel():
+    """Case 27: the same rows in every order of regions."""
+    values = {"x": A8, "W": W, "a": "[-1, 1]", "b": A16, "c": "[-1, 1]"}
+    kernels = [("k1", "fc", "x W", "a"), ("k2", "fc", "a W", "b"), ("k3", "fc", "b W", "c")]
+    graph = graph_of(values, kernels, outputs="c")
+    chosen = {c.region.name: c.row for c in choose_rows(graph, graph.regions, ROWS)}
+    again = {c.region.name: c.row for c in choose_rows(graph, graph.regions[::-1], ROWS)}
+    assert chosen == again
+    assert [row.key for row in chosen.values()] == [ROWS.rows["fc"][i].key for i in (1, 1, 0)]
+
+
+VIEWS = target_of("""
+- {kernel: view, in: {x: "*"}, out: {y: "*"}, rules: [{same_scale: [x, y]}]}
+- {kernel: join, in: {xs*: "*"}, out: {y: "*"}, rules: [{same_scale: [xs, y]}]}
+- {kernel: free, in: {x: "*"}, out: {y: "*"}}
+- {kernel: half, in: {x: "*"}, out: {y: u8}, rules: [{same_scale: [x, y]}]}
+- {kernel: unsigned, in: {x: u8}, out: {y: u8}}
+- {kernel: wide, in: {x: a16}, out: {y: a16}}
+- {kernel: plain, in: {x: a8}, out: {y: a8}}
+""")
+
+
+@pytest.mark.parametrize(
+    ("kernels", "facts", "port", "storage"),
+    [
+        # the value's own pin, else the joined ports', else the producer, else the readers, else the default
+        ([("k", "view", "x", "y")], {"x": U8}, "in", "u8"),
+        ([("k", "view", "x", "y")], {"y": A16}, "in", "i16"),
+        ([("k", "half", "x", "y")], {}, "in", "u8"),
+        ([("p", "wide", "v", "x"), ("k", "view", "x", "y")], {}, "out", "i16"),
+        ([("p", "wide", "v", "x"), ("k", "view", "x", "y")], {"y": U8}, "in", "u8"),
+        ([("k", "view", "x", "y"), ("r", "unsigned", "y", "z")], {}, "in", "u8"),
+        ([("k", "view", "x", "m"), ("l", "view", "m", "y"), ("r", "unsigned", "y", "z")], {}, "in", "u8"),
+        (
+            [("k", "view", "x", "m"), ("l", "view", "m", "y"), ("r", "unsigned", "y", "z")],
+            {"y": A16},
+            "in",
+            "i16",
+        ),
+        ([("p", "wide", "v", "x"), ("k", "view", "x", "y"), ("r", "unsigned", "y", "z")], {}, "out", "i16"),
+        ([("k", "view", "x", "y")], {"x": "!quant.any<i4>"}, "in", "i8"),
+        ([("p", "gelu", "v", "x"), ("k", "view", "x", "y"), ("r", "unsigned", "y", "z")], {}, "in", "u8"),
+        ([("p", "wide", "v", "x"), ("k", "free", "x", "y"), ("r", "unsigned", "y", "z")], {}, "out", "u8"),
+    ],
+)
+def test_wildcards(kernels, facts, port, storage):
+    """The storage of a wildcard port of kernel `k`."""
+    names = dict.fromkeys(n for _, _, ins, outs in kernels for n in (ins, outs))
+    values = {name: f"[-1, 1] & {facts.get(name, '')}" for name in names}
+    graph = graph_of(values, kernels, outputs=kernels[-1][3])
+    network = build_network(graph, choose_rows(graph, topological(graph.regions), VIEWS), VIEWS)
+    kernel = next(kernel for kernel in network.kernels if kernel.choice.region.name == "k")
+    ids = kernel.inputs if port == "in" else kernel.outputs
+    assert str(network.ports[ids[0]].spec.storage) == storage
