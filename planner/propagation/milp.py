@@ -17,16 +17,18 @@ from planner.propagation.labels import Label, LabelClass, log_units, typed
 from planner.propagation.price import Market, loss_price
 
 MILP_VARIABLES: Final = 6_000
+CUT_VARIABLES: Final = 200_000  # two labels: a minimum cut, whose linear program has whole solutions
 MILP_NODES: Final = 400
 
 Picks = Mapping[int, Mapping[Label | None, int]]
 
 
 class Found(NamedTuple):
-    """A labelling (None: model too large, or none found in time) and a lower bound of the price."""
+    """A labelling (None: model too large, or none found in time), a lower bound, whether it is the least."""
 
     labels: dict[int, Label | None] | None
     bound: int
+    proven: bool = False
 
 
 class _Model:
@@ -58,14 +60,15 @@ def solve_exactly(unit: Unit, classes: Sequence[LabelClass], market: Market) -> 
     pick = {c: {label: model.variable(0.0, whole=True) for label in classes[c].labels} for c in unit.classes}
     for variables in pick.values():
         model.row([(x, 1.0) for x in variables.values()], 1.0, 1.0)
+    limit = CUT_VARIABLES if all(len(labels) <= 2 for labels in pick.values()) else MILP_VARIABLES
     for edge in unit.edges:
         _edge_rows(model, edge, pick, market)
-        if len(model.cost) > MILP_VARIABLES:
+        if len(model.cost) > limit:
             return Found(None, 0)
     base = 0
     for loss in unit.losses:
         base += _loss_rows(model, loss, pick, market)
-        if len(model.cost) > MILP_VARIABLES:
+        if len(model.cost) > limit:
             return Found(None, 0)
     scale = max(model.cost, default=1.0) or 1.0
     rows, columns, factors = zip(*model.entries, strict=True)
@@ -84,7 +87,7 @@ def solve_exactly(unit: Unit, classes: Sequence[LabelClass], market: Market) -> 
     if answer.x is None:
         return Found(None, bound)
     chosen = {c: max(pick[c], key=lambda label, c=c: answer.x[pick[c][label]]) for c in pick}  # type: ignore[misc]
-    return Found(chosen, bound)
+    return Found(chosen, bound, answer.status == 0)
 
 
 def _edge_rows(model: _Model, edge: Edge, pick: Picks, market: Market) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from planner import propagation
 from planner.propagation.canonical import in_canonical_order
 from planner.propagation.components import Component, Edge, Loss, Unit, Use
 from planner.propagation.labels import (
@@ -22,7 +23,6 @@ from planner.propagation.labels import (
     label_of,
     legal,
 )
-from planner.propagation.milp import solve_exactly
 from planner.propagation.network import Network
 from planner.propagation.price import Market, Price, Priced, edge_price, price_of_labels
 from planner.target.records import PortType
@@ -79,6 +79,9 @@ def offer_labels(
 def _candidates(component: Component, classes: Sequence[LabelClass], network: Network) -> set[Label]:
     members = [classes[c] for c in component.classes]
     labels = {entry.own for entry in members if entry.own is not None}
+    wanted = {(port.spec, port.required) for entry in members for port in entry.ports}
+    if len(labels) == len(wanted) == 1 and not any(network.values[e.value].pin for e in component.edges):
+        return labels
     for edge in component.edges:
         pin = network.values[edge.value].pin
         if pin is not None and pin.is_per_tensor:
@@ -120,10 +123,12 @@ def solve(unit: Unit, classes: Sequence[LabelClass], market: Market) -> Solution
     starts.append({c: _nearest_own(classes[c]) for c in unit.classes})
     tried = [_descend(unit, classes, market, near, one) for one in starts]
     if min(price[0] for price, _ in tried) > floor:
-        exact = solve_exactly(unit, classes, market)
+        exact = propagation.milp.solve_exactly(unit, classes, market)
         floor = max(floor, exact.bound)
         if exact.labels is not None:
             tried.append(_descend(unit, classes, market, near, exact.labels))
+        if exact.proven:
+            floor = min(price[0] for price, _ in tried)
     best, labels = min(tried, key=lambda item: item[0])
     return Solution(labels, best[0], min(floor, best[0]), refused)
 
