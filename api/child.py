@@ -16,8 +16,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from api.problems import Problem, Refused, problem_of
 from api.extent import check_extent
+from api.problems import Problem, Refused, problem_of
 from api.scan import scan_json, scan_onnx
 from planner.calibration.statsjson import read_statistics, write_statistics
 from planner.cli.files import model_format

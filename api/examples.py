@@ -11,11 +11,19 @@ ANNOTATED: Final[dict[str, Any]] = {
     "format": "qplan.annotated/1",
     "name": "demo",
     "values": [
-        {"name": "x", "shape": [1, 8], "dtype": "f32", "constraints": ["!quant.calibrated<f32<-1.0:1.0>>"]},
-        {"name": "w", "shape": [8, 4], "dtype": "f32", "constant": {"range": [-0.5, 0.5]}},
-        {"name": "y", "shape": [1, 4], "dtype": "f32", "constraints": ["!quant.calibrated<f32<-2.0:2.0>>"]},
+        {"name": "x", "shape": [1, 2], "dtype": "f32", "constraints": ["!quant.calibrated<f32<-1.0:1.0>>"]},
+        {"name": "w", "shape": [2, 2], "dtype": "f32", "constant": {"value": [[0.5, -0.25], [0.125, 0.5]]}},
+        {"name": "y", "shape": [1, 2], "dtype": "f32", "constraints": ["!quant.calibrated<f32<-2.0:2.0>>"]},
     ],
-    "kernels": [{"name": "fc1", "kernel": "fully_connected", "inputs": ["x", "w", None], "outputs": ["y"]}],
+    "kernels": [
+        {
+            "name": "fc1",
+            "kernel": "fully_connected",
+            "inputs": ["x", "w", None],
+            "outputs": ["y"],
+            "ops": [{"name": "product", "type": "MatMul", "inputs": ["x", "w"], "outputs": ["y"]}],
+        }
+    ],
     "inputs": ["x"],
     "outputs": ["y"],
 }
@@ -37,8 +45,8 @@ id: example-npu
 version: 1.0.0
 kernels:
   - kernel: fully_connected
-    in: {x: i8, w: i8}
-    out: {y: i8}
+    in: {x: {storage: i8}, w: {storage: i8}}
+    out: {y: {storage: i8}}
 """
 
 PORT: Final = "fc1.out[0]"

@@ -1,0 +1,116 @@
+"""Services in threads of this process, and servers of their own, started as `qplan serve` does."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+
+from api.app import create_app
+from api.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+URL = "http://127.0.0.1"
+COMMAND = "from planner.cli.app import main; main()"
+
+
+class Server:
+    """A running `qplan serve`."""
+
+    def __init__(self, process: subprocess.Popen, port: int) -> None:
+        self.process = process
+        self.port = port
+        self.url = f"{URL}:{port}"
+
+    @property
+    def memory(self) -> int:
+        """Resident MB of the server's own process."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.split("VmRSS:")[1].split()[0]) // 1024
+
+    @property
+    def peak(self) -> int:
+        """The most it ever was, in MB."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.split("VmHWM:")[1].split()[0]) // 1024
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextmanager
+def serving(data: Path, command: tuple[str, ...] = (), **environment: str) -> Iterator[Server]:
+    """Start a server on a free port and wait until it is ready."""
+    port = free_port()
+    line = [*(command or (sys.executable, "-c", COMMAND, "serve")), "--port", str(port)]
+    known = {name: text for name, text in os.environ.items() if not name.startswith("QPLAN_")}
+    variables = {**known, "PYTHONPATH": str(ROOT), "QPLAN_DATA": str(data), **environment}
+    process = subprocess.Popen(line, env=variables, cwd=data)
+    try:
+        for _ in range(600):
+            assert process.poll() is None, "the server ended"
+            try:
+                if httpx.get(f"{URL}:{port}/v1/health/ready", trust_env=False).status_code == 200:
+                    break
+            except httpx.TransportError:
+                time.sleep(0.1)
+        yield Server(process, port)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=60)
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory) -> Iterator[Server]:
+    """One server for the tests that only ask."""
+    with serving(tmp_path_factory.mktemp("served")) as found:
+        yield found
+
+
+@contextmanager
+def served_here(settings: Settings) -> Iterator[httpx.Client]:
+    """Serve in a thread of this process, and give a client of it."""
+    config = uvicorn.Config(create_app(settings), port=free_port(), log_level="critical")
+    running = uvicorn.Server(config)
+    thread = threading.Thread(target=running.run)
+    thread.start()
+    try:
+        while not running.started:
+            assert thread.is_alive()
+            time.sleep(0.02)
+        with httpx.Client(base_url=f"{URL}:{config.port}", trust_env=False, timeout=100) as client:
+            yield client
+    finally:
+        running.should_exit = True
+        thread.join(timeout=60)
+
+
+@pytest.fixture
+def make_service(tmp_path) -> Iterator[Callable[..., httpx.Client]]:
+    """Make a service with other settings."""
+    with ExitStack() as stack:
+
+        def make(**settings: Any) -> httpx.Client:
+            return stack.enter_context(served_here(Settings(**{"data": tmp_path, **settings})))
+
+        yield make
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory) -> Iterator[httpx.Client]:
+    """One service for the tests that only ask."""
+    with served_here(Settings(data=tmp_path_factory.mktemp("service"))) as client:
+        yield client

@@ -1,0 +1,181 @@
+"""Every route does what it says, and a plan over HTTP is the plan of the library."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import planner
+from planner.calibration.statsjson import write_statistics
+from planner.version import VERSION
+from tests.api.documents import OCTETS, YAML, chain, digest, put, relu
+
+ROOT = Path(__file__).resolve().parents[2]
+DIGITS = ROOT / "examples" / "digits"
+GOOD_TARGET = (ROOT / "targets" / "teaching-npu.yaml").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def digits(service):
+    """The digits example, uploaded, read, with statistics, planned: digests and the library's objects."""
+    data = (DIGITS / "digits.onnx").read_bytes()
+    graph = planner.load_model(data)
+    samples = np.load(DIGITS / "calibration.npz")
+    few = {name: samples[name][:4] for name in samples.files}
+    stats = planner.calibrate(graph, [{n: few[n][i : i + 1] for n in few} for i in range(4)])
+    record = service.post("/v1/models", json={"blob": put(service, data)}).json()
+    kept = service.post("/v1/stats", json=json.loads(write_statistics(stats))).json()
+    body = {"model": record["digest"], "target": "onnxruntime-cpu", "stats": kept["digest"]}
+    answer = service.post("/v1/plans", json=body)
+    assert answer.status_code == 200, answer.text
+    return {
+        "graph": graph,
+        "stats": stats,
+        "record": record,
+        "kept": kept,
+        "body": body,
+        "plan": answer.json(),
+    }
+
+
+def test_health(service):
+    for path in ("/v1/health/live", "/v1/health/ready"):
+        assert service.get(path).json() == {"status": "ok"}
+    server = service.get("/v1/server").json()
+    assert server["version"] == VERSION
+    assert server["limits"]["blob_bytes"] == 256 << 20
+
+
+def test_targets_are_listed_and_shown(service):
+    listed = service.get("/v1/targets").json()
+    assert tuple(entry["id"] for entry in listed) == planner.target_ids()
+    for entry in listed:
+        for name in (entry["id"], f"{entry['id']}@{entry['version']}"):
+            answer = service.get(f"/v1/targets/{name}")
+            assert answer.json()["digest"] == entry["digest"]
+            assert answer.headers["etag"] == f'"{entry["digest"]}"'
+
+
+def test_lint_of_a_good_target(service):
+    report = service.post("/v1/targets:lint", content=GOOD_TARGET, headers=YAML).json()
+    assert (report["id"], report["findings"]) == ("teaching-npu", [])
+
+
+def test_lint_says_where(service):
+    broken = GOOD_TARGET.replace("mode: fixed", "mode: fixd")
+    answer = service.post("/v1/targets:lint", content=broken, headers=YAML)
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert sorted(error) == ["code", "column", "line", "message", "path"]
+    assert broken.splitlines()[error["line"] - 1].startswith("mode: fixd")
+
+
+def test_blobs_come_back(service):
+    data = bytes(range(256)) * 9000
+    path = f"/v1/blobs/{digest(data)}"
+    assert service.head(path).status_code == 404
+    for _ in range(2):
+        assert service.put(path, content=data, headers=OCTETS).json() == {
+            "digest": digest(data),
+            "bytes": len(data),
+        }
+    head = service.head(path)
+    assert (head.status_code, head.headers["content-length"], head.content) == (200, str(len(data)), b"")
+    assert service.get(path).content == data
+
+
+def test_a_model_is_described(digits):
+    record = digits["record"]
+    assert (record["format"], record["ops"], record["kernels"]) == ("onnx", len(digits["graph"].ops), 0)
+    assert [entry["name"] for entry in record["inputs"]] == list(digits["graph"].inputs)
+    assert record["parameters"] > 1000
+
+
+@pytest.mark.parametrize("suffix", ["json", "mlir"])
+def test_annotated_models_are_read_from_blobs(service, suffix):
+    data = (ROOT / "tests" / "formats" / "golden" / f"demo.{suffix}").read_bytes()
+    record = service.post("/v1/models", json={"blob": put(service, data)}).json()
+    assert (record["format"], record["kernels"]) == (suffix, 1)
+    plan = service.post("/v1/plans", json={"model": record["digest"], "target": "litert-int8"}).json()
+    assert plan == json.loads(planner.plan(planner.load_model(data, format=suffix), "litert-int8").to_json())
+
+
+def test_statistics_are_kept(digits):
+    assert digits["kept"]["samples"] == 4
+    assert digits["kept"]["values"] == len(digits["stats"].values)
+
+
+def test_an_onnx_model_is_planned_as_the_library_does(digits):
+    ranged = planner.annotate(digits["graph"], stats=digits["stats"])
+    assert digits["plan"] == json.loads(planner.plan(ranged, "onnxruntime-cpu").to_json())
+
+
+@pytest.mark.parametrize("target", planner.target_ids())
+def test_an_annotated_model_is_planned_as_the_library_does(service, target):
+    model = chain(7)
+    body = {"model": model, "target": target, "options": {"strategy": "rfc", "costs": {"bit_price": 4.0}}}
+    answer = service.post("/v1/plans", json=body)
+    graph = planner.load_model(json.dumps(model).encode(), format="json")
+    assert answer.text == planner.plan(graph, target, strategy="rfc", bit_price=4.0).to_json()
+
+
+def test_facts_in_the_request(service):
+    model = chain(2)
+    types = {"v0": "!quant.uniform<i8:f32, 5.0e-02>"}
+    body = {
+        "model": model,
+        "target": "litert-int8",
+        "annotations": {"format": "qplan.annotations/1", "values": types},
+    }
+    plan = service.post("/v1/plans", json=body).json()
+    assert plan["values"]["v0"]["type"].startswith("!quant.uniform<i8:f32, 0.05")
+
+
+def test_a_model_that_is_not_small_is_planned_the_same_in_a_child(service, make_service):
+    body = {"model": chain(9), "target": "litert-int8"}
+    elsewhere = make_service(inline_kernels=1)
+    assert elsewhere.post("/v1/plans", json=body).text == service.post("/v1/plans", json=body).text
+
+
+def test_the_same_request_is_the_same_plan(service, digits):
+    again = service.post("/v1/plans", json=digits["body"])
+    assert again.json() == digits["plan"]
+    path = f"/v1/plans/{digits['plan']['key']}"
+    assert service.get(path).json() == digits["plan"]
+    assert service.get(path).headers["etag"] == f'"{digits["plan"]["key"]}"'
+
+
+def test_explanations_are_those_of_the_library(service, digits):
+    key = digits["plan"]["key"]
+    kernel = digits["plan"]["kernels"][0]["name"]
+    found = service.get(f"/v1/plans/{key}/explain", params={"port": f"{kernel}.out[0]"}).json()
+    plan = planner.plan_from_json(json.dumps(digits["plan"]))
+    assert found["lines"] == planner.explain(plan, f"{kernel}.out[0]").splitlines()
+
+
+def test_an_export_is_the_file_of_the_library(service, digits):
+    body = {"model": digits["record"]["digest"], "plan": digits["plan"]["key"], "format": "onnx-qdq"}
+    record = service.post("/v1/exports", json=body).json()
+    data = service.get(record["link"]).content
+    plan = planner.plan_from_json(json.dumps(digits["plan"]))
+    assert data == planner.export(digits["graph"], plan, "onnx-qdq")
+    assert (record["blob"], record["bytes"]) == (digest(data), len(data))
+
+
+def test_every_answer_has_its_headers(service):
+    for answer in (service.get("/v1/targets"), service.get("/nothing")):
+        assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert len(answer.headers["x-request-id"]) == 16
+        assert "access-control-allow-origin" not in answer.headers
+
+
+def test_the_process_that_answers_holds_no_model_reader(server):
+    maps = Path(f"/proc/{server.process.pid}/maps").read_text()
+    assert "pydantic_core" in maps
+    assert [name for name in ("onnx_cpp2py", "onnxruntime", "protobuf", "_upb") if name in maps] == []
+
+
+def test_a_good_model_after_all_that(service):
+    assert service.post("/v1/models", json={"blob": put(service, relu())}).status_code == 201

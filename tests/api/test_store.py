@@ -1,0 +1,77 @@
+"""What was kept is there after a restart, whole."""
+
+import json
+import signal
+
+import httpx
+import pytest
+
+from api.problems import Refused
+from api.store import Store, digest_of
+from tests.api.conftest import serving
+from tests.api.documents import chain, put, relu
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
+def test_a_restart_finds_everything(tmp_path, ending):
+    body = {"model": chain(3), "target": "litert-int8"}
+    with (
+        serving(tmp_path) as server,
+        httpx.Client(base_url=server.url, trust_env=False, timeout=100) as client,
+    ):
+        blob = put(client, relu())
+        record = client.post("/v1/models", json={"blob": blob}).json()
+        plan = client.post("/v1/plans", json=body).text
+        key = json.loads(plan)["key"]
+        assert client.get(f"/v1/plans/{key}").text == plan
+        server.process.send_signal(ending)
+        server.process.wait(timeout=60)
+    with (
+        serving(tmp_path) as server,
+        httpx.Client(base_url=server.url, trust_env=False, timeout=100) as client,
+    ):
+        assert client.get(f"/v1/plans/{key}").text == plan
+        assert client.post("/v1/plans", json=body).text == plan
+        assert client.get(f"/v1/blobs/{blob}").content == relu()
+        onnx_plan = client.post("/v1/plans", json={"model": record["digest"], "target": "onnxruntime-cpu"})
+        assert onnx_plan.status_code == 200
+
+
+def test_the_answer_of_a_request_comes_from_the_store(tmp_path):
+    body = {"model": chain(3), "target": "litert-int8"}
+    with serving(tmp_path) as server:
+        post = f"{server.url}/v1/plans"
+        key = httpx.post(post, json=body, trust_env=False).json()["key"]
+        httpx.get(f"{post}/{key}", trust_env=False).raise_for_status()
+        path = Store(tmp_path).path("plans", key)
+        path.write_text("marked")
+        assert httpx.post(post, json=body, trust_env=False).text == "marked"
+        other = {**body, "options": {"strategy": "rfc"}}
+        assert httpx.post(post, json=other, trust_env=False).json()["key"] != key
+
+
+def test_half_done_files_go(tmp_path):
+    store = Store(tmp_path)
+    store.open()
+    with store.draft() as folder:
+        (folder / "data").write_bytes(b"x")
+    assert list((tmp_path / "drafts").iterdir()) == []
+    (tmp_path / "drafts" / "left").mkdir()
+    store.open()
+    assert list((tmp_path / "drafts").iterdir()) == []
+
+
+def test_what_is_there_stays(tmp_path):
+    store = Store(tmp_path)
+    store.open()
+    store.put("blobs", digest_of(b"a"), b"a")
+    store.put("blobs", digest_of(b"a"), b"b")
+    assert store.find("blobs", digest_of(b"a")).read_bytes() == b"a"
+
+
+@pytest.mark.parametrize(
+    "name", ["", "sha256:", "sha256:../..", "sha256:" + "A" * 64, "sha256:" + "0" * 64 + "\n"]
+)
+def test_what_is_no_digest_is_no_path(tmp_path, name):
+    with pytest.raises(Refused, match="unknown-name"):
+        Store(tmp_path).path("blobs", name)
