@@ -17,18 +17,21 @@ from planner.propagation.labels import Label, LabelClass, log_units, typed
 from planner.propagation.price import Market, loss_price
 
 MILP_VARIABLES: Final = 6_000
-CUT_VARIABLES: Final = 200_000  # two labels: a minimum cut, whose linear program has whole solutions
+CUT_VARIABLES: Final = 200_000  # two labels: mostly a minimum cut, whose linear program has whole solutions
 MILP_NODES: Final = 400
 
 Picks = Mapping[int, Mapping[Label | None, int]]
 
 
 class Found(NamedTuple):
-    """A labelling (None: model too large, or none found in time), a lower bound, whether it is the least."""
+    """A labelling (None: model too large, or none found in time), a lower bound, and what the bound gave away.
+
+    A price above the bound by no more than `slack` is the least that HiGHS can tell apart.
+    """
 
     labels: dict[int, Label | None] | None
     bound: int
-    proven: bool = False
+    slack: int = 0
 
 
 class _Model:
@@ -80,14 +83,15 @@ def solve_exactly(unit: Unit, classes: Sequence[LabelClass], market: Market) -> 
         constraints=LinearConstraint(matrix, np.asarray(model.low), np.asarray(model.high)),
         options={"node_limit": MILP_NODES, "mip_rel_gap": 0.0},
     )
-    bound = 0
+    bound = slack = 0
     if answer.mip_dual_bound is not None and math.isfinite(answer.mip_dual_bound):
         # HiGHS is exact to about 1e-6 of the largest price; the bound gives that much away.
         bound = max(0, math.ceil((answer.mip_dual_bound - 1e-6) * scale) + base)
+        slack = math.ceil(2e-6 * scale)
     if answer.x is None:
-        return Found(None, bound)
+        return Found(None, bound, slack)
     chosen = {c: max(pick[c], key=lambda label, c=c: answer.x[pick[c][label]]) for c in pick}  # type: ignore[misc]
-    return Found(chosen, bound, answer.status == 0)
+    return Found(chosen, bound, slack)
 
 
 def _edge_rows(model: _Model, edge: Edge, pick: Picks, market: Market) -> None:

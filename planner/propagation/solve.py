@@ -127,8 +127,8 @@ def solve(unit: Unit, classes: Sequence[LabelClass], market: Market) -> Solution
         floor = max(floor, exact.bound)
         if exact.labels is not None:
             tried.append(_descend(unit, classes, market, near, exact.labels))
-        if exact.proven:
-            floor = min(price[0] for price, _ in tried)
+        least = min(price[0] for price, _ in tried)
+        floor = least if least <= exact.bound + exact.slack else floor
     best, labels = min(tried, key=lambda item: item[0])
     return Solution(labels, best[0], min(floor, best[0]), refused)
 
