@@ -24,7 +24,7 @@ Picks = Mapping[int, Mapping[Label | None, int]]
 
 
 class Found(NamedTuple):
-    """A labelling (None: model too large, or none found in time), a lower bound, and what the bound gave away.
+    """A labelling (None: model too large, or none found), a lower bound, and what the bound gave away.
 
     A price above the bound by no more than `slack` is the least that HiGHS can tell apart.
     """
