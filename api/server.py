@@ -2,44 +2,64 @@
 
 import ipaddress
 import os
+import socket
+from collections.abc import Callable
 from typing import Final
 
 import uvicorn
 
 from api.app import create_app
-from api.settings import settings_from
+from api.settings import Settings, settings_from
 from planner.errors import InputError
 
 HEADER_BYTES: Final = 16_384
 CONNECTIONS: Final = 512
+BACKLOG: Final = 1024
 
 
-def serve(host: str, port: int, data: str | None) -> None:
+def serve(host: str, port: int, data: str | None, tell: Callable[[str, str], None]) -> None:
     """Serve until interrupted.
 
     Args:
       host: an address, or `localhost`.
+      port: 0 takes a free one.
       data: folder of everything kept; `QPLAN_DATA` by default.
+      tell: called with the server's address and the data folder once the port is taken.
 
     Raises:
-      InputError: an address beyond this machine, and no tokens.
+      InputError: an address beyond this machine and no tokens, or one that cannot be had.
     """
     settings = settings_from({**os.environ, **({"QPLAN_DATA": data} if data else {})})
+    with _bound(host, port, settings) as listening:
+        app = create_app(settings)
+        tell(_url(listening), str(settings.data))
+        config = uvicorn.Config(
+            app,
+            h11_max_incomplete_event_size=HEADER_BYTES,
+            limit_concurrency=CONNECTIONS,
+            access_log=False,
+            log_level="warning",
+            server_header=False,
+        )
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def _bound(host: str, port: int, settings: Settings) -> socket.socket:
     if not settings.tokens and not _is_loopback(host):
         raise InputError(
             f"{host} can be reached from other machines, and there are no tokens",
             hint="set QPLAN_TOKENS to the sha256 of a bearer token, or use --host 127.0.0.1",
         )
-    uvicorn.run(
-        create_app(settings),
-        host=host,
-        port=port,
-        h11_max_incomplete_event_size=HEADER_BYTES,
-        limit_concurrency=CONNECTIONS,
-        access_log=False,
-        log_level="warning",
-        server_header=False,
-    )
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise InputError(f"cannot serve on {host} port {port}: {error.strerror}") from error
+
+
+def _url(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _is_loopback(host: str) -> bool:

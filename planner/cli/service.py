@@ -1,9 +1,13 @@
 """The verb that serves HTTP: `serve`. The service is a floor above and known by name alone."""
 
 import importlib
+import sys
 from typing import Annotated
 
 import typer
+
+from planner.cli.console import say, say_json
+from planner.cli.options import JsonOption
 
 
 def serve(
@@ -11,10 +15,21 @@ def serve(
     host: Annotated[
         str, typer.Option("--host", metavar="H", help="Address; others than loopback need QPLAN_TOKENS.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", metavar="P", min=0, max=65535, help="TCP port.")] = 8000,
+    port: Annotated[
+        int, typer.Option("--port", metavar="P", min=0, max=65535, help="TCP port; 0 takes a free one.")
+    ] = 8000,
     data: Annotated[
         str | None, typer.Option("--data", metavar="DIR", help="Folder of everything kept (QPLAN_DATA).")
     ] = None,
+    json: JsonOption = False,
 ) -> None:
     """Serve the planner over HTTP until interrupted."""
-    importlib.import_module("api.server").serve(host, port, data)
+
+    def tell(url: str, folder: str) -> None:
+        if json:
+            say_json({"url": url, "data": folder})
+        else:
+            say(f"serving {url}, data in {folder}")
+        sys.stdout.flush()
+
+    importlib.import_module("api.server").serve(host, port, data, tell)

@@ -1,5 +1,6 @@
 """Services in threads of this process, and servers of their own, started as `qplan serve` does."""
 
+import json
 import os
 import signal
 import socket
@@ -27,10 +28,10 @@ COMMAND = "from planner.cli.app import main; main()"
 class Server:
     """A running `qplan serve`."""
 
-    def __init__(self, process: subprocess.Popen, port: int) -> None:
+    def __init__(self, process: subprocess.Popen, url: str) -> None:
         self.process = process
-        self.port = port
-        self.url = f"{URL}:{port}"
+        self.url = url
+        self.port = int(url.rpartition(":")[2])
 
     @property
     def memory(self) -> int:
@@ -54,30 +55,18 @@ def free_port() -> int:
 @contextmanager
 def serving(data: Path, command: tuple[str, ...] = (), **environment: str) -> Iterator[Server]:
     """Start a server on a free port and wait until it is ready."""
-    port = free_port()
-    line = [*(command or (sys.executable, "-c", COMMAND, "serve")), "--port", str(port)]
+    line = [*(command or (sys.executable, "-c", COMMAND, "serve")), "--port", "0", "--json"]
     known = {name: text for name, text in os.environ.items() if not name.startswith("QPLAN_")}
     variables = {**known, "PYTHONPATH": str(ROOT), "QPLAN_DATA": str(data), **environment}
-    process = subprocess.Popen(line, env=variables, cwd=data)
-    try:
-        for _ in range(600):
-            assert process.poll() is None, "the server ended"
-            try:
-                if httpx.get(f"{URL}:{port}/v1/health/ready", trust_env=False).status_code == 200:
-                    break
-            except httpx.TransportError:
-                time.sleep(0.1)
-        yield Server(process, port)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(timeout=60)
-
-
-@pytest.fixture(scope="session")
-def server(tmp_path_factory) -> Iterator[Server]:
-    """One server for the tests that only ask."""
-    with serving(tmp_path_factory.mktemp("served")) as found:
-        yield found
+    with subprocess.Popen(line, env=variables, cwd=data, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            told = json.loads("".join(iter(process.stdout.readline, "}\n")) + "}")
+            # The port is taken before the application is up: the first answer waits for it.
+            httpx.get(f"{told['url']}/v1/health/ready", trust_env=False, timeout=60).raise_for_status()
+            yield Server(process, told["url"])
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(timeout=60)
 
 
 @contextmanager

@@ -292,6 +292,13 @@ def test_serving_elsewhere_needs_tokens(tmp_path, capsys):
     assert "QPLAN_TOKENS" in capsys.readouterr().err
 
 
+def test_a_port_that_is_taken(tmp_path, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert run(["serve", "--port", port, "--data", str(tmp_path)]) == 2
+    assert f"cannot serve on 127.0.0.1 port {port}: " in capsys.readouterr().err
+
+
 def test_serving_elsewhere_with_tokens(tmp_path):
     known = "3c469e9d6c5875d37a43f353d4f88e61fcf812c66eee3457465a40b0da4153e0"
     with serving(tmp_path, QPLAN_TOKENS=known) as server:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from api.problems import Refused
 from api.scan import MAX_DEPTH, scan_json, scan_onnx
 from planner.errors import ModelError
-
 from tests.api.documents import chain, nested, relu
 
 PLAIN = st.recursive(
