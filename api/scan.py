@@ -22,6 +22,7 @@ _ELEMENTS_PER_BYTE: Final = 8
 
 _STRINGS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _BRACKETS: Final = re.compile(rb"[\[\]{}]")
+_NO_SIGNS: Final = bytes(set(range(256)) - set(b'"[]{}'))
 _LONG_INTEGER: Final = re.compile(rb"(?<![\w.+])[0-9]{20,}+(?![.eE])")
 
 
@@ -31,18 +32,23 @@ def scan_json(data: bytes, max_values: int, *, max_depth: int = MAX_DEPTH) -> No
     Raises:
       Refused: `json-invalid`, with the limit.
     """
-    values = data.count(b",") + data.count(b"[") + data.count(b"{") + 1
-    bare = _STRINGS.sub(b'""', data) if values <= max_values * 2 else data
-    values = bare.count(b",") + bare.count(b"[") + bare.count(b"{") + 1
+    bare = data
+    if b"\\" in data or _values(data) > max_values or _LONG_INTEGER.search(data):
+        bare = _STRINGS.sub(b'""', data) if _values(data) <= max_values * 2 else data
     depth = 0
-    for match in _BRACKETS.finditer(bare):
-        depth += 1 if match[0] in b"[{" else -1
+    for sign in _BRACKETS.findall(_STRINGS.sub(b"", bare.translate(None, _NO_SIGNS))):
+        depth += 1 if sign in b"[{" else -1
         if depth > max_depth:
             raise Refused("json-invalid", f"the JSON is nested deeper than {max_depth}")
-    if values > max_values:
+    if _values(bare) > max_values:
         raise Refused("json-invalid", f"the JSON holds more than {max_values} values; upload it as a blob")
     if _LONG_INTEGER.search(bare):
         raise Refused("json-invalid", "the JSON holds an integer of more than 19 digits")
+
+
+def _values(text: bytes) -> int:
+    """At least the number of values of JSON text; exactly it where no string holds a comma or bracket."""
+    return text.count(b",") + text.count(b"[") + text.count(b"{") + 1
 
 
 _TEXT: Final = "text"

@@ -16,6 +16,7 @@ import pytest
 
 from api.edge import Edge
 from api.problems import CLASSES, MEDIA_TYPE, PREFIX, TYPES, problem_of
+from api.server import _bound
 from api.settings import Settings
 from planner import errors
 from planner.cli.app import run
@@ -297,6 +298,11 @@ def test_a_port_that_is_taken(tmp_path, capsys):
         port = str(taken.getsockname()[1])
         assert run(["serve", "--port", port, "--data", str(tmp_path)]) == 2
     assert f"cannot serve on 127.0.0.1 port {port}: " in capsys.readouterr().err
+
+
+def test_answers_do_not_wait_for_acknowledgements(tmp_path):
+    with _bound("127.0.0.1", 0, Settings(data=tmp_path)) as listening:
+        assert listening.proto == socket.IPPROTO_TCP
 
 
 def test_serving_elsewhere_with_tokens(tmp_path):

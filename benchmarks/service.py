@@ -1,0 +1,172 @@
+"""The service's latency: an annotated model of 50 kernels planned over HTTP, beside an empty route.
+
+One server, started as users do, and one client on the same machine; what is compared takes turns, and no
+request is repeated, so that the store answers only where it says so. Usage, from the repository root:
+`python -m benchmarks.service [--rounds 300] [--kernels 50]`. Milliseconds; ratios are what counts.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+
+import planner
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+COMMAND: Final = "from planner.cli.app import main; main()"
+CLIENTS: Final = 4
+WIDTH: Final = 64
+TICK: Final = 1000 / os.sysconf("SC_CLK_TCK")
+
+_fresh: Final = count(1)
+
+
+def model(kernels: int) -> dict[str, Any]:
+    """An annotated model that no earlier call made: dense layers, every fifth kernel an addition."""
+    nudge = 1.0 + next(_fresh) * 1e-6
+    values: list[dict[str, Any]] = [_activation("x", nudge)]
+    steps = []
+    for i in range(kernels):
+        before, out = ("x" if i == 0 else f"v{i - 1}"), f"v{i}"
+        values.append(_activation(out, nudge + i % 7))
+        if i % 5 == 4:
+            steps.append(
+                {"name": f"k{i}", "kernel": "add", "inputs": [before, f"v{i - 3}"], "outputs": [out]}
+            )
+            continue
+        weights = {"name": f"w{i}", "shape": [WIDTH, WIDTH], "constant": {"range": [-0.5, 0.5]}}
+        values.append(weights)
+        step = {
+            "name": f"k{i}",
+            "kernel": "fully_connected",
+            "inputs": [before, f"w{i}", None],
+            "outputs": [out],
+        }
+        steps.append(step)
+    ends = {"inputs": ["x"], "outputs": [f"v{kernels - 1}"]}
+    return {"format": "qplan.annotated/1", "name": "chain", "values": values, "kernels": steps, **ends}
+
+
+def _activation(name: str, bound: float) -> dict[str, Any]:
+    fact = f"!quant.calibrated<f32<-{bound!r}:{bound!r}>>"
+    return {"name": name, "shape": [1, WIDTH], "constraints": [fact]}
+
+
+@contextmanager
+def server() -> Iterator[tuple[str, int]]:
+    """A server of its own: its address and process id."""
+    with tempfile.TemporaryDirectory(prefix="service.") as data:
+        line = [sys.executable, "-c", COMMAND, "serve", "--port", "0", "--json", "--data", data]
+        with subprocess.Popen(line, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                told = json.loads("".join(iter(process.stdout.readline, "}\n")) + "}")
+                httpx.get(f"{told['url']}/v1/health/ready", timeout=60, trust_env=False).raise_for_status()
+                yield told["url"], process.pid
+            finally:
+                process.terminate()
+                process.wait(timeout=60)
+
+
+def cpu_ms(pid: int) -> float:
+    """Processor time a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) * TICK
+
+
+def timed(call: Callable[[], object]) -> tuple[float, float]:
+    """Milliseconds of a call: on the clock, and of this process's processor."""
+    clock, used = time.perf_counter(), time.process_time()
+    call()
+    return (time.perf_counter() - clock) * 1e3, (time.process_time() - used) * 1e3
+
+
+def calls(client: httpx.Client, kernels: int) -> dict[str, Callable[[], object]]:
+    """What is compared, by name."""
+    stored = {"model": model(kernels), "target": "litert-int8"}
+
+    def ask(target: str) -> Callable[[], object]:
+        return lambda: post({"model": model(kernels), "target": target})
+
+    def post(body: dict[str, Any]) -> None:
+        client.post("/v1/plans", json=body).raise_for_status()
+
+    def library(target: planner.Target) -> Callable[[], object]:
+        def work() -> str:
+            text = json.dumps(model(kernels)).encode()
+            return planner.plan(planner.load_model(text, format="json"), target).to_json()
+
+        return work
+
+    targets = ("litert-int8", "onnxruntime-cpu")
+    return {
+        "empty route": lambda: client.get("/v1/health/live").raise_for_status(),
+        "from the store": lambda: post(stored),
+        **{f"plan, {name}": ask(name) for name in targets},
+        **{f"library, {name}": library(planner.load_target(name)) for name in targets},
+    }
+
+
+def latencies(url: str, pid: int, kernels: int, rounds: int) -> None:
+    """Print p50 and p95 of each, in turns, and the processor time of whoever worked."""
+    with httpx.Client(base_url=url, timeout=60, trust_env=False) as client:
+        compared = calls(client, kernels)
+        times: dict[str, list[float]] = {name: [] for name in compared}
+        used: dict[str, float] = dict.fromkeys(compared, 0.0)
+        for turn in range(rounds + 5):
+            for name, call in compared.items():
+                before = cpu_ms(pid)
+                clock, own = timed(call)
+                if turn >= 5:
+                    times[name].append(clock)
+                    used[name] += own if name.startswith("library") else cpu_ms(pid) - before
+    empty = sorted(times["empty route"])
+    print(f"{'':28}{'p50':>8}{'p95':>8}{'CPU':>8}   p95 / empty route")
+    for name, found in times.items():
+        found.sort()
+        p50, p95 = found[len(found) // 2], found[int(len(found) * 0.95)]
+        ratio = p95 / empty[int(len(empty) * 0.95)]
+        print(f"{name:28}{p50:8.2f}{p95:8.2f}{used[name] / len(found):8.2f}   {ratio:.1f}")
+
+
+def throughput(url: str, kernels: int, requests: int) -> None:
+    """Print requests a second of several clients at once."""
+
+    def client(_: int) -> None:
+        with httpx.Client(base_url=url, timeout=60, trust_env=False) as made:
+            call = calls(made, kernels)[name]
+            for _ in range(requests // CLIENTS):
+                call()
+
+    for name in ("empty route", "from the store", "plan, litert-int8", "plan, onnxruntime-cpu"):
+        with ThreadPoolExecutor(CLIENTS) as pool:
+            clock = time.perf_counter()
+            list(pool.map(client, range(CLIENTS)))
+            print(f"{name:28}{requests / (time.perf_counter() - clock):8.1f} requests/s, {CLIENTS} clients")
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=300)
+    parser.add_argument("--kernels", type=int, default=50)
+    options = parser.parse_args()
+    with server() as (url, pid):
+        latencies(url, pid, options.kernels, options.rounds)
+        throughput(url, options.kernels, 200)
+        resident = Path(f"/proc/{pid}/status").read_text().split("VmHWM:")[1].split()[0]
+        print(f"server's largest memory: {int(resident) // 1024} MB; load {os.getloadavg()[0]:.1f}")
+
+
+if __name__ == "__main__":
+    main()
