@@ -73,7 +73,9 @@ def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN2
 
 async def handle(request: Request, error: Exception) -> Response:
     """Answer any failure of a route."""
-    return render(_problem(error), request_id(request))
+    answer = render(_problem(error), request_id(request))
+    answer.headers.update(getattr(error, "headers", None) or {})
+    return answer
 
 
 def _problem(error: Exception) -> Problem:

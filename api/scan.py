@@ -24,6 +24,8 @@ _STRINGS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _BRACKETS: Final = re.compile(rb"[\[\]{}]")
 _NO_SIGNS: Final = bytes(set(range(256)) - set(b'"[]{}'))
 _LONG_INTEGER: Final = re.compile(rb"(?<![\w.+])[0-9]{20,}+(?![.eE])")
+_TWENTY: Final = b"0" * 20
+_DIGITS: Final = bytes(ord("0") if chr(code) in "0123456789" else 0 for code in range(256))
 
 
 def scan_json(data: bytes, max_values: int, *, max_depth: int = MAX_DEPTH) -> None:
@@ -33,7 +35,8 @@ def scan_json(data: bytes, max_values: int, *, max_depth: int = MAX_DEPTH) -> No
       Refused: `json-invalid`, with the limit.
     """
     bare = data
-    if b"\\" in data or _values(data) > max_values or _LONG_INTEGER.search(data):
+    long_digits = _TWENTY in data.translate(_DIGITS)
+    if b"\\" in data or _values(data) > max_values or long_digits:
         bare = _STRINGS.sub(b'""', data) if _values(data) <= max_values * 2 else data
     depth = 0
     for sign in _BRACKETS.findall(_STRINGS.sub(b"", bare.translate(None, _NO_SIGNS))):
@@ -42,7 +45,7 @@ def scan_json(data: bytes, max_values: int, *, max_depth: int = MAX_DEPTH) -> No
             raise Refused("json-invalid", f"the JSON is nested deeper than {max_depth}")
     if _values(bare) > max_values:
         raise Refused("json-invalid", f"the JSON holds more than {max_values} values; upload it as a blob")
-    if _LONG_INTEGER.search(bare):
+    if long_digits and _LONG_INTEGER.search(bare):
         raise Refused("json-invalid", "the JSON holds an integer of more than 19 digits")
 
 

@@ -87,6 +87,13 @@ def served_here(settings: Settings) -> Iterator[httpx.Client]:
         thread.join(timeout=60)
 
 
+@pytest.fixture(scope="session")
+def server(tmp_path_factory) -> Iterator[Server]:
+    """One server for the tests that only ask."""
+    with serving(tmp_path_factory.mktemp("served")) as found:
+        yield found
+
+
 @pytest.fixture
 def make_service(tmp_path) -> Iterator[Callable[..., httpx.Client]]:
     """Make a service with other settings."""

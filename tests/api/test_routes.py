@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import planner
+from api.planning import SMALL
 from planner.calibration.statsjson import write_statistics
 from planner.version import VERSION
 from tests.api.documents import OCTETS, YAML, chain, digest, put, relu
@@ -154,6 +155,14 @@ def test_explanations_are_those_of_the_library(service, digits):
     assert found["lines"] == planner.explain(plan, f"{kernel}.out[0]").splitlines()
 
 
+def test_big_plans_are_explained_in_a_child(service):
+    model = chain(1200)
+    plan = service.post("/v1/plans", json={"model": model, "target": "litert-int8"})
+    assert len(plan.content) > SMALL
+    found = service.get(f"/v1/plans/{plan.json()['key']}/explain", params={"port": "k7"}).json()
+    assert found["lines"] == planner.explain(planner.plan_from_json(plan.text), "k7").splitlines()
+
+
 def test_an_export_is_the_file_of_the_library(service, digits):
     body = {"model": digits["record"]["digest"], "plan": digits["plan"]["key"], "format": "onnx-qdq"}
     record = service.post("/v1/exports", json=body).json()
@@ -169,6 +178,10 @@ def test_every_answer_has_its_headers(service):
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert len(answer.headers["x-request-id"]) == 16
         assert "access-control-allow-origin" not in answer.headers
+
+
+def test_a_wrong_method_is_told_the_right_ones(service):
+    assert service.delete("/v1/plans").headers["allow"] == "POST"
 
 
 def test_the_process_that_answers_holds_no_model_reader(server):
