@@ -69,14 +69,21 @@ def decibel(signal: float, noise: float) -> float:
 
 
 def latencies_ms(
-    sessions: Sequence[onnxruntime.InferenceSession], sample: Sample, seconds: float = 1.5
+    sessions: Sequence[onnxruntime.InferenceSession], sample: Sample, seconds: float = 1.5, runs: int = 5
 ) -> list[float]:
-    """Return the median latency of each session; runs alternate, so that noise meets all alike."""
-    for session in sessions:
+    """Return the median latency of each session, warm; runs alternate, so that noise meets all alike.
+
+    Args:
+      sessions: two or more of one model.
+      sample: their input.
+      seconds: go on at least so long,
+      runs: and for so many runs of each.
+    """
+    for session in [*sessions, *sessions]:
         session.run(None, dict(sample))
     taken: list[list[float]] = [[] for _ in sessions]
     end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(taken[0]) < 5:
+    while time.perf_counter() < end or len(taken[0]) < runs:
         for session, times in zip(sessions, taken, strict=True):
             start = time.perf_counter()
             session.run(None, dict(sample))

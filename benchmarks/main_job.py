@@ -1,32 +1,66 @@
 """Ours beside onnxruntime's `quantize_static`: time, memory, integer ops, SQNR, latency, in one run.
 
 Same samples, same machine, the two sides in turn; ratios are what counts. Usage, from the repository
-root: `python -m benchmarks.main_job [--only NAME ...] [--chain BLOCKS ...] [--repeat 3] [--write]`;
-`--write` puts the tables into docs/benchmarks.md.
+root: `python -m benchmarks.main_job [--only NAME ...] [--chain BLOCKS ...] [--growth REGIONS ...]
+[--repeat 3] [--json FILE] [--read FILE] [--write]`. Without `--only` everything runs; `--read` takes the
+records of an earlier `--json` in place of a run; `--write` puts the tables into docs/benchmarks.md.
 """
 
 import argparse
 import json
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import onnx
 import onnxruntime
 
-from benchmarks.comparison import OPTIMIZED, Record, latencies_ms, mac_share, measure, open_session
+from benchmarks import growth
+from benchmarks.bench_page import (
+    PHASE_HEAD,
+    QUALITY_HEAD,
+    SPEED_HEAD,
+    figures_table,
+    page,
+    phase_row,
+    quality_row,
+    speed_row,
+)
+from benchmarks.chain import chain_samples, write_chain
+from benchmarks.comparison import OPTIMIZED, Record, latencies_ms, measure, open_session
+from benchmarks.light import light_names, light_samples, write_light
 from benchmarks.onnxruntime_baseline import Case, PhaseFailed, cases, quantize
-from benchmarks.samples import models
+from benchmarks.samples import models, write_samples
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "benchmarks.md"
-PLANNING: Final = ("plan_s", "export_s")  # `export` checks the plan first
-EVERY: Final = ("read_s", "calibrate_s", "target_s", "annotate_s", *PLANNING, "write_s", "total_s")
+TIMES: Final = (
+    *("read_s", "calibrate_s", "target_s", "annotate_s", "plan_s", "export_s", "write_s", "total_s"),
+    *("plan_first_s", "export_first_s"),
+)
+CHAINS: Final = (364, 729, 1458)  # blocks of three nodes
+LIGHT_SAMPLES: Final = 8
+LATENCY_RUNS: Final = 30
+STARTS: Final = {
+    "import planner": ["-c", "import planner"],
+    "qplan --help": ["-c", "from planner.cli.app import main; main()", "--help"],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A case, its kind (`real`, `light`, `chain`), its number of nodes, how often to run it."""
+
+    case: Case
+    kind: str
+    nodes: int
+    repeat: int
 
 
 def our_side(case: Case, work: Path, repeat: int) -> Record:
@@ -35,148 +69,139 @@ def our_side(case: Case, work: Path, repeat: int) -> Record:
     Raises:
       PhaseFailed: with the last line of the error.
     """
-    command = [sys.executable, "-m", "benchmarks.our_quantize", case.model.path, work / "samples", work]
-    runs: list[Record] = []
-    for _ in range(repeat):
-        done = subprocess.run(
-            [str(item) for item in command], cwd=ROOT, capture_output=True, text=True, check=False
-        )
-        if done.returncode != 0:
-            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-            raise PhaseFailed(f"ours: exit code {done.returncode}: {last}")
-        runs.append(json.loads(done.stdout.strip().splitlines()[-1]))
+    runs = [_our_job(case, work, "minmax") for _ in range(repeat)]
     record = dict(runs[-1])
-    record |= {key: statistics.median(run[key] for run in runs) for key in EVERY}
+    record |= {key: statistics.median(run[key] for run in runs) for key in TIMES}
     record["rss_mb"] = max(run["rss_mb"] for run in runs)
     return record
 
 
-def both_sides(case: Case, repeat: int) -> Record:
-    """Measure one model on both sides; the other side's failure is a result, too."""
-    record: Record = {"model": case.model.name}
-    with tempfile.TemporaryDirectory(prefix="main_job.") as scratch:
-        work = Path(scratch)
-        try:
-            record["theirs"] = quantize(case.model, case.calibration, work, repeat)
-            record["theirs"] |= measure(case.model.path, work / "static.onnx", case.held_out, work)
-        except Exception as error:  # noqa: BLE001 - recorded, and shown in the table
-            record["theirs_error"] = f"{type(error).__name__}: {error}".splitlines()[0]
-        record["ours"] = our_side(case, work, repeat)
-        record["ours"] |= measure(case.model.path, work / "ours.onnx", case.held_out, work)
-        files = [work / "ours.onnx", work / "static.onnx"]
-        if all(path.exists() for path in files):
-            sessions = [open_session(path, OPTIMIZED) for path in files]
-            record["ours_ms"], record["theirs_ms"] = latencies_ms(sessions, case.held_out[0])
+def _our_job(case: Case, work: Path, method: str) -> Record:
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.our_quantize",
+        case.model.path,
+        work / "samples",
+        work,
+        method,
+    ]
+    done = subprocess.run(
+        [str(item) for item in command], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise PhaseFailed(f"ours: exit code {done.returncode}: {last}")
+    record: Record = json.loads(done.stdout.strip().splitlines()[-1])
     return record
 
 
-def planning_s(ours: Record) -> float:
-    """Plan + check + export, seconds."""
-    return sum(ours[key] for key in PLANNING)
+def both_sides(task: Task, limit: int) -> Record:
+    """Measure one model on both sides; the other side's failure is a result, too.
+
+    Args:
+      task: what to run.
+      limit: the other side does not run on more nodes than that.
+    """
+    case = task.case
+    record: Record = {"model": case.model.name, "kind": task.kind, "nodes": task.nodes}
+    with tempfile.TemporaryDirectory(prefix="main_job.") as scratch:
+        work = Path(scratch)
+        write_samples(work / "samples", case.calibration)
+        if task.nodes > limit:
+            record["theirs_error"] = f"not run, as it has more than {limit} nodes"
+        else:
+            try:
+                record["theirs"] = quantize(
+                    case.model, case.calibration, work, task.repeat, ("pieces", "static")
+                )
+                record["theirs"] |= measure(case.model.path, work / "static.onnx", case.held_out, work)
+            except Exception as error:  # noqa: BLE001 - recorded, and shown in the table
+                record["theirs_error"] = f"{type(error).__name__}: {error}".splitlines()[0]
+        percentile = _our_job(case, work, "percentile") if task.kind != "chain" else {}
+        record["ours"] = our_side(case, work, task.repeat)
+        if percentile:
+            record["ours"]["percentile_rss_mb"] = percentile["rss_mb"]
+            record["ours"]["percentile_total_s"] = percentile["total_s"]
+        record["ours"] |= measure(case.model.path, work / "ours.onnx", case.held_out, work)
+        files = [work / "ours.onnx", work / "static.onnx"]
+        if "theirs_error" not in record:
+            sessions = [open_session(path, OPTIMIZED) for path in files]
+            record["ours_ms"], record["theirs_ms"] = latencies_ms(
+                sessions, case.held_out[0], runs=LATENCY_RUNS
+            )
+    return record
 
 
-def speed_row(record: Record) -> str:
-    """Time, memory, latency as ratios (ours : theirs; below 1 we are faster or smaller)."""
-    ours, theirs = record["ours"], record.get("theirs")
-    mine = f"| {record['model']} | {planning_s(ours):.3f} "
-    if theirs is None or "static_s" not in theirs or "ours_ms" not in record:
-        return (
-            f"{mine}| - | - | {ours['total_s']:.2f} | - | - | {ours['rss_mb']:.0f} | - | - | "
-            f"{record.get('theirs_error', 'no file')[:90]} |"
-        )
-    return (
-        f"{mine}| {theirs['quantize_s']:.3f} | {planning_s(ours) / theirs['quantize_s']:.2f} "
-        f"| {ours['total_s']:.2f} | {theirs['static_s']:.2f} | {ours['total_s'] / theirs['static_s']:.2f} "
-        f"| {ours['rss_mb']:.0f} | {theirs['rss_mb']:.0f} "
-        f"| {record['ours_ms'] / record['theirs_ms']:.2f} |  |"
-    )
+def tasks(options: argparse.Namespace, folder: Path) -> Iterator[Task]:
+    """Yield what was asked for, one at a time: written files are removed when the next is asked for."""
+    everything = not (options.only or options.chain or options.growth)
+    real = [model.name for model in models() if everything or model.name in options.only]
+    for case in cases(real, (), options.samples, folder) if real else ():
+        yield Task(case, "real", len(onnx.load(case.model.path).graph.node), options.repeat)
+    for name in (name for name in light_names() if everything or name in options.only):
+        model = write_light(folder, name)
+        calibration, held_out = (light_samples(model, LIGHT_SAMPLES, held_out=held) for held in (False, True))
+        nodes = len(onnx.load(model.path).graph.node)
+        yield Task(Case(model, calibration, held_out), "light", nodes, options.repeat)
+        model.path.unlink()
+    for blocks in CHAINS if everything else options.chain:
+        model = write_chain(folder, blocks)
+        calibration, held_out = (chain_samples(LIGHT_SAMPLES, held_out=held) for held in (False, True))
+        yield Task(Case(model, calibration, held_out), "chain", 3 * blocks + 1, 1)
 
 
-def quality_row(record: Record) -> str:
-    """SQNR of each output, ops and multiply-adds in integer, Q/DQ nodes, rescales."""
-    ours, theirs = record["ours"], record.get("theirs", {})
-    outputs = []
-    for name, mine in ours["sqnr_db"].items():
-        other = theirs.get("sqnr_db", {}).get(name)
-        outputs.append(
-            f"{mine:.1f} / {other:.1f} ({mine - other:+.1f})" if other is not None else f"{mine:.1f} / -"
-        )
-    nodes = f"{ours['quantize_nodes']}/{ours['dequantize_nodes']}"
-    left = ", ".join(f"{kind} {number}" for kind, number in ours["float_ops"].items()) or "-"
-    their_left = ", ".join(f"{k} {n}" for k, n in theirs.get("float_ops", {}).items()) or "-"
-    their_nodes = (
-        f"{theirs['quantize_nodes']}/{theirs['dequantize_nodes']}" if "quantize_nodes" in theirs else "-"
-    )
-    share = f"{100 * mac_share(ours['macs']):.1f}"
-    their_share = f"{100 * mac_share(theirs['macs']):.1f}" if "macs" in theirs else "-"
-    least = "yes" if ours["optimal"] else f"within {100 * (ours['cost'] / ours['bound'] - 1):.1f} %"
-    return (
-        f"| {record['model']} | {'; '.join(outputs)} | {share} / {their_share} | {left} | {their_left} "
-        f"| {nodes} | {their_nodes} | {ours['rescales']} | {least} |"
-    )
+def starts(repeat: int) -> dict[str, float]:
+    """Return the shortest seconds of a few cold starts, the interpreter's own included."""
+    found = {}
+    for what, arguments in STARTS.items():
+        taken = []
+        for _ in range(repeat):
+            start = time.perf_counter()
+            subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, check=True)
+            taken.append(time.perf_counter() - start)
+        found[what] = min(taken)
+    return found
 
 
-SPEED_HEAD: Final = (
-    "| model | plan+check+export s | their quantize s | ratio | whole job s | theirs s | ratio "
-    "| peak MB | theirs | latency ratio | note |\n|---|---|---|---|---|---|---|---|---|---|---|"
-)
-QUALITY_HEAD: Final = (
-    "| model | SQNR dB, ours / theirs per output | integer MACs % | float ops, ours | float ops, theirs "
-    "| Q/DQ | theirs | rescales | least price |\n|---|---|---|---|---|---|---|---|---|"
-)
-
-
-def page(records: Sequence[Record]) -> str:
-    """The Markdown page."""
-    better = sum(
-        min(r["ours"]["sqnr_db"][n] - r["theirs"]["sqnr_db"][n] for n in r["ours"]["sqnr_db"]) > 0
-        for r in records
-        if "sqnr_db" in r.get("theirs", {})
-    )
-    compared = sum("sqnr_db" in r.get("theirs", {}) for r in records)
-    return f"""# Benchmarks
-
-Made by `make bench` (`python -m benchmarks.main_job --write`): our main job (target `onnxruntime-cpu`,
-format `onnx-qdq`, default settings) beside `quantize_static` of onnxruntime {onnxruntime.__version__}
-(QDQ, u8/s8, per channel, MinMax, after its preprocessing). 32 calibration and 32 held-out samples, the
-same on both sides, each job in a process of its own, the two sides in turn. Seconds depend on the machine
-({platform.machine()}, Python {platform.python_version()}) and its load; the ratios are what counts
-(below 1: ours is faster or smaller).
-
-SQNR is measured in onnxruntime with `ORT_DISABLE_ALL`, latency with `ORT_ENABLE_ALL` on one thread.
-Ours is better on every output of {better} of {compared} models.
-
-## Speed
-{SPEED_HEAD}
-{chr(10).join(speed_row(record) for record in records)}
-
-## Quality
-{QUALITY_HEAD}
-{chr(10).join(quality_row(record) for record in records)}
-"""
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    """Measure; print each row as it comes."""
+    records: list[Record] = []
+    print(SPEED_HEAD, PHASE_HEAD, QUALITY_HEAD, sep="\n")
+    with tempfile.TemporaryDirectory(prefix="written.") as folder:
+        for task in tasks(options, Path(folder)):
+            records.append(both_sides(task, options.no_theirs_above))
+            rows = (speed_row(records[-1], records), phase_row(records[-1]), quality_row(records[-1]))
+            print(*rows, sep="\n", flush=True)
+    everything = not (options.only or options.chain)
+    sizes: Sequence[int] = options.growth or (growth.SIZES if everything else ())
+    return {
+        "versions": {"onnx": onnx.__version__, "onnxruntime": onnxruntime.__version__},
+        "models": records,
+        "growth": growth.measure(sizes, options.repeat),
+        "starts": starts(max(options.repeat, 3)),
+    }
 
 
 def main() -> None:
-    """Measure, print both tables, write the page."""
+    """Measure, print the tables, write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--only", nargs="*", default=[], metavar="NAME")
     parser.add_argument("--chain", nargs="*", type=int, default=[], metavar="BLOCKS")
+    parser.add_argument("--growth", nargs="*", type=int, default=[], metavar="REGIONS")
+    parser.add_argument("--no-theirs-above", type=int, default=3000, metavar="NODES")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--samples", type=int, default=32)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--read", type=Path, help="records of an earlier --json instead of a run")
     parser.add_argument("--write", action="store_true", help="write docs/benchmarks.md")
     options = parser.parse_args()
-    records = []
-    with tempfile.TemporaryDirectory(prefix="chains.") as folder:
-        chosen = options.only or [model.name for model in models()]
-        for case in cases(chosen, options.chain, options.samples, Path(folder)):
-            records.append(both_sides(case, options.repeat))
-            print(speed_row(records[-1]))
-            print(quality_row(records[-1]), flush=True)
+    report = json.loads(options.read.read_text("utf-8")) if options.read else run(options)
     if options.json is not None:
-        options.json.write_text(json.dumps({"onnx": onnx.__version__, "models": records}, indent=1), "utf-8")
+        options.json.write_text(json.dumps(report, indent=1), "utf-8")
+    print(figures_table(report))
     if options.write:
-        PAGE.write_text(page(records), "utf-8")
+        PAGE.write_text(page(report), "utf-8")
 
 
 if __name__ == "__main__":
