@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from api.bodies import Gate
 from api.edge import Edge, render, request_id
 from api.problems import Problem, Refused, http_problem, problem_of
 from api.routes import ROUTERS
@@ -60,7 +61,8 @@ def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN2
         await sandbox.start()
         targets = await run_sync(shipped_targets)
         writes = Writes(store)
-        app.state.service = Service(settings, store, sandbox, CapacityLimiter(THREADS), targets, writes)
+        threads, gate = CapacityLimiter(THREADS), Gate(settings.waiting)
+        app.state.service = Service(settings, store, sandbox, threads, targets, writes, gate)
         gc.freeze()
         try:
             yield

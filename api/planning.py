@@ -26,6 +26,7 @@ from planner.target.records import Target
 from planner.version import VERSION
 
 SMALL: Final = 1 << 20
+INLINE_BYTES: Final = 1 << 18
 MAX_SLICES: Final = 100_000
 BLOCK: Final = 32
 
@@ -38,10 +39,11 @@ async def make_plan(service: Service, request: PlanRequest) -> bytes:
       PlannerError: what the planner refused of an annotated model.
     """
     target = find_target(service, request.target)
-    digest = _request_digest(request, target)
+    whole = _request_text(request, target)
+    digest = digest_of(whole)
     if service.store.has("requests", digest):
         return await run_sync(service.store.path("requests", digest).read_bytes)
-    if isinstance(request.model, dict) and _is_small(service, request):
+    if len(whole) <= INLINE_BYTES and _is_small(service, request):
         made = await run_sync(partial(_plan_here, request, target), limiter=service.threads)
         if made is not None:
             await service.writes.begin(digest, *made)
@@ -49,9 +51,9 @@ async def make_plan(service: Service, request: PlanRequest) -> bytes:
     return await _plan_in_child(service, request, target, digest)
 
 
-def _request_digest(request: PlanRequest, target: Target) -> str:
+def _request_text(request: PlanRequest, target: Target) -> bytes:
     parts = [request.model_dump(exclude={"target"}), target.digest, VERSION]
-    return digest_of(json.dumps(parts, sort_keys=True).encode())
+    return json.dumps(parts, sort_keys=True).encode()
 
 
 def _is_small(service: Service, request: PlanRequest) -> bool:

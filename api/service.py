@@ -13,6 +13,7 @@ from typing import Any
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 
+from api.bodies import Gate
 from api.problems import unknown
 from api.sandbox import Sandbox
 from api.schemas import ExportRequest, ModelRequest
@@ -33,6 +34,7 @@ class Service:
     threads: CapacityLimiter
     targets: Mapping[str, Target]
     writes: Writes
+    gate: Gate
 
 
 def shipped_targets() -> dict[str, Target]:
@@ -103,8 +105,6 @@ def _digest_of_file(path: Path) -> str:
         return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
-async def lint_target(service: Service, data: bytes) -> dict[str, Any]:
+async def lint_target(service: Service, text: Path) -> dict[str, Any]:
     """Say what is wrong or odd in a target description, in a child."""
-    with service.store.draft() as folder:
-        (folder / "target").write_bytes(data)
-        return await service.sandbox.run("lint", text=str(folder / "target"), reads=len(data))
+    return await service.sandbox.run("lint", text=str(text), reads=0)

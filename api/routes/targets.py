@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
 
-from api.bodies import YAML, require_media
+from api.bodies import YAML, require_media, write_body
 from api.examples import TARGET
 from api.routes.parts import ServiceOf
 from api.schemas import LintReport, TargetRecord
@@ -43,4 +43,6 @@ async def get_target(
 async def lint(request: Request, service: ServiceOf) -> LintReport:
     """Say what is wrong (422) or odd (200) in a target description."""
     require_media(request, YAML)
-    return LintReport.model_validate(await lint_target(service, await request.body()))
+    with service.store.draft() as folder:
+        await write_body(request, folder / "target")
+        return LintReport.model_validate(await lint_target(service, folder / "target"))

@@ -4,6 +4,7 @@ import hashlib
 import json
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -128,6 +129,19 @@ def test_an_annotated_model_with_ranges_for_billions_of_channels(client):
         model["values"][i]["shape"] = [1 if i == 1 else 8, 2 * 10**9]
     answer = client.post("/v1/plans", json={"model": model, "target": "litert-int8"})
     assert answer.status_code in (200, 422), answer.text
+
+
+@pytest.mark.parametrize(
+    "model",
+    [{"a": ["x" * 30] * 98_000}, {"values": [{}] * 99_000}, {"kernels": [], "values": [[[]]] * 30_000}],
+    ids=["texts", "objects", "lists"],
+)
+def test_many_big_bodies_at_once(client, model):
+    body = json.dumps({"model": model, "target": "litert-int8"}).encode()
+    with ThreadPoolExecutor(24) as pool:
+        answers = list(pool.map(lambda _: client.post("/v1/plans", content=body, headers=JSON), range(24)))
+    names = {answer.json()["type"].rpartition(":")[2] for answer in answers}
+    assert names <= {"model-invalid", "json-invalid", "busy"}
 
 
 def test_headers_without_end(server):
