@@ -1,4 +1,4 @@
-"""The arithmetic language of `derive` and `where`: `1 / sqrt(x.scale) * 2 ** -7`. Closed: nothing runs.
+"""The arithmetic language of `derive`, and of numbers: `1 / sqrt(x.scale) * 2 ** -7`. Closed: nothing runs.
 
     sum     = product (("+" | "-") product)*
     product = sign (("*" | "/") sign)*
@@ -12,6 +12,7 @@ of results are limited. Source: design 04.
 
 import math
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -23,6 +24,7 @@ from planner.errors import RuleError, TargetError
 MAX_TEXT: Final = 300
 MAX_DEPTH: Final = 32
 MAX_BITS: Final = 4096
+GREATEST: Final = sys.float_info.max
 
 Real: TypeAlias = Fraction | float
 
@@ -74,13 +76,13 @@ def parse_number(value: float | str) -> Fraction:
     Raises:
       TargetError: not a number.
     """
-    if isinstance(value, int | float):
-        return Fraction(value)
-    expression = _parse(value)
+    expression = Number(Fraction(value)) if isinstance(value, int | float) else _parse(value)
     if references(expression):
         raise TargetError(f"{value!r} is not a number; accepted: 0.5, 1/256, 2 ** -7")
     result = evaluate(expression, _no_ports)
-    return result if isinstance(result, Fraction) else Fraction(result)
+    if not -GREATEST <= result <= GREATEST:
+        raise TargetError(f"{value!r} is beyond a double; accepted: up to {GREATEST:.4g}")
+    return Fraction(result)
 
 
 def references(expression: Expression) -> tuple[Ref, ...]:

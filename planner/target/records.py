@@ -75,7 +75,7 @@ class Row:
 
     Attributes:
       axis: per port name, the quantized axis: a number, or a role such as `out_channel`.
-      when: predicates by name, enforced by `matcher.holds`.
+      when: predicates by name, enforced when rows are chosen (`predicates.failing`).
       requantize: integer arithmetic of this row (design 01, section 8).
       accumulator: storage of the accumulator, checked against the actual weights.
       computes: True denies that a same_scale row merely moves data.

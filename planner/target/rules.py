@@ -15,7 +15,7 @@ import numpy as np
 
 from planner.errors import QTypeError, RuleError
 from planner.ir.qtypes import Storage, Uniform, round_scales, uniform
-from planner.target.expressions import Ref, evaluate, parse_expression, parse_number, references
+from planner.target.expressions import GREATEST, Ref, evaluate, parse_expression, parse_number, references
 from planner.target.records import PortId, PortPattern, PortView, QuantFn, Row, Rule, Target
 
 Views = tuple[PortView, ...]
@@ -208,6 +208,8 @@ def derive(inputs: Views, outputs: Views, args: Args) -> Mapping[PortId, Uniform
         return {}
     types = {name: kind for name in asked if (kind := known[name]) is not None}
     scale, zero_point = (evaluate(expression, _lookup(types)) for expression in expressions)
+    if not all(-GREATEST <= number <= GREATEST for number in (scale, zero_point)):
+        raise RuleError(f"derive of {args['port']!r}: scale or zero point is beyond a double")
     return {
         view.id: _type(store, float(scale), round(zero_point), f"derive of {view.name!r}")
         for view, store in _stored(inputs, outputs, args["port"])

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from planner.errors import InputError, Problem, TargetError
-from planner.ir.qtypes import EXPRESSED, FloatType, Storage
+from planner.ir.qtypes import EXPRESSED, FloatType, Storage, round_scale
 from planner.ir.typetext import parse_storage
 from planner.target.expressions import parse_expression, parse_number, references
 from planner.target.records import Granularity, PortPattern, PortType, Row, Rule
@@ -17,6 +17,7 @@ from planner.target.yamltree import Node, nearest
 
 ANY: Final = PortType()
 DERIVABLE: Final = ("scale", "zero_point", "qmin", "qmax")
+AXIS_ROLES: Final = ("out_channel",)
 
 
 class Building:
@@ -99,7 +100,8 @@ def _contradiction(model: TypeModel, store: Storage | FloatType | None) -> tuple
 def _bound(building: Building, value: float | str | None, node: Node) -> float | None:
     if value is None:
         return None
-    found = building.attempt(node, "T025", lambda: parse_number(value))
+    # As a float32, which scales are: a scale at its bound must be a value of its type.
+    found = building.attempt(node, "T025", lambda: round_scale(float(parse_number(value)), "f32"))
     return None if found is None else float(found)
 
 
@@ -127,6 +129,10 @@ def build_row(building: Building, model: RowModel, node: Node, requantize: str) 
                 message = f"two ports of this row are named {port.name!r}; rules could not tell them apart"
                 building.problems.append(child(node, side).problem("T029", message))
             seen.add(port.name)
+    for name, axis in model.axis.items():
+        if isinstance(axis, str) and axis not in AXIS_ROLES:
+            message = f"unknown axis {axis!r}; accepted: a number, {', '.join(AXIS_ROLES)}"
+            building.problems.append(child(node, "axis", name).problem("T029", message))
     accumulator = None
     if model.accumulator is not None:
         text = model.accumulator
