@@ -134,7 +134,7 @@ def clamp_of(sheet: Sheet, op: Op | None, kind: Uniform) -> Clamp | None:
             return None
         number = float(sheet.array(name).reshape(()))
         lo, hi = (number, hi) if i == 0 else (lo, number)
-    if not kind.is_per_tensor and (hi is not None or len(set(kind.zero_points)) > 1):
+    if not kind.is_per_tensor and (lo or hi is not None or len(set(kind.zero_points)) > 1):
         return None
     if lo is not None:
         low = _stored_number(lo, kind)

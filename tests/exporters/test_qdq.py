@@ -425,3 +425,14 @@ def test_a_kernel_in_another_float_is_refused():
     graph = conv_graph()
     with pytest.raises(UnsupportedExport, match=r"c.in\[0\] .* is bf16: a kernel in that float"):
         write_qdq(graph, plan_of(graph, [(["c"], "x w b", "c")], {"x": FloatType("bf16")}))
+
+
+def test_a_lower_bound_on_several_scales_is_cut_in_reals():
+    """Its stored value differs from slice to slice."""
+    kind = Uniform(storage("i8"), (0.01, 0.02), (0, 0), axis=1)
+    ops = [op("Add", "x x", "c"), op("Clip", "c lo", "y")]
+    lo = np.array(-0.5, np.float32)
+    graph = model(ops, inputs={"x": (1, 2)}, outputs={"y": (1, 2)}, constants={"lo": lo})
+    data = write_qdq(graph, plan_of(graph, [(["c", "y"], "x x", "y")], {"x": i8(0.01), "y": kind}))
+    (got,) = run(data, {"x": np.array([[-0.4, -0.4]], np.float32)})
+    np.testing.assert_allclose(got, [[-0.5, -0.5]], atol=1e-6)
