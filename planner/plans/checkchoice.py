@@ -7,7 +7,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from planner.ir.qtypes import AnyType, FloatType, NoneType, QType, Storage, Uniform
-from planner.plans.checkports import Served, own_facts, refuse, spread
+from planner.plans.checkports import (
+    Served,
+    follows_factors,
+    own_facts,
+    parameter_problem,
+    refuse,
+    spread,
+)
 from planner.plans.checkwhen import broken_predicate
 from planner.target.records import PortPattern, Row, Target
 
@@ -50,7 +57,10 @@ def _pins_met(served: Served, row: Row) -> int | None:
     for pattern, fact, constant, own in _facts(other):
         store = pattern.type.storage
         met += isinstance(fact, Uniform) and fact.storage == store
-        if not isinstance(store, FloatType) and not _bears(pattern, fact, constant=constant, own=own):
+        follows = follows_factors(row, pattern.name)
+        if not isinstance(store, FloatType) and not _bears(
+            pattern, fact, constant=constant, own=own, follows=follows
+        ):
             return None
     return None if broken_predicate(other) else met
 
@@ -65,8 +75,12 @@ def _facts(served: Served) -> Iterator[tuple[PortPattern, QType, bool, bool]]:
                 yield pattern, fact, constant, fact in own
 
 
-def _bears(pattern: PortPattern, fact: QType, *, constant: bool, own: bool) -> bool:
-    """Whether a port of this sort can have that fact: what a rescale can meet does not count."""
+def _bears(pattern: PortPattern, fact: QType, *, constant: bool, own: bool, follows: bool) -> bool:
+    """Whether a port of this sort can have that fact: what a rescale can meet does not count.
+
+    Args:
+      follows: the port has as many scales as its factors.
+    """
     spec, store = pattern.type, pattern.type.storage
     if isinstance(fact, NoneType):
         return not (constant or own)
@@ -76,8 +90,10 @@ def _bears(pattern: PortPattern, fact: QType, *, constant: bool, own: bool) -> b
         return True
     if isinstance(store, Storage) and fact.storage != store:
         return False
-    if spec.symmetric and any(fact.zero_points):
+    if parameter_problem(fact, spec):
         return False
+    if follows:
+        return True
     if spec.granularity == "tensor":
         return fact.is_per_tensor
     return bool(fact.blocks) == (spec.granularity == "block")

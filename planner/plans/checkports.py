@@ -124,9 +124,7 @@ def check_signature(served: Served) -> None:
             continue
         problem = _storage_problem(port.type, pattern.type, served.row)
         if problem is None and isinstance(port.type, Uniform):
-            problem = _parameter_problem(port.type, pattern.type) or _granularity_problem(
-                served, i, port.type
-            )
+            problem = parameter_problem(port.type, pattern.type) or _granularity_problem(served, i, port.type)
         if problem:
             refuse(
                 port.address,
@@ -149,7 +147,8 @@ def _storage_problem(kind: PortTyped, spec: PortType, row: Row) -> str | None:
     return None
 
 
-def _parameter_problem(kind: Uniform, spec: PortType) -> str | None:
+def parameter_problem(kind: Uniform, spec: PortType) -> str | None:
+    """What keeps a type from the scales and zero points that a port accepts."""
     if spec.symmetric and any(kind.zero_points):
         return "its zero point is not 0"
     if spec.zero_point is not None and any(zero != spec.zero_point for zero in kind.zero_points):
@@ -168,7 +167,7 @@ def _granularity_problem(served: Served, position: int, kind: Uniform) -> str | 
     spec = pattern.type
     if spec.granularity == "tensor" and kind.is_per_tensor:
         return None
-    if _follows_factors(served.row, pattern.name):
+    if follows_factors(served.row, pattern.name):
         return None
     if spec.granularity == "tensor":
         return None if spec.is_wildcard else "it has more than one scale"
@@ -185,7 +184,7 @@ def _granularity_problem(served: Served, position: int, kind: Uniform) -> str | 
     return None if wanted is None or wanted == kind.axis else f"its axis is {kind.axis}, not {wanted}"
 
 
-def _follows_factors(row: Row, name: str) -> bool:
+def follows_factors(row: Row, name: str) -> bool:
     """Whether a port has as many scales as its factors, whatever its own type says (a bias)."""
     return any(
         rule.kind == "multiplier_accumulator_scale" and rule.args["port"] == name for rule in row.rules

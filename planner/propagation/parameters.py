@@ -6,15 +6,18 @@ a bias sees its port's scales after rescale. Source: design 01, sections 4 to 6;
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
-from planner.errors import PlannerError
+from planner.errors import Conflict, RuleError
 from planner.ir.graph import Constant, Graph, Op, Shape
 from planner.ir.qtypes import Storage, Uniform
-from planner.ir.ranges import uniform_from_range, uniform_per_axis
+from planner.ir.ranges import uniform_per_axis
+from planner.plans.rescales import same_scale
 from planner.propagation.extents import constant_range
+from planner.propagation.labels import label_for, typed
 from planner.propagation.network import CONSTANT, DERIVED, Kernel, Network, Port, kernel_views
 from planner.target.records import PortId, Row
 from planner.target.rules import rule_function
@@ -29,7 +32,8 @@ def derive_parameters(network: Network, kernel: Kernel) -> list[PortId]:
     """Fill in the types of a kernel's constant and derived ports; return the ports derived by a rule.
 
     Raises:
-      PlannerError: a rule cannot be applied (factors per axis along different axes, ...).
+      RuleError: a rule cannot be applied (factors per axis along different axes, ...).
+      Conflict: a pinned bias is off the product of its factors.
     """
     row = kernel.choice.row
     if row is None:
@@ -58,11 +62,15 @@ def derive_parameters(network: Network, kernel: Kernel) -> list[PortId]:
 
 
 def _check_bias_pin(network: Network, port: Port, pin: Uniform, kind: Uniform) -> None:
-    pairs = zip(np.broadcast_to(pin.scales, len(kind.scales)), kind.scales, strict=True)
-    if not all(math.isclose(a, b, rel_tol=1e-6) for a, b in pairs):
-        raise PlannerError(
-            f"{network.values[port.value].name!r} is pinned to {pin}, but the product of its factors' "
-            f"scales is {kind}",
+    name = network.values[port.value].name
+    fits = len(pin.scales) in (1, len(kind.scales)) and all(
+        same_scale(a, b)
+        for a, b in zip(np.broadcast_to(pin.scales, len(kind.scales)), kind.scales, strict=True)
+    )
+    if not fits:
+        raise Conflict(
+            f"{name!r} is pinned to {pin}, but the product of its factors' scales is {kind}",
+            facts=(f"value {name!r}: {pin}", f"port {port.name!r}: {kind}"),
             hint="drop the pin: the scale is derived",
         )
 
@@ -78,17 +86,14 @@ def constant_type(network: Network, kernel: Kernel, port: Port, row: Row) -> Uni
     store = _effective(spec.storage, spec.weight_bits_effective)
     constant = network.graph.constants[value.name]
     if spec.granularity == "axis":
-        axis = channel_axis(row.axis.get(port.name, "out_channel"), kernel, network.graph)
+        axis = _port_axis(network, kernel, port, row)
         los, his = slice_ranges(constant, axis, network.graph.values[value.name].shape)
         kind = uniform_per_axis(los, his, store, axis, power_of_two=spec.power_of_two)
-        return (
-            kind
-            if store == spec.storage
-            else Uniform(spec.storage, kind.scales, kind.zero_points, "f32", axis)
-        )
-    lo, hi = constant_range(constant) or (0.0, 0.0)
-    kind = uniform_from_range(lo, hi, store, symmetric=spec.symmetric, power_of_two=spec.power_of_two)
-    return kind if store == spec.storage else Uniform(spec.storage, kind.scales, kind.zero_points)
+        low, high = spec.scale_min or 0.0, spec.scale_max or math.inf
+        scales = tuple(min(max(scale, low), high) for scale in kind.scales)
+        return Uniform(spec.storage, scales, kind.zero_points, "f32", axis)
+    label = label_for(constant_range(constant) or (0.0, 0.0), replace(spec, storage=store))
+    return typed(label, spec.storage)
 
 
 def _effective(store: Storage, bits: int | None) -> Storage:
@@ -98,10 +103,29 @@ def _effective(store: Storage, bits: int | None) -> Storage:
     return Storage(store.bits, True, max(store.qmin, -top), min(store.qmax, top))
 
 
-def channel_axis(role: int | str, kernel: Kernel, graph: Graph) -> int:
-    """Resolve an axis role (`out_channel`) for a kernel's weight; a number stands for itself."""
-    if isinstance(role, int):
-        return role
+def _port_axis(network: Network, kernel: Kernel, port: Port, row: Row) -> int:
+    """The axis that the row quantizes along at a port: a number (negative from the end) or a role.
+
+    Raises:
+      RuleError: an axis that the port's tensor does not have.
+    """
+    role = row.axis.get(port.name, "out_channel")
+    axis = role if isinstance(role, int) else channel_axis(kernel, network.graph)
+    value = network.graph.values[network.values[port.value].name]
+    if value.shape is None:
+        return axis
+    rank = len(value.shape)
+    if not -rank <= axis < rank:
+        raise RuleError(
+            f"{row.source}: axis {axis} of port {port.name!r} at {kernel.choice.region.name!r}: "
+            f"{value.name!r} has {rank} dimensions",
+            hint="name an axis that every tensor of this port has, or a row per rank (when: PORT.rank)",
+        )
+    return axis % rank
+
+
+def channel_axis(kernel: Kernel, graph: Graph) -> int:
+    """The axis of a linear kernel's weight that counts output channels; 0 for other kernels."""
     op = linear_op(kernel.choice.region.ops)
     if op is None:
         return 0
@@ -192,7 +216,7 @@ def accumulator_bits(network: Network, kernel: Kernel) -> tuple[int | None, int]
     widest = max(abs(store.qmin - x.type.zero_point), abs(store.qmax - x.type.zero_point))
     if data is None or w.type.zero_points != (0,) * len(w.type.zero_points):
         return None, 0
-    axis = channel_axis("out_channel", kernel, network.graph)
+    axis = channel_axis(kernel, network.graph)
     sums = np.asarray(_absolute_sums(data, w.type, axis)) * widest
     if len(ports) > 2 and ports[2].type is not None:
         bias = network.graph.constants.get(network.values[ports[2].value].name)

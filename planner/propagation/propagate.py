@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal
 
-from planner.errors import Conflict, unknown_name
+from planner.errors import Conflict, InputError, unknown_name
 from planner.ir.graph import BOUNDARY, Constant, Graph, port_address, structure_digest
 from planner.ir.qtypes import FloatType, Storage
 from planner.ir.topology import live, topological
@@ -29,13 +29,14 @@ from planner.propagation.log import Log, kernel_steps
 from planner.propagation.network import Kernel, Network, Port, build_network
 from planner.propagation.parameters import accumulator_bits, derive_parameters
 from planner.propagation.price import Market, edge_price, loss_units, price_of_labels
-from planner.propagation.rows import choose_rows
+from planner.propagation.rows import choose_rows, refuse_contradictions
 from planner.propagation.solve import Solution, offer_labels, solve, unavoidable_casts
 from planner.target.records import Costs, Row, Target
 from planner.version import VERSION
 
 Strategy = Literal["minimal", "rfc"]
 DERIVED_ROUNDS: Final = 4
+GREATEST_PRICE: Final = 1e9
 
 
 def propagate(
@@ -52,10 +53,12 @@ def propagate(
     Raises:
       Conflict: constraints that cannot all hold.
       UnknownName: no such strategy or cost.
+      InputError: a cost that is no number of at least 0.
     """
     if strategy not in ("minimal", "rfc"):
         raise unknown_name("strategy", strategy, ("minimal", "rfc"))
     prices = _with_costs(target.costs, costs)
+    refuse_contradictions(graph)
     alive = live(graph)
     regions = topological([region for region in graph.regions if region.name in alive])
     choices = choose_rows(graph, regions, target)
@@ -90,9 +93,13 @@ class _Outcome:
 
 def _with_costs(own: Costs, given: Mapping[str, float | None]) -> Costs:
     known = {field.name for field in fields(Costs)}
-    for name in given:
+    for name, price in given.items():
         if name not in known:
             raise unknown_name("cost", name, known)
+        if price is None and name == "max_bits_lost":
+            continue
+        if not isinstance(price, int | float) or not 0 <= price <= GREATEST_PRICE:
+            raise InputError(f"cost {name} is {price!r}; accepted: a number of 0 to {GREATEST_PRICE:g}")
     return replace(own, **given)  # type: ignore[arg-type]
 
 

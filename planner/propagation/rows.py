@@ -5,6 +5,7 @@ among the rest the one whose storages equal the most pins, then file order. The 
 looks at no other kernel, so it cannot depend on a visiting order. Source: design 01, section 4.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -36,6 +37,23 @@ def choose_rows(graph: Graph, regions: Iterable[Region], target: Target) -> list
       Conflict: no row serves a kernel and the target says `on_no_kernel: error`.
     """
     return [_choose(graph, region, target) for region in regions]
+
+
+def refuse_contradictions(graph: Graph) -> None:
+    """Refuse facts that cannot both hold of a value.
+
+    Raises:
+      Conflict: two types pinned, or a type pinned and `!quant.none`.
+    """
+    for name, value in graph.values.items():
+        hard = dict.fromkeys(fact for fact in value.facts if isinstance(fact, Uniform | NoneType))
+        if len(hard) > 1:
+            first, second, *_ = map(str, hard)
+            raise Conflict(
+                f"{name!r} cannot be both {first} and {second}",
+                facts=(f"value {name!r}: {first}", f"value {name!r}: {second}"),
+                hint="drop one of them",
+            )
 
 
 def in_float(choice: Choice, reason: str) -> Choice:
@@ -117,7 +135,7 @@ def _refusal(graph: Graph, choice: Choice) -> str | None:
             if (
                 isinstance(fact, Uniform)
                 and (constant or fact in own_facts[i])
-                and not _accepts(pattern, fact)
+                and not _accepts(pattern, fact, follows=_follows_factors(choice, pattern.name))
             ):
                 return f"port {pattern.name} ({name!r}) is pinned to {fact}, the row has {pattern.type}"
     row = choice.row
@@ -130,22 +148,23 @@ def _refusal(graph: Graph, choice: Choice) -> str | None:
             return short
     return failing(
         {key: wanted for key, wanted in row.when.items() if key != "min_bits"},
-        ports=_by_name(choice),
+        ports=_by_name(choice, row),
         ops=region.ops,
         attributes=region.attributes,
         graph=graph,
     )
 
 
-def _by_name(choice: Choice) -> dict[str, str | tuple[str, ...]]:
-    found: dict[str, str | tuple[str, ...]] = {}
-    for _, _, name, pattern in _sides(choice):
-        if pattern.variadic:
-            earlier = found.get(pattern.name, ())
-            found[pattern.name] = (*earlier, name) if isinstance(earlier, tuple) else (earlier, name)
-        else:
-            found[pattern.name] = name
-    return found
+def _by_name(choice: Choice, row: Row) -> dict[str, str | tuple[str, ...]]:
+    """The value at each port of the row, "" where it is absent, all of them at a variadic one."""
+    tails = [pattern.name for pattern in (*row.inputs, *row.outputs) if pattern.variadic]
+    found: dict[str, str | tuple[str, ...]] = dict.fromkeys(
+        (pattern.name for pattern in (*row.inputs, *row.outputs)), ""
+    )
+    found |= {
+        tail: tuple(name for _, _, name, pattern in _sides(choice) if pattern.name == tail) for tail in tails
+    }
+    return found | {pattern.name: name for _, _, name, pattern in _sides(choice) if pattern.name not in tails}
 
 
 def _short_of_bits(graph: Graph, choice: Choice, least: Mapping[str, int]) -> str | None:
@@ -162,13 +181,28 @@ def _short_of_bits(graph: Graph, choice: Choice, least: Mapping[str, int]) -> st
     return None
 
 
-def _accepts(pattern: PortPattern, pin: Uniform) -> bool:
+def _follows_factors(choice: Choice, name: str) -> bool:
+    """Whether a port has as many scales as its factors, whatever its own type says (a bias)."""
+    rules = choice.row.rules if choice.row is not None else ()
+    return any(rule.kind == "multiplier_accumulator_scale" and rule.args["port"] == name for rule in rules)
+
+
+def _accepts(pattern: PortPattern, pin: Uniform, *, follows: bool) -> bool:
     spec = pattern.type
     if isinstance(spec.storage, Storage) and spec.storage != pin.storage:
         return False
     if spec.symmetric and any(pin.zero_points):
         return False
-    return {"tensor": pin.is_per_tensor, "axis": not pin.blocks, "block": bool(pin.blocks)}[spec.granularity]
+    if spec.zero_point is not None and any(zero != spec.zero_point for zero in pin.zero_points):
+        return False
+    if spec.power_of_two and any(math.frexp(scale)[0] != 0.5 for scale in pin.scales):
+        return False
+    if min(pin.scales) < (spec.scale_min or 0.0) or max(pin.scales) > (spec.scale_max or math.inf):
+        return False
+    return (
+        follows
+        or {"tensor": pin.is_per_tensor, "axis": not pin.blocks, "block": bool(pin.blocks)}[spec.granularity]
+    )
 
 
 def _pins_met(graph: Graph, choice: Choice) -> int:

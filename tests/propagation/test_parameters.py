@@ -5,8 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from planner.errors import Conflict, PlannerError
+from planner.errors import Conflict, InputError, RuleError
 from planner.ir.graph import Op
+from planner.ir.qtypes import storage, uniform
+from planner.plans.check import check
 from planner.propagation.propagate import propagate
 from tests.propagation.small import graph_of, target_of
 
@@ -52,7 +54,7 @@ def test_a_bias_pin_off_the_product_is_refused():
     """Case 23: never kept silently."""
     from_text = types(plan_of("fc", [[1, -2], [0.5, 0.25]], [0.5, -0.25]))[2]
     off = replace(from_text, scales=(from_text.scale * 1.01,))
-    with pytest.raises(PlannerError, match=r"'b' is pinned to .* but the product of its factors' scales is"):
+    with pytest.raises(Conflict, match=r"'b' is pinned to .* but the product of its factors' scales is"):
         plan_of("fc", [[1, -2], [0.5, 0.25]], [0.5, -0.25], facts={"b": (off,)})
     near = replace(from_text, scales=(float(np.nextafter(np.float32(from_text.scale), np.float32(1))),))
     plan = plan_of("fc", [[1, -2], [0.5, 0.25]], [0.5, -0.25], facts={"b": (near,)})
@@ -81,3 +83,50 @@ def test_an_accumulator_too_narrow_is_a_conflict():
     row = f"- {{kernel: fc, in: {{x: a8, w: n8, b?: b32}}, out: {{y: a8}}, accumulator: i16, {RULE}}}"
     with pytest.raises(Conflict, match=r"'k' sums to 2. bits in channel 0, the accumulator of"):
         plan_of("fc", [[1] * 64, [0] * 64], [0.5, 0.0], target=target_of(row))
+
+
+@pytest.mark.parametrize("scales", [(0.5,), (0.5, 0.5, 0.5)])
+def test_a_bias_pin_of_other_slices_is_refused(scales):
+    pin = uniform(storage("i32"), scales, axis=0 if len(scales) > 1 else None)
+    with pytest.raises(Conflict, match=r"'b' is pinned to .* but the product of its factors' scales is"):
+        plan_of("conv", [[1, -2], [0.5, 0.25]], [0.5, -0.25], facts={"b": (pin,)})
+
+
+def test_a_bias_pinned_per_channel_to_the_product_is_served():
+    """The bias's own entry in the row is per tensor; its factors make it per axis."""
+    plain = plan_of("conv", [[1, -2], [0.5, 0.25]], [0.5, -0.25])
+    plan = plan_of("conv", [[1, -2], [0.5, 0.25]], [0.5, -0.25], facts={"b": (types(plain)[2],)})
+    check(plan)
+    assert types(plan) == types(plain)
+
+
+@pytest.mark.parametrize(
+    ("spec", "scale", "zero_point"),
+    [
+        ("{storage: i8, symmetric: true, scale_min: 0.1}", float(np.float32(0.1)), 0),
+        ("{storage: u8, zero_point: 128}", float(np.float32(2 / 128)), 128),
+    ],
+)
+def test_constants_have_the_parameters_their_port_asks_for(spec, scale, zero_point):
+    target = target_of(f"- {{kernel: fc, in: {{x: a8, w: {spec}, b?: b32}}, out: {{y: a8}}, {RULE}}}")
+    plan = plan_of("fc", [[1, -2], [0.5, 0.25]], [0.5, -0.25], target=target)
+    check(plan)
+    assert (types(plan)[1].scales, types(plan)[1].zero_points) == ((scale,), (zero_point,))
+
+
+def test_an_axis_may_count_from_the_end():
+    row = "- {{kernel: fc, in: {{x: a8, w: w8, b?: b32}}, out: {{y: a8}}, axis: {{w: {}}}}}"
+    kinds = [
+        types(plan_of("fc", [[1, -2], [4, 3]], [0, 0], target=target_of(row.format(a))))[1] for a in (-1, 1)
+    ]
+    assert kinds[0] == kinds[1]
+    assert kinds[0].axis == 1
+    with pytest.raises(RuleError, match=r"axis 2 of port 'w' at 'k': 'w' has 2 dimensions"):
+        plan_of("fc", [[1, -2], [4, 3]], [0, 0], target=target_of(row.format(2)))
+
+
+@pytest.mark.parametrize("price", [-1.0, float("nan"), float("inf"), None, "2"])
+def test_a_cost_is_a_number(price):
+    graph = graph_of({"x": X, "y": X}, [("k", "fc", "x", "y")], outputs="y")
+    with pytest.raises(InputError, match=r"cost bit_price is .*; accepted: a number of 0 to 1e"):
+        propagate(graph, ROWS, bit_price=price)

@@ -10,6 +10,7 @@ from planner.ir.graph import Region
 from planner.ir.topology import topological
 from planner.ir.typetext import parse_type
 from planner.propagation.network import build_network
+from planner.propagation.propagate import propagate
 from planner.propagation.rows import choose_rows
 from tests.propagation.small import graph_of, target_of
 
@@ -146,3 +147,50 @@ def test_wildcards(kernels, facts, port, storage):
     kernel = next(kernel for kernel in network.kernels if kernel.choice.region.name == "k")
     ids = kernel.inputs if port == "in" else kernel.outputs
     assert str(network.ports[ids[0]].spec.storage) == storage
+
+
+@pytest.mark.parametrize(
+    ("wanted", "ports", "served"),
+    [
+        ("absent", "x", True),
+        ("absent", "x b", False),
+        ("present", "x", False),
+        ("present", "x b", True),
+    ],
+)
+def test_a_row_may_ask_whether_an_optional_port_is_there(wanted, ports, served):
+    target = target_of(f"- {{kernel: k, in: {{x: a8, b?: b32}}, out: {{y: a8}}, when: {{b: {wanted}}}}}")
+    graph = graph_of({"x": A8, "b": W, "y": A8}, [("k", "k", ports, "y")], outputs="y")
+    (choice,) = choose_rows(graph, graph.regions, target)
+    assert (choice.row is not None) == served
+    found = "absent" if wanted == "present" else "present ('b')"
+    assert served or choice.reason.partition(": ")[2] == f"b is {found}"
+
+
+@pytest.mark.parametrize(
+    ("spec", "pin", "served"),
+    [
+        ("p8", "!quant.uniform<i8:f32, 0.25>", True),
+        ("p8", "!quant.uniform<i8:f32, 0.3>", False),
+        ("z8", "!quant.uniform<u8:f32, 0.25:128>", True),
+        ("z8", "!quant.uniform<u8:f32, 0.25:1>", False),
+        ("s8", "!quant.uniform<i8:f32, 0.1>", True),
+        ("s8", "!quant.uniform<i8:f32, 0.05>", False),
+    ],
+)
+def test_a_pinned_constant_rules_out_a_row_that_asks_for_other_parameters(spec, pin, served):
+    target = target_of(f"- {{kernel: k, in: {{x: a8, w: {spec}}}, out: {{y: a8}}}}")
+    graph = graph_of({"x": A8, "w": W, "y": A8}, [("k", "k", "x w", "y")], outputs="y")
+    values = {**graph.values, "w": replace(graph.values["w"], facts=(parse_type(pin),))}
+    (choice,) = choose_rows(replace(graph, values=values), graph.regions, target)
+    assert (choice.row is not None) == served
+    assert served or choice.reason.partition(": ")[2].startswith("port w ('w') is pinned to !quant.uniform")
+
+
+@pytest.mark.parametrize("other", [A16, "!quant.none"])
+def test_facts_that_cannot_both_hold_are_a_conflict(other):
+    """Never the one that happens to be listed first."""
+    graph = graph_of({"x": A8, "y": f"{A8} & {other}"}, [("k", "any_order", "x", "y")], outputs="y")
+    with pytest.raises(Conflict, match="'y' cannot be both") as caught:
+        propagate(graph, ROWS)
+    assert caught.value.facts == (f"value 'y': {A8}", f"value 'y': {other}")
