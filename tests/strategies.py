@@ -1,8 +1,11 @@
 """Hypothesis strategies: random types, annotated graphs and plans, small and hostile in their names."""
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import strategies as st
 
+from planner.ir.fit import misfit
 from planner.ir.graph import Constant, Graph, Op, Opaque, Region, Value
 from planner.ir.qtypes import (
     EXPRESSED,
@@ -132,12 +135,16 @@ class _Build:
         name = self.name("v")
         dtype = dtype or self.draw(st.sampled_from(("f32", "f32", "f16", "bf16")))
         shape = self.draw(shapes()) if shape is None else shape
+        bare = Value(name, shape, dtype)
         given = self.draw(facts()) if with_facts else ()
-        self.values[name] = Value(name, shape, dtype, given)
+        self.values[name] = replace(bare, facts=tuple(fact for fact in given if not misfit(fact, bare)))
         return name
 
     def port_lists(self, ports):
-        given = tuple(self.draw(facts(1)) if name else () for name in ports)
+        given = tuple(
+            tuple(fact for fact in self.draw(facts(1)) if not misfit(fact, self.values[name])) if name else ()
+            for name in ports
+        )
         return given if any(given) and self.draw(st.booleans()) else ()
 
 
@@ -223,7 +230,11 @@ def plans(draw):
         sides = {}
         for side, names in (("in", region.inputs), ("out", region.outputs)):
             sides[side] = tuple(
-                Port(f"{region.name}.{side}[{i}]", name, draw(port_types) if row and name else None)
+                Port(
+                    f"{region.name}.{side}[{i}]",
+                    name,
+                    _fitting(draw(port_types), graph.values[name]) if row and name else None,
+                )
                 for i, name in enumerate(names)
             )
         kernels.append(
@@ -270,6 +281,10 @@ def plans(draw):
         1.25,
         ("clips",),
     )
+
+
+def _fitting(kind, value):
+    return None if kind is None or misfit(kind, value) else kind
 
 
 def _row(kernel, line):

@@ -21,6 +21,7 @@ from planner.annotated.attributes import (
 from planner.annotated.dtypes import NUMPY_DTYPES
 from planner.annotated.jsontext import STRICT, Nested, read_checked, write_lines
 from planner.errors import PlanFormatError, QTypeError
+from planner.ir.fit import refuse_misfits
 from planner.ir.graph import Constant, Facts, Graph, Op, Region, Value, validate
 from planner.ir.qtypes import QType
 from planner.ir.ranges import check_range
@@ -109,12 +110,12 @@ def read_annotated(text: str | bytes) -> Graph:
 
     Raises:
       PlanFormatError: not such a file; the message starts with the path of what is wrong.
-      ModelError: a graph that breaks a rule of validity.
+      ModelError: a graph that breaks a rule of validity, a type that does not fit its tensor.
     """
     document = read_checked(text, _ADAPTER, VERSION)
     if document.get("functions"):
         raise PlanFormatError(f"functions: {_LATER}")
-    return graph_from_document(document)
+    return refuse_misfits(graph_from_document(document))
 
 
 def write_annotated(graph: Graph) -> str:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from planner.calibration.annotations import Annotation, Annotations, read_annotations
-from planner.calibration.fit import misfit
 from planner.calibration.statistics import Statistics, calibration_digest, range_of
 from planner.calibration.statsjson import load_statistics
 from planner.errors import AnnotationError, StatsError
+from planner.ir.fit import misfit
 from planner.ir.graph import Facts, Graph, Region
 from planner.ir.qtypes import EXPRESSED, Calibrated, QType
 

@@ -16,8 +16,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.calibration.fit import shape_text
 from planner.errors import SampleError
+from planner.ir.fit import shape_text
 from planner.ir.graph import Dim, Graph, Shape, Value
 from planner.onnx.dtypes import NUMPY
 

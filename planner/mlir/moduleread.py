@@ -17,6 +17,7 @@ from xdsl.utils.exceptions import ParseError, VerifyException
 
 from planner.annotated.attributes import array_from_json
 from planner.errors import ModelError, PlanFormatError, QTypeError
+from planner.ir.fit import refuse_misfits
 from planner.ir.graph import Constant, Facts, Graph, Op, Region, Value, validate
 from planner.ir.ranges import check_range
 from planner.ir.topology import topological
@@ -53,9 +54,10 @@ def read_mlir(text: str | bytes) -> Graph:
     """Read an annotated model from MLIR text.
 
     Raises:
-      ModelError: `line:column: ` and what is wrong there, or a graph that breaks a rule of validity.
+      ModelError: `line:column: ` and what is wrong there, a graph that breaks a rule of validity,
+        or a type that does not fit its tensor.
     """
-    return read_module(text).graph
+    return refuse_misfits(read_module(text).graph)
 
 
 def read_module(text: str | bytes) -> Module:

@@ -187,3 +187,17 @@ def test_a_plan_module_with_a_rescale_taken_out(plan):
     before, _, after = plan_to_mlir(plan).replace("return %y_0", "return %y").partition("  %y_0 =")
     with pytest.raises(PlanFormatError, match="1 rescales in the module, but the port types need 2"):
         plan_from_mlir(before + "  func.return" + after.partition("  func.return")[2])
+
+
+@pytest.mark.parametrize("where", ["constraints", "output_facts"])
+def test_a_type_meets_its_tensor_when_it_is_read(where):
+    """Axis, sizes and type are in the message, in either form of the file."""
+    kind = "!quant.uniform<i8:f32:1, {0.5,0.5,0.5}>"
+    document = json.loads(DESIGN_EXAMPLE)
+    if where == "constraints":
+        document["values"][-1]["constraints"] = [kind]
+    else:
+        document["kernels"][-1]["output_facts"] = [[kind]]
+    name = document["values"][-1]["name"]
+    with pytest.raises(ModelError, match=rf"type .* does not fit '{name}': 3 scales for axis 1 of size 4"):
+        read_annotated(json.dumps(document))

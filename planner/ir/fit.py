@@ -6,7 +6,8 @@ Source: MLIR quant dialect, integrity rules; design 01, sections 2 and 9.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from planner.ir.graph import Shape, Value
+from planner.errors import ModelError
+from planner.ir.graph import Graph, Shape, Value
 from planner.ir.qtypes import Calibrated, QType, Uniform
 
 
@@ -25,6 +26,29 @@ def misfit(fact: QType, value: Value) -> str:
         return ""
     problem = check(fact, value.shape)
     return f"type {_short(fact)} does not fit {value.name!r}: {problem}" if problem else ""
+
+
+def refuse_misfits(graph: Graph) -> Graph:
+    """Return the graph unchanged if every fact fits its tensor.
+
+    Raises:
+      ModelError: the first that does not, with the offending axis, sizes and type.
+    """
+    for value in graph.values.values():
+        for fact in value.facts:
+            _refuse(graph, fact, value)
+    for region in graph.regions:
+        for names, facts in ((region.inputs, region.input_facts), (region.outputs, region.output_facts)):
+            for name, own in zip(names, facts, strict=False):
+                for fact in own if name else ():
+                    _refuse(graph, fact, graph.values[name])
+    return graph
+
+
+def _refuse(graph: Graph, fact: QType, value: Value) -> None:
+    problem = misfit(fact, value)
+    if problem:
+        raise ModelError(f"model {graph.name!r}: {problem}")
 
 
 def _axis(fact: Uniform | Calibrated, shape: Shape) -> str:
