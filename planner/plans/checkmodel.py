@@ -77,6 +77,14 @@ def _check_structure(carried: Graph, model: Graph) -> None:
             )
     if carried.constants.keys() != model.constants.keys():
         odd = min(carried.constants.keys() ^ model.constants.keys())
+        if _is_corrected(carried, carried, model):
+            refuse(
+                "",
+                "the plan is for the model with corrected biases, this is the one without: give the "
+                f"{carried.name}.onnx that was written beside the plan",
+            )
+        if _is_corrected(model, carried, carried):
+            refuse("", "this model has corrected biases, the plan is for the one without: give that one")
         refuse(odd, "is a constant of only one of the plan and the model")
     if carried.values is not model.values:
         _check_values(carried.values, model.values)
@@ -95,6 +103,15 @@ def _check_structure(carried: Graph, model: Graph) -> None:
         _check_ports(carried, region.name, region.inputs, region.outputs, region.ops)
     if count != len(ops) or len(carried.regions) < len(regions):
         refuse("", f"the plan's regions hold {count} ops; the model has {len(ops)}")
+
+
+def _is_corrected(graph: Graph, planned: Graph, plain: Graph) -> bool:
+    """Whether a model has biases `BIAS@KERNEL`, made for one kernel, where a plain one has BIAS."""
+    added = graph.constants.keys() - plain.constants.keys()
+    marks = [f"@{region.name}" for region in planned.regions]
+    return any(
+        name.endswith(mark) and name.removesuffix(mark) in plain.constants for name in added for mark in marks
+    )
 
 
 def _check_values(carried: Mapping[str, Value], model: Mapping[str, Value]) -> None:

@@ -31,11 +31,17 @@ def explain(plan: Plan, address: str) -> str:
     for step in reversed(plan.steps):
         if step.port == address:
             return _of_step(plan, step)
-    ports = [port.address for kernel in plan.kernels_in_order for port in (*kernel.inputs, *kernel.outputs)]
-    known = [*plan.values, *plan.kernels, *(item.id for item in plan.rescales), *ports]
-    if address in ports:
+    ports = [port for kernel in plan.kernels_in_order for port in (*kernel.inputs, *kernel.outputs)]
+    if any(port.address == address for port in ports):
         kernel = address.rpartition(".")[0]
         return f"{address} is float: {plan.kernels[kernel].reason}."
+    carriers = dict.fromkeys(port.address for port in ports if port.value == address)
+    if carriers:
+        return "\n".join(explain(plan, port) for port in carriers)
+    text = _of_output(plan, address) or _of_inner(plan, address)
+    if text:
+        return text
+    known = [*plan.values, *plan.kernels, *(item.id for item in plan.rescales), *(p.address for p in ports)]
     raise unknown_name("value, port, kernel or rescale", address, known)
 
 
@@ -47,6 +53,25 @@ def type_text(kind: PortTyped) -> str:
         where = f"along axis {kind.axis}" if kind.axis is not None else "per block"
         return f"{kind.storage} with {len(kind.scales)} scales {where}"
     return str(kind)
+
+
+def _of_output(plan: Plan, address: str) -> str:
+    """A port of the boundary, `@model.in[0]`: the rescale in front of it, or the value it takes as it is."""
+    for i, name in enumerate(plan.graph.outputs):
+        if address == port_address(BOUNDARY, "in", i):
+            before = next((item for item in plan.rescales if (BOUNDARY, i) in item.consumers), None)
+            return _of_rescale(plan, before) if before else f"model output {i} is {explain(plan, name)}"
+    return ""
+
+
+def _of_inner(plan: Plan, name: str) -> str:
+    """A value that no port carries."""
+    if name not in plan.graph.values:
+        return ""
+    for region in plan.graph.regions:
+        if any(name in (*op.inputs, *op.outputs) for op in region.ops):
+            return f"{name} is inside kernel {region.name}; only what a port carries has a type."
+    return f"{name} is a value that no kernel of the plan reads or writes."
 
 
 def _of_step(plan: Plan, step: Step) -> str:
