@@ -23,7 +23,9 @@ h3 { font-size: .9rem; margin: 1.1rem 0 .2rem; } section { break-inside: avoid; 
 table { border-collapse: collapse; width: 100%; font-size: 13px; }
 th, td { text-align: left; vertical-align: top; padding: .3rem .6rem; border-bottom: 1px solid var(--line);
   overflow-wrap: anywhere; }
-th { background: var(--soft); } code, pre, .type { font: 12px/1.45 ui-monospace, monospace; }
+th { overflow-wrap: normal; background: var(--soft); }
+td code { overflow-wrap: normal; }
+code, pre, .type { font: 12px/1.45 ui-monospace, monospace; }
 pre { white-space: pre-wrap; margin: 0; } .none, .quiet { opacity: .7; } .float { color: var(--mark); }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1.2rem; margin: 0; }
 dt { opacity: .7; } dd { margin: 0; overflow-wrap: anywhere; }
@@ -106,8 +108,8 @@ def decibels(sqnr: float) -> str:
 
 def _kernels(plan: Plan) -> Markup:
     rows: list[tuple[object, ...]] = [
-        (kernel.name, kernel.kernel, _row(plan, kernel), _ports(kernel.inputs), _ports(kernel.outputs),
-         "" if kernel.accumulator_bits is None else kernel.accumulator_bits)
+        (kernel.name, element("code", kernel.kernel), _row(plan, kernel), _ports(kernel.inputs),
+         _ports(kernel.outputs), "" if kernel.accumulator_bits is None else kernel.accumulator_bits)
         for kernel in plan.kernels_in_order
     ]  # fmt: skip
     return table(("name", "kernel", "row", "inputs", "outputs", "accumulator bits"), rows)
@@ -125,7 +127,7 @@ def _ports(ports: Iterable[Port]) -> Markup:
 
 def _float_kernels(plan: Plan) -> Markup:
     rows: list[tuple[object, ...]] = [
-        (kernel.name, kernel.kernel, row_text(plan, kernel))
+        (kernel.name, element("code", kernel.kernel), row_text(plan, kernel))
         for kernel in plan.kernels_in_order
         if not is_integer(kernel)
     ]
