@@ -150,7 +150,9 @@ def _base_file(extends: Node, folder: Path | None, *, trusted: bool) -> _File:
     raise TargetError(errors=[extends.problem("T024", f"extends unknown target {name!r}{hint}")])
 
 
-def _refusal(problems: tuple[Problem, ...]) -> TargetError:
+def _refusal(found: tuple[Problem, ...]) -> TargetError:
+    # A row for a group of ops is a row for each of them: what is wrong with it is told once.
+    problems = tuple({str(problem): problem for problem in reversed(found)}.values())[::-1]
     shown = "\n".join(str(problem) for problem in problems[:MAX_ERRORS])
     more = len(problems) - MAX_ERRORS
     return TargetError(f"{shown}\n... and {more} more" if more > 0 else shown, errors=problems)
