@@ -56,7 +56,7 @@ def load_model(source: Source, *, format: str | None = None) -> Graph:  # noqa: 
     if format not in _READERS:
         raise unknown_name("model format", format, _READERS)
     if not isinstance(source, bytes) and not Path(source).is_file():
-        raise ModelError(f"{source}: no such file")
+        raise ModelError(f"{source}: {'a folder, not a file' if Path(source).is_dir() else 'no such file'}")
     return _READERS[format](source)
 
 

@@ -98,7 +98,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _usage(error: typer.TyperException) -> int:
-    message = error.format_message()
+    message = error.format_message().replace("Value error, ", "")
     if message:
         complain(f"{message} (qplan --help lists what there is)")
     return error.exit_code

@@ -46,7 +46,9 @@ def say_table(title: str, head: Sequence[str], rows: Iterable[Sequence[object]])
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(*head, title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False)
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False)
+    for heading in head:
+        table.add_column(heading, overflow="fold")
     for row in rows:
         table.add_row(*("\n".join(map(clean, str(cell).split("\n"))) for cell in row))
     if table.row_count:

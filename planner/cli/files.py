@@ -6,7 +6,7 @@ Outputs are written beside their place and renamed once everything succeeded.
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -24,11 +24,28 @@ def read_bytes(name: str, what: str) -> bytes:
       InputError: a file that cannot be read.
     """
     if name == STDIN:
-        return sys.stdin.buffer.read()
+        return _stdin(what)
     try:
         return Path(name).read_bytes()
     except OSError as error:
         raise InputError(f"cannot read the {what} {name!r}: {error.strerror}") from error
+
+
+def only_one_stdin(*names: str | None) -> None:
+    """Refuse a command line with more than one `-`.
+
+    Raises:
+      InputError: standard input cannot be read twice.
+    """
+    if names.count(STDIN) > 1:
+        raise InputError("more than one file is -", hint="standard input is one file")
+
+
+def _stdin(what: str) -> bytes:
+    data: bytes = sys.stdin.buffer.read()
+    if not data:
+        raise InputError(f"standard input, the {what} here, is empty")
+    return data
 
 
 def read_text(name: str, what: str) -> str:
@@ -60,7 +77,7 @@ def as_path(name: str, suffix: str) -> Iterator[str]:
         return
     with tempfile.TemporaryDirectory(prefix="qplan-") as folder:
         path = Path(folder) / f"stdin{suffix}"
-        path.write_bytes(sys.stdin.buffer.read())
+        path.write_bytes(_stdin("samples"))
         yield str(path)
 
 
@@ -74,6 +91,9 @@ def write_folder(folder: str, files: Mapping[str, bytes]) -> tuple[str, ...]:
       InputError: a place that cannot be written.
     """
     goal = Path(folder)
+    for part in (goal, *goal.parents):
+        if part.exists() and not part.is_dir():
+            raise InputError(f"cannot write to {folder!r}: {str(part)!r} is a file, not a folder")
     try:
         goal.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f".{goal.name or 'out'}-", dir=goal.parent))
@@ -88,6 +108,22 @@ def write_folder(folder: str, files: Mapping[str, bytes]) -> tuple[str, ...]:
     except OSError as error:
         raise InputError(f"cannot write to {folder!r}: {error.strerror}") from error
     return tuple(str(goal / name) for name in files)
+
+
+def keep_inputs(folder: str, files: Iterable[str], inputs: Iterable[str | None]) -> None:
+    """Refuse to write over what was read.
+
+    Raises:
+      InputError: a file that is an input of the same command.
+    """
+    goals = [goal for goal in (Path(folder) / name for name in files) if goal.is_file()]
+    for source in inputs:
+        if source is not None and Path(source).is_file():
+            for goal in goals:
+                if goal.samefile(source):
+                    raise InputError(
+                        f"{str(goal)!r} would be written over the input", hint="give another --out"
+                    )
 
 
 def write_file(path: str, data: bytes) -> None:

@@ -1,11 +1,12 @@
 """Verbs about models and samples: `calibrate`, `annotate`, `compare`."""
 
+import math
 from typing import Annotated
 
 import typer
 
 from planner.cli.console import progress, say, say_json, say_table, write_text
-from planner.cli.files import as_path, read_bytes, write_file
+from planner.cli.files import as_path, only_one_stdin, read_bytes, write_file
 from planner.cli.options import (
     AnnotationsOption,
     JsonOption,
@@ -38,6 +39,7 @@ def calibrate(
     import planner
     from planner.calibration.statsjson import write_statistics
 
+    only_one_stdin(model, data)
     graph = read_model(model)
     with as_path(data, ".npz") as samples, progress("calibrating") as bar:
         stats = planner.calibrate(graph, samples, method=method, progress=bar)
@@ -70,6 +72,7 @@ def annotate(
     from planner.annotated.document import write_annotated
     from planner.mlir.module import write_mlir
 
+    only_one_stdin(model, stats, annotations)
     graph = planner.annotate(
         read_model(model),
         stats=None if stats is None else read_stats(stats),
@@ -104,6 +107,9 @@ def compare(
     import planner
     from planner.report.html import decibels
 
+    only_one_stdin(model, quantized, data)
+    if min_sqnr is not None and math.isnan(min_sqnr):
+        raise InputError("--min-sqnr: NaN is no number of decibels")
     graph = read_model(model)
     with as_path(data, ".npz") as samples:
         comparison = planner.compare(graph, read_bytes(quantized, "quantized model"), samples)

@@ -6,14 +6,15 @@ Reading goes through the public face of `planner`.
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from planner.cli.files import STDIN, model_format, read_bytes, read_text
-from planner.errors import InputError, StatsError, unknown_name
+from planner.errors import InputError, ModelError, PlanFormatError, QTypeError, StatsError, unknown_name
 
 if TYPE_CHECKING:
     from planner.calibration.statistics import Statistics
@@ -54,7 +55,8 @@ def read_model(name: str) -> "Graph":
     import planner
 
     if name != STDIN:
-        return planner.load_model(name)
+        with of_file(name):
+            return planner.load_model(name)
     data = read_bytes(name, "model")
     return planner.load_model(data, format=model_format(data))
 
@@ -83,7 +85,19 @@ def read_plan(name: str) -> "Plan":
     """Read a plan file."""
     import planner
 
-    return planner.plan_from_json(read_text(name, "plan"))
+    with of_file(name):
+        return planner.plan_from_json(read_text(name, "plan"))
+
+
+@contextmanager
+def of_file(name: str) -> Iterator[None]:
+    """Name the file in the failures of readers that only saw its text."""
+    try:
+        yield
+    except (ModelError, PlanFormatError, QTypeError) as error:
+        if name not in error.message and Path(name).name not in error.message:
+            raise type(error)(f"{name}: {error.message}", hint=error.hint) from error
+        raise
 
 
 def load_functions(module: str | None) -> "Mapping[str, QuantFn]":

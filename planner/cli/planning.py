@@ -1,14 +1,16 @@
 """Verbs that make and use plans: `plan`, `export`, `check`."""
 
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
 from planner.cli.console import progress, say, say_json, warn
-from planner.cli.files import as_path, write_file, write_folder
+from planner.cli.files import as_path, keep_inputs, only_one_stdin, write_file, write_folder
 from planner.cli.options import (
     AnnotationsOption,
     DataOption,
@@ -68,6 +70,7 @@ def plan(
     """Plan a model for a target and write plan.json, plan.mlir, report.html and the formats asked for."""
     import planner
 
+    only_one_stdin(model, target, data, stats, annotations)
     _check_choices(formats or [], data, stats)
     costs = parse_costs(settings or [])
     device = read_target(target, functions)
@@ -89,8 +92,10 @@ def plan(
         "plan.mlir": planned.to_mlir(),
         "report.html": planner.write_report(planned, comparisons),
     }
-    written = write_folder(out, {name: text.encode() for name, text in documents.items()} | files)
-    for warning in planned.warnings:
+    files = {name: text.encode() for name, text in documents.items()} | files
+    keep_inputs(out, files, (model, target, data, stats, annotations, functions))
+    written = write_folder(out, files)
+    for warning in (*_not_numbers(seen), *planned.warnings, *_leftovers(out, planned, files, model)):
         warn(warning)
     summary = plan_summary(planned) | {"quality": quality_json(comparisons), "files": list(written)}
     if json:
@@ -99,6 +104,7 @@ def plan(
         say(summary_text(planned))
         say(quality_text(comparisons))
         say(f"wrote {', '.join(written)}")
+        say(next_steps(out, planned, files, model, data))
 
 
 def _check_choices(formats: list[str], data: str | None, stats: str | None) -> None:
@@ -130,6 +136,56 @@ def _prepared(
         return ranged
     name = _UNSAFE.sub("_", corrected.name) or "model"
     return replace(corrected, name=f"{name}-float" if name in EXPORTERS else name)
+
+
+def _not_numbers(stats: "Statistics | None") -> Iterator[str]:
+    """Warnings of NaN and infinity in the samples, told of the first value that has some."""
+    for name, seen in {} if stats is None else stats.values.items():
+        if seen.nan or seen.inf:
+            yield (
+                f"the samples make {name!r} NaN or infinite {seen.nan + seen.inf} times: no range and no "
+                "mean counts that (clean them and calibrate again)"
+            )
+            return
+
+
+def _leftovers(out: str, planned: "Plan", files: Mapping[str, bytes], model: str) -> Iterator[str]:
+    """Warnings of files of an earlier plan in the folder, which do not belong to this one."""
+    from planner.exporters.table import EXPORTERS
+
+    for name in (planned.graph.name, *EXPORTERS):
+        path = Path(out) / f"{name}.onnx"
+        if path.name not in files and path.is_file() and not (Path(model).exists() and path.samefile(model)):
+            yield f"{path} was there before and does not belong to this plan"
+
+
+def next_steps(out: str, planned: "Plan", files: Mapping[str, bytes], model: str, data: str | None) -> str:
+    """What the files are for, and commands to go on with."""
+    from planner.exporters.table import EXPORTERS
+    from planner.report.totals import totals
+
+    folder, lines = Path(out), []
+    corrected = f"{planned.graph.name}.onnx"
+    source = str(folder / corrected) if corrected in files else model
+    if corrected in files:
+        lines.append(f"{source} is the float model with corrected biases: this plan is for it")
+    count = totals(planned)
+    if 0 < count.integer < count.kernels:
+        lines.append(f"{count.kernels - count.integer} kernels stay float: the report says why")
+    plan_file = str(folder / "plan.json")
+    output = next(iter(planned.graph.outputs), "ADDRESS")
+    lines += [
+        f"next: open {folder / 'report.html'}, or",
+        f"  {shlex.join(('qplan', 'explain', plan_file, output))}",
+    ]
+    exported = next((str(folder / f"{name}.onnx") for name in EXPORTERS if f"{name}.onnx" in files), None)
+    if exported is None:
+        name = next(iter(EXPORTERS))
+        line = ("qplan", "export", plan_file, "--model", source, "--format", name)
+        lines.append(f"  {shlex.join((*line, '--out', str(folder / f'{name}.onnx')))}")
+    elif data is None:
+        lines.append(f"  {shlex.join(('qplan', 'compare', model, exported))} --data SAMPLES")
+    return "\n".join(lines)
 
 
 def _float_model(graph: "Graph", ready: "Graph") -> dict[str, bytes]:
@@ -224,6 +280,7 @@ def export(
     """Write a planned model in a format that a real engine runs."""
     import planner
 
+    only_one_stdin(plan_file, model)
     planned = read_plan(plan_file)
     exported = planner.export(read_model(model), planned, format)
     write_file(out, exported)
@@ -244,6 +301,7 @@ def check(
     """Check a plan independently against its model and target; exit code 1 if it does not hold."""
     import planner
 
+    only_one_stdin(plan_file, model, target)
     planned, graph, device = read_plan(plan_file), read_model(model), read_target(target, functions)
     try:
         planner.check(planned, graph, device)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cli.conftest import DATA, MODEL
+from tests.cli.conftest import DATA, DIGITS, MODEL
 
 
 @pytest.fixture
@@ -203,3 +203,46 @@ def test_a_model_no_kernel_serves_is_a_float_plan(qplan, stats, tmp_path):
     assert (answer.json["integer"], answer.json["rescales"], answer.json["fully_quantized"]) == (0, 0, False)
     assert "0 of 21 kernels on integers: bare serves none of them, the plan is all float" in qplan(*line).out
     assert "no row is called so" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_a_folder_as_a_model(refused, tmp_path):
+    assert refused(tmp_path, "-t", "litert-int8", "--data", DATA) == f"{tmp_path}: a folder, not a file"
+
+
+def test_a_document_of_another_kind_is_named(refused, qplan, stats):
+    text = refused(stats, "-t", "litert-int8", "--data", DATA)
+    assert text.startswith(f"{stats}: format 'qplan.stats/1' is unknown here")
+    answer = qplan("show", stats)
+    assert (answer.code, answer.err.startswith(f"qplan: error: {stats}: format 'qplan.stats/1'")) == (2, True)
+
+
+def test_two_files_on_standard_input(refused):
+    text = refused("-", "-t", "litert-int8", "--stats", "-")
+    assert text == "more than one file is - (standard input is one file)"
+
+
+def test_an_empty_standard_input(refused):
+    assert refused("-", "-t", "litert-int8", "--data", DATA) == "standard input, the model here, is empty"
+
+
+def test_a_limit_that_is_no_number(qplan):
+    answer = qplan("compare", MODEL, MODEL, "--data", DATA, "--min-sqnr", "nan")
+    assert (answer.code, answer.err) == (2, "qplan: error: --min-sqnr: NaN is no number of decibels\n")
+
+
+def test_the_model_is_not_written_over(qplan, stats, tmp_path):
+    model = tmp_path / "digits.onnx"
+    model.write_bytes(Path(MODEL).read_bytes())
+    answer = qplan("plan", model, "-t", "litert-int8", "--stats", stats, "-o", tmp_path)
+    assert answer.code == 2
+    assert answer.err == f"qplan: error: '{model}' would be written over the input (give another --out)\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["digits.onnx"]
+    assert model.read_bytes() == Path(MODEL).read_bytes()
+
+
+def test_an_error_of_many_rows_is_told_once(qplan, tmp_path):
+    text = (DIGITS.parents[1] / "targets" / "teaching-npu.yaml").read_text()
+    (tmp_path / "bad.yaml").write_text(text.replace('in: {x: "*"}', 'inn: {x: "*"}'))
+    lines = qplan("target", "lint", tmp_path / "bad.yaml").err.splitlines()
+    assert any("unknown field 'inn'" in line for line in lines)
+    assert len(set(lines)) == len(lines)

@@ -1,8 +1,11 @@
 """Each verb on the digits example: what it prints, what it writes, how it ends."""
 
 import json
+import shlex
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import planner
@@ -28,6 +31,36 @@ def test_plan_says_its_totals(qplan, stats, tmp_path):
     assert "digits on litert-int8 1.0.0" in answer.out
     assert "kernels on integers" in answer.out
     assert f"wrote {tmp_path / 'out' / 'plan.json'}" in answer.out
+
+
+def test_plan_says_what_to_do_next_and_it_works(qplan, stats, tmp_path):
+    out = tmp_path / "my out"
+    text = qplan("plan", MODEL, "-t", "litert-int8", "--stats", stats, "-o", out).out
+    assert f"{out / 'digits.onnx'} is the float model with corrected biases: this plan is for it" in text
+    lines = [shlex.split(line) for line in text.splitlines() if line.startswith("  qplan ")]
+    assert [line[1] for line in lines] == ["explain", "export"]
+    assert [qplan(*line[1:]).code for line in lines] == [0, 0]
+    assert (out / "onnx-qdq.onnx").is_file()
+
+
+def test_files_of_an_earlier_plan_are_told(qplan, planned, stats, tmp_path):
+    shutil.copytree(planned, tmp_path / "out")
+    line = ("plan", MODEL, "-t", "litert-int8", "--stats", stats, "-o", tmp_path / "out")
+    told = qplan(*line, "-f", "onnx-qdq", "--no-bias-correction").err.splitlines()
+    assert told == [
+        f"qplan: warning: {tmp_path / 'out' / name} was there before and does not belong to this plan"
+        for name in ("digits.onnx", "onnx-qoperator.onnx")
+    ]
+
+
+def test_samples_with_nan_are_told(qplan, tmp_path):
+    with np.load(DATA) as archive:
+        image = archive["image"].copy()
+    image[3, 0, 0, :2] = np.nan
+    np.savez(tmp_path / "nan.npz", image=image)
+    answer = qplan("plan", MODEL, "-t", "litert-int8", "--data", tmp_path / "nan.npz", "-o", tmp_path / "out")
+    assert answer.code == 0
+    assert "qplan: warning: the samples make 'image' NaN or infinite 2 times" in answer.err
 
 
 def test_plan_as_json_is_one_document(qplan, stats, tmp_path):
@@ -130,10 +163,27 @@ def test_check_accepts_a_plan(qplan, planned):
     assert qplan(*line, "--json").json["ok"] is True
 
 
-def test_check_refuses_the_model_without_the_corrected_biases(qplan, planned):
-    answer = qplan("check", planned / "plan.json", "--model", MODEL, "--target", "onnxruntime-cpu")
+@pytest.mark.parametrize(
+    "line",
+    [("check", "--target", "onnxruntime-cpu"), ("export", "--format", "onnx-qdq", "--out", "never.onnx")],
+)
+def test_the_model_without_the_corrected_biases_is_refused(qplan, planned, line):
+    answer = qplan(line[0], planned / "plan.json", "--model", MODEL, *line[1:])
+    assert (answer.code, answer.out) == (1, "")
+    assert answer.err == (
+        "qplan: error: the plan is for the model with corrected biases, this is the one without: "
+        "give the digits.onnx that was written beside the plan\n"
+    )
+    assert not Path("never.onnx").exists()
+
+
+def test_corrected_biases_under_a_plan_without_are_refused(qplan, planned, stats, tmp_path):
+    line = ("plan", MODEL, "-t", "onnxruntime-cpu", "--stats", stats, "-o", tmp_path / "out")
+    assert qplan(*line, "--no-bias-correction").code == 0
+    plan, model = tmp_path / "out" / "plan.json", planned / "digits.onnx"
+    answer = qplan("check", plan, "--model", model, "--target", "onnxruntime-cpu")
     assert answer.code == 1
-    assert "is a constant of only one of the plan and the model" in answer.err
+    assert "this model has corrected biases, the plan is for the one without" in answer.err
 
 
 def test_old_statistics_correct_nothing_and_say_so(qplan, stats, tmp_path):
@@ -180,6 +230,19 @@ def test_explain_names_the_line_of_the_target(qplan, planned):
     assert (answer.code, address in answer.out) == (0, True)
     assert "onnxruntime-cpu.yaml:" in answer.out
     assert qplan("explain", planned / "plan.json", address, "--json").json["lines"] == answer.out.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("@model.in[0]", "probabilities#0: 'probabilities' is !quant.uniform<u8"),
+        ("stem/conv_weight", "stem/conv.in[1] is "),
+        ("stem/bn_out", "stem/bn_out is inside kernel stem/conv; only what a port carries has a type."),
+    ],
+)
+def test_explain_takes_what_show_and_the_model_name(qplan, planned, address, words):
+    answer = qplan("explain", planned / "plan.json", address)
+    assert (answer.code, answer.out.startswith(words)) == (0, True)
 
 
 def test_target_list_names_the_shipped_ones(qplan):
