@@ -24,7 +24,8 @@ table { border-collapse: collapse; width: 100%; font-size: 13px; }
 th, td { text-align: left; vertical-align: top; padding: .3rem .6rem; border-bottom: 1px solid var(--line);
   overflow-wrap: anywhere; }
 th { overflow-wrap: normal; background: var(--soft); }
-td code { overflow-wrap: normal; }
+td code { overflow-wrap: normal; } td:first-child { min-width: 9rem; }
+@media screen { .wide { overflow-x: auto; } .wide table { min-width: 50rem; } }
 code, pre, .type { font: 12px/1.45 ui-monospace, monospace; }
 pre { white-space: pre-wrap; margin: 0; } .none, .quiet { opacity: .7; } .float { color: var(--mark); }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1.2rem; margin: 0; }
@@ -164,7 +165,7 @@ def _values(plan: Plan) -> Markup:
         if isinstance(value.type, Uniform)
     ]  # fmt: skip
     n_float = len(plan.values) - len(rows)
-    note = element("p", f"{n_float} more values stay in float.", class_="quiet") if n_float else Markup()
+    note = element("p", f"Values that stay in float: {n_float}.", class_="quiet") if n_float else Markup()
     return join(table(("value", "type at its definition", "bits lost", "clipped"), rows), note)
 
 

@@ -39,8 +39,9 @@ def table(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> Markup:
     if not rows:
         return element("p", "(none)", class_="none")
     cells = [element("tr", *(element("td", cell) for cell in row)) for row in rows]
-    return element(
+    whole = element(
         "table",
         element("thead", element("tr", *(element("th", title) for title in head))),
         element("tbody", *cells),
     )
+    return element("div", whole, class_="wide")
