@@ -34,6 +34,14 @@ def test_python_runs(elsewhere, page, outputs):
     assert all((elsewhere / name).is_file() for name in outputs)
 
 
+def test_the_target_of_the_docs_is_one(elsewhere):
+    text = next(block for block in blocks("docs/rules.md", "yaml") if block.startswith("apiVersion"))
+    (elsewhere / "my.yaml").write_text(text)
+    assert run(["target", "lint", "my.yaml"]) == 0
+    data = ["--data", "examples/digits/calibration.npz"]
+    assert run(["plan", "examples/digits/digits.onnx", "--target", "my.yaml", *data, "--out", "out"]) == 0
+
+
 def test_commands_run(elsewhere):
     lines = [line for block in blocks("README.md", "sh") for line in block.replace("\\\n", " ").splitlines()]
     commands = [shlex.split(line) for line in lines if line.startswith("qplan ")]
