@@ -1,6 +1,5 @@
 """Bodies: JSON is scanned before anything parses it, streams are written as they come."""
 
-import asyncio
 import hashlib
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -14,7 +13,6 @@ from starlette.responses import Response
 
 from api.problems import Refused
 from api.scan import scan_json
-from api.settings import Settings
 
 CHUNK: Final = 1 << 20
 SMALL: Final = 1 << 16
@@ -62,18 +60,10 @@ class JsonRoute(APIRoute):
             require_media(request, JSON)
             service = request.app.state.service
             async with service.gate.of(request):
-                scan_json(await _whole(request, service.settings), service.settings.max_values)
+                scan_json(await request.body(), service.settings.max_values)
                 return await parse(request)
 
         return handle
-
-
-async def _whole(request: Request, settings: Settings) -> bytes:
-    try:
-        async with asyncio.timeout(settings.body_seconds):
-            return await request.body()
-    except TimeoutError:
-        raise Refused("slow-body", f"the body took more than {settings.body_seconds} s") from None
 
 
 def require_media(request: Request, accepted: tuple[str, ...]) -> None:

@@ -54,7 +54,7 @@ class Edge:
             await self.app(scope, receive, send)
             return
         scope[REQUEST_ID] = secrets.token_hex(8)
-        exchange = _Exchange(self._limit(scope), self.settings.body_seconds, scope, receive, send)
+        exchange = _Exchange(self._limit(scope), self.settings, scope, receive, send)
         problem = self._refusal(scope)
         try:
             if problem is None:
@@ -100,9 +100,11 @@ class Edge:
 class _Exchange:
     """One request and its answer: counts the body, adds headers, and empties the body before it ends."""
 
-    def __init__(self, limit: int, seconds: float, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, limit: int, settings: Settings, scope: Scope, receive: Receive, send: Send) -> None:
         self.limit = limit
-        self.seconds = seconds
+        self.seconds = settings.body_seconds
+        self.patient_from = settings.max_body
+        self.deadline: float | None = None
         self.scope = scope
         self._receive = receive
         self._send = send
@@ -115,22 +117,32 @@ class _Exchange:
         if self.complete:
             return await self._receive()
         try:
-            async with asyncio.timeout(self.seconds):
+            async with asyncio.timeout_at(self._deadline()):
                 message = await self._receive()
         except TimeoutError:
             self.waited_for = True
-            raise Refused("slow-body", f"nothing arrived for {self.seconds} s") from None
+            raise Refused("slow-body", f"the body did not arrive within {self.seconds} s") from None
         self.complete = not message.get("more_body", False)
         self.size += len(message.get("body", b""))
         if self.size > self.limit:
             raise Refused(**_as_arguments(_too_large(self.limit)))
         return message
 
+    def _deadline(self) -> float:
+        """When the next part is due: a JSON body within its seconds in all, a blob part by part."""
+        now = asyncio.get_running_loop().time()
+        if self.deadline is None or self.limit > self.patient_from:
+            self.deadline = now + self.seconds
+        return self.deadline
+
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.started = True
             name = self.scope[REQUEST_ID].encode()
-            message = {**message, "headers": [*message["headers"], *HEADERS, (b"x-request-id", name)]}
+            more = [*HEADERS, (b"x-request-id", name)]
+            if self.waited_for and not self.complete:
+                more.append((b"connection", b"close"))
+            message = {**message, "headers": [*message["headers"], *more]}
         last = message["type"] == "http.response.body" and not message.get("more_body", False)
         if not last or self.complete or self.waited_for:
             await self._send(message)

@@ -27,7 +27,7 @@ class Settings:
       child_seconds: wall and processor time of one child.
       child_memory: memory of one child beside ten times what it reads.
       children, waiting: children at work at once, requests that may wait for one.
-      body_seconds: longest silence in the middle of a body.
+      body_seconds: time for a JSON or YAML body to arrive, and longest silence in a blob.
       hosts: names the server answers to beside addresses and `localhost`.
     """
 

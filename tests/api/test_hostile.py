@@ -104,8 +104,11 @@ def test_300_megabytes(client, method, path, name):
     check(client.request(method, path, content=megabytes(300), headers=kind), name)
 
 
-def test_300_megabytes_announced(client):
-    check(client.put(f"/v1/blobs/{NOWHERE}", content=bytes(300 * MB), headers=OCTETS), "too-large")
+def test_300_megabytes_announced(server):
+    head = f"PUT /v1/blobs/{NOWHERE} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 300000000\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", server.port)) as line:
+        line.sendall(head.encode())
+        assert line.recv(65_536).startswith(b"HTTP/1.1 413 ")
 
 
 def test_a_wrong_digest_leaves_nothing(client):
@@ -138,8 +141,8 @@ def test_an_annotated_model_with_ranges_for_billions_of_channels(client):
 )
 def test_many_big_bodies_at_once(client, model):
     body = json.dumps({"model": model, "target": "litert-int8"}).encode()
-    with ThreadPoolExecutor(24) as pool:
-        answers = list(pool.map(lambda _: client.post("/v1/plans", content=body, headers=JSON), range(24)))
+    with ThreadPoolExecutor(12) as pool:
+        answers = list(pool.map(lambda _: client.post("/v1/plans", content=body, headers=JSON), range(12)))
     names = {answer.json()["type"].rpartition(":")[2] for answer in answers}
     assert names <= {"model-invalid", "json-invalid", "busy"}
 

@@ -58,6 +58,10 @@ def test_operations_are_these():
     assert {name: found[:2] for name, found in sorted(operations().items())} == OPERATIONS
 
 
+def test_the_document_is_the_one_reviewed(golden):
+    golden("openapi.json", json.dumps(document(), indent=1) + "\n")
+
+
 def test_every_parameter_and_body_has_an_example():
     for name, (_, _, entry) in operations().items():
         for parameter in entry.get("parameters", ()):
