@@ -4,6 +4,7 @@ import ipaddress
 import os
 import socket
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 import uvicorn
@@ -27,9 +28,11 @@ def serve(host: str, port: int, data: str | None, tell: Callable[[str, str], Non
       tell: called with the server's address and the data folder once the port is taken.
 
     Raises:
-      InputError: an address beyond this machine and no tokens, or one that cannot be had.
+      InputError: an address beyond this machine and no tokens, or one that cannot be had; a data folder that
+        cannot be made.
     """
     settings = settings_from({**os.environ, **({"QPLAN_DATA": data} if data else {})})
+    _make(settings.data)
     with _bound(host, port, settings) as listening:
         app = create_app(settings)
         tell(_url(listening), str(settings.data))
@@ -42,6 +45,14 @@ def serve(host: str, port: int, data: str | None, tell: Callable[[str, str], Non
             server_header=False,
         )
         uvicorn.Server(config).run(sockets=[listening])
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = "it is a file" if isinstance(error, FileExistsError) else error.strerror
+        raise InputError(f"cannot keep data in {str(folder)!r}: {reason}", hint="give a folder") from error
 
 
 def _bound(host: str, port: int, settings: Settings) -> socket.socket:
