@@ -45,7 +45,7 @@ LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
     "httpx": ("planner.client",),
     "networkx": ("planner.ir.cycles",),
     "onnx": ("planner.onnx", "planner.exporters"),
-    "onnxruntime": ("planner.calibration", "planner.interpreter", "planner.onnx.folding"),
+    "onnxruntime": ("planner.calibration", "planner.interpreter", "planner.onnx.sessions"),
     "pydantic": ("planner.annotated", "planner.plans", "planner.target", "api"),
     "rich": ("planner.cli",),
     "scipy": ("planner.propagation",),

@@ -5,7 +5,6 @@ fetched, and channel means (`means`) are taken where the model runs. Graph optim
 are those of the model as written. Values inside `If` and `Loop` bodies are not observed.
 """
 
-import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 import onnxruntime
-from onnxruntime.capi import onnxruntime_pybind11_state as states
 
 from planner.calibration.derive import CUTTING, derivable, derive
 from planner.calibration.means import Probe, Sums, probes, with_probes
@@ -22,6 +20,7 @@ from planner.calibration.samples import Feed, Samples, Source, open_samples
 from planner.calibration.statistics import Statistics, calibration_digest, from_observed, percentile_of
 from planner.errors import ModelError, SampleError, unknown_name
 from planner.ir.graph import Graph, Op
+from planner.onnx.sessions import FAILURES, one_line, open_session, session_options
 from planner.onnx.write import write_graph
 
 Progress = Callable[[int, int | None], None]
@@ -30,18 +29,6 @@ Progress = Callable[[int, int | None], None]
 OBSERVED_DTYPES: Final = frozenset({"f16", "f32", "f64"})
 # Fetched at once; a model with more is run once per this much.
 MAX_FETCH_BYTES: Final = 1 << 29
-
-# The file of ours that onnxruntime was given is nothing to the user.
-_OWN_FILE: Final = re.compile(r"Load model from \S+ failed: ?")
-
-_FAILURES: Final = (
-    states.Fail,
-    states.InvalidArgument,
-    states.InvalidGraph,
-    states.InvalidProtobuf,
-    states.NotImplemented,
-    states.RuntimeException,
-)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -210,9 +197,7 @@ def _open_session(
     # No shapes for the new outputs: onnxruntime refuses claims that it infers otherwise.
     loose = {name: replace(probed.values[name], shape=None) for name in outputs}
     model = replace(probed, outputs=outputs, values={**probed.values, **loose})
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 4
+    options = session_options()
     # Between two runs we observe: threads that spin in the meantime take the core we do it on.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     with tempfile.TemporaryDirectory(prefix="qplan-", ignore_cleanup_errors=True) as folder:
@@ -220,9 +205,9 @@ def _open_session(
         path = Path(folder) / "model.onnx"
         path.write_bytes(write_graph(model, external=path.with_suffix(".data")))
         try:
-            return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        except _FAILURES as error:
-            reason = _one_line(error)
+            return open_session(str(path), options)
+        except FAILURES as error:
+            reason = one_line(error)
             raise ModelError(f"onnxruntime cannot load model {graph.name!r}: {reason}") from error
 
 
@@ -248,12 +233,6 @@ def _run(session: onnxruntime.InferenceSession, names: tuple[str, ...], feed: Fe
     arrays: Mapping[str, Array] = {name: array for name, array in feed.arrays.items() if name in used}
     try:
         tensors: list[Array] = session.run(list(names), arrays)
-    except _FAILURES as error:
-        raise SampleError(f"{feed.name}: onnxruntime cannot run the model: {_one_line(error)}") from error
+    except FAILURES as error:
+        raise SampleError(f"{feed.name}: onnxruntime cannot run the model: {one_line(error)}") from error
     return tensors
-
-
-def _one_line(error: Exception) -> str:
-    text = " ".join(str(error).split()).removeprefix("[ONNXRuntimeError] : ")
-    text = _OWN_FILE.sub("", text)
-    return text if len(text) <= 300 else text[:297] + "..."

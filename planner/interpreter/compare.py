@@ -18,10 +18,10 @@ from planner.calibration.samples import Samples, Source, open_samples
 from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import ModelError, SampleError
 from planner.interpreter.memory import as_f32
-from planner.interpreter.programs import FAILURES, one_line
 from planner.interpreter.requantize import Array
 from planner.ir.graph import Graph
 from planner.ir.qtypes import Uniform
+from planner.onnx.sessions import FAILURES, one_line, open_session, session_options
 from planner.onnx.watch import inner_tensors, with_outputs
 from planner.onnx.write import write_graph
 from planner.plans.rescales import pins
@@ -249,16 +249,11 @@ def _quantized_session(
 def _open(
     source: bytes | str, label: str, optimisation: Optimisation, folder: str | None = None
 ) -> onnxruntime.InferenceSession:
-    level = onnxruntime.GraphOptimizationLevel
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = (
-        level.ORT_ENABLE_ALL if optimisation == "all" else level.ORT_DISABLE_ALL
-    )
-    options.log_severity_level = 4
+    options = session_options(optimise=optimisation == "all")
     if folder is not None:
         options.add_session_config_entry(_EXTERNAL_FOLDER, folder)
     try:
-        return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+        return open_session(source, options)
     except FAILURES as error:
         raise ModelError(f"onnxruntime cannot load {label}: {one_line(error)}") from error
 

@@ -7,26 +7,16 @@ part of its model. Optimisations are off, so each op runs as written. Source: de
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
 
 import numpy as np
 import onnxruntime
-from onnxruntime.capi import onnxruntime_pybind11_state as states
 
 from planner.errors import ModelError
 from planner.interpreter.requantize import Array
 from planner.ir.graph import Graph, Op
+from planner.onnx.sessions import FAILURES, one_line, open_session
 from planner.onnx.write import OPSET, Node, Port, write_model
 from planner.plans.records import PortTyped
-
-FAILURES: Final = (
-    states.Fail,
-    states.InvalidArgument,
-    states.InvalidGraph,
-    states.InvalidProtobuf,
-    states.NotImplemented,
-    states.RuntimeException,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,23 +137,8 @@ def program_of(
     return Program(graph, tuple(draft.nodes), reads, tuple(draft.constants), tuple(outputs))
 
 
-def open_session(source: bytes | str, options: Any = None) -> onnxruntime.InferenceSession:
-    """Load a model on the CPU, optimisations off and silent unless other options are given."""
-    if options is None:
-        options = onnxruntime.SessionOptions()
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        options.log_severity_level = 4
-    return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
-
-
 def _array(graph: Graph, name: str) -> Array:
     array = graph.constants[name].array
     if array is None:
         raise ModelError(f"constant {name!r} has a range but no numbers, so nothing can be computed with it")
     return np.asarray(array)
-
-
-def one_line(error: Exception) -> str:
-    """What onnxruntime says, without line breaks."""
-    text = " ".join(str(error).split()).removeprefix("[ONNXRuntimeError] : ")
-    return text if len(text) <= 300 else text[:297] + "..."

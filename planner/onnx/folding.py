@@ -4,16 +4,16 @@ Sizes are bounded: a small file must not unfold into a big model. `ConstantOfSha
 one number and takes no memory. Quantize and dequantize ops stay: they say something about types.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
-import onnxruntime as ort
 
 from planner.ir.graph import Constant, Graph, Op, Value
 from planner.ir.topology import reads
 from planner.onnx.dtypes import NUMPY, byte_size, dtype_of
+from planner.onnx.sessions import FAILURES, open_session, session_options
 from planner.onnx.write import op_node, write_model
 
 MAX_BYTES: Final = 64 << 20
@@ -132,7 +132,7 @@ def _evaluate(batch: Sequence[Op], graph: Graph, arrays: Mapping[str, np.ndarray
         return {}
     try:
         return _run(batch, graph, arrays)
-    except _REFUSALS:
+    except FAILURES:
         pass
     found: dict[str, np.ndarray] = {}
     for op in batch:
@@ -141,7 +141,7 @@ def _evaluate(batch: Sequence[Op], graph: Graph, arrays: Mapping[str, np.ndarray
             continue
         try:
             found |= _run([op], graph, have)
-        except _REFUSALS:
+        except FAILURES:
             continue
     return found
 
@@ -158,7 +158,7 @@ def _run(batch: Sequence[Op], graph: Graph, arrays: Mapping[str, np.ndarray]) ->
         constants={},
         opset=graph.opsets[""],
     )
-    session = ort.InferenceSession(data, _options(), providers=["CPUExecutionProvider"])
+    session = open_session(data, _options())
     return dict(zip(made, session.run(made, feeds), strict=True))
 
 
@@ -168,18 +168,7 @@ def _array(name: str, graph: Graph, arrays: Mapping[str, np.ndarray]) -> np.ndar
 
 
 def _options() -> Any:
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 4
+    options = session_options()
     options.intra_op_num_threads = 1
     options.enable_cpu_mem_arena = False
     return options
-
-
-def _refusals() -> Iterator[type[Exception]]:
-    state = ort.capi.onnxruntime_pybind11_state
-    for name in ("Fail", "InvalidArgument", "InvalidGraph", "NotImplemented", "RuntimeException"):
-        yield getattr(state, name)
-
-
-_REFUSALS: Final = tuple(_refusals())
