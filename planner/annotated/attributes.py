@@ -12,30 +12,14 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-import ml_dtypes
 import numpy as np
 
 from planner.errors import PlanFormatError
+from planner.ir.dtypes import NUMPY
 from planner.ir.graph import Opaque
 
 _PLAIN: Final = (str, bool, int, type(None))
-_SMALL_FLOATS: Final = {
-    name: np.dtype(getattr(ml_dtypes, name))
-    for name in (
-        "bfloat16",
-        "float4_e2m1fn",
-        "float8_e4m3fn",
-        "float8_e4m3fnuz",
-        "float8_e5m2",
-        "float8_e5m2fnuz",
-        "float8_e8m0fnu",
-        "int2",
-        "int4",
-        "uint2",
-        "uint4",
-    )
-    if hasattr(ml_dtypes, name)
-}
+_EXTENDED: Final = {dtype.name: dtype for dtype in NUMPY.values() if dtype.isbuiltin != 1}
 
 
 def attribute_to_json(value: Any) -> Any:
@@ -127,7 +111,7 @@ def array_from_json(data: Mapping[str, Any], path: str) -> np.ndarray:
         array[:] = items
         return array.reshape(shape)
     try:
-        dtype = _SMALL_FLOATS.get(name) or np.dtype(name)
+        dtype = _EXTENDED.get(name) or np.dtype(name)
     except TypeError:
         raise PlanFormatError(f"{path}.dtype: unknown element type {name!r}") from None
     raw = _bytes(data["data"], f"{path}.data")

@@ -18,9 +18,9 @@ from planner.annotated.attributes import (
     attributes_from_json,
     attributes_to_json,
 )
-from planner.annotated.dtypes import NUMPY_DTYPES
 from planner.annotated.jsontext import STRICT, Nested, read_checked, write_lines
 from planner.errors import PlanFormatError, QTypeError
+from planner.ir.dtypes import NUMPY
 from planner.ir.fit import refuse_misfits
 from planner.ir.graph import Constant, Facts, Graph, Op, Region, Value, validate
 from planner.ir.qtypes import QType
@@ -286,7 +286,7 @@ def _check_axis(axis: int | None, slices: int, value: Value, path: str) -> None:
 
 
 def _read_numbers(data: Any, value: Value, path: str) -> np.ndarray:
-    known = NUMPY_DTYPES.get(value.dtype)
+    known = NUMPY.get(value.dtype)
     try:
         if isinstance(data, dict):
             array = array_from_json(data["array"], f"{path}.array")

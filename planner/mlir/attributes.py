@@ -9,8 +9,8 @@ from xdsl.dialects import builtin
 from xdsl.ir import Attribute
 
 from planner.annotated.attributes import attribute_from_json
-from planner.annotated.dtypes import NUMPY_DTYPES
 from planner.errors import ModelError
+from planner.ir.dtypes import NUMPY
 from planner.ir.graph import Facts, Opaque, Shape, Value
 from planner.ir.qtypes import FloatType
 from planner.mlir.dialect import ElementType, QuantType
@@ -69,7 +69,7 @@ def dense_array(attribute: builtin.DenseIntOrFPElementsAttr[Any]) -> np.ndarray:
       ModelError: an element type that numpy cannot hold.
     """
     name = dtype_of(attribute.get_element_type())
-    known = NUMPY_DTYPES.get(name)
+    known = NUMPY.get(name)
     count = int(np.prod(attribute.get_shape()))
     data = attribute.data.data
     if known is None or len(data) != count * known.itemsize:

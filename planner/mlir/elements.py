@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from planner.annotated.attributes import attribute_to_json
-from planner.annotated.dtypes import NUMPY_DTYPES
+from planner.ir.dtypes import NUMPY
 from planner.ir.graph import Opaque, Value
 from planner.ir.qtypes import (
     EXPRESSED,
@@ -33,8 +33,7 @@ FOREIGN: Final = "mlir"
 """`Opaque.kind` of an attribute of somebody else's dialect: its text."""
 FLOATS: Final = (*EXPRESSED, "f8E4M3FN", "f8E5M2")
 DENSE: Final[Mapping[np.dtype, str]] = {
-    NUMPY_DTYPES[name]: name
-    for name in ("f16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
+    NUMPY[name]: name for name in ("f16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 }
 QTYPES: Final = (AnyType, Bipolar, Calibrated, FloatType, NoneType, Uniform)
 _INTEGER: Final = re.compile(r"([iu])([1-9][0-9]{0,3})")

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from planner.annotated.attributes import array_to_json
 from planner.annotated.document import definition_order
-from planner.annotated.dtypes import NUMPY_DTYPES
+from planner.ir.dtypes import NUMPY
 from planner.ir.graph import Constant, Facts, Graph, Op, Region, Value
 from planner.ir.qtypes import FloatType, float_text
 from planner.mlir.elements import (
@@ -277,6 +277,6 @@ def constant_entries(constant: Constant, value: Value) -> dict[str, str]:
     array = constant.array
     if array is None:
         return items
-    if array.dtype in DENSE and NUMPY_DTYPES.get(value.dtype) == array.dtype and array.shape == value.shape:
+    if array.dtype in DENSE and NUMPY.get(value.dtype) == array.dtype and array.shape == value.shape:
         return {**items, "value": dense_text(array)}
     return {**items, "qplan.value": string(json.dumps(array_to_json(array)))}

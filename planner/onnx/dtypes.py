@@ -1,52 +1,55 @@
 """Element types: ONNX's enum, our names (`f32`, `i64`, `bool`), and numpy's dtypes.
 
-A table and its readings; formats narrower than a byte or unknown to numpy come from ml_dtypes.
+Our names and numpy's dtypes of numbers are `ir.dtypes`; text comes as objects.
 Source: onnx.proto, `TensorProto.DataType`.
 """
 
 from typing import Any, Final
 
-import ml_dtypes
 import numpy as np
 from onnx import TensorProto
 
 from planner.errors import ModelError
+from planner.ir.dtypes import NUMPY as NUMBERS
 
-_TABLE: Final[tuple[tuple[str, str, Any], ...]] = (
-    ("f32", "FLOAT", np.float32),
-    ("u8", "UINT8", np.uint8),
-    ("i8", "INT8", np.int8),
-    ("u16", "UINT16", np.uint16),
-    ("i16", "INT16", np.int16),
-    ("i32", "INT32", np.int32),
-    ("i64", "INT64", np.int64),
-    ("string", "STRING", np.object_),
-    ("bool", "BOOL", np.bool_),
-    ("f16", "FLOAT16", np.float16),
-    ("f64", "DOUBLE", np.float64),
-    ("u32", "UINT32", np.uint32),
-    ("u64", "UINT64", np.uint64),
-    ("c64", "COMPLEX64", np.complex64),
-    ("c128", "COMPLEX128", np.complex128),
-    ("bf16", "BFLOAT16", ml_dtypes.bfloat16),
-    ("f8E4M3FN", "FLOAT8E4M3FN", ml_dtypes.float8_e4m3fn),
-    ("f8E4M3FNUZ", "FLOAT8E4M3FNUZ", ml_dtypes.float8_e4m3fnuz),
-    ("f8E5M2", "FLOAT8E5M2", ml_dtypes.float8_e5m2),
-    ("f8E5M2FNUZ", "FLOAT8E5M2FNUZ", ml_dtypes.float8_e5m2fnuz),
-    ("f8E8M0FNU", "FLOAT8E8M0", ml_dtypes.float8_e8m0fnu),
-    ("u4", "UINT4", ml_dtypes.uint4),
-    ("i4", "INT4", ml_dtypes.int4),
-    ("f4E2M1FN", "FLOAT4E2M1", ml_dtypes.float4_e2m1fn),
-    ("u2", "UINT2", ml_dtypes.uint2),
-    ("i2", "INT2", ml_dtypes.int2),
+_TABLE: Final = (
+    ("f32", "FLOAT"),
+    ("u8", "UINT8"),
+    ("i8", "INT8"),
+    ("u16", "UINT16"),
+    ("i16", "INT16"),
+    ("i32", "INT32"),
+    ("i64", "INT64"),
+    ("string", "STRING"),
+    ("bool", "BOOL"),
+    ("f16", "FLOAT16"),
+    ("f64", "DOUBLE"),
+    ("u32", "UINT32"),
+    ("u64", "UINT64"),
+    ("c64", "COMPLEX64"),
+    ("c128", "COMPLEX128"),
+    ("bf16", "BFLOAT16"),
+    ("f8E4M3FN", "FLOAT8E4M3FN"),
+    ("f8E4M3FNUZ", "FLOAT8E4M3FNUZ"),
+    ("f8E5M2", "FLOAT8E5M2"),
+    ("f8E5M2FNUZ", "FLOAT8E5M2FNUZ"),
+    ("f8E8M0FNU", "FLOAT8E8M0"),
+    ("u4", "UINT4"),
+    ("i4", "INT4"),
+    ("f4E2M1FN", "FLOAT4E2M1"),
+    ("u2", "UINT2"),
+    ("i2", "INT2"),
 )
-_KNOWN: Final = [(name, enum, dtype) for name, enum, dtype in _TABLE if hasattr(TensorProto, enum)]
 
 UNKNOWN: Final = ""
 NARROW_BITS: Final = {"u4": 4, "i4": 4, "f4E2M1FN": 4, "u2": 2, "i2": 2}
-ENUMS: Final[dict[str, int]] = {name: int(getattr(TensorProto, enum)) for name, enum, _ in _KNOWN}
+ENUMS: Final[dict[str, int]] = {
+    name: int(getattr(TensorProto, enum)) for name, enum in _TABLE if hasattr(TensorProto, enum)
+}
 NAMES: Final[dict[int, str]] = {number: name for name, number in ENUMS.items()}
-NUMPY: Final[dict[str, np.dtype[Any]]] = {name: np.dtype(dtype) for name, _, dtype in _KNOWN}
+NUMPY: Final[dict[str, np.dtype[Any]]] = {
+    name: NUMBERS[name] if name in NUMBERS else np.dtype(np.object_) for name in ENUMS
+}
 _OF_NUMPY: Final = {dtype: name for name, dtype in NUMPY.items()}
 
 
