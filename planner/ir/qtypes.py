@@ -55,6 +55,11 @@ class Storage:
         return self.float_name or f"{'i' if self.signed else 'u'}{self.bits}"
 
     @property
+    def offset(self) -> int:
+        """What a zero point moves by from the signed format of this width to this one: 128 for `u8`."""
+        return 0 if self.signed or self.float_name else 1 << self.bits - 1
+
+    @property
     def is_full(self) -> bool:
         """Whether the whole range of the format is in use."""
         if self.float_name:

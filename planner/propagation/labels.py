@@ -48,14 +48,9 @@ class LabelClass:
     labels: list[Label | None] = field(default_factory=list)
 
 
-def offset(store: Storage) -> int:
-    """What a zero point moves by between the normalised label and this storage."""
-    return 0 if store.signed else 1 << store.bits - 1
-
-
 def label_of(kind: Uniform) -> Label:
     """The label of a per-tensor type."""
-    return kind.scale, kind.zero_point - offset(kind.storage)
+    return kind.scale, kind.zero_point - kind.storage.offset
 
 
 def log_units(scale: float) -> int:
@@ -66,17 +61,17 @@ def log_units(scale: float) -> int:
 @lru_cache(maxsize=1 << 17)
 def typed(label: Label, store: Storage) -> Uniform:
     """A label in a storage. Call only where `storable` holds."""
-    return Uniform(store, (label[0],), (label[1] + offset(store),))
+    return Uniform(store, (label[0],), (label[1] + store.offset,))
 
 
 def storable(label: Label, spec: PortType) -> bool:
     """Whether the port can hold this label at all."""
     store = spec.storage
-    if not isinstance(store, Storage) or not store.qmin <= label[1] + offset(store) <= store.qmax:
+    if not isinstance(store, Storage) or not store.qmin <= label[1] + store.offset <= store.qmax:
         return False
-    if spec.symmetric and label[1] + offset(store) != 0:
+    if spec.symmetric and label[1] + store.offset != 0:
         return False
-    if spec.zero_point is not None and label[1] + offset(store) != spec.zero_point:
+    if spec.zero_point is not None and label[1] + store.offset != spec.zero_point:
         return False
     if spec.scale_min is not None and label[0] < spec.scale_min:
         return False
@@ -98,7 +93,7 @@ def label_for(extent: Interval, spec: PortType) -> Label:
     if bounded != scale:
         scale = bounded
         zero_point = 0 if spec.symmetric else min(max(round(store.qmin - lo / scale), store.qmin), store.qmax)
-    return scale, zero_point - offset(store)
+    return scale, zero_point - store.offset
 
 
 def _label_at(lo: float, hi: float, store: Storage, spec: PortType) -> Label:
@@ -109,7 +104,7 @@ def _label_at(lo: float, hi: float, store: Storage, spec: PortType) -> Label:
     widest = max(up, down, 0.0)
     whole = Storage(store.bits, True, -(1 << store.bits - 1), (1 << store.bits - 1) - 1)
     if widest == 0.0:
-        return 1.0, zero - offset(store)
+        return 1.0, zero - store.offset
     top = widest * whole.qmax
     scale, _ = affine(
         -top,
@@ -118,14 +113,14 @@ def _label_at(lo: float, hi: float, store: Storage, spec: PortType) -> Label:
         symmetric=True,
         power_of_two=spec.power_of_two,
     )
-    return scale, zero - offset(store)
+    return scale, zero - store.offset
 
 
 def clipped_share(extent: Interval, label: Label, store: Storage) -> float:
     """Share of a range (widened to contain 0) that a label cuts off, half a step taken off at each end."""
     lo, hi = min(extent[0], 0.0), max(extent[1], 0.0)
     scale, zero_point = label
-    shift = zero_point + offset(store)
+    shift = zero_point + store.offset
     below = (store.qmin - shift) * scale - 0.5 * scale - lo
     above = hi - (store.qmax - shift) * scale - 0.5 * scale
     cut = max(below, 0.0) + max(above, 0.0)

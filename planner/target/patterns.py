@@ -59,11 +59,6 @@ class Pattern:
     root: OpPattern
     variables: tuple[Variable, ...]
 
-    @property
-    def n_ops(self) -> int:
-        """Most ops that it can take."""
-        return count_ops(self.root)
-
 
 def parse_pattern(text: str) -> Pattern:
     """Read a pattern.
@@ -94,11 +89,6 @@ def parse_pattern(text: str) -> Pattern:
     if sum(not COMMUTATIVE.isdisjoint(op.types) for op in _ops(root)) > MAX_COMMUTATIVE_OPS:
         raise TargetError(f"pattern {text!r}: column 1: more than {MAX_COMMUTATIVE_OPS} commutative ops")
     return Pattern(text, root, tuple(found.values()))
-
-
-def variables(pattern: Pattern) -> tuple[Variable, ...]:
-    """Ports of the kernel, in order."""
-    return pattern.variables
 
 
 def variants(pattern: Pattern) -> tuple[OpPattern, ...]:

@@ -6,7 +6,6 @@ remaining ports of its side. Source: MLIR quantization RFC, "Target Constraints"
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
 from planner.ir.qtypes import FloatType, Storage, Uniform
@@ -197,6 +196,3 @@ class Target:
     digest: str = ""
     functions: Mapping[str, QuantFn] = field(default_factory=dict)
     columns: Mapping[str, int] = field(default_factory=dict)
-
-
-Scalar: TypeAlias = int | float | Fraction

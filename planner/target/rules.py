@@ -251,15 +251,11 @@ def in_storage(kind: Uniform, store: Storage) -> Uniform | None:
     Returns:
       The type; None where a zero point does not fit the storage.
     """
-    shift = _offset(store) - _offset(kind.storage)
+    shift = store.offset - kind.storage.offset
     zeros = tuple(zero_point + shift for zero_point in kind.zero_points)
     if any(not store.qmin <= zero_point <= store.qmax for zero_point in zeros):
         return None
     return Uniform(store, kind.scales, zeros, kind.expressed, kind.axis, kind.blocks, kind.grid)
-
-
-def _offset(store: Storage) -> int:
-    return 0 if store.signed or store.float_name else 1 << (store.bits - 1)
 
 
 def _named(inputs: Views, outputs: Views, name: str) -> list[PortView]:

@@ -3,7 +3,7 @@
 import pytest
 
 from planner.errors import TargetError
-from planner.target.patterns import MAX_DEPTH, op_types, parse_pattern, variables, variants
+from planner.target.patterns import MAX_DEPTH, op_types, parse_pattern, variants
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from planner.target.patterns import MAX_DEPTH, op_types, parse_pattern, variable
 )
 def test_read(text, ports, trees):
     pattern = parse_pattern(text)
-    assert " ".join(map(str, variables(pattern))) == ports
+    assert " ".join(map(str, pattern.variables)) == ports
     assert [str(tree) for tree in variants(pattern)] == trees
 
 
