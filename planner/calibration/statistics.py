@@ -145,6 +145,8 @@ def merge(a: Statistics, b: Statistics) -> Statistics:
 
 def calibration_digest(graph: Graph) -> str:
     """Digest of a model without the facts on its values: annotating keeps statistics valid."""
+    if not any(value.facts for value in graph.values.values()):
+        return model_digest(graph)
     bare = {name: replace(value, facts=()) if value.facts else value for name, value in graph.values.items()}
     return model_digest(replace(graph, values=bare))
 

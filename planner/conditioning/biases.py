@@ -182,6 +182,7 @@ def _with_biases(model: Graph, corrected: Mapping[_Layer, np.ndarray]) -> Graph:
     for layer, array in corrected.items():
         name = layer.bias + MARK + layer.kernel
         values[name] = replace(values[layer.bias], name=name)
+        array.setflags(write=False)
         constants[name] = Constant(array)
         operands.setdefault(layer.reader.name, {})[layer.index] = name
         ports[layer.kernel] = (layer.bias, name)

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -113,7 +114,7 @@ class Region:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Graph:
     """A model: `ops` in topological order (before `fuse`) or `regions` in topological order (after).
 
@@ -169,7 +170,18 @@ def structure_digest(graph: Graph) -> str:
 
 
 def model_digest(graph: Graph) -> str:
-    """`sha256:...` of the structure and of the numbers in constants."""
+    """`sha256:...` of the structure and the numbers in constants; taken once where no number can change."""
+    known = _DIGESTS.get(graph)
+    if known is not None:
+        return known
+    found = _digest_of_all(graph)
+    arrays = (item.array for item in graph.constants.values() if item.array is not None)
+    if not any(array.flags.writeable for array in arrays):
+        _DIGESTS[graph] = found
+    return found
+
+
+def _digest_of_all(graph: Graph) -> str:
     digest = hashlib.sha256(structure_digest(graph).encode())
     for name in sorted(graph.constants):
         constant = graph.constants[name]
@@ -229,6 +241,8 @@ def _names_unique(graph: Graph) -> Iterator[str]:
             yield f"two kernels or ops are named {item.name!r}"
         seen.add(item.name)
 
+
+_DIGESTS: Final[WeakKeyDictionary[Graph, str]] = WeakKeyDictionary()
 
 RULES_OF_VALIDITY: Final[tuple[Callable[[Graph], Iterator[str]], ...]] = (
     _values_exist,

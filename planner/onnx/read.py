@@ -39,17 +39,31 @@ def read_onnx(source: str | Path | bytes, *, name: str | None = None) -> Graph:
     Raises:
       ModelError: no ONNX model, or one that cannot be read; one line that says where and why.
     """
+    graph = _as_written(source, name)
+    if graph.opsets[""] < _RANK_MATTERS_BEFORE:
+        graph = infer(graph)
+    return _settled(validate(normalise(to_opset_21(graph))))
+
+
+def _settled(graph: Graph) -> Graph:
+    """The same graph, whose numbers cannot be written any more: its digest is taken once."""
+    for constant in graph.constants.values():
+        if constant.array is not None:
+            constant.array.setflags(write=False)
+    return graph
+
+
+def _as_written(source: str | Path | bytes, name: str | None) -> Graph:
+    """The file's own graph; its bytes and its protobuf, a copy of every weight each, go once read."""
     label, folder, data = _contents(source)
     parsed = _parsed(data, label)
+    del data
     opsets = _opsets(parsed, label)
     model = _without_functions(parsed, label)
     stem = Path(source).stem if isinstance(source, (str, Path)) else ""
     graph = _decoded(model, opsets, name or stem or model.graph.name or "model", folder)
     notes = tuple(f"function {function.name} is inlined" for function in parsed.functions)
-    graph = validate(replace(graph, ops=topological(graph.ops), notes=notes))
-    if graph.opsets[""] < _RANK_MATTERS_BEFORE:
-        graph = infer(graph)
-    return validate(normalise(to_opset_21(graph)))
+    return validate(replace(graph, ops=topological(graph.ops), notes=notes))
 
 
 def _contents(source: str | Path | bytes) -> tuple[str, Path | None, bytes]:
