@@ -21,7 +21,7 @@ import numpy as np
 import planner
 from benchmarks.chain import write_chain
 from benchmarks.comparison import Record
-from benchmarks.ort_quantize import peak_rss_mb
+from benchmarks.memory import peak_rss_mb
 from benchmarks.samples import SEED
 from planner.calibration.annotate import annotate
 from planner.calibration.statistics import Statistics, ValueStats, calibration_digest

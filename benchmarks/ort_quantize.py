@@ -7,7 +7,6 @@ is this process's own, the samples are read one at a time.
 """
 
 import json
-import re
 import statistics
 import sys
 import time
@@ -30,6 +29,8 @@ from onnxruntime.quantization.quant_utils import load_model_with_shape_infer, up
 from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
+from benchmarks.memory import peak_rss_mb
+
 ACTIVATION: Final = QuantType.QUInt8
 WEIGHT: Final = QuantType.QInt8
 REPEATS: Final = 9
@@ -50,13 +51,6 @@ class FolderReader(CalibrationDataReader):  # type: ignore[misc]
             return None
         with np.load(path) as archive:
             return {name: archive[name] for name in archive.files}
-
-
-def peak_rss_mb() -> float:
-    """Return this process's peak resident memory (not its parent's, which `ru_maxrss` inherits)."""
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    match = re.search(r"VmHWM:\s+(\d+) kB", status)
-    return int(match.group(1)) / 1024 if match else float("nan")
 
 
 def preprocess(source: Path, _samples: Path, work: Path) -> dict[str, float | str]:

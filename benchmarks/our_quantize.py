@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import planner
-from benchmarks.ort_quantize import peak_rss_mb
+from benchmarks.memory import peak_rss_mb
 from planner.ir.graph import Graph
 from planner.plans.plan import Plan
 from planner.target.records import Target
