@@ -185,21 +185,7 @@ def _assemble(outcome: _Outcome) -> Plan:
         if planned.row is not None and row is not None:
             rows[planned.row] = row
         warnings += warnings_of(network, kernel)
-    options: dict[str, Any] = {"strategy": outcome.strategy}
-    options |= {
-        field.name: getattr(outcome.costs, field.name)
-        for field in fields(Costs)
-        if getattr(outcome.costs, field.name) != getattr(target.costs, field.name)
-    }
-    reference = TargetRef(
-        target.id,
-        target.version,
-        target.digest,
-        target.file,
-        rows,
-        outcome.costs,
-        target.rescale_single_consumer,
-    )
+    options, reference = _options(outcome), _reference(outcome, rows)
     plan = Plan(
         key=_key(network.graph, outcome.model, target.digest, options),
         model=outcome.model,
@@ -216,6 +202,27 @@ def _assemble(outcome: _Outcome) -> Plan:
     )
     _check_allowed(plan, target)
     return plan
+
+
+def _options(outcome: _Outcome) -> dict[str, Any]:
+    """The strategy, and the prices that are not the target's own."""
+    own = outcome.network.target.costs
+    prices = {field.name: getattr(outcome.costs, field.name) for field in fields(Costs)}
+    changed = {name: price for name, price in prices.items() if price != getattr(own, name)}
+    return {"strategy": outcome.strategy, **changed}
+
+
+def _reference(outcome: _Outcome, rows: Mapping[str, Row]) -> TargetRef:
+    target = outcome.network.target
+    return TargetRef(
+        target.id,
+        target.version,
+        target.digest,
+        target.file,
+        rows,
+        outcome.costs,
+        target.rescale_single_consumer,
+    )
 
 
 def _key(graph: Graph, model: str, target: str, options: Mapping[str, Any]) -> str:
