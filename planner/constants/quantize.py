@@ -70,7 +70,9 @@ def dequantize_array(stored: Array, type: Uniform) -> npt.NDArray[np.float32]:  
     """
     result = np.empty(stored.shape, np.float32)
     for source, target, run in _runs(np.ascontiguousarray(stored), result, type, np.dtype(np.float32)):
-        shifted = source.astype(np.int64) - run.zero_points.astype(np.int64)
+        shifted = source
+        if run.zero_points.any():
+            shifted = source.astype(np.int64) - run.zero_points.astype(np.int64)
         np.multiply(shifted.astype(np.float32), run.scales, out=target)
     return result
 
