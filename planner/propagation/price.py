@@ -88,11 +88,9 @@ def edge_price(edge: Edge, assignment: Mapping[int, Label | None], market: Marke
 
 def loss_units(loss: Loss, assignment: Mapping[int, Label | None]) -> int:
     """Bits lost at one consuming use, in 1/1024, at least 0."""
-    coarsest = loss.constant
-    for group in loss.upstream:
-        label = assignment[group]
-        if label is not None:
-            coarsest = max(coarsest, log_units(label[0]))
+    labels = [assignment[group] for group in loss.upstream]
+    scale = max((label[0] for label in labels if label is not None), default=0.0)
+    coarsest = max(loss.constant, log_units(scale)) if scale else loss.constant
     return max(0, coarsest - loss.own)
 
 
