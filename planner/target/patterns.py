@@ -9,6 +9,7 @@ op's float data operands; `Add` and `Mul` take theirs in either order. Matching 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from typing import Final, NoReturn, TypeAlias
 
@@ -60,6 +61,7 @@ class Pattern:
     variables: tuple[Variable, ...]
 
 
+@lru_cache(maxsize=1024)
 def parse_pattern(text: str) -> Pattern:
     """Read a pattern.
 
