@@ -305,10 +305,7 @@ def test_types_it_cannot_say_are_refused_by_port_and_row(port, kind, message):
 def test_a_constant_without_numbers_is_refused():
     graph = conv_graph()
     plan = conv_plan(graph, u8(0.05, 120))
-    bare = type(graph)(
-        **{f: getattr(graph, f) for f in graph.__slots__}
-        | {"constants": {**graph.constants, "w": Constant()}}
-    )
+    bare = replace(graph, constants={**graph.constants, "w": Constant()})
     with pytest.raises(UnsupportedExport, match="constant 'w' has a range but no numbers"):
         write_qdq(bare, plan)
 
