@@ -20,7 +20,7 @@ EXPRESSED: Final = ("f16", "bf16", "tf32", "f32", "f64", "f80")
 FLOAT_STORAGE: Final = {"f8E4M3FN": 448, "f8E5M2": 57344}
 MAX_BITS: Final = 64
 _F32: Final = struct.Struct("<f")
-_F32_TINY: Final = 1.1754943508222875e-38
+F32_TINY: Final = 1.1754943508222875e-38  # the least normal f32: a scale is never smaller
 _F32_MAX: Final = 3.4028234663852886e38
 
 
@@ -309,7 +309,7 @@ def round_scales(scales: Iterable[float], expressed: str) -> tuple[float, ...]:
 
 def round_scale(scale: float, expressed: str) -> float:
     """Round one real to a value of the expressed type; see `round_scales`."""
-    if expressed == "f32" and _F32_TINY <= scale <= _F32_MAX:
+    if expressed == "f32" and F32_TINY <= scale <= _F32_MAX:
         rounded: float = _F32.unpack(_F32.pack(scale))[0]
         return rounded
     return round_scales([scale], expressed)[0]

@@ -5,14 +5,11 @@ computed from the rounded scale. Source: design 01, section 2.
 """
 
 import math
-from typing import Final
 
 import numpy as np
 
 from planner.errors import QTypeError
-from planner.ir.qtypes import Storage, Uniform, round_scale, round_scales
-
-SMALLEST: Final = 1.1754943508222875e-38  # the least normal f32: a scale is never 0
+from planner.ir.qtypes import F32_TINY, Storage, Uniform, round_scale, round_scales
 
 
 def uniform_from_range(
@@ -50,7 +47,7 @@ def affine(
     if lo == hi:
         return 1.0, 0 if store.qmin <= 0 <= store.qmax else store.qmin
     exact = max(-lo, hi) / symmetric_steps(store) if symmetric else (hi - lo) / store.steps
-    exact = max(exact, SMALLEST)
+    exact = max(exact, F32_TINY)
     if power_of_two:
         exact = math.ldexp(1.0, math.ceil(math.log2(exact)))
     if not math.isfinite(exact):

@@ -1,1 +1,1 @@
-"""Floor 2: the Plan and its pure readers (rescales, JSON and MLIR text, explain, diff, the checker)."""
+"""Floor 2: the Plan and its pure readers (rescales, JSON and MLIR text, explain, the checker)."""
