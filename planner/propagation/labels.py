@@ -15,7 +15,6 @@ from planner.ir.qtypes import Storage, Uniform
 from planner.ir.ranges import affine
 from planner.propagation.network import CLASS, CONSTANT, DERIVED, FLOAT, Interval, Network, Port
 from planner.target.records import PortType
-from planner.target.rules import same_scale_groups
 
 Label = tuple[float, int]
 UNIT: Final = 1024
@@ -149,20 +148,19 @@ def build_classes(network: Network) -> list[LabelClass]:
     """Join ports by the rows' `same_scale` rules; every other searched port is a class of its own."""
     classes: list[LabelClass] = []
     depth = [0] * len(network.values)
+    ports = network.ports
     for index, kernel in enumerate(network.kernels):
-        deep = 1 + max((depth[network.ports[p].value] for p in kernel.inputs if p >= 0), default=0)
+        deep = 1 + max((depth[ports[p].value] for p in kernel.inputs if p >= 0), default=0)
         for p in kernel.outputs:
             if p >= 0:
-                depth[network.ports[p].value] = deep
-        first = len(classes)
-        row = kernel.choice.row
-        if row is None:
+                depth[ports[p].value] = deep
+        layout = kernel.choice.layout
+        if layout is None:
             continue
-        present = [network.ports[p] for p in (*kernel.inputs, *kernel.outputs) if p >= 0]
-        by_side = {port.side: port for port in present}
-        groups = same_scale_groups(row, len(kernel.inputs), len(kernel.outputs))
-        for group in groups:
-            members = [by_side[s] for s in group if s in by_side and by_side[s].kind in (CLASS, CONSTANT)]
+        first = len(classes)
+        present = [ports[p] for p in (*kernel.inputs, *kernel.outputs) if p >= 0]
+        for group in layout.groups:
+            members = [port for port in present if port.side in group and port.kind in (CLASS, CONSTANT)]
             if any(port.kind == CLASS for port in members):
                 classes.append(_class(network, len(classes), index, members))
         for port in present:

@@ -5,22 +5,26 @@ A port is one of: `CLASS` (its label is searched), `CONSTANT` (its type comes fr
 `DERIVED` (a rule computes it from other ports), `GIVEN` (a fact per axis or block says it), `FLOAT`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Final
 
 from planner.ir.graph import Facts, Graph
 from planner.ir.qtypes import AnyType, Calibrated, FloatType, NoneType, Storage, Uniform
 from planner.ir.roles import is_mover
+from planner.propagation.layout import Layout
 from planner.propagation.rows import Choice
-from planner.target.records import PortId, PortType, PortView, Row, Target
-from planner.target.rules import rule_function, same_scale_groups
+from planner.target.records import PortId, PortType, PortView, Target
+from planner.target.rules import rule_function
 
 CLASS: Final = 0
 CONSTANT: Final = 1
 DERIVED: Final = 2
 FLOAT: Final = 3
 GIVEN: Final = 4
+
+FLOAT_PORT: Final = PortType(FloatType("f32"))
 
 Interval = tuple[float, float]
 
@@ -71,7 +75,6 @@ class Kernel:
     cut: Interval | None = None
     inputs: list[int] = field(default_factory=list)
     outputs: list[int] = field(default_factory=list)
-    derived: set[PortId] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -159,32 +162,49 @@ def _behind(graph: Graph, choice: Choice, votes: dict[str, list[Storage]]) -> St
 
 
 def _add_kernel(network: Network, choice: Choice, reader_storage: dict[str, Storage]) -> None:
-    graph, region, row = network.graph, choice.region, choice.row
+    graph, region, layout = network.graph, choice.region, choice.layout
     kernel = Kernel(choice, moves=_moves(graph, choice), cut=_cut(graph, choice))
     index = len(network.kernels)
     network.kernels.append(kernel)
-    resolved = _resolve(network, choice, reader_storage) if row else {}
-    for side, names, into in (("in", region.inputs, kernel.inputs), ("out", region.outputs, kernel.outputs)):
-        for i, name in enumerate(names):
-            if not name:
-                into.append(-1)
-                continue
-            value = _value(network, name)
-            side_id: PortId = ("in", i) if side == "in" else ("out", i)
-            spec, label = resolved.get(side_id, (PortType(FloatType("f32")), ""))
-            port = Port(len(network.ports), index, side_id, label, value, FLOAT, spec)
-            port.pin = _own_pin(choice, side, i)
-            if isinstance(spec.storage, Storage):
-                port.kind = CONSTANT if network.values[value].constant else CLASS
-                _give(network, port)
-            network.ports.append(port)
-            into.append(port.id)
-            if side == "in":
-                network.values[value].uses.append(port.id)
-            else:
-                network.values[value].definition = port.id
-    if row is not None:
-        _apply_structure(network, kernel, row)
+    resolved = _resolve(network, choice, layout, reader_storage) if layout is not None and layout.wild else {}
+    for i, name in enumerate(region.inputs):
+        port = _add_port(network, index, ("in", i), name, resolved)
+        kernel.inputs.append(port)
+        if port >= 0:
+            network.values[network.ports[port].value].uses.append(port)
+    for i, name in enumerate(region.outputs):
+        port = _add_port(network, index, ("out", i), name, resolved)
+        kernel.outputs.append(port)
+        if port >= 0:
+            network.values[network.ports[port].value].definition = port
+    if layout is not None and layout.fixing:
+        _fix(network, kernel, layout)
+
+
+def _add_port(
+    network: Network, kernel: int, side: PortId, name: str, resolved: Mapping[PortId, PortType]
+) -> int:
+    """Number one port; -1 where it is absent."""
+    if not name:
+        return -1
+    choice = network.kernels[kernel].choice
+    value, layout = _value(network, name), choice.layout
+    number = len(network.ports)
+    if layout is None:
+        network.ports.append(
+            Port(number, kernel, side, "", value, FLOAT, FLOAT_PORT, pin=_own_pin(choice, side))
+        )
+        return number
+    pattern = (layout.inputs if side[0] == "in" else layout.outputs)[side[1]]
+    spec = resolved.get(side, pattern.type)
+    port = Port(number, kernel, side, pattern.name, value, FLOAT, spec, pin=_own_pin(choice, side))
+    network.ports.append(port)
+    if isinstance(spec.storage, Storage):
+        port.kind = CONSTANT if network.values[value].constant else CLASS
+        _give(network, port)
+        if side in layout.derived:
+            port.kind = DERIVED
+    return number
 
 
 def _give(network: Network, port: Port) -> None:
@@ -196,57 +216,60 @@ def _give(network: Network, port: Port) -> None:
         port.kind, port.type, port.pin = GIVEN, pin, None
 
 
-def _own_pin(choice: Choice, side: str, index: int) -> Uniform | None:
-    facts: tuple[Facts, ...] = choice.region.input_facts if side == "in" else choice.region.output_facts
-    return next((fact for fact in (facts[index] if facts else ()) if isinstance(fact, Uniform)), None)
+def _own_pin(choice: Choice, side: PortId) -> Uniform | None:
+    facts: tuple[Facts, ...] = choice.region.input_facts if side[0] == "in" else choice.region.output_facts
+    return next((fact for fact in facts[side[1]] if isinstance(fact, Uniform)), None) if facts else None
 
 
 def _resolve(
-    network: Network, choice: Choice, reader_storage: dict[str, Storage]
-) -> dict[PortId, tuple[PortType, str]]:
-    """Each present port's spec with a wildcard's storage found, and its name in the row."""
+    network: Network, choice: Choice, layout: Layout, reader_storage: dict[str, Storage]
+) -> dict[PortId, PortType]:
+    """The spec of each wildcard port, its storage found."""
     region = choice.region
-    sides: list[tuple[PortId, str, PortType, str]] = [
-        (("in", i), name, pattern.type, pattern.name)
-        for i, (name, pattern) in enumerate(zip(region.inputs, choice.inputs, strict=True))
+    sides: list[tuple[PortId, str, PortType]] = [
+        (("in", i), name, pattern.type)
+        for i, (name, pattern) in enumerate(zip(region.inputs, layout.inputs, strict=True))
         if name
     ]
     sides += [
-        (("out", i), name, pattern.type, pattern.name)
-        for i, (name, pattern) in enumerate(zip(region.outputs, choice.outputs, strict=True))
+        (("out", i), name, pattern.type)
+        for i, (name, pattern) in enumerate(zip(region.outputs, layout.outputs, strict=True))
         if name
     ]
     joined: dict[PortId, Storage] = {}
-    if choice.row is not None:
-        for group in same_scale_groups(choice.row, len(region.inputs), len(region.outputs)):
-            shared = _shared_storage(network, sides, set(group), reader_storage)
-            joined |= dict.fromkeys(group, shared)
+    for group in layout.groups:
+        shared = _shared_storage(network, sides, set(group), reader_storage)
+        joined |= dict.fromkeys(group, shared)
     default = network.target.default_port
-    result: dict[PortId, tuple[PortType, str]] = {}
-    for side, name, spec, label in sides:
-        if spec.storage is not None:
-            result[side] = (spec, label)
-            continue
-        found = joined.get(side) or _storage_near(network, name, reader_storage)
-        result[side] = (replace(spec, storage=found) if found else default, label)
+    result: dict[PortId, PortType] = {}
+    for side, name, spec in sides:
+        if spec.storage is None:
+            found = joined.get(side) or _storage_near(network, name, reader_storage)
+            result[side] = stored_as(spec, found) if found else default
     return result
+
+
+@lru_cache(maxsize=1024)
+def stored_as(spec: PortType, store: Storage) -> PortType:
+    """A wildcard port that has found its storage."""
+    return replace(spec, storage=store)
 
 
 def _shared_storage(
     network: Network,
-    sides: list[tuple[PortId, str, PortType, str]],
+    sides: list[tuple[PortId, str, PortType]],
     group: set[PortId],
     reader_storage: dict[str, Storage],
 ) -> Storage:
     members = [entry for entry in sides if entry[0] in group]
-    for _, _, spec, _ in members:
+    for _, _, spec in members:
         if isinstance(spec.storage, Storage):
             return spec.storage
-    pins = (network.values[_value(network, name)].pin for _, name, _, _ in members)
+    pins = (network.values[_value(network, name)].pin for _, name, _ in members)
     near = [pin.storage if pin else None for pin in pins]
-    near += [_storage_near(network, name, {}) for _, name, _, _ in members]
-    near += [reader_storage.get(name) for side, name, _, _ in members if side[0] == "out"]
-    near += [reader_storage.get(name) for side, name, _, _ in members if side[0] == "in"]
+    near += [_storage_near(network, name, {}) for _, name, _ in members]
+    near += [reader_storage.get(name) for side, name, _ in members if side[0] == "out"]
+    near += [reader_storage.get(name) for side, name, _ in members if side[0] == "in"]
     default = network.target.default_port.storage
     fallback = default if isinstance(default, Storage) else Storage(8, True, -128, 127)
     return next((store for store in near if store is not None), fallback)
@@ -270,12 +293,7 @@ def _moves(graph: Graph, choice: Choice) -> bool:
         return False
     if region.ops:
         return all(is_mover(op, graph) for op in region.ops)
-    if row is None:
-        return False
-    n_in, n_out = len(region.inputs), len(region.outputs)
-    groups = same_scale_groups(row, n_in, n_out)
-    present = sum(1 for name in (*region.inputs, *region.outputs) if name)
-    return len(groups) == 1 and len(groups[0]) >= present
+    return choice.layout is not None and choice.layout.joins_all
 
 
 def _cut(graph: Graph, choice: Choice) -> Interval | None:
@@ -305,21 +323,16 @@ def _bound(graph: Graph, names: tuple[str, ...], index: int, default: float) -> 
     return float(constant.array.reshape(-1)[0])
 
 
-def _apply_structure(network: Network, kernel: Kernel, row: Row) -> None:
-    """Mark fixed and derived ports."""
+def _fix(network: Network, kernel: Kernel, layout: Layout) -> None:
+    """Give ports the types that the row fixes."""
     by_side = {network.ports[p].side: network.ports[p] for p in (*kernel.inputs, *kernel.outputs) if p >= 0}
     views_in, views_out = kernel_views(network, kernel)
-    for rule in row.rules:
-        if rule.kind == "fixed_scale":
-            answer = rule_function(rule, network.target)(views_in, views_out, rule.args)
-            for side, fixed in answer.items():
-                by_side[side].fixed, by_side[side].fixed_source = fixed, rule.source or row.source
-        elif rule.kind in ("multiplier_accumulator_scale", "derive", "fn"):
-            named = rule.args.get("port")
-            for side, port in by_side.items():
-                if port.name == named and port.kind != FLOAT:
-                    port.kind = DERIVED
-                    kernel.derived.add(side)
+    row = kernel.choice.row
+    for rule in layout.fixing:
+        answer = rule_function(rule, network.target)(views_in, views_out, rule.args)
+        for side, fixed in answer.items():
+            by_side[side].fixed = fixed
+            by_side[side].fixed_source = rule.source or (row.source if row is not None else "")
 
 
 def kernel_views(network: Network, kernel: Kernel) -> tuple[tuple[PortView, ...], tuple[PortView, ...]]:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from planner.errors import Conflict
 from planner.ir.graph import Facts, Graph, Region
-from planner.ir.qtypes import AnyType, FloatType, NoneType, Storage, Uniform
+from planner.ir.qtypes import AnyType, Calibrated, FloatType, NoneType, Storage, Uniform
+from planner.propagation.layout import Layout, Layouts
 from planner.target.predicates import failing
 from planner.target.records import PortPattern, Row, Target
-from planner.target.rules import expand_ports
 
 NO_RANGE = "no range"
 
@@ -25,9 +25,18 @@ class Choice:
 
     region: Region
     row: Row | None = None
-    inputs: tuple[PortPattern, ...] = ()
-    outputs: tuple[PortPattern, ...] = ()
+    layout: Layout | None = None
     reason: str = ""
+
+    @property
+    def inputs(self) -> tuple[PortPattern, ...]:
+        """The row's entry for each input port; () without a row."""
+        return self.layout.inputs if self.layout is not None else ()
+
+    @property
+    def outputs(self) -> tuple[PortPattern, ...]:
+        """The row's entry for each output port; () without a row."""
+        return self.layout.outputs if self.layout is not None else ()
 
 
 def choose_rows(graph: Graph, regions: Iterable[Region], target: Target) -> list[Choice]:
@@ -36,7 +45,25 @@ def choose_rows(graph: Graph, regions: Iterable[Region], target: Target) -> list
     Raises:
       Conflict: no row serves a kernel and the target says `on_no_kernel: error`.
     """
-    return [_choose(graph, region, target) for region in regions]
+    layouts, bound = Layouts(), frozenset(_bound(graph))
+    return [_choose(graph, region, target, layouts, plain=_is_plain(region, bound)) for region in regions]
+
+
+def _bound(graph: Graph) -> Iterable[str]:
+    """Values with facts that can rule a row out or prefer one."""
+    for name, value in graph.values.items():
+        if value.facts and not all(isinstance(fact, Calibrated) for fact in value.facts):
+            yield name
+
+
+def _is_plain(region: Region, bound: frozenset[str]) -> bool:
+    """Whether no fact has a say in the row of this kernel: the first that takes its ports serves."""
+    return (
+        not region.input_facts
+        and not region.output_facts
+        and bound.isdisjoint(region.inputs)
+        and bound.isdisjoint(region.outputs)
+    )
 
 
 def refuse_contradictions(graph: Graph) -> None:
@@ -70,7 +97,7 @@ def port_facts(graph: Graph, region: Region, side: str, index: int) -> Facts:
     return (*facts, *(own[index] if own else ()))
 
 
-def _choose(graph: Graph, region: Region, target: Target) -> Choice:
+def _choose(graph: Graph, region: Region, target: Target, layouts: Layouts, *, plain: bool) -> Choice:
     if not any((*region.inputs, *region.outputs)):
         return Choice(region, reason="no float operands")
     rows = target.rows.get(region.kernel, ())
@@ -81,17 +108,18 @@ def _choose(graph: Graph, region: Region, target: Target) -> Choice:
     refusals: list[str] = []
     best: tuple[int, Choice] | None = None
     for row in rows:
-        inputs = expand_ports(row.inputs, region.inputs)
-        outputs = expand_ports(row.outputs, region.outputs)
-        if inputs is None or outputs is None:
+        layout = layouts.of(row, region)
+        if layout is None:
             ports = f"{sum(map(bool, region.inputs))} inputs and {len(region.outputs)} outputs"
             refusals.append(f"{row.source} takes other ports than these {ports}")
             continue
-        choice = Choice(region, row, inputs, outputs)
-        refusal = _refusal(graph, choice)
+        choice = Choice(region, row, layout)
+        refusal = (None if plain else _refused_by_facts(graph, choice)) or _refused_by_when(graph, choice)
         if refusal:
             refusals.append(f"{row.source}: {refusal}")
             continue
+        if plain:
+            return choice
         pinned = _pins_met(graph, choice)
         if best is None or pinned > best[0]:
             best = (pinned, choice)
@@ -118,8 +146,8 @@ def _sides(choice: Choice) -> Iterable[tuple[str, int, str, PortPattern]]:
             yield "out", i, name, pattern
 
 
-def _refusal(graph: Graph, choice: Choice) -> str | None:
-    """The first reason why this row cannot serve, naming the port."""
+def _refused_by_facts(graph: Graph, choice: Choice) -> str | None:
+    """The first port whose facts rule the row out."""
     region = choice.region
     for side, i, name, pattern in _sides(choice):
         store = pattern.type.storage
@@ -138,7 +166,12 @@ def _refusal(graph: Graph, choice: Choice) -> str | None:
                 and not _accepts(pattern, fact, follows=_follows_factors(choice, pattern.name))
             ):
                 return f"port {pattern.name} ({name!r}) is pinned to {fact}, the row has {pattern.type}"
-    row = choice.row
+    return None
+
+
+def _refused_by_when(graph: Graph, choice: Choice) -> str | None:
+    """The first predicate of the row that does not hold."""
+    region, row = choice.region, choice.row
     if row is None or not row.when:
         return None
     least = row.when.get("min_bits")

@@ -1,0 +1,86 @@
+"""Layouts: a row's signature spread over as many ports as a kernel has; what kernels of one shape share.
+
+Data and its one cache, which lives as long as one run of propagation: a model has thousands of kernels and
+a dozen layouts. Nothing here looks at a value. Source: design 01, section 4.
+"""
+
+from dataclasses import dataclass, field
+
+from planner.ir.graph import Region
+from planner.target.records import PortId, PortPattern, Row, Rule
+from planner.target.rules import expand_ports, same_scale_groups
+
+COMPUTING_RULES = ("multiplier_accumulator_scale", "derive", "fn")
+"""Rules that compute the type of a port from other ports'."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """One row over the present and absent ports of one kernel shape.
+
+    Attributes:
+      inputs, outputs: the row's entry for each port, absent ones too.
+      groups: ports that same_scale rules join.
+      derived: ports whose type a rule computes.
+      deriving: rules that may compute or refuse something once labels are known.
+      fixing: rules that fix a port's type.
+      wild: whether a port takes any storage.
+      joins_all: whether one same_scale group holds every present port.
+    """
+
+    inputs: tuple[PortPattern, ...]
+    outputs: tuple[PortPattern, ...]
+    groups: tuple[tuple[PortId, ...], ...]
+    derived: frozenset[PortId]
+    deriving: tuple[Rule, ...]
+    fixing: tuple[Rule, ...]
+    wild: bool
+    joins_all: bool
+
+
+@dataclass(slots=True)
+class Layouts:
+    """The layouts met so far."""
+
+    known: dict[tuple[int, tuple[bool, ...], tuple[bool, ...]], Layout | None] = field(default_factory=dict)
+
+    def of(self, row: Row, region: Region) -> Layout | None:
+        """The layout of a row over a region's ports; None where the row takes other ports."""
+        key = (id(row), tuple(map(bool, region.inputs)), tuple(map(bool, region.outputs)))
+        if key not in self.known:
+            self.known[key] = _layout(row, region)
+        return self.known[key]
+
+
+def _layout(row: Row, region: Region) -> Layout | None:
+    inputs, outputs = expand_ports(row.inputs, region.inputs), expand_ports(row.outputs, region.outputs)
+    if inputs is None or outputs is None:
+        return None
+    patterns: dict[PortId, PortPattern] = {("in", i): pattern for i, pattern in enumerate(inputs)}
+    patterns |= {("out", i): pattern for i, pattern in enumerate(outputs)}
+    names = (*region.inputs, *region.outputs)
+    present = {side: pattern for (side, pattern), name in zip(patterns.items(), names, strict=True) if name}
+    groups = same_scale_groups(row, len(region.inputs), len(region.outputs))
+    called = {pattern.name for pattern in present.values()}
+    computed = {rule.args.get("port") for rule in row.rules if rule.kind in COMPUTING_RULES}
+    return Layout(
+        inputs,
+        outputs,
+        groups=groups,
+        derived=frozenset(side for side, pattern in present.items() if pattern.name in computed),
+        deriving=tuple(rule for rule in row.rules if _may_act(rule, called)),
+        fixing=tuple(
+            rule for rule in row.rules if rule.kind == "fixed_scale" and rule.args["port"] in called
+        ),
+        wild=any(pattern.type.storage is None for pattern in present.values()),
+        joins_all=len(groups) == 1 and len(groups[0]) >= len(present),
+    )
+
+
+def _may_act(rule: Rule, present: set[str]) -> bool:
+    """Whether a rule says anything about these ports once their neighbours have types."""
+    if rule.kind == "multiplier_scale":
+        return rule.args.get("range") is not None
+    if rule.kind in ("multiplier_accumulator_scale", "derive"):
+        return rule.args["port"] in present
+    return rule.kind == "fn"
