@@ -34,6 +34,7 @@ FLOORS: Final[Mapping[str, int]] = {
     "planner.propagation": 2,
     "planner.report": 4,
     "planner.target": 1,
+    "planner.tryout": 4,
     "planner.version": 0,
     "targets": 0,
 }

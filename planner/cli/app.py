@@ -29,7 +29,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-target_app = typer.Typer(help="Target descriptions: list, show, lint.", no_args_is_help=True)
+target_app = typer.Typer(help="Target descriptions: write, check, test, document.", no_args_is_help=True)
 
 
 def _version(value: bool) -> None:  # noqa: FBT001 - the signature typer asks for
@@ -63,6 +63,7 @@ TARGET_VERBS: Final[Mapping[str, Callable[..., int | None]]] = {
     "list": targets.list_targets,
     "show": targets.show_target,
     "lint": targets.lint_target,
+    "test": targets.try_target,
 }
 for _name, _verb in VERBS.items():
     app.command(_name)(_verb)

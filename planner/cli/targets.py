@@ -1,4 +1,4 @@
-"""Verbs about targets: `target list`, `target show`, `target lint`."""
+"""Verbs about targets: `target list`, `target show`, `target lint`, `target test`."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -94,3 +94,32 @@ def _problems(error: TargetError, *, json: bool) -> int:
     rows = [{name: getattr(found, name) for name in fields} | {"severity": "error"} for found in error.errors]
     say_json({"ok": False, "findings": rows})
     return 1
+
+
+def try_target(
+    target: TargetName,
+    *,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="NAME", help="Run tests of this name or glob.")
+    ] = None,
+    functions: FunctionsOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Run the tests in a target file; exit code 1 if one fails."""
+    from planner.tryout.cases import run_cases
+
+    device = read_target(target, functions)
+    results = run_cases(device, only or ())
+    failed = sum(not result.ok for result in results)
+    if json:
+        rows = [
+            {"name": r.name, "source": r.source, "ok": r.ok, "problems": list(r.problems)} for r in results
+        ]
+        say_json({"ok": not failed, "tests": rows})
+        return 1 if failed else 0
+    for result in results:
+        say(f"{result.source}: {'ok' if result.ok else 'FAILED'}: {result.name}")
+        for problem in result.problems:
+            say(f"    {problem}")
+    say(f"{device.id}: {len(results)} tests, {failed} failed")
+    return 1 if failed else 0

@@ -271,9 +271,21 @@ def _fusions(document: Document, root: Node) -> tuple[Fusion, ...]:
 
 def _tests(document: Document, root: Node) -> tuple[TestCase, ...]:
     return tuple(
-        TestCase(model.name, model.model, freeze(model.expect), child(root, "tests", i).where)
+        TestCase(
+            model.name,
+            model.model,
+            freeze(plain(child(root, "tests", i, "expect"))),
+            child(root, "tests", i).where,
+            _first_line(child(root, "tests", i, "model")),
+        )
         for i, model in enumerate(document.tests)
     )
+
+
+def _first_line(node: Node) -> int:
+    """Line of the first character of a text: of a block (`|`, `>`) the line after its sign."""
+    start = node.source.text.splitlines()[node.line - 1][node.column - 1 :]
+    return node.line + 1 if start[:1] in ("|", ">") else node.line
 
 
 def _floats(costs: Mapping[str, Any]) -> dict[str, Any]:

@@ -156,7 +156,13 @@ QuantFn: TypeAlias = Callable[
 
 @dataclass(frozen=True, slots=True)
 class TestCase:
-    """A test in the target file: a model in the small text form, and what is expected of its plan."""
+    """A test in the target file: a model in the small text form, and what is expected of its plan.
+
+    Attributes:
+      expect: what was written, by key (`schema.ExpectModel`).
+      source: `file:line` of the test.
+      model_line: line of the file at which the model's text begins.
+    """
 
     __test__ = False
 
@@ -164,6 +170,7 @@ class TestCase:
     model: str
     expect: Mapping[str, Any]
     source: str = ""
+    model_line: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

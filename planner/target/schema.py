@@ -249,12 +249,79 @@ class CostsModel(Model):
     max_bits_lost: Price | None = None
 
 
+Count: TypeAlias = Annotated[int, Field(ge=0)]
+
+
+class ExpectTypeModel(Model):
+    """What a test asks of a type."""
+
+    storage: str | None = Field(None, description="Storage, with its range if narrower.", examples=["i8"])
+    scale: Number | None = Field(None, description="Scale of every slice.", examples=["1/256"])
+    zero_point: int | None = Field(None, description="Zero point of every slice.", examples=[-128])
+    per: Literal["tensor", "axis", "block"] | None = Field(None, description="One scale per what.")
+
+
+class ExpectModel(Model):
+    """What a test asks of the plan; what is left out is not asked."""
+
+    kernels: dict[str, Count] | None = Field(
+        None, description="How many kernels run by a row, by kernel.", examples=[{"concat": 1, "MaxPool": 2}]
+    )
+    floats: dict[str, Count] | None = Field(
+        None, description="How many kernels run in float, by kernel; {} asks for none.", examples=[{"Erf": 1}]
+    )
+    reasons: dict[str, str] | None = Field(
+        None,
+        description="Part of the reason why a kernel, by its name, runs in float.",
+        examples=[{"y": "group"}],
+    )
+    rescales: (
+        Annotated[
+            Annotated[Count, Tag("text")]
+            | Annotated[
+                dict[
+                    Literal["requantize", "zero_point", "clamp", "widen", "narrow", "quantize", "dequantize"],
+                    Count,
+                ],
+                Tag("map"),
+            ],
+            Discriminator(_shape),
+        ]
+        | None
+    ) = Field(
+        None,
+        description="How many rescales, quantize and dequantize left out; or how many of each kind.",
+        examples=[0, {"requantize": 1}],
+    )
+    same_scale: list[list[str]] | None = Field(
+        None, description="Values or ports that share scale and zero point.", examples=[[["a", "b", "y"]]]
+    )
+    types: (
+        dict[
+            str,
+            Annotated[
+                Annotated[str, Tag("text")] | Annotated[ExpectTypeModel, Tag("map")], Discriminator(_shape)
+            ],
+        ]
+        | None
+    ) = Field(
+        None,
+        description="Type of a value or port: a storage, a whole type, float, or fields of it.",
+        examples=[{"y": {"storage": "i8", "scale": "1/256"}, "y.in[1]": "i8<-127:127>", "z": "float"}],
+    )
+    fully_quantized: bool | None = Field(None, description="Whether every port holds integers.")
+    error: str | None = Field(None, description="Part of the conflict that planning must end with.")
+
+
 class CaseModel(Model):
     """A test: a model in the small text form, and what its plan must be."""
 
-    name: Name
-    model: str
-    expect: dict[str, Any]
+    name: Name = Field(description="A sentence that says what must hold.")
+    model: str = Field(
+        description="A line per value: 'y = Op(x, w) [axis=1] : f32[1,8] {-1, 1}'.",
+        examples=["y = Softmax(x) : f32[1,8] {0, 1}\n"],
+    )
+    expect: ExpectModel = Field(description="What the plan must be.")
 
 
 class Document(Model):
