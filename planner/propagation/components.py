@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from planner.ir.qtypes import Storage, Uniform
 from planner.propagation.labels import Label, LabelClass, label_for, log_units
-from planner.propagation.network import CLASS, DERIVED, FLOAT, GIVEN, Interval, Network, Port
+from planner.propagation.network import CLASS, DERIVED, FLOAT, GIVEN, SETTLED, Interval, Network, Port, Value
 from planner.target.records import PortType
 
 GIVEN_USE: Final = -1
@@ -165,7 +165,9 @@ def _edges(network: Network) -> list[list[Edge]]:
     """The edges of each value that is used: one, or two where it is pinned or stays float."""
     found = []
     for index, value in enumerate(network.values):
-        uses = [] if value.constant else _uses(network, index)
+        if value.constant or _is_settled(network, value):
+            continue
+        uses = _uses(network, index)
         if not uses:
             continue
         definition, start = None, value.pin
@@ -186,10 +188,17 @@ def _edges(network: Network) -> list[list[Edge]]:
     return found
 
 
+def _is_settled(network: Network, value: Value) -> bool:
+    """Whether all ports around a value are settled, so that nothing on its edges costs anything."""
+    if value.outputs or value.definition < 0 or network.ports[value.definition].kind != SETTLED:
+        return False
+    return all(network.ports[p].kind == SETTLED for p in value.uses)
+
+
 def _defined(port: Port) -> tuple[tuple[int, Storage] | None, Uniform | None]:
     if port.group >= 0 and isinstance(port.spec.storage, Storage):
         return (port.group, port.spec.storage), None
-    return None, port.type if port.kind == GIVEN else None
+    return None, port.type if port.kind in (GIVEN, SETTLED) else None
 
 
 def _uses(network: Network, index: int) -> list[Use]:
@@ -201,7 +210,8 @@ def _uses(network: Network, index: int) -> list[Use]:
         if port.group >= 0 and isinstance(port.spec.storage, Storage):
             uses.append(Use(port.group, port.spec.storage, None, trips))
         else:
-            uses.append(Use(GIVEN_USE, None, port.type if port.kind == GIVEN else None, trips))
+            goal = port.type if port.kind in (GIVEN, SETTLED) else None
+            uses.append(Use(GIVEN_USE, None, goal, trips))
     return uses + [Use(GIVEN_USE, None, value.pin, outer=True)] * len(value.outputs)
 
 

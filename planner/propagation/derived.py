@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from planner.ir.qtypes import Storage, Uniform
 from planner.propagation.labels import LabelClass, label_of, typed
-from planner.propagation.network import DERIVED, GIVEN, Kernel, Network, Port
+from planner.propagation.network import DERIVED, GIVEN, SETTLED, Kernel, Network, Port
 from planner.propagation.parameters import derive_parameters
 
 
@@ -64,5 +64,5 @@ def _ports(network: Network, kernel: Kernel) -> list[Port]:
 
 def _forget(ports: Sequence[Port]) -> None:
     for port in ports:
-        if port.kind != GIVEN:
+        if port.kind not in (GIVEN, SETTLED):
             port.type = None

@@ -13,7 +13,7 @@ from typing import Final
 
 from planner.ir.qtypes import Storage, Uniform
 from planner.ir.ranges import affine
-from planner.propagation.network import CLASS, CONSTANT, DERIVED, FLOAT, Interval, Network, Port
+from planner.propagation.network import CLASS, CONSTANT, DERIVED, FLOAT, Interval, Kernel, Network, Port
 from planner.target.records import PortType
 
 Label = tuple[float, int]
@@ -179,20 +179,12 @@ def _class(network: Network, ident: int, index: int, members: list[Port]) -> Lab
         port.group = ident
     reads = any(port.side[0] == "in" for port in members)
     entering = [port for port in members if port.side[0] == "in" or not (kernel.moves and reads)]
-    values = [network.values[port.value] for port in members]
-    whole = all(
-        port.group == ident or port.kind == FLOAT
-        for port in (network.ports[p] for p in (*kernel.inputs, *kernel.outputs) if p >= 0)
-    )
     entry = LabelClass(
         id=ident,
         kernel=index,
         ports=members,
         entering=entering,
-        may_float=kernel.moves
-        and whole
-        and not any(v.pin or v.has_any for v in values)
-        and not any(port.pin for port in members),
+        may_float=kernel.moves and _may_float(network, kernel, ident, members),
         content=f"{kernel.choice.region.kernel} {row.key if (row := kernel.choice.row) else ''}",
     )
     for port in members:
@@ -202,6 +194,17 @@ def _class(network: Network, ident: int, index: int, members: list[Port]) -> Lab
             break
     entry.own = own_label(network, entry)
     return entry
+
+
+def _may_float(network: Network, kernel: Kernel, ident: int, members: Sequence[Port]) -> bool:
+    """Whether the ports of a mover's class are all it stores, and no pin and no Any touches them."""
+    ports = (network.ports[p] for p in (*kernel.inputs, *kernel.outputs) if p >= 0)
+    values = [network.values[port.value] for port in members]
+    return (
+        all(port.group == ident or port.kind == FLOAT for port in ports)
+        and not any(value.pin or value.has_any for value in values)
+        and not any(port.pin for port in members)
+    )
 
 
 def own_label(network: Network, entry: LabelClass) -> Label | None:

@@ -4,10 +4,11 @@ Data and its one cache, which lives as long as one run of propagation: a model h
 a dozen layouts. Nothing here looks at a value. Source: design 01, section 4.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from planner.ir.graph import Region
-from planner.target.records import PortId, PortPattern, Row, Rule
+from planner.ir.qtypes import FloatType
+from planner.target.records import PortId, PortPattern, PortType, Row, Rule
 from planner.target.rules import expand_ports, same_scale_groups
 
 COMPUTING_RULES = ("multiplier_accumulator_scale", "derive", "fn")
@@ -21,9 +22,11 @@ class Layout:
     Attributes:
       inputs, outputs: the row's entry for each port, absent ones too.
       groups: ports that same_scale rules join.
+      joined: all ports in `groups`.
       derived: ports whose type a rule computes.
       deriving: rules that may compute or refuse something once labels are known.
       fixing: rules that fix a port's type.
+      calls: whether a function has a say, which may answer for any port.
       wild: whether a port takes any storage.
       joins_all: whether one same_scale group holds every present port.
     """
@@ -31,9 +34,11 @@ class Layout:
     inputs: tuple[PortPattern, ...]
     outputs: tuple[PortPattern, ...]
     groups: tuple[tuple[PortId, ...], ...]
+    joined: frozenset[PortId]
     derived: frozenset[PortId]
     deriving: tuple[Rule, ...]
     fixing: tuple[Rule, ...]
+    calls: bool
     wild: bool
     joins_all: bool
 
@@ -56,6 +61,8 @@ def _layout(row: Row, region: Region) -> Layout | None:
     inputs, outputs = expand_ports(row.inputs, region.inputs), expand_ports(row.outputs, region.outputs)
     if inputs is None or outputs is None:
         return None
+    if row.float:
+        inputs, outputs = (_running_in(side, FloatType(row.float)) for side in (inputs, outputs))
     patterns: dict[PortId, PortPattern] = {("in", i): pattern for i, pattern in enumerate(inputs)}
     patterns |= {("out", i): pattern for i, pattern in enumerate(outputs)}
     names = (*region.inputs, *region.outputs)
@@ -67,14 +74,21 @@ def _layout(row: Row, region: Region) -> Layout | None:
         inputs,
         outputs,
         groups=groups,
+        joined=frozenset(side for group in groups for side in group),
         derived=frozenset(side for side, pattern in present.items() if pattern.name in computed),
         deriving=tuple(rule for rule in row.rules if _may_act(rule, called)),
         fixing=tuple(
             rule for rule in row.rules if rule.kind == "fixed_scale" and rule.args["port"] in called
         ),
+        calls=any(rule.kind == "fn" for rule in row.rules),
         wild=any(pattern.type.storage is None for pattern in present.values()),
         joins_all=len(groups) == 1 and len(groups[0]) >= len(present),
     )
+
+
+def _running_in(patterns: tuple[PortPattern, ...], float_type: FloatType) -> tuple[PortPattern, ...]:
+    """The ports of a row that runs its kernel in a float."""
+    return tuple(replace(pattern, type=PortType(float_type)) for pattern in patterns)
 
 
 def _may_act(rule: Rule, present: set[str]) -> bool:

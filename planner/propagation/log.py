@@ -9,7 +9,7 @@ from planner.ir.graph import port_address
 from planner.ir.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Storage, Uniform
 from planner.plans.records import Refused, Step
 from planner.propagation.labels import UNIT, Label, LabelClass, label_of, storable, typed
-from planner.propagation.network import CONSTANT, FLOAT, Kernel, Network, Port
+from planner.propagation.network import CONSTANT, FLOAT, SETTLED, Kernel, Network, Port
 from planner.propagation.solve import Solution
 from planner.target.records import PortId
 
@@ -98,6 +98,9 @@ def kernel_steps(
         elif port.group >= 0:
             number = _class_step(log, kernel, port, entry=classes[port.group], solutions=solutions, head=head)
             seen[port.group] = number
+        elif port.kind == SETTLED:
+            rests = [head, *log.behind(port.value)]
+            number = log.add(address, text, "range", "the range it has to hold", because=rests)
         elif port.kind == CONSTANT:
             number = log.add(
                 address, text, "constant", "its own numbers", because=[head, *log.behind(port.value)]

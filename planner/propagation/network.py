@@ -2,7 +2,8 @@
 
 Ports, values and classes are numbered; nothing here decides. Ranges are in reals.
 A port is one of: `CLASS` (its label is searched), `CONSTANT` (its type comes from its own numbers),
-`DERIVED` (a rule computes it from other ports), `GIVEN` (a fact per axis or block says it), `FLOAT`.
+`DERIVED` (a rule computes it from other ports), `GIVEN` (a fact per axis or block says it), `SETTLED`
+(nothing but its value's range has a say, see `plain`), `FLOAT`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,10 +12,10 @@ from functools import lru_cache
 from typing import Final
 
 from planner.ir.graph import Facts, Graph
-from planner.ir.qtypes import AnyType, Calibrated, FloatType, NoneType, Storage, Uniform
+from planner.ir.qtypes import AnyType, Bipolar, Calibrated, FloatType, Storage, Uniform
 from planner.ir.roles import is_mover
 from planner.propagation.layout import Layout
-from planner.propagation.rows import Choice
+from planner.propagation.rows import FLOATING, Choice
 from planner.target.records import PortId, PortType, PortView, Target
 from planner.target.rules import rule_function
 
@@ -23,6 +24,7 @@ CONSTANT: Final = 1
 DERIVED: Final = 2
 FLOAT: Final = 3
 GIVEN: Final = 4
+SETTLED: Final = 5
 
 FLOAT_PORT: Final = PortType(FloatType("f32"))
 
@@ -109,6 +111,8 @@ def _value(network: Network, name: str) -> int:
     value = network.graph.values[name]
     pin = next((fact for fact in value.facts if isinstance(fact, Uniform)), None)
     observed = [(fact.lo, fact.hi) for fact in value.facts if isinstance(fact, Calibrated)]
+    # No integer stands for a sign of either kind: the value is computed in float, and is one of two reals.
+    signs = [(-fact.scale, fact.scale) for fact in value.facts if isinstance(fact, Bipolar)]
     network.value_ids[name] = len(network.values)
     network.values.append(
         Value(
@@ -116,8 +120,8 @@ def _value(network: Network, name: str) -> int:
             elements=value.elements,
             constant=name in network.graph.constants,
             pin=pin,
-            stays_float=any(isinstance(fact, NoneType) for fact in value.facts),
-            calibrated=observed[0] if observed else None,
+            stays_float=any(isinstance(fact, FLOATING) for fact in value.facts) or bool(signs),
+            calibrated=next(iter(signs or observed), None),
             has_any=any(isinstance(fact, AnyType) for fact in value.facts),
         )
     )

@@ -28,8 +28,9 @@ from planner.propagation.labels import UNIT, LabelClass, build_classes, label_of
 from planner.propagation.log import Log, kernel_steps
 from planner.propagation.network import Kernel, Network, Port, build_network
 from planner.propagation.parameters import accumulator_bits, derive_parameters
+from planner.propagation.plain import settle_plain
 from planner.propagation.price import Market, edge_price, loss_units, price_of_labels
-from planner.propagation.rows import choose_rows, refuse_contradictions
+from planner.propagation.rows import choose_rows, port_facts, refuse_contradictions
 from planner.propagation.solve import Solution, offer_labels, solve, unavoidable_casts
 from planner.target.records import Costs, Row, Target
 from planner.version import VERSION
@@ -67,6 +68,7 @@ def propagate(
         choices = demote(choices, rangeless)
         network = build_network(graph, choices, target)
     backward(network)
+    settle_plain(network)
     classes = build_classes(network)
     market = Market(prices, target.rescale_single_consumer, target.rescale_allowed)
     labelled = _settled(network, classes, market, strategy)
@@ -279,9 +281,19 @@ def _plan_ports(
             kind = port.type
             if kind is None and isinstance(store, FloatType) and store.name != "f32":
                 kind = store
+        elif p >= 0:
+            kind = _float_asked_for(network, network.ports[p])
         value = network.values[network.ports[p].value].name if p >= 0 else ""
         found.append(PlanPort(port_address(name, side, i), value, kind))
     return tuple(found)
+
+
+def _float_asked_for(network: Network, port: Port) -> FloatType | None:
+    """The float that a fact asks a float port to run in, where that is not the tensor's own."""
+    region, value = network.kernels[port.kernel].choice.region, network.values[port.value]
+    own = network.graph.values[value.name].dtype
+    facts = port_facts(network.graph, region, *port.side)
+    return next((fact for fact in facts if isinstance(fact, FloatType) and fact.name != own), None)
 
 
 def _value_plans(outcome: _Outcome, log: Log) -> dict[str, ValuePlan]:
