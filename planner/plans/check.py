@@ -8,8 +8,8 @@ of `fn` rules, the fusions that made the kernels. Source: design 01, section 6.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from planner.ir.graph import Constant, Graph, Region, port_address
-from planner.ir.qtypes import AnyType, Calibrated, Uniform
+from planner.ir.graph import Constant, Facts, Graph, Region, port_address
+from planner.ir.qtypes import AnyType, Calibrated, FloatType, Uniform
 from planner.plans.checkchoice import check_choice
 from planner.plans.checkedges import check_edges
 from planner.plans.checklog import check_steps, check_told, check_values
@@ -21,6 +21,7 @@ from planner.plans.checkports import (
     check_signature,
     check_wildcards,
     joined,
+    own_facts,
     refuse,
     said,
     shape_problem,
@@ -169,7 +170,7 @@ def _check_kernel(
     ports = (*kernel.inputs, *kernel.outputs)
     _check_types(plan, ports, notes)
     if kernel.row is None:
-        _check_float(plan, kernel, ports)
+        _check_float(plan, kernel, region, ports)
         return None
     row = plan.target.rows.get(kernel.row)
     if row is None:
@@ -219,19 +220,26 @@ def _expressed_problem(graph: Graph, port: Port, kind: Uniform) -> str | None:
     return None if kind.expressed in known else f"expressed type {kind.expressed}; accepted: {known[0]}"
 
 
-def _check_float(plan: Plan, kernel: KernelPlan, ports: tuple[Port, ...]) -> None:
+def _check_float(plan: Plan, kernel: KernelPlan, region: Region, ports: tuple[Port, ...]) -> None:
     """Without a row every port is float, for a reason; a width or type that is lost so is reported."""
     if not kernel.reason:
         refuse(kernel.name, "has neither a row nor a reason; accepted: one of them")
     if kernel.accumulator_bits is not None:
         refuse(kernel.name, f"runs in float and has sums of {kernel.accumulator_bits} bits; accepted: none")
-    for port in ports:
-        if port.type is not None:
-            refuse(port.address, f"is {said(port.type)} in a kernel without a row; accepted: float")
-        facts = plan.graph.values[port.value].facts if port.value else ()
+    for i, port in enumerate(ports):
+        facts = (*plan.graph.values[port.value].facts, *own_facts(region, i)) if port.value else ()
+        wanted = _float_wanted(plan, port, facts) if facts else None
+        if port.type != wanted:
+            refuse(port.address, f"is {said(port.type)} in a kernel without a row; accepted: {said(wanted)}")
         lost = next((fact for fact in facts if isinstance(fact, AnyType | Uniform)), None)
         if lost is not None and not any(port.address in warning for warning in plan.warnings):
             refuse(port.address, f"is float although {port.value!r} carries {lost}; accepted: with a warning")
+
+
+def _float_wanted(plan: Plan, port: Port, facts: Facts) -> FloatType | None:
+    """The float that a fact asks for, where it is not the tensor's own."""
+    asked = [fact for fact in facts if isinstance(fact, FloatType)]
+    return asked[0] if asked and asked[0].name != plan.graph.values[port.value].dtype else None
 
 
 def _spread(kernel: KernelPlan, region: Region, row: Row, notes: _Notes) -> _Spread:

@@ -6,10 +6,11 @@ Most pins met, then first in the file. Needs the target and the model's numbers.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from planner.ir.qtypes import AnyType, FloatType, NoneType, QType, Storage, Uniform
+from planner.ir.qtypes import AnyType, Bipolar, FloatType, NoneType, QType, Storage, Uniform
 from planner.plans.checkports import (
     Served,
     follows_factors,
+    holds_signs,
     own_facts,
     parameter_problem,
     refuse,
@@ -55,8 +56,9 @@ def _pins_met(served: Served, row: Row) -> int | None:
     other = replace(served, row=row, patterns=(*inputs, *outputs), groups=())
     met = 0
     for pattern, fact, constant, own in _facts(other):
-        store = pattern.type.storage
+        store = FloatType(row.float) if row.float else pattern.type.storage
         met += isinstance(fact, Uniform) and fact.storage == store
+        met += isinstance(fact, FloatType) and fact == store
         follows = follows_factors(row, pattern.name)
         if not isinstance(store, FloatType) and not _bears(
             pattern, fact, constant=constant, own=own, follows=follows
@@ -82,10 +84,12 @@ def _bears(pattern: PortPattern, fact: QType, *, constant: bool, own: bool, foll
       follows: the port has as many scales as its factors.
     """
     spec, store = pattern.type, pattern.type.storage
-    if isinstance(fact, NoneType):
+    if isinstance(fact, NoneType | FloatType):
         return not (constant or own)
     if isinstance(fact, AnyType):
-        return not isinstance(store, Storage) or store.bits >= fact.bits
+        return not isinstance(store, Storage) or store.range_bits >= fact.bits
+    if isinstance(fact, Bipolar) and constant:
+        return holds_signs(spec)
     if not isinstance(fact, Uniform) or not constant:
         return True
     if isinstance(store, Storage) and fact.storage != store:

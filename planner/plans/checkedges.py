@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from planner.ir.graph import BOUNDARY, port_address
-from planner.ir.qtypes import NoneType, Uniform
+from planner.ir.qtypes import Bipolar, FloatType, NoneType, Uniform
 from planner.plans.checkports import NEAR, refuse, said
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped, Rescale
@@ -88,8 +88,9 @@ def needed_edges(plan: Plan) -> Iterator[Edge]:
             uniform = [fact for fact in value.facts if isinstance(fact, Uniform)]
             if uniform:
                 pins[name] = uniform[-1]
-            elif any(isinstance(fact, NoneType) for fact in value.facts):
-                pins[name] = None
+            elif any(isinstance(fact, NoneType | FloatType | Bipolar) for fact in value.facts):
+                asked = [fact for fact in value.facts if isinstance(fact, FloatType)]
+                pins[name] = asked[0] if asked and asked[0].name != value.dtype else None
     uses: dict[str, list[tuple[Consumer, PortTyped]]] = {}
     defined: dict[str, PortTyped] = {name: pins.get(name) for name in graph.inputs}
     for kernel in plan.kernels_in_order:

@@ -12,7 +12,7 @@ import numpy as np
 
 from planner.errors import PlanInvalid
 from planner.ir.graph import Constant, Facts, Graph, Op, Region, Shape
-from planner.ir.qtypes import AnyType, FloatType, NoneType, Storage, Uniform
+from planner.ir.qtypes import AnyType, Bipolar, FloatType, NoneType, Storage, Uniform
 from planner.plans.records import KernelPlan, Port, PortTyped
 from planner.target.records import PortPattern, PortType, Row
 
@@ -50,7 +50,7 @@ class Served:
     def pinned(self, port: Port) -> bool:
         """Whether the model fixes this port's type, by its value or by itself."""
         facts = (*self.graph.values[port.value].facts, *self.own_facts(port))
-        return any(isinstance(fact, Uniform) for fact in facts)
+        return any(isinstance(fact, Uniform | Bipolar) for fact in facts)
 
     def own_facts(self, port: Port) -> Facts:
         """Constraints on the port rather than on its value."""
@@ -265,15 +265,17 @@ def _check_port_facts(served: Served, position: int, facts: Facts, *, binding: b
     if not isinstance(kind, Uniform):
         return
     for fact in facts:
-        if isinstance(fact, AnyType) and kind.storage.bits < fact.bits:
+        if isinstance(fact, AnyType) and kind.storage.range_bits < fact.bits:
             refuse(
                 port.address,
                 f"is {said(kind)}, {port.value!r} carries {fact}; "
                 f"accepted: {fact.bits} bits or more, or float",
                 served.row,
             )
-        if binding and isinstance(fact, NoneType):
+        if binding and isinstance(fact, NoneType | FloatType):
             refuse(port.address, f"is {said(kind)}, the model keeps it in float ({fact})", served.row)
+        if binding and isinstance(fact, Bipolar) and not _is_signs(kind, fact.scale):
+            refuse(port.address, f"is {said(kind)}, the model has {fact} there: -1 and 1", served.row)
         if (
             binding
             and isinstance(fact, Uniform)
@@ -281,6 +283,19 @@ def _check_port_facts(served: Served, position: int, facts: Facts, *, binding: b
             and not _derived_near(served, position, fact)
         ):
             refuse(port.address, f"is {said(kind)}, the model pins it to {said(fact)}", served.row)
+
+
+def holds_signs(spec: PortType) -> bool:
+    """Whether a port can store -1 and 1 around the zero point 0, and nothing finer."""
+    store = spec.storage
+    if not isinstance(store, Storage) or spec.zero_point or spec.granularity == "block":
+        return False
+    return store.qmin < 0 < store.qmax
+
+
+def _is_signs(kind: Uniform, scale: float) -> bool:
+    same = all(abs(one - scale) <= NEAR * scale for one in kind.scales)
+    return same and not any(kind.zero_points) and kind.storage.qmin < 0 < kind.storage.qmax
 
 
 def _derived_near(served: Served, position: int, pin: Uniform) -> bool:

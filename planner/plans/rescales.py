@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from planner.ir.graph import BOUNDARY, Graph
-from planner.ir.qtypes import NoneType, Uniform
+from planner.ir.qtypes import Bipolar, FloatType, NoneType, Uniform
 from planner.plans.records import KernelPlan, Kind, PortTyped, Rescale, TargetRef, Use
 from planner.target.records import Costs
 
@@ -61,18 +61,20 @@ def _differences(source: Uniform, wanted: Uniform) -> list[Kind]:
     return kinds
 
 
-def pins(graph: Graph) -> Mapping[str, Uniform | None]:
-    """What users of a value start from, whatever its kernel yields: its Uniform fact, or None for float.
+def pins(graph: Graph) -> Mapping[str, PortTyped]:
+    """What users of a value start from, whatever its kernel yields: its Uniform fact, or a float.
 
-    Values without a Uniform or None fact are left out.
+    Values that no fact pins to a type or keeps in a float are left out; None is the tensor's own float.
     """
-    found: dict[str, Uniform | None] = {}
+    found: dict[str, PortTyped] = {}
     for name, value in graph.values.items():
         for fact in value.facts:
             if isinstance(fact, Uniform):
                 found[name] = fact
-            elif isinstance(fact, NoneType):
+            elif isinstance(fact, NoneType | Bipolar):
                 found.setdefault(name, None)
+            elif isinstance(fact, FloatType):
+                found.setdefault(name, fact if fact.name != value.dtype else None)
     return found
 
 

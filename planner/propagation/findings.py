@@ -7,7 +7,7 @@ Written after labelling. Source: design 01, section 4 ("Unknown is not None") an
 from collections.abc import Iterator
 
 from planner.ir.graph import port_address
-from planner.ir.qtypes import AnyType, Bipolar, FloatType, Uniform
+from planner.ir.qtypes import AnyType, Uniform
 from planner.propagation.labels import clipped_share, label_of
 from planner.propagation.network import FLOAT, Interval, Kernel, Network, Port
 from planner.propagation.rows import port_facts
@@ -35,10 +35,6 @@ def _of_port(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:
         for fact in port_facts(network.graph, region, *port.side):
             if isinstance(fact, AnyType | Uniform):
                 yield f"{address} is float, so {fact} on {value.name!r} has no effect there"
-    elif port.kind != FLOAT:
-        for fact in port_facts(network.graph, region, *port.side):
-            if isinstance(fact, Bipolar | FloatType):
-                yield f"{address} takes no notice of {fact} on {value.name!r}: not supported yet"
     if port.fixed is None:
         return
     share = clip_of(port.required, port.fixed) if port.required is not None else 0.0

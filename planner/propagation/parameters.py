@@ -13,7 +13,7 @@ import numpy as np
 
 from planner.errors import Conflict, RuleError
 from planner.ir.graph import Constant, Graph, Op, Shape
-from planner.ir.qtypes import Storage, Uniform
+from planner.ir.qtypes import Bipolar, Storage, Uniform, uniform
 from planner.ir.ranges import uniform_per_axis
 from planner.plans.rescales import same_scale
 from planner.propagation.extents import constant_range
@@ -83,6 +83,9 @@ def constant_type(network: Network, kernel: Kernel, port: Port, row: Row) -> Uni
         return value.pin
     if not isinstance(spec.storage, Storage):
         return None
+    signs = _two_signs(network, kernel, port, row)
+    if signs is not None:
+        return signs
     store = _effective(spec.storage, spec.weight_bits_effective)
     constant = network.graph.constants[value.name]
     if spec.granularity == "axis":
@@ -94,6 +97,17 @@ def constant_type(network: Network, kernel: Kernel, port: Port, row: Row) -> Uni
         return Uniform(spec.storage, scales, kind.zero_points, "f32", axis)
     label = label_for(constant_range(constant) or (0.0, 0.0), replace(spec, storage=store))
     return typed(label, spec.storage)
+
+
+def _two_signs(network: Network, kernel: Kernel, port: Port, row: Row) -> Uniform | None:
+    """The type of one-bit weights, +-scale: stored as -1 and 1."""
+    value = network.graph.values[network.values[port.value].name]
+    fact = next((fact for fact in value.facts if isinstance(fact, Bipolar)), None)
+    if fact is None or not isinstance(port.spec.storage, Storage):
+        return None
+    axis = _port_axis(network, kernel, port, row) if port.spec.granularity == "axis" else None
+    size = value.shape[axis] if axis is not None and value.shape is not None else 1
+    return uniform(port.spec.storage, [fact.scale] * (size if isinstance(size, int) else 1), 0, axis=axis)
 
 
 def _effective(store: Storage, bits: int | None) -> Storage:

@@ -8,15 +8,21 @@ looks at no other kernel, so it cannot depend on a visiting order. Source: desig
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
 from planner.errors import Conflict
-from planner.ir.graph import Facts, Graph, Region
-from planner.ir.qtypes import AnyType, Calibrated, FloatType, NoneType, Storage, Uniform
+from planner.ir.graph import Facts, Graph, Region, port_address
+from planner.ir.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Storage, Uniform
 from planner.propagation.layout import Layout, Layouts
 from planner.target.predicates import failing
 from planner.target.records import PortPattern, Row, Target
 
 NO_RANGE = "no range"
+HARD: Final = (Bipolar, FloatType, NoneType, Uniform)
+"""Facts that say what a value is; any two that differ contradict each other."""
+FLOATING: Final = (FloatType, NoneType)
+"""Facts that keep a value in a float."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +73,40 @@ def _is_plain(region: Region, bound: frozenset[str]) -> bool:
 
 
 def refuse_contradictions(graph: Graph) -> None:
-    """Refuse facts that cannot both hold of a value.
+    """Refuse facts that cannot both hold of a value or of a port.
 
     Raises:
-      Conflict: two types pinned, or a type pinned and `!quant.none`.
+      Conflict: two types, a type and a float, or a type that is narrower than an Any asks for.
     """
     for name, value in graph.values.items():
-        hard = dict.fromkeys(fact for fact in value.facts if isinstance(fact, Uniform | NoneType))
-        if len(hard) > 1:
-            first, second, *_ = map(str, hard)
-            raise Conflict(
-                f"{name!r} cannot be both {first} and {second}",
-                facts=(f"value {name!r}: {first}", f"value {name!r}: {second}"),
-                hint="drop one of them",
-            )
+        if len(value.facts) > 1:
+            _refuse_pair(f"value {name!r}", repr(name), value.facts)
+    for region in graph.regions:
+        for side, sides in (("in", region.input_facts), ("out", region.output_facts)):
+            for i, facts in enumerate(sides):
+                if len(facts) > 1:
+                    address = port_address(region.name, side, i)
+                    _refuse_pair(f"port {address}", address, facts)
+
+
+def _refuse_pair(where: str, name: str, facts: Facts) -> None:
+    hard = list(dict.fromkeys(fact for fact in facts if isinstance(fact, HARD)))
+    wider = [fact for fact in facts if isinstance(fact, AnyType) and any(map(partial(narrows, fact), hard))]
+    if len(hard) < 2 and not wider:
+        return
+    first, second = (hard[0], hard[1]) if len(hard) > 1 else (hard[0], wider[0])
+    raise Conflict(
+        f"{name} cannot be both {first} and {second}",
+        facts=(f"{where}: {first}", f"{where}: {second}"),
+        hint="drop one of them",
+    )
+
+
+def narrows(wish: AnyType, kind: QType) -> bool:
+    """Whether a type has fewer bits in use than an Any asks for."""
+    if isinstance(kind, Bipolar):
+        return wish.bits > 1
+    return isinstance(kind, Uniform) and kind.storage.range_bits < wish.bits
 
 
 def in_float(choice: Choice, reason: str) -> Choice:
@@ -156,10 +182,12 @@ def _refused_by_facts(graph: Graph, choice: Choice) -> str | None:
         own_facts = (region.input_facts if side == "in" else region.output_facts) or ((),) * (i + 1)
         constant = name in graph.constants
         for fact in port_facts(graph, region, side, i):
-            if isinstance(fact, NoneType) and (constant or fact in own_facts[i]):
+            if isinstance(fact, FLOATING) and (constant or fact in own_facts[i]):
                 return f"port {pattern.name} ({name!r}) is to stay float ({fact})"
-            if isinstance(fact, AnyType) and store is not None and store.bits < fact.bits:
+            if isinstance(fact, AnyType) and store is not None and store.range_bits < fact.bits:
                 return f"port {pattern.name} ({name!r}) wants {fact}, the row has {store}"
+            if isinstance(fact, Bipolar) and constant and not holds_two_signs(pattern):
+                return f"port {pattern.name} ({name!r}) is {fact}, the row has {pattern.type}"
             if (
                 isinstance(fact, Uniform)
                 and (constant or fact in own_facts[i])
@@ -167,6 +195,13 @@ def _refused_by_facts(graph: Graph, choice: Choice) -> str | None:
             ):
                 return f"port {pattern.name} ({name!r}) is pinned to {fact}, the row has {pattern.type}"
     return None
+
+
+def holds_two_signs(pattern: PortPattern) -> bool:
+    """Whether a port can store one bit as -1 and 1 with zero point 0."""
+    store = pattern.type.storage
+    free = pattern.type.granularity != "block" and not pattern.type.zero_point
+    return isinstance(store, Storage) and free and store.qmin <= -1 and store.qmax >= 1
 
 
 def _refused_by_when(graph: Graph, choice: Choice) -> str | None:
@@ -243,4 +278,5 @@ def _pins_met(graph: Graph, choice: Choice) -> int:
     for side, i, _, pattern in _sides(choice):
         for fact in port_facts(graph, choice.region, side, i):
             met += isinstance(fact, Uniform) and fact.storage == pattern.type.storage
+            met += isinstance(fact, FloatType) and fact == pattern.type.storage
     return met
