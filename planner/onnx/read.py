@@ -20,6 +20,7 @@ from planner.onnx.bodies import ops_of
 from planner.onnx.dtypes import NAMES, UNKNOWN, dtype_of
 from planner.onnx.normalise import normalise
 from planner.onnx.opsets import OLDEST, TARGET, to_opset_21
+from planner.onnx.quantized.dialect import canonical
 from planner.onnx.shapes import infer, type_of
 from planner.onnx.tensors import array_of
 
@@ -39,10 +40,23 @@ def read_onnx(source: str | Path | bytes, *, name: str | None = None) -> Graph:
     Raises:
       ModelError: no ONNX model, or one that cannot be read; one line that says where and why.
     """
-    graph = _as_written(source, name)
-    if graph.opsets[""] < _RANK_MATTERS_BEFORE:
-        graph = infer(graph)
-    return _settled(validate(normalise(to_opset_21(graph))))
+    return _settled(validate(normalise(_plain_opset(_as_written(source, name)))))
+
+
+def read_written(source: str | Path | bytes, *, name: str | None = None) -> Graph:
+    """Read a model for running or converting: every op of the file, nothing folded, quantization kept.
+
+    Quantization ops of all domains are spelled one way (`quantized.dialect`); the opset is 21.
+
+    Raises:
+      ModelError: no ONNX model, or one that cannot be read; one line that says where and why.
+    """
+    return _settled(validate(infer(_plain_opset(_as_written(source, name)))))
+
+
+def _plain_opset(graph: Graph) -> Graph:
+    """The same model in opset 21; shapes first where old ops mean something else by rank."""
+    return to_opset_21(infer(graph) if graph.opsets[""] < _RANK_MATTERS_BEFORE else graph)
 
 
 def _settled(graph: Graph) -> Graph:
@@ -63,7 +77,7 @@ def _as_written(source: str | Path | bytes, name: str | None) -> Graph:
     stem = Path(source).stem if isinstance(source, (str, Path)) else ""
     graph = _decoded(model, opsets, name or stem or model.graph.name or "model", folder)
     notes = tuple(f"function {function.name} is inlined" for function in parsed.functions)
-    return validate(replace(graph, ops=topological(graph.ops), notes=notes))
+    return canonical(validate(replace(graph, ops=topological(graph.ops), notes=notes)))
 
 
 def _contents(source: str | Path | bytes) -> tuple[str, Path | None, bytes]:

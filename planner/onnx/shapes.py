@@ -19,6 +19,7 @@ from onnx import (
 
 from planner.ir.graph import Dim, Graph, Op, Shape, Value
 from planner.onnx.dtypes import NAMES, UNKNOWN
+from planner.onnx.quantized.dialect import ELEMENTWISE
 from planner.onnx.write import Port, op_node, value_info, write_model
 
 _SMALL: Final = 1024
@@ -65,7 +66,14 @@ def _dim(entry: TensorShapeProto.Dimension) -> Dim:
 
 
 def _is_foreign(op: Op) -> bool:
-    return "::" in op.type or not defs.has(op.type)
+    return op.type not in ELEMENTWISE and ("::" in op.type or not defs.has(op.type))
+
+
+def _stand_in(op: Op) -> Op:
+    """An op onnx knows, of the same shapes and element types."""
+    if op.type not in ELEMENTWISE:
+        return op
+    return replace(op, type="Identity", inputs=op.inputs[:1], outputs=op.outputs[:1], attributes={})
 
 
 def _guesses(
@@ -138,7 +146,7 @@ def _without_weights(graph: Graph, hints: Iterable[Value]) -> ModelProto:
     ports: list[Port] = [(name, graph.values[name].dtype, graph.values[name].shape) for name in graph.inputs]
     data = write_model(
         name="shapes",
-        nodes=[op_node(op) for op in graph.ops],
+        nodes=[op_node(_stand_in(op)) for op in graph.ops],
         inputs=[*ports, *large],
         outputs=[(name, graph.values[name].dtype, None) for name in graph.outputs],
         constants=small,

@@ -1,0 +1,311 @@
+"""Lowering: QONNX ops as plain ONNX ops that compute the same numbers, bit for bit.
+
+Quant becomes Div, Add, Clip, Round (or Floor, Ceil, ...), Sub, Mul in float32, in the order of its
+definition; one on constants becomes its result. An op whose parameters are computed at run time, or that
+has no such form (FloatQuant, MultiThreshold), stays. Source: design 05, "Exact semantics".
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from planner.errors import ModelError
+from planner.ir.graph import Constant, Graph, Op, Value
+from planner.onnx.dtypes import dtype_of, enum_of
+from planner.onnx.naming import unused
+from planner.onnx.quantized.dialect import (
+    BIPOLAR,
+    FLOAT_QUANT,
+    MULTI_THRESHOLD,
+    QUANT,
+    TRUNC,
+    rounding_of,
+)
+from planner.onnx.quantized.formulas import (
+    ROUNDINGS,
+    Array,
+    bipolar,
+    bounds,
+    float_quant,
+    multi_threshold,
+    quant,
+    trunc,
+    trunc_scaled,
+)
+
+_F32: Final = np.dtype(np.float32)
+_LAYOUTS: Final[Mapping[int, str]] = {2: "NC", 3: "NWC", 4: "NCHW"}
+
+
+@dataclass(slots=True)
+class Draft:
+    """Ops, values and constants being added to a graph."""
+
+    graph: Graph
+    taken: set[str]
+    ops: list[Op] = field(default_factory=list)
+    values: dict[str, Value] = field(default_factory=dict)
+    constants: dict[str, Array] = field(default_factory=dict)
+    names: set[str] = field(default_factory=set)
+
+    def array(self, name: str) -> Array | None:
+        """The numbers of a constant, old or new; None where it is none."""
+        if name in self.constants:
+            return self.constants[name]
+        constant = self.graph.constants.get(name)
+        return None if constant is None else constant.array
+
+    def constant(self, stem: str, array: Array) -> str:
+        """Add a constant under a free name."""
+        name = unused(stem, self.taken)
+        self.constants[name] = array
+        self.values[name] = Value(name, array.shape, dtype_of(array))
+        return name
+
+    def set_constant(self, name: str, array: Array) -> None:
+        """Make a value of the graph a constant."""
+        self.constants[name] = array
+        old = self.graph.values[name]
+        self.values[name] = replace(old, shape=array.shape, dtype=dtype_of(array))
+
+    def emit(self, op: Op, kind: str, *inputs: str, out: str = "", dtype: str = "", **attributes: Any) -> str:
+        """Append an op that stands for a step of `op`, and give its result."""
+        result = out or unused(f"{op.outputs[0]}/{kind.lower()}", self.taken)
+        if not out:
+            like = self.graph.values[op.outputs[0]]
+            self.values[result] = Value(result, like.shape, dtype or like.dtype)
+        name = op.name if out else unused(f"{op.name}/{kind.lower()}", self.names)
+        self.ops.append(Op(name, kind, inputs, (result,), attributes))
+        return result
+
+    def finish(self) -> Graph:
+        """The graph with the new ops in place of its own."""
+        graph = self.graph
+        return replace(
+            graph,
+            ops=tuple(self.ops),
+            values={**graph.values, **self.values},
+            constants={**graph.constants, **{key: Constant(item) for key, item in self.constants.items()}},
+        )
+
+
+def draft_of(graph: Graph) -> Draft:
+    """Start with no ops, on a graph whose names are all taken."""
+    return Draft(graph, set(graph.values), names={op.name for op in graph.ops})
+
+
+def lower(graph: Graph) -> Graph:
+    """Replace each QONNX op whose parameters are constants by plain ones; the rest stays as it is."""
+    draft = draft_of(graph)
+    for op in graph.ops:
+        if op.type in EVALUATORS and op.outputs[0] not in graph.outputs:
+            arrays = [draft.array(name) for name in op.inputs]
+            if all(array is not None for array in arrays):
+                draft.set_constant(op.outputs[0], evaluate(op, [np.asarray(array) for array in arrays]))
+                continue
+        rule = LOWERINGS.get(op.type)
+        if rule is None or not rule(op, draft):
+            draft.ops.append(op)
+    return draft.finish()
+
+
+def evaluate(op: Op, operands: list[Array]) -> Array:
+    """Compute a QONNX op on arrays.
+
+    Raises:
+      ModelError: a rounding mode that does not exist, or operands that do not fit.
+    """
+    try:
+        return EVALUATORS[op.type](op, operands)
+    except (ValueError, IndexError, TypeError) as error:
+        raise ModelError(f"{op.type.rpartition('::')[2]} at {op.name!r}: {error}") from error
+
+
+def checked_rounding(op: Op) -> str:
+    """The rounding mode of an op.
+
+    Raises:
+      ModelError: none of QONNX's modes.
+    """
+    mode = rounding_of(op)
+    if mode not in ROUNDINGS:
+        known = ", ".join(sorted(ROUNDINGS))
+        raise ModelError(f"{op.name!r} has the rounding mode {mode!r}", hint=f"QONNX has {known}")
+    return mode
+
+
+def emit_rounding(op: Op, draft: Draft, v: str, mode: str, dtype: np.dtype[Any]) -> str:
+    """Append the ops that round a tensor."""
+    if mode in _PLAIN_ROUNDINGS:
+        return draft.emit(op, _PLAIN_ROUNDINGS[mode], v)
+    sign, size = draft.emit(op, "Sign", v), draft.emit(op, "Abs", v)
+    if mode.startswith("HALF"):
+        half = draft.constant(f"{op.outputs[0]}/half", np.asarray(0.5, dtype))
+        size = draft.emit(op, "Add" if mode == "HALF_UP" else "Sub", size, half)
+    cut = draft.emit(op, "Floor" if mode in ("DOWN", "ROUND_TO_ZERO", "HALF_UP") else "Ceil", size)
+    return draft.emit(op, "Mul", sign, cut)
+
+
+def _quant(op: Op, draft: Draft) -> bool:
+    scale, zero, bits = (draft.array(name) for name in op.inputs[1:4])
+    if scale is None or zero is None or bits is None:
+        return False
+    signed, narrow = bool(op.attributes["signed"]), bool(op.attributes["narrow"])
+    mode = checked_rounding(op)
+    # An integer zero that is 0 widens nothing: the steps are the same numbers in float32.
+    zero = zero if zero.any() else np.zeros(zero.shape, np.float32)
+    v, dtype = _offset(op, draft, scale, zero)
+    if signed and np.any(bits == 1):
+        if not np.all(bits == 1):
+            return False
+        q = _signs(op, draft, v, dtype)
+    else:
+        low, high = bounds(bits, signed=signed, narrow=narrow)
+        q = emit_rounding(op, draft, _clip(op, draft, v, low.astype(dtype), high.astype(dtype)), mode, dtype)
+    _back(op, draft, q, zero, scale, dtype)
+    return True
+
+
+def _offset(op: Op, draft: Draft, scale: Array, zero: Array) -> tuple[str, np.dtype[Any]]:
+    """`x / scale + zero_point`, in the element types numpy would take."""
+    known = draft.graph.values[op.inputs[0]].dtype
+    start = np.dtype(np.float64) if known == "f64" else _F32
+    divided = np.result_type(start, scale.dtype)
+    x = _as(op, draft, op.inputs[0], start, divided)
+    v = x if np.all(scale == 1) else _step(op, draft, "Div", x, scale, divided)
+    dtype = np.result_type(divided, zero.dtype)
+    return _step(op, draft, "Add", _as(op, draft, v, divided, dtype), zero, dtype), dtype
+
+
+def _back(op: Op, draft: Draft, q: str, zero: Array, scale: Array, dtype: np.dtype[Any]) -> None:
+    """`(q - zero_point) * scale` in float32."""
+    shifted = _step(op, draft, "Sub", q, zero, dtype) if zero.any() else q
+    wide = np.result_type(dtype, scale.dtype)
+    scaled = shifted
+    if not np.all(scale == 1):
+        scaled = _step(op, draft, "Mul", _as(op, draft, shifted, dtype, wide), scale, wide)
+    elif wide != dtype:
+        wide = dtype
+    _finish(op, draft, _as(op, draft, scaled, wide, _F32))
+
+
+def _finish(op: Op, draft: Draft, source: str) -> None:
+    """Let the last step write the op's result."""
+    if draft.ops and draft.ops[-1].outputs == (source,):
+        draft.ops[-1] = replace(draft.ops[-1], name=op.name, outputs=op.outputs[:1])
+        draft.values.pop(source, None)
+    else:
+        draft.emit(op, "Identity", source, out=op.outputs[0])
+
+
+def _step(op: Op, draft: Draft, kind: str, x: str, operand: Array, dtype: np.dtype[Any]) -> str:
+    name = draft.constant(f"{op.outputs[0]}/{kind.lower()}_operand", operand.astype(dtype))
+    return draft.emit(op, kind, x, name, dtype=dtype_of(np.empty(0, dtype)))
+
+
+def _as(op: Op, draft: Draft, x: str, have: np.dtype[Any], wanted: np.dtype[Any]) -> str:
+    if have == wanted:
+        return x
+    name = dtype_of(np.empty(0, wanted))
+    return draft.emit(op, "Cast", x, dtype=name, to=enum_of(name))
+
+
+def _clip(op: Op, draft: Draft, v: str, low: Array, high: Array) -> str:
+    if low.size == high.size == 1:
+        ends = [draft.constant(f"{op.outputs[0]}/end", end.reshape(())) for end in (low, high)]
+        return draft.emit(op, "Clip", v, *ends)
+    below = draft.emit(op, "Min", v, draft.constant(f"{op.outputs[0]}/high", high))
+    return draft.emit(op, "Max", below, draft.constant(f"{op.outputs[0]}/low", low))
+
+
+def _signs(op: Op, draft: Draft, v: str, dtype: np.dtype[Any]) -> str:
+    zero, one, minus = (
+        draft.constant(f"{op.outputs[0]}/{name}", np.asarray(number, dtype))
+        for name, number in (("zero", 0), ("one", 1), ("minus_one", -1))
+    )
+    is_positive = draft.emit(op, "GreaterOrEqual", v, zero, dtype="bool")
+    return draft.emit(op, "Where", is_positive, one, minus)
+
+
+def _bipolar(op: Op, draft: Draft) -> bool:
+    scale = draft.array(op.inputs[1])
+    if scale is None or scale.dtype != _F32:
+        return False
+    zero = draft.constant(f"{op.outputs[0]}/zero", np.asarray(0, _F32))
+    ends = [draft.constant(f"{op.outputs[0]}/{name}", s) for name, s in (("plus", scale), ("minus", -scale))]
+    is_positive = draft.emit(op, "GreaterOrEqual", op.inputs[0], zero, dtype="bool")
+    draft.emit(op, "Where", is_positive, *ends, out=op.outputs[0])
+    return True
+
+
+def _trunc(op: Op, draft: Draft) -> bool:
+    arrays = [draft.array(name) for name in op.inputs[1:]]
+    if any(array is None or array.dtype != _F32 for array in arrays):
+        return False
+    mode = checked_rounding(op)
+    scale, zero, bits, *others = (np.asarray(array) for array in arrays)
+    v, dtype = _offset(op, draft, scale, zero)
+    v = draft.emit(op, "Round", v)
+    if len(others) == 1:
+        v = _step(op, draft, "Div", v, np.asarray(2.0 ** (bits - others[0])), dtype)
+        _back(op, draft, emit_rounding(op, draft, v, mode, dtype), zero, scale, dtype)
+        return True
+    scale_out, bits_out = others
+    ratio = np.asarray(2 ** np.rint(np.log2(scale_out / scale)))
+    v = _step(op, draft, "Div", v, ratio, dtype)
+    low, high = bounds(
+        bits_out, signed=bool(op.attributes["signed"]), narrow=bool(op.attributes["narrow"])
+    )
+    q = emit_rounding(op, draft, _clip(op, draft, v, low.astype(dtype), high.astype(dtype)), mode, dtype)
+    _back(op, draft, q, np.asarray(zero / ratio), scale_out, dtype)
+    return True
+
+
+def _evaluate_quant(op: Op, operands: list[Array]) -> Array:
+    signed, narrow = bool(op.attributes["signed"]), bool(op.attributes["narrow"])
+    return quant(*operands, signed=signed, narrow=narrow, rounding=checked_rounding(op))
+
+
+def _evaluate_trunc(op: Op, operands: list[Array]) -> Array:
+    mode = checked_rounding(op)
+    if len(operands) == 5:
+        return trunc(*operands, rounding=mode)
+    x, scale, zero, _, scale_out, bits_out = operands
+    signed, narrow = bool(op.attributes["signed"]), bool(op.attributes["narrow"])
+    return trunc_scaled(x, scale, zero, scale_out, bits_out, signed=signed, narrow=narrow, rounding=mode)
+
+
+def _evaluate_float(op: Op, operands: list[Array]) -> Array:
+    flags = {key: bool(op.attributes[key]) for key in ("has_inf", "has_nan", "saturation")}
+    return float_quant(*operands, rounding=checked_rounding(op), **flags)
+
+
+def _evaluate_thresholds(op: Op, operands: list[Array]) -> Array:
+    x, thresholds = operands
+    layout = op.attributes["data_layout"] or _LAYOUTS.get(x.ndim, "")
+    axis = layout.index("C") if "C" in layout else 1
+    scale, bias = op.attributes["out_scale"], op.attributes["out_bias"]
+    return multi_threshold(x, thresholds, scale=scale, bias=bias, axis=axis)
+
+
+Lowering: TypeAlias = Callable[[Op, Draft], bool]
+Evaluator: TypeAlias = Callable[[Op, list[Array]], Array]
+
+_PLAIN_ROUNDINGS: Final[Mapping[str, str]] = {
+    "CEIL": "Ceil",
+    "FLOOR": "Floor",
+    "HALF_EVEN": "Round",
+    "ROUND": "Round",
+}
+
+LOWERINGS: Final[Mapping[str, Lowering]] = {BIPOLAR: _bipolar, QUANT: _quant, TRUNC: _trunc}
+
+EVALUATORS: Final[Mapping[str, Evaluator]] = {
+    BIPOLAR: lambda op, operands: bipolar(*operands),  # noqa: ARG005 - one signature for all
+    FLOAT_QUANT: _evaluate_float,
+    MULTI_THRESHOLD: _evaluate_thresholds,
+    QUANT: _evaluate_quant,
+    TRUNC: _evaluate_trunc,
+}
