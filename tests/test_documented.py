@@ -11,6 +11,7 @@ import planner
 from planner import errors
 from planner.cli.app import TARGET_VERBS, VERBS
 from planner.exporters.table import EXPORTERS
+from planner.target.codes import MEANINGS
 from planner.target.lint import CHECKS
 from planner.target.rules import RULES
 
@@ -41,8 +42,13 @@ def test_every_rule_is_documented():
 
 
 def test_every_lint_code_is_documented_with_its_severity():
-    rows = re.findall(r"^\| (L\d+) \| (\w+) \|", page("rules.md"), re.MULTILINE)
-    assert dict(rows) == {code: severity for code, (severity, _) in CHECKS.items()}
+    rows = re.findall(r"^\| (L\d+) \| (\w+) \| (.+) \|$", page("targets/codes.md"), re.MULTILINE)
+    assert rows == [(code, severity, MEANINGS[code]) for code, (severity, _) in CHECKS.items()]
+
+
+def test_every_error_code_of_a_target_is_documented():
+    rows = re.findall(r"^\| (T\d+) \| (.+) \|$", page("targets/codes.md"), re.MULTILINE)
+    assert dict(rows) == {code: text for code, text in MEANINGS.items() if code[0] == "T"}
 
 
 def test_every_error_is_documented_with_its_exit_code():
@@ -82,7 +88,7 @@ def test_every_public_name_is_there():
 
 
 def test_links_lead_somewhere():
-    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
     broken = [
         f"{path.name}: {link}"
         for path in pages

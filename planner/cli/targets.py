@@ -61,10 +61,17 @@ def _port(port: "PortPattern") -> str:
     return f"{port.name}{'?' * port.optional}{'*' * port.variadic}: {port.type}"
 
 
-def lint_target(target: TargetName, *, functions: FunctionsOption = None, json: JsonOption = False) -> int:
+def lint_target(
+    target: TargetName,
+    *,
+    functions: FunctionsOption = None,
+    sarif: Annotated[bool, typer.Option("--sarif", help="A SARIF 2.1.0 log on standard output.")] = False,
+    json: JsonOption = False,
+) -> int:
     """Say what is wrong or odd in a target description; exit code 1 if something is wrong."""
     import planner
-    from planner.target.lint import lint
+    from planner.target.lint import finding_text, lint, quote
+    from planner.target.sarif import sarif_of_findings
 
     source = read_text(target, "target") + "\n" if target == STDIN else target
     try:
@@ -72,27 +79,36 @@ def lint_target(target: TargetName, *, functions: FunctionsOption = None, json: 
     except TargetError as error:
         if not error.errors:
             raise
-        return _problems(error, json=json)
+        return _problems(error, "" if target == STDIN else target, sarif=sarif, json=json)
     findings = lint(device)
     wrong = any(finding.severity == "error" for finding in findings)
-    if json:
+    if sarif:
+        say_json(sarif_of_findings(device, findings, target if "." in target else ""))
+    elif json:
         fields = ("file", "line", "column", "code", "severity", "message")
-        rows = [{name: getattr(finding, name) for name in fields} for finding in findings]
+        rows = [
+            {name: getattr(finding, name) for name in fields} | {"quote": quote(device, finding)}
+            for finding in findings
+        ]
         say_json({"ok": not wrong, "findings": rows})
     else:
         for finding in findings:
-            say(f"{finding} [{finding.severity}]")
+            say(finding_text(device, finding))
         say(f"{device.id}: {len(findings)} findings")
     return 1 if wrong else 0
 
 
-def _problems(error: TargetError, *, json: bool) -> int:
-    if not json:
+def _problems(error: TargetError, path: str, *, sarif: bool, json: bool) -> int:
+    from planner.target.sarif import sarif_of_problems
+
+    fields = ("file", "line", "column", "code", "message", "quote")
+    if sarif:
+        say_json(sarif_of_problems(error.errors, path))
+    elif json:
+        rows = [{name: getattr(p, name) for name in fields} | {"severity": "error"} for p in error.errors]
+        say_json({"ok": False, "findings": rows})
+    else:
         complain(str(error))
-        return 1
-    fields = ("file", "line", "column", "code", "message")
-    rows = [{name: getattr(found, name) for name in fields} | {"severity": "error"} for found in error.errors]
-    say_json({"ok": False, "findings": rows})
     return 1
 
 

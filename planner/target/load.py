@@ -6,7 +6,7 @@ a file never imports any. Source: design 04.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from planner.errors import InputError, Problem, TargetError, unknown_name
 from planner.ir.qtypes import storage
-from planner.target.lint import Finding, lint
+from planner.target.lint import Finding, lint_errors, quote
 from planner.target.merge import expand_groups, merge
 from planner.target.records import Costs, Fusion, PortType, QuantFn, Row, Target, TestCase
 from planner.target.schema import Document, GroupModel, check_document
@@ -35,6 +35,15 @@ class _File:
     folder: Path | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Resolved:
+    """The whole document, the op groups that its rows named, and the text of each file by name."""
+
+    root: Node
+    groups: frozenset[str]
+    texts: Mapping[str, str]
+
+
 def load_target(
     source: str | Path | Mapping[str, Any],
     functions: Mapping[str, QuantFn] | None = None,
@@ -53,14 +62,16 @@ def load_target(
       UnknownName: no such shipped target.
       InputError: a file that cannot be read.
     """
-    root = _resolve(_file(source, trusted=trusted), trusted=trusted)
+    resolved = _resolve(_file(source, trusted=trusted), trusted=trusted)
+    root = resolved.root
     document = check_document(root)
     if not isinstance(document, Document):
         raise _refusal(document)
-    target = _build(document, root, dict(functions or {}))
-    errors = [finding for finding in lint(target) if finding.severity == "error"]
+    built = _build(document, root, dict(functions or {}))
+    target = replace(built, groups=resolved.groups, texts=resolved.texts)
+    errors = lint_errors(target)
     if errors:
-        raise _refusal(tuple(_problem(finding, root) for finding in errors))
+        raise _refusal(tuple(_problem(finding, target) for finding in errors))
     return target
 
 
@@ -115,7 +126,7 @@ def _read_path(path: Path) -> _File:
     return _File(path.name, text, path.parent)
 
 
-def _resolve(file: _File, *, trusted: bool) -> Node:
+def _resolve(file: _File, *, trusted: bool) -> _Resolved:
     """Read a file and what it extends, and lay them over each other, the outermost base lowest."""
     roots = [read_yaml(file.text, file.name, anchors=trusted)]
     files = [file]
@@ -131,11 +142,20 @@ def _resolve(file: _File, *, trusted: bool) -> Node:
     for root in reversed(roots):
         named = root.get("op_groups")
         groups |= dict(named.items()) if named else {}
+    used = frozenset(str(group.data) for root in roots for group in _groups_of(root))
     expanded = [expand_groups(root, groups) for root in roots]
     merged = expanded.pop()
     while expanded:
         merged = merge(merged, expanded.pop())
-    return merged
+    return _Resolved(merged, used, {file.name: file.text for file in files})
+
+
+def _groups_of(root: Node) -> Iterator[Node]:
+    for entry in child(root, "kernels").entries():
+        kernel = entry.get("kernel")
+        group = kernel.get("group") if kernel else None
+        if group is not None:
+            yield group
 
 
 def _base_file(extends: Node, folder: Path | None, *, trusted: bool) -> _File:
@@ -158,10 +178,9 @@ def _refusal(found: tuple[Problem, ...]) -> TargetError:
     return TargetError(f"{shown}\n... and {more} more" if more > 0 else shown, errors=problems)
 
 
-def _problem(finding: Finding, root: Node) -> Problem:
+def _problem(finding: Finding, target: Target) -> Problem:
     line, column = finding.line, finding.column
-    quote = root.source.quote(line, column) if finding.file == root.source.name else ""
-    return Problem(finding.file, line, column, finding.code, finding.message, quote=quote)
+    return Problem(finding.file, line, column, finding.code, finding.message, quote=quote(target, finding))
 
 
 def _build(document: Document, root: Node, functions: Mapping[str, QuantFn]) -> Target:
@@ -201,6 +220,7 @@ def _build(document: Document, root: Node, functions: Mapping[str, QuantFn]) -> 
         digest=document_digest(resolved),
         functions=functions,
         columns=_columns(root),
+        places=_places(root),
     )
 
 
@@ -299,4 +319,17 @@ def _columns(root: Node) -> Mapping[str, int]:
             found.setdefault(entry.where, entry.column)
             for rule in child(entry, "rules").entries():
                 found.setdefault(rule.where, rule.column)
+    return found
+
+
+def _places(root: Node) -> Mapping[str, tuple[str, int, int]]:
+    found: dict[str, tuple[str, int, int]] = {}
+    for key in ("types", "op_groups"):
+        table = root.get(key)
+        for name, node in table.items() if table is not None else ():
+            line, column = table.keys.get(name, (node.line, node.column)) if table else (1, 1)
+            found[f"{key}.{name}"] = (node.source.name, line, column)
+    defaults = root.get("defaults")
+    if defaults is not None:
+        found["defaults"] = (defaults.source.name, defaults.line, defaults.column)
     return found

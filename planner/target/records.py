@@ -182,6 +182,9 @@ class Target:
       document: the resolved YAML (after `extends`) as plain data; `digest` is its sha256.
       functions: QuantFns for `fn` rules, by name.
       columns: column (from 1) at which the row, rule, fusion or test of a `file:line` starts.
+      texts: the files it was read from, by name, for messages that quote.
+      places: file, line and column of `types.NAME`, `op_groups.NAME` and `defaults`.
+      groups: op groups that rows take.
     """
 
     id: str
@@ -203,3 +206,6 @@ class Target:
     digest: str = ""
     functions: Mapping[str, QuantFn] = field(default_factory=dict)
     columns: Mapping[str, int] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict, repr=False)
+    places: Mapping[str, tuple[str, int, int]] = field(default_factory=dict)
+    groups: frozenset[str] = frozenset()

@@ -126,12 +126,13 @@ def locate(root: Node, path: Sequence[str | int]) -> tuple[Node, str]:
     return node, text
 
 
-def nearest(name: str, known: Sequence[str]) -> str:
-    """` (did you mean 'when'?)`, or what is known where nothing is near."""
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+def nearest(name: str, known: Sequence[str], *, cutoff: float = 0.5, listed: bool = True) -> str:
+    """` (did you mean 'when'?)`; where nothing is near what is known, if it is to be `listed`."""
+    alike = [word for word in known if word.lower() == name.lower()]
+    near = alike or difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
     if near:
         return f" (did you mean {near[0]!r}?)"
-    return f" (known: {', '.join(known)})" if known else ""
+    return f" (known: {', '.join(known)})" if known and listed else ""
 
 
 def read_yaml(text: str, name: str, *, anchors: bool = True) -> Node:

@@ -42,3 +42,25 @@ def test_a_failing_test_ends_with_1(qplan, mine):
     assert document["ok"] is False
     assert document["tests"][0]["problems"] == ["kernels: wanted Relu: 2, found Relu: 1"]
     assert qplan("target", "test", mine, "--only", "nothing").code == 2
+
+
+def test_lint_quotes_the_line_and_writes_sarif(qplan, mine):
+    mine.write_text(BROKEN.replace("id: my-npu", "id: my-npu\ntypes: {a8: {storage: i8}}"))
+    answer = qplan("target", "lint", mine)
+    assert (answer.code, answer.out) == (
+        0,
+        "mine.yaml:4:9: L015 type 'a8' is used nowhere [warning] | types: {a8: {storage: i8}}\n"
+        "my-npu: 1 findings\n",
+    )
+    (found,) = qplan("target", "lint", mine, "--json").json["findings"]
+    assert found["quote"] == "types: {a8: {storage: i8}}"
+    (result,) = qplan("target", "lint", mine, "--sarif").json["runs"][0]["results"]
+    place = result["locations"][0]["physicalLocation"]
+    assert (result["ruleId"], place["artifactLocation"]["uri"]) == ("L015", str(mine))
+
+
+def test_lint_writes_sarif_of_a_file_that_does_not_load(qplan, mine):
+    mine.write_text(BROKEN.replace("kernels:", "kernls:"))
+    answer = qplan("target", "lint", mine, "--sarif")
+    assert answer.code == 1
+    assert [result["ruleId"] for result in answer.json["runs"][0]["results"]] == ["T012"]

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from planner.errors import TargetError
-from planner.target.lint import CHECKS, lint
+from planner.target.codes import MEANINGS
+from planner.target.lint import CHECKS, finding_text, lint
 from planner.target.load import load_target
 
 FOLDER = Path(__file__).parent / "broken"
@@ -17,7 +18,7 @@ def messages(path):
         target = load_target(path)
     except TargetError as error:
         return str(error) + "\n"
-    return "".join(f"{finding}\n" for finding in lint(target))
+    return "".join(f"{finding_text(target, finding)}\n" for finding in lint(target))
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
@@ -31,6 +32,11 @@ def test_message(path):
 def test_every_lint_code_has_a_broken_file():
     """A check that nothing fails is no check."""
     assert set(CHECKS) <= {path.stem for path in CASES}
+
+
+def test_every_code_has_a_meaning_and_every_meaning_a_file():
+    """T002 takes a megabyte, so it has no file here."""
+    assert set(MEANINGS) == {path.stem.partition("-")[0] for path in CASES} | {"T002"}
 
 
 def test_errors_are_records():

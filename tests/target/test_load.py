@@ -120,7 +120,7 @@ def test_demo_fusions_and_tests(demo):
 
 def test_demo_lint(demo):
     assert [str(finding) for finding in lint(demo)] == [
-        "demo.yaml:1:1: L015 type 'w4g' is used nowhere",
+        "demo.yaml:17:3: L015 type 'w4g' is used nowhere",
         "demo.yaml:28:5: L007 kernel 'depthwise_conv2d' is fused and has no row (did you mean 'conv2d'?)",
     ]
 
