@@ -7,6 +7,7 @@ outside it. An op that no fusion took is a region of its own type and says why. 
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 from planner.fusion.match import Fit, OpIndex, fits, index_ops
@@ -75,6 +76,7 @@ def fuse(graph: Graph, target: Target) -> Graph:
     return replace(graph, ops=(), regions=regions)
 
 
+@lru_cache(maxsize=16)
 def _read(target: Target) -> _Book:
     found = []
     for fusion in target.fusions:

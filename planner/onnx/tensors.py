@@ -42,13 +42,20 @@ def array_of(tensor: TensorProto, folder: Path | None = None) -> np.ndarray:
 
 def tensor_of(name: str, array: np.ndarray, dtype: str = "") -> TensorProto:
     """Write an array; `dtype` names a format numpy has no own type for (`i4` of an int8 array)."""
+    tensor = TensorProto()
+    fill_tensor(tensor, name, array, dtype)
+    return tensor
+
+
+def fill_tensor(tensor: TensorProto, name: str, array: np.ndarray, dtype: str = "") -> None:
+    """Write an array into an empty tensor, so that a model's weights are copied no oftener than needed."""
     wanted = dtype or dtype_of(array)
-    tensor = TensorProto(name=name, data_type=enum_of(wanted), dims=array.shape)
+    tensor.name, tensor.data_type = name, enum_of(wanted)
+    tensor.dims.extend(array.shape)
     if wanted == "string":
         tensor.string_data.extend(_as_bytes(item) for item in array.reshape(-1).tolist())
     else:
         tensor.raw_data = raw_bytes(array, wanted)
-    return tensor
 
 
 def external_tensor(name: str, array: np.ndarray, dtype: str, *, location: str, offset: int) -> TensorProto:

@@ -16,7 +16,7 @@ from planner.errors import ModelError, UnsupportedExport
 from planner.ir.graph import Dim, Graph, Op
 from planner.onnx.attributes import attribute_of
 from planner.onnx.dtypes import byte_size, dtype_of, enum_of
-from planner.onnx.tensors import aligned, external_tensor, raw_bytes, tensor_of
+from planner.onnx.tensors import aligned, external_tensor, fill_tensor, raw_bytes, tensor_of
 
 Data: TypeAlias = np.ndarray | tuple[np.ndarray, str]
 Port: TypeAlias = tuple[str, str, Sequence[Dim] | None]
@@ -81,11 +81,13 @@ def write_model(
         model.metadata_props.add(key=key, value=text)
     graph = model.graph
     graph.name = name
-    graph.node.extend(map(node_proto, nodes))
+    for node in nodes:
+        _fill_node(graph.node.add(), node)
     graph.input.extend(value_info(*port) for port in inputs)
     graph.output.extend(value_info(*port) for port in outputs)
     if external is None:
-        graph.initializer.extend(tensor_of(key, array, dtype) for key, (array, dtype) in tensors.items())
+        for key, (array, dtype) in tensors.items():
+            fill_tensor(graph.initializer.add(), key, array, dtype)
     else:
         _write_external(graph, tensors, external)
     data: bytes = model.SerializeToString()
@@ -137,11 +139,19 @@ def write_graph(graph: Graph, *, external: Path | None = None) -> bytes:
 
 def node_proto(node: Node) -> NodeProto:
     """Encode one node."""
-    proto = NodeProto(op_type=node.op_type, domain=node.domain, name=node.name)
+    proto = NodeProto()
+    _fill_node(proto, node)
+    return proto
+
+
+def _fill_node(proto: NodeProto, node: Node) -> None:
+    proto.op_type, proto.name = node.op_type, node.name
+    if node.domain:
+        proto.domain = node.domain
     proto.input.extend(node.inputs)
     proto.output.extend(node.outputs)
-    proto.attribute.extend(attribute_of(key, value) for key, value in node.attributes.items())
-    return proto
+    if node.attributes:
+        proto.attribute.extend(attribute_of(key, value) for key, value in node.attributes.items())
 
 
 def value_info(name: str, dtype: str, shape: Sequence[Dim] | None) -> ValueInfoProto:
