@@ -1,88 +1,46 @@
 """Quantized types: the one type language of the planner, with MLIR's `quant` text as its text form.
 
 `real = (stored - zero_point) * scale`. Data only: reading text is `typetext`, deriving parameters
-from a range is `ranges`. Every scale is exactly a value of its expressed type: build types with
-`uniform(...)`, which rounds. Source: MLIR quant dialect; design 01, section 2.
+from a range is `ranges`, fitting a tensor is `fit`. Every scale is exactly a value of its expressed type:
+build types with `uniform(...)` or `sub_channel(...)`, which round. Source: MLIR quant dialect; design 01,
+section 2.
 """
 
 import math
-import re
-import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-import numpy as np
-
 from planner.errors import QTypeError
+from planner.ir.scales import EXPRESSED, F32_TINY, check_scales, round_scale, round_scales
+from planner.ir.storages import FLOAT_STORAGE, MAX_BITS, Storage, full_range, storage
 
-EXPRESSED: Final = ("f16", "bf16", "tf32", "f32", "f64", "f80")
-FLOAT_STORAGE: Final = {"f8E4M3FN": 448, "f8E5M2": 57344}
-MAX_BITS: Final = 64
-_F32: Final = struct.Struct("<f")
-F32_TINY: Final = 1.1754943508222875e-38  # the least normal f32: a scale is never smaller
-_F32_MAX: Final = 3.4028234663852886e38
+__all__ = [
+    "EXPRESSED",
+    "F32_TINY",
+    "FLOAT_STORAGE",
+    "MAX_BITS",
+    "MAX_RANK",
+    "AnyType",
+    "Bipolar",
+    "Calibrated",
+    "FloatType",
+    "NoneType",
+    "QType",
+    "Storage",
+    "Uniform",
+    "float_text",
+    "full_range",
+    "nested_text",
+    "pair_text",
+    "round_scale",
+    "round_scales",
+    "storage",
+    "sub_channel",
+    "uniform",
+]
 
-
-@dataclass(frozen=True, slots=True)
-class Storage:
-    """An integer format: width, sign, and the part of its range in use. Text: `i8<-127:127>`.
-
-    Float storages (`f8E4M3FN`, `f8E5M2`) name themselves in `float_name`; their range is in reals.
-    """
-
-    bits: int
-    signed: bool
-    qmin: int
-    qmax: int
-    float_name: str = ""
-
-    def __post_init__(self) -> None:
-        if self.float_name:
-            return
-        if not 1 <= self.bits <= MAX_BITS:
-            raise QTypeError(f"storage of {self.bits} bits: a storage has 1 to {MAX_BITS} bits")
-        low, high = full_range(self.bits, signed=self.signed)
-        if not low <= self.qmin < self.qmax <= high:
-            raise QTypeError(
-                f"storage range {self.qmin}:{self.qmax} must not be empty and lie within "
-                f"{low}:{high} of {'i' if self.signed else 'u'}{self.bits}"
-            )
-
-    @property
-    def name(self) -> str:
-        """The format without its range: `i8`, `u4`, `f8E4M3FN`."""
-        return self.float_name or f"{'i' if self.signed else 'u'}{self.bits}"
-
-    @property
-    def offset(self) -> int:
-        """What a zero point moves by from the signed format of this width to this one: 128 for `u8`."""
-        return 0 if self.signed or self.float_name else 1 << self.bits - 1
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the whole range of the format is in use."""
-        if self.float_name:
-            limit = FLOAT_STORAGE[self.float_name]
-            return (self.qmin, self.qmax) == (-limit, limit)
-        return (self.qmin, self.qmax) == full_range(self.bits, signed=self.signed)
-
-    @property
-    def steps(self) -> int:
-        """Number of steps between the smallest and the largest stored value."""
-        return self.qmax - self.qmin
-
-    @property
-    def range_bits(self) -> int:
-        """Bits that the range in use needs: 4 for `i8<-8:7>`."""
-        if self.float_name:
-            return self.bits
-        if not self.signed:
-            return max(1, self.qmax.bit_length())
-        return max((-self.qmin - 1).bit_length() if self.qmin < 0 else 0, self.qmax.bit_length()) + 1
-
-    def __str__(self) -> str:
-        return self.name if self.is_full else f"{self.name}<{self.qmin}:{self.qmax}>"
+MAX_RANK: Final = 64  # numpy's; a list of scales nests no deeper
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +51,10 @@ class Uniform:
       scales: one per slice, row-major over `grid`; each exactly a value of `expressed`.
       zero_points: stored units, as many as scales.
       axis: the quantized dimension of a per-axis type.
-      blocks: (axis, block size) pairs of a sub-channel type, axes ascending.
+      blocks: (axis, block size) pairs of a sub-channel type, axes ascending; an axis not named is one block.
       grid: shape of the nested scale list of a sub-channel type, one entry per tensor dimension.
+      ranges: (qmin, qmax) per slice where the slices have widths of their own (QONNX); the storage's range
+        is their hull. Empty: every slice uses the storage's range.
     """
 
     storage: Storage
@@ -104,26 +64,79 @@ class Uniform:
     axis: int | None = None
     blocks: tuple[tuple[int, int], ...] = ()
     grid: tuple[int, ...] = ()
+    ranges: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
-        if self.expressed not in EXPRESSED:
-            raise QTypeError(f"expressed type {self.expressed!r} is none of {', '.join(EXPRESSED)}")
+        _check_expressed(self.expressed)
         if not self.scales or len(self.scales) != len(self.zero_points):
             raise QTypeError(f"{len(self.scales)} scales for {len(self.zero_points)} zero points")
-        for scale in self.scales:
-            if not (0.0 < scale < math.inf):
-                raise QTypeError(f"scale {scale!r} must be positive and finite")
-        for zero_point in self.zero_points:
-            if not self.storage.qmin <= zero_point <= self.storage.qmax:
+        check_scales(self.scales, self.expressed)
+        if self.ranges:
+            self._check_ranges()
+        elif len(self.scales) > 1 or self.zero_points[0] or self.storage.qmin > 0 or self.storage.qmax < 0:
+            self._check_zero_points()
+        if len(self.scales) > 1 or self.axis is not None or self.blocks or self.grid:
+            self._check_slices()
+
+    def _check_zero_points(self) -> None:
+        store = self.storage
+        if min(self.zero_points) >= store.qmin and max(self.zero_points) <= store.qmax:
+            return
+        off = next(z for z in self.zero_points if not store.qmin <= z <= store.qmax)
+        raise QTypeError(
+            f"zero point {off} lies outside the storage range {store.qmin}:{store.qmax} of {store.name}"
+        )
+
+    def _check_ranges(self) -> None:
+        store = self.storage
+        if self.is_per_tensor or len(self.ranges) != len(self.scales):
+            raise QTypeError(f"{len(self.ranges)} storage ranges for {len(self.scales)} scales of slices")
+        for (qmin, qmax), zero_point in zip(self.ranges, self.zero_points, strict=True):
+            if qmin >= qmax:
+                raise QTypeError(f"storage range {qmin}:{qmax} of a slice is empty")
+            if not qmin <= zero_point <= qmax:
                 raise QTypeError(
-                    f"zero point {zero_point} lies outside the storage range "
-                    f"{self.storage.qmin}:{self.storage.qmax} of {self.storage.name}"
+                    f"zero point {zero_point} lies outside the storage range {qmin}:{qmax} of its slice"
                 )
+        hull = min(low for low, _ in self.ranges), max(high for _, high in self.ranges)
+        if hull != (store.qmin, store.qmax) or len(set(self.ranges)) == 1:
+            raise QTypeError(
+                f"the storage range {store.qmin}:{store.qmax} must be the hull of ranges that differ, "
+                f"these span {hull[0]}:{hull[1]}"
+            )
+
+    def _check_slices(self) -> None:
+        if self.axis is not None:
+            if self.axis < 0:
+                raise QTypeError(f"quantized dimension {self.axis} is negative")
+            if self.blocks or self.grid:
+                raise QTypeError(f"a type along axis {self.axis} has no blocks")
+            return
+        if not self.grid:
+            raise QTypeError(f"{len(self.scales)} scales need an axis, or blocks and a grid")
+        if len(self.grid) > MAX_RANK:
+            raise QTypeError(f"scales nest {len(self.grid)} deep; at most {MAX_RANK} levels")
+        if math.prod(self.grid) != len(self.scales):
+            raise QTypeError(f"{len(self.scales)} scales do not fill a grid of {list(self.grid)}")
+        for axis, size in self.blocks:
+            if axis < 0 or size <= 0:
+                raise QTypeError(f"block {axis}:{size}: the axis must not be negative, the size positive")
+            if axis >= len(self.grid):
+                raise QTypeError(
+                    f"block axis {axis} is beyond the scale list, which nests {len(self.grid)} deep"
+                )
+        if any(a[0] >= b[0] for a, b in zip(self.blocks, self.blocks[1:], strict=False)):
+            raise QTypeError("an axis has two block sizes, or the axes do not ascend")
 
     @property
     def is_per_tensor(self) -> bool:
         """One scale for the whole tensor."""
-        return self.axis is None and not self.blocks
+        return self.axis is None and not self.blocks and not self.grid
+
+    @property
+    def is_sub_channel(self) -> bool:
+        """One scale per block; with no block size at all the whole tensor is one block."""
+        return bool(self.grid)
 
     @property
     def scale(self) -> float:
@@ -136,26 +149,41 @@ class Uniform:
         return self.zero_points[0]
 
     @property
+    def slice_ranges(self) -> tuple[tuple[int, int], ...]:
+        """(qmin, qmax) of every slice."""
+        return self.ranges or ((self.storage.qmin, self.storage.qmax),) * len(self.scales)
+
+    @property
     def lo(self) -> float:
         """Smallest real this type holds (over all slices)."""
-        q = self.storage.qmin
-        return min((q - z) * s for s, z in zip(self.scales, self.zero_points, strict=True))
+        if not self.ranges:
+            q = self.storage.qmin
+            return min((q - z) * s for s, z in zip(self.scales, self.zero_points, strict=True))
+        rows = zip(self.scales, self.zero_points, self.ranges, strict=True)
+        return min((low - z) * s for s, z, (low, _) in rows)
 
     @property
     def hi(self) -> float:
         """Largest real this type holds (over all slices)."""
-        q = self.storage.qmax
-        return max((q - z) * s for s, z in zip(self.scales, self.zero_points, strict=True))
+        if not self.ranges:
+            q = self.storage.qmax
+            return max((q - z) * s for s, z in zip(self.scales, self.zero_points, strict=True))
+        rows = zip(self.scales, self.zero_points, self.ranges, strict=True)
+        return max((high - z) * s for s, z, (_, high) in rows)
 
     def __str__(self) -> str:
-        head = f"{self.storage}:{self.expressed}"
-        params = [pair_text(s, z) for s, z in zip(self.scales, self.zero_points, strict=True)]
-        if self.blocks:
-            sizes = ", ".join(f"{axis}:{size}" for axis, size in self.blocks)
-            return f"!quant.uniform<{head}:{{{sizes}}}, {nested_text(params, self.grid)}>"
+        if not self.ranges:
+            head = f"{self.storage}:{self.expressed}"
+        else:
+            each = ",".join(f"{low}:{high}" for low, high in self.ranges)
+            head = f"{self.storage.name}<{{{each}}}>:{self.expressed}"
+        if self.is_per_tensor:
+            return f"!quant.uniform<{head}, {pair_text(self.scales[0], self.zero_points[0])}>"
+        params = list(map(pair_text, self.scales, self.zero_points))
         if self.axis is not None:
             return f"!quant.uniform<{head}:{self.axis}, {{{','.join(params)}}}>"
-        return f"!quant.uniform<{head}, {params[0]}>"
+        sizes = ", ".join(f"{axis}:{size}" for axis, size in self.blocks)
+        return f"!quant.uniform<{head}:{{{sizes}}}, {nested_text(params, self.grid)}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +192,10 @@ class AnyType:
 
     storage: Storage
     expressed: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.expressed is not None:
+            _check_expressed(self.expressed)
 
     @property
     def bits(self) -> int:
@@ -185,6 +217,12 @@ class Calibrated:
     axis: int | None = None
 
     def __post_init__(self) -> None:
+        _check_expressed(self.expressed)
+        if not self.los or len(self.los) != len(self.his) or (self.axis is None and len(self.los) > 1):
+            where = "without an axis" if self.axis is None else f"along axis {self.axis}"
+            raise QTypeError(f"{len(self.los)} minima and {len(self.his)} maxima {where}; one pair a slice")
+        if self.axis is not None and self.axis < 0:
+            raise QTypeError(f"calibrated axis {self.axis} is negative")
         for lo, hi in zip(self.los, self.his, strict=True):
             if not (math.isfinite(lo) and math.isfinite(hi)):
                 raise QTypeError(f"calibrated range {lo}:{hi} must be finite")
@@ -223,6 +261,10 @@ class Bipolar:
     expressed: str
     scale: float
 
+    def __post_init__(self) -> None:
+        _check_expressed(self.expressed)
+        check_scales((self.scale,), self.expressed)
+
     def __str__(self) -> str:
         return f"!quant.bipolar<{self.expressed}, {float_text(self.scale)}>"
 
@@ -240,30 +282,9 @@ class FloatType:
 QType: TypeAlias = Uniform | AnyType | Calibrated | NoneType | Bipolar | FloatType
 
 
-def full_range(bits: int, *, signed: bool) -> tuple[int, int]:
-    """Smallest and largest stored value of an integer format."""
-    return (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
-
-
-def storage(name: str, qmin: int | None = None, qmax: int | None = None) -> Storage:
-    """Build a storage from its format name (`i8`, `u4`, `ui8`, `f8E4M3FN`) and, if narrower, its range.
-
-    Raises:
-      QTypeError: unknown format, or a range outside it.
-    """
-    if name in FLOAT_STORAGE:
-        limit = FLOAT_STORAGE[name]
-        return Storage(8, True, -limit if qmin is None else qmin, limit if qmax is None else qmax, name)
-    match = re.fullmatch(r"(i|u|ui|si)([1-9][0-9]{0,2})", name)
-    if match is None:
-        raise QTypeError(
-            f"unknown storage {name!r}; a storage is i1..i64, u1..u64 or {' or '.join(FLOAT_STORAGE)}"
-        )
-    bits, signed = int(match[2]), match[1] in ("i", "si")
-    if bits > MAX_BITS:
-        raise QTypeError(f"storage {name!r} has more than {MAX_BITS} bits")
-    low, high = full_range(bits, signed=signed)
-    return Storage(bits, signed, low if qmin is None else qmin, high if qmax is None else qmax)
+def _check_expressed(name: str) -> None:
+    if name not in EXPRESSED:
+        raise QTypeError(f"expressed type {name!r} is none of {', '.join(EXPRESSED)}")
 
 
 def uniform(
@@ -286,33 +307,34 @@ def uniform(
     return Uniform(store, round_scales(many, expressed), tuple(zeros), expressed, axis)
 
 
-def round_scales(scales: Iterable[float], expressed: str) -> tuple[float, ...]:
-    """Round reals to values of the expressed type, never to 0 or infinity.
+def sub_channel(
+    store: Storage,
+    scales: Sequence[float],
+    zero_points: int | Sequence[int] = 0,
+    *,
+    blocks: dict[int, int],
+    grid: Sequence[int],
+    expressed: str = "f32",
+) -> Uniform:
+    """Build a sub-channel type, each scale rounded to a value of `expressed`.
 
-    Raises:
-      QTypeError: a scale beyond the largest value of the type.
+    Args:
+      store: storage of the stored integers.
+      scales: one real per block, row-major over `grid`.
+      zero_points: stored units; a single one serves all blocks.
+      blocks: axis -> block size; an axis not named is one block.
+      grid: number of blocks along each axis of the tensor.
     """
-    array = np.asarray(list(scales), dtype=np.float64)
-    if expressed in ("f32", "f16"):
-        dtype = np.float32 if expressed == "f32" else np.float16
-        info = np.finfo(dtype)
-        if array.size and float(np.max(array)) > float(info.max):
-            raise QTypeError(f"scale {float(np.max(array))!r} is beyond {expressed}")
-        rounded = np.where(array > 0, np.maximum(array, float(info.tiny)), array).astype(dtype)
-        return tuple(rounded.astype(np.float64).tolist())
-    mantissa = {"bf16": 8, "tf32": 11}.get(expressed)
-    if mantissa is None:
-        return tuple(array.tolist())
-    fraction, exponent = np.frexp(array)
-    return tuple(np.ldexp(np.rint(np.ldexp(fraction, mantissa)), exponent - mantissa).tolist())
-
-
-def round_scale(scale: float, expressed: str) -> float:
-    """Round one real to a value of the expressed type; see `round_scales`."""
-    if expressed == "f32" and F32_TINY <= scale <= _F32_MAX:
-        rounded: float = _F32.unpack(_F32.pack(scale))[0]
-        return rounded
-    return round_scales([scale], expressed)[0]
+    zeros = [zero_points] * len(scales) if isinstance(zero_points, int) else [int(z) for z in zero_points]
+    return Uniform(
+        store,
+        round_scales(scales, expressed),
+        tuple(zeros),
+        expressed,
+        None,
+        tuple(sorted(blocks.items())),
+        tuple(grid),
+    )
 
 
 def float_text(value: float) -> str:

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from planner.constants.quantize import dequantize_array, quantize_array, stored_dtype
 from planner.errors import QTypeError
-from planner.ir.qtypes import Uniform, storage, uniform
+from planner.ir.qtypes import Uniform, storage, sub_channel, uniform
 
 RNG = np.random.default_rng(11)
 
@@ -87,8 +87,8 @@ def test_blocks_have_scales_of_their_own(shape, blocks):
     sizes = dict(blocks)
     grid = tuple(dim // sizes.get(axis, dim) for axis, dim in enumerate(shape))
     n = int(np.prod(grid))
-    kind = Uniform(
-        storage("i4"), tuple(scales(n)), tuple(RNG.integers(-3, 3, n).tolist()), blocks=blocks, grid=grid
+    kind = sub_channel(
+        storage("i4"), scales(n), RNG.integers(-3, 3, n).tolist(), blocks=dict(blocks), grid=grid
     )
     array = RNG.normal(size=shape).astype(np.float32) * 0.1
     np.testing.assert_array_equal(quantize_array(array, kind), naive(array, kind))
@@ -161,7 +161,7 @@ def test_stored_integers_survive_the_way_to_float_and_back(array, scale, zero_po
         ),
         (uniform(storage("i8"), [0.1] * 4, axis=2), r"along axis 2 does not fit"),
         (
-            Uniform(storage("i4"), (0.1,), (0,), blocks=((1, 4),), grid=(1, 1)),
+            sub_channel(storage("i4"), [0.1], blocks={1: 4}, grid=(1, 1)),
             r"i4 with blocks \{1: 4\} and a grid of \(1, 1\) scales does not fit the shape \(4, 6\)",
         ),
         (uniform(storage("f8E5M2"), 0.1), "storage f8E5M2 holds floats"),

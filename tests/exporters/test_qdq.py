@@ -290,7 +290,7 @@ def test_wide_biases_fit_or_are_refused():
         ("x", uniform(storage("f8E5M2"), 0.1), r"c.in\[0\] .*: float storage"),
         (
             "w",
-            Uniform(storage("i4"), (0.1,) * 8, (0,) * 8, blocks=((0, 1), (1, 4)), grid=(8, 1, 1, 1)),
+            Uniform(storage("i4"), (0.125,) * 8, (0,) * 8, blocks=((0, 1), (1, 4)), grid=(8, 1, 1, 1)),
             r"c.in\[1\] .*: scales per block",
         ),
     ],
@@ -426,7 +426,7 @@ def test_a_kernel_in_another_float_is_refused():
 
 def test_a_lower_bound_on_several_scales_is_cut_in_reals():
     """Its stored value differs from slice to slice."""
-    kind = Uniform(storage("i8"), (0.01, 0.02), (0, 0), axis=1)
+    kind = uniform(storage("i8"), (0.01, 0.02), axis=1)
     ops = [op("Add", "x x", "c"), op("Clip", "c lo", "y")]
     lo = np.array(-0.5, np.float32)
     graph = model(ops, inputs={"x": (1, 2)}, outputs={"y": (1, 2)}, constants={"lo": lo})

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from planner.errors import PlanInvalid
-from planner.ir.qtypes import AnyType, Calibrated, FloatType, NoneType, Storage, Uniform, storage, uniform
+from planner.ir.qtypes import AnyType, Calibrated, FloatType, NoneType, Storage, Uniform, storage, sub_channel, uniform
 from planner.plans.check import check
 from planner.plans.plan import Plan
 from planner.target.load import load_target
@@ -216,8 +216,7 @@ def with_spec(case: Case, kernel: str, spec: PortType) -> Plan:
 
 def blocks(size: int, *, of: int = 8, scales: int | None = None) -> Uniform:
     count = scales or of // size
-    kind = uniform(storage("u8"), [0.5] * count, 128)
-    return altered(kind, axis=None, blocks=((0, 1), (1, size)), grid=(1, count))
+    return sub_channel(storage("u8"), [0.5] * count, 128, blocks={0: 1, 1: size}, grid=(1, count))
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_a_bias_that_would_overflow_grows_its_channels_weight_scale(kernel, grow
 def test_a_bias_pin_off_the_product_is_refused():
     """Case 23: never kept silently."""
     from_text = types(plan_of("fc", [[1, -2], [0.5, 0.25]], [0.5, -0.25]))[2]
-    off = replace(from_text, scales=(from_text.scale * 1.01,))
+    off = replace(from_text, scales=(float(np.float32(from_text.scale * 1.01)),))
     with pytest.raises(Conflict, match=r"'b' is pinned to .* but the product of its factors' scales is"):
         plan_of("fc", [[1, -2], [0.5, 0.25]], [0.5, -0.25], facts={"b": (off,)})
     near = replace(from_text, scales=(float(np.nextafter(np.float32(from_text.scale), np.float32(1))),))

@@ -1,0 +1,152 @@
+"""Scales: which reals an expressed type holds, and how a real is brought onto them.
+
+Two ways: `round_scales` for scales we choose (never 0, never infinite, never below the least normal number,
+where engines lose precision) and `held_scales` for scales somebody wrote (refused where the type has no such
+value, as the quant dialect does). f80 is held in doubles. Source: IEEE 754; design 01, section 2.
+"""
+
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.errors import QTypeError
+
+Reals = npt.NDArray[np.float64]
+
+EXPRESSED: Final = ("f16", "bf16", "tf32", "f32", "f64", "f80")
+F32_TINY: Final = 1.1754943508222875e-38  # the least normal f32: a scale we choose is never smaller
+_F32: Final = struct.Struct("<f")
+_F32_MAX: Final = 3.4028234663852886e38
+
+
+@dataclass(frozen=True, slots=True)
+class FloatFormat:
+    """A binary float format.
+
+    Attributes:
+      digits: significant bits, the hidden one included.
+      least: exponent of the least normal number.
+      most: largest finite value.
+    """
+
+    digits: int
+    least: int
+    most: float
+
+    @property
+    def tiny(self) -> float:
+        """The least normal number."""
+        return float(np.ldexp(1.0, self.least))
+
+    @property
+    def step(self) -> float:
+        """The least positive number, a subnormal."""
+        return float(np.ldexp(1.0, self.least - self.digits + 1))
+
+
+FORMATS: Final[Mapping[str, FloatFormat]] = {
+    "bf16": FloatFormat(8, -126, 3.3895313892515355e38),
+    "f16": FloatFormat(11, -14, 65504.0),
+    "f32": FloatFormat(24, -126, _F32_MAX),
+    "f64": FloatFormat(53, -1022, 1.7976931348623157e308),
+    "f80": FloatFormat(53, -1022, 1.7976931348623157e308),
+    "tf32": FloatFormat(11, -126, 3.4011621342146535e38),
+}
+_NUMPY: Final[Mapping[str, Any]] = {"f16": np.float16, "f32": np.float32}
+
+
+def nearest(reals: Reals, expressed: str) -> Reals:
+    """The nearest values of the expressed type, half to even; beyond its largest one: infinite or larger."""
+    if expressed in ("f64", "f80"):
+        return reals
+    if expressed in _NUMPY:
+        with np.errstate(over="ignore"):
+            return np.asarray(reals.astype(_NUMPY[expressed]), np.float64)
+    digits, least = FORMATS[expressed].digits, FORMATS[expressed].least
+    _, exponent = np.frexp(reals)
+    unit = np.maximum(exponent - digits, least - digits + 1)
+    return np.asarray(np.ldexp(np.rint(np.ldexp(reals, -unit)), unit), np.float64)
+
+
+def round_scales(scales: Iterable[float], expressed: str) -> tuple[float, ...]:
+    """Round reals to values of the expressed type, positive ones up to its least normal number.
+
+    Raises:
+      QTypeError: a scale beyond the largest value of the type.
+    """
+    array = np.asarray(list(scales), dtype=np.float64)
+    kept = FORMATS[expressed]
+    rounded = nearest(np.where(array > 0, np.maximum(array, kept.tiny), array), expressed)
+    if array.size and not float(np.max(rounded)) <= kept.most:
+        raise QTypeError(f"scale {float(np.max(array))!r} is beyond {expressed}")
+    return tuple(rounded.tolist())
+
+
+def round_scale(scale: float, expressed: str) -> float:
+    """Round one real to a value of the expressed type; see `round_scales`."""
+    if expressed == "f32" and F32_TINY <= scale <= _F32_MAX:
+        rounded: float = _F32.unpack(_F32.pack(scale))[0]
+        return rounded
+    return round_scales([scale], expressed)[0]
+
+
+def held_scale(scale: float, expressed: str) -> float:
+    """Round one real that somebody wrote to a value of the expressed type; see `held_scales`."""
+    if expressed == "f32" and F32_TINY <= scale <= _F32_MAX:
+        rounded: float = _F32.unpack(_F32.pack(scale))[0]
+        return rounded
+    return held_scales([scale], expressed)[0]
+
+
+def held_scales(scales: list[float], expressed: str) -> tuple[float, ...]:
+    """Round reals that somebody wrote to values of the expressed type, subnormal ones among them.
+
+    Raises:
+      QTypeError: a scale that is not positive and finite, or lies outside the values of the type.
+    """
+    array = np.asarray(scales, dtype=np.float64)
+    kept = FORMATS[expressed]
+    off = np.flatnonzero(~((array >= kept.step) & (array <= kept.most)))
+    if off.size:
+        raise QTypeError(scale_problem(scales[off[0]], expressed))
+    return tuple(nearest(array, expressed).tolist())
+
+
+def scale_problem(scale: float, expressed: str) -> str:
+    """Say why a real is no scale of the expressed type; "" where it is one."""
+    kept = FORMATS[expressed]
+    if not 0.0 < scale < float("inf"):
+        return f"scale {scale!r} must be positive and finite"
+    if scale > kept.most:
+        return f"scale {scale!r} is beyond {expressed}"
+    if scale < kept.step:
+        return f"scale {scale!r} is below the least {expressed}, {kept.step!r}"
+    found = float(nearest(np.asarray([scale]), expressed)[0])
+    if found != scale:
+        return f"scale {scale!r} is no value of {expressed}; the nearest one is {found!r}"
+    return ""
+
+
+def check_scales(scales: tuple[float, ...], expressed: str) -> None:
+    """Refuse scales that are no values of their expressed type.
+
+    Raises:
+      QTypeError: the first one that is not positive, finite and exactly a value of the type.
+    """
+    if len(scales) == 1:
+        scale = scales[0]
+        if expressed == "f32" and 0.0 < scale <= _F32_MAX and _F32.unpack(_F32.pack(scale))[0] == scale:
+            return
+        problem = scale_problem(scale, expressed)
+        if problem:
+            raise QTypeError(problem)
+        return
+    array = np.fromiter(scales, np.float64, len(scales))
+    kept = FORMATS[expressed]
+    off = np.flatnonzero(~((array > 0) & (array <= kept.most)) | (nearest(array, expressed) != array))
+    if off.size:
+        raise QTypeError(scale_problem(scales[off[0]], expressed))
