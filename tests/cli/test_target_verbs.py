@@ -60,7 +60,7 @@ def test_lint_quotes_the_line_and_writes_sarif(qplan, mine):
 
 
 def test_lint_writes_sarif_of_a_file_that_does_not_load(qplan, mine):
-    mine.write_text(BROKEN.replace("kernels:", "kernls:"))
+    mine.write_text(BROKEN.replace("\nkernels:", "\nkernls:"))
     answer = qplan("target", "lint", mine, "--sarif")
     assert answer.code == 1
     assert [result["ruleId"] for result in answer.json["runs"][0]["results"]] == ["T012"]
