@@ -31,6 +31,14 @@ class Log:
         self.steps: list[Step] = []
         self.fact_steps: dict[int, list[int]] = {}
         self.port_step: dict[int, int] = {}
+        self._texts: dict[int, str] = {}
+
+    def text(self, kind: Uniform | None) -> str:
+        """`brief` of a type, once for each (the network keeps them alive)."""
+        found = self._texts.get(id(kind))
+        if found is None:
+            found = self._texts[id(kind)] = brief(kind)
+        return found
 
     def add(
         self,
@@ -44,8 +52,7 @@ class Log:
     ) -> int:
         """Append a step and return its number."""
         number = len(self.steps)
-        rests = tuple(sorted(dict.fromkeys(because)))
-        self.steps.append(Step(number, port, kind, rule, source, because=rests, refused=refused))
+        self.steps.append(Step(number, port, kind, rule, source, tuple(sorted(set(because))), refused))
         return number
 
     def facts(self) -> None:
@@ -86,7 +93,7 @@ def kernel_steps(
     sources = {side: rule_source(kernel, side, network) for side in derived}
     for port in ports:
         address = port_address(region.name, port.side[0], port.side[1])
-        text = brief(port.type)
+        text = log.text(port.type)
         if port.side in sources:
             rule, source = sources[port.side]
             rests = [log.port_step[p.id] for p in ports if p.id in log.port_step]
@@ -135,7 +142,7 @@ def _class_step(
     address = port_address(region.name, port.side[0], port.side[1])
     rests = [n for member in entry.entering for n in log.behind(member.value)]
     rests = [head, *rests, *log.behind(port.value)]
-    text = brief(port.type)
+    text = log.text(port.type)
     if entry.fixed is not None:
         rule = "fixed_scale" if port.fixed is not None else "pinned"
         return log.add(address, text, rule, entry.fixed_source, because=rests)
