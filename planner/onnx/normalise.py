@@ -56,7 +56,7 @@ def drop_identities(graph: Graph) -> Graph:
     for op in graph.ops:
         source = resolve(op.inputs[0]) if _is_identity(op, graph, counts) else ""
         out = op.outputs[0] if op.outputs else ""
-        if not source or not out or out in captured:
+        if not source or not out or out in captured or _is_typed(graph, source, out):
             kept.append(op)
         elif out not in graph.outputs:
             alias[out] = source
@@ -173,6 +173,11 @@ def _is_identity(op: Op, graph: Graph, counts: dict[str, int]) -> bool:
     training = op.inputs[2] if len(op.inputs) > 2 else ""
     constant = graph.constants.get(training)
     return not training or (constant is not None and constant.array is not None and not constant.array.any())
+
+
+def _is_typed(graph: Graph, source: str, out: str) -> bool:
+    """Whether a constraint tells the two sides of a copy apart."""
+    return graph.values[source].facts != graph.values[out].facts
 
 
 def _all_pads(op: Op, graph: Graph) -> np.ndarray | None:

@@ -20,6 +20,7 @@ from planner.onnx.bodies import ops_of
 from planner.onnx.dtypes import NAMES, UNKNOWN, dtype_of
 from planner.onnx.normalise import normalise
 from planner.onnx.opsets import OLDEST, TARGET, to_opset_21
+from planner.onnx.quantized.absorb import absorb
 from planner.onnx.quantized.dialect import canonical
 from planner.onnx.shapes import infer, type_of
 from planner.onnx.tensors import array_of
@@ -40,7 +41,7 @@ def read_onnx(source: str | Path | bytes, *, name: str | None = None) -> Graph:
     Raises:
       ModelError: no ONNX model, or one that cannot be read; one line that says where and why.
     """
-    return _settled(validate(normalise(_plain_opset(_as_written(source, name)))))
+    return _settled(validate(normalise(absorb(_plain_opset(_as_written(source, name))))))
 
 
 def read_written(source: str | Path | bytes, *, name: str | None = None) -> Graph:

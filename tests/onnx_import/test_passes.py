@@ -360,9 +360,11 @@ def test_unknown_ops_are_kept_and_their_types_guessed():
     assert graph.opsets == {"": 21, "my": 7}
 
 
-def test_quantize_ops_of_constants_stay():
+def test_stored_constants_become_reals_of_a_width():
     text = (
         "g (float[2] x) => (float[2] y) <int8[2] q = {1,2}, float s = {0.5}, int8 z = {0}> "
         "{ w = DequantizeLinear(q, s, z) y = Mul(x, w) }"
     )
-    assert op_types(read_same(model(text))) == ["DequantizeLinear", "Mul"]
+    graph = read_same(model(text))
+    assert op_types(graph) == ["Mul"]
+    assert [str(fact) for fact in graph.values["w"].facts] == ["!quant.any<i8<-127:127>>"]

@@ -36,6 +36,7 @@ from planner.onnx.quantized.formulas import (
 )
 
 _F32: Final = np.dtype(np.float32)
+MOST_THRESHOLDS: Final = 16
 _LAYOUTS: Final[Mapping[int, str]] = {2: "NC", 3: "NWC", 4: "NCHW"}
 
 
@@ -263,6 +264,27 @@ def _trunc(op: Op, draft: Draft) -> bool:
     return True
 
 
+def _multi_threshold(op: Op, draft: Draft) -> bool:
+    thresholds, shape = draft.array(op.inputs[1]), draft.graph.values[op.inputs[0]].shape
+    if thresholds is None or shape is None or thresholds.shape[1] > MOST_THRESHOLDS:
+        return False
+    layout = op.attributes["data_layout"] or _LAYOUTS.get(len(shape), "")
+    axis = layout.index("C") if "C" in layout else 1
+    spread = [1] * len(shape)
+    if thresholds.shape[0] != 1:
+        spread[axis] = -1
+    total = ""
+    for k in range(thresholds.shape[1]):
+        step = draft.constant(f"{op.outputs[0]}/threshold_{k}", thresholds[:, k].reshape(spread))
+        is_reached = draft.emit(op, "GreaterOrEqual", op.inputs[0], step, dtype="bool")
+        one = draft.emit(op, "Cast", is_reached, dtype="f32", to=enum_of("f32"))
+        total = draft.emit(op, "Add", total, one) if total else one
+    scale, bias = (np.asarray(op.attributes[key], np.float32) for key in ("out_scale", "out_bias"))
+    scaled = _step(op, draft, "Mul", total, scale, _F32)
+    _finish(op, draft, _step(op, draft, "Add", scaled, bias, _F32))
+    return True
+
+
 def _evaluate_quant(op: Op, operands: list[Array]) -> Array:
     signed, narrow = bool(op.attributes["signed"]), bool(op.attributes["narrow"])
     return quant(*operands, signed=signed, narrow=narrow, rounding=checked_rounding(op))
@@ -300,7 +322,12 @@ _PLAIN_ROUNDINGS: Final[Mapping[str, str]] = {
     "ROUND": "Round",
 }
 
-LOWERINGS: Final[Mapping[str, Lowering]] = {BIPOLAR: _bipolar, QUANT: _quant, TRUNC: _trunc}
+LOWERINGS: Final[Mapping[str, Lowering]] = {
+    BIPOLAR: _bipolar,
+    MULTI_THRESHOLD: _multi_threshold,
+    QUANT: _quant,
+    TRUNC: _trunc,
+}
 
 EVALUATORS: Final[Mapping[str, Evaluator]] = {
     BIPOLAR: lambda op, operands: bipolar(*operands),  # noqa: ARG005 - one signature for all

@@ -1,0 +1,362 @@
+"""Quantizers: every way a graph says "this value lives on that grid", found and put into one record.
+
+QONNX Quant and BipolarQuant; QuantizeLinear, Clip, DequantizeLinear; the same with explicit Div, Add and
+rounding before it; stored constants behind DequantizeLinear. Reads graphs, changes none. Source: design 05.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+
+from planner.ir.graph import Graph, Op
+from planner.onnx.dtypes import NUMPY
+from planner.onnx.quantized.dialect import BIPOLAR, QUANT
+from planner.onnx.quantized.formulas import ROUNDINGS, Array, bounds
+from planner.onnx.quantized.lowering import checked_rounding
+
+ROUNDING_OPS: Final[Mapping[str, str]] = {"Ceil": "CEIL", "Floor": "FLOOR"}
+_INTEGERS: Final = frozenset(f"{sign}{bits}" for sign in "iu" for bits in (2, 4, 8, 16, 32))
+_FLOATS: Final = frozenset({"f8E4M3FN", "f8E5M2"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Quantizer:
+    """A quantization with known parameters: `(clip(round(x / scale + zero_point)) - zero_point) * scale`.
+
+    Attributes:
+      scale, zero_point: as they broadcast against the tensor; the zero point as the file has it.
+      low, high: ends of the stored integers, rounded.
+      rounding: QONNX's name of the mode.
+      rounds_first: ONNX rounds and then adds the zero point; QONNX adds first.
+      bits, signed, narrow: QONNX's attributes; of other dialects those that give the same ends.
+      is_bipolar: minus one and one alone.
+      stored: element type the file stores it in, "" in QONNX.
+    """
+
+    scale: Array
+    zero_point: Array
+    low: Array
+    high: Array
+    bits: Array
+    signed: bool
+    narrow: bool
+    rounding: str = "ROUND"
+    rounds_first: bool = False
+    is_bipolar: bool = False
+    stored: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """A quantizer in a graph.
+
+    Attributes:
+      last: index of the op that writes the result.
+      source: the value quantized; "" where its stored integers are a constant.
+      data: those integers.
+      inner: ops before the last whose results nothing else needs, once this is replaced.
+    """
+
+    last: int
+    source: str
+    result: str
+    quantizer: Quantizer
+    data: Array | None = None
+    inner: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class Reader:
+    """A graph with its writers and the number of readers of each value."""
+
+    graph: Graph
+    writer: dict[str, int] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def array(self, name: str) -> Array | None:
+        """The numbers of a constant, "" and others None."""
+        constant = self.graph.constants.get(name)
+        return None if constant is None else constant.array
+
+    def op(self, name: str, *kinds: str) -> tuple[int, Op] | None:
+        """The op that writes a value, if it is of one of these types."""
+        at = self.writer.get(name)
+        if at is None or self.graph.ops[at].type not in kinds:
+            return None
+        return at, self.graph.ops[at]
+
+
+def reader_of(graph: Graph) -> Reader:
+    """Index a graph."""
+    reader = Reader(graph, counts=Counter(graph.outputs))
+    for at, op in enumerate(graph.ops):
+        reader.writer.update((out, at) for out in op.outputs if out)
+        reader.counts.update(op.inputs)
+        reader.counts.update(op.captures)
+    return reader
+
+
+def find_quantizers(graph: Graph) -> Iterator[Found]:
+    """Every quantizer whose parameters are constants, in order of the op that writes its result."""
+    reader = reader_of(graph)
+    for at, op in enumerate(graph.ops):
+        found = None
+        if op.type in (QUANT, BIPOLAR):
+            quantizer = quantizer_of(op, reader)
+            found = None if quantizer is None else Found(at, op.inputs[0], op.outputs[0], quantizer)
+        elif op.type == "DequantizeLinear":
+            found = _behind_dequantize(at, op, reader)
+        elif op.type == "Mul":
+            found = _behind_arithmetic(at, op, reader)
+        if found is not None:
+            yield found
+
+
+def quantizer_of(op: Op, reader: Reader) -> Quantizer | None:
+    """Read a Quant or BipolarQuant; None where a parameter is computed at run time."""
+    arrays = [reader.array(name) for name in op.inputs[1:]]
+    if any(array is None for array in arrays):
+        return None
+    if op.type == BIPOLAR:
+        return bipolar_quantizer(np.asarray(arrays[0]))
+    scale, zero, bits = (np.asarray(array) for array in arrays)
+    return integer_quantizer(
+        scale,
+        zero,
+        bits,
+        signed=bool(op.attributes["signed"]),
+        narrow=bool(op.attributes["narrow"]),
+        rounding=checked_rounding(op),
+    )
+
+
+def integer_quantizer(
+    scale: Array, zero: Array, bits: Array, *, signed: bool, narrow: bool, rounding: str = "ROUND"
+) -> Quantizer:
+    """The record of a QONNX Quant."""
+    low, high = (np.asarray(ROUNDINGS[rounding](end)) for end in bounds(bits, signed=signed, narrow=narrow))
+    is_bipolar = signed and bool(np.all(bits == 1))
+    if is_bipolar:
+        low, high = np.float32(-1), np.float32(1)
+    return Quantizer(
+        scale, zero, np.asarray(low), np.asarray(high), bits, signed, narrow, rounding, is_bipolar=is_bipolar
+    )
+
+
+def bipolar_quantizer(scale: Array) -> Quantizer:
+    """The record of a BipolarQuant."""
+    one = np.asarray(1, np.float32)
+    return Quantizer(scale, np.zeros((), np.float32), -one, one, one, signed=True, narrow=False, is_bipolar=True)
+
+
+def attributes_of_ends(low: int, high: int) -> tuple[Array, bool, bool] | None:
+    """Width, signedness and narrowness of a Quant with these ends; the width may be fractional.
+
+    None where no Quant has them: an asymmetric range around 0, or one that does not touch it.
+    """
+    if low == 0 and high > 0:
+        whole = (high + 1).bit_length() - 1
+        if high + 1 == 1 << whole:
+            return np.asarray(whole, np.float32), False, False
+        if high + 2 == 1 << (high + 2).bit_length() - 1 and high > 1:
+            return np.asarray((high + 2).bit_length() - 1, np.float32), False, True
+        return _checked_ends(np.asarray(np.log2(high + 1.0), np.float32), low, high, signed=False, narrow=False)
+    if low in (-high, -high - 1) and high > 0:
+        bits = np.asarray(1 + np.log2(high + 1.0), np.float32)
+        return _checked_ends(bits, low, high, signed=True, narrow=low == -high)
+    return None
+
+
+def _checked_ends(
+    bits: Array, low: int, high: int, *, signed: bool, narrow: bool
+) -> tuple[Array, bool, bool] | None:
+    if bits % 1:
+        # The next width up, so that rounding the end of the clip gives the end and not the one below.
+        ends = [int(np.rint(end)) for end in bounds(bits, signed=signed, narrow=narrow)]
+        if ends != [low, high]:
+            return None
+    return bits, signed, narrow
+
+
+def _behind_dequantize(at: int, op: Op, reader: Reader) -> Found | None:
+    """The quantizer that ends in this DequantizeLinear."""
+    grid = _grid(op, reader)
+    dtype = reader.graph.values[op.inputs[0]].dtype
+    if grid is None or dtype not in _INTEGERS | _FLOATS:
+        return None
+    name, ends, inner = _clipped(op.inputs[0], dtype, reader)
+    shaped = _spread(grid[0], op, reader), _spread(grid[1], op, reader)
+    stored = reader.array(name)
+    if stored is not None:
+        return Found(at, "", op.outputs[0], _on_grid(shaped, ends, dtype), stored, inner)
+    made = reader.op(name, "QuantizeLinear")
+    if made is None:
+        return None
+    first, quantize = made
+    own = _grid(quantize, reader)
+    if own is None or reader.graph.values[quantize.inputs[0]].dtype != "f32":
+        return None
+    if _same(own, grid) and quantize.attributes.get("axis", 1) == op.attributes.get("axis", 1):
+        quantizer = _on_grid(shaped, ends, dtype, rounds_first=True)
+        return Found(at, quantize.inputs[0], op.outputs[0], quantizer, inner=(*inner, first))
+    if np.all(own[0] == 1) and not own[1].any():
+        return _explicit(at, op.outputs[0], quantize.inputs[0], shaped, ends, (*inner, first), reader)
+    return None
+
+
+def _behind_arithmetic(at: int, op: Op, reader: Reader) -> Found | None:
+    """The quantizer that ends in `Mul(Sub(DequantizeLinear(q, 1, 0), zero_point), scale)`."""
+    scale = reader.array(op.inputs[1]) if len(op.inputs) == 2 else None
+    shift = reader.op(op.inputs[0], "Sub")
+    if scale is None or shift is None or scale.dtype != np.float32:
+        return None
+    at_shift, subtract = shift
+    zero, made = reader.array(subtract.inputs[1]), reader.op(subtract.inputs[0], "DequantizeLinear")
+    if zero is None or made is None:
+        return None
+    at_real, real = made
+    unit = _grid(real, reader)
+    if unit is None or not np.all(unit[0] == 1) or unit[1].any():
+        return None
+    dtype = reader.graph.values[real.inputs[0]].dtype
+    name, ends, inner = _clipped(real.inputs[0], dtype, reader)
+    whole = (*inner, at_real, at_shift)
+    stored = reader.array(name)
+    if stored is not None:
+        return Found(at, "", op.outputs[0], _on_grid((scale, zero), ends, dtype), stored, whole)
+    quantize = reader.op(name, "QuantizeLinear")
+    own = None if quantize is None else _grid(quantize[1], reader)
+    if quantize is None or own is None or not np.all(own[0] == 1) or own[1].any():
+        return None
+    return _explicit(
+        at, op.outputs[0], quantize[1].inputs[0], (scale, zero), ends, (*whole, quantize[0]), reader
+    )
+
+
+def _explicit(
+    at: int,
+    result: str,
+    v: str,
+    grid: tuple[Array, Array],
+    ends: tuple[int, int],
+    inner: tuple[int, ...],
+    reader: Reader,
+) -> Found | None:
+    """Read `round(x / scale + zero_point)` before a QuantizeLinear of scale 1."""
+    scale, zero = grid
+    signs = _signs(v, reader)
+    if signs is not None:
+        quantizer = bipolar_quantizer(scale)
+        return Found(at, signs[0], result, quantizer, inner=(*inner, *signs[1]))
+    mode = "ROUND"
+    rounded = reader.op(v, *ROUNDING_OPS)
+    if rounded is not None:
+        mode, v, inner = ROUNDING_OPS[rounded[1].type], rounded[1].inputs[0], (*inner, rounded[0])
+    added = reader.op(v, "Add")
+    offset = None if added is None else reader.array(added[1].inputs[1])
+    if added is not None and offset is not None and np.array_equal(offset, zero):
+        v, inner = added[1].inputs[0], (*inner, added[0])
+    elif zero.any():
+        return None
+    divided = reader.op(v, "Div")
+    step = None if divided is None else reader.array(divided[1].inputs[1])
+    if divided is not None and step is not None and np.array_equal(step, scale):
+        v, inner = divided[1].inputs[0], (*inner, divided[0])
+    elif not np.all(scale == 1):
+        return None
+    quantizer = _on_grid((scale, zero), ends, "", rounding=mode)
+    return Found(at, v, result, quantizer, inner=inner)
+
+
+def _signs(v: str, reader: Reader) -> tuple[str, tuple[int, ...]] | None:
+    """The operand of `Where(x >= 0, 1, -1)`."""
+    chosen = reader.op(v, "Where")
+    if chosen is None:
+        return None
+    plus, minus = (reader.array(name) for name in chosen[1].inputs[1:])
+    asked = reader.op(chosen[1].inputs[0], "GreaterOrEqual")
+    if plus is None or minus is None or asked is None or not (np.all(plus == 1) and np.all(minus == -1)):
+        return None
+    zero = reader.array(asked[1].inputs[1])
+    if zero is None or zero.any():
+        return None
+    return asked[1].inputs[0], (chosen[0], asked[0])
+
+
+def _clipped(name: str, dtype: str, reader: Reader) -> tuple[str, Any, tuple[int, ...]]:
+    """What a stored tensor was before Clips, the ends they leave of its type, and the Clips."""
+    if dtype in _FLOATS:
+        limit = float(ml_dtypes.finfo(NUMPY[dtype]).max)
+        return name, (-limit, limit), ()
+    info = ml_dtypes.iinfo(NUMPY[dtype])
+    low, high, inner = int(info.min), int(info.max), ()
+    while True:
+        made = reader.op(name, "Clip")
+        if made is None:
+            return name, (low, high), inner
+        ends = [reader.array(item) for item in (*made[1].inputs[1:3], "", "")[:2]]
+        named = [item for item in made[1].inputs[1:3] if item]
+        if len(named) != sum(end is not None for end in ends):
+            return name, (low, high), inner
+        if ends[0] is not None:
+            low = max(low, int(ends[0]))
+        if ends[1] is not None:
+            high = min(high, int(ends[1]))
+        name, inner = made[1].inputs[0], (*inner, made[0])
+
+
+def _grid(op: Op, reader: Reader) -> tuple[Array, Array] | None:
+    """Scale and zero point of a QuantizeLinear or DequantizeLinear, where they are constants."""
+    scale = reader.array(op.inputs[1])
+    zero = reader.array(op.inputs[2]) if len(op.inputs) > 2 and op.inputs[2] else None
+    if scale is None or (zero is None and len(op.inputs) > 2 and op.inputs[2]):
+        return None
+    if scale.dtype != np.float32:
+        return None
+    return scale, np.zeros(scale.shape, np.int32) if zero is None else zero
+
+
+def _spread(parameters: Array, op: Op, reader: Reader) -> Array:
+    """Parameters along an axis or in blocks, as they broadcast against the tensor."""
+    shape = reader.graph.values[op.inputs[0]].shape
+    if parameters.size == 1 or shape is None:
+        return parameters.reshape(()) if parameters.size == 1 else parameters
+    axis, block = op.attributes.get("axis", 1) % len(shape), op.attributes.get("block_size", 0)
+    if block and parameters.ndim == len(shape):
+        wide = np.repeat(parameters, block, axis=axis)
+        return wide[tuple(slice(0, dim) if isinstance(dim, int) else slice(None) for dim in shape)]
+    return parameters.reshape([-1 if i == axis else 1 for i in range(len(shape))])
+
+
+def _same(a: tuple[Array, Array], b: tuple[Array, Array]) -> bool:
+    return all(x.shape == y.shape and np.array_equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def _on_grid(
+    grid: tuple[Array, Array],
+    ends: tuple[Any, Any],
+    dtype: str,
+    *,
+    rounds_first: bool = False,
+    rounding: str = "ROUND",
+) -> Quantizer:
+    low, high = ends
+    known = None if dtype in _FLOATS else attributes_of_ends(int(low), int(high))
+    bits, signed, narrow = known or (np.asarray(0, np.float32), low < 0, False)
+    zero = grid[1].astype(np.float32) if dtype not in _FLOATS else np.zeros(grid[1].shape, np.float32)
+    return Quantizer(
+        grid[0],
+        zero,
+        np.asarray(low, np.float32),
+        np.asarray(high, np.float32),
+        bits,
+        signed,
+        narrow,
+        rounding,
+        rounds_first=rounds_first,
+        stored=dtype,
+    )
