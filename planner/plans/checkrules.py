@@ -144,13 +144,30 @@ def _factors(served: Served, rule: Rule) -> tuple[np.ndarray, bool] | None:
     return product, axis
 
 
+def _is_ordinary(served: Served, rule: Rule, result: Uniform) -> bool:
+    """Whether scales are of a common size, at most one per axis: every multiplier is finite and positive."""
+    kinds = [port.type for name in rule.args["of"] for port in served.named(name)]
+    stored = [kind for kind in (*kinds, result) if isinstance(kind, Uniform)]
+    return (
+        len(stored) == len(kinds) + 1
+        and len(result.scales) == 1
+        and sum(len(kind.scales) > 1 for kind in stored) < 2
+        and not any(kind.blocks for kind in stored)
+        and all(min(kind.scales) > 1e-9 and max(kind.scales) < 1e9 for kind in stored)
+    )
+
+
 def _multiplier(served: Served, rule: Rule) -> None:
     limits = rule.args.get("range")
     results = served.named(rule.args["out"])
-    factors = _factors(served, rule) if results else None
-    if factors is None or not isinstance(results[0].type, Uniform):
+    if not results or not isinstance(results[0].type, Uniform):
         return
     kind = results[0].type
+    if limits is None and _is_ordinary(served, rule, kind):
+        return
+    factors = _factors(served, rule)
+    if factors is None:
+        return
     scales = np.asarray(kind.scales)
     if 1 < scales.size != factors[0].size > 1:
         refuse(
