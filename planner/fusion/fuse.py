@@ -1,8 +1,8 @@
 """Fuse: source ops into regions, the logical kernels of one target.
 
 In: a Graph of ops, a Target's fusions. Out: the same Graph as regions in topological order, every op in
-exactly one. Patterns with most ops first, then file order; a kernel's inner values are read by nothing
-outside it. An op that no fusion took is a region of its own type and says why. Source: design 04.
+exactly one. Patterns and groups with most ops first, then file order; a kernel's inner values are read by
+nothing outside it. An op that no fusion took is a region of its own type and says why. Source: design 04.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,9 +10,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
+from planner.fusion.groups import Group, groups_of, ports_of_group, reenters
+from planner.fusion.legalize import legalize
 from planner.fusion.match import Fit, OpIndex, fits, index_ops
 from planner.ir.graph import Graph, Region
 from planner.ir.roles import NON_PORT_INPUTS, port_outputs
+from planner.ir.topology import topological
 from planner.target.patterns import OpPattern, Pattern, count_ops, op_types, parse_pattern, variants
 from planner.target.predicates import failing
 from planner.target.records import Fusion, Target
@@ -37,6 +40,7 @@ class _Book:
     target: str
     kernels: frozenset[str]
     ordered: tuple[_Variant, ...]
+    groups: tuple[tuple[Fusion, Pattern], ...]
     by_root: Mapping[str, list[_Variant]]
     named: frozenset[str]
 
@@ -53,34 +57,46 @@ class _Taken:
 def fuse(graph: Graph, target: Target) -> Graph:
     """Group the ops of a graph into the kernels that the target names.
 
-    A graph that has regions already is returned unchanged. Region names come from the op furthest from
-    the result; ports are the pattern's variables in order of appearance.
+    A graph that has regions already keeps them, but for those that the target legalizes. Region names come
+    from the op furthest from the result; ports are the pattern's variables in order of appearance.
 
     Raises:
       TargetError: a pattern or predicate of the target that cannot be read.
     """
-    if graph.regions:
-        return graph
+    if not graph.regions:
+        graph = replace(graph, ops=(), regions=regions_of(graph, target))
+    return legalize(graph, target, regions_of) if target.legalize else graph
+
+
+def regions_of(graph: Graph, target: Target) -> tuple[Region, ...]:
+    """Group the ops of a graph that has no regions; in topological order."""
     index = index_ops(graph)
     book = _read(target)
     taken = _Taken([""] * len(graph.ops), {}, set())
+    groups = [(group, fusion, p) for fusion, p in book.groups for group in groups_of(p, index)]
+    groups.sort(key=lambda found: -len(found[0].members))
     for variant in book.ordered:
+        while groups and len(groups[0][0].members) > count_ops(variant.tree):
+            _take_group(*groups.pop(0), index, taken)
         for root in _roots(variant.tree, index):
             fit = None if taken.owner[root] else _best(variant, root, index, taken)
             if fit is not None:
                 _take(variant, fit, index, taken)
+    for found in groups:
+        _take_group(*found, index, taken)
     for i, owner in enumerate(taken.owner):
         if not owner:
             taken.regions[i] = _alone(i, _reason(i, book, index, taken), index, taken)
-    regions = tuple(taken.regions[i] for i in sorted(taken.regions))
-    return replace(graph, ops=(), regions=regions)
+    return topological(tuple(taken.regions[i] for i in sorted(taken.regions)))
 
 
 @lru_cache(maxsize=16)
 def _read(target: Target) -> _Book:
     found = []
+    groups = []
     for fusion in target.fusions:
         patterns = [parse_pattern(text) for text in fusion.patterns]
+        groups += [(fusion, pattern) for pattern in patterns if pattern.chain or pattern.scope]
         names = tuple(dict.fromkeys(v.name for pattern in patterns for v in pattern.variables))
         found += [_Variant(fusion, p, tree, names) for p in patterns for tree in variants(p)]
     ordered = tuple(sorted(found, key=lambda variant: -count_ops(variant.tree)))
@@ -89,7 +105,7 @@ def _read(target: Target) -> _Book:
         for name in variant.tree.types:
             by_root.setdefault(name, []).append(variant)
     named = frozenset(name for variant in ordered for name in op_types(variant.pattern))
-    return _Book(target.id, frozenset(target.rows), ordered, by_root, named)
+    return _Book(target.id, frozenset(target.rows), ordered, tuple(groups), by_root, named)
 
 
 def _roots(tree: OpPattern, index: OpIndex) -> list[int]:
@@ -168,6 +184,23 @@ def _take(variant: _Variant, fit: Fit, index: OpIndex, taken: _Taken) -> None:
         outputs=port_outputs(index.ops[members[-1]], index.graph),
         ops=tuple(index.ops[i] for i in members),
     )
+
+
+def _take_group(group: Group, fusion: Fusion, pattern: Pattern, index: OpIndex, taken: _Taken) -> None:
+    """Make a kernel of a group, unless an op of it is taken, or its predicates or its shape forbid it."""
+    members = group.members
+    inputs, outputs = ports_of_group(group, index)
+    if any(taken.owner[i] for i in members) or not outputs or reenters(group, index):
+        return
+    ops = tuple(index.ops[i] for i in members)
+    first = (*inputs[:1], "")[0]
+    ports = {v.name: inputs[len(pattern.variables) - 1 :] if v.variadic else first for v in pattern.variables}
+    if failing(fusion.where, ports=ports, ops=ops, attributes={}, graph=index.graph):
+        return
+    name = _name(group.name, taken)
+    for i in members:
+        taken.owner[i] = name
+    taken.regions[members[-1]] = Region(name, fusion.kernel, inputs, outputs, ops)
 
 
 def _alone(at: int, reason: str, index: OpIndex, taken: _Taken) -> Region:

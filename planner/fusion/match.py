@@ -6,11 +6,17 @@ of the pattern. Whether a fit may become a kernel (uses outside it, predicates) 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
 
 from planner.ir.graph import Graph, Op
 from planner.ir.roles import port_inputs
 from planner.ir.topology import readers, writers
-from planner.target.patterns import COMMUTATIVE, Node, OpPattern, Variable
+from planner.target.patterns import COMMUTATIVE, Literal, Node, OpPattern, Variable
+
+LITERAL_TOLERANCE: Final = 1e-3
+TINY: Final = 1e-12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,7 +87,7 @@ def _may_fit(tree: OpPattern, root: int, index: OpIndex) -> bool:
     before = index.before[root]
     either = index.ops[root].type in COMMUTATIVE
     for i, arg in enumerate(tree.args):
-        if isinstance(arg, Variable):
+        if not isinstance(arg, OpPattern):
             continue
         if either:
             if not any(name in arg.types for name in before):
@@ -123,9 +129,22 @@ def _node(node: Node, value: str, index: OpIndex, fit: Fit, depth: int) -> Itera
         if value or node.optional:
             yield from _bind(node.name, value, fit)
         return
+    if isinstance(node, Literal):
+        if _holds_only(index, value, node.value):
+            yield fit
+        return
     at = index.writer.get(value)
     if at is not None and index.ops[at].outputs[0] == value:
         yield from _op(node, at, index, fit, depth)
+
+
+def _holds_only(index: OpIndex, value: str, number: float) -> bool:
+    """Whether a value is a constant that repeats one number; float16 and rounding constants count."""
+    constant = index.graph.constants.get(value)
+    if constant is None or constant.array is None or not constant.array.size:
+        return False
+    array = constant.array.astype(np.float64, copy=False)
+    return bool(np.all(np.abs(array - number) <= LITERAL_TOLERANCE * max(abs(number), TINY)))
 
 
 def _bind(name: str, value: str | tuple[str, ...], fit: Fit) -> Iterator[Fit]:

@@ -18,7 +18,7 @@ from planner.target.lint import Finding, lint_errors, quote
 from planner.target.merge import expand_groups, merge
 from planner.target.records import Costs, Fusion, PortType, QuantFn, Row, Target, TestCase
 from planner.target.schema import Document, GroupModel, check_document
-from planner.target.signature import Building, build_row, build_spec, build_type, child, freeze
+from planner.target.signature import BIASES, Building, build_row, build_spec, build_type, child, freeze
 from planner.target.yamltree import MAX_BYTES, Node, nearest, plain, read_yaml
 
 MAX_BASES: Final = 8
@@ -221,6 +221,7 @@ def _build(document: Document, root: Node, functions: Mapping[str, QuantFn]) -> 
         functions=functions,
         columns=_columns(root),
         places=_places(root),
+        legalize={entry.kernel: tuple(entry.into) for entry in document.legalize},
     )
 
 
@@ -237,6 +238,7 @@ def document_digest(document: Mapping[str, Any]) -> str:
 
 def _rows(building: Building, document: Document, root: Node) -> list[Row]:
     rows: list[Row] = []
+    defaults = document.defaults
     for i, model in enumerate(document.kernels):
         node = child(root, "kernels", i)
         if isinstance(model.kernel, GroupModel):
@@ -244,7 +246,7 @@ def _rows(building: Building, document: Document, root: Node) -> list[Row]:
         elif model.remove:
             _removes_nothing(building, child(node, "remove"))
         else:
-            rows.append(build_row(building, model, node, document.defaults.requantize))
+            rows.append(build_row(building, model, node, defaults.requantize, BIASES[defaults.bias]))
     return rows
 
 

@@ -18,6 +18,7 @@ NOT_INHERITED: Final = ("id", "version", "title", "tests", "extends")
 KEYED: Final[Mapping[str, tuple[str, ...]]] = {
     "kernels": ("kernel", "in", "out"),
     "fusions": ("kernel", "pattern"),
+    "legalize": ("kernel",),
 }
 """Lists whose entries have an identity, and the fields that make it."""
 

@@ -1,9 +1,13 @@
 """Patterns: the text by which a fusion names source ops, read into a frozen tree.
 
-`Relu?(Conv(x, w, b?))` reads from the result to the operands. A name before parentheses is an op type
-(`|` between alternatives, `?` if it may be missing: then its first argument stands for it); any other
-name is a variable, one port of the kernel (`?` optional, `*` all remaining operands). Arguments are an
-op's float data operands; `Add` and `Mul` take theirs in either order. Matching is `fusion.match`.
+    pattern  = tree | "function:" DOMAIN "." NAME | "scope:" GLOB | "linear_chain"
+    tree     = OP ("|" OP)* "?"? "(" argument ("," argument)* ")"
+    argument = tree | VARIABLE ("?" | "*")? | NUMBER
+
+A tree reads from the result to the operands. An op marked `?` may be missing: its first argument stands for
+it. A variable is one port of the kernel (`?` optional, `*` all remaining operands), a number a constant that
+holds nothing else. Arguments are an op's float data operands; `COMMUTATIVE` ops take theirs in either order.
+Matching is `fusion.match`, of the other forms `fusion.groups`.
 """
 
 import re
@@ -21,7 +25,10 @@ MAX_DEPTH: Final = 32
 MAX_OPTIONAL_OPS: Final = 8
 MAX_COMMUTATIVE_OPS: Final = 10
 
-_TOKEN: Final = re.compile(r"\s*(?:(?P<name>[A-Za-z_][\w.]*(?:::\w+)?)|(?P<sign>[(),|?*]))")
+_TOKEN: Final = re.compile(
+    r"\s*(?:(?P<name>[A-Za-z_][\w.]*(?:::\w+)?)|(?P<number>-?\d{1,20}(?:\.\d{1,20})?(?:[eE][-+]?\d{1,3})?)"
+    r"|(?P<sign>[(),|?*]))"
+)
 _FUNCTION: Final = re.compile(r"(?P<domain>[\w.-]+)\.(?P<name>\w+)")
 
 
@@ -49,16 +56,33 @@ class OpPattern:
         return f"{'|'.join(self.types)}{'?' * self.optional}({', '.join(map(str, self.args))})"
 
 
-Node: TypeAlias = Variable | OpPattern
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant operand, every element of which is this number; no port."""
+
+    value: float
+
+    def __str__(self) -> str:
+        return f"{self.value:g}"
+
+
+Node: TypeAlias = Variable | OpPattern | Literal
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A pattern: its text, its tree, and its ports in order of first appearance."""
+    """A pattern: its text, its tree, and its ports in order of first appearance.
+
+    Attributes:
+      scope: glob of node name scopes, each one kernel; then the tree is empty.
+      chain: whether it stands for chains of linear ops; then the tree is empty.
+    """
 
     text: str
     root: OpPattern
     variables: tuple[Variable, ...]
+    scope: str = ""
+    chain: bool = False
 
 
 @lru_cache(maxsize=1024)
@@ -70,14 +94,16 @@ def parse_pattern(text: str) -> Pattern:
     """
     if len(text) > MAX_TEXT:
         raise TargetError(f"pattern of {len(text)} characters; at most {MAX_TEXT} are read")
-    if text.startswith(("scope:", "linear_chain")):
-        raise TargetError(f"pattern {text!r}: column 1: {text.partition(':')[0]} is not supported yet")
+    if text.startswith("scope:"):
+        return _scope(text)
+    if text == "linear_chain":
+        return Pattern(text, _NO_TREE, (Variable("x"), Variable("ws", variadic=True)), chain=True)
     if text.startswith("function:"):
         return _function(text)
     reader = _Reader(text)
     root = _node(reader, 0)
     reader.end()
-    if isinstance(root, Variable):
+    if not isinstance(root, OpPattern):
         raise TargetError(f"pattern {text!r}: column 1: {root} names no op; write an op such as Relu(x)")
     found: dict[str, Variable] = {}
     for variable in _variables(root):
@@ -94,7 +120,9 @@ def parse_pattern(text: str) -> Pattern:
 
 
 def variants(pattern: Pattern) -> tuple[OpPattern, ...]:
-    """The trees without optional ops that a pattern stands for, most ops first."""
+    """The trees without optional ops that a pattern stands for, most ops first; none of a group of ops."""
+    if not pattern.root.types:
+        return ()
     found = [node for node in _expand(pattern.root) if isinstance(node, OpPattern)]
     return tuple(sorted(found, key=count_ops, reverse=True))
 
@@ -119,13 +147,13 @@ def _ops(node: Node) -> Iterator[OpPattern]:
 def _variables(node: Node) -> Iterator[Variable]:
     if isinstance(node, Variable):
         yield node
-        return
-    for arg in node.args:
-        yield from _variables(arg)
+    if isinstance(node, OpPattern):
+        for arg in node.args:
+            yield from _variables(arg)
 
 
 def _expand(node: Node) -> Iterator[Node]:
-    if isinstance(node, Variable):
+    if not isinstance(node, OpPattern):
         yield node
         return
     for args in product(*(tuple(_expand(arg)) for arg in node.args)):
@@ -140,6 +168,16 @@ def _function(text: str) -> Pattern:
         raise TargetError(f"pattern {text!r}: column 10: write function:DOMAIN.NAME")
     inputs = Variable("xs", variadic=True)
     return Pattern(text, OpPattern((f"{match['domain']}::{match['name']}",), (inputs,)), (inputs,))
+
+
+def _scope(text: str) -> Pattern:
+    glob = text.removeprefix("scope:").strip().strip("/")
+    if not glob:
+        raise TargetError(f"pattern {text!r}: column 7: write scope:GLOB, such as scope:encoder/*/attention")
+    return Pattern(text, _NO_TREE, (Variable("xs", variadic=True),), scope=glob)
+
+
+_NO_TREE: Final = OpPattern((), ())
 
 
 class _Reader:
@@ -162,8 +200,8 @@ class _Reader:
         match = _TOKEN.match(self.text, self.at)
         if match is None:
             self.token = self.text[self.start]
-            self.fail("an op, a variable, or one of ( ) , | ? *")
-        self.token = match["name"] or match["sign"]
+            self.fail("an op, a variable, a number, or one of ( ) , | ? *")
+        self.token = match["name"] or match["number"] or match["sign"]
         self.at = match.end()
 
     def take(self, sign: str) -> bool:
@@ -181,6 +219,12 @@ class _Reader:
         self.advance()
         return name
 
+    def number(self) -> str:
+        """Step over a number."""
+        text = self.token
+        self.advance()
+        return text
+
     def end(self) -> None:
         """Refuse anything left."""
         if self.token:
@@ -195,6 +239,8 @@ class _Reader:
 def _node(reader: _Reader, depth: int) -> Node:
     if depth > MAX_DEPTH:
         reader.fail(f"at most {MAX_DEPTH} levels")
+    if depth and reader.token[-1:].isdigit() and not reader.token[0].isalpha():
+        return Literal(float(reader.number()))
     names = [reader.name("an op or a variable")]
     while reader.take("|"):
         names.append(reader.name("another op"))

@@ -185,6 +185,7 @@ class Target:
       texts: the files it was read from, by name, for messages that quote.
       places: file, line and column of `types.NAME`, `op_groups.NAME` and `defaults`.
       groups: op groups that rows take.
+      legalize: kernels that a region of a coarser kernel becomes, by that kernel.
     """
 
     id: str
@@ -209,3 +210,4 @@ class Target:
     texts: Mapping[str, str] = field(default_factory=dict, repr=False)
     places: Mapping[str, tuple[str, int, int]] = field(default_factory=dict)
     groups: frozenset[str] = frozenset()
+    legalize: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -207,6 +207,16 @@ class FusionModel(Model):
     remove: bool = Field(default=False, description="Delete the inherited fusion of this pattern.")
 
 
+class LegalizeModel(Model):
+    """A coarse kernel, and the kernels of this target that a region of it becomes where no row serves it."""
+
+    kernel: Name = Field(description="The coarse kernel.", examples=["attention"])
+    into: Annotated[list[Name], Field(min_length=1)] = Field(
+        description="Kernels of this target whose fusions its ops go through; other ops stand alone.",
+        examples=[["matmul", "Softmax"]],
+    )
+
+
 class DefaultsModel(Model):
     """What rows that do not say otherwise get."""
 
@@ -342,6 +352,7 @@ class Document(Model):
     costs: CostsModel = Field(default_factory=CostsModel)
     op_groups: dict[str, list[Name]] = Field(default_factory=dict)
     fusions: list[FusionModel] = Field(default_factory=list)
+    legalize: list[LegalizeModel] = Field(default_factory=list)
     kernels: list[RowModel] = Field(default_factory=list)
     tests: list[CaseModel] = Field(default_factory=list)
 

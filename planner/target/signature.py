@@ -4,11 +4,12 @@ In: the models of `schema` and the marked tree (for places). Out: records. Sourc
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from planner.errors import InputError, Problem, TargetError
-from planner.ir.qtypes import EXPRESSED, FloatType, Storage, round_scale
+from planner.ir.qtypes import EXPRESSED, FloatType, Storage, round_scale, storage
 from planner.ir.typetext import parse_storage
 from planner.target.expressions import parse_expression, parse_number, references
 from planner.target.records import Granularity, PortPattern, PortType, Row, Rule
@@ -18,6 +19,12 @@ from planner.target.yamltree import Node, nearest
 ANY: Final = PortType()
 DERIVABLE: Final = ("scale", "zero_point", "qmin", "qmax")
 AXIS_ROLES: Final = ("out_channel",)
+BIASES: Final[Mapping[str, PortType]] = {
+    "i32": PortType(storage("i32"), symmetric=True),
+    "i64": PortType(storage("i64"), symmetric=True),
+    "float": PortType(FloatType("f32")),
+}
+"""What `defaults.bias` makes of an accumulator port that a row leaves open."""
 
 
 class Building:
@@ -118,9 +125,11 @@ def build_spec(building: Building, spec: str | TypeModel | None, node: Node) -> 
     return ANY
 
 
-def build_row(building: Building, model: RowModel, node: Node, requantize: str) -> Row:
-    """Make a row; `requantize` is the target's default arithmetic."""
-    inputs = _ports(building, model.inputs, child(node, "in"), "xs")
+def build_row(
+    building: Building, model: RowModel, node: Node, requantize: str, bias: PortType = BIASES["i32"]
+) -> Row:
+    """Make a row; `requantize` is the target's default arithmetic, `bias` its default type of a bias."""
+    inputs = _with_bias(_ports(building, model.inputs, child(node, "in"), "xs"), model, bias)
     outputs = _ports(building, model.outputs, child(node, "out"), "ys")
     seen: set[str] = set()
     for side, ports in (("in", inputs), ("out", outputs)):
@@ -151,6 +160,15 @@ def build_row(building: Building, model: RowModel, node: Node, requantize: str) 
         computes=model.computes,
         float=model.float_,
         source=node.where,
+    )
+
+
+def _with_bias(ports: tuple[PortPattern, ...], model: RowModel, bias: PortType) -> tuple[PortPattern, ...]:
+    """Give accumulator ports without a type of their own the target's."""
+    rules = [rule.multiplier_accumulator_scale for rule in model.rules]
+    sums = {bare(rule.port) for rule in rules if rule is not None}
+    return tuple(
+        replace(port, type=bias) if port.name in sums and port.type.is_wildcard else port for port in ports
     )
 
 

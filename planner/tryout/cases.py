@@ -184,7 +184,10 @@ def _type_at(plan: Plan, name: str) -> PortTyped:
         return ports[name]
     if name not in plan.values:
         raise unknown_name("value or port", name, (*plan.values, *ports))
-    return plan.values[name].type
+    if plan.values[name].type is not None:
+        return plan.values[name].type
+    written = (port.type for k in plan.kernels_in_order for port in k.outputs if port.value == name)
+    return next((kind for kind in written if isinstance(kind, FloatType)), None)
 
 
 def _is_type(found: PortTyped, asked: str | Mapping[str, Any]) -> bool:

@@ -44,7 +44,8 @@ def test_op_types_are_those_of_all_alternatives():
         ("", "pattern '': column 1: found the end, wanted an op or a variable"),
         (
             "Relu(x+1)",
-            "pattern 'Relu(x+1)': column 7: found '+', wanted an op, a variable, or one of ( ) , | ? *",
+            "pattern 'Relu(x+1)': column 7: found '+', "
+            "wanted an op, a variable, a number, or one of ( ) , | ? *",
         ),
         (
             "Cat(xs*, y)",
@@ -52,8 +53,9 @@ def test_op_types_are_those_of_all_alternatives():
         ),
         ("Add(a|b, c)", "pattern 'Add(a|b, c)': column 8: found ',', wanted ( after alternatives of ops"),
         ("Add(b?, Relu(b))", "pattern 'Add(b?, Relu(b))': column 14: b is written both b? and b"),
-        ("scope:layer*/attn", "pattern 'scope:layer*/attn': column 1: scope is not supported yet"),
-        ("linear_chain", "pattern 'linear_chain': column 1: linear_chain is not supported yet"),
+        ("scope:/", "pattern 'scope:/': column 7: write scope:GLOB, such as scope:encoder/*/attention"),
+        ("1.5", "pattern '1.5': column 1: found '1.5', wanted an op or a variable"),
+        ("Relu(1.5(x))", "pattern 'Relu(1.5(x))': column 9: found '(', wanted , or )"),
         ("function:Gelu", "pattern 'function:Gelu': column 10: write function:DOMAIN.NAME"),
     ],
 )

@@ -1,0 +1,146 @@
+"""Groups: ops that belong together without a tree: all in one name scope, or a chain of linear ops.
+
+In: an index of the ops and a pattern `scope:GLOB` or `linear_chain`. Out: candidate groups, ascending op
+numbers. Whether a group may become a kernel is for `fuse` to say. Source: design 04; MLIR quantization RFC,
+"linear ops between two non-linear ones" (code-gen targets merge their scales).
+"""
+
+import fnmatch
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from planner.fusion.match import OpIndex
+from planner.ir.graph import Op
+from planner.ir.topology import reads
+from planner.target.patterns import Pattern
+
+# Linear in their one operand that is no constant.
+LINEAR: Final = frozenset(
+    {
+        "Add",
+        "AveragePool",
+        "BatchNormalization",
+        "Conv",
+        "ConvTranspose",
+        "Flatten",
+        "Gemm",
+        "GlobalAveragePool",
+        "Identity",
+        "MatMul",
+        "Mul",
+        "Neg",
+        "ReduceMean",
+        "ReduceSum",
+        "Reshape",
+        "Squeeze",
+        "Sub",
+        "Transpose",
+        "Unsqueeze",
+    }
+)
+LINEAR_IN_FIRST: Final = frozenset({"Div"})
+LEAST_CHAIN: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Ops to become one kernel: its name, and their numbers, ascending."""
+
+    name: str
+    members: tuple[int, ...]
+
+
+def groups_of(pattern: Pattern, index: OpIndex) -> tuple[Group, ...]:
+    """List the groups that a pattern stands for, by their first op; none for a tree."""
+    found = _chains(index) if pattern.chain else _scopes(pattern.scope, index) if pattern.scope else ()
+    return tuple(sorted(found, key=lambda group: group.members))
+
+
+def ports_of_group(group: Group, index: OpIndex) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Values at a group's ports: read from outside, and read outside, in order; the data of a chain first."""
+    inside = frozenset(group.members)
+    written = {name for i in group.members for name in index.ops[i].outputs if name}
+    operands = dict.fromkeys(name for i in group.members for name in index.operands[i] if name)
+    inputs = [name for name in operands if name not in written]
+    outputs = [
+        name
+        for i in group.members
+        for name in index.ops[i].outputs
+        if name and index.graph.values[name].is_float and _leaves(name, inside, index)
+    ]
+    dynamic = [name for name in inputs if name not in index.graph.constants]
+    return (*dynamic, *(name for name in inputs if name in index.graph.constants)), tuple(outputs)
+
+
+def reenters(group: Group, index: OpIndex) -> str | None:
+    """Name an op between two of the group's that is not in it; None where there is none."""
+    inside = frozenset(group.members)
+    first, last = group.members[0], group.members[-1]
+    behind = {name for i in group.members for name in index.ops[i].outputs if name}
+    outside: set[str] = set()
+    for i in range(first, last + 1):
+        op = index.ops[i]
+        if i in inside:
+            found = next((name for name in reads(op) if name in outside), None)
+            if found is not None:
+                return index.ops[index.writer[found]].name
+        elif any(name in behind or name in outside for name in reads(op)):
+            outside.update(name for name in op.outputs if name)
+    return None
+
+
+def _leaves(name: str, inside: frozenset[int], index: OpIndex) -> bool:
+    return name in index.results or any(reader not in inside for reader in index.readers.get(name, ()))
+
+
+def _scopes(glob: str, index: OpIndex) -> Iterator[Group]:
+    """One group per scope whose path matches: the ops named `path/...`; outermost paths only."""
+    members: dict[str, list[int]] = {}
+    depth = glob.count("/") + 1
+    for i, op in enumerate(index.ops):
+        parts = op.name.strip("/").split("/")
+        path = "/".join(parts[:depth])
+        if len(parts) > depth and _matches(parts[:depth], glob.split("/")):
+            members.setdefault(path, []).append(i)
+    for path, numbers in members.items():
+        yield Group(path, tuple(numbers))
+
+
+def _matches(parts: list[str], globs: list[str]) -> bool:
+    return all(fnmatch.fnmatchcase(part, glob) for part, glob in zip(parts, globs, strict=True))
+
+
+def _chains(index: OpIndex) -> Iterator[Group]:
+    """Longest runs of linear ops, each read by the next alone; two or more ops."""
+    data = {i: _data_of(op, index) for i, op in enumerate(index.ops)}
+    begun: set[int] = set()
+    for i, value in data.items():
+        if not value or i in begun:
+            continue
+        run = [i]
+        while (after := _next(run[-1], data, index)) is not None:
+            run.append(after)
+        begun.update(run)
+        if len(run) >= LEAST_CHAIN:
+            yield Group(index.ops[run[0]].name, tuple(run))
+
+
+def _next(at: int, data: dict[int, str], index: OpIndex) -> int | None:
+    op = index.ops[at]
+    value = op.outputs[0]
+    users = index.readers.get(value, ())
+    if value in index.results or len(users) != 1 or sum(map(bool, op.outputs)) != 1:
+        return None
+    return users[0] if data[users[0]] == value else None
+
+
+def _data_of(op: Op, index: OpIndex) -> str:
+    """The one operand that is no constant of an op that is linear in it; "" for any other op."""
+    names = [name for name in (*op.inputs, *op.captures) if name]
+    dynamic = [name for name in names if name not in index.graph.constants]
+    if len(dynamic) != 1 or not index.graph.values[dynamic[0]].is_float:
+        return ""
+    first = bool(names) and names[0] == dynamic[0]
+    linear = op.type in LINEAR or (op.type in LINEAR_IN_FIRST and first)
+    return dynamic[0] if linear and not op.captures else ""
