@@ -5,6 +5,7 @@ where engines lose precision) and `held_scales` for scales somebody wrote (refus
 value, as the quant dialect does). f80 is held in doubles. Source: IEEE 754; design 01, section 2.
 """
 
+import math
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -40,12 +41,12 @@ class FloatFormat:
     @property
     def tiny(self) -> float:
         """The least normal number."""
-        return float(np.ldexp(1.0, self.least))
+        return math.ldexp(1.0, self.least)
 
     @property
     def step(self) -> float:
         """The least positive number, a subnormal."""
-        return float(np.ldexp(1.0, self.least - self.digits + 1))
+        return math.ldexp(1.0, self.least - self.digits + 1)
 
 
 FORMATS: Final[Mapping[str, FloatFormat]] = {
@@ -99,7 +100,17 @@ def held_scale(scale: float, expressed: str) -> float:
     if expressed == "f32" and F32_TINY <= scale <= _F32_MAX:
         rounded: float = _F32.unpack(_F32.pack(scale))[0]
         return rounded
-    return held_scales([scale], expressed)[0]
+    kept = FORMATS[expressed]
+    if not kept.step <= scale <= kept.most:
+        raise QTypeError(scale_problem(scale, expressed))
+    return _nearest_one(scale, kept)
+
+
+def _nearest_one(scale: float, kept: FloatFormat) -> float:
+    if kept.digits == 53:
+        return scale
+    unit = max(math.frexp(scale)[1] - kept.digits, kept.least - kept.digits + 1)
+    return math.ldexp(round(math.ldexp(scale, -unit)), unit)
 
 
 def held_scales(scales: list[float], expressed: str) -> tuple[float, ...]:
@@ -125,7 +136,7 @@ def scale_problem(scale: float, expressed: str) -> str:
         return f"scale {scale!r} is beyond {expressed}"
     if scale < kept.step:
         return f"scale {scale!r} is below the least {expressed}, {kept.step!r}"
-    found = float(nearest(np.asarray([scale]), expressed)[0])
+    found = _nearest_one(scale, kept)
     if found != scale:
         return f"scale {scale!r} is no value of {expressed}; the nearest one is {found!r}"
     return ""
