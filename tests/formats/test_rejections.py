@@ -48,7 +48,7 @@ __all__ = ["plan"]
         (
             "f32<-1.0",
             "f33<-1.0",
-            "values[0].constraints[0]: expressed type 'f33' is none of f16, bf16, tf32, f32, f64, f80",
+            "values[0].constraints[0]: column 19: expressed type 'f33' is none of f16, bf16, tf32, f32, f64, f80",
         ),
         (
             "f32<-2.0:2.0",
@@ -147,7 +147,7 @@ def test_plan_files(plan, change, message):
         (
             "1.0>>, f32]",
             "1.0>>, i8]",
-            "4:3: spec i8 of a tensor<8x4xf32> is neither a quantized type nor a float",
+            "4:3: input_specs[1] is incompatible with tensor<8x4xf32>: i8 is neither a quantized type, a float, nor the element type f32",
         ),
         ('kernel = "fully_connected", ', "", "4:3: quant.region needs a 'kernel' attribute, a string"),
         ('qplan.values = ["y"]', "qplan.values = []", "4:3: 0 names for 1 values"),
