@@ -44,8 +44,10 @@ def test_op_types_are_those_of_all_alternatives():
         ("", "pattern '': column 1: found the end, wanted an op or a variable"),
         (
             "Relu(x+1)",
-            "pattern 'Relu(x+1)': column 7: found '+', "
-            "wanted an op, a variable, a number, or one of ( ) , | ? *",
+            (
+                "pattern 'Relu(x+1)': column 7: found '+', "
+                "wanted an op, a variable, a number, or one of ( ) , | ? *"
+            ),
         ),
         (
             "Cat(xs*, y)",
