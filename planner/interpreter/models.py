@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from planner.calibration.samples import fit
-from planner.interpreter.programs import Program, program_of
+from planner.interpreter.programs import Program, Read, program_of
 from planner.interpreter.requantize import Array
 from planner.interpreter.stored import STORED_KERNELS
 from planner.ir.graph import Graph, Op
@@ -69,13 +69,16 @@ class ModelRunner:
         known: dict[str, Array] = dict(fit(sample, self._graph, "sample"))
         for step in self._steps:
             if step.program is not None:
-                known |= step.program.run(lambda read: self._array(read.value, known))
+                known |= step.program.run(partial(self._read, known))
                 continue
             for op in step.ops:
                 operands = [self._array(name, known) if name else None for name in op.inputs]
                 if step.kernel is not None:
                     known |= zip(op.outputs, step.kernel(op, operands), strict=False)
         return {name: self._array(name, known) for name in self._outputs}
+
+    def _read(self, known: Mapping[str, Array], read: Read) -> Array:
+        return self._array(read.value, known)
 
     def _array(self, name: str, known: Mapping[str, Array]) -> Array:
         return known[name] if name in known else np.asarray(self._graph.constants[name].array)
@@ -99,7 +102,10 @@ def _steps(graph: Graph, outputs: Sequence[str]) -> tuple[_Step, ...]:
     for ops, kernel in reversed(parts):
         made = tuple(out for op in ops for out in op.outputs if out and out in needed)
         needed.update(name for op in ops for name in (*op.inputs, *op.captures) if name)
-        program = None if kernel is not None or not made else program_of(graph, ops, made, {})
+        program = None
+        if kernel is None and made:
+            # Weights as they are: the qonnx executor feeds them, and so sums in the plain order.
+            program = replace(program_of(graph, ops, made, {}), prepacks=False)
         if made:
             steps.append(_Step(tuple(ops), made, kernel, program))
     return tuple(reversed(steps))

@@ -7,6 +7,7 @@ part of its model. Optimisations are off, so each op runs as written. Source: de
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -14,7 +15,7 @@ import onnxruntime
 from planner.errors import ModelError
 from planner.interpreter.requantize import Array
 from planner.ir.graph import Graph, Op
-from planner.onnx.sessions import FAILURES, one_line, open_session
+from planner.onnx.sessions import FAILURES, one_line, open_session, session_options
 from planner.onnx.write import OPSET, Node, Port, write_model
 from planner.plans.records import PortTyped
 
@@ -38,6 +39,7 @@ class Program:
       reads: what is fed.
       constants: names of the float and integer constants among the operands.
       outputs: value names, "" nowhere.
+      prepacks: whether onnxruntime may lay weights out anew, which changes the order of float sums.
     """
 
     graph: Graph
@@ -45,6 +47,7 @@ class Program:
     reads: tuple[Read, ...]
     constants: tuple[str, ...]
     outputs: tuple[str, ...]
+    prepacks: bool = True
 
     def run(self, feed: Callable[[Read], Array]) -> Mapping[str, Array]:
         """Results by value name; `feed` gives the array of each read.
@@ -75,7 +78,7 @@ class Program:
             domains={domain: number for domain, number in self.graph.opsets.items() if domain},
         )
         try:
-            return open_session(data)
+            return open_session(data, _options(prepacks=self.prepacks))
         except FAILURES as error:
             raise ModelError(f"onnxruntime cannot load {self._names()}: {one_line(error)}") from error
 
@@ -135,6 +138,13 @@ def program_of(
         draft.add(op)
     reads = tuple(draft.reads.values())
     return Program(graph, tuple(draft.nodes), reads, tuple(draft.constants), tuple(outputs))
+
+
+def _options(*, prepacks: bool) -> Any:
+    options = session_options()
+    if not prepacks:
+        options.add_session_config_entry("session.disable_prepacking", "1")
+    return options
 
 
 def _array(graph: Graph, name: str) -> Array:

@@ -172,7 +172,9 @@ def _optional(operands: Sequence[Array | None], index: int) -> Array:
     return np.asarray(0) if array is None else array
 
 
-_NARROW: Final = tuple(np.dtype(kind) for kind in (ml_dtypes.int2, ml_dtypes.uint2, ml_dtypes.int4, ml_dtypes.uint4))
+_NARROW: Final = tuple(
+    np.dtype(kind) for kind in (ml_dtypes.int2, ml_dtypes.uint2, ml_dtypes.int4, ml_dtypes.uint4)
+)
 
 STORED_KERNELS: Final[Mapping[str, StoredKernel]] = {
     "ConvInteger": conv_integer,

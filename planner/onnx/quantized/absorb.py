@@ -195,7 +195,9 @@ def _constant_facts(work: _Work, found: Found, kind: QType, array: Array) -> Fac
     if _is_weight(work, found.result):
         return (kind,)
     if isinstance(kind, Uniform) and kind.storage.range_bits <= _WIDEST_FACT:
-        return (AnyType(Storage(kind.storage.bits, kind.storage.signed, kind.storage.qmin, kind.storage.qmax)),)
+        return (
+            AnyType(Storage(kind.storage.bits, kind.storage.signed, kind.storage.qmin, kind.storage.qmax)),
+        )
     return ()
 
 

@@ -113,4 +113,3 @@ def _rank(op: Op, values: Mapping[str, Value]) -> int:
 
 _CHANNELS_LAST_OPERANDS: Final[Mapping[str, int]] = {"BatchNormalization": 1, "Conv": 2, "MaxPool": 1}
 """How many operands of a channels-last op lie channels last, the first ones."""
-

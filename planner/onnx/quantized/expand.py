@@ -207,8 +207,6 @@ def _integer_product(kind: str) -> Expansion:
     return apply
 
 
-
-
 _CONTRIB: Final = frozenset({"channels_last", "opset"})
 _MOVERS: Final = frozenset(
     {"Flatten", "Identity", "MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"}

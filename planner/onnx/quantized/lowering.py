@@ -35,6 +35,8 @@ from planner.onnx.quantized.formulas import (
     trunc_scaled,
 )
 
+Operand: TypeAlias = Array | str
+
 _F32: Final = np.dtype(np.float32)
 MOST_THRESHOLDS: Final = 16
 _LAYOUTS: Final[Mapping[int, str]] = {2: "NC", 3: "NWC", 4: "NCHW"}
@@ -150,13 +152,14 @@ def emit_rounding(op: Op, draft: Draft, v: str, mode: str, dtype: np.dtype[Any])
 
 
 def _quant(op: Op, draft: Draft) -> bool:
-    scale, zero, bits = (draft.array(name) for name in op.inputs[1:4])
-    if scale is None or zero is None or bits is None:
+    scale, zero, bits = (_operand(op, draft, i) for i in (1, 2, 3))
+    if isinstance(bits, str) or scale is None or zero is None or bits is None:
         return False
     signed, narrow = bool(op.attributes["signed"]), bool(op.attributes["narrow"])
     mode = checked_rounding(op)
-    # An integer zero that is 0 widens nothing: the steps are the same numbers in float32.
-    zero = zero if zero.any() else np.zeros(zero.shape, np.float32)
+    if isinstance(zero, np.ndarray) and not zero.any():
+        # An integer zero widens nothing: the steps are the same numbers in float32.
+        zero = np.zeros(zero.shape, np.float32)
     v, dtype = _offset(op, draft, scale, zero)
     if signed and np.any(bits == 1):
         if not np.all(bits == 1):
@@ -169,26 +172,41 @@ def _quant(op: Op, draft: Draft) -> bool:
     return True
 
 
-def _offset(op: Op, draft: Draft, scale: Array, zero: Array) -> tuple[str, np.dtype[Any]]:
+def _operand(op: Op, draft: Draft, index: int) -> Operand | None:
+    """A parameter: its numbers, or the name of a float32 tensor computed at run time."""
+    array = draft.array(op.inputs[index])
+    if array is not None:
+        return array
+    return op.inputs[index] if draft.graph.values[op.inputs[index]].dtype == "f32" else None
+
+
+def _dtype(operand: Operand) -> np.dtype[Any]:
+    return _F32 if isinstance(operand, str) else operand.dtype
+
+
+def _is_all(operand: Operand, number: float) -> bool:
+    return not isinstance(operand, str) and bool(np.all(operand == number))
+
+
+def _offset(op: Op, draft: Draft, scale: Operand, zero: Operand) -> tuple[str, np.dtype[Any]]:
     """`x / scale + zero_point`, in the element types numpy would take."""
     known = draft.graph.values[op.inputs[0]].dtype
     start = np.dtype(np.float64) if known == "f64" else _F32
-    divided = np.result_type(start, scale.dtype)
+    divided = np.result_type(start, _dtype(scale))
     x = _as(op, draft, op.inputs[0], start, divided)
-    v = x if np.all(scale == 1) else _step(op, draft, "Div", x, scale, divided)
-    dtype = np.result_type(divided, zero.dtype)
+    v = x if _is_all(scale, 1) else _step(op, draft, "Div", x, scale, divided)
+    dtype = np.result_type(divided, _dtype(zero))
     return _step(op, draft, "Add", _as(op, draft, v, divided, dtype), zero, dtype), dtype
 
 
-def _back(op: Op, draft: Draft, q: str, zero: Array, scale: Array, dtype: np.dtype[Any]) -> None:
+def _back(op: Op, draft: Draft, q: str, zero: Operand, scale: Operand, dtype: np.dtype[Any]) -> None:
     """`(q - zero_point) * scale` in float32."""
-    shifted = _step(op, draft, "Sub", q, zero, dtype) if zero.any() else q
-    wide = np.result_type(dtype, scale.dtype)
-    scaled = shifted
-    if not np.all(scale == 1):
-        scaled = _step(op, draft, "Mul", _as(op, draft, shifted, dtype, wide), scale, wide)
-    elif wide != dtype:
-        wide = dtype
+    shifted = q if _is_all(zero, 0) else _step(op, draft, "Sub", q, zero, dtype)
+    if _is_all(scale, 1):
+        _finish(op, draft, _as(op, draft, shifted, dtype, _F32))
+        return
+    wide = np.result_type(dtype, _dtype(scale))
+    scaled = _step(op, draft, "Mul", _as(op, draft, shifted, dtype, wide), scale, wide)
     _finish(op, draft, _as(op, draft, scaled, wide, _F32))
 
 
@@ -201,8 +219,11 @@ def _finish(op: Op, draft: Draft, source: str) -> None:
         draft.emit(op, "Identity", source, out=op.outputs[0])
 
 
-def _step(op: Op, draft: Draft, kind: str, x: str, operand: Array, dtype: np.dtype[Any]) -> str:
-    name = draft.constant(f"{op.outputs[0]}/{kind.lower()}_operand", operand.astype(dtype))
+def _step(op: Op, draft: Draft, kind: str, x: str, operand: Operand, dtype: np.dtype[Any]) -> str:
+    if isinstance(operand, str):
+        name = _as(op, draft, operand, _F32, dtype)
+    else:
+        name = draft.constant(f"{op.outputs[0]}/{kind.lower()}_operand", operand.astype(dtype))
     return draft.emit(op, kind, x, name, dtype=dtype_of(np.empty(0, dtype)))
 
 
@@ -256,9 +277,7 @@ def _trunc(op: Op, draft: Draft) -> bool:
     scale_out, bits_out = others
     ratio = np.asarray(2 ** np.rint(np.log2(scale_out / scale)))
     v = _step(op, draft, "Div", v, ratio, dtype)
-    low, high = bounds(
-        bits_out, signed=bool(op.attributes["signed"]), narrow=bool(op.attributes["narrow"])
-    )
+    low, high = bounds(bits_out, signed=bool(op.attributes["signed"]), narrow=bool(op.attributes["narrow"]))
     q = emit_rounding(op, draft, _clip(op, draft, v, low.astype(dtype), high.astype(dtype)), mode, dtype)
     _back(op, draft, q, np.asarray(zero / ratio), scale_out, dtype)
     return True

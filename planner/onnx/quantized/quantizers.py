@@ -150,7 +150,9 @@ def integer_quantizer(
 def bipolar_quantizer(scale: Array) -> Quantizer:
     """The record of a BipolarQuant."""
     one = np.asarray(1, np.float32)
-    return Quantizer(scale, np.zeros((), np.float32), -one, one, one, signed=True, narrow=False, is_bipolar=True)
+    return Quantizer(
+        scale, np.zeros((), np.float32), -one, one, one, signed=True, narrow=False, is_bipolar=True
+    )
 
 
 def attributes_of_ends(low: int, high: int) -> tuple[Array, bool, bool] | None:
@@ -164,7 +166,9 @@ def attributes_of_ends(low: int, high: int) -> tuple[Array, bool, bool] | None:
             return np.asarray(whole, np.float32), False, False
         if high + 2 == 1 << (high + 2).bit_length() - 1 and high > 1:
             return np.asarray((high + 2).bit_length() - 1, np.float32), False, True
-        return _checked_ends(np.asarray(np.log2(high + 1.0), np.float32), low, high, signed=False, narrow=False)
+        return _checked_ends(
+            np.asarray(np.log2(high + 1.0), np.float32), low, high, signed=False, narrow=False
+        )
     if low in (-high, -high - 1) and high > 0:
         bits = np.asarray(1 + np.log2(high + 1.0), np.float32)
         return _checked_ends(bits, low, high, signed=True, narrow=low == -high)
@@ -200,12 +204,14 @@ def _behind_dequantize(at: int, op: Op, reader: Reader) -> Found | None:
     own = _grid(quantize, reader)
     if own is None or reader.graph.values[quantize.inputs[0]].dtype != "f32":
         return None
-    if _same(own, grid) and quantize.attributes.get("axis", 1) == op.attributes.get("axis", 1):
-        quantizer = _on_grid(shaped, ends, dtype, rounds_first=True)
-        return Found(at, quantize.inputs[0], op.outputs[0], quantizer, inner=(*inner, first))
     if np.all(own[0] == 1) and not own[1].any():
-        return _explicit(at, op.outputs[0], quantize.inputs[0], shaped, ends, (*inner, first), reader)
-    return None
+        spelled = _explicit(at, op.outputs[0], quantize.inputs[0], shaped, ends, (*inner, first), reader)
+        if spelled is not None:
+            return spelled
+    if not _same(own, grid) or quantize.attributes.get("axis", 1) != op.attributes.get("axis", 1):
+        return None
+    quantizer = _on_grid(shaped, ends, dtype, rounds_first=True)
+    return Found(at, quantize.inputs[0], op.outputs[0], quantizer, inner=(*inner, first))
 
 
 def _behind_arithmetic(at: int, op: Op, reader: Reader) -> Found | None:
@@ -248,6 +254,7 @@ def _explicit(
 ) -> Found | None:
     """Read `round(x / scale + zero_point)` before a QuantizeLinear of scale 1."""
     scale, zero = grid
+    start = v
     signs = _signs(v, reader)
     if signs is not None:
         quantizer = bipolar_quantizer(scale)
@@ -267,6 +274,8 @@ def _explicit(
     if divided is not None and step is not None and np.array_equal(step, scale):
         v, inner = divided[1].inputs[0], (*inner, divided[0])
     elif not np.all(scale == 1):
+        return None
+    if v == start:
         return None
     quantizer = _on_grid((scale, zero), ends, "", rounding=mode)
     return Found(at, v, result, quantizer, inner=inner)

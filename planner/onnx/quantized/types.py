@@ -27,7 +27,9 @@ def type_of(quantizer: Quantizer, shape: Sequence[int | str | None] | None) -> U
     Raises:
       ModelError: no type says it; the message is the reason alone.
     """
-    scale = np.broadcast_to(quantizer.scale, np.broadcast_shapes(quantizer.scale.shape, quantizer.zero_point.shape))
+    scale = np.broadcast_to(
+        quantizer.scale, np.broadcast_shapes(quantizer.scale.shape, quantizer.zero_point.shape)
+    )
     if not (np.isfinite(scale).all() and (scale > 0).all()):
         raise ModelError("its scale is not positive and finite")
     if quantizer.is_bipolar:
@@ -70,9 +72,7 @@ def storage_of(quantizer: Quantizer) -> Storage:
         raise ModelError(str(error)) from error
 
 
-def _granular(
-    store: Storage, scale: Array, zero: Array, shape: Sequence[int | str | None] | None
-) -> Uniform:
+def _granular(store: Storage, scale: Array, zero: Array, shape: Sequence[int | str | None] | None) -> Uniform:
     if scale.size == 1 or (np.all(scale == scale.reshape(-1)[0]) and np.all(zero == zero.reshape(-1)[0])):
         return Uniform(store, (float(scale.reshape(-1)[0]),), (int(zero.reshape(-1)[0]),))
     if shape is None or scale.ndim > len(shape):

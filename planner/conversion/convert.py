@@ -1,0 +1,155 @@
+"""Convert: an ONNX model of any quantized dialect in another one, every number as it was.
+
+No plan and no target: each quantizer of the graph is read into one record and written anew, all other ops
+stay as they are. What a format cannot say is refused. Source: design 05; design 03, "ONNX utilities".
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from planner.conversion.layout import channels_last
+from planner.conversion.pairs import QCDQ, QDQ, Containers, write_pair
+from planner.conversion.quants import write_quant
+from planner.conversion.tidy import cleaned, extracted
+from planner.errors import UnsupportedExport, unknown_name
+from planner.ir.graph import Graph, Op
+from planner.onnx.normalise import drop_dead, name_apart
+from planner.onnx.quantized.dialect import BIPOLAR, ELEMENTWISE, FLOAT_QUANT, QUANT
+from planner.onnx.quantized.expand import expand, lift
+from planner.onnx.quantized.lowering import Draft, draft_of, lower
+from planner.onnx.quantized.quantizers import Found, find_quantizers
+from planner.onnx.read import read_written
+from planner.onnx.shapes import infer
+from planner.onnx.write import write_graph
+
+Conversion: TypeAlias = Callable[[Graph], Graph]
+
+
+def convert(source: str | Path | bytes, to: str, *, external: Path | None = None) -> bytes:
+    """Write a model in another dialect.
+
+    Args:
+      source: an ONNX file or its bytes, of any dialect.
+      to: a key of `CONVERSIONS`.
+      external: a data file beside the result for the weights of models over 2 GB.
+
+    Raises:
+      UnsupportedExport: the dialect cannot say these numbers; names the op and what it would take.
+      ModelError: no ONNX model.
+      UnknownName: no such dialect.
+    """
+    if to not in CONVERSIONS:
+        raise unknown_name("dialect", to, CONVERSIONS)
+    graph = convert_graph(read_written(source), to)
+    return write_graph(replace(graph, notes=()), external=external)
+
+
+def convert_graph(graph: Graph, to: str) -> Graph:
+    """The same as `convert`, on a graph as `read_written` gives it."""
+    if to not in CONVERSIONS:
+        raise unknown_name("dialect", to, CONVERSIONS)
+    done = name_apart(drop_dead(CONVERSIONS[to](graph)))
+    used = {op.type.rpartition("::")[0] for op in done.ops}
+    opsets = {key: number for key, number in done.opsets.items() if not key or key in used}
+    opsets |= {domain: 1 for domain in used if domain and domain not in opsets}
+    return replace(done, opsets=opsets)
+
+
+def to_qonnx(graph: Graph) -> Graph:
+    """Every quantizer as a QONNX op."""
+    plain = lift(infer(expand(graph)))
+
+    def write(found: Found, op: Op, draft: Draft) -> None:
+        if op.type in (QUANT, BIPOLAR):
+            draft.ops.append(op)
+        else:
+            write_quant(found, op, draft)
+
+    return _rewritten(plain, write)
+
+
+def to_qcdq(graph: Graph) -> Graph:
+    """Every quantizer as QuantizeLinear, Clip, DequantizeLinear."""
+    return _to_pairs(graph, QCDQ)
+
+
+def to_qdq(graph: Graph) -> Graph:
+    """Every quantizer as QuantizeLinear and DequantizeLinear of whole integer formats."""
+    return _to_pairs(graph, QDQ)
+
+
+def to_plain(graph: Graph) -> Graph:
+    """QONNX ops as the plain float ops that compute them.
+
+    Raises:
+      UnsupportedExport: an op that has no such form.
+    """
+    done = lower(graph)
+    for op in done.ops:
+        if op.type in ELEMENTWISE:
+            raise UnsupportedExport(
+                f"onnx cannot say {op.type.rpartition('::')[2]} at {op.name!r} (port {op.name}.in[0]) in plain ops",
+                hint="Quant, BipolarQuant, Trunc and MultiThreshold of constant parameters have such a form",
+            )
+    return done
+
+
+def _to_pairs(graph: Graph, containers: Containers) -> Graph:
+    plain = infer(expand(graph))
+
+    def write(found: Found, op: Op, draft: Draft) -> None:
+        if found.quantizer.stored and (containers.clips or not _has_clip(found, plain)):
+            draft.ops.append(op)
+        elif op.type not in (QUANT, BIPOLAR) and containers.clips:
+            draft.ops.append(op)
+        else:
+            write_pair(found, op, draft, containers)
+
+    done = _rewritten(plain, write)
+    for op in done.ops:
+        if op.type in ELEMENTWISE:
+            raise _unsaid(op, containers)
+    return done
+
+
+def _has_clip(found: Found, graph: Graph) -> bool:
+    return any(graph.ops[at].type == "Clip" for at in found.inner)
+
+
+def _unsaid(op: Op, containers: Containers) -> UnsupportedExport:
+    kind = op.type.rpartition("::")[2]
+    if op.type == QUANT:
+        why = "its scale, zero point or bit width is computed at run time"
+    elif op.type == FLOAT_QUANT:
+        why = "it rounds to floats"
+    else:
+        why = "it is no quantization to one grid"
+    return UnsupportedExport(
+        f"{containers.format} cannot say {kind} at {op.name!r} (port {op.name}.in[0]): {why}",
+        hint=f"{containers.format} takes Quant and BipolarQuant of constant parameters",
+    )
+
+
+def _rewritten(graph: Graph, write: Callable[[Found, Op, Draft], None]) -> Graph:
+    """Write each quantizer anew; ops that only served it go when nothing reads them any more."""
+    found = {item.last: item for item in find_quantizers(graph)}
+    draft = draft_of(graph)
+    for at, op in enumerate(graph.ops):
+        if at in found:
+            write(found[at], op, draft)
+        else:
+            draft.ops.append(op)
+    return draft.finish()
+
+
+CONVERSIONS: Final[Mapping[str, Conversion]] = {
+    "channels-last": channels_last,
+    "cleaned": cleaned,
+    "onnx": to_plain,
+    "onnx-qcdq": to_qcdq,
+    "onnx-qdq": to_qdq,
+    "qonnx": to_qonnx,
+    "scale-zero-point-extracted": extracted,
+}
