@@ -185,7 +185,7 @@ def _class(network: Network, ident: int, index: int, members: list[Port]) -> Lab
         ports=members,
         entering=entering,
         may_float=kernel.moves and _may_float(network, kernel, ident, members),
-        content=f"{kernel.choice.region.kernel} {row.key if (row := kernel.choice.row) else ''}",
+        content=f"{kernel.choice.region.kernel} {layout.key if (layout := kernel.choice.layout) else ''}",
     )
     for port in members:
         if port.fixed is not None or port.pin is not None:

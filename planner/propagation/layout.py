@@ -20,6 +20,7 @@ class Layout:
     """One row over the present and absent ports of one kernel shape.
 
     Attributes:
+      key: the row's.
       inputs, outputs: the row's entry for each port, absent ones too.
       groups: ports that same_scale rules join.
       joined: all ports in `groups`.
@@ -31,6 +32,7 @@ class Layout:
       joins_all: whether one same_scale group holds every present port.
     """
 
+    key: str
     inputs: tuple[PortPattern, ...]
     outputs: tuple[PortPattern, ...]
     groups: tuple[tuple[PortId, ...], ...]
@@ -71,6 +73,7 @@ def _layout(row: Row, region: Region) -> Layout | None:
     called = {pattern.name for pattern in present.values()}
     computed = {rule.args.get("port") for rule in row.rules if rule.kind in COMPUTING_RULES}
     return Layout(
+        row.key,
         inputs,
         outputs,
         groups=groups,

@@ -81,15 +81,16 @@ def kernel_steps(
 ) -> None:
     """Log one kernel: its row (or why none), then each of its ports."""
     network, region, row = log.network, kernel.choice.region, kernel.choice.row
+    layout = kernel.choice.layout
     ports = [network.ports[p] for p in (*kernel.inputs, *kernel.outputs) if p >= 0]
     if not ports:
         return
-    if row is None:
+    if row is None or layout is None:
         log.add(region.name, "float", "no row", kernel.choice.reason)
         return
     because = [n for port in ports for n in log.fact_steps.get(port.value, ())]
     seen: dict[int, int] = {}
-    head = log.add(region.name, row.key, "row", row.source, because=because)
+    head = log.add(region.name, layout.key, "row", row.source, because=because)
     sources = {side: rule_source(kernel, side, network) for side in derived}
     for port in ports:
         address = port_address(region.name, port.side[0], port.side[1])
