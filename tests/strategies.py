@@ -48,12 +48,27 @@ def uniforms(draw, shapes=("tensor", "axis", "block")):
         axis, count = draw(st.integers(0, 3)), draw(st.integers(1, 4))
     elif shape == "block":
         grid = tuple(draw(st.lists(st.integers(1, 3), min_size=1, max_size=3)))
-        axes = sorted(draw(st.sets(st.integers(0, len(grid) - 1), min_size=1)))
+        axes = sorted(draw(st.sets(st.integers(0, len(grid) - 1))))
         blocks = tuple((a, draw(st.integers(1, 64))) for a in axes)
         count = int(np.prod(grid))
     scales = round_scales([draw(SCALES) for _ in range(count)], expressed)
+    if count > 1 and store.qmax - store.qmin > 2 and draw(st.integers(0, 3)) == 0:
+        zeros, ranges = draw(slice_ranges(store, count))
+        return Uniform(store, scales, zeros, expressed, axis, blocks, grid, ranges)
     zeros = tuple(draw(st.integers(store.qmin, store.qmax)) for _ in range(count))
     return Uniform(store, scales, zeros, expressed, axis, blocks, grid)
+
+
+@st.composite
+def slice_ranges(draw, store, count):
+    """Zero points and ranges of slices that differ and span the storage's range."""
+    cut = draw(st.integers(store.qmin + 1, store.qmax - 1))
+    ranges = [(store.qmin, cut), (cut, store.qmax)]
+    while len(ranges) < count:
+        low = draw(st.integers(store.qmin, store.qmax - 1))
+        ranges.append((low, draw(st.integers(low + 1, store.qmax))))
+    ranges = draw(st.permutations(ranges))
+    return tuple(draw(st.integers(*pair)) for pair in ranges), tuple(ranges)
 
 
 @st.composite
@@ -72,7 +87,9 @@ def types():
         st.builds(AnyType, storages(), st.none() | st.sampled_from(EXPRESSED)),
         calibrated(),
         st.just(NoneType()),
-        st.builds(Bipolar, st.just("f32"), SCALES.map(lambda s: round_scales([s], "f32")[0])),
+        st.sampled_from(EXPRESSED).flatmap(
+            lambda name: st.builds(Bipolar, st.just(name), SCALES.map(lambda s: round_scales([s], name)[0]))
+        ),
         st.sampled_from(EXPRESSED).map(FloatType),
     )
 

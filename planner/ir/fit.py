@@ -14,7 +14,7 @@ from planner.ir.qtypes import Calibrated, QType, Uniform
 def misfit(fact: QType, value: Value) -> str:
     """Say why a type cannot be a fact of a value; "" where it can.
 
-    Unknown ranks and dimensions fit everything.
+    Unknown dimensions fit every number of slices, unknown ranks everything but blocks.
     """
     if not value.is_float:
         return f"value {value.name!r} has element type {value.dtype}; only float values carry types"
@@ -22,10 +22,18 @@ def misfit(fact: QType, value: Value) -> str:
     if expressed not in (None, value.dtype) and (expressed, value.dtype) != ("tf32", "f32"):
         return f"type {_short(fact)} expresses {expressed}, value {value.name!r} is {value.dtype}"
     check = _CHECKS.get(type(fact))
-    if check is None or value.shape is None:
+    if check is None:
         return ""
+    if value.shape is None:
+        return _unranked(fact, value)
     problem = check(fact, value.shape)
     return f"type {_short(fact)} does not fit {value.name!r}: {problem}" if problem else ""
+
+
+def _unranked(fact: QType, value: Value) -> str:
+    if isinstance(fact, Uniform) and fact.is_sub_channel:
+        return f"type {_short(fact)} does not fit {value.name!r}: blocks need a tensor whose rank is known"
+    return ""
 
 
 def refuse_misfits(graph: Graph) -> Graph:
@@ -64,24 +72,37 @@ def _axis(fact: Uniform | Calibrated, shape: Shape) -> str:
 
 
 def _uniform(fact: Uniform, shape: Shape) -> str:
-    if not fact.blocks:
+    if not fact.is_sub_channel:
         return _axis(fact, shape)
-    if len(fact.grid) != len(shape):
-        return f"scales nest {len(fact.grid)} deep, its shape is {shape_text(shape)}"
-    blocks = dict(fact.blocks)
-    for axis in blocks:
+    for axis, _ in fact.blocks:
         if axis >= len(shape):
             return f"it has no axis {axis}, its shape is {shape_text(shape)}"
+    if len(fact.grid) != len(shape):
+        return f"scales nest {len(fact.grid)} deep, its shape is {shape_text(shape)}"
+    if 0 in shape:
+        return f"a tensor without elements has no blocks, its shape is {shape_text(shape)}"
+    blocks = dict(fact.blocks)
     for axis, (size, count) in enumerate(zip(shape, fact.grid, strict=True)):
-        if not isinstance(size, int):
-            continue
-        block = blocks.get(axis, size)
-        if block and size % block:
-            return f"axis {axis} of size {size} is no multiple of its block size {block}"
-        if block and size // block != count:
-            return (
-                f"axis {axis} of size {size} in blocks of {block} needs {size // block} scales, not {count}"
-            )
+        problem = _block(axis, size, blocks.get(axis), count)
+        if problem:
+            return problem
+    return ""
+
+
+def _block(axis: int, size: int | str | None, block: int | None, count: int) -> str:
+    """Judge one axis; one without a block size is a single block, however long it is."""
+    if block is None:
+        if count != 1:
+            return f"axis {axis} has no block size, so it is one block and needs one scale, not {count}"
+        return ""
+    if not isinstance(size, int):
+        return ""
+    if block > size:
+        return f"the block size {block} of axis {axis} is greater than its size {size}"
+    if size % block:
+        return f"axis {axis} of size {size} is no multiple of its block size {block}"
+    if size // block != count:
+        return f"axis {axis} of size {size} in blocks of {block} needs {size // block} scales, not {count}"
     return ""
 
 
