@@ -67,7 +67,8 @@ def backward(network: Network) -> None:
             if p >= 0:
                 value = values[ports[p].value]
                 value.kept = _kept(network, ports[p].value, kept_by, moved=kernel.moves)
-        through = _hull(values[ports[p].value].kept for p in kernel.outputs if p >= 0)
+        moved = [values[ports[p].value].kept for p in kernel.outputs if p >= 0] if kernel.moves else []
+        through = _hull(moved)
         for p in kernel.inputs:
             if p < 0:
                 continue
@@ -130,8 +131,8 @@ def _kept(
 
 def _hull(extents: Iterable[Interval | None]) -> Interval | None:
     known = [e for e in extents if e is not None]
-    if not known:
-        return None
+    if len(known) < 2:
+        return known[0] if known else None
     return min(lo for lo, _ in known), max(hi for _, hi in known)
 
 
