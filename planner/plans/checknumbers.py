@@ -160,8 +160,8 @@ def _effective(store: Storage, spec: PortType) -> Storage:
 def _check_fineness(served: Served, position: int, kind: Uniform, need: Reals) -> None:
     port, spec = served.ports[position], served.patterns[position].type
     scales = np.asarray(kind.scales)
-    most = np.maximum(need * (2.0 if spec.power_of_two else 1.0), _bias_need(served, port, scales.size))
-    most = np.maximum(most, spec.scale_min or TINY)
+    most = np.maximum(need * (2.0 if spec.power_of_two else 1.0), spec.scale_min or TINY)
+    most = np.maximum(most, _bias_need(served, port, scales.size))
     least = need if spec.scale_max is None else np.minimum(need, spec.scale_max)
     off = np.flatnonzero((scales < least * (1 - NEAR)) | (scales > most * (1 + NEAR)))
     if off.size:
@@ -180,7 +180,7 @@ def _bias_need(served: Served, weight: Port, n: int) -> Reals:
     """The least scales of a weight that keep its bias within the accumulator, 0 where there is none."""
     need = np.zeros(n)
     for rule in served.row.rules:
-        if rule.kind != "multiplier_accumulator_scale":
+        if rule.kind != "multiplier_accumulator_scale" or not served.named(rule.args["port"]):
             continue
         factors = [port for name in rule.args["of"] for port in served.named(name)]
         others = [port.type for port in factors if port is not weight]

@@ -95,8 +95,8 @@ def _fixed(number: float | str) -> float:
 
 def _multiplier_accumulator(served: Served, rule: Rule) -> None:
     ports = served.named(rule.args["port"])
-    factors = _factors(served, rule)
-    if not ports or factors is None:
+    factors = _factors(served, rule) if ports else None
+    if factors is None:
         return
     product, axis = factors
     for port in ports:
