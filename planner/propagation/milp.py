@@ -1,155 +1,317 @@
-"""Exact labelling by a mixed-integer program (HiGHS): one variable per class and label it may take.
+"""The price as a linear program over labels (HiGHS): a proven lower bound, and labellings near it.
 
-Limits are counts, never wall time. Source: design 01, section 5.
+One variable per class and label; per value and type wanted, what a rescale to it adds; per consuming use,
+the steps of its loss. All factors are 0, 1 and -1 and all costs whole, so the dual solution, rounded, proves
+a bound in whole numbers whatever the solver's tolerances. Limits are counts, never wall time.
+Source: design 01, section 5; weak duality.
 """
 
+import itertools
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
+from numpy.typing import NDArray
+from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from scipy.sparse import csr_array
 
 from planner.ir.qtypes import Uniform
-from planner.propagation.components import Edge, Loss, Unit
-from planner.propagation.labels import Label, LabelClass, log_units, typed
+from planner.plans.rescales import SAME_SCALE
+from planner.propagation.components import NEVER, Edge, Loss, Unit
+from planner.propagation.labels import Label, log_units, typed
 from planner.propagation.price import Market, loss_price
 
-MILP_VARIABLES: Final = 6_000
-CUT_VARIABLES: Final = 200_000  # two labels: mostly a minimum cut, whose linear program has whole solutions
-MILP_NODES: Final = 400
+RELAXED_ROWS: Final = 600_000
+MILP_VARIABLES: Final = 20_000
+MILP_NODES: Final = 100
+DUAL_BITS: Final = 12
+WHOLE_BITS: Final = 61
+SUPPORT: Final = 1e-7
 
-Picks = Mapping[int, Mapping[Label | None, int]]
+Labelling = dict[int, Label | None]
+Offered = Mapping[int, Sequence[Label | None]]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
-class Found(NamedTuple):
-    """A labelling (None: model too large, or none found), a lower bound, and what the bound gave away.
+class Relaxed(NamedTuple):
+    """What the linear program says.
 
-    A price above the bound by no more than `slack` is the least that HiGHS can tell apart.
+    Attributes:
+      bound: no labelling costs less.
+      nearest: each class's label with the largest share.
+      support: each class's labels with any share.
     """
 
-    labels: dict[int, Label | None] | None
     bound: int
-    slack: int = 0
+    nearest: Labelling
+    support: Offered
 
 
+@dataclass(slots=True)
 class _Model:
-    """A MILP under construction: minimise cost . x with rows low <= A x <= high, 0 <= x <= top."""
+    """Minimise base + cost . x where 0 <= x <= 1, `rows` . x >= their right side, `equal` rows = theirs."""
 
-    def __init__(self) -> None:
-        self.cost: list[float] = []
-        self.whole: list[int] = []
-        self.top: list[float] = []
-        self.entries: list[tuple[int, int, float]] = []
-        self.low: list[float] = []
-        self.high: list[float] = []
+    cost: list[int] = field(default_factory=list)
+    base: int = 0
+    rows: list[tuple[int, list[int], list[int]]] = field(default_factory=list)
+    equal: list[tuple[int, list[int], list[int]]] = field(default_factory=list)
+    picks: dict[int, list[int]] = field(default_factory=dict)
+    coarser: dict[int, tuple[list[int], list[int]]] = field(default_factory=dict)
 
-    def variable(self, cost: float, *, whole: bool, top: float = 1.0) -> int:
+    def variable(self, cost: int) -> int:
         self.cost.append(cost)
-        self.whole.append(int(whole))
-        self.top.append(top)
         return len(self.cost) - 1
 
-    def row(self, terms: Sequence[tuple[int, float]], low: float, high: float) -> None:
-        self.entries += [(len(self.low), column, factor) for column, factor in terms]
-        self.low.append(low)
-        self.high.append(high)
+    def at_least(self, right: int, plus: Sequence[int], minus: Sequence[int]) -> None:
+        """Sum of `plus` columns less the `minus` ones is at least `right`."""
+        self.rows.append((right, [*plus, *minus], [1] * len(plus) + [-1] * len(minus)))
 
 
-def solve_exactly(unit: Unit, classes: Sequence[LabelClass], market: Market) -> Found:
-    """Minimise the price of a unit over the labels its classes have."""
-    model = _Model()
-    pick = {c: {label: model.variable(0.0, whole=True) for label in classes[c].labels} for c in unit.classes}
-    for variables in pick.values():
-        model.row([(x, 1.0) for x in variables.values()], 1.0, 1.0)
-    limit = CUT_VARIABLES if all(len(labels) <= 2 for labels in pick.values()) else MILP_VARIABLES
-    for edge in unit.edges:
-        _edge_rows(model, edge, pick, market)
-        if len(model.cost) > limit:
-            return Found(None, 0)
-    base = 0
-    for loss in unit.losses:
-        base += _loss_rows(model, loss, pick, market)
-        if len(model.cost) > limit:
-            return Found(None, 0)
-    scale = max(model.cost, default=1.0) or 1.0
-    rows, columns, factors = zip(*model.entries, strict=True)
-    matrix = csr_array((factors, (rows, columns)), shape=(len(model.low), len(model.cost)))
+class _Sources(NamedTuple):
+    """What an edge may start from: kinds with their columns (None: always), by scale; float last."""
+
+    kinds: Sequence[Uniform | None]
+    columns: Sequence[int | None]
+    scales: Sequence[float]
+
+
+class _Step(NamedTuple):
+    """One step of a rescale's price, and the sources that do without it (or, if fewer, that do not)."""
+
+    price: int
+    columns: list[int | None]
+    spared: bool
+
+
+def relax(unit: Unit, offered: Offered, market: Market) -> Relaxed | None:
+    """Solve the relaxation; None where the model is too large or its numbers are."""
+    model = _model(unit, offered, market, RELAXED_ROWS)
+    if model is None:
+        return None
+    cost = np.array(model.cost, np.float64)
+    scale = float(cost.max(initial=1.0)) or 1.0
+    (rows, right), (equal, given) = (
+        _matrix(part, len(model.cost)) for part in (model.rows, _simplex(model) + model.equal)
+    )
+    # The stubs of linprog leave out sparse matrices.
+    answer = linprog(  # type: ignore[call-overload]
+        cost / scale,
+        A_ub=-rows if len(right) else None,
+        b_ub=-right if len(right) else None,
+        A_eq=equal,
+        b_eq=given,
+        bounds=(0.0, 1.0),
+        method="highs",
+    )
+    if answer.x is None:
+        return None
+    inner, links = len(model.picks), equal[len(model.picks) :]
+    duals = (-answer.ineqlin.marginals * scale, answer.eqlin.marginals[inner:] * scale)
+    bound = _proven(model, (rows, links), right, duals)
+    if bound is None:
+        return None
+    shares = {c: [float(answer.x[x]) for x in columns] for c, columns in model.picks.items()}
+    nearest = {c: offered[c][max(range(len(own)), key=own.__getitem__)] for c, own in shares.items()}
+    support = {
+        c: [label for label, share in zip(offered[c], own, strict=True) if share > SUPPORT]
+        for c, own in shares.items()
+    }
+    return Relaxed(bound, nearest, support)
+
+
+def solve_exactly(unit: Unit, offered: Offered, market: Market) -> tuple[Labelling | None, int]:
+    """A labelling found by branch and bound, and a lower bound; (None, 0) where the model is too large.
+
+    HiGHS decides in floats, to about 1e-6 of the largest price; the bound gives that much away.
+    """
+    model = _model(unit, offered, market, 2 * MILP_VARIABLES)
+    if model is None or len(model.cost) > MILP_VARIABLES:
+        return None, 0
+    cost = np.array(model.cost, np.float64)
+    scale = float(cost.max(initial=1.0)) or 1.0
+    rows, right = _matrix(model.rows, len(cost))
+    equal, given = _matrix(_simplex(model) + model.equal, len(cost))
+    whole = np.zeros(len(cost), np.int64)
+    whole[[x for columns in model.picks.values() for x in columns]] = 1
     answer = milp(
-        np.asarray(model.cost) / scale,
-        integrality=np.asarray(model.whole),
-        bounds=Bounds(0.0, np.asarray(model.top)),
-        constraints=LinearConstraint(matrix, np.asarray(model.low), np.asarray(model.high)),
+        cost / scale,
+        integrality=whole,
+        bounds=Bounds(0.0, 1.0),
+        constraints=[LinearConstraint(rows, right, np.inf), LinearConstraint(equal, given, given)],
         options={"node_limit": MILP_NODES, "mip_rel_gap": 0.0},
     )
-    bound = slack = 0
+    bound = 0
     if answer.mip_dual_bound is not None and math.isfinite(answer.mip_dual_bound):
-        # HiGHS is exact to about 1e-6 of the largest price; the bound gives that much away.
-        bound = max(0, math.ceil((answer.mip_dual_bound - 1e-6) * scale) + base)
-        slack = math.ceil(2e-6 * scale)
+        bound = max(0, math.ceil((answer.mip_dual_bound - 1e-6) * scale) + model.base)
     if answer.x is None:
-        return Found(None, bound, slack)
-    chosen = {c: max(pick[c], key=lambda label, c=c: answer.x[pick[c][label]]) for c in pick}  # type: ignore[misc]
-    return Found(chosen, bound, slack)
+        return None, bound
+    chosen = {
+        c: offered[c][max(range(len(own)), key=lambda i, own=own: answer.x[own[i]])]  # type: ignore[misc]
+        for c, own in model.picks.items()
+    }
+    return chosen, bound
 
 
-def _edge_rows(model: _Model, edge: Edge, pick: Picks, market: Market) -> None:
-    """One cost variable per type that uses of this value may want."""
-    defined: list[tuple[Uniform | None, int | None]] = [(edge.start, None)]
-    if edge.definition is not None:
-        group, store = edge.definition
-        defined = [(None if lb is None else typed(lb, store), x) for lb, x in pick[group].items()]
+def _simplex(model: _Model) -> list[tuple[int, list[int], list[int]]]:
+    return [(1, own, [1] * len(own)) for own in model.picks.values()]
+
+
+def _matrix(rows: Sequence[tuple[int, list[int], list[int]]], width: int) -> tuple[csr_array, Ints]:
+    starts = np.cumsum([0, *(len(columns) for _, columns, _ in rows)])
+    columns = np.array([x for _, own, _ in rows for x in own], np.int64)
+    factors = np.array([f for _, _, own in rows for f in own], np.int64)
+    right = np.array([right for right, _, _ in rows], np.int64)
+    return csr_array((factors, columns, starts), shape=(len(rows), width)), right
+
+
+def _proven(
+    model: _Model, matrices: tuple[csr_array, csr_array], right: Ints, duals: tuple[Floats, Floats]
+) -> int | None:
+    """A lower bound by weak duality, in whole numbers.
+
+    Any multipliers prove a bound, if those of inequalities are not negative: the rows' right sides weighted,
+    plus the least that the columns can cost at what the multipliers leave of their costs.
+    """
+    rows, links = matrices
+    most = sum(model.cost) + float(np.abs(duals[0]).sum() + np.abs(duals[1]).sum())
+    bits = min(DUAL_BITS, WHOLE_BITS - math.ceil(most + 1).bit_length())
+    if bits < 0:
+        return None
+    weights = np.rint(np.maximum(duals[0], 0.0) * (1 << bits)).astype(np.int64)
+    signed = np.rint(duals[1] * (1 << bits)).astype(np.int64)
+    left = (np.array(model.cost, np.int64) << bits) - rows.T @ weights - links.T @ signed
+    free = np.ones(len(left), bool)
+    total = int(right @ weights)
+    for own in model.picks.values():
+        free[own] = False
+        total += int(left[own].min())
+    total += int(np.minimum(left[free], 0).sum())
+    return model.base - (-total >> bits)
+
+
+def _model(unit: Unit, offered: Offered, market: Market, limit: int) -> _Model | None:
+    model = _Model()
+    for c in unit.classes:
+        model.picks[c] = [model.variable(0) for _ in offered[c]]
+    for edge in unit.edges:
+        _add_edge(model, edge, offered, market)
+        if len(model.rows) > limit:
+            return None
+    for loss in unit.losses:
+        _add_loss(model, loss, offered, market)
+        if len(model.rows) > limit:
+            return None
+    return model
+
+
+def _add_edge(model: _Model, edge: Edge, offered: Offered, market: Market) -> None:
+    """A variable for each type that uses of this value may want, and step of its price and trip count."""
+    sources = _sources(model, edge, offered)
     wanted: dict[tuple[Uniform | None, bool, int], list[tuple[int | None, int]]] = {}
     for n, use in enumerate(edge.uses):
         key = (market.is_free(edge, use), n if market.single_consumer else 0)
         if use.group < 0:
             wanted.setdefault((use.goal, *key), []).append((None, use.trips))
             continue
-        for label, x in pick[use.group].items():
+        for label, x in zip(offered[use.group], model.picks[use.group], strict=True):
             kind = None if label is None or use.store is None else typed(label, use.store)
             wanted.setdefault((kind, *key), []).append((x, use.trips))
     for (kind, free, _), users in wanted.items():
-        prices = [(market.pair(s, kind, free=free)[0] if s != kind else 0, x) for s, x in defined]
-        _rescale_rows(model, edge.elements, prices, users)
+        trips = sorted({times for _, times in users})
+        for step in _steps(sources, kind, market, free=free):
+            for fewer, times in zip([0, *trips], trips, strict=False):
+                readers = [x for x, most in users if most >= times]
+                price = step.price * (times - fewer) * edge.elements
+                _add_rescale(model, step._replace(price=price), readers)
 
 
-def _rescale_rows(
-    model: _Model,
-    elements: int,
-    prices: Sequence[tuple[int, int | None]],
-    users: Sequence[tuple[int | None, int]],
-) -> None:
-    """Y >= trips * (price where it is defined - worst price * (1 - used)), for each user."""
-    worst = max(price for price, _ in prices)
-    if worst == 0:
-        return
-    y = model.variable(float(elements), whole=False, top=float(worst * max(trips for _, trips in users)))
-    for user, trips in users:
-        terms = [(x, -float(price * trips)) for price, x in prices if x is not None and price]
-        known = sum(price for price, x in prices if x is None)
-        used = [] if user is None else [(user, -float(worst * trips))]
-        slack = 0 if user is None else worst
-        merged: dict[int, float] = {}
-        for x, factor in [*terms, *used]:
-            merged[x] = merged.get(x, 0.0) + factor
-        model.row([(y, 1.0), *merged.items()], float((known - slack) * trips), np.inf)
+def _sources(model: _Model, edge: Edge, offered: Offered) -> _Sources:
+    if edge.definition is None:
+        return _Sources([edge.start], [None], [])
+    group, store = edge.definition
+    labels = offered[group]
+    kinds = [None if label is None else typed(label, store) for label in labels]
+    return _Sources(kinds, model.picks[group], [label[0] for label in labels if label is not None])
 
 
-def _loss_rows(model: _Model, loss: Loss, pick: Picks, market: Market) -> int:
-    """A cost variable per step that the coarsest label upstream may add; returns what is paid anyway."""
-    levels = sorted({log_units(label[0]) for c in loss.upstream for label in pick[c] if label is not None})
-    base = paid = loss_price(loss, max(0, loss.constant - loss.own), market.costs)
-    for level in levels:
-        price = loss_price(loss, max(0, max(level, loss.constant) - loss.own), market.costs)
-        if price <= paid:
-            continue
-        z = model.variable(float(price - paid), whole=False)
-        for c in loss.upstream:
-            coarse = [
-                (x, 1.0) for label, x in pick[c].items() if label is not None and log_units(label[0]) >= level
-            ]
-            if coarse:
-                model.row([*coarse, (z, -1.0)], -np.inf, 0.0)
+def _steps(sources: _Sources, wanted: Uniform | None, market: Market, *, free: bool) -> list[_Step]:
+    """The price of one rescale as steps: each is paid unless one of its sources is taken.
+
+    Sources of quite another scale all cost the same, so only one of them is asked.
+    """
+    kinds, columns, scales = sources
+    low, high = 0, len(scales)
+    if wanted is not None and scales and market.costs.zero_point <= market.costs.requantize:
+        low = bisect_left(scales, wanted.scales[0] * (1 - 2 * SAME_SCALE)) if wanted.is_per_tensor else 0
+        high = bisect_right(scales, wanted.scales[0] * (1 + 2 * SAME_SCALE)) if wanted.is_per_tensor else 0
+    told = [*range(low, high), *range(len(scales), len(kinds))]
+    prices = {i: 0 if kinds[i] == wanted else market.pair(kinds[i], wanted, free=free)[0] for i in told}
+    others = next((i for i in (0, len(scales) - 1) if scales and i not in prices), None)
+    far = None if others is None else market.pair(kinds[others], wanted, free=free)[0]
+    steps, paid = [], 0
+    for price in sorted({*prices.values(), *([] if far is None else [far])} - {0}):
+        spared = far is None or far >= price
+        those = [columns[i] for i in prices if (prices[i] < price) == spared]
+        steps.append(_Step(price - paid, those, spared))
         paid = price
-    return base
+    return steps
+
+
+def _add_rescale(model: _Model, step: _Step, readers: Sequence[int | None]) -> None:
+    """`added >= reader - sum of spared`, or `added >= reader + sum of charged - 1`."""
+    certain = None in step.columns
+    if certain and step.spared:
+        return
+    columns = [x for x in step.columns if x is not None]
+    added = model.variable(step.price)
+    for reader in dict.fromkeys(readers):
+        right = int(reader is None) - int(not step.spared and not certain)
+        given = [] if reader is None else [reader]
+        plus, minus = (columns, given) if step.spared else ([], [*columns, *given])
+        model.at_least(right, [added, *plus], minus)
+
+
+def _add_loss(model: _Model, loss: Loss, offered: Offered, market: Market) -> None:
+    """A variable per step that the coarsest label upstream may add to what is paid anyway."""
+    levels = {c: _coarser(model, c, offered) for c in loss.upstream}
+    anyway = max([loss.constant, *(own[0] for own, _ in levels.values())])
+    paid = loss_price(loss, max(0, anyway - loss.own), market.costs)
+    model.base += paid
+    steps: list[int] = []
+    added: list[int] = []
+    for level in sorted({level for own, _ in levels.values() for level in own if level > anyway}):
+        price = loss_price(loss, max(0, level - loss.own), market.costs)
+        if price > paid:
+            steps.append(level)
+            added.append(model.variable(price - paid))
+            paid = price
+    for finer, coarser in itertools.pairwise(added):
+        model.at_least(0, [finer], [coarser])
+    for own, columns in levels.values():
+        for level, x in zip(own[1:], columns, strict=True):
+            at = bisect_right(steps, level) - 1
+            if at >= 0 and level > anyway:
+                model.at_least(0, [added[at]], [x])
+
+
+def _coarser(model: _Model, c: int, offered: Offered) -> tuple[list[int], list[int]]:
+    """The levels of a class's labels; for each but the finest, the share of labels not finer."""
+    if c not in model.coarser:
+        by_level: dict[int, list[int]] = {}
+        for label, x in zip(offered[c], model.picks[c], strict=True):
+            by_level.setdefault(NEVER if label is None else log_units(label[0]), []).append(x)
+        levels = sorted(by_level)
+        columns: list[int] = []
+        beyond: list[int] = []
+        for level in reversed(levels[1:]):
+            share = model.variable(0)
+            own = [*by_level[level], *beyond]
+            model.equal.append((0, [share, *own], [1] + [-1] * len(own)))
+            columns.append(share)
+            beyond = [share]
+        model.coarser[c] = levels, columns[::-1]
+    return model.coarser[c]

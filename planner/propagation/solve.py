@@ -1,19 +1,20 @@
 """Labelling: choose a label for every class of a unit so that the price is least.
 
 First the finest label that all classes of a component can share (provably least where it pays only what
-nobody can avoid), then all labellings of small units, then a MILP, polished by local search. What is
-not proven optimal carries a lower bound. Limits are counts, never wall time. Source: design 01, section 5.
+nobody can avoid). Then, without the labels that nobody needs: exactly by eliminating classes, else by a
+linear program (a proven bound), local search and branch and bound. What is not proven optimal carries its
+bound. Limits are counts, never wall time. Source: design 01, section 5.
 """
 
 import itertools
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from planner import propagation
 from planner.propagation.canonical import in_canonical_order
 from planner.propagation.components import Component, Edge, Loss, Unit, Use
+from planner.propagation.dominance import drop_dominated
+from planner.propagation.eliminate import eliminate
 from planner.propagation.labels import (
     UNIT,
     Label,
@@ -23,15 +24,16 @@ from planner.propagation.labels import (
     label_of,
     legal,
 )
+from planner.propagation.milp import relax, solve_exactly
 from planner.propagation.network import Network
-from planner.propagation.price import Market, Price, Priced, edge_price, price_of_labels
+from planner.propagation.price import Market, edge_price, price_of_labels
+from planner.propagation.search import descend
 from planner.target.records import PortType
 
-ENUMERATED: Final = 600
 JOINED: Final = 64
-SWEEPS: Final = 20
 
 Labels = dict[int, Label | None]
+Offered = dict[int, list[Label | None]]
 Options = Sequence[tuple[tuple[int, int], Labels]]
 
 
@@ -115,22 +117,37 @@ def solve(unit: Unit, classes: Sequence[LabelClass], market: Market) -> Solution
     shared = [_shared_labels(component, classes, market) for component in unit.components]
     start = _pick_shared(unit, classes, shared, market)
     refused = _refusals(unit, start, shared, market)
-    if math.prod(len(classes[c].labels) for c in unit.classes) <= ENUMERATED:
-        best, labels = _enumerate(unit, classes, market)
-        return Solution(labels, best[0], best[0], refused)
-    near = _neighbourhoods(unit)
-    starts = [start, {c: classes[c].labels[0] for c in unit.classes}]
-    starts.append({c: _nearest_own(classes[c]) for c in unit.classes})
-    tried = [_descend(unit, classes, market, near, one) for one in starts]
-    if min(price[0] for price, _ in tried) > floor:
-        exact = propagation.milp.solve_exactly(unit, classes, market)
-        floor = max(floor, exact.bound)
-        if exact.labels is not None:
-            tried.append(_descend(unit, classes, market, near, exact.labels))
-        least = min(price[0] for price, _ in tried)
-        floor = least if least <= exact.bound + exact.slack else floor
-    best, labels = min(tried, key=lambda item: item[0])
-    return Solution(labels, best[0], min(floor, best[0]), refused)
+    offered = {c: list(classes[c].labels) for c in unit.classes}
+    for component in unit.components:
+        drop_dominated(component, offered, market.costs)
+    exact = eliminate(unit, offered, market)
+    if exact is not None:
+        least = price_of_labels(unit, exact, market)[0]
+        return Solution(exact, least, least, refused)
+    labels, found, bound = _search(unit, offered, market, start)
+    return Solution(labels, found, min(max(bound, floor), found), refused)
+
+
+def _search(unit: Unit, offered: Offered, market: Market, start: Labels) -> tuple[Labels, int, int]:
+    """A labelling, its price and a lower bound, where tables are too large for an exact answer."""
+    tried = [descend(unit, offered, market, start)]
+    relaxed = relax(unit, offered, market)
+    if relaxed is None:
+        tried.append(descend(unit, offered, market, {c: labels[0] for c, labels in offered.items()}))
+        price, labels = min(tried, key=lambda item: item[0])
+        return labels, price[0], 0
+    tried.append(descend(unit, offered, market, relaxed.nearest))
+    price, labels = min(tried, key=lambda item: item[0])
+    if price[0] <= relaxed.bound:
+        return labels, price[0], relaxed.bound
+    found, bound = solve_exactly(unit, offered, market)
+    if found is None:
+        near = {c: [x for x in offered[c] if x in relaxed.support[c] or x == labels[c]] for c in offered}
+        found, _ = solve_exactly(unit, near, market)
+    if found is not None:
+        tried.append(descend(unit, offered, market, found))
+    price, labels = min(tried, key=lambda item: item[0])
+    return labels, price[0], max(bound, relaxed.bound)
 
 
 def unavoidable_casts(edges: Iterable[Edge], classes: Sequence[LabelClass], market: Market) -> int:
@@ -211,53 +228,3 @@ def _pick_shared(
 
 def _nearest_own(entry: LabelClass) -> Label | None:
     return entry.own if entry.own in entry.labels else entry.labels[0]
-
-
-def _enumerate(unit: Unit, classes: Sequence[LabelClass], market: Market) -> tuple[Price, Labels]:
-    best: tuple[Price, Labels] | None = None
-    for chosen in itertools.product(*(classes[c].labels for c in unit.classes)):
-        labels = dict(zip(unit.classes, chosen, strict=True))
-        price = price_of_labels(unit, labels, market)
-        if best is None or price < best[0]:
-            best = price, labels
-    if best is None:
-        raise AssertionError("a class without labels")
-    return best
-
-
-def _descend(
-    unit: Unit,
-    classes: Sequence[LabelClass],
-    market: Market,
-    near: Mapping[int, Priced],
-    start: Labels,
-) -> tuple[Price, Labels]:
-    """Local search: change one class at a time while the price falls."""
-    labels = {c: start[c] if start[c] in classes[c].labels else classes[c].labels[0] for c in unit.classes}
-    for _ in range(SWEEPS):
-        changed = False
-        for c in unit.classes:
-            if len(classes[c].labels) == 1:
-                continue
-            here, kept = price_of_labels(near[c], labels, market), labels[c]
-            for label in classes[c].labels:
-                labels[c] = label
-                price = price_of_labels(near[c], labels, market)
-                if price < here:
-                    here, kept, changed = price, label, True
-            labels[c] = kept
-        if not changed:
-            break
-    return price_of_labels(unit, labels, market), labels
-
-
-def _neighbourhoods(unit: Unit) -> dict[int, Priced]:
-    """The edges and losses that each class takes part in."""
-    near = {c: _Part() for c in unit.classes}
-    for edge in unit.edges:
-        for c in edge.groups():
-            near[c].edges.append(edge)
-    for loss in unit.losses:
-        for c in loss.upstream:
-            near[c].losses.append(loss)
-    return dict(near)

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from planner.plans.plan import Plan
-from planner.propagation import solve
+from planner.propagation import eliminate
 from planner.propagation.propagate import propagate
 from tests.propagation.graphs import TARGET, random_graph
 from tests.propagation.oracle import Oracle, TooBig, Unclear
@@ -17,10 +17,10 @@ def rescales(plan: Plan) -> int:
     return sum(rescale.kind not in ("quantize", "dequantize") for rescale in plan.rescales)
 
 
-@pytest.mark.parametrize("enumerated", [solve.ENUMERATED, 0], ids=["enumerated", "milp"])
-def test_minimal_is_the_least_of_all_labellings(monkeypatch, enumerated):
-    """Price and number of rescales; whether a unit is enumerated or solved as a MILP."""
-    monkeypatch.setattr(solve, "ENUMERATED", enumerated)
+@pytest.mark.parametrize("entries", [eliminate.TABLE, 0], ids=["eliminated", "searched"])
+def test_minimal_is_the_least_of_all_labellings(monkeypatch, entries):
+    """Price and number of rescales; whether classes are eliminated or a linear program is searched around."""
+    monkeypatch.setattr(eliminate, "TABLE", entries)
     compared = proven = 0
     for seed in range(COUNT):
         graph = random_graph(seed, 2 + seed % 5, facts=0.2)

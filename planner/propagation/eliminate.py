@@ -1,0 +1,234 @@
+"""Exact labelling by eliminating one class at a time (bucket elimination), in whole numbers.
+
+The price of a unit is a sum of tables: one per value, one per consuming use. To eliminate a class, the
+tables it is in are added up and the least over its labels is kept. Networks are nearly chains and ladders, so
+tables stay small; where they would not, nothing is found. Entries are Python integers whose digits are
+(price, rescales, elements x lost, label of the first class, ...), so ties are decided exactly.
+Source: Dechter, "Bucket elimination"; design 01, section 5, the price, items 5 and 6.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.propagation.components import NEVER, Edge, Loss, Unit
+from planner.propagation.labels import Label, log_units
+from planner.propagation.price import Market, edge_price, loss_price
+
+TABLE: Final = 20_000
+TABLES: Final = 400_000
+DIRECT: Final = 64
+RANKED: Final = 1_000  # classes whose labels are digits of the entries: more make the integers long
+
+Offered = Mapping[int, Sequence[Label | None]]
+Table = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Factor:
+    """A table over variables: one axis each, one entry per pick."""
+
+    variables: tuple[int, ...]
+    table: Table
+
+
+@dataclass(slots=True)
+class _Digits:
+    """How (price, rescales, lost) are packed above the digits of the labels."""
+
+    lost: int
+    rescales: int
+    price: int
+
+    def pack(self, price: int, rescales: int, lost: int) -> int:
+        return (price << self.price) + (rescales << self.rescales) + (lost << self.lost)
+
+
+@dataclass(slots=True)
+class _Problem:
+    """Variables are classes, then the coarsest scales met on the way to a use."""
+
+    sizes: dict[int, int]
+    digits: _Digits
+    factors: list[_Factor] = field(default_factory=list)
+    coarsest: dict[tuple[int, ...], int] = field(default_factory=dict)
+    levels: dict[int, list[int]] = field(default_factory=dict)
+
+
+def eliminate(unit: Unit, offered: Offered, market: Market) -> dict[int, Label | None] | None:
+    """Find the cheapest labelling, classes in canonical order; None where tables would grow too large."""
+    problem = _problem(unit, offered, market)
+    if problem is None:
+        return None
+    order = _order(problem)
+    if order is None:
+        return None
+    picks = _minimise(problem, order)
+    return {c: offered[c][picks.get(c, 0)] for c in unit.classes}
+
+
+def _problem(unit: Unit, offered: Offered, market: Market) -> _Problem | None:
+    sizes = {c: len(offered[c]) for c in unit.classes}
+    problem = _Problem(sizes, _digits(unit, sizes))
+    shift = problem.digits.lost
+    for c in unit.classes[:RANKED]:
+        bits = (sizes[c] - 1).bit_length()
+        shift -= bits
+        if bits:
+            entries = [rank << shift for rank in range(sizes[c])]
+            problem.factors.append(_Factor((c,), np.array(entries, object)))
+    for edge in unit.edges:
+        if not _add_edge(problem, edge, offered, market):
+            return None
+    for c in unit.classes:
+        scales = (NEVER if label is None else log_units(label[0]) for label in offered[c])
+        problem.levels[c] = list(scales)
+    return problem if all(_add_loss(problem, loss, market) for loss in unit.losses) else None
+
+
+def _digits(unit: Unit, sizes: Mapping[int, int]) -> _Digits:
+    lost = sum((sizes[c] - 1).bit_length() for c in unit.classes[:RANKED])
+    most_lost = sum(loss.elements for loss in unit.losses) << 22  # log2(scale) is within +-1074, in 1/1024
+    most_rescales = sum(len(edge.uses) for edge in unit.edges)
+    rescales = lost + most_lost.bit_length()
+    return _Digits(lost, rescales, rescales + most_rescales.bit_length())
+
+
+def _add_edge(problem: _Problem, edge: Edge, offered: Offered, market: Market) -> bool:
+    groups = tuple(edge.groups())
+    shape = tuple(problem.sizes[c] for c in groups)
+    if math.prod(shape) > TABLE:
+        return False
+
+    def entry(*picked: int) -> int:
+        labels = {c: offered[c][i] for c, i in zip(groups, picked, strict=True)}
+        return problem.digits.pack(*edge_price(edge, labels, market), 0)
+
+    problem.factors.append(_Factor(groups, _table(shape, entry)))
+    return True
+
+
+def _table(shape: tuple[int, ...], entry: Callable[..., int]) -> Table:
+    table = np.empty(shape, object)
+    for picked in itertools.product(*(range(size) for size in shape)):
+        table[picked] = entry(*picked)
+    return table
+
+
+def _add_loss(problem: _Problem, loss: Loss, market: Market) -> bool:
+    """A table over the classes on the way, or over the coarsest of them where they are many."""
+    levels = problem.levels
+    fixed = max([loss.constant, *(levels[c][0] for c in loss.upstream if len(levels[c]) == 1)])
+    free = tuple(c for c in loss.upstream if len(levels[c]) > 1)
+    if math.prod(len(levels[c]) for c in free) > DIRECT and len(free) > 2:
+        known = _coarsest(problem, free[:-1])
+        if known is None:
+            return False
+        free = (known, free[-1])
+
+    def entry(*picked: int) -> int:
+        coarsest = max([fixed, *(levels[c][i] for c, i in zip(free, picked, strict=True))])
+        lost = max(0, coarsest - loss.own)
+        return problem.digits.pack(loss_price(loss, lost, market.costs), 0, loss.elements * lost)
+
+    shape = tuple(len(levels[c]) for c in free)
+    if math.prod(shape) > TABLE:
+        return False
+    problem.factors.append(_Factor(free, _table(shape, entry)))
+    return True
+
+
+def _coarsest(problem: _Problem, group: tuple[int, ...]) -> int | None:
+    """The variable that is the coarsest level of these classes; ways with a beginning in common share it."""
+    if len(group) == 1:
+        return group[0]
+    if group in problem.coarsest:
+        return problem.coarsest[group]
+    before = _coarsest(problem, group[:-1])
+    if before is None:
+        return None
+    levels, last = problem.levels, group[-1]
+    floor = max(min(levels[before]), min(levels[last]))
+    mine = sorted({level for level in (*levels[before], *levels[last]) if level >= floor})
+    if len(mine) * len(levels[before]) * len(levels[last]) > TABLE:
+        return None
+    variable = -1 - len(problem.coarsest)
+    problem.coarsest[group], problem.levels[variable], problem.sizes[variable] = variable, mine, len(mine)
+    never = 1 << problem.digits.price + 80
+
+    def entry(i: int, j: int, k: int) -> int:
+        return 0 if max(levels[before][i], levels[last][j]) == mine[k] else never
+
+    variables = (before, last, variable)
+    shape = (len(levels[before]), len(levels[last]), len(mine))
+    problem.factors.append(_Factor(variables, _table(shape, entry)))
+    return variable
+
+
+def _order(problem: _Problem) -> list[int] | None:
+    """Eliminate next what makes the smallest table; None where that is too large."""
+    sizes = problem.sizes
+    near: dict[int, dict[int, None]] = {variable: {} for variable in sizes}
+    for factor in problem.factors:
+        for variable in factor.variables:
+            near[variable].update(dict.fromkeys(factor.variables))
+    place = {variable: i for i, variable in enumerate(sizes)}
+    cost = {variable: _entries(near[variable], variable, sizes) for variable in sizes}
+    order, spent = [], 0
+    while near:
+        variable = min(near, key=lambda v: (cost[v], place[v]))
+        spent += cost[variable]
+        if cost[variable] > TABLE or spent > TABLES:
+            return None
+        others = [v for v in near.pop(variable) if v != variable]
+        for other in others:
+            del near[other][variable]
+            near[other].update(dict.fromkeys(others))
+        for other in others:
+            cost[other] = _entries(near[other], other, sizes)
+        order.append(variable)
+    return order
+
+
+def _entries(near: Mapping[int, None], variable: int, sizes: Mapping[int, int]) -> int:
+    return math.prod(sizes[other] for other in near) if near else sizes[variable]
+
+
+def _minimise(problem: _Problem, order: Sequence[int]) -> dict[int, int]:
+    """Eliminate every variable, then pick backwards."""
+    buckets: dict[int, list[_Factor]] = {variable: [] for variable in order}
+    place = {variable: i for i, variable in enumerate(order)}
+    for factor in problem.factors:
+        _drop_in(buckets, place, factor)
+    best: list[tuple[int, tuple[int, ...], Table]] = []
+    for variable in order:
+        factors = buckets.pop(variable)
+        others = sorted({v for f in factors for v in f.variables if v != variable}, key=place.__getitem__)
+        variables = (*others, variable)
+        total = np.zeros(tuple(problem.sizes[v] for v in variables), object)
+        for factor in factors:
+            total = total + _aligned(factor, variables)
+        best.append((variable, tuple(others), np.argmin(total, axis=-1)))
+        _drop_in(buckets, place, _Factor(tuple(others), np.min(total, axis=-1)))
+    picks: dict[int, int] = {}
+    for variable, given, least in reversed(best):
+        picks[variable] = int(least[tuple(picks[v] for v in given)])
+    return picks
+
+
+def _drop_in(buckets: Mapping[int, list[_Factor]], place: Mapping[int, int], factor: _Factor) -> None:
+    if factor.variables:
+        buckets[min(factor.variables, key=place.__getitem__)].append(factor)
+
+
+def _aligned(factor: _Factor, variables: tuple[int, ...]) -> Table:
+    """The factor's table with an axis for each of the variables, of length 1 where it has none."""
+    axes = sorted(range(len(factor.variables)), key=lambda i: variables.index(factor.variables[i]))
+    table = np.transpose(factor.table, axes)
+    present = iter(table.shape)
+    return table.reshape([next(present) if v in factor.variables else 1 for v in variables])

@@ -1,0 +1,93 @@
+"""Local search: change one class at a time while the price falls.
+
+A class follows a neighbour, takes its finest label, or stays float: any other label costs as many rescales
+and loses more. Sweeps are counted. Source: design 01, section 5.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from planner.plans.rescales import same_scale
+from planner.propagation.components import Edge, Loss, Unit
+from planner.propagation.labels import Label, label_of
+from planner.propagation.price import Market, Price, price_of_labels
+
+SWEEPS: Final = 20
+
+Labels = dict[int, Label | None]
+
+
+@dataclass(slots=True)
+class _Around:
+    """The edges and losses a class takes part in, the other classes there, and the labels given there."""
+
+    edges: list[Edge] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
+    linked: dict[int, None] = field(default_factory=dict)
+    given: dict[Label, None] = field(default_factory=dict)
+
+
+def descend(
+    unit: Unit, offered: Mapping[int, Sequence[Label | None]], market: Market, start: Labels
+) -> tuple[Price, Labels]:
+    """Return a labelling that no change of one class improves (or the last of `SWEEPS`), and its price."""
+    around = _around(unit)
+    labels = {c: start[c] if start[c] in offered[c] else offered[c][0] for c in unit.classes}
+    changed = dict.fromkeys(unit.classes)
+    for _ in range(SWEEPS):
+        waiting, changed = changed, {}
+        for c in unit.classes:
+            if c in waiting and _improve(c, labels, offered[c], around[c], market):
+                changed |= around[c].linked
+        if not changed:
+            break
+    return price_of_labels(unit, labels, market), labels
+
+
+def _improve(
+    c: int, labels: Labels, offered: Sequence[Label | None], around: _Around, market: Market
+) -> bool:
+    before = kept = labels[c]
+    trials = [label for label in _trials(offered, labels, around) if label != before]
+    here = price_of_labels(around, labels, market) if trials else (0, 0, 0)
+    for label in trials:
+        labels[c] = label
+        price = price_of_labels(around, labels, market)
+        if price < here:
+            here, kept = price, label
+    labels[c] = kept
+    return kept != before
+
+
+def _trials(
+    offered: Sequence[Label | None], labels: Mapping[int, Label | None], around: _Around
+) -> Iterator[Label | None]:
+    near = {label[0] for other in around.linked if (label := labels[other]) is not None}
+    near |= {label[0] for label in around.given}
+    for i, label in enumerate(offered):
+        if i == 0 or label is None or label[0] in near or any(same_scale(label[0], x) for x in near):
+            yield label
+
+
+def _around(unit: Unit) -> dict[int, _Around]:
+    found = {c: _Around() for c in unit.classes}
+    for edge in unit.edges:
+        groups = edge.groups()
+        given = _given(edge)
+        for c in groups:
+            found[c].edges.append(edge)
+            found[c].given.update(given)
+            found[c].linked.update(dict.fromkeys(groups))
+    for loss in unit.losses:
+        for c in loss.upstream:
+            found[c].losses.append(loss)
+            found[c].linked.update(dict.fromkeys(loss.upstream))
+    for c in unit.classes:
+        found[c].linked.pop(c, None)
+    return found
+
+
+def _given(edge: Edge) -> dict[Label, None]:
+    kinds = (edge.start, *(use.goal for use in edge.uses))
+    return dict.fromkeys(label_of(kind) for kind in kinds if kind is not None and kind.is_per_tensor)
