@@ -71,7 +71,13 @@ def _plan_here(request: PlanRequest, target: Target) -> tuple[str, bytes] | None
     ready = annotate(graph, stats=stats, annotations=request.annotations)
     options = request.options
     planned = propagate(
-        fuse(ready, target), target, strategy=options.strategy, model=model_digest(ready), **options.costs
+        fuse(ready, target),
+        target,
+        strategy=options.strategy,
+        model=model_digest(ready),
+        best_effort=False,
+        bias_pins="error",
+        **options.costs,
     )
     return planned.key, planned.to_json().encode()
 

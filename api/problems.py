@@ -36,7 +36,7 @@ LONGEST: Final = 4000
 TYPES: Final[Mapping[str, tuple[int, str]]] = {
     "annotation-invalid": (422, "an annotation does not fit the model"),
     "busy": (503, "too many requests wait for a worker"),
-    "conflict": (409, "constraints that cannot all hold"),
+    "conflict": (422, "constraints that cannot all hold"),
     "digest-mismatch": (422, "the content is not what its digest says"),
     "input-invalid": (422, "something given is not usable"),
     "internal": (500, "a bug of the service"),

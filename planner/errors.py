@@ -108,14 +108,26 @@ class UnknownName(InputError):
 class Conflict(PlannerError):
     """Hard constraints that cannot all hold.
 
-    `facts` is a minimal set: dropping any one of them makes the rest satisfiable.
+    `facts` is a minimal set: dropping any one of them makes the rest satisfiable. `concession` is what a
+    best-effort plan gives up; `about` is the value whose neighbourhood holds the facts, where they are
+    not named yet.
     """
 
     exit_code = 1
 
-    def __init__(self, message: str, *, facts: tuple[str, ...] = (), hint: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        facts: tuple[str, ...] = (),
+        hint: str = "",
+        concession: object = None,
+        about: str = "",
+    ) -> None:
         super().__init__(message, hint=hint)
         self.facts = facts
+        self.concession = concession
+        self.about = about
 
 
 class PlanInvalid(PlannerError):

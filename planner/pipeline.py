@@ -27,7 +27,7 @@ from planner.ir.graph import Graph, model_digest
 from planner.onnx.read import read_onnx
 from planner.plans.check import check
 from planner.plans.plan import Plan
-from planner.propagation.propagate import Strategy, propagate
+from planner.propagation.propagate import BiasPins, Strategy, propagate
 from planner.target.load import load_target
 from planner.target.records import QuantFn, Target
 
@@ -101,6 +101,8 @@ def plan(
     *,
     strategy: Strategy = "minimal",
     functions: Mapping[str, QuantFn] | None = None,
+    best_effort: bool = False,
+    bias_pins: BiasPins = "error",
     **costs: float | None,
 ) -> Plan:
     """Choose a type, or float, for every port of every kernel of a model on a target.
@@ -109,6 +111,8 @@ def plan(
       model: the annotated model.
       target: a loaded target, a shipped name, or a path.
       strategy: `minimal` (least price) or `rfc` (the RFC's greedy order).
+      best_effort: where constraints cannot all hold, give some up, each with a warning.
+      bias_pins: `error` or `derive` where a bias is pinned to another scale than its factors' product.
       costs: keys of the target's cost tables, over its own (`bit_price=4.0`).
 
     Raises:
@@ -117,7 +121,15 @@ def plan(
     device = target if isinstance(target, Target) else load_target(target, functions=functions)
     with _collection_paused():
         fused = fuse(model, device)
-        return propagate(fused, device, strategy=strategy, model=model_digest(model), **costs)
+        return propagate(
+            fused,
+            device,
+            strategy=strategy,
+            model=model_digest(model),
+            best_effort=best_effort,
+            bias_pins=bias_pins,
+            **costs,
+        )
 
 
 def export(model: Graph, plan: Plan, format: str) -> bytes:  # noqa: A002 - the public name

@@ -65,6 +65,10 @@ def plan(
     bias_correction: Annotated[
         bool, typer.Option(help="Take the mean error of the integer weights out of the biases.")
     ] = True,
+    best_effort: Annotated[
+        bool,
+        typer.Option("--best-effort", help="Give up, with a warning, what contradicts something else."),
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Plan a model for a target and write plan.json, plan.mlir, report.html and the formats asked for."""
@@ -75,17 +79,29 @@ def plan(
     costs = parse_costs(settings or [])
     device = read_target(target, functions)
     graph = read_model(model)
+
+    def make(ready: "Graph") -> "Plan":
+        return planner.plan(
+            ready,
+            device,
+            strategy=strategy,
+            functions=None,
+            best_effort=best_effort,
+            bias_pins="error",
+            **costs,
+        )
+
     if data is None:
         seen = None if stats is None else read_stats(stats)
         ready = _prepared(graph, device, seen, annotations, correct=bias_correction)
-        planned = planner.plan(ready, device, strategy=strategy, functions=None, **costs)
+        planned = make(ready)
         files, comparisons = _exports(graph, ready, planned, formats or [], None)
     else:
         with as_path(data, ".npz") as samples:
             with progress("calibrating") as bar:
                 seen = planner.calibrate(graph, samples, method=method, progress=bar)
             ready = _prepared(graph, device, seen, annotations, correct=bias_correction)
-            planned = planner.plan(ready, device, strategy=strategy, functions=None, **costs)
+            planned = make(ready)
             files, comparisons = _exports(graph, ready, planned, formats or [], samples)
     documents = {
         "plan.json": planned.to_json(),

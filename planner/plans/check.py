@@ -180,7 +180,8 @@ def _check_kernel(
     if kernel.reason is not None:
         refuse(kernel.name, f"has a row and a reason to run in float ({kernel.reason!r})", row)
     patterns, groups = _spread(kernel, region, row, notes)
-    served = Served(kernel, region, row, ports, patterns, groups, plan.graph, numbers or {})
+    derives = plan.options.get("bias_pins") == "derive"
+    served = Served(kernel, region, row, ports, patterns, groups, plan.graph, numbers or {}, derives)
     check_signature(served)
     if row.when:
         broken = broken_predicate(served)

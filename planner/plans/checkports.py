@@ -28,6 +28,7 @@ class Served:
       ports, patterns: inputs, then outputs, absent ones too; the row's entry for each.
       groups: positions in `ports` that same_scale rules join.
       numbers: the model's constants, {} where no model was given.
+      derives_bias: whether the plan's policy is to derive a bias whatever it is pinned to.
     """
 
     kernel: KernelPlan
@@ -38,6 +39,7 @@ class Served:
     groups: tuple[tuple[int, ...], ...]
     graph: Graph
     numbers: Mapping[str, Constant]
+    derives_bias: bool = False
 
     def named(self, name: str) -> list[Port]:
         """Present ports that the row calls `name`."""
@@ -302,6 +304,8 @@ def _derived_near(served: Served, position: int, pin: Uniform) -> bool:
     """Whether a rule computes this port and its pin says the same to 1e-6; fixed ports overrule pins."""
     name, kind = served.patterns[position].name, served.ports[position].type
     rules = {rule.kind for rule in served.row.rules if rule.args.get("port") == name}
+    if served.derives_bias and follows_factors(served.row, name):
+        return True
     if "fixed_scale" in rules or not isinstance(kind, Uniform):
         return bool(rules)
     scales = np.broadcast_to(pin.scales, len(kind.scales)) if len(pin.scales) == 1 else np.asarray(pin.scales)
@@ -316,6 +320,9 @@ def type_problem(kind: Uniform) -> str | None:
     for zero in kind.zero_points:
         if not store.qmin <= zero <= store.qmax:
             return f"zero point {zero} lies outside the storage range {store.qmin}:{store.qmax}"
+    only = kind.scales[0] if len(kind.scales) == 1 and kind.expressed == "f32" else None
+    if only is not None and float(np.float32(only)) == only:
+        return None
     scales = np.asarray(kind.scales)
     wrong = np.flatnonzero(_expressed(scales, kind.expressed) != scales)
     if wrong.size:

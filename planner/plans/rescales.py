@@ -61,11 +61,16 @@ def _differences(source: Uniform, wanted: Uniform) -> list[Kind]:
     return kinds
 
 
-def pins(graph: Graph) -> Mapping[str, PortTyped]:
-    """What users of a value start from, whatever its kernel yields: its Uniform fact, or a float.
+def pins(graph: Graph) -> Mapping[str, Uniform | None]:
+    """What users of a value start from, whatever its kernel yields: its Uniform fact, or None for float.
 
-    Values that no fact pins to a type or keeps in a float are left out; None is the tensor's own float.
+    Values that no fact pins to a type or keeps in a float are left out.
     """
+    return {name: kind if isinstance(kind, Uniform) else None for name, kind in _bases(graph).items()}
+
+
+def _bases(graph: Graph) -> dict[str, PortTyped]:
+    """The same with the float that a fact asks for, where it is not the tensor's own."""
     found: dict[str, PortTyped] = {}
     for name, value in graph.values.items():
         for fact in value.facts:
@@ -85,7 +90,7 @@ def uses(graph: Graph, kernels: Sequence[KernelPlan]) -> Mapping[str, tuple[Use,
         for i, port in enumerate(kernel.inputs):
             if port.value:
                 found.setdefault(port.value, []).append(Use(kernel.name, i, port.type))
-    pinned = pins(graph)
+    pinned = _bases(graph)
     for i, name in enumerate(graph.outputs):
         if graph.values[name].is_float:
             found.setdefault(name, []).append(Use(BOUNDARY, i, pinned.get(name)))
@@ -94,7 +99,7 @@ def uses(graph: Graph, kernels: Sequence[KernelPlan]) -> Mapping[str, tuple[Use,
 
 def definitions(graph: Graph, kernels: Sequence[KernelPlan]) -> Mapping[str, PortTyped]:
     """Type of each value where it is defined: a kernel's output port, or the boundary (pin, else float)."""
-    pinned = pins(graph)
+    pinned = _bases(graph)
     found: dict[str, PortTyped] = {name: pinned.get(name) for name in graph.inputs}
     for kernel in kernels:
         found |= {port.value: port.type for port in kernel.outputs if port.value}
@@ -103,7 +108,7 @@ def definitions(graph: Graph, kernels: Sequence[KernelPlan]) -> Mapping[str, Por
 
 def derive_rescales(graph: Graph, kernels: Sequence[KernelPlan], target: TargetRef) -> tuple[Rescale, ...]:
     """List every rescale of a plan: by value in order of definition, then by first consumer."""
-    readers, pinned, costs = uses(graph, kernels), pins(graph), target.costs
+    readers, pinned, costs = uses(graph, kernels), _bases(graph), target.costs
     trips = {kernel.name: kernel.trip_count for kernel in kernels}
     result: list[Rescale] = []
     for value, defined in definitions(graph, kernels).items():

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from planner.ir.graph import port_address
 from planner.ir.qtypes import AnyType, Uniform
 from planner.propagation.labels import clipped_share, label_of
-from planner.propagation.network import FLOAT, Interval, Kernel, Network, Port
+from planner.propagation.log import brief
+from planner.propagation.network import DERIVED, FLOAT, Interval, Kernel, Network, Port
 from planner.propagation.rows import port_facts
 
 
@@ -35,6 +36,9 @@ def _of_port(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:
         for fact in port_facts(network.graph, region, *port.side):
             if isinstance(fact, AnyType | Uniform):
                 yield f"{address} is float, so {fact} on {value.name!r} has no effect there"
+    pinned = network.derives_bias and value.constant and port.kind == DERIVED and value.pin is not None
+    if pinned and port.type is not None and port.type != value.pin:
+        yield f"{address}: {value.name!r} is pinned to {value.pin}; derived anew: {brief(port.type)}"
     if port.fixed is None:
         return
     share = clip_of(port.required, port.fixed) if port.required is not None else 0.0

@@ -38,10 +38,10 @@ class Value:
     name: str
     elements: int
     constant: bool
-    pin: Uniform | None
-    stays_float: bool
-    calibrated: Interval | None
-    has_any: bool
+    pin: Uniform | None = None
+    stays_float: bool = False
+    calibrated: Interval | None = None
+    has_any: bool = False
     definition: int = -1
     uses: list[int] = field(default_factory=list)
     outputs: list[int] = field(default_factory=list)
@@ -89,11 +89,13 @@ class Network:
     values: list[Value]
     ports: list[Port]
     value_ids: dict[str, int]
+    derives_bias: bool = False
 
 
 def build_network(graph: Graph, choices: Sequence[Choice], target: Target) -> Network:
     """Number the ports of the chosen rows, wildcards resolved to storages."""
-    reader_storage = _reader_storages(graph, choices)
+    wild = any(choice.layout is not None and choice.layout.wild for choice in choices)
+    reader_storage = _reader_storages(graph, choices) if wild else {}
     network = Network(graph, target, [], [], [], {})
     for name in (*graph.inputs, *graph.constants):
         _value(network, name)
@@ -109,23 +111,23 @@ def _value(network: Network, name: str) -> int:
     if known is not None:
         return known
     value = network.graph.values[name]
-    pin = next((fact for fact in value.facts if isinstance(fact, Uniform)), None)
-    observed = [(fact.lo, fact.hi) for fact in value.facts if isinstance(fact, Calibrated)]
-    # No integer stands for a sign of either kind: the value is computed in float, and is one of two reals.
-    signs = [(-fact.scale, fact.scale) for fact in value.facts if isinstance(fact, Bipolar)]
-    network.value_ids[name] = len(network.values)
-    network.values.append(
-        Value(
-            name=name,
-            elements=value.elements,
-            constant=name in network.graph.constants,
-            pin=pin,
-            stays_float=any(isinstance(fact, FLOATING) for fact in value.facts) or bool(signs),
-            calibrated=next(iter(signs or observed), None),
-            has_any=any(isinstance(fact, AnyType) for fact in value.facts),
-        )
-    )
-    return network.value_ids[name]
+    entry = Value(name, value.elements, name in network.graph.constants)
+    network.value_ids[name] = number = len(network.values)
+    network.values.append(entry)
+    for fact in value.facts:
+        if isinstance(fact, Calibrated):
+            entry.calibrated = entry.calibrated or (fact.lo, fact.hi)
+        elif isinstance(fact, Uniform):
+            entry.pin = entry.pin or fact
+        elif isinstance(fact, AnyType):
+            entry.has_any = True
+        else:
+            entry.stays_float = entry.stays_float or isinstance(fact, (*FLOATING, Bipolar))
+    for fact in value.facts:
+        if isinstance(fact, Bipolar):
+            # No integer stands for a sign of either kind: it is computed in float, and is one of two reals.
+            entry.calibrated = (-fact.scale, fact.scale)
+    return number
 
 
 def _reader_storages(graph: Graph, choices: Sequence[Choice]) -> dict[str, Storage]:
@@ -195,13 +197,14 @@ def _add_port(
     value, layout = _value(network, name), choice.layout
     number = len(network.ports)
     if layout is None:
-        network.ports.append(
-            Port(number, kernel, side, "", value, FLOAT, FLOAT_PORT, pin=_own_pin(choice, side))
-        )
+        port = Port(number, kernel, side, "", value, FLOAT, FLOAT_PORT)
+        port.pin = _own_pin(choice, side)
+        network.ports.append(port)
         return number
     pattern = (layout.inputs if side[0] == "in" else layout.outputs)[side[1]]
     spec = resolved.get(side, pattern.type)
-    port = Port(number, kernel, side, pattern.name, value, FLOAT, spec, pin=_own_pin(choice, side))
+    port = Port(number, kernel, side, pattern.name, value, FLOAT, spec)
+    port.pin = _own_pin(choice, side)
     network.ports.append(port)
     if isinstance(spec.storage, Storage):
         port.kind = CONSTANT if network.values[value].constant else CLASS
@@ -222,7 +225,9 @@ def _give(network: Network, port: Port) -> None:
 
 def _own_pin(choice: Choice, side: PortId) -> Uniform | None:
     facts: tuple[Facts, ...] = choice.region.input_facts if side[0] == "in" else choice.region.output_facts
-    return next((fact for fact in facts[side[1]] if isinstance(fact, Uniform)), None) if facts else None
+    if not facts:
+        return None
+    return next((fact for fact in facts[side[1]] if isinstance(fact, Uniform)), None)
 
 
 def _resolve(

@@ -7,15 +7,17 @@ a bias sees its port's scales after rescale. Source: design 01, sections 4 to 6;
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
 
 from planner.errors import Conflict, RuleError
-from planner.ir.graph import Constant, Graph, Op, Shape
+from planner.ir.graph import Constant, Graph, Op
 from planner.ir.qtypes import Bipolar, Storage, Uniform, uniform
 from planner.ir.ranges import uniform_per_axis
 from planner.plans.rescales import same_scale
+from planner.propagation.concessions import Concession
 from planner.propagation.extents import constant_range
 from planner.propagation.labels import label_for, typed
 from planner.propagation.network import CONSTANT, DERIVED, Kernel, Network, Port, kernel_views
@@ -23,7 +25,6 @@ from planner.target.records import PortId, Row
 from planner.target.rules import rule_function
 
 LINEAR: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
-DERIVING: Final = frozenset({"derive", "fn", "multiplier_accumulator_scale", "multiplier_scale"})
 BIAS_LIMIT: Final = float(1 << 30)
 _CHUNK: Final = 1 << 18
 
@@ -35,17 +36,15 @@ def derive_parameters(network: Network, kernel: Kernel) -> list[PortId]:
       RuleError: a rule cannot be applied (factors per axis along different axes, ...).
       Conflict: a pinned bias is off the product of its factors.
     """
-    row = kernel.choice.row
-    if row is None:
+    row, layout = kernel.choice.row, kernel.choice.layout
+    if row is None or layout is None:
         return []
     ports = {network.ports[p].side: network.ports[p] for p in (*kernel.inputs, *kernel.outputs) if p >= 0}
     for port in ports.values():
         if port.kind == CONSTANT and port.type is None:
             port.type = constant_type(network, kernel, port, row)
     derived: list[PortId] = []
-    for rule in row.rules:
-        if rule.kind not in DERIVING:
-            continue
+    for rule in layout.deriving:
         if rule.kind == "multiplier_accumulator_scale":
             _grow_for_bias(network, ports, rule.args)
         views_in, views_out = kernel_views(network, kernel)
@@ -55,7 +54,8 @@ def derive_parameters(network: Network, kernel: Kernel) -> list[PortId]:
             if port.kind == DERIVED or port.type is None:
                 pin = network.values[port.value].pin
                 port.type = kind
-                if pin is not None and network.values[port.value].constant and pin != kind:
+                held = pin is not None and network.values[port.value].constant and not network.derives_bias
+                if pin is not None and held and pin != kind:
                     _check_bias_pin(network, port, pin, kind)
                 derived.append(side)
     return derived
@@ -72,6 +72,7 @@ def _check_bias_pin(network: Network, port: Port, pin: Uniform, kind: Uniform) -
             f"{name!r} is pinned to {pin}, but the product of its factors' scales is {kind}",
             facts=(f"value {name!r}: {pin}", f"port {port.name!r}: {kind}"),
             hint="drop the pin: the scale is derived",
+            concession=Concession(facts=((name, pin),)),
         )
 
 
@@ -90,13 +91,27 @@ def constant_type(network: Network, kernel: Kernel, port: Port, row: Row) -> Uni
     constant = network.graph.constants[value.name]
     if spec.granularity == "axis":
         axis = _port_axis(network, kernel, port, row)
-        los, his = slice_ranges(constant, axis, network.graph.values[value.name].shape)
-        kind = uniform_per_axis(los, his, store, axis, power_of_two=spec.power_of_two)
+        shape = network.graph.values[value.name].shape
+        slices = shape[axis] if shape is not None and axis < len(shape) else None
+        if constant.array is None and len(constant.lo) == 1 and isinstance(slices, int):
+            kind = _alike(constant.lo[0], constant.hi[0], slices, store, axis, power_of_two=spec.power_of_two)
+        else:
+            los, his = slice_ranges(constant, axis)
+            kind = uniform_per_axis(los, his, store, axis, power_of_two=spec.power_of_two)
+        if store is spec.storage and spec.scale_min is None and spec.scale_max is None:
+            return kind
         low, high = spec.scale_min or 0.0, spec.scale_max or math.inf
         scales = tuple(min(max(scale, low), high) for scale in kind.scales)
         return Uniform(spec.storage, scales, kind.zero_points, "f32", axis)
     label = label_for(constant_range(constant) or (0.0, 0.0), replace(spec, storage=store))
     return typed(label, spec.storage)
+
+
+@lru_cache(maxsize=4096)
+def _alike(lo: float, hi: float, slices: int, store: Storage, axis: int, *, power_of_two: bool) -> Uniform:
+    """The per-axis type of a constant of which only one range for all slices is known."""
+    los, his = np.full(slices, lo), np.full(slices, hi)
+    return uniform_per_axis(los, his, store, axis, power_of_two=power_of_two)
 
 
 def _two_signs(network: Network, kernel: Kernel, port: Port, row: Row) -> Uniform | None:
@@ -158,14 +173,10 @@ def linear_op(ops: tuple[Op, ...]) -> Op | None:
     return next((op for op in ops if op.type in LINEAR), None)
 
 
-def slice_ranges(constant: Constant, axis: int, shape: Shape | None) -> tuple[np.ndarray, np.ndarray]:
+def slice_ranges(constant: Constant, axis: int) -> tuple[np.ndarray, np.ndarray]:
     """Minimum and maximum of each slice along an axis, reals, shape (n_slices,)."""
     if constant.array is None:
-        los, his = np.asarray(constant.lo), np.asarray(constant.hi)
-        slices = shape[axis] if shape is not None and axis < len(shape) else None
-        if los.size == 1 and isinstance(slices, int):
-            return np.repeat(los, slices), np.repeat(his, slices)
-        return los, his
+        return np.asarray(constant.lo), np.asarray(constant.hi)
     array = constant.array
     if array.size == 0:
         return np.zeros(array.shape[axis]), np.zeros(array.shape[axis])

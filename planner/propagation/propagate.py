@@ -17,31 +17,41 @@ from planner.ir.graph import BOUNDARY, Constant, Graph, port_address, structure_
 from planner.ir.qtypes import FloatType, Storage
 from planner.ir.topology import live, topological
 from planner.plans.plan import Plan
-from planner.plans.records import KernelPlan, PortTyped, TargetRef, ValuePlan
+from planner.plans.records import KernelPlan, PortTyped, Rescale, TargetRef, ValuePlan
 from planner.plans.records import Port as PlanPort
 from planner.propagation.components import Unit, components_of, settle_losses, units_of
+from planner.propagation.concessions import Concession, explained
 from planner.propagation.derived import derive_again, guess_derived
 from planner.propagation.extents import backward, demote, forward
 from planner.propagation.findings import clip_of, warnings_of
 from planner.propagation.greedy import greedy
 from planner.propagation.labels import UNIT, LabelClass, build_classes, label_of, typed
 from planner.propagation.log import Log, kernel_steps
-from planner.propagation.network import Kernel, Network, Port, build_network
+from planner.propagation.network import Kernel, Network, Port, Value, build_network
 from planner.propagation.parameters import accumulator_bits, derive_parameters
 from planner.propagation.plain import settle_plain
 from planner.propagation.price import Market, edge_price, loss_units, price_of_labels
-from planner.propagation.rows import choose_rows, port_facts, refuse_contradictions
+from planner.propagation.rows import choose_rows, in_float, port_facts, refuse_contradictions
 from planner.propagation.solve import Solution, offer_labels, solve, unavoidable_casts
 from planner.target.records import Costs, Row, Target
 from planner.version import VERSION
 
 Strategy = Literal["minimal", "rfc"]
+BiasPins = Literal["error", "derive"]
+GIVEN_UP: Final = "what it needs cannot all hold"
 DERIVED_ROUNDS: Final = 4
 GREATEST_PRICE: Final = 1e9
 
 
 def propagate(
-    graph: Graph, target: Target, *, strategy: Strategy = "minimal", model: str = "", **costs: float | None
+    graph: Graph,
+    target: Target,
+    *,
+    strategy: Strategy = "minimal",
+    model: str = "",
+    best_effort: bool = False,
+    bias_pins: BiasPins = "error",
+    **costs: float | None,
 ) -> Plan:
     """Plan a fused graph for a target.
 
@@ -49,6 +59,9 @@ def propagate(
       graph: with regions (see `fuse`); its values carry the facts.
       strategy: `minimal` (least price) or `rfc` (the RFC's greedy order).
       model: digest of the model the graph came from, kept in the plan.
+      best_effort: where constraints cannot all hold, give some up, and warn, instead of raising.
+      bias_pins: what to do about a bias whose pinned scale is not the product of its factors':
+        `error`, or `derive` it anew.
       costs: keys of the target's cost tables, over its own.
 
     Raises:
@@ -58,21 +71,63 @@ def propagate(
     """
     if strategy not in ("minimal", "rfc"):
         raise unknown_name("strategy", strategy, ("minimal", "rfc"))
-    prices = _with_costs(target.costs, costs)
+    if bias_pins not in ("error", "derive"):
+        raise unknown_name("policy of bias_pins", bias_pins, ("error", "derive"))
+    request = _Request(strategy, _with_costs(target.costs, costs), model, best_effort, bias_pins)
+    if best_effort:
+        return _conceding(graph, target, request)
+    try:
+        return _planned(graph, target, request, Concession())
+    except Conflict as conflict:
+        raise explained(
+            conflict, graph, lambda other: _planned(other, target, request, Concession())
+        ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What was asked for besides graph and target."""
+
+    strategy: Strategy
+    costs: Costs
+    model: str
+    best_effort: bool
+    bias_pins: BiasPins
+
+
+def _conceding(graph: Graph, target: Target, request: _Request) -> Plan:
+    """Plan, giving up what stands in the way, one conflict after the other."""
+    given, notes = Concession(), list[str]()
+    while True:
+        try:
+            plan = _planned(given.graph(graph), given.target(target), request, given)
+        except Conflict as conflict:
+            more = conflict.concession
+            if not isinstance(more, Concession) or given | more == given:
+                raise
+            given |= more
+            notes.append(f"{conflict.message}: {more}")
+        else:
+            return replace(plan, warnings=(*notes, *plan.warnings))
+
+
+def _planned(graph: Graph, target: Target, request: _Request, given: Concession) -> Plan:
     refuse_contradictions(graph)
     alive = live(graph)
     regions = topological([region for region in graph.regions if region.name in alive])
     choices = choose_rows(graph, regions, target)
+    choices = [in_float(c, GIVEN_UP) if c.row and c.region.name in given.floats else c for c in choices]
     network = build_network(graph, choices, target)
+    network.derives_bias = request.bias_pins == "derive"
     while rangeless := forward(network):
         choices = demote(choices, rangeless)
         network = build_network(graph, choices, target)
     backward(network)
     settle_plain(network)
     classes = build_classes(network)
-    market = Market(prices, target.rescale_single_consumer, target.rescale_allowed)
-    labelled = _settled(network, classes, market, strategy)
-    return _assemble(_Outcome(network, classes, labelled, prices, strategy, model))
+    market = Market(request.costs, target.rescale_single_consumer, target.rescale_allowed)
+    labelled = _settled(network, classes, market, request.strategy)
+    return _assemble(_Outcome(network, classes, labelled, request))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +143,7 @@ class _Outcome:
     network: Network
     classes: list[LabelClass]
     labelled: _Labelled
-    costs: Costs
-    strategy: str
-    model: str
+    request: _Request
 
 
 def _with_costs(own: Costs, given: Mapping[str, float | None]) -> Costs:
@@ -179,9 +232,10 @@ def _assemble(outcome: _Outcome) -> Plan:
     rows: dict[str, Row] = {}
     warnings: list[str] = []
     for kernel in network.kernels:
-        derived = derive_parameters(network, kernel) if not _moves_in_float(outcome, kernel) else []
+        floats = kernel.moves and _moves_in_float(outcome, kernel)
+        derived = [] if floats else derive_parameters(network, kernel)
         kernel_steps(log, kernel, derived, outcome.classes, outcome.labelled.solutions)
-        planned = _kernel_plan(outcome, kernel)
+        planned = _kernel_plan(network, kernel, floats=floats)
         kernels.append(planned)
         row = kernel.choice.row
         if planned.row is not None and row is not None:
@@ -189,8 +243,8 @@ def _assemble(outcome: _Outcome) -> Plan:
         warnings += warnings_of(network, kernel)
     options, reference = _options(outcome), _reference(outcome, rows)
     plan = Plan(
-        key=_key(network.graph, outcome.model, target.digest, options),
-        model=outcome.model,
+        key=_key(network.graph, outcome.request.model, target.digest, options),
+        model=outcome.request.model,
         target=reference,
         options=options,
         graph=replace(network.graph, constants=dict.fromkeys(network.graph.constants, Constant())),
@@ -207,11 +261,13 @@ def _assemble(outcome: _Outcome) -> Plan:
 
 
 def _options(outcome: _Outcome) -> dict[str, Any]:
-    """The strategy, and the prices that are not the target's own."""
-    own = outcome.network.target.costs
-    prices = {field.name: getattr(outcome.costs, field.name) for field in fields(Costs)}
+    """The strategy and policies, and the prices that are not the target's own."""
+    own, request = outcome.network.target.costs, outcome.request
+    prices = {field.name: getattr(request.costs, field.name) for field in fields(Costs)}
     changed = {name: price for name, price in prices.items() if price != getattr(own, name)}
-    return {"strategy": outcome.strategy, **changed}
+    policies: dict[str, Any] = {"best_effort": True} if request.best_effort else {}
+    policies |= {"bias_pins": request.bias_pins} if request.bias_pins != "error" else {}
+    return {"strategy": request.strategy, **policies, **changed}
 
 
 def _reference(outcome: _Outcome, rows: Mapping[str, Row]) -> TargetRef:
@@ -222,7 +278,7 @@ def _reference(outcome: _Outcome, rows: Mapping[str, Row]) -> TargetRef:
         target.digest,
         target.file,
         rows,
-        outcome.costs,
+        outcome.request.costs,
         target.rescale_single_consumer,
     )
 
@@ -242,9 +298,8 @@ def _moves_in_float(outcome: _Outcome, kernel: Kernel) -> bool:
     )
 
 
-def _kernel_plan(outcome: _Outcome, kernel: Kernel) -> KernelPlan:
-    network, region, row = outcome.network, kernel.choice.region, kernel.choice.row
-    floats = _moves_in_float(outcome, kernel)
+def _kernel_plan(network: Network, kernel: Kernel, *, floats: bool) -> KernelPlan:
+    region, row, layout = kernel.choice.region, kernel.choice.row, kernel.choice.layout
     served = row is not None and not floats
     bits = None
     if served and row is not None:
@@ -253,14 +308,18 @@ def _kernel_plan(outcome: _Outcome, kernel: Kernel) -> KernelPlan:
             raise Conflict(
                 f"{region.name!r} sums to {bits} bits in channel {channel}, "
                 f"the accumulator of {row.source} has {row.accumulator}",
-                facts=(f"accumulator {row.accumulator} at {row.source}", f"weights of {region.name!r}"),
+                facts=(
+                    f"accumulator {row.accumulator} at {row.source}",
+                    f"weights of {region.name!r}",
+                ),
                 hint="use narrower activations or a row with a wider accumulator",
+                concession=Concession(floats=(region.name,)),
             )
     reason = None if served else ("moves data between float ops" if floats else kernel.choice.reason)
     return KernelPlan(
         name=region.name,
         kernel=region.kernel,
-        row=row.key if served and row is not None else None,
+        row=layout.key if served and layout is not None else None,
         reason=reason,
         inputs=_plan_ports(network, region.name, "in", kernel.inputs, served=served),
         outputs=_plan_ports(network, region.name, "out", kernel.outputs, served=served),
@@ -309,15 +368,21 @@ def _value_plans(outcome: _Outcome, log: Log) -> dict[str, ValuePlan]:
             continue
         port: Port | None = network.ports[value.definition] if value.definition >= 0 else None
         kind = port.type if port is not None else value.pin
-        ports = [network.ports[p] for p in (value.definition, *value.uses) if p >= 0]
-        clips = [clip_of(p.required, p.type) for p in ports if p.type is not None and p.required is not None]
         found[value.name] = ValuePlan(
             type=kind,
             bits_lost=lost.get(index, 0) / UNIT,
-            clip=max(clips, default=0.0),
+            clip=_worst_clip(network, value),
             decided_by=log.port_step.get(value.definition) if kind is not None else None,
         )
     return found
+
+
+def _worst_clip(network: Network, value: Value) -> float:
+    """The largest share of what a port has to hold that its type cuts off."""
+    ports = [network.ports[p] for p in (value.definition, *value.uses) if p >= 0]
+    held = {(id(port.type), port.required): port.type for port in ports}
+    clips = [clip_of(e, kind) for (_, e), kind in held.items() if kind is not None and e is not None]
+    return max(clips, default=0.0)
 
 
 def _check_allowed(plan: Plan, target: Target) -> None:
@@ -331,8 +396,26 @@ def _check_allowed(plan: Plan, target: Target) -> None:
             raise Conflict(
                 f"{rescale.value!r} would need a {rescale.kind} before {rescale.consumers[0][0]!r}, "
                 f"and {target.id} allows none between kernels",
-                facts=(f"value {rescale.value!r}", f"{target.file}: rescale: allowed: false"),
+                facts=(
+                    f"value {rescale.value!r}",
+                    *_rows_around(plan, rescale),
+                    f"{target.file}: rescale: allowed: false",
+                ),
+                concession=Concession(casts=True),
+                about=rescale.value,
             )
 
 
-__all__ = ["Strategy", "propagate"]
+def _rows_around(plan: Plan, rescale: Rescale) -> list[str]:
+    """The kernels whose rows want the two ends of a rescale, where no fact does."""
+    names = [kernel.name for kernel in plan.kernels_in_order if rescale.value in _results(kernel)]
+    names += [name for name, _ in rescale.consumers[:1] if name != BOUNDARY]
+    rows = [(name, plan.row_of(name)) for name in names]
+    return [f"kernel {name!r}: {row.source if row else 'no row'}" for name, row in rows]
+
+
+def _results(kernel: KernelPlan) -> list[str]:
+    return [port.value for port in kernel.outputs]
+
+
+__all__ = ["BiasPins", "Strategy", "propagate"]

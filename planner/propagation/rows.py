@@ -14,13 +14,12 @@ from typing import Final
 from planner.errors import Conflict
 from planner.ir.graph import Facts, Graph, Region, port_address
 from planner.ir.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Storage, Uniform
+from planner.propagation.concessions import HARD, Concession, Fact
 from planner.propagation.layout import Layout, Layouts
 from planner.target.predicates import failing
 from planner.target.records import PortPattern, Row, Target
 
 NO_RANGE = "no range"
-HARD: Final = (Bipolar, FloatType, NoneType, Uniform)
-"""Facts that say what a value is; any two that differ contradict each other."""
 FLOATING: Final = (FloatType, NoneType)
 """Facts that keep a value in a float."""
 
@@ -80,25 +79,27 @@ def refuse_contradictions(graph: Graph) -> None:
     """
     for name, value in graph.values.items():
         if len(value.facts) > 1:
-            _refuse_pair(f"value {name!r}", repr(name), value.facts)
+            _refuse_pair(name, f"value {name!r}", repr(name), value.facts)
     for region in graph.regions:
         for side, sides in (("in", region.input_facts), ("out", region.output_facts)):
             for i, facts in enumerate(sides):
                 if len(facts) > 1:
                     address = port_address(region.name, side, i)
-                    _refuse_pair(f"port {address}", address, facts)
+                    _refuse_pair(address, f"port {address}", address, facts)
 
 
-def _refuse_pair(where: str, name: str, facts: Facts) -> None:
+def _refuse_pair(place: str, where: str, name: str, facts: Facts) -> None:
     hard = list(dict.fromkeys(fact for fact in facts if isinstance(fact, HARD)))
     wider = [fact for fact in facts if isinstance(fact, AnyType) and any(map(partial(narrows, fact), hard))]
     if len(hard) < 2 and not wider:
         return
     first, second = (hard[0], hard[1]) if len(hard) > 1 else (hard[0], wider[0])
+    left_out: tuple[Fact, ...] = ((place, second),)
     raise Conflict(
         f"{name} cannot be both {first} and {second}",
         facts=(f"{where}: {first}", f"{where}: {second}"),
         hint="drop one of them",
+        concession=Concession(facts=left_out),
     )
 
 
@@ -158,6 +159,8 @@ def _none(region: Region, target: Target, refusals: list[str]) -> Choice:
         raise Conflict(
             f"no row of {target.id} serves {region.kernel} at {region.name!r}: {reason}",
             facts=(f"kernel {region.name!r} is {region.kernel}", f"{target.file}: on_no_kernel: error"),
+            concession=Concession(floats=(region.name,)),
+            about=next(filter(None, (*region.inputs, *region.outputs)), ""),
         )
     return Choice(region, reason=reason)
 

@@ -282,8 +282,8 @@ def test_none_where_casts_are_forbidden():
     """Case 30: the value and the target are named."""
     with pytest.raises(Conflict) as caught:
         propagate(read("none_between_two_kernels"), FORBIDS)
-    assert caught.value.facts[0] == "value 'a'"
-    assert "rescale: allowed: false" in caught.value.facts[1]
+    assert caught.value.facts[0] == "value 'a': !quant.none"
+    assert "rescale: allowed: false" in caught.value.facts[-1]
 
 
 def test_sharing_pays_any_number_of_bits_where_rescales_are_forbidden():

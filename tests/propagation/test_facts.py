@@ -1,4 +1,4 @@
-"""What each kind of fact does to the ports it meets: Any, None, floats, Bipolar, and facts that contradict."""
+"""What each kind of fact does to the ports it meets: Any, None, floats, Bipolar; and contradictions."""
 
 from dataclasses import replace
 
