@@ -1,15 +1,20 @@
 """Parameters from a range: scale and zero point that hold the reals of [lo, hi].
 
-Ranges are widened to contain 0; a range of zero width gives scale 1.0, zero point 0. The zero point is
-computed from the rounded scale. Source: design 01, section 2.
+Ranges are widened to contain 0; a range of zero width gives scale 1.0, zero point 0. A scale is rounded to
+a value of the expressed type, the zero point computed from that. Source: design 01, section 2.
 """
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
+import numpy.typing as npt
 
 from planner.errors import QTypeError
-from planner.ir.qtypes import F32_TINY, Storage, Uniform, round_scale, round_scales
+from planner.ir.qtypes import Storage, Uniform
+from planner.ir.scales import FORMATS, round_scale, round_scales
+
+Reals = npt.NDArray[np.float64]
 
 
 def uniform_from_range(
@@ -47,9 +52,10 @@ def affine(
     if lo == hi:
         return 1.0, 0 if store.qmin <= 0 <= store.qmax else store.qmin
     exact = max(-lo, hi) / symmetric_steps(store) if symmetric else (hi - lo) / store.steps
-    exact = max(exact, F32_TINY)
-    if power_of_two:
-        exact = math.ldexp(1.0, math.ceil(math.log2(exact)))
+    exact = max(exact, FORMATS[expressed].tiny)
+    if power_of_two and math.isfinite(exact):
+        fraction, exponent = math.frexp(exact)
+        exact = math.ldexp(1.0, exponent - (fraction == 0.5))
     if not math.isfinite(exact):
         raise QTypeError(f"range {lo}:{hi} needs a scale beyond {expressed}")
     scale = round_scale(exact, expressed)
@@ -61,16 +67,106 @@ def affine(
 
 
 def uniform_per_axis(
-    los: np.ndarray, his: np.ndarray, store: Storage, axis: int, *, power_of_two: bool = False
+    los: Reals,
+    his: Reals,
+    store: Storage,
+    axis: int,
+    *,
+    symmetric: bool = True,
+    power_of_two: bool = False,
+    expressed: str = "f32",
 ) -> Uniform:
-    """Choose the symmetric per-axis f32 type of weights; `los`, `his`: reals, shape (n_slices,)."""
-    top = np.maximum(np.maximum(-los, his), 0.0).astype(np.float64)
-    if not np.all(np.isfinite(top)):
-        raise QTypeError("a range must be finite")
-    exact = np.where(top > 0, top / symmetric_steps(store), 1.0)
+    """Choose the type along an axis from the range of each slice; symmetric, as weights are, by default.
+
+    Args:
+      los: smallest reals, (n_slices,).
+      his: largest reals, (n_slices,).
+      store: storage of the stored integers.
+      axis: the quantized dimension.
+      symmetric: zero points 0.
+      power_of_two: scales rounded up to powers of two.
+      expressed: the type whose values the scales are.
+
+    Raises:
+      QTypeError: NaN, infinity, a minimum above its maximum, or a symmetric type on unsigned storage.
+    """
+    scales, zeros = affine_slices(
+        los, his, store, symmetric=symmetric, power_of_two=power_of_two, expressed=expressed
+    )
+    return Uniform(store, scales, zeros, expressed, axis)
+
+
+def uniform_per_block(
+    los: Reals,
+    his: Reals,
+    store: Storage,
+    blocks: Mapping[int, int],
+    *,
+    symmetric: bool = True,
+    power_of_two: bool = False,
+    expressed: str = "f32",
+) -> Uniform:
+    """Choose the sub-channel type from the range of each block; see `uniform_per_axis`.
+
+    Args:
+      los: smallest reals; their shape is the grid of blocks, one entry per dimension of the tensor.
+      his: largest reals, of the same shape.
+      store: storage of the stored integers.
+      blocks: axis -> block size; an axis not named is one block.
+      symmetric: zero points 0.
+      power_of_two: scales rounded up to powers of two.
+      expressed: the type whose values the scales are.
+    """
+    scales, zeros = affine_slices(
+        np.ravel(los),
+        np.ravel(his),
+        store,
+        symmetric=symmetric,
+        power_of_two=power_of_two,
+        expressed=expressed,
+    )
+    return Uniform(store, scales, zeros, expressed, None, tuple(sorted(blocks.items())), np.shape(los))
+
+
+def affine_slices(
+    los: Reals,
+    his: Reals,
+    store: Storage,
+    *,
+    symmetric: bool = False,
+    power_of_two: bool = False,
+    expressed: str = "f32",
+) -> tuple[tuple[float, ...], tuple[int, ...]]:
+    """Scales (reals) and zero points (stored units) of slices: `affine`, slice by slice, at once."""
+    low, high = np.asarray(los, np.float64), np.asarray(his, np.float64)
+    _check_ranges(low, high)
+    low, high = np.minimum(low, 0.0), np.maximum(high, 0.0)
+    with np.errstate(over="ignore"):
+        exact = np.maximum(-low, high) / symmetric_steps(store) if symmetric else (high - low) / store.steps
+    exact = np.where(low < high, np.maximum(exact, FORMATS[expressed].tiny), 1.0)
     if power_of_two:
-        exact = np.ldexp(1.0, np.ceil(np.log2(exact)).astype(int))
-    return Uniform(store, round_scales(exact.tolist(), "f32"), (0,) * len(exact), "f32", axis)
+        fraction, exponent = np.frexp(exact)
+        exact = np.ldexp(1.0, exponent - (fraction == 0.5))
+    scales = round_scales(exact.tolist(), expressed)
+    if symmetric:
+        return scales, (0,) * len(scales)
+    middle = 0 if store.qmin <= 0 <= store.qmax else store.qmin
+    # Python's integers: a zero point of a 64-bit storage is no double.
+    zeros = (
+        min(max(round(store.qmin - lo / scale), store.qmin), store.qmax) if lo < hi else middle
+        for lo, hi, scale in zip(low.tolist(), high.tolist(), scales, strict=True)
+    )
+    return scales, tuple(zeros)
+
+
+def _check_ranges(los: Reals, his: Reals) -> None:
+    off = np.flatnonzero(~(np.isfinite(los) & np.isfinite(his) & (los <= his)))
+    if off.size:
+        i = int(off[0])
+        try:
+            check_range(float(los[i]), float(his[i]))
+        except QTypeError as error:
+            raise QTypeError(f"slice {i}: {error.message}") from None
 
 
 def symmetric_steps(store: Storage) -> int:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from planner.errors import QTypeError
 from planner.ir.qtypes import storage
-from planner.ir.ranges import uniform_from_range, uniform_per_axis
+from planner.ir.ranges import uniform_from_range, uniform_per_axis, uniform_per_block
 from planner.ir.typetext import parse_storage
 
 
@@ -63,6 +63,100 @@ def test_power_of_two_is_rounded_up(hi, scale):
 
 
 @pytest.mark.parametrize(
+    ("expressed", "scale", "zero_point"),
+    [
+        ("bf16", 129 / 2**13, 64),  # 4.03 / 255 is 129.47 of its 2^-13; 1 / scale = 63.504
+        ("f16", 1036 / 2**16, 63),  # 1035.73 of 2^-16; 63.259
+        ("tf32", 1036 / 2**16, 63),  # as many digits as f16
+        ("f32", f32(4.03 / 255), 63),  # 63.275
+        ("f64", (3.03 + 1.0) / 255, 63),
+        ("f80", (3.03 + 1.0) / 255, 63),
+    ],
+)
+def test_the_zero_point_follows_the_scale_of_the_expressed_type(expressed, scale, zero_point):
+    kind = uniform_from_range(-1.0, 3.03, storage("u8"), expressed=expressed)
+    assert (kind.scale, kind.zero_point, kind.expressed) == (scale, zero_point, expressed)
+    slices = uniform_per_axis(
+        np.array([-1.0, 0.0]), np.array([3.03, 0.0]), storage("u8"), 3, symmetric=False, expressed=expressed
+    )
+    assert (slices.scales, slices.zero_points) == ((scale, 1.0), (zero_point, 0))
+
+
+@pytest.mark.parametrize(
+    ("expressed", "scale"),
+    [
+        ("bf16", 146 / 2**10),  # 1 / 7 is 146.29 of 2^-10
+        ("f16", 1170 / 2**13),  # 1170.29 of 2^-13
+        ("tf32", 1170 / 2**13),
+        ("f32", f32(1 / 7)),
+        ("f64", 1 / 7),
+        ("f80", 1 / 7),
+    ],
+)
+def test_symmetric_scales_of_every_expressed_type(expressed, scale):
+    kind = uniform_from_range(-0.25, 1.0, storage("i4"), symmetric=True, expressed=expressed)
+    assert (kind.scale, kind.zero_point) == (scale, 0)
+    pair = uniform_from_range(
+        -0.25, 1.0, storage("i4"), symmetric=True, power_of_two=True, expressed=expressed
+    )
+    assert pair.scale == 0.25
+
+
+@pytest.mark.parametrize(
+    ("expressed", "tiny"),
+    [("f16", 2.0**-14), ("bf16", 2.0**-126), ("tf32", 2.0**-126), ("f32", 2.0**-126), ("f64", 2.0**-1022)],
+)
+def test_no_scale_is_below_the_least_normal_number(expressed, tiny):
+    for power_of_two in (False, True):
+        kind = uniform_from_range(
+            -5e-324, 5e-324, storage("i8"), symmetric=True, power_of_two=power_of_two, expressed=expressed
+        )
+        assert kind.scale == tiny
+
+
+def test_a_scale_beyond_the_expressed_type_is_refused():
+    with pytest.raises(QTypeError, match=r"^scale 7874015\.7\d* is beyond f16$"):
+        uniform_from_range(-1e9, 1e9, storage("i8"), symmetric=True, expressed="f16")
+    with pytest.raises(QTypeError, match=r"^range -1\.7e\+308:1\.7e\+308 needs a scale beyond f64$"):
+        uniform_from_range(-1.7e308, 1.7e308, storage("i8"), expressed="f64")
+
+
+def test_a_power_of_two_just_missed_is_rounded_up():
+    """log2 would say exactly -6."""
+    above = float(np.nextafter(127 / 64, 2))
+    kind = uniform_from_range(-above, above, storage("i8"), symmetric=True, power_of_two=True)
+    slices = uniform_per_axis(
+        np.array([-above]), np.array([above]), storage("i8"), 0, power_of_two=True, expressed="f64"
+    )
+    assert (kind.scale, slices.scales) == (2.0**-5, (2.0**-5,))
+
+
+def test_blocks_have_a_range_each():
+    los = np.array([[-1.0, 0.0], [-0.5, -7.0]])
+    his = np.array([[3.0, 0.0], [7.0, 1.0]])
+    kind = uniform_per_block(los, his, storage("i4"), {1: 16, 0: 1})
+    assert str(kind) == (
+        "!quant.uniform<i4:f32:{0:1, 1:16}, {{0.4285714328289032, 1.0}, {1.0, 1.0}}>"  # 3/7, 0, 7/7, 7/7
+    )
+    kind = uniform_per_block(los, his, storage("u4"), {0: 1, 1: 16}, symmetric=False)
+    assert kind.zero_points == (4, 0, 1, 13)  # 15 * 1/4 = 3.75; none; 1; 15 * 7/8 = 13.125
+
+
+@pytest.mark.parametrize(
+    ("lo", "hi", "message"),
+    [
+        (math.nan, 1.0, "slice 1: range nan:1.0 must be finite"),
+        (0.0, math.inf, "slice 1: range 0.0:inf must be finite"),
+        (1.0, 0.5, "slice 1: range 1.0:0.5 has min > max"),
+    ],
+)
+def test_the_slice_without_a_range_is_named(lo, hi, message):
+    with pytest.raises(QTypeError) as caught:
+        uniform_per_axis(np.array([0.0, lo]), np.array([1.0, hi]), storage("i8"), 0)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
     ("lo", "hi", "message"),
     [
         (1.0, -1.0, "range 1.0:-1.0 has min > max"),
@@ -91,6 +185,26 @@ def test_the_range_is_held_and_zero_is_exact(a, b, name):
     assert kind.hi + slack >= max(hi, 0.0)
     assert kind.storage.qmin <= kind.zero_point <= kind.storage.qmax
     assert kind.scale == float(np.float32(kind.scale))
+
+
+@given(
+    st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6)), min_size=1, max_size=5),
+    st.sampled_from(["i8", "u8", "i4", "i33", "u64", "i8<-127:127>", "i8<-128:-100>"]),
+    st.sampled_from(["f16", "bf16", "tf32", "f32", "f64"]),
+    st.booleans(),
+)
+def test_slices_are_chosen_as_tensors_are(pairs, name, expressed, power_of_two):
+    store = parse_storage(name)
+    pairs = [tuple(sorted(pair)) for pair in pairs]
+    los, his = (np.array(ends) for ends in zip(*pairs, strict=True))
+    kind = uniform_per_axis(
+        los, his, store, 0, symmetric=False, power_of_two=power_of_two, expressed=expressed
+    )
+    alone = [
+        uniform_from_range(lo, hi, store, power_of_two=power_of_two, expressed=expressed) for lo, hi in pairs
+    ]
+    assert kind.scales == tuple(one.scale for one in alone)
+    assert kind.zero_points == tuple(one.zero_point for one in alone)
 
 
 @given(st.lists(st.floats(-1e3, 1e3, width=32), min_size=1, max_size=5))
