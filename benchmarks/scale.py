@@ -1,0 +1,134 @@
+"""How planning grows on generated graphs of four shapes: seconds, memory and the exponent of each.
+
+Residual, dense, transformer-like and random graphs (`topologies`) for `litert-int8`, each size in a process
+of its own. `propagate` is everything from a fused graph to a plan; `rows` is its choice of rows alone.
+Usage, from the repository root: `python -m benchmarks.scale [--regions N ...] [--shapes NAME ...]
+[--repeat 3] [--write]`; `--write` puts the table into docs/scale-of-planning.md.
+"""
+
+import argparse
+import gc
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+import planner
+from benchmarks.comparison import Record
+from benchmarks.memory import peak_rss_mb
+from benchmarks.topologies import TOPOLOGIES
+from planner.ir.graph import model_digest
+from planner.ir.topology import live, topological
+from planner.propagation.propagate import propagate
+from planner.propagation.rows import choose_rows
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+PAGE: Final = ROOT / "docs" / "scale-of-planning.md"
+TARGET: Final = "litert-int8"
+SIZES: Final = (1_000, 10_000, 100_000)
+
+
+def measure(shapes: Sequence[str], sizes: Sequence[int], repeat: int) -> list[Record]:
+    """Return a record for each shape and size: median seconds, largest memory."""
+    records = []
+    for shape in shapes:
+        for size in sizes:
+            command = [sys.executable, "-m", "benchmarks.scale", "--one", shape, str(size)]
+            runs: list[Record] = []
+            for _ in range(repeat):
+                done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+                runs.append(json.loads(done.stdout.strip().splitlines()[-1]))
+            keys = ("propagate_s", "rows_s", "check_s")
+            middle = {key: statistics.median(run[key] for run in runs) for key in keys}
+            records.append(runs[0] | middle | {"rss_mb": max(run["rss_mb"] for run in runs)})
+    return records
+
+
+def one(shape: str, regions: int) -> Record:
+    """Plan and check one graph in this process."""
+    target = planner.load_target(TARGET)
+    graph = TOPOLOGIES[shape](regions)
+    digest = model_digest(graph)
+    alive = live(graph)
+    gc.collect()
+    gc.disable()  # as `planner.plan` does
+    start = time.perf_counter()
+    choose_rows(graph, topological([region for region in graph.regions if region.name in alive]), target)
+    chosen = time.perf_counter()
+    plan = propagate(graph, target, model=digest)
+    planned = time.perf_counter()
+    planner.check(plan, graph)
+    checked = time.perf_counter()
+    return {
+        "shape": shape,
+        "regions": len(plan.kernels_in_order),
+        "rows_s": chosen - start,
+        "propagate_s": planned - chosen,
+        "check_s": checked - planned,
+        "rss_mb": peak_rss_mb(),
+        "gap": 0.0 if not plan.cost else 1.0 - plan.bound / plan.cost,
+        "rescales": sum(item.kind not in ("quantize", "dequantize") for item in plan.rescales),
+    }
+
+
+def exponent(records: Sequence[Record]) -> float:
+    """Return the slope of log(propagate + check) over log(regions), by least squares."""
+    seconds = [record["propagate_s"] + record["check_s"] for record in records]
+    return float(np.polyfit(np.log([record["regions"] for record in records]), np.log(seconds), 1)[0])
+
+
+def table(records: Sequence[Record]) -> str:
+    """Return the Markdown table, and the exponent of each shape below it."""
+    lines = [
+        "| shape | regions | rows s | propagate s | check s | µs a region | peak MB | rescales | gap |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for r in records:
+        each = 1e6 * (r["propagate_s"] + r["check_s"]) / r["regions"]
+        lines.append(
+            f"| {r['shape']} | {r['regions']} | {r['rows_s']:.2f} | {r['propagate_s']:.2f} "
+            f"| {r['check_s']:.2f} | {each:.0f} | {r['rss_mb']:.0f} | {r['rescales']} | {r['gap']:.1%} |"
+        )
+    lines.append("")
+    for shape in dict.fromkeys(record["shape"] for record in records):
+        mine = [record for record in records if record["shape"] == shape]
+        if len(mine) > 1:
+            lines.append(f"- {shape}: exponent {exponent(mine):.2f}")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure, print, and with `--write` keep the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--regions", nargs="*", type=int, default=SIZES)
+    parser.add_argument("--shapes", nargs="*", choices=list(TOPOLOGIES), default=list(TOPOLOGIES))
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one is not None:
+        print(json.dumps(one(options.one[0], int(options.one[1]))))
+        return
+    found = table(measure(options.shapes, options.regions, options.repeat))
+    print(found)
+    if options.write:
+        command = "python -m benchmarks.scale " + " ".join(sys.argv[1:])
+        PAGE.write_text(f"{HEAD}\n{found}\n\nMade by `{command.strip()}`.\n", encoding="utf-8")
+
+
+HEAD: Final = """# How planning grows
+
+Generated graphs for `litert-int8`: residual blocks, dense blocks, transformer layers with float layer norms,
+and kernels that read values at random. Every value has a range of its own; nothing is inside the regions,
+so nothing but planning costs time. `gap` is what is left between the price and the proven bound.
+"""
+
+
+if __name__ == "__main__":
+    main()
