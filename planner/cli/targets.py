@@ -1,18 +1,29 @@
-"""Verbs about targets: `target list`, `target show`, `target lint`, `target test`."""
+"""Verbs about targets: list, show, lint, test, doc, diff, new, coverage, probe, kit."""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli.console import complain, say, say_json, say_table
-from planner.cli.files import STDIN, read_text
-from planner.cli.options import FunctionsOption, JsonOption, load_functions, read_target
+from planner.cli.console import complain, say, say_json, say_table, write_text
+from planner.cli.files import STDIN, keep_inputs, only_one_stdin, read_text, write_file
+from planner.cli.options import (
+    FunctionsOption,
+    JsonOption,
+    ModelFile,
+    TargetOption,
+    load_functions,
+    read_model,
+    read_target,
+)
 from planner.errors import TargetError
 
 if TYPE_CHECKING:
     from planner.target.records import PortPattern
 
 TargetName = Annotated[str, typer.Argument(metavar="T", help="Shipped name, or a YAML file.")]
+OutFile = Annotated[
+    str | None, typer.Option("--out", "-o", metavar="FILE", help="Write to a file, not standard output.")
+]
 
 
 def list_targets(*, json: JsonOption = False) -> None:
@@ -139,3 +150,108 @@ def try_target(
             say(f"    {problem}")
     say(f"{device.id}: {len(results)} tests, {failed} failed")
     return 1 if failed else 0
+
+
+def doc_target(
+    target: TargetName,
+    *,
+    html: Annotated[bool, typer.Option("--html", help="One offline HTML page instead of Markdown.")] = False,
+    out: OutFile = None,
+    functions: FunctionsOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Write the support table of a target: kernels, ports, rules, conditions."""
+    from dataclasses import asdict
+
+    from planner.target.support import support_markdown, support_of
+    from planner.tryout.supportpage import support_html
+
+    device = read_target(target, functions)
+    if json:
+        say_json(asdict(support_of(device)))
+        return
+    _put(support_html(device) if html else support_markdown(device), out, target)
+
+
+def diff_target(
+    first: Annotated[str, typer.Argument(metavar="A", help="Shipped name, or a YAML file.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="Shipped name, or a YAML file.")],
+    *,
+    functions: FunctionsOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Say what differs between two targets; exit code 1 if something does."""
+    from dataclasses import asdict
+
+    from planner.target.diff import diff_targets
+
+    only_one_stdin(first, second)
+    found = diff_targets(read_target(first, functions), read_target(second, functions))
+    if json:
+        say_json({"equal": not found, "differences": [asdict(difference) for difference in found]})
+    else:
+        for difference in found:
+            say(str(difference))
+    return 1 if found else 0
+
+
+def new_target(
+    name: Annotated[str, typer.Argument(metavar="ID", help="Id of the new target, such as my-npu.")],
+    *,
+    base: Annotated[
+        str | None, typer.Option("--from", metavar="T", help="Target to extend: a shipped name, or a file.")
+    ] = None,
+    title: Annotated[str, typer.Option("--title", metavar="TEXT", help="A line for people.")] = "",
+    out: OutFile = None,
+    json: JsonOption = False,
+) -> None:
+    """Write a target file to start from; it lints clean and its tests pass."""
+    import os
+    from pathlib import Path
+
+    from planner.target.starter import new_target as starter
+
+    extends = ""
+    if base is not None and Path(base).is_file():
+        extends = os.path.relpath(base, Path(out).parent) if out else base
+    text = starter(name, None if base is None else read_target(base), extends=extends, title=title)
+    if json:
+        say_json({"id": name, "text": text})
+        return
+    _put(text, out, base)
+
+
+def cover_target(
+    model: ModelFile,
+    *,
+    target: TargetOption,
+    functions: FunctionsOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Say which kernels of a model have no row, and draft the rows; exit code 1 if some have none."""
+    from dataclasses import asdict
+
+    from planner.tryout.coverage import coverage
+
+    only_one_stdin(model, target)
+    found = coverage(read_model(model), read_target(target, functions))
+    if json:
+        say_json({"complete": found.complete, **asdict(found)})
+        return 0 if found.complete else 1
+    served = sum(found.served.values())
+    lacking = sum(item.count for item in found.missing)
+    say(f"{found.model} on {found.target}: {served} kernels have a row, {lacking} have none")
+    for item in found.missing:
+        say(f"\n{item.count} x {item.kernel}, first {item.example!r}: {item.reason}\n  {item.row}")
+    return 0 if found.complete else 1
+
+
+def _put(text: str, out: str | None, source: str | None) -> None:
+    if out is None:
+        write_text(text)
+        return
+    from pathlib import Path
+
+    keep_inputs(str(Path(out).parent), [Path(out).name], [source])
+    write_file(out, text.encode())
+    say(f"wrote {out}")

@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.cli.conftest import MODEL
+
 BROKEN = """apiVersion: planner/v1
 kind: Target
 id: my-npu
@@ -47,10 +49,10 @@ def test_a_failing_test_ends_with_1(qplan, mine):
 def test_lint_quotes_the_line_and_writes_sarif(qplan, mine):
     mine.write_text(BROKEN.replace("id: my-npu", "id: my-npu\ntypes: {a8: {storage: i8}}"))
     answer = qplan("target", "lint", mine)
-    assert (answer.code, answer.out) == (
-        0,
+    assert answer.code == 0
+    assert answer.out == (
         "mine.yaml:4:9: L015 type 'a8' is used nowhere [warning] | types: {a8: {storage: i8}}\n"
-        "my-npu: 1 findings\n",
+        "my-npu: 1 findings\n"
     )
     (found,) = qplan("target", "lint", mine, "--json").json["findings"]
     assert found["quote"] == "types: {a8: {storage: i8}}"
@@ -64,3 +66,41 @@ def test_lint_writes_sarif_of_a_file_that_does_not_load(qplan, mine):
     answer = qplan("target", "lint", mine, "--sarif")
     assert answer.code == 1
     assert [result["ruleId"] for result in answer.json["runs"][0]["results"]] == ["T012"]
+
+
+def test_doc_writes_markdown_html_and_json(qplan, tmp_path):
+    assert qplan("target", "doc", "teaching-npu").out.startswith("# A small NPU to learn from (teaching-npu")
+    page = tmp_path / "page.html"
+    assert qplan("target", "doc", "teaching-npu", "--html", "-o", page).out == f"wrote {page}\n"
+    assert page.read_text().startswith("<!doctype html>")
+    assert qplan("target", "doc", "teaching-npu", "--json").json["rows"][0]["kernel"] == "conv"
+
+
+def test_doc_does_not_write_over_its_target(qplan, mine):
+    answer = qplan("target", "doc", mine, "-o", mine)
+    assert (answer.code, mine.read_text()) == (2, BROKEN)
+
+
+def test_diff_ends_with_1_where_something_differs(qplan, mine):
+    assert qplan("target", "diff", mine, mine).code == 0
+    answer = qplan("target", "diff", mine, "teaching-npu")
+    assert (answer.code, answer.out.splitlines()[0]) == (1, "~ head id: my-npu -> teaching-npu")
+    assert qplan("target", "diff", mine, "teaching-npu", "--json").json["equal"] is False
+
+
+def test_new_extends_a_shipped_target_or_a_file(qplan, mine, tmp_path):
+    for base in ("litert-int8", mine):
+        path = tmp_path / "new" / ("shipped.yaml" if base == "litert-int8" else "file.yaml")
+        assert qplan("target", "new", "newer", "--from", base, "-o", path).code == 0
+        assert qplan("target", "lint", path).out == "newer: 0 findings\n"
+    assert qplan("target", "new", "newer").out.startswith("# yaml-language-server")
+    assert qplan("target", "new", "no id").code == 2
+
+
+def test_coverage_lists_what_is_missing(qplan, mine):
+    answer = qplan("target", "coverage", MODEL, "-t", mine)
+    assert answer.code == 1
+    assert answer.out.startswith("digits on my-npu: ")
+    assert "- {kernel: MaxPool, in: {x: {storage: i8}}, out: {y: {storage: i8}}, rules:" in answer.out
+    assert qplan("target", "coverage", MODEL, "-t", mine, "--json").json["complete"] is False
+    assert qplan("target", "coverage", MODEL, "-t", "litert-int8").code == 0

@@ -1,0 +1,127 @@
+"""What differs between two targets: heads, defaults, prices, fusions, rows. Lines and comments do not count.
+
+Rows are the same row where kernel and signature agree. Source: design 04, `target diff`.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+from planner.target.records import Fusion, Row, Target
+from planner.target.support import port_text, rule_text, type_text, value_text
+
+Sign: TypeAlias = Literal["+", "-", "~"]
+
+HEAD: Final = ("id", "version", "title", "mode")
+DEFAULTS: Final = (
+    "on_no_kernel",
+    "rescale_allowed",
+    "rescale_single_consumer",
+    "duplicate_constants",
+    "bias",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One difference: `+` only in the second, `-` only in the first, `~` in both and not the same.
+
+    Attributes:
+      what: `row`, `fusion`, `legalize`, `cost`, `default`, `head`.
+      name: which one: `conv2d(x: i8, w: i8 per axis) -> (y: i8)`, `bit_price`.
+      before, after: texts; "" where it is not there.
+    """
+
+    sign: Sign
+    what: str
+    name: str
+    before: str = ""
+    after: str = ""
+
+    def __str__(self) -> str:
+        if self.sign != "~":
+            tail = self.before or self.after
+            return f"{self.sign} {self.what} {self.name}" + (f": {tail}" if tail else "")
+        return f"~ {self.what} {self.name}: {self.before or 'nothing'} -> {self.after or 'nothing'}"
+
+
+def diff_targets(a: Target, b: Target) -> tuple[Difference, ...]:
+    """List what differs, heads first, then defaults, prices, fusions and rows."""
+    return (
+        *_tables("head", {key: getattr(a, key) for key in HEAD}, {key: getattr(b, key) for key in HEAD}),
+        *_tables("default", _defaults(a), _defaults(b)),
+        *_tables("cost", dataclasses.asdict(a.costs), dataclasses.asdict(b.costs)),
+        *_tables("legalize", a.legalize, b.legalize),
+        *_lists("fusion", _fusions(a), _fusions(b)),
+        *_rows(a, b),
+    )
+
+
+def _defaults(target: Target) -> Mapping[str, Any]:
+    return {"port": type_text(target.default_port)} | {key: getattr(target, key) for key in DEFAULTS}
+
+
+def _tables(what: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[Difference]:
+    for key in dict.fromkeys((*a, *b)):
+        if a.get(key) == b.get(key):
+            continue
+        sign: Sign = "-" if key not in b else "+" if key not in a else "~"
+        before, after = (value_text(side[key]) if key in side else "" for side in (a, b))
+        yield Difference(sign, what, key, before, after)
+
+
+def _lists(what: str, a: Mapping[str, str], b: Mapping[str, str]) -> Iterator[Difference]:
+    for key in dict.fromkeys((*a, *b)):
+        if key not in b:
+            yield Difference("-", what, key, a[key], "")
+        elif key not in a:
+            yield Difference("+", what, key, "", b[key])
+        elif a[key] != b[key]:
+            yield Difference("~", what, key, a[key], b[key])
+    both = [key for key in a if key in b], [key for key in b if key in a]
+    if both[0] != both[1]:
+        moved = next(key for key, other in zip(*both, strict=True) if key != other)
+        yield Difference("~", f"order of {what}s", moved, "here", "elsewhere")
+
+
+def _fusions(target: Target) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for fusion in target.fusions:
+        name = f"{fusion.kernel} {' or '.join(fusion.patterns)}"
+        found[_free(name, found)] = _where(fusion)
+    return found
+
+
+def _where(fusion: Fusion) -> str:
+    return ", ".join(f"{key}: {value_text(value)}" for key, value in sorted(fusion.where.items()))
+
+
+def _rows(a: Target, b: Target) -> Iterator[Difference]:
+    for kernel in dict.fromkeys((*a.rows, *b.rows)):
+        yield from _lists("row", _texts(a.rows.get(kernel, ())), _texts(b.rows.get(kernel, ())))
+
+
+def _texts(rows: Sequence[Row]) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for row in rows:
+        ports = [", ".join(map(port_text, side)) for side in (row.inputs, row.outputs)]
+        found[_free(f"{row.kernel}({ports[0]}) -> ({ports[1]})", found)] = _row_text(row)
+    return found
+
+
+def _free(name: str, taken: Mapping[str, str]) -> str:
+    n = 1
+    while (whole := name if n == 1 else f"{name} #{n}") in taken:
+        n += 1
+    return whole
+
+
+def _row_text(row: Row) -> str:
+    parts = [*map(rule_text, row.rules), row.requantize]
+    parts += [f"when {value_text(row.when)}"] if row.when else []
+    parts += [f"axis {value_text(row.axis)}"] if row.axis else []
+    parts += [f"accumulator {row.accumulator}"] if row.accumulator is not None else []
+    parts += ["computes"] if row.computes else []
+    parts += [f"float {row.float}"] if row.float else []
+    return "; ".join(parts)
