@@ -12,8 +12,9 @@ from typing import Annotated, Final
 
 import typer
 
-from planner.cli import models, planning, plans, service, targets
+from planner.cli import convert, cost, mlir, models, planning, plans, service, targets
 from planner.cli.console import complain
+from planner.cli.run import run as run_model
 from planner.errors import PlannerError
 from planner.version import VERSION
 
@@ -57,6 +58,10 @@ VERBS: Final[Mapping[str, Callable[..., int | None]]] = {
     "check": planning.check,
     "compare": models.compare,
     "show": plans.show,
+    "mlir": mlir.mlir,
+    "convert": convert.convert,
+    "run": run_model,
+    "cost": cost.cost,
     "serve": service.serve,
 }
 TARGET_VERBS: Final[Mapping[str, Callable[..., int | None]]] = {
@@ -64,6 +69,10 @@ TARGET_VERBS: Final[Mapping[str, Callable[..., int | None]]] = {
     "show": targets.show_target,
     "lint": targets.lint_target,
     "test": targets.try_target,
+    "doc": targets.doc_target,
+    "diff": targets.diff_target,
+    "new": targets.new_target,
+    "coverage": targets.cover_target,
 }
 for _name, _verb in VERBS.items():
     app.command(_name)(_verb)

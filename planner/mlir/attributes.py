@@ -13,8 +13,9 @@ from planner.errors import ModelError
 from planner.ir.dtypes import NUMPY
 from planner.ir.graph import Facts, Opaque, Shape, Value
 from planner.ir.qtypes import FloatType
-from planner.mlir.dialect import ElementType, QuantType
 from planner.mlir.elements import FLOATS, FOREIGN, JSON_KEY
+from planner.mlir.types import ElementType, QuantType
+from planner.mlir.written import as_qtype
 
 _SIGNED: Final = {
     builtin.Signedness.SIGNLESS: "i",
@@ -45,7 +46,7 @@ def attribute_value(attribute: Attribute) -> Any:
         case builtin.DenseArrayBase():
             return tuple(attribute.get_values())
         case QuantType():
-            return attribute.data
+            return as_qtype(attribute.data)
     if str(attribute) in FLOATS:
         return FloatType(str(attribute))
     return Opaque(FOREIGN, str(attribute).encode())
@@ -87,18 +88,24 @@ def dtype_of(element: Attribute) -> str:
 
 
 def value_of(name: str, kind: Attribute) -> Value | None:
-    """Build the value of a tensor type, without facts; None for a result of type `none`.
+    """Build the value of a tensor type; None for a result of type `none`.
+
+    A quantized element type is a fact of the value, which holds reals of the expressed type.
 
     Raises:
       ModelError: a type that is no tensor.
+      QTypeError: a quantized type that we cannot hold.
     """
     if isinstance(kind, builtin.NoneType):
         return None
-    if isinstance(kind, builtin.UnrankedTensorType):
-        return Value(name, None, dtype_of(kind.element_type))
-    if not isinstance(kind, builtin.TensorType):
+    if not isinstance(kind, builtin.TensorType | builtin.UnrankedTensorType):
         raise ModelError(f"value {name!r} has type {kind}; only tensors are known here")
-    shape: Shape = tuple([None if dim < 0 else dim for dim in kind.get_shape()])
+    shape: Shape | None = None
+    if isinstance(kind, builtin.TensorType):
+        shape = tuple([None if dim < 0 else dim for dim in kind.get_shape()])
+    if isinstance(kind.element_type, QuantType):
+        fact = as_qtype(kind.element_type.data)
+        return Value(name, shape, getattr(fact, "expressed", None) or "f32", (fact,))
     return Value(name, shape, dtype_of(kind.element_type))
 
 
@@ -116,7 +123,7 @@ def spec_facts(spec: Attribute, kind: Attribute | None) -> Facts:
     facts = []
     for item in items:
         if isinstance(item, QuantType):
-            facts.append(item.data)
+            facts.append(as_qtype(item.data))
         elif str(item) in FLOATS:
             facts.append(FloatType(str(item)))
         else:

@@ -1,19 +1,25 @@
-"""Our `quant` dialect on xDSL: types carried whole as `QType`, and the ops of annotated modules.
+"""Our `quant` dialect on xDSL: the ops of annotated modules, and the dialect with all its types and ops.
 
-A type's text is found by its brackets and handed to `ir.typetext`; nothing of the grammar is repeated
-here. Ops: `quant.region`, `quant.return`, `quant.constant`. Source: MLIR quant dialect; the RFC's region
-op; design 09, "MLIR".
+`quant.region` is the RFC's logical kernel. Source: MLIR quant dialect; the RFC's region op; design 09.
 """
 
-import re
-from typing import ClassVar, Final
+from collections.abc import Sequence
+from typing import Any, Final
 
-from xdsl.dialects.builtin import ArrayAttr, BytesAttr, NoneType, StringAttr
-from xdsl.ir import Attribute, Data, Dialect, TypeAttribute
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    ArrayAttr,
+    BytesAttr,
+    NoneType,
+    StringAttr,
+    TensorType,
+    UnitAttr,
+    UnrankedTensorType,
+)
+from xdsl.ir import Attribute, Dialect, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     attr_def,
-    irdl_attr_definition,
     irdl_op_definition,
     opt_attr_def,
     region_def,
@@ -22,116 +28,16 @@ from xdsl.irdl import (
     var_operand_def,
     var_result_def,
 )
-from xdsl.parser import AttrParser
-from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, IsTerminator
-from xdsl.utils.exceptions import ParseError, VerifyException
-from xdsl.utils.lexer import Span
+from xdsl.utils.exceptions import VerifyException
 
 from planner.errors import QTypeError
-from planner.ir.qtypes import QType
-from planner.ir.typetext import parse_type
-
-_COLUMN: Final = re.compile(r"column (\d+): ")
-
-
-class QuantType(Data[QType], TypeAttribute):
-    """A type of the dialect; `data` is the type itself."""
-
-    name: ClassVar[str]
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> QType:
-        """Read the bracketed rest of a type.
-
-        Raises:
-          ParseError: at the character that `parse_type` points to.
-        """
-        body, start = bracketed(parser)
-        head = f"!{cls.name}"
-        try:
-            return parse_type(head + body)
-        except QTypeError as error:
-            column = _COLUMN.match(error.message)
-            at = start + (max(int(column[1]) - 1 - len(head), 0) if column else 0)
-            message = error.message if column is None else error.message[column.end() :]
-            source = parser._current_token.span.input  # noqa: SLF001
-            raise ParseError(Span(at, at + 1, source), message) from None
-
-    def print_parameter(self, printer: Printer) -> None:
-        """Write the bracketed rest of the type."""
-        printer.print_string(str(self.data).removeprefix(f"!{self.name}"))
-
-
-def bracketed(parser: AttrParser) -> tuple[str, int]:
-    """Take the text from the current `<` to its matching `>`, with its position; "" where there is none."""
-    span = parser._current_token.span  # noqa: SLF001
-    text, start = str(span.input.content), span.start
-    if not text.startswith("<", start):
-        return "", start
-    depth = 0
-    for match in re.compile("[<>]").finditer(text, start):
-        depth += 1 if match[0] == "<" else -1
-        if depth == 0:
-            parser._resume_from(match.end())  # noqa: SLF001
-            return text[start : match.end()], start
-    raise ParseError(Span(start, start + 1, span.input), "this '<' is never closed")
-
-
-@irdl_attr_definition
-class UniformType(QuantType):
-    """`!quant.uniform<...>`."""
-
-    name = "quant.uniform"
-
-
-@irdl_attr_definition
-class AnyType(QuantType):
-    """`!quant.any<...>`."""
-
-    name = "quant.any"
-
-
-@irdl_attr_definition
-class CalibratedType(QuantType):
-    """`!quant.calibrated<...>`."""
-
-    name = "quant.calibrated"
-
-
-@irdl_attr_definition
-class NoQuantizedType(QuantType):
-    """`!quant.none` (ours)."""
-
-    name = "quant.none"
-
-
-@irdl_attr_definition
-class BipolarType(QuantType):
-    """`!quant.bipolar<...>` (ours)."""
-
-    name = "quant.bipolar"
-
-
-@irdl_attr_definition
-class ElementType(Data[str], TypeAttribute):
-    """`!quant.dtype<"str">` (ours): an element type that MLIR has no name for."""
-
-    name = "quant.dtype"
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> str:
-        """Read the name."""
-        parser.parse_punctuation("<")
-        name = parser.parse_str_literal()
-        parser.parse_punctuation(">")
-        return name
-
-    def print_parameter(self, printer: Printer) -> None:
-        """Write the name."""
-        printer.print_string("<")
-        printer.print_string_literal(self.data)
-        printer.print_string(">")
+from planner.ir.qtypes import AnyType
+from planner.ir.qtypes import NoneType as KeepFloat
+from planner.mlir.casts import DequantizeCastOp, QuantizeCastOp, StatisticsOp, StorageCastOp
+from planner.mlir.integrity import misfit
+from planner.mlir.types import TYPES, QuantType, uniform_of, with_element
+from planner.mlir.written import as_qtype
 
 
 @irdl_op_definition
@@ -165,11 +71,7 @@ class RegionOp(IRDLOperation):
             ("input_specs", self.input_specs, self.values),
             ("output_specs", self.output_specs, self.results_),
         ):
-            present = [spec for spec in specs.data if not isinstance(spec, NoneType)]
-            if len(present) != len(values):
-                raise VerifyException(
-                    f"{what} has {len(present)} specs (absent ports not counted) for {len(values)} values"
-                )
+            _verify_specs(what, specs.data, values)
         self._verify_body()
 
     def _verify_body(self) -> None:
@@ -187,6 +89,47 @@ class RegionOp(IRDLOperation):
             raise VerifyException("quant.return must give the types of the results")
 
 
+def _verify_specs(what: str, specs: Sequence[Attribute], values: Sequence[SSAValue]) -> None:
+    present = [spec for spec in specs if not isinstance(spec, NoneType)]
+    if len(present) != len(values):
+        raise VerifyException(
+            f"{what} has {len(present)} specs (absent ports not counted) for {len(values)} values"
+        )
+    for i, (spec, value) in enumerate(zip(present, values, strict=True)):
+        for item in spec.data if isinstance(spec, ArrayAttr) else (spec,):
+            problem = _misfit(item, value.type)
+            if problem:
+                raise VerifyException(f"{what}[{i}] is incompatible with {value.type}: {problem}")
+
+
+def _misfit(spec: Attribute, kind: Attribute) -> str:
+    """Say why a spec cannot stand for a value of this type; "" where it can."""
+    if not isinstance(kind, TensorType | UnrankedTensorType) or isinstance(spec, UnitAttr):
+        return ""
+    element: Attribute = kind.element_type
+    if spec == element or (isinstance(spec, AnyFloat) and isinstance(element, AnyFloat)):
+        return ""
+    if not isinstance(spec, QuantType):
+        return f"{spec} is neither a quantized type, a float, nor the element type {element}"
+    if not isinstance(element, AnyFloat):
+        return f"{spec} needs floats"
+    return _misfit_type(spec, kind, str(element))
+
+
+def _misfit_type(spec: QuantType, kind: Attribute, element: str) -> str:
+    try:
+        fact = as_qtype(spec.data)
+    except QTypeError as error:
+        return error.message
+    if isinstance(fact, KeepFloat) or (isinstance(fact, AnyType) and fact.expressed is None):
+        return ""
+    expressed: Any = getattr(fact, "expressed", None)
+    if expressed != element and (expressed, element) != ("tf32", "f32"):
+        return f"{spec} expresses {expressed}"
+    uniform = uniform_of(spec)
+    return "" if uniform is None else misfit(uniform, with_element(kind, spec))
+
+
 @irdl_op_definition
 class ConstantOp(IRDLOperation):
     """Data known before running: its numbers as `value`, or only its `range`."""
@@ -195,5 +138,13 @@ class ConstantOp(IRDLOperation):
     result = result_def()
 
 
-TYPES: Final = (AnyType, BipolarType, CalibratedType, ElementType, NoQuantizedType, UniformType)
-Quant: Final = Dialect("quant", [ConstantOp, RegionOp, ReturnOp], list(TYPES))
+OPS: Final = (
+    ConstantOp,
+    DequantizeCastOp,
+    QuantizeCastOp,
+    RegionOp,
+    ReturnOp,
+    StatisticsOp,
+    StorageCastOp,
+)
+Quant: Final = Dialect("quant", list(OPS), list(TYPES))

@@ -1,28 +1,30 @@
 """Reading an MLIR module of `quant.region` ops into a graph; xDSL parses and verifies.
 
-Ops of other dialects come in generic form and become source ops. Calls, loops, branches and casts are
-refused for now. Source: design 09, "MLIR"; the writing side is `moduletext`.
+Ops of other dialects become source ops; casts, statistics and element types become constraints
+(`plainread`). Calls, loops and branches are refused for now. Source: design 09, "MLIR"; the writing side
+is `moduletext`.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
-from xdsl.context import Context
 from xdsl.dialects import builtin, func
-from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.parser import Parser
-from xdsl.utils.exceptions import ParseError, VerifyException
+from xdsl.ir import Operation, SSAValue
 
 from planner.annotated.attributes import array_from_json
 from planner.errors import ModelError, PlanFormatError, QTypeError
 from planner.ir.fit import refuse_misfits
-from planner.ir.graph import Constant, Facts, Graph, Op, Region, Value, validate
+from planner.ir.graph import Constant, Facts, Graph, Op, Region, validate
 from planner.ir.ranges import check_range
 from planner.ir.topology import topological
-from planner.mlir.attributes import attribute_value, spec_facts, value_of
-from planner.mlir.dialect import ConstantOp, Quant, RegionOp
+from planner.mlir.attributes import attribute_value, spec_facts
+from planner.mlir.dialect import ConstantOp, RegionOp
+from planner.mlir.parse import parse_text
+from planner.mlir.places import place
+from planner.mlir.plainread import read_plain
+from planner.mlir.readstate import ReadState
 from planner.mlir.specs import port_facts, value_facts
 
 _KNOWN: Final = frozenset(
@@ -38,7 +40,7 @@ _KNOWN: Final = frozenset(
         "qplan.values",
     }
 )
-_LATER: Final = ("func.call", "scf.", "quant.qcast", "quant.dcast", "quant.scast", "quant.stats")
+_LATER: Final = ("func.call", "scf.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,82 +79,20 @@ def read_module(text: str | bytes) -> Module:
     try:
         graph = reader.function(functions[0])
     except (AttributeError, IndexError, KeyError, StopIteration, TypeError, ValueError) as error:
-        place = _place(source, parser.starts.get(id(reader.current), 0))
-        raise ModelError(f"{place}: an attribute of this op has the wrong form: {error!r}") from None
+        at = place(source, parser.starts.get(id(reader.current), 0))
+        raise ModelError(f"{at}: an attribute of this op has the wrong form: {error!r}") from None
     attributes = {key: attribute_value(item) for key, item in module.attributes.items()}
     return Module(validate(graph), reader.extras, attributes)
 
 
-class _Parser(Parser):
-    """A parser that remembers where each op starts."""
-
-    starts: dict[int, int]
-
-    def parse_operation(self) -> Operation:
-        """Parse one op and note its position."""
-        start = self._current_token.span.start
-        op = super().parse_operation()
-        self.starts[id(op)] = start
-        return op
-
-
-def parse_text(source: str) -> tuple[builtin.ModuleOp, _Parser]:
-    """Parse and verify a module.
-
-    Raises:
-      ModelError: with line and column.
-    """
-    context = Context(allow_unregistered=True)
-    for dialect in (builtin.Builtin, func.Func, Quant):
-        context.load_dialect(dialect)
-    try:
-        parser = _Parser(context, source)
-    except ParseError as error:
-        raise ModelError(f"{_place(source, error.span.start)}: {_one_line(error.msg)}") from None
-    parser.starts = {}
-    try:
-        module = parser.parse_module()
-    except ParseError as error:
-        raise ModelError(f"{_place(source, error.span.start)}: {_one_line(error.msg)}") from None
-    except (VerifyException, ValueError, RecursionError, AssertionError, TypeError, KeyError) as error:
-        at = parser._current_token.span.start  # noqa: SLF001
-        message = "nested too deeply" if isinstance(error, RecursionError) else _one_line(str(error))
-        raise ModelError(f"{_place(source, at)}: {message}") from None
-    for op in module.walk():
-        try:
-            op.verify(verify_nested_ops=False)
-        except VerifyException as error:
-            place = _place(source, parser.starts.get(id(op), 0))
-            raise ModelError(f"{place}: {_one_line(str(error))}") from None
-    return module, parser
-
-
-def _place(source: str, at: int) -> str:
-    line = source.count("\n", 0, at) + 1
-    return f"{line}:{at - source.rfind(chr(10), 0, at)}"
-
-
-def _one_line(message: str) -> str:
-    return " ".join(message.split())
-
-
 @dataclass
-class _Reader:
-    """The state of reading one function: names by SSA value, and what was found."""
+class _Reader(ReadState):
+    """Regions on top of what every function has, and what their specs show."""
 
-    source: str
-    starts: Mapping[int, int]
-    names: dict[SSAValue, str] = field(default_factory=dict)
-    values: dict[str, Value] = field(default_factory=dict)
-    constants: dict[str, Constant] = field(default_factory=dict)
     regions: list[Region] = field(default_factory=list)
     shown: list[tuple[tuple[Facts, ...], tuple[Facts, ...]]] = field(default_factory=list)
-    ops: list[Op] = field(default_factory=list)
     extras: dict[str, dict[str, Any]] = field(default_factory=dict)
     current: Operation | None = None
-
-    def fail(self, op: Operation, message: str) -> NoReturn:
-        raise ModelError(f"{_place(self.source, self.starts.get(id(op), 0))}: {message}")
 
     def function(self, function: func.FuncOp) -> Graph:
         self.current = function
@@ -165,7 +105,7 @@ class _Reader:
         for op in block.ops:
             self.current = op
             if isinstance(op, func.ReturnOp):
-                outputs = tuple([self.names[value] for value in op.operands])
+                outputs = tuple([self.names.get(value) or self.integers[value] for value in op.operands])
             else:
                 self.step(op)
         unused = function.attributes.get("qplan.unused")
@@ -191,13 +131,14 @@ class _Reader:
         elif isinstance(op, RegionOp):
             self.region(op)
         elif (name := _op_name(op)).startswith(_LATER):
-            self.fail(op, f"{name}: functions, loops, branches and casts come later")
-        else:
+            self.fail(op, f"{name}: functions, loops and branches come later")
+        elif not read_plain(self, op, name):
             self.ops.append(self.op(op, self.names))
 
     def facts(self, told: Mapping[str, Facts], specs: str) -> list[Region]:
         """Put facts on values, and on ports where a region has its own."""
         facts = {**value_facts(self.regions, self.shown), **told} if specs == "values" else dict(told)
+        facts |= self.stated
         implied = facts if specs == "values" else {}
         for name, value in self.values.items():
             self.values[name] = replace(value, facts=facts.get(name, ()))
@@ -215,33 +156,6 @@ class _Reader:
             if name not in self.values:
                 self.fail(op, f"qplan.shapes names {name!r}, which is no value")
             self.values[name] = replace(self.values[name], shape=shape)
-
-    def define(self, op: Operation, values: Sequence[SSAValue], names: Any) -> tuple[str, ...]:
-        """Name SSA values: as told, else by their SSA names."""
-        if names is None:
-            names = tuple([value.name_hint or f"v{len(self.names) + i}" for i, value in enumerate(values)])
-        if len(names) != len(values):
-            self.fail(op, f"{len(names)} names for {len(values)} values")
-        for name, value in zip(names, values, strict=True):
-            self.names[value] = name
-            self.add(op, name, value.type)
-        return tuple(names)
-
-    def add(self, op: Operation, name: str, kind: Attribute) -> None:
-        try:
-            value = value_of(name, kind)
-        except ModelError as error:
-            self.fail(op, str(error))
-        if value is not None and name:
-            if name in self.values:
-                self.fail(op, f"two values are named {name!r}")
-            self.values[name] = value
-
-    def plain(self, op: Operation, attribute: Attribute) -> Any:
-        try:
-            return attribute_value(attribute)
-        except (ModelError, PlanFormatError, UnicodeDecodeError) as error:
-            self.fail(op, str(error))
 
     def constant(self, op: ConstantOp) -> None:
         told = {key: self.plain(op, item) for key, item in op.attributes.items()}

@@ -142,7 +142,7 @@ def test_plan_files(plan, change, message):
             "f32<-1.0;1.0>>",
             "9:48: expected ':', found ';1.0>>' in '!quant.calibrated<f32<-1.0;1.0>>'",
         ),
-        ("f32<-1.0:1.0>>", "f32<3.0:1.0>>", "9:39: calibrated range 3.0:1.0 has min > max"),
+        ("f32<-1.0:1.0>>", "f32<3.0:1.0>>", "9:44: calibrated range 3.0:1.0 has min > max"),
         ("1.0>>, f32]", "1.0>>]", "4:3: input_specs has 1 specs (absent ports not counted) for 2 values"),
         (
             "1.0>>, f32]",

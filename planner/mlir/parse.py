@@ -1,0 +1,207 @@
+"""MLIR text to a verified xDSL module; every error is a `ModelError` that starts with `line:column: `.
+
+Our dialect and `func` are verified in full, other dialects only in structure (terminators, order of
+definitions): whether their ops are right is theirs to say. What only our text knows, wide storages and
+calibrated ranges of one point, may stand in specs and nowhere else. Source: design 09, "MLIR".
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from xdsl.context import Context
+from xdsl.dialects import builtin
+from xdsl.ir import Attribute, Block, Operation
+from xdsl.parser import Parser
+from xdsl.traits import IsTerminator
+from xdsl.utils.exceptions import ParseError, VerifyException
+from xdsl.utils.mlir_lexer import MLIRTokenKind
+
+from planner.errors import ModelError
+from planner.ir.qtypes import AnyType, Calibrated, Uniform
+from planner.mlir.dialect import OPS, Quant, RegionOp
+from planner.mlir.foreign import DIALECTS
+from planner.mlir.integrity import misfit
+from planner.mlir.places import one_line, place
+from planner.mlir.types import TYPES, QuantType, uniform_of
+from planner.mlir.written import WrittenAny, WrittenUniform
+
+_OURS: Final = frozenset({"builtin", "func", "quant"})
+_TYPE_NAMES: Final = frozenset(kind.name for kind in TYPES)
+_OP_NAMES: Final = frozenset(op.name for op in OPS)
+_SPECS: Final = frozenset({"input_specs", "output_specs"})
+_MLIR_BITS: Final = 32
+
+
+class TextParser(Parser):
+    """A parser that remembers where each op starts, and knows all names of our dialect."""
+
+    starts: dict[int, int]
+
+    def parse_operation(self) -> Operation:
+        """Parse one op and note its position."""
+        start = self._current_token.span.start
+        op = super().parse_operation()
+        self.starts[id(op)] = start
+        return op
+
+    def parse_file(self) -> builtin.ModuleOp:
+        """Parse a whole text; aliases alone, or nothing, are an empty module."""
+        if self._aliases_alone():
+            return builtin.ModuleOp([])
+        return self.parse_module()
+
+    def _aliases_alone(self) -> bool:
+        kinds = (MLIRTokenKind.HASH_IDENT, MLIRTokenKind.EXCLAMATION_IDENT)
+        while self._current_token.kind in kinds:
+            self._parse_alias_def()
+        return self._current_token.kind == MLIRTokenKind.EOF
+
+    def _parse_alias_def(self) -> None:
+        known, start = set(self.attribute_aliases), self._current_token.span
+        super()._parse_alias_def()  # type: ignore[no-untyped-call]
+        for name in set(self.attribute_aliases) - known:
+            problem = foreign_to_mlir(self.attribute_aliases[name])
+            if problem:
+                raise ParseError(start, problem)
+
+    def _parse_dialect_type_or_attribute_body(self, attr_name: str, is_type: bool, *rest: Any) -> Any:  # noqa: FBT001
+        if is_type and attr_name.startswith("quant.") and attr_name not in _TYPE_NAMES:
+            known = ", ".join(f"!{name}" for name in sorted(_TYPE_NAMES))
+            self.raise_error(f"unknown quantized type '!{attr_name}'; known: {known}")
+        return super()._parse_dialect_type_or_attribute_body(attr_name, is_type, *rest)
+
+    def _get_op_by_name(self, name: str) -> type[Operation]:
+        if name.startswith("quant.") and name not in _OP_NAMES:
+            known = ", ".join(sorted(_OP_NAMES))
+            self.raise_error(f"unknown op '{name}' of the quant dialect; known: {known}")
+        return super()._get_op_by_name(name)
+
+
+def parse_text(source: str) -> tuple[builtin.ModuleOp, TextParser]:
+    """Parse and verify a module.
+
+    Raises:
+      ModelError: `line:column: ` and what is wrong there.
+    """
+    context = Context(allow_unregistered=True)
+    for dialect in (*DIALECTS, Quant):
+        context.load_dialect(dialect)
+    parser = None
+    try:
+        parser = TextParser(context, source)
+        parser.starts = {}
+        module = parser.parse_file()
+    except ParseError as error:
+        raise ModelError(f"{place(source, error.span.start)}: {one_line(error.msg)}") from None
+    except (VerifyException, ValueError, RecursionError, AssertionError, TypeError, KeyError) as error:
+        at = parser._current_token.span.start if parser else 0  # noqa: SLF001
+        message = "nested too deeply" if isinstance(error, RecursionError) else one_line(str(error))
+        raise ModelError(f"{place(source, at)}: {message}") from None
+    try:
+        verify(module, source, parser.starts)
+    except RecursionError:
+        raise ModelError("1:1: nested too deeply") from None
+    return module, parser
+
+
+def verify(module: builtin.ModuleOp, source: str, starts: dict[int, int]) -> None:
+    """Verify every op, where it stands.
+
+    Raises:
+      ModelError: the first op that is wrong, in the order of the text.
+    """
+    seen: set[Attribute] = set()
+    for op in module.walk():
+        try:
+            problem = _problem(op, seen)
+        except VerifyException as error:
+            problem = str(error)
+        if problem:
+            raise ModelError(f"{place(source, starts.get(id(op), 0))}: {one_line(problem)}")
+
+
+def _problem(op: Operation, seen: set[Attribute]) -> str:
+    if op.name.partition(".")[0] in _OURS:
+        op.verify(verify_nested_ops=False)
+    undefined = _undefined(op)
+    if undefined:
+        return undefined
+    for region in op.regions:
+        for block in region.blocks:
+            _check_terminator(op, block)
+    for kind in _types(op):
+        problem = _type_problem(kind, seen)
+        if problem:
+            return problem
+    return ""
+
+
+def _undefined(op: Operation) -> str:
+    """Say which operand is defined only behind its op, in the same block."""
+    block = op.parent
+    for operand in op.operands:
+        owner = operand.owner
+        same_block = isinstance(owner, Operation) and owner.parent is block
+        if owner is op or (same_block and isinstance(owner, Operation) and not owner.is_before_in_block(op)):
+            return f"{op.name} reads a value that is defined behind it"
+    return ""
+
+
+def _check_terminator(op: Operation, block: Block) -> None:
+    if op.name not in ("func.func", RegionOp.name) or block.parent is None:
+        return
+    if block.last_op is None or not block.last_op.has_trait(IsTerminator):
+        raise VerifyException(f"the body of {op.name} does not end with a terminator")
+
+
+def _types(op: Operation) -> Iterator[Attribute]:
+    for result in op.results:
+        yield result.type
+    for region in op.regions:
+        for block in region.blocks:
+            yield from (arg.type for arg in block.args)
+    for key, item in (*op.attributes.items(), *op.properties.items()):
+        if key not in _SPECS and not key.startswith("qplan."):
+            yield item
+
+
+def _type_problem(kind: Attribute, seen: set[Attribute]) -> str:
+    """Say what is wrong with the quantized types inside a type or attribute."""
+    if kind in seen:
+        return ""
+    seen.add(kind)
+    if isinstance(kind, QuantType):
+        return foreign_to_mlir(kind)
+    if isinstance(kind, builtin.TensorType | builtin.UnrankedTensorType):
+        uniform = uniform_of(kind)
+        problem = misfit(uniform, kind) if uniform is not None else ""
+        return problem or _type_problem(kind.element_type, seen)
+    return next((found for item in _parts(kind) if (found := _type_problem(item, seen))), "")
+
+
+def _parts(kind: Attribute) -> Iterable[Attribute]:
+    match kind:
+        case builtin.FunctionType():
+            return (*kind.inputs.data, *kind.outputs.data)
+        case builtin.ArrayAttr():
+            return tuple(kind.data)
+        case builtin.DictionaryAttr():
+            return tuple(kind.data.values())
+        case builtin.TupleType():
+            return tuple(kind.types.data)
+    return ()
+
+
+def foreign_to_mlir(kind: Attribute) -> str:
+    """Say why MLIR knows no such type although we do; "" where it does."""
+    data = kind.data if isinstance(kind, QuantType) else None
+    if isinstance(data, Uniform | AnyType | WrittenUniform | WrittenAny) and data.storage.bits > _MLIR_BITS:
+        return (
+            f"storage of {data.storage.bits} bits: outside specs a storage has 1 to {_MLIR_BITS}; "
+            "keep wider integers as plain tensors"
+        )
+    if isinstance(data, Uniform) and data.ranges:
+        return f"{data} has storage ranges per slice, which stand in specs only"
+    if isinstance(data, Calibrated) and not all(lo < hi for lo, hi in zip(data.los, data.his, strict=True)):
+        return f"{data} must have min < max outside specs"
+    return ""
