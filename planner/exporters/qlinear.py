@@ -1,8 +1,8 @@
 """QLinear: which integer operator of ONNX or com.microsoft computes a region's ops, and its operands.
 
 A maker returns the call, or None where onnxruntime's CPU provider has no kernel for the types: x and y have
-one 8-bit storage, i8 activations take i8 weights, activations are per tensor, weights per tensor or per
-output channel. It creates tensors only once it is sure. Source: onnxruntime's operator kernels, probed.
+one storage of at most 8 bits, i8 activations take i8 weights, activations are per tensor, weights per tensor
+or per output channel. It creates tensors only once it is sure. Source: onnxruntime's kernels, probed.
 """
 
 from collections.abc import Callable, Mapping
@@ -53,7 +53,7 @@ def _operand(block: Block, op: Op, index: int) -> _Operand | None:
 
 
 def _is_byte(kind: Uniform) -> bool:
-    return kind.is_per_tensor and kind.storage.bits == 8
+    return kind.is_per_tensor and kind.storage.bits <= 8
 
 
 def _is_like(kind: Uniform, y: Uniform) -> bool:

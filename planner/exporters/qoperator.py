@@ -9,23 +9,23 @@ from typing import Final
 
 import numpy as np
 
-from planner.exporters.accepts import refuse_unsupported
+from planner.exporters.accepts import LOW_BIT_ACTIVATIONS, LOW_BITS, Accepts
 from planner.exporters.blocks import (
     Block,
-    blocks,
     clamp_of,
     write_clamp_alone,
     write_clamped,
     write_real,
 )
+from planner.exporters.frame import Form, write_form
 from planner.exporters.qlinear import CALLS, Call
-from planner.exporters.sheet import Sheet
+from planner.exporters.sheet import Sheet, held_dtype
 from planner.ir.graph import Graph, Op
 from planner.ir.qtypes import Uniform
 from planner.ir.roles import is_mover
 from planner.plans.plan import Plan
 
-INTEGER_CLAMPS: Final = frozenset({np.dtype(np.int8), np.dtype(np.uint8)})
+BYTES: Final = frozenset({np.dtype(np.int8), np.dtype(np.uint8)})
 
 _BYTES: Final = frozenset({8})
 _BYTES_AND_WORDS: Final = frozenset({8, 16})
@@ -42,20 +42,13 @@ INTEGER_MOVERS: Final = {
 
 
 def write_qoperator(graph: Graph, plan: Plan) -> bytes:
-    """Serialise a planned model as ONNX with QLinear operators; IR 10, opset 21 or 20 (`opsets`).
+    """Serialise a planned model as ONNX with QLinear operators; see `frame.write_form`."""
+    return write_form(graph, plan, FORM)
 
-    Args:
-      graph: the imported float model the plan was made from, with the numbers of its constants.
-      plan: of that model.
 
-    Raises:
-      UnsupportedExport: a type or kernel this format cannot say, with port and row.
-    """
-    refuse_unsupported(graph, plan, "onnx-qoperator")
-    sheet = Sheet(graph, plan, integer_clamps=INTEGER_CLAMPS)
-    for block in blocks(plan):
-        write_block(sheet, block)
-    return sheet.finish()
+def write_qoperator_clip(graph: Graph, plan: Plan) -> bytes:
+    """The same with activations under 8 bits too: held in bytes, each result cut by a Clip."""
+    return write_form(graph, plan, CLIP_FORM)
 
 
 def write_block(sheet: Sheet, block: Block) -> None:
@@ -108,7 +101,8 @@ def write_mover(sheet: Sheet, block: Block) -> bool:
     kind = next((kind for kind in kinds if isinstance(kind, Uniform)), None)
     if len(block.region.ops) > 1 or kind is None or not is_mover(op, sheet.graph):
         return False
-    is_known = kind.storage.bits in INTEGER_MOVERS.get(op.type, ()) and kind.is_per_tensor
+    bits = 8 * held_dtype(kind).itemsize
+    is_known = bits in INTEGER_MOVERS.get(op.type, ()) and kind.is_per_tensor
     if not is_known or any(not sheet.is_same(kind, other) for other in kinds) or not block.kernel.outputs:
         return False
     inputs = [
@@ -131,3 +125,7 @@ def _padded_with_zero(sheet: Sheet, op: Op, inputs: list[str], kind: Uniform) ->
         return inputs
     zero = sheet.number("int8" if kind.storage.signed else "uint8", kind.zero_point)
     return [*inputs[:2], zero, *inputs[3:]]
+
+
+FORM: Final = Form(Accepts("onnx-qoperator"), BYTES, write_block)
+CLIP_FORM: Final = Form(Accepts("onnx-qoperator-clip", LOW_BITS, LOW_BIT_ACTIVATIONS), BYTES, write_block)

@@ -39,9 +39,17 @@ class Sheet:
       integer_clamps: element types whose stored tensors the format clamps as they are.
     """
 
-    def __init__(self, graph: Graph, plan: Plan, *, integer_clamps: frozenset[np.dtype[Any]]) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        plan: Plan,
+        *,
+        integer_clamps: frozenset[np.dtype[Any]],
+        clips_constants: bool = False,
+    ) -> None:
         """Start with the model's inputs: float, or stored where they are pinned."""
         self.graph, self.plan, self.integer_clamps = graph, plan, integer_clamps
+        self._clips_constants = clips_constants
         self._names = Names(graph, plan.graph)
         self._pins = pins(plan.graph)
         fixed = {name: kind for name, kind in self._pins.items() if kind is not None}
@@ -143,7 +151,9 @@ class Sheet:
         if value in self.graph.constants:
             is_own = self._boundary.get(value) == wanted
             result = value if is_own else self.fresh(f"{value}_quantized")
-            self._constants[result] = _held(quantize_array(self.array(value), wanted), value, wanted)
+            self._store_constant(
+                result, _held(quantize_array(self.array(value), wanted), value, wanted), wanted
+            )
         elif isinstance(base, Uniform) and self.is_same(base, wanted):
             result = self._stored[value, base]
         else:
@@ -151,6 +161,17 @@ class Sheet:
             self._quantize_in_range(self._real_f32(value, base), wanted, result)
         self._stored[value, wanted] = result
         return result
+
+    def _store_constant(self, name: str, stored: Array, kind: Uniform) -> None:
+        """Keep stored integers, behind a Clip where the format says a narrower range that way."""
+        bounds, store = np.iinfo(stored.dtype), kind.storage
+        is_whole = (store.qmin, store.qmax) == (bounds.min, bounds.max)
+        if not self._clips_constants or is_whole or stored.dtype not in self.integer_clamps:
+            self._constants[name] = stored
+            return
+        whole = self.constant(f"{name}_unclamped", stored)
+        limits = [self.number(stored.dtype.name, end) for end in (store.qmin, store.qmax)]
+        self.emit("Clip", [whole, *limits], [name])
 
     def real(self, value: str, seen: PortTyped = None) -> str:
         """The float tensor of a value, seen through the type a port reads it in (None: its base)."""

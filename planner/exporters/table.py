@@ -3,14 +3,19 @@
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
+from planner.exporters.qcdq import write_qcdq
 from planner.exporters.qdq import write_qdq
-from planner.exporters.qoperator import write_qoperator
+from planner.exporters.qonnx import write_qonnx
+from planner.exporters.qoperator import write_qoperator, write_qoperator_clip
 from planner.ir.graph import Graph
 from planner.plans.plan import Plan
 
 Exporter: TypeAlias = Callable[[Graph, Plan], bytes]
 
 EXPORTERS: Final[Mapping[str, Exporter]] = {
+    "onnx-qcdq": write_qcdq,
     "onnx-qdq": write_qdq,
     "onnx-qoperator": write_qoperator,
+    "onnx-qoperator-clip": write_qoperator_clip,
+    "qonnx": write_qonnx,
 }

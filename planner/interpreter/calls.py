@@ -100,12 +100,12 @@ def onto(terms: Sequence[Term], y: Uniform, arithmetic: str) -> Array:
 
 
 def is_byte(kind: Uniform) -> bool:
-    """Whether a type is 8 bits, per tensor."""
-    return kind.is_per_tensor and kind.storage.bits == 8
+    """Whether a type is held in bytes, per tensor."""
+    return kind.is_per_tensor and kind.storage.bits <= 8
 
 
 def is_like(kind: Uniform, y: Uniform) -> bool:
-    """Whether onnxruntime has kernels from one type to the other: 8 bits per tensor, equal signs."""
+    """Whether onnxruntime has kernels from one type to the other: bytes per tensor, equal signs."""
     return is_byte(kind) and is_byte(y) and kind.storage.signed == y.storage.signed
 
 

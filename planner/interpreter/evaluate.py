@@ -19,7 +19,7 @@ from planner.interpreter.calls import FLOAT32_EVEN, Call
 from planner.interpreter.fixed_point import ARITHMETICS
 from planner.interpreter.geometry import pool_geometry
 from planner.interpreter.kernels import KERNELS
-from planner.interpreter.memory import Memory, as_f32
+from planner.interpreter.memory import FLOAT32_STEPS, Memory, as_f32, quantizer
 from planner.interpreter.pooling import max_pool
 from planner.interpreter.programs import Program, Read, program_of
 from planner.interpreter.requantize import Array
@@ -29,7 +29,7 @@ from planner.plans.plan import Plan
 from planner.plans.records import Port
 from planner.plans.rescales import pins
 
-_NAMES = frozenset({FLOAT32_EVEN, "float32_spec", *ARITHMETICS})
+_NAMES = frozenset({FLOAT32_EVEN, *FLOAT32_STEPS, *ARITHMETICS})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +56,8 @@ def evaluate(
       graph: the imported float model the plan was made from, with the numbers of its constants.
       plan: of that model.
       sample: an array per model input; a pinned input may be given as stored integers.
-      arithmetic: requantize by this instead of each row's own (`float32_even` is onnxruntime's).
+      arithmetic: requantize by this instead of each row's own (`float32_even` is onnxruntime's;
+        `float32_qdq` is that of a file with Q/DQ pairs: each op in float32 between them).
 
     Raises:
       SampleError: arrays that do not fit the model's inputs.
@@ -137,7 +138,7 @@ class Interpreter:
                 continue
             name = port.value if block.activation is None else block.core[-1].outputs[0]
             if isinstance(port.type, Uniform):
-                quantize = _quantize_spec if block.arithmetic == "float32_spec" else quantize_array
+                quantize = quantizer(block.arithmetic)
                 self._settle(memory, block, port, quantize(as_f32(results[name]), port.type))
             else:
                 memory.define(port.value, results[name])
@@ -206,7 +207,7 @@ def _ports(block: Block) -> tuple[Port, ...]:
 def _on_integers(memory: Memory, block: Block, result: Uniform) -> Array | None:
     """The stored result of the block's integer kernel; None where it has none for these types."""
     kernel = KERNELS.get(tuple(op.type for op in block.core))
-    if kernel is None or block.arithmetic == "float32_spec" or block.others:
+    if kernel is None or block.arithmetic in FLOAT32_STEPS or block.others:
         return None
     operands = {
         (op.name, i): memory.operand(op.inputs[i], block.kinds[op.name, i], block.arithmetic)
@@ -215,14 +216,3 @@ def _on_integers(memory: Memory, block: Block, result: Uniform) -> Array | None:
         if (op.name, i) in block.kinds
     }
     return kernel(Call(block.core, operands, result, block.arithmetic, memory.real))
-
-
-def _quantize_spec(real: Array, kind: Uniform) -> Array:
-    """StableHLO's uniform_quantize in float32: add the zero point and clip before the one rounding."""
-    shape = [1] * real.ndim
-    if kind.axis is not None:
-        shape[kind.axis] = -1
-    scale = np.asarray(kind.scales, np.float32).reshape(shape)
-    zero = np.asarray(kind.zero_points, np.float32).reshape(shape)
-    moved = np.clip(real / scale + zero, np.float32(kind.storage.qmin), np.float32(kind.storage.qmax))
-    return np.rint(moved).astype(stored_dtype(kind.storage))

@@ -7,12 +7,12 @@ leads to a pin), it multiplies integers.
 Source: design 01, section 3; plans/rescales.
 """
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Final
 
 import numpy as np
 
-from planner.constants.quantize import dequantize_array, quantize_array
+from planner.constants.quantize import dequantize_array, quantize_array, stored_dtype
 from planner.errors import ModelError
 from planner.interpreter.calls import FLOAT32_EVEN, Operand
 from planner.interpreter.kernels import rescale_onto
@@ -24,8 +24,9 @@ from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
 from planner.plans.rescales import kind_of
 
-# Without arithmetic of their own, these rescale in float32 as onnxruntime does.
-_FLOAT_RESCALES: Final = frozenset({FLOAT32_EVEN, "float32_spec"})
+# Every op in float32 between dequantize and quantize; they differ in when the zero point is added.
+FLOAT32_STEPS: Final = frozenset({"float32_qdq", "float32_spec"})
+_FLOAT_RESCALES: Final = frozenset({FLOAT32_EVEN, *FLOAT32_STEPS})
 
 
 class Memory:
@@ -94,7 +95,7 @@ class Memory:
         if value in self.graph.constants:
             return self._weight(value, wanted)
         if not isinstance(base, Uniform):
-            result = quantize_array(as_f32(self.real(value)), wanted)
+            result = quantizer(arithmetic)(as_f32(self.real(value)), wanted)
         elif self.is_same(base, wanted):
             result = self._stored[value, base]
         else:
@@ -140,7 +141,7 @@ def rescaled(stored: Array, source: Uniform, wanted: Uniform, arithmetic: str) -
     """Stored integers of one type as those of another."""
     is_integer = arithmetic not in _FLOAT_RESCALES and source.is_per_tensor and wanted.is_per_tensor
     if not is_integer:
-        return quantize_array(dequantize_array(stored, source), wanted)
+        return quantizer(arithmetic)(dequantize_array(stored, source), wanted)
     result = rescale_onto(Operand(stored, source), wanted, arithmetic)
     return np.clip(result, wanted.storage.qmin, wanted.storage.qmax)
 
@@ -148,3 +149,26 @@ def rescaled(stored: Array, source: Uniform, wanted: Uniform, arithmetic: str) -
 def as_f32(array: Array) -> Array:
     """A float array in float32."""
     return array.astype(np.float32, copy=False)
+
+
+def quantizer(arithmetic: str) -> Callable[[Array, Uniform], Array]:
+    """How reals become stored integers in an arithmetic."""
+    return _quantize_spec if arithmetic == "float32_spec" else quantize_array
+
+
+def _quantize_spec(real: Array, kind: Uniform) -> Array:
+    """StableHLO's uniform_quantize and QONNX's Quant: add the zero point and clip before the one rounding."""
+    shape = [1] * real.ndim
+    if kind.axis is not None:
+        shape[kind.axis] = -1
+    scale = np.asarray(kind.scales, np.float32).reshape(shape)
+    zero = np.asarray(kind.zero_points, np.float32).reshape(shape)
+    low, high = (np.asarray(ends, np.float32) for ends in zip(*kind.slice_ranges, strict=True))
+    if not kind.ranges:
+        low, high = low[:1], high[:1]
+    moved = np.clip(
+        real / scale + zero,
+        low.reshape(shape if kind.ranges else ()),
+        high.reshape(shape if kind.ranges else ()),
+    )
+    return np.rint(moved).astype(stored_dtype(kind.storage))
