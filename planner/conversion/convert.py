@@ -90,7 +90,7 @@ def to_plain(graph: Graph) -> Graph:
     for op in done.ops:
         if op.type in ELEMENTWISE:
             raise UnsupportedExport(
-                f"onnx cannot say {op.type.rpartition('::')[2]} at {op.name!r} (port {op.name}.in[0]) in plain ops",
+                f"onnx cannot say {_kind(op)} at {op.name!r} (port {op.name}.in[0]) in plain ops",
                 hint="Quant, BipolarQuant, Trunc and MultiThreshold of constant parameters have such a form",
             )
     return done
@@ -100,12 +100,10 @@ def _to_pairs(graph: Graph, containers: Containers) -> Graph:
     plain = infer(expand(graph))
 
     def write(found: Found, op: Op, draft: Draft) -> None:
-        if found.quantizer.stored and (containers.clips or not _has_clip(found, plain)):
-            draft.ops.append(op)
-        elif op.type not in (QUANT, BIPOLAR) and containers.clips:
-            draft.ops.append(op)
-        else:
+        if op.type in (QUANT, BIPOLAR) or (not containers.clips and _has_clip(found, plain)):
             write_pair(found, op, draft, containers)
+        else:
+            draft.ops.append(op)
 
     done = _rewritten(plain, write)
     for op in done.ops:
@@ -119,7 +117,6 @@ def _has_clip(found: Found, graph: Graph) -> bool:
 
 
 def _unsaid(op: Op, containers: Containers) -> UnsupportedExport:
-    kind = op.type.rpartition("::")[2]
     if op.type == QUANT:
         why = "its scale, zero point or bit width is computed at run time"
     elif op.type == FLOAT_QUANT:
@@ -127,9 +124,13 @@ def _unsaid(op: Op, containers: Containers) -> UnsupportedExport:
     else:
         why = "it is no quantization to one grid"
     return UnsupportedExport(
-        f"{containers.format} cannot say {kind} at {op.name!r} (port {op.name}.in[0]): {why}",
+        f"{containers.format} cannot say {_kind(op)} at {op.name!r} (port {op.name}.in[0]): {why}",
         hint=f"{containers.format} takes Quant and BipolarQuant of constant parameters",
     )
+
+
+def _kind(op: Op) -> str:
+    return op.type.rpartition("::")[2]
 
 
 def _rewritten(graph: Graph, write: Callable[[Found, Op, Draft], None]) -> Graph:

@@ -17,10 +17,10 @@ from planner.onnx.quantized.lowering import Draft, draft_of
 from planner.onnx.shapes import infer
 
 _TURNED: Final[Mapping[str, int]] = {"BatchNormalization": 1, "Conv": 2, "MaxPool": 1}
-_POINTWISE: Final = frozenset(
-    {"Abs", "Ceil", "Clip", "Elu", "Floor", "HardSigmoid", "Identity", "LeakyRelu", "Neg", "Relu", "Round", "Selu",
-     "Sigmoid", "Sign", "Softplus", "Sqrt", "Tanh"}
-)  # fmt: skip
+_POINTWISE: Final = frozenset({
+    "Abs", "Ceil", "Clip", "Elu", "Floor", "HardSigmoid", "Identity", "LeakyRelu", "Neg", "Relu", "Round",
+    "Selu", "Sigmoid", "Sign", "Softplus", "Sqrt", "Tanh",
+})  # fmt: skip
 
 
 def channels_last(graph: Graph) -> Graph:
@@ -60,16 +60,16 @@ def _turn(op: Op, draft: Draft, rank: int) -> None:
             )
             continue
         old = draft.graph.values[inputs[i]]
-        turned = draft.emit(op, "Transpose", inputs[i], dtype=old.dtype, perm=to_last)
+        turned = draft.emit(op, "Transpose", inputs[i], dtype=old.dtype, attributes={"perm": to_last})
         shape = None if old.shape is None else tuple(old.shape[axis] for axis in to_last)
         draft.values[turned] = Value(turned, shape, old.dtype)
         inputs[i] = turned
     attributes = {key: item for key, item in op.attributes.items() if key != "auto_pad" or item != "NOTSET"}
-    last = draft.emit(op, f"{CHANNELS_LAST}::{op.type}", *inputs, **attributes)
+    last = draft.emit(op, f"{CHANNELS_LAST}::{op.type}", *inputs, attributes=attributes)
     old = draft.graph.values[op.outputs[0]]
     shape = None if old.shape is None else tuple(old.shape[axis] for axis in to_last)
     draft.values[last] = Value(last, shape, old.dtype)
-    draft.emit(op, "Transpose", last, out=op.outputs[0], perm=to_first)
+    draft.emit(op, "Transpose", last, out=op.outputs[0], attributes={"perm": to_first})
 
 
 def _sunk(graph: Graph) -> Graph:

@@ -54,11 +54,11 @@ def write_pair(found: Found, op: Op, draft: Draft, containers: Containers) -> No
     name = _container(low, high, quantizer, op, containers)
     x = None if found.source == "" else draft.array(found.source)
     if x is not None:
-        _write_constant(found, op, draft, _Grid(quantizer, name, low, high), x)
+        _write_constant(op, draft, _Grid(quantizer, name, low, high), x)
         return
     shape = draft.graph.values[found.source].shape
     grid = _Grid(quantizer, name, low, high)
-    layout = _layout(quantizer, None if shape is None else len(shape), op)
+    layout = _layout(quantizer, None if shape is None else len(shape))
     if (
         quantizer.is_bipolar
         or quantizer.zero_point.any()
@@ -133,13 +133,13 @@ def _refusal(op: Op, containers: Containers, what: str, accepted: str) -> Unsupp
     )
 
 
-def _layout(quantizer: Quantizer, rank: int | None, op: Op) -> int | None:
+def _layout(quantizer: Quantizer, rank: int | None) -> int | None:
     """The axis of the scales: -1 where there is one scale, None where no axis says it."""
     shape = np.broadcast_shapes(quantizer.scale.shape, quantizer.zero_point.shape)
     wide = [axis - len(shape) for axis, size in enumerate(shape) if size > 1]
     if not wide:
         return -1
-    if len(wide) > 1 or rank is None or op.type == "":
+    if len(wide) > 1 or rank is None:
         return None
     return rank + wide[0]
 
@@ -152,23 +152,16 @@ def _parameters(
     shape = np.broadcast_shapes(scale.shape, zero.shape)
     is_many = int(np.prod(shape)) > 1
     flat = [np.broadcast_to(item, shape).reshape(-1) for item in (scale, zero)]
-    if not is_many:
-        flat = [item.reshape(()) for item in flat]
-    scales = draft.constant(f"{op.outputs[0]}/scale", np.ascontiguousarray(flat[0]).reshape(flat[0].shape))
-    zeros = draft.constant(f"{op.outputs[0]}/zero_point", flat[1].astype(grid.dtype))
+    goal = (-1,) if is_many else ()
+    scales = draft.constant(f"{op.outputs[0]}/scale", np.ascontiguousarray(flat[0]).reshape(goal))
+    zeros = draft.constant(f"{op.outputs[0]}/zero_point", flat[1].reshape(goal).astype(grid.dtype))
     return scales, zeros, {"axis": layout} if is_many else {}
 
 
 def _quantize(op: Op, draft: Draft, x: str, grid: _Grid, layout: int) -> str:
     zero = np.zeros((), np.int32)
     scale, zeros, axis = _parameters(op, draft, grid, layout, zero=zero)
-    return _stored(op, draft, x, (scale, zeros), grid, axis)
-
-
-def _stored(
-    op: Op, draft: Draft, x: str, names: tuple[str, str], grid: _Grid, attributes: dict[str, int]
-) -> str:
-    return draft.emit(op, "QuantizeLinear", x, *names, dtype=grid.name, **attributes)
+    return draft.emit(op, "QuantizeLinear", x, scale, zeros, dtype=grid.name, attributes=axis)
 
 
 def _explicit(found: Found, op: Op, draft: Draft, grid: _Grid, containers: Containers) -> str:
@@ -181,32 +174,28 @@ def _explicit(found: Found, op: Op, draft: Draft, grid: _Grid, containers: Conta
         v = draft.emit(op, "Div", v, draft.constant(f"{op.outputs[0]}/step", scale))
     is_wide = zero.any() and zero.dtype != np.float32
     if is_wide:
-        v = draft.emit(op, "Cast", v, dtype="f64", to=enum_of("f64"))
+        v = draft.emit(op, "Cast", v, dtype="f64", attributes={"to": enum_of("f64")})
     if zero.any():
         number = zero.astype(np.float64 if is_wide else np.float32)
         name = draft.constant(f"{op.outputs[0]}/offset", number)
         v = draft.emit(op, "Add", v, name, dtype="f64" if is_wide else "")
     if is_wide:
         v = draft.emit(op, "Round", v, dtype="f64") if quantizer.rounding in _EVEN else v
-        v = (
-            v
-            if quantizer.rounding in _EVEN
-            else _rounded(op, draft, v, grid, containers, np.dtype(np.float64))
-        )
-        v = draft.emit(op, "Cast", v, to=enum_of("f32"))
+        v = v if quantizer.rounding in _EVEN else _rounded(op, draft, v, grid, containers)
+        v = draft.emit(op, "Cast", v, attributes={"to": enum_of("f32")})
     elif quantizer.is_bipolar:
         v = _signs(op, draft, v)
     else:
-        v = _rounded(op, draft, v, grid, containers, np.dtype(np.float32))
+        v = _rounded(op, draft, v, grid, containers)
     one = draft.constant(f"{op.outputs[0]}/one", np.asarray(1, np.float32))
     zeros = draft.constant(f"{op.outputs[0]}/none", np.asarray(0, grid.dtype))
-    return _stored(op, draft, v, (one, zeros), grid, {})
+    return draft.emit(op, "QuantizeLinear", v, one, zeros, dtype=grid.name)
 
 
-def _rounded(op: Op, draft: Draft, v: str, grid: _Grid, containers: Containers, dtype: np.dtype[Any]) -> str:
+def _rounded(op: Op, draft: Draft, v: str, grid: _Grid, containers: Containers) -> str:
     """Append what rounds by another mode than half to even; below 0 nothing is kept of unsigned ones."""
-    mode = grid.quantizer.rounding
-    wide = "f64" if dtype == np.float64 else ""
+    mode, wide = grid.quantizer.rounding, draft.values[v].dtype if v in draft.values else ""
+    dtype = np.dtype(np.float64 if wide == "f64" else np.float32)
     if mode in _EVEN:
         return v
     is_unsigned = grid.low >= 0
@@ -244,7 +233,7 @@ def _dequantize(op: Op, draft: Draft, stored: str, grid: _Grid, layout: int | No
     quantizer = grid.quantizer
     if layout is not None and grid.holds_zero_point:
         scale, zero, axis = _parameters(op, draft, grid, layout, zero=quantizer.zero_point)
-        draft.emit(op, "DequantizeLinear", stored, scale, zero, out=op.outputs[0], **axis)
+        draft.emit(op, "DequantizeLinear", stored, scale, zero, out=op.outputs[0], attributes=axis)
         return
     one = draft.constant(f"{op.outputs[0]}/one", np.asarray(1, np.float32))
     zeros = draft.constant(f"{op.outputs[0]}/none", np.asarray(0, grid.dtype))
@@ -255,12 +244,12 @@ def _dequantize(op: Op, draft: Draft, stored: str, grid: _Grid, layout: int | No
     draft.emit(op, "Mul", shifted, step, out=op.outputs[0])
 
 
-def _write_constant(found: Found, op: Op, draft: Draft, grid: _Grid, x: Array) -> None:
+def _write_constant(op: Op, draft: Draft, grid: _Grid, x: Array) -> None:
     data = stored_integers(x, grid.quantizer, grid.dtype)
     name = draft.constant(f"{op.outputs[0]}/stored", data)
     draft.values[name] = Value(name, data.shape, grid.name)
     clipped = name if grid.is_full or grid.quantizer.is_bipolar else _clip(op, draft, name, grid)
-    _dequantize(op, draft, clipped, grid, _layout(grid.quantizer, data.ndim, op))
+    _dequantize(op, draft, clipped, grid, _layout(grid.quantizer, data.ndim))
 
 
 def stored_integers(x: Array, quantizer: Quantizer, dtype: np.dtype[Any]) -> Array:

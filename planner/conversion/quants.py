@@ -13,7 +13,8 @@ from planner.ir.graph import Op
 from planner.onnx.quantized.dialect import BIPOLAR, FLOAT_QUANT, QUANT
 from planner.onnx.quantized.formulas import Array
 from planner.onnx.quantized.lowering import Draft
-from planner.onnx.quantized.quantizers import Found, Quantizer, attributes_of_ends
+from planner.onnx.quantized.quantizers import Found, Quantizer
+from planner.onnx.quantized.widths import attributes_of_ends
 
 _FLOATS: Final = {"f8E4M3FN": (4, 3, 7, 448), "f8E5M2": (5, 2, 15, 57344)}
 _EXACT_BITS: Final = 24
@@ -47,7 +48,7 @@ def _float(op: Op, draft: Draft, x: str, quantizer: Quantizer) -> None:
     ):
         names.append(draft.constant(f"{op.outputs[0]}/{part}", np.asarray(number, np.float32)))
     attributes = {"rounding_mode": "ROUND", "has_inf": 0, "has_nan": 0, "has_subnormal": 1, "saturation": 1}
-    draft.emit(op, FLOAT_QUANT, x, *names, out=op.outputs[0], **attributes)
+    draft.emit(op, FLOAT_QUANT, x, *names, out=op.outputs[0], attributes=attributes)
 
 
 def _integer(op: Op, draft: Draft, x: str, quantizer: Quantizer) -> None:
@@ -56,11 +57,11 @@ def _integer(op: Op, draft: Draft, x: str, quantizer: Quantizer) -> None:
     low, high = quantizer.low, quantizer.high
     if quantizer.rounds_first and zero.any():
         low, high, zero = low - zero, high - zero, np.zeros((), np.float32)
-    known = _attributes(low, high)
+    known = _attributes(low, high, quantizer.rounding)
     if known is not None:
-        _quant(op, draft, x, quantizer, zero, known, out=op.outputs[0])
+        _quant(op, draft, x, quantizer, zero=zero, attributes=known, out=op.outputs[0])
         return
-    wide = _quant(op, draft, x, quantizer, zero, _covering(low, high), out="")
+    wide = _quant(op, draft, x, quantizer, zero=zero, attributes=_covering(low, high), out="")
     scale = np.asarray(quantizer.scale, np.float32)
     ends = [np.asarray((end - zero) * scale, np.float32) for end in (low, high)]
     if all(end.size == 1 for end in ends):
@@ -71,11 +72,11 @@ def _integer(op: Op, draft: Draft, x: str, quantizer: Quantizer) -> None:
     draft.emit(op, "Max", below, draft.constant(f"{op.outputs[0]}/low", ends[0]), out=op.outputs[0])
 
 
-def _attributes(low: Array, high: Array) -> tuple[Array, bool, bool] | None:
+def _attributes(low: Array, high: Array, rounding: str) -> tuple[Array, bool, bool] | None:
     ends = np.unique(low), np.unique(high)
     if ends[0].size > 1 or ends[1].size > 1:
         return None
-    return attributes_of_ends(int(ends[0][0]), int(ends[1][0]))
+    return attributes_of_ends(int(ends[0][0]), int(ends[1][0]), rounding)
 
 
 def _covering(low: Array, high: Array) -> tuple[Array, bool, bool]:
@@ -89,9 +90,9 @@ def _quant(
     draft: Draft,
     x: str,
     quantizer: Quantizer,
+    *,
     zero: Array,
     attributes: tuple[Array, bool, bool],
-    *,
     out: str,
 ) -> str:
     bits, signed, narrow = attributes
@@ -100,7 +101,7 @@ def _quant(
         for part, array in (("scale", quantizer.scale), ("zero_point", zero), ("bits", bits))
     ]
     said = {"signed": int(signed), "narrow": int(narrow), "rounding_mode": quantizer.rounding}
-    return draft.emit(op, QUANT, x, *names, out=out, **said)
+    return draft.emit(op, QUANT, x, *names, out=out, attributes=said)
 
 
 def _write_constant(found: Found, op: Op, draft: Draft) -> None:
@@ -122,5 +123,7 @@ def _write_constant(found: Found, op: Op, draft: Draft) -> None:
         _bipolar(op, draft, name, quantizer.scale)
         return
     low, high = quantizer.low, quantizer.high
-    known = _attributes(low, high) or _covering(low - quantizer.zero_point, high - quantizer.zero_point)
-    _quant(op, draft, name, quantizer, quantizer.zero_point, known, out=op.outputs[0])
+    known = _attributes(low, high, quantizer.rounding) or _covering(
+        low - quantizer.zero_point, high - quantizer.zero_point
+    )
+    _quant(op, draft, name, quantizer, zero=quantizer.zero_point, attributes=known, out=op.outputs[0])

@@ -18,7 +18,7 @@ from planner.onnx.shapes import infer
 
 
 def cleaned(graph: Graph) -> Graph:
-    """Shapes inferred, constants folded, copies gone, transposes of quantized weights done once and for all."""
+    """Shapes inferred, constants folded, copies gone, quantized weights transposed once and for all."""
     done = infer(fold_constants(drop_identities(graph)))
     return infer(_turn_weights(fold_constants(done)))
 
@@ -46,7 +46,7 @@ def _extract(op: Op, draft: Draft, scale: np.ndarray, zero: np.ndarray) -> None:
     none = draft.constant(f"{op.outputs[0]}/none", np.asarray(0, np.float32))
     last = "Mul" if not np.all(scale == 1) else "Sub" if zero.any() else QUANT
     inputs = (v, one, none, op.inputs[3])
-    q = draft.emit(op, QUANT, *inputs, out=op.outputs[0] if last == QUANT else "", **op.attributes)
+    q = draft.emit(op, QUANT, *inputs, out=op.outputs[0] if last == QUANT else "", attributes=op.attributes)
     if zero.any():
         q = draft.emit(op, "Sub", q, offset, out=op.outputs[0] if last == "Sub" else "")
     if last == "Mul":
@@ -65,7 +65,7 @@ def _turn_weights(graph: Graph) -> Graph:
         first, inner = made
         arrays = [reader.array(name) for name in inner.inputs]
         if any(
-            array is None or counts[name] != 1 and array.size > 1
+            array is None or (counts[name] != 1 and array.size > 1)
             for name, array in zip(inner.inputs, arrays, strict=True)
         ):
             continue
@@ -75,8 +75,9 @@ def _turn_weights(graph: Graph) -> Graph:
             if array is None or array.size == 1:
                 continue
             full = array.reshape((1,) * (rank - array.ndim) + array.shape)
-            constants[name] = Constant(np.ascontiguousarray(full.transpose(perm)))
-            values[name] = replace(values[name], shape=constants[name].array.shape)
+            turned = np.ascontiguousarray(full.transpose(perm))
+            constants[name] = Constant(turned)
+            values[name] = replace(values[name], shape=turned.shape)
         ops[first] = replace(inner, outputs=op.outputs)
         del ops[at]
     return replace(graph, ops=tuple(ops.values()), constants=constants, values=values)

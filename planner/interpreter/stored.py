@@ -95,7 +95,7 @@ def spread(parameters: Array, shape: Sequence[int], op: Op) -> Array:
         return wide[tuple(slice(0, size) for size in shape)]
     if parameters.ndim != 1 or parameters.shape[0] != shape[axis]:
         raise ModelError(
-            f"{op.type} at {op.name!r}: {parameters.shape} parameters do not fit axis {axis} of {tuple(shape)}"
+            f"{op.type} at {op.name!r}: {parameters.shape} parameters for axis {axis} of {tuple(shape)}"
         )
     return parameters.reshape([-1 if i == axis else 1 for i in range(len(shape))])
 
@@ -108,14 +108,14 @@ def is_integer(dtype: np.dtype[Any]) -> bool:
 def _requantized(acc: Array, factor: Array, zero: Array) -> Array:
     low, high = (int(end) for end in _ends(zero.dtype))
     scaled = np.rint(acc.astype(np.float32) * factor) + zero.astype(np.float32)
-    return np.clip(scaled, low, high).astype(zero.dtype)
+    return np.asarray(np.clip(scaled, low, high).astype(zero.dtype))
 
 
 def _to_float(v: Array, dtype: np.dtype[Any], *, saturate: bool) -> Array:
     if not saturate and dtype != ml_dtypes.float4_e2m1fn:
         return v.astype(dtype)
-    limit = v.dtype.type(ml_dtypes.finfo(dtype).max)
-    return np.clip(v, -limit, limit).astype(dtype)
+    limit = v.dtype.type(_LARGEST[dtype])
+    return np.asarray(np.clip(v, -limit, limit).astype(dtype))
 
 
 def _result_type(op: Op, zero: Array | None) -> np.dtype[Any]:
@@ -131,7 +131,9 @@ def _working(x: np.dtype[Any], scale: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _ends(dtype: np.dtype[Any]) -> tuple[Any, Any]:
-    info = ml_dtypes.iinfo(dtype) if dtype in _NARROW else np.iinfo(dtype)
+    if dtype in _NARROW:
+        return _NARROW[dtype]
+    info = np.iinfo(dtype)
     return info.min, info.max
 
 
@@ -172,9 +174,19 @@ def _optional(operands: Sequence[Array | None], index: int) -> Array:
     return np.asarray(0) if array is None else array
 
 
-_NARROW: Final = tuple(
-    np.dtype(kind) for kind in (ml_dtypes.int2, ml_dtypes.uint2, ml_dtypes.int4, ml_dtypes.uint4)
-)
+_NARROW: Final[Mapping[np.dtype[Any], tuple[int, int]]] = {
+    np.dtype(ml_dtypes.int2): (-2, 1),
+    np.dtype(ml_dtypes.int4): (-8, 7),
+    np.dtype(ml_dtypes.uint2): (0, 3),
+    np.dtype(ml_dtypes.uint4): (0, 15),
+}
+_LARGEST: Final[Mapping[np.dtype[Any], float]] = {
+    np.dtype(ml_dtypes.float4_e2m1fn): 6.0,
+    np.dtype(ml_dtypes.float8_e4m3fn): 448.0,
+    np.dtype(ml_dtypes.float8_e4m3fnuz): 240.0,
+    np.dtype(ml_dtypes.float8_e5m2): 57344.0,
+    np.dtype(ml_dtypes.float8_e5m2fnuz): 57344.0,
+}
 
 STORED_KERNELS: Final[Mapping[str, StoredKernel]] = {
     "ConvInteger": conv_integer,

@@ -1,1 +1,1 @@
-"""Quantized dialects of ONNX, read: QONNX, FINN, QCDQ, QDQ, QOperator and integer operators to plain records."""
+"""Quantized dialects of ONNX, read: QONNX, FINN, QCDQ, QDQ, QOperator and integer operators."""

@@ -154,7 +154,8 @@ def _constant(work: _Work, found: Found, kind: QType) -> bool:
     if found.data is not None:
         zero = quantizer.zero_point.astype(np.float32)
         wide = np.float64 if found.data.dtype == np.int32 else np.float32
-        array = ((found.data.astype(wide) - zero) * quantizer.scale).astype(np.float32)
+        shifted = np.asarray(found.data.astype(wide)) - zero
+        array = (shifted * quantizer.scale).astype(np.float32)
     else:
         x = np.asarray(work.draft.array(work.name(found.source)))
         array = _on_grid(x, quantizer)

@@ -43,7 +43,8 @@ def lift(graph: Graph) -> Graph:
     movers = [at for at, op in enumerate(graph.ops) if _moves_stored(op, reader)]
     if not movers:
         return graph
-    draft, rewired = draft_of(graph), {}
+    draft = draft_of(graph)
+    rewired: dict[str, str] = {}
     ops = {at: graph.ops[at] for at in movers}
     for at, op in enumerate(graph.ops):
         if at in ops:
@@ -62,7 +63,7 @@ def _lifted(op: Op, draft: Draft, rewired: Mapping[str, str], reader: Reader) ->
         source = draft.emit(op, "DequantizeLinear", op.inputs[0], *grid, dtype=_FLOAT)
         old = draft.graph.values[op.inputs[0]]
         draft.values[source] = Value(source, old.shape, _FLOAT)
-    result = draft.emit(op, op.type, source, *op.inputs[1:], dtype=_FLOAT, **op.attributes)
+    result = draft.emit(op, op.type, source, *op.inputs[1:], dtype=_FLOAT, attributes=op.attributes)
     return {op.outputs[0]: result}
 
 
@@ -95,7 +96,7 @@ def _real(op: Op, draft: Draft, operands: Sequence[str], axis: int | None = None
     tensor, scale, zero = operands
     attributes = {} if axis is None else {"axis": axis}
     inputs = (tensor, scale, zero) if zero else (tensor, scale)
-    result = draft.emit(op, "DequantizeLinear", *inputs, dtype=_FLOAT, **attributes)
+    result = draft.emit(op, "DequantizeLinear", *inputs, dtype=_FLOAT, attributes=attributes)
     draft.values[result] = Value(result, draft.graph.values[tensor].shape, _FLOAT)
     return result
 
@@ -118,7 +119,7 @@ def _stored_result(kind: str, operands: int, grids: Grids) -> Expansion:
         sides, goal = grids(op)
         reals = [_real(op, draft, side) for side in sides[:operands]]
         attributes = {key: item for key, item in op.attributes.items() if key not in _CONTRIB}
-        real = draft.emit(op, kind, *reals, dtype=_FLOAT, **attributes)
+        real = draft.emit(op, kind, *reals, dtype=_FLOAT, attributes=attributes)
         _quantize(op, draft, real, goal)
 
     return apply
@@ -138,7 +139,7 @@ def _qlinear_conv(op: Op, draft: Draft) -> None:
     reals = [_real(op, draft, (x, x_scale, x_zero)), _real(op, draft, (w, w_scale, w_zero), axis=0)]
     if bias and bias[0]:
         reals.append(_bias(op, draft, bias[0], (x_scale, w_scale)))
-    real = draft.emit(op, "Conv", *reals, dtype=_FLOAT, **op.attributes)
+    real = draft.emit(op, "Conv", *reals, dtype=_FLOAT, attributes=op.attributes)
     _quantize(op, draft, real, (y_scale, y_zero))
 
 
@@ -148,7 +149,7 @@ def _bias(op: Op, draft: Draft, bias: str, scales: tuple[str, str]) -> str:
     if x is not None and w is not None and stored is not None:
         scale = (x.astype(np.float64) * w).reshape(-1)
         return draft.constant(f"{bias}/real", (stored.astype(np.float64) * scale).astype(np.float32))
-    wide = draft.emit(op, "Cast", bias, dtype=_FLOAT, to=TensorProto.FLOAT)
+    wide = draft.emit(op, "Cast", bias, dtype=_FLOAT, attributes={"to": TensorProto.FLOAT})
     product = draft.emit(op, "Mul", *scales, dtype=_FLOAT)
     draft.values[product] = Value(product, draft.graph.values[scales[1]].shape, _FLOAT)
     return draft.emit(op, "Mul", wide, product, dtype=_FLOAT)
@@ -161,7 +162,7 @@ def _qgemm(op: Op, draft: Draft) -> None:
     reals = [_real(op, draft, (a, a_scale, a_zero)), _real(op, draft, (b, b_scale, b_zero), axis=axis)]
     if bias:
         reals.append(_bias(op, draft, bias, (a_scale, b_scale)))
-    real = draft.emit(op, "Gemm", *reals, dtype=_FLOAT, **op.attributes)
+    real = draft.emit(op, "Gemm", *reals, dtype=_FLOAT, attributes=op.attributes)
     if grid and grid[0]:
         _quantize(op, draft, real, grid)
     else:
@@ -177,7 +178,7 @@ def _qlinear_matmul(op: Op, draft: Draft) -> None:
 def _qlinear_concat(op: Op, draft: Draft) -> None:
     triples = [op.inputs[i : i + 3] for i in range(2, len(op.inputs), 3)]
     reals = [_real(op, draft, triple) for triple in triples]
-    real = draft.emit(op, "Concat", *reals, dtype=_FLOAT, **op.attributes)
+    real = draft.emit(op, "Concat", *reals, dtype=_FLOAT, attributes=op.attributes)
     _quantize(op, draft, real, op.inputs[:2])
 
 
@@ -201,8 +202,8 @@ def _integer_product(kind: str) -> Expansion:
             units = draft.constant(f"{op.outputs[0]}/units", np.ones(weight_zero.size, np.float32))
             sides[1] = (op.inputs[1], units, zeros[1])
         reals = [_real(op, draft, sides[0]), _real(op, draft, sides[1], axis=axis if per_axis else None)]
-        real = draft.emit(op, kind, *reals, dtype=_FLOAT, **op.attributes)
-        draft.emit(op, "Cast", real, out=op.outputs[0], to=TensorProto.INT32)
+        real = draft.emit(op, kind, *reals, dtype=_FLOAT, attributes=op.attributes)
+        draft.emit(op, "Cast", real, out=op.outputs[0], attributes={"to": TensorProto.INT32})
 
     return apply
 

@@ -115,9 +115,7 @@ def float_quant(
     scale: Array,
     exponent_bits: Array,
     mantissa_bits: Array,
-    exponent_bias: Array,
-    max_value: Array,
-    *,
+    *rest: Array,
     rounding: str = "ROUND",
     has_inf: bool = False,
     has_nan: bool = False,
@@ -125,9 +123,13 @@ def float_quant(
 ) -> Array:
     """QONNX FloatQuant: round to a float of the given exponent and mantissa bits, subnormals included.
 
+    Args:
+      rest: exponent bias and largest value.
+
     Raises:
       ValueError: neither saturation nor a value for what does not fit.
     """
+    exponent_bias, max_value = rest
     v = x / scale
     tiny = np.finfo(v.dtype).tiny
     step = np.floor(np.log2(np.abs(v) + tiny)) - mantissa_bits

@@ -73,14 +73,22 @@ class Draft:
         old = self.graph.values[name]
         self.values[name] = replace(old, shape=array.shape, dtype=dtype_of(array))
 
-    def emit(self, op: Op, kind: str, *inputs: str, out: str = "", dtype: str = "", **attributes: Any) -> str:
+    def emit(
+        self,
+        op: Op,
+        kind: str,
+        *inputs: str,
+        out: str = "",
+        dtype: str = "",
+        attributes: Mapping[str, Any] | None = None,
+    ) -> str:
         """Append an op that stands for a step of `op`, and give its result."""
         result = out or unused(f"{op.outputs[0]}/{kind.lower()}", self.taken)
         if not out:
             like = self.graph.values[op.outputs[0]]
             self.values[result] = Value(result, like.shape, dtype or like.dtype)
         name = op.name if out else unused(f"{op.name}/{kind.lower()}", self.names)
-        self.ops.append(Op(name, kind, inputs, (result,), attributes))
+        self.ops.append(Op(name, kind, inputs, (result,), attributes or {}))
         return result
 
     def finish(self) -> Graph:
@@ -168,7 +176,7 @@ def _quant(op: Op, draft: Draft) -> bool:
     else:
         low, high = bounds(bits, signed=signed, narrow=narrow)
         q = emit_rounding(op, draft, _clip(op, draft, v, low.astype(dtype), high.astype(dtype)), mode, dtype)
-    _back(op, draft, q, zero, scale, dtype)
+    _back(op, draft, q, zero, scale, dtype=dtype)
     return True
 
 
@@ -194,19 +202,19 @@ def _offset(op: Op, draft: Draft, scale: Operand, zero: Operand) -> tuple[str, n
     start = np.dtype(np.float64) if known == "f64" else _F32
     divided = np.result_type(start, _dtype(scale))
     x = _as(op, draft, op.inputs[0], start, divided)
-    v = x if _is_all(scale, 1) else _step(op, draft, "Div", x, scale, divided)
+    v = x if _is_all(scale, 1) else _step(op, draft, "Div", x, scale, dtype=divided)
     dtype = np.result_type(divided, _dtype(zero))
-    return _step(op, draft, "Add", _as(op, draft, v, divided, dtype), zero, dtype), dtype
+    return _step(op, draft, "Add", _as(op, draft, v, divided, dtype), zero, dtype=dtype), dtype
 
 
-def _back(op: Op, draft: Draft, q: str, zero: Operand, scale: Operand, dtype: np.dtype[Any]) -> None:
+def _back(op: Op, draft: Draft, q: str, zero: Operand, scale: Operand, *, dtype: np.dtype[Any]) -> None:
     """`(q - zero_point) * scale` in float32."""
-    shifted = q if _is_all(zero, 0) else _step(op, draft, "Sub", q, zero, dtype)
+    shifted = q if _is_all(zero, 0) else _step(op, draft, "Sub", q, zero, dtype=dtype)
     if _is_all(scale, 1):
         _finish(op, draft, _as(op, draft, shifted, dtype, _F32))
         return
     wide = np.result_type(dtype, _dtype(scale))
-    scaled = _step(op, draft, "Mul", _as(op, draft, shifted, dtype, wide), scale, wide)
+    scaled = _step(op, draft, "Mul", _as(op, draft, shifted, dtype, wide), scale, dtype=wide)
     _finish(op, draft, _as(op, draft, scaled, wide, _F32))
 
 
@@ -219,7 +227,7 @@ def _finish(op: Op, draft: Draft, source: str) -> None:
         draft.emit(op, "Identity", source, out=op.outputs[0])
 
 
-def _step(op: Op, draft: Draft, kind: str, x: str, operand: Operand, dtype: np.dtype[Any]) -> str:
+def _step(op: Op, draft: Draft, kind: str, x: str, operand: Operand, *, dtype: np.dtype[Any]) -> str:
     if isinstance(operand, str):
         name = _as(op, draft, operand, _F32, dtype)
     else:
@@ -231,7 +239,7 @@ def _as(op: Op, draft: Draft, x: str, have: np.dtype[Any], wanted: np.dtype[Any]
     if have == wanted:
         return x
     name = dtype_of(np.empty(0, wanted))
-    return draft.emit(op, "Cast", x, dtype=name, to=enum_of(name))
+    return draft.emit(op, "Cast", x, dtype=name, attributes={"to": enum_of(name)})
 
 
 def _clip(op: Op, draft: Draft, v: str, low: Array, high: Array) -> str:
@@ -271,15 +279,15 @@ def _trunc(op: Op, draft: Draft) -> bool:
     v, dtype = _offset(op, draft, scale, zero)
     v = draft.emit(op, "Round", v)
     if len(others) == 1:
-        v = _step(op, draft, "Div", v, np.asarray(2.0 ** (bits - others[0])), dtype)
-        _back(op, draft, emit_rounding(op, draft, v, mode, dtype), zero, scale, dtype)
+        v = _step(op, draft, "Div", v, np.asarray(2.0 ** (bits - others[0])), dtype=dtype)
+        _back(op, draft, emit_rounding(op, draft, v, mode, dtype), zero, scale, dtype=dtype)
         return True
     scale_out, bits_out = others
     ratio = np.asarray(2 ** np.rint(np.log2(scale_out / scale)))
-    v = _step(op, draft, "Div", v, ratio, dtype)
+    v = _step(op, draft, "Div", v, ratio, dtype=dtype)
     low, high = bounds(bits_out, signed=bool(op.attributes["signed"]), narrow=bool(op.attributes["narrow"]))
     q = emit_rounding(op, draft, _clip(op, draft, v, low.astype(dtype), high.astype(dtype)), mode, dtype)
-    _back(op, draft, q, np.asarray(zero / ratio), scale_out, dtype)
+    _back(op, draft, q, np.asarray(zero / ratio), scale_out, dtype=dtype)
     return True
 
 
@@ -296,11 +304,11 @@ def _multi_threshold(op: Op, draft: Draft) -> bool:
     for k in range(thresholds.shape[1]):
         step = draft.constant(f"{op.outputs[0]}/threshold_{k}", thresholds[:, k].reshape(spread))
         is_reached = draft.emit(op, "GreaterOrEqual", op.inputs[0], step, dtype="bool")
-        one = draft.emit(op, "Cast", is_reached, dtype="f32", to=enum_of("f32"))
+        one = draft.emit(op, "Cast", is_reached, dtype="f32", attributes={"to": enum_of("f32")})
         total = draft.emit(op, "Add", total, one) if total else one
     scale, bias = (np.asarray(op.attributes[key], np.float32) for key in ("out_scale", "out_bias"))
-    scaled = _step(op, draft, "Mul", total, scale, _F32)
-    _finish(op, draft, _step(op, draft, "Add", scaled, bias, _F32))
+    scaled = _step(op, draft, "Mul", total, scale, dtype=_F32)
+    _finish(op, draft, _step(op, draft, "Add", scaled, bias, dtype=_F32))
     return True
 
 
@@ -319,8 +327,13 @@ def _evaluate_trunc(op: Op, operands: list[Array]) -> Array:
 
 
 def _evaluate_float(op: Op, operands: list[Array]) -> Array:
-    flags = {key: bool(op.attributes[key]) for key in ("has_inf", "has_nan", "saturation")}
-    return float_quant(*operands, rounding=checked_rounding(op), **flags)
+    return float_quant(
+        *operands,
+        rounding=checked_rounding(op),
+        has_inf=bool(op.attributes["has_inf"]),
+        has_nan=bool(op.attributes["has_nan"]),
+        saturation=bool(op.attributes["saturation"]),
+    )
 
 
 def _evaluate_thresholds(op: Op, operands: list[Array]) -> Array:

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import ml_dtypes
 import numpy as np
 
 from planner.ir.graph import Graph, Op
-from planner.onnx.dtypes import NUMPY
+from planner.ir.qtypes import FLOAT_STORAGE, full_range
 from planner.onnx.quantized.dialect import BIPOLAR, QUANT
 from planner.onnx.quantized.formulas import ROUNDINGS, Array, bounds
 from planner.onnx.quantized.lowering import checked_rounding
+from planner.onnx.quantized.widths import attributes_of_ends
 
 ROUNDING_OPS: Final[Mapping[str, str]] = {"Ceil": "CEIL", "Floor": "FLOOR"}
 _INTEGERS: Final = frozenset(f"{sign}{bits}" for sign in "iu" for bits in (2, 4, 8, 16, 32))
@@ -141,7 +141,7 @@ def integer_quantizer(
     low, high = (np.asarray(ROUNDINGS[rounding](end)) for end in bounds(bits, signed=signed, narrow=narrow))
     is_bipolar = signed and bool(np.all(bits == 1))
     if is_bipolar:
-        low, high = np.float32(-1), np.float32(1)
+        low, high = np.asarray(-1, np.float32), np.asarray(1, np.float32)
     return Quantizer(
         scale, zero, np.asarray(low), np.asarray(high), bits, signed, narrow, rounding, is_bipolar=is_bipolar
     )
@@ -153,37 +153,6 @@ def bipolar_quantizer(scale: Array) -> Quantizer:
     return Quantizer(
         scale, np.zeros((), np.float32), -one, one, one, signed=True, narrow=False, is_bipolar=True
     )
-
-
-def attributes_of_ends(low: int, high: int) -> tuple[Array, bool, bool] | None:
-    """Width, signedness and narrowness of a Quant with these ends; the width may be fractional.
-
-    None where no Quant has them: an asymmetric range around 0, or one that does not touch it.
-    """
-    if low == 0 and high > 0:
-        whole = (high + 1).bit_length() - 1
-        if high + 1 == 1 << whole:
-            return np.asarray(whole, np.float32), False, False
-        if high + 2 == 1 << (high + 2).bit_length() - 1 and high > 1:
-            return np.asarray((high + 2).bit_length() - 1, np.float32), False, True
-        return _checked_ends(
-            np.asarray(np.log2(high + 1.0), np.float32), low, high, signed=False, narrow=False
-        )
-    if low in (-high, -high - 1) and high > 0:
-        bits = np.asarray(1 + np.log2(high + 1.0), np.float32)
-        return _checked_ends(bits, low, high, signed=True, narrow=low == -high)
-    return None
-
-
-def _checked_ends(
-    bits: Array, low: int, high: int, *, signed: bool, narrow: bool
-) -> tuple[Array, bool, bool] | None:
-    if bits % 1:
-        # The next width up, so that rounding the end of the clip gives the end and not the one below.
-        ends = [int(np.rint(end)) for end in bounds(bits, signed=signed, narrow=narrow)]
-        if ends != [low, high]:
-            return None
-    return bits, signed, narrow
 
 
 def _behind_dequantize(at: int, op: Op, reader: Reader) -> Found | None:
@@ -205,7 +174,15 @@ def _behind_dequantize(at: int, op: Op, reader: Reader) -> Found | None:
     if own is None or reader.graph.values[quantize.inputs[0]].dtype != "f32":
         return None
     if np.all(own[0] == 1) and not own[1].any():
-        spelled = _explicit(at, op.outputs[0], quantize.inputs[0], shaped, ends, (*inner, first), reader)
+        spelled = _explicit(
+            at,
+            op.outputs[0],
+            quantize.inputs[0],
+            grid=shaped,
+            ends=ends,
+            inner=(*inner, first),
+            reader=reader,
+        )
         if spelled is not None:
             return spelled
     if not _same(own, grid) or quantize.attributes.get("axis", 1) != op.attributes.get("axis", 1):
@@ -239,7 +216,13 @@ def _behind_arithmetic(at: int, op: Op, reader: Reader) -> Found | None:
     if quantize is None or own is None or not np.all(own[0] == 1) or own[1].any():
         return None
     return _explicit(
-        at, op.outputs[0], quantize[1].inputs[0], (scale, zero), ends, (*whole, quantize[0]), reader
+        at,
+        op.outputs[0],
+        quantize[1].inputs[0],
+        grid=(scale, zero),
+        ends=ends,
+        inner=(*whole, quantize[0]),
+        reader=reader,
     )
 
 
@@ -247,6 +230,7 @@ def _explicit(
     at: int,
     result: str,
     v: str,
+    *,
     grid: tuple[Array, Array],
     ends: tuple[int, int],
     inner: tuple[int, ...],
@@ -265,14 +249,14 @@ def _explicit(
         mode, v, inner = ROUNDING_OPS[rounded[1].type], rounded[1].inputs[0], (*inner, rounded[0])
     added = reader.op(v, "Add")
     offset = None if added is None else reader.array(added[1].inputs[1])
-    if added is not None and offset is not None and np.array_equal(offset, zero):
-        v, inner = added[1].inputs[0], (*inner, added[0])
+    if added is not None and offset is not None and _are_alike(offset, zero):
+        zero, v, inner = offset, added[1].inputs[0], (*inner, added[0])
     elif zero.any():
         return None
     divided = reader.op(v, "Div")
     step = None if divided is None else reader.array(divided[1].inputs[1])
-    if divided is not None and step is not None and np.array_equal(step, scale):
-        v, inner = divided[1].inputs[0], (*inner, divided[0])
+    if divided is not None and step is not None and _are_alike(step, scale):
+        scale, v, inner = step, divided[1].inputs[0], (*inner, divided[0])
     elif not np.all(scale == 1):
         return None
     if v == start:
@@ -299,10 +283,9 @@ def _signs(v: str, reader: Reader) -> tuple[str, tuple[int, ...]] | None:
 def _clipped(name: str, dtype: str, reader: Reader) -> tuple[str, Any, tuple[int, ...]]:
     """What a stored tensor was before Clips, the ends they leave of its type, and the Clips."""
     if dtype in _FLOATS:
-        limit = float(ml_dtypes.finfo(NUMPY[dtype]).max)
-        return name, (-limit, limit), ()
-    info = ml_dtypes.iinfo(NUMPY[dtype])
-    low, high, inner = int(info.min), int(info.max), ()
+        return name, (-FLOAT_STORAGE[dtype], FLOAT_STORAGE[dtype]), ()
+    low, high = full_range(int(dtype[1:]), signed=dtype[0] == "i")
+    inner: tuple[int, ...] = ()
     while True:
         made = reader.op(name, "Clip")
         if made is None:
@@ -341,6 +324,14 @@ def _spread(parameters: Array, op: Op, reader: Reader) -> Array:
     return parameters.reshape([-1 if i == axis else 1 for i in range(len(shape))])
 
 
+def _are_alike(a: Array, b: Array) -> bool:
+    """Whether parameters are the same wherever they are spread to."""
+    try:
+        return bool(np.all(a == b))
+    except ValueError:
+        return False
+
+
 def _same(a: tuple[Array, Array], b: tuple[Array, Array]) -> bool:
     return all(x.shape == y.shape and np.array_equal(x, y) for x, y in zip(a, b, strict=True))
 
@@ -354,7 +345,7 @@ def _on_grid(
     rounding: str = "ROUND",
 ) -> Quantizer:
     low, high = ends
-    known = None if dtype in _FLOATS else attributes_of_ends(int(low), int(high))
+    known = None if dtype in _FLOATS else attributes_of_ends(int(low), int(high), rounding)
     bits, signed, narrow = known or (np.asarray(0, np.float32), low < 0, False)
     zero = grid[1].astype(np.float32) if dtype not in _FLOATS else np.zeros(grid[1].shape, np.float32)
     return Quantizer(

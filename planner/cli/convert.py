@@ -1,0 +1,33 @@
+"""The verb `convert`: an ONNX model in another quantized dialect, without a plan."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner.cli.console import say, say_json
+from planner.cli.files import STDIN, keep_inputs, read_bytes, write_file
+from planner.cli.options import JsonOption
+from planner.errors import InputError
+
+
+def convert(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="ONNX file of any quantized dialect.")],
+    *,
+    to: Annotated[str, typer.Option("--to", metavar="F", help="The dialect to write; see docs/qonnx.md.")],
+    out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="File to write.")],
+    json: JsonOption = False,
+) -> None:
+    """Write a model in another dialect with the same numbers, or say why that cannot be."""
+    from planner.conversion.convert import convert as convert_model
+
+    if out == STDIN:
+        raise InputError("a model cannot go to standard output", hint="name a file with --out")
+    keep_inputs(str(Path(out).parent), [Path(out).name], [model])
+    source = read_bytes(model, "model") if model == STDIN else Path(model)
+    data = convert_model(source, to)
+    write_file(out, data)
+    if json:
+        say_json({"file": out, "to": to, "bytes": len(data)})
+    else:
+        say(f"wrote {out}: {to}, {len(data):,} bytes")

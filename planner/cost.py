@@ -1,0 +1,243 @@
+"""Cost: multiply-accumulates, bit operations and weight bits of a model, layer by layer.
+
+Widths are those its own quantizers say, whatever the dialect. Three ways to count bit operations are in use:
+`qonnx`, `table3` (a scaled operand counts as 32 bits) and `eq5` (with the accumulator). Nothing runs.
+Source: QONNX paper, equation 5 and table III; design 05.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from planner.errors import unknown_name
+from planner.ir.graph import Graph, Op
+from planner.ir.roles import MOVERS
+from planner.onnx.dtypes import NARROW_BITS, NUMPY
+from planner.onnx.quantized.expand import expand
+from planner.onnx.quantized.quantizers import Quantizer, find_quantizers
+from planner.onnx.shapes import infer
+
+MODES: Final = ("qonnx", "table3", "eq5")
+_FLOAT_BITS: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """What one op costs.
+
+    Attributes:
+      macs: multiply-accumulates.
+      bops: bit operations of those, by the mode asked for.
+      weights, weight_bits: numbers in its constant operands, and the bits to store them.
+      other: elementwise results, comparisons and additions, which no mode counts.
+      bits_a, bits_w: widths of its operands.
+    """
+
+    name: str
+    type: str
+    macs: int = 0
+    bops: float = 0.0
+    weights: int = 0
+    weight_bits: int = 0
+    other: int = 0
+    bits_a: int = _FLOAT_BITS
+    bits_w: int = _FLOAT_BITS
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a model costs; the totals are sums over layers."""
+
+    mode: str
+    layers: tuple[Layer, ...]
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates."""
+        return sum(layer.macs for layer in self.layers)
+
+    @property
+    def bops(self) -> float:
+        """Bit operations."""
+        return sum(layer.bops for layer in self.layers)
+
+    @property
+    def weights(self) -> int:
+        """Numbers in weights."""
+        return sum(layer.weights for layer in self.layers)
+
+    @property
+    def weight_bits(self) -> int:
+        """Bits of all weights."""
+        return sum(layer.weight_bits for layer in self.layers)
+
+
+def cost_of(graph: Graph, mode: str = "qonnx") -> Cost:
+    """Count what a model costs.
+
+    Args:
+      graph: as `onnx.read.read_written` gives it; unknown dimensions count as 1.
+      mode: one of `MODES`.
+
+    Raises:
+      UnknownName: no such mode.
+    """
+    if mode not in MODES:
+        raise unknown_name("cost mode", mode, MODES)
+    plain = infer(expand(graph))
+    widths = _Widths(plain, mode)
+    layers = []
+    for op in plain.ops:
+        count = COUNTS.get(op.type)
+        if count is not None:
+            layers.append(_linear(op, count(op, plain), plain, widths, mode))
+        elif op.type not in MOVERS and op.type not in _FREE and "::" not in op.type:
+            other = sum(plain.values[out].elements for out in op.outputs if out)
+            layers.append(Layer(op.name, op.type, other=other))
+    return Cost(mode, tuple(layers))
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Multiply-accumulates of an op, how many go into one result, and its two operands."""
+
+    macs: int
+    depth: int
+    a: str
+    w: str
+
+
+class _Widths:
+    """Bits of each value, seen through ops that only move data."""
+
+    def __init__(self, graph: Graph, mode: str) -> None:
+        self._graph, self._mode = graph, mode
+        self._found = {item.result: item.quantizer for item in find_quantizers(graph)}
+        self._writer = {out: op for op in graph.ops for out in op.outputs if out}
+
+    def bits(self, name: str) -> int:
+        """The width of a value; 32 where nothing quantizes it."""
+        quantizer = self._origin(name)
+        if quantizer is None:
+            dtype = self._graph.values[name].dtype if name in self._graph.values else ""
+            return NARROW_BITS.get(dtype) or (NUMPY[dtype].itemsize * 8 if dtype in NUMPY else _FLOAT_BITS)
+        if self._mode == "table3" and not np.all(quantizer.scale == 1):
+            return _FLOAT_BITS
+        return storage_bits(quantizer)
+
+    def _origin(self, name: str) -> Quantizer | None:
+        while name not in self._found:
+            op = self._writer.get(name)
+            if op is None or op.type not in MOVERS - {"Relu", "Clip", "Concat", "Where", "Max", "Min"}:
+                return None
+            name = op.inputs[0]
+        return self._found[name]
+
+    def is_weight(self, name: str) -> bool:
+        """Whether a value follows from constants alone."""
+        while name not in self._graph.constants:
+            op = self._writer.get(name)
+            if op is None or not op.inputs:
+                return False
+            name = op.inputs[0]
+        return True
+
+
+def storage_bits(quantizer: Quantizer) -> int:
+    """Whole bits that a quantizer's integers need; of a width per channel the widest."""
+    if quantizer.is_bipolar:
+        return 1
+    given = math.ceil(float(np.max(quantizer.bits)))
+    if given:
+        return given
+    low, high = int(quantizer.low.min()), int(quantizer.high.max())
+    return max((-low - 1).bit_length() if low < 0 else 0, high.bit_length()) + (low < 0)
+
+
+def _linear(op: Op, count: Count, graph: Graph, widths: _Widths, mode: str) -> Layer:
+    bits_a, bits_w = widths.bits(count.a), widths.bits(count.w)
+    per_mac = float(bits_a * bits_w)
+    if mode == "eq5":
+        per_mac += bits_a + bits_w + math.log2(max(count.depth, 1))
+    held = [name for name in (count.a, count.w) if widths.is_weight(name)]
+    weights = sum(graph.values[name].elements for name in held)
+    weight_bits = sum(graph.values[name].elements * widths.bits(name) for name in held)
+    return Layer(op.name, op.type, count.macs, count.macs * per_mac, weights, weight_bits, 0, bits_a, bits_w)
+
+
+def _shape(name: str, graph: Graph) -> tuple[int, ...]:
+    shape = graph.values[name].shape or ()
+    return tuple(dim if isinstance(dim, int) else 1 for dim in shape)
+
+
+def _conv(op: Op, graph: Graph) -> Count:
+    depth = math.prod(_shape(op.inputs[1], graph)[1:])
+    return Count(graph.values[op.outputs[0]].elements * depth, depth, op.inputs[0], op.inputs[1])
+
+
+def _conv_transpose(op: Op, graph: Graph) -> Count:
+    weight = _shape(op.inputs[1], graph)
+    depth = math.prod(weight[1:])
+    return Count(graph.values[op.inputs[0]].elements * depth, depth, op.inputs[0], op.inputs[1])
+
+
+def _matmul(op: Op, graph: Graph) -> Count:
+    depth = (_shape(op.inputs[0], graph) or (1,))[-1]
+    return Count(graph.values[op.outputs[0]].elements * depth, depth, op.inputs[0], op.inputs[1])
+
+
+def _gemm(op: Op, graph: Graph) -> Count:
+    shape = _shape(op.inputs[0], graph) or (1, 1)
+    depth = shape[0] if op.attributes.get("transA", 0) else shape[-1]
+    return Count(graph.values[op.outputs[0]].elements * depth, depth, op.inputs[0], op.inputs[1])
+
+
+def _einsum(op: Op, graph: Graph) -> Count:
+    letters: dict[str, int] = {}
+    terms = op.attributes["equation"].replace(" ", "").split("->")[0].split(",")
+    for term, name in zip(terms, op.inputs, strict=True):
+        letters |= zip(term, _shape(name, graph), strict=False)
+    total = math.prod(letters.values())
+    depth = max(1, total // max(1, graph.values[op.outputs[0]].elements))
+    return Count(total, depth, op.inputs[0], op.inputs[-1])
+
+
+def _recurrent(op: Op, graph: Graph) -> Count:
+    """Every gate of every step multiplies the input and the state by its weights."""
+    length, batch = (*_shape(op.inputs[0], graph), 1, 1)[:2]
+    sizes = [math.prod(_shape(name, graph)) for name in op.inputs[1:3]]
+    depth = sum(_shape(name, graph)[-1] for name in op.inputs[1:3])
+    return Count(length * batch * sum(sizes), depth, op.inputs[0], op.inputs[1])
+
+
+Counter: TypeAlias = Callable[[Op, Graph], Count]
+
+_FREE: Final = frozenset(
+    {"Cast", "Constant", "ConstantOfShape", "DequantizeLinear", "QuantizeLinear", "Shape", "Size"}
+)
+
+COUNTS: Final[Mapping[str, Counter]] = {
+    "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
+    "Einsum": _einsum,
+    "GRU": _recurrent,
+    "Gemm": _gemm,
+    "LSTM": _recurrent,
+    "MatMul": _matmul,
+    "RNN": _recurrent,
+}
+
+
+def rows(cost: Cost) -> Sequence[tuple[str, str, str, str, str, str]]:
+    """The table of `qplan cost`: layers that multiply, then the total."""
+    table = [
+        (layer.name, layer.type, f"{layer.macs:,}", f"{layer.bops:,.0f}", f"{layer.weight_bits:,}",
+         f"{layer.bits_a} x {layer.bits_w}")
+        for layer in cost.layers
+        if layer.macs
+    ]  # fmt: skip
+    total = ("total", "", f"{cost.macs:,}", f"{cost.bops:,.0f}", f"{cost.weight_bits:,}", "")
+    return [*table, total]
