@@ -196,7 +196,7 @@ def next_steps(out: str, planned: "Plan", files: Mapping[str, bytes], model: str
     ]
     exported = next((str(folder / f"{name}.onnx") for name in EXPORTERS if f"{name}.onnx" in files), None)
     if exported is None:
-        name = next(iter(EXPORTERS))
+        name = "onnx-qdq"
         line = ("qplan", "export", plan_file, "--model", source, "--format", name)
         lines.append(f"  {shlex.join((*line, '--out', str(folder / f'{name}.onnx')))}")
     elif data is None:
