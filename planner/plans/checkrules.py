@@ -14,6 +14,7 @@ import numpy as np
 
 from planner.errors import PlannerError
 from planner.ir.qtypes import Storage, Uniform
+from planner.plans.checkmoves import check_slices
 from planner.plans.checkports import NEAR, Served, refuse, said
 from planner.target.expressions import Ref, evaluate, parse_expression, parse_number
 from planner.target.records import Rule
@@ -36,7 +37,9 @@ def check_rules(served: Served) -> None:
 def _check_class(served: Served, group: tuple[int, ...]) -> None:
     """One scale and zero point, exactly; unsigned storage shifts the zero point by half its values."""
     typed = [(served.ports[i], kind) for i in group if isinstance(kind := served.ports[i].type, Uniform)]
-    if all(kind is typed[0][1] or _one_class(typed[0][1], kind) for _, kind in typed):
+    if all(kind.is_per_tensor and _one_class(typed[0][1], kind) for _, kind in typed):
+        return
+    if any(not kind.is_per_tensor for _, kind in typed) and check_slices(served, group):
         return
     # Most members are right: the odd one is named, not the first that differs from the first.
     friends = [sum(_one_class(kind, other) for _, other in typed) for _, kind in typed]
@@ -56,8 +59,8 @@ def _one_class(a: Uniform, b: Uniform) -> bool:
     return (
         a.scales == b.scales
         and tuple(zero + shift for zero in a.zero_points) == b.zero_points
-        and (a.axis is None) == (b.axis is None)
-        and bool(a.blocks) == bool(b.blocks)
+        and a.axis == b.axis
+        and a.blocks == b.blocks
     )
 
 

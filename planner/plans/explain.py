@@ -99,6 +99,7 @@ def _worded(step: Step) -> str:
         "calibrated": f"[{step.n}] {step.port} was observed in {step.type}",
         "constant": f"[{step.n}] {step.port} holds constants: the type comes from {step.source}",
         "float": f"[{step.n}] {step.port} stays float: {step.source}",
+        "moved": f"[{step.n}] {step.port} keeps {step.source}",
         "no row": f"[{step.n}] {step.port} runs in float: {step.source}",
         "none": f"[{step.n}] the model keeps {step.port} in float",
         "pinned": f"[{step.n}] {step.port} is pinned to {step.type} by the {step.source}",

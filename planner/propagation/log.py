@@ -9,7 +9,7 @@ from planner.ir.graph import port_address
 from planner.ir.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Storage, Uniform
 from planner.plans.records import Refused, Step
 from planner.propagation.labels import UNIT, Label, LabelClass, label_of, storable, typed
-from planner.propagation.network import CONSTANT, FLOAT, SETTLED, Kernel, Network, Port
+from planner.propagation.network import CONSTANT, FLOAT, GIVEN, SETTLED, Kernel, Network, Port
 from planner.propagation.solve import Solution
 from planner.target.records import PortId
 
@@ -113,6 +113,8 @@ def kernel_steps(
             number = log.add(
                 address, text, "constant", "its own numbers", because=[head, *log.behind(port.value)]
             )
+        elif port.kind == GIVEN:
+            number = _given_step(log, kernel, port, head=head)
         else:
             number = log.add(
                 address, text, "float" if port.kind == FLOAT else "undecided", row.source, because=[head]
@@ -128,6 +130,23 @@ def brief(kind: Uniform | None) -> str:
         return str(kind)
     where = kind.axis if kind.axis is not None else dict(kind.blocks)
     return f"!quant.uniform<{kind.storage}:{kind.expressed}:{where}, {{{len(kind.scales)} scales}}>"
+
+
+_GIVEN: Mapping[str, str] = {
+    "": "model",
+    "moved": "the slices of what is moved",
+    "pinned": "model",
+    "range": "the range it has to hold",
+}
+"""Sources of types per axis or block, by how they came about."""
+
+
+def _given_step(log: Log, kernel: Kernel, port: Port, *, head: int) -> int:
+    why = port.fixed_source
+    read = [log.port_step[p] for p in kernel.inputs if p in log.port_step and port.side[0] == "out"]
+    rests = [head, *log.behind(port.value), *(read if why == "moved" else ())]
+    address = port_address(kernel.choice.region.name, *port.side)
+    return log.add(address, brief(port.type), why or "pinned", _GIVEN[why], because=rests)
 
 
 def _class_step(

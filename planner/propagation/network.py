@@ -208,17 +208,15 @@ def _add_port(
     network.ports.append(port)
     if isinstance(spec.storage, Storage):
         port.kind = CONSTANT if network.values[value].constant else CLASS
-        _give(network, port)
+        _give(port)
         if side in layout.derived:
             port.kind = DERIVED
     return number
 
 
-def _give(network: Network, port: Port) -> None:
-    """A fact per axis or block on the port itself, or on its value where the row takes such, is its type."""
+def _give(port: Port) -> None:
+    """A fact per axis or block on the port itself is its type."""
     pin = port.pin
-    if pin is None and port.spec.granularity != "tensor" and port.kind == CLASS:
-        pin = network.values[port.value].pin
     if pin is not None and not pin.is_per_tensor and pin.storage == port.spec.storage:
         port.kind, port.type, port.pin = GIVEN, pin, None
 

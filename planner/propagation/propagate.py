@@ -6,17 +6,15 @@ labelled, and constants and derived ports follow. Source: MLIR quantization RFC,
 design 01, sections 3 to 6.
 """
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal
 
 from planner.errors import Conflict, InputError, unknown_name
-from planner.ir.graph import BOUNDARY, Constant, Graph, port_address, structure_digest
+from planner.ir.graph import BOUNDARY, Constant, Graph, port_address
 from planner.ir.qtypes import FloatType, Storage
 from planner.ir.topology import live, topological
-from planner.plans.plan import Plan
+from planner.plans.plan import Origin, Plan, plan_key
 from planner.plans.records import KernelPlan, PortTyped, Rescale, TargetRef, ValuePlan
 from planner.plans.records import Port as PlanPort
 from planner.propagation.components import Unit, components_of, settle_losses, units_of
@@ -24,6 +22,7 @@ from planner.propagation.concessions import Concession, explained
 from planner.propagation.derived import derive_again, guess_derived
 from planner.propagation.extents import backward, demote, forward
 from planner.propagation.findings import clip_of, warnings_of
+from planner.propagation.given import give_slices
 from planner.propagation.greedy import greedy
 from planner.propagation.labels import UNIT, LabelClass, build_classes, label_of, typed
 from planner.propagation.log import Log, kernel_steps
@@ -31,10 +30,9 @@ from planner.propagation.network import Kernel, Network, Port, Value, build_netw
 from planner.propagation.parameters import accumulator_bits, derive_parameters
 from planner.propagation.plain import settle_plain
 from planner.propagation.price import Market, edge_price, loss_units, price_of_labels
-from planner.propagation.rows import choose_rows, in_float, port_facts, refuse_contradictions
+from planner.propagation.rows import Choice, choose_rows, in_float, port_facts, refuse_contradictions
 from planner.propagation.solve import Solution, offer_labels, solve, unavoidable_casts
 from planner.target.records import Costs, Row, Target
-from planner.version import VERSION
 
 Strategy = Literal["minimal", "rfc"]
 BiasPins = Literal["error", "derive"]
@@ -51,6 +49,7 @@ def propagate(
     model: str = "",
     best_effort: bool = False,
     bias_pins: BiasPins = "error",
+    depths: Mapping[str, int] | None = None,
     **costs: float | None,
 ) -> Plan:
     """Plan a fused graph for a target.
@@ -62,6 +61,7 @@ def propagate(
       best_effort: where constraints cannot all hold, give some up, and warn, instead of raising.
       bias_pins: what to do about a bias whose pinned scale is not the product of its factors':
         `error`, or `derive` it anew.
+      depths: of kernels by name (`Plan.depths`), where the graph is a part of a bigger one.
       costs: keys of the target's cost tables, over its own.
 
     Raises:
@@ -73,7 +73,8 @@ def propagate(
         raise unknown_name("strategy", strategy, ("minimal", "rfc"))
     if bias_pins not in ("error", "derive"):
         raise unknown_name("policy of bias_pins", bias_pins, ("error", "derive"))
-    request = _Request(strategy, _with_costs(target.costs, costs), model, best_effort, bias_pins)
+    prices = _with_costs(target.costs, costs)
+    request = _Request(strategy, prices, model, best_effort, bias_pins, depths or {})
     if best_effort:
         return _conceding(graph, target, request)
     try:
@@ -93,6 +94,7 @@ class _Request:
     model: str
     best_effort: bool
     bias_pins: BiasPins
+    depths: Mapping[str, int]
 
 
 def _conceding(graph: Graph, target: Target, request: _Request) -> Plan:
@@ -117,17 +119,23 @@ def _planned(graph: Graph, target: Target, request: _Request, given: Concession)
     regions = topological([region for region in graph.regions if region.name in alive])
     choices = choose_rows(graph, regions, target)
     choices = [in_float(c, GIVEN_UP) if c.row and c.region.name in given.floats else c for c in choices]
-    network = build_network(graph, choices, target)
-    network.derives_bias = request.bias_pins == "derive"
+    network = _network(graph, choices, target, request)
     while rangeless := forward(network):
         choices = demote(choices, rangeless)
-        network = build_network(graph, choices, target)
+        network = _network(graph, choices, target, request)
     backward(network)
     settle_plain(network)
-    classes = build_classes(network)
+    classes = build_classes(network, request.depths)
     market = Market(request.costs, target.rescale_single_consumer, target.rescale_allowed)
     labelled = _settled(network, classes, market, request.strategy)
     return _assemble(_Outcome(network, classes, labelled, request))
+
+
+def _network(graph: Graph, choices: Sequence[Choice], target: Target, request: _Request) -> Network:
+    network = build_network(graph, choices, target)
+    network.derives_bias = request.bias_pins == "derive"
+    give_slices(network)
+    return network
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +238,7 @@ def _assemble(outcome: _Outcome) -> Plan:
     log.facts()
     kernels: list[KernelPlan] = []
     rows: dict[str, Row] = {}
-    warnings: list[str] = []
+    warned: dict[str, tuple[str, ...]] = {}
     for kernel in network.kernels:
         floats = kernel.moves and _moves_in_float(outcome, kernel)
         derived = [] if floats else derive_parameters(network, kernel)
@@ -240,10 +248,12 @@ def _assemble(outcome: _Outcome) -> Plan:
         row = kernel.choice.row
         if planned.row is not None and row is not None:
             rows[planned.row] = row
-        warnings += warnings_of(network, kernel)
+        found = warnings_of(network, kernel)
+        if found:
+            warned[planned.name] = tuple(found)
     options, reference = _options(outcome), _reference(outcome, rows)
     plan = Plan(
-        key=_key(network.graph, outcome.request.model, target.digest, options),
+        key=plan_key(network.graph, outcome.request.model, target.digest, options),
         model=outcome.request.model,
         target=reference,
         options=options,
@@ -254,7 +264,8 @@ def _assemble(outcome: _Outcome) -> Plan:
         cost=outcome.labelled.cost / UNIT,
         optimal=outcome.labelled.cost == outcome.labelled.bound,
         bound=outcome.labelled.bound / UNIT,
-        warnings=tuple(warnings),
+        warnings=tuple(text for texts in warned.values() for text in texts),
+        origin=Origin(network.graph, network.graph, target, warned),
     )
     _check_allowed(plan, target)
     return plan
@@ -281,11 +292,6 @@ def _reference(outcome: _Outcome, rows: Mapping[str, Row]) -> TargetRef:
         outcome.request.costs,
         target.rescale_single_consumer,
     )
-
-
-def _key(graph: Graph, model: str, target: str, options: Mapping[str, Any]) -> str:
-    parts = [structure_digest(graph), model, target, json.dumps(options, sort_keys=True), VERSION]
-    return f"sha256:{hashlib.sha256(json.dumps(parts).encode()).hexdigest()}"
 
 
 def _moves_in_float(outcome: _Outcome, kernel: Kernel) -> bool:

@@ -194,7 +194,7 @@ def _refused_by_facts(graph: Graph, choice: Choice) -> str | None:
             if (
                 isinstance(fact, Uniform)
                 and (constant or fact in own_facts[i])
-                and not _accepts(pattern, fact, follows=_follows_factors(choice, pattern.name))
+                and not accepts(pattern, fact, follows=_follows_factors(choice, pattern.name))
             ):
                 return f"port {pattern.name} ({name!r}) is pinned to {fact}, the row has {pattern.type}"
     return None
@@ -258,7 +258,8 @@ def _follows_factors(choice: Choice, name: str) -> bool:
     return any(rule.kind == "multiplier_accumulator_scale" and rule.args["port"] == name for rule in rules)
 
 
-def _accepts(pattern: PortPattern, pin: Uniform, *, follows: bool) -> bool:
+def accepts(pattern: PortPattern, pin: Uniform, *, follows: bool) -> bool:
+    """Whether a port takes a type as it is; `follows`: it has as many scales as its factors."""
     spec = pattern.type
     if isinstance(spec.storage, Storage) and spec.storage != pin.storage:
         return False

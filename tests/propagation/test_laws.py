@@ -161,7 +161,9 @@ def test_marking_both_ends_alike_removes_a_rescale(seed):
             uses = set(rescale.consumers)
             assert not [r for r in again.rescales if r.value == rescale.value and set(r.consumers) & uses]
             served = {kernel.name for kernel in plan.kernels_in_order if kernel.row}
-            assert served <= {kernel.name for kernel in again.kernels_in_order if kernel.row}
+            # A mover may go float where that has become cheaper; no row is lost.
+            lost = [again.kernels[name].reason for name in sorted(served) if not again.kernels[name].row]
+            assert set(lost) <= {"moves data between float ops"}
 
 
 def _marked(graph: Graph, rescale: Rescale) -> Graph:
