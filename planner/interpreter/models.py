@@ -118,6 +118,8 @@ def _kernel(op: Op, graph: Graph) -> Callable[[Op, Sequence[Array | None]], tupl
     if op.type not in STORED_KERNELS:
         return None
     kinds = {graph.values[name].dtype for name in (*op.inputs, *op.outputs) if name}
+    if op.type == "ConvInteger" and len(op.inputs) > 3 and graph.values[op.inputs[3]].shape not in ((), (1,)):
+        return STORED_KERNELS[op.type]
     is_new = graph.opsets.get("", 0) > _ONNXRUNTIME_OPSET
     if is_new or kinds & _NUMPY_ONLY or kinds & _HALVES or (op.type == "ConvInteger" and "i8" in kinds):
         return STORED_KERNELS[op.type]

@@ -53,24 +53,24 @@ def matmul_integer(op: Op, operands: Sequence[Array | None]) -> tuple[Array, ...
     """MatMulInteger: int32 sums of products of shifted integers."""
     a, b = _array(operands, 0, op), _array(operands, 1, op)
     zeros = [_optional(operands, i) for i in (2, 3)]
-    if zeros[0].ndim:
+    if zeros[0].size > 1:
         a, zeros[0] = a.astype(np.int32) - zeros[0].astype(np.int32)[..., :, None], np.asarray(0)
-    return (wrap_int32(matmul_accumulate(a, int(zeros[0]), b, zeros[1])),)
+    return (wrap_int32(matmul_accumulate(a, int(_scalar(zeros[0])), b, zeros[1])),)
 
 
 def conv_integer(op: Op, operands: Sequence[Array | None]) -> tuple[Array, ...]:
     """ConvInteger: the same for a convolution."""
     x, w = _array(operands, 0, op), _array(operands, 1, op)
     x_zero, w_zero = _optional(operands, 2), _optional(operands, 3)
-    acc = conv_accumulate(x, int(x_zero), w, w_zero, geometry=_geometry(op, x, w))
+    acc = conv_accumulate(x, int(_scalar(x_zero)), w, w_zero, geometry=_geometry(op, x, w))
     return (wrap_int32(acc),)
 
 
 def qlinear_matmul(op: Op, operands: Sequence[Array | None]) -> tuple[Array, ...]:
     """QLinearMatMul with scales of any float type."""
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (_array(operands, i, op) for i in range(8))
-    acc = matmul_accumulate(a, int(a_zero), b, b_zero if b_zero.ndim else int(b_zero))
-    factor = np.float32(a_scale) * b_scale.astype(np.float32) / np.float32(y_scale)
+    acc = matmul_accumulate(a, int(_scalar(a_zero)), b, b_zero if b_zero.size > 1 else int(_scalar(b_zero)))
+    factor = np.float32(_scalar(a_scale)) * b_scale.astype(np.float32) / np.float32(_scalar(y_scale))
     return (_requantized(acc, factor, y_zero),)
 
 
@@ -78,9 +78,9 @@ def qlinear_conv(op: Op, operands: Sequence[Array | None]) -> tuple[Array, ...]:
     """QLinearConv with any integer operands."""
     x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = (_array(operands, i, op) for i in range(8))
     bias = operands[8] if len(operands) > 8 else None
-    zero = w_zero if w_zero.size > 1 else int(w_zero.reshape(-1)[0])
-    acc = conv_accumulate(x, int(x_zero), w, zero, bias, geometry=_geometry(op, x, w))
-    factor = np.float32(x_scale) * w_scale.astype(np.float32) / np.float32(y_scale)
+    zero = w_zero if w_zero.size > 1 else int(_scalar(w_zero))
+    acc = conv_accumulate(x, int(_scalar(x_zero)), w, zero, bias, geometry=_geometry(op, x, w))
+    factor = np.float32(_scalar(x_scale)) * w_scale.astype(np.float32) / np.float32(_scalar(y_scale))
     return (_requantized(acc, factor.reshape(-1, *[1] * (acc.ndim - 2)), y_zero),)
 
 
@@ -103,6 +103,10 @@ def spread(parameters: Array, shape: Sequence[int], op: Op) -> Array:
 def is_integer(dtype: np.dtype[Any]) -> bool:
     """Whether elements are integers, those of numpy's own kinds and the narrow ones."""
     return dtype.kind in "iu" or dtype in _NARROW
+
+
+def _scalar(parameter: Array) -> Any:
+    return parameter.reshape(-1)[0]
 
 
 def _requantized(acc: Array, factor: Array, zero: Array) -> Array:

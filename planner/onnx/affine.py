@@ -237,7 +237,13 @@ def _scaled(fact: Uniform | Bipolar, columns: np.ndarray, wide: list[int]) -> QT
     store = fact.storage
     is_even = store.qmin == -store.qmax and not any(fact.zero_points)
     axis = wide[0] if wide else fact.axis
-    if len(wide) > 1 or fact.blocks or fact.axis not in (None, axis) or not (is_even or (columns > 0).all()):
+    if (
+        len(wide) > 1
+        or fact.blocks
+        or fact.ranges
+        or fact.axis not in (None, axis)
+        or not (is_even or (columns > 0).all())
+    ):
         return AnyType(store)
     factor = np.abs(columns.reshape(-1))
     with np.errstate(over="ignore", under="ignore"):

@@ -63,7 +63,7 @@ def op_types(data: bytes) -> list[str]:
 
 
 def edges(scale, zero_point, bits, size=400, seed=0):
-    """Reals that matter to a quantizer: ties, their neighbours, ends, zeros of both signs, huge and random ones."""
+    """Reals that matter to a quantizer: ties, their neighbours, ends, both zeros, huge and random ones."""
     steps = np.arange(-(2 ** min(bits, 5)) - 3, 2 ** min(bits, 5) + 4, 0.5, np.float32)
     ties = (steps - np.float32(zero_point)) * np.float32(scale)
     around = [ties, np.nextafter(ties, np.float32(np.inf)), np.nextafter(ties, np.float32(-np.inf))]

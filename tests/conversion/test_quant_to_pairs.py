@@ -14,6 +14,7 @@ from tests.conversion.files import edges, file_of, op_types, quant_node, run_onn
 
 WIDTHS = (2, 3, 4, 5, 6, 7, 8, 2.5, 6.3, 7.5)
 SCALES = {"tensor": np.float32(0.173), "axis": np.asarray([[0.25], [0.0371], [1.7]], np.float32)}
+ROUNDINGS_TAKEN = "(onnx-qcdq takes ROUND, FLOOR, CEIL; with unsigned integers every mode)"
 EVERY_MODE = ("ROUND", "HALF_EVEN", "CEIL", "FLOOR", "UP", "DOWN", "ROUND_TO_ZERO", "HALF_UP", "HALF_DOWN")
 
 
@@ -88,12 +89,11 @@ def test_a_zero_point_per_channel_is_kept():
         ),
         (
             {"mode": "ROUND_TO_ZERO"},
-            "it rounds by ROUND_TO_ZERO "
-            "(onnx-qcdq takes ROUND, FLOOR, CEIL; with unsigned integers every mode)",
+            f"it rounds by ROUND_TO_ZERO {ROUNDINGS_TAKEN}",
         ),
         (
             {"mode": "HALF_UP"},
-            "it rounds by HALF_UP (onnx-qcdq takes ROUND, FLOOR, CEIL; with unsigned integers every mode)",
+            f"it rounds by HALF_UP {ROUNDINGS_TAKEN}",
         ),
     ],
 )

@@ -214,7 +214,13 @@ def _is_weight(work: _Work, name: str) -> bool:
 def _tight(kind: Uniform, array: Array) -> Uniform:
     """The same type without its lowest number where no weight has it: then it lies evenly around zero."""
     store = kind.storage
-    if store.float_name or any(kind.zero_points) or store.qmin != -store.qmax - 1 or store.qmax < 1:
+    if (
+        store.float_name
+        or kind.ranges
+        or any(kind.zero_points)
+        or store.qmin != -store.qmax - 1
+        or store.qmax < 1
+    ):
         return kind
     if not kind.is_per_tensor or np.min(array, initial=0.0) / kind.scale < store.qmin + 0.5:
         return kind
@@ -245,6 +251,7 @@ def _permuted(fact: QType, perm: Sequence[int]) -> QType:
         fact,
         scales=tuple(fact.scales[i] for i in order),
         zero_points=tuple(fact.zero_points[i] for i in order),
+        ranges=tuple(fact.ranges[i] for i in order) if fact.ranges else (),
         blocks=tuple(sorted((perm.index(axis), size) for axis, size in fact.blocks)),
         grid=tuple(fact.grid[axis] for axis in perm),
     )

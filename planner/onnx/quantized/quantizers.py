@@ -16,7 +16,7 @@ from planner.ir.qtypes import FLOAT_STORAGE, full_range
 from planner.onnx.quantized.dialect import BIPOLAR, QUANT
 from planner.onnx.quantized.formulas import ROUNDINGS, Array, bounds
 from planner.onnx.quantized.lowering import checked_rounding
-from planner.onnx.quantized.widths import attributes_of_ends
+from planner.onnx.quantized.widths import attributes_of_ends as attributes_of_ends  # noqa: PLC0414 - kept name
 
 ROUNDING_OPS: Final[Mapping[str, str]] = {"Ceil": "CEIL", "Floor": "FLOOR"}
 _INTEGERS: Final = frozenset(f"{sign}{bits}" for sign in "iu" for bits in (2, 4, 8, 16, 32))

@@ -39,11 +39,12 @@ def type_of(quantizer: Quantizer, shape: Sequence[int | str | None] | None) -> U
             raise ModelError("one signed bit with a zero point has no type")
         return Bipolar("f32", float(scale.reshape(-1)[0]))
     store = storage_of(quantizer)
-    zero = np.broadcast_to(quantizer.zero_point, scale.shape)
+    parts = (scale, quantizer.zero_point, quantizer.low, quantizer.high)
+    scale, zero, low, high = np.broadcast_arrays(*(part.astype(np.float64) for part in parts))
     if not np.array_equal(zero, np.rint(zero)):
         raise ModelError("its zero point is no integer")
     try:
-        return _granular(store, scale.astype(np.float64), zero.astype(np.int64), shape)
+        return _granular(store, (scale, zero, low, high), shape)
     except QTypeError as error:
         raise ModelError(str(error)) from error
 
@@ -72,37 +73,41 @@ def storage_of(quantizer: Quantizer) -> Storage:
         raise ModelError(str(error)) from error
 
 
-def _granular(store: Storage, scale: Array, zero: Array, shape: Sequence[int | str | None] | None) -> Uniform:
-    if scale.size == 1 or (np.all(scale == scale.reshape(-1)[0]) and np.all(zero == zero.reshape(-1)[0])):
-        return Uniform(store, (float(scale.reshape(-1)[0]),), (int(zero.reshape(-1)[0]),))
-    if shape is None or scale.ndim > len(shape):
+def _granular(store: Storage, parts: Sequence[Array], shape: Sequence[int | str | None] | None) -> Uniform:
+    """The type of parameters (scale, zero point, ends) that broadcast together."""
+    if all(np.all(part == part.reshape(-1)[0]) for part in parts):
+        scale, zero = (part.reshape(-1)[0] for part in parts[:2])
+        return Uniform(store, (float(scale),), (int(zero),))
+    rank = parts[0].ndim
+    if shape is None or rank > len(shape):
         raise ModelError("many scales for a tensor of unknown shape")
-    pad = (1,) * (len(shape) - scale.ndim)
-    scale, zero = scale.reshape(pad + scale.shape), zero.reshape(pad + zero.shape)
+    parts = [part.reshape((1,) * (len(shape) - rank) + part.shape) for part in parts]
     for axis in range(len(shape)):
-        scale, zero = _compressed(scale, zero, axis)
-    wide = [axis for axis, size in enumerate(scale.shape) if size > 1]
-    scales, zeros = tuple(scale.reshape(-1).tolist()), tuple(zero.reshape(-1).tolist())
-    if len(wide) == 1 and scale.shape[wide[0]] == shape[wide[0]]:
-        return Uniform(store, scales, zeros, axis=wide[0])
+        parts = _compressed(parts, axis)
+    grid = parts[0].shape
+    scales, zeros, lows, highs = (part.reshape(-1).tolist() for part in parts)
+    ends = tuple((int(low), int(high)) for low, high in zip(lows, highs, strict=True))
+    ranges = () if store.float_name or len(set(ends)) == 1 else ends
+    zero_points = tuple(map(int, zeros))
+    wide = [axis for axis, size in enumerate(grid) if size > 1]
+    if len(wide) == 1 and grid[wide[0]] == shape[wide[0]]:
+        return Uniform(store, tuple(scales), zero_points, axis=wide[0], ranges=ranges)
     blocks = []
     for axis in wide:
-        dim, count = shape[axis], scale.shape[axis]
+        dim, count = shape[axis], grid[axis]
         if not isinstance(dim, int) or dim % count:
             raise ModelError(f"{count} scales along axis {axis} of {dim}")
         blocks.append((axis, dim // count))
-    return Uniform(store, scales, zeros, blocks=tuple(blocks), grid=scale.shape)
+    return Uniform(store, tuple(scales), zero_points, blocks=tuple(blocks), grid=grid, ranges=ranges)
 
 
-def _compressed(scale: Array, zero: Array, axis: int) -> tuple[Array, Array]:
+def _compressed(parts: Sequence[Array], axis: int) -> list[Array]:
     """The same parameters with one per run of equal ones along an axis, runs of one length."""
-    size = scale.shape[axis]
-    if size == 1:
-        return scale, zero
+    size = parts[0].shape[axis]
     for count in (count for count in range(1, size) if size % count == 0):
         starts = np.arange(0, size, size // count)
-        parts = [np.take(array, starts, axis=axis) for array in (scale, zero)]
-        wide = [np.repeat(part, size // count, axis=axis) for part in parts]
-        if np.array_equal(wide[0], scale) and np.array_equal(wide[1], zero):
-            return parts[0], parts[1]
-    return scale, zero
+        short = [np.take(part, starts, axis=axis) for part in parts]
+        wide = [np.repeat(part, size // count, axis=axis) for part in short]
+        if all(np.array_equal(a, b) for a, b in zip(wide, parts, strict=True)):
+            return short
+    return list(parts)

@@ -1,0 +1,63 @@
+"""The onnx package's own node tests of quantization operators, in our runner and through our importer."""
+
+import warnings
+from functools import cache
+
+import numpy as np
+import pytest
+from onnx import TensorProto, numpy_helper
+from onnx.backend.test.case.node import collect_testcases
+
+from planner.interpreter.models import ModelRunner
+from planner.onnx.read import read_onnx, read_written
+
+OPERATORS = frozenset(
+    {
+        "ConvInteger",
+        "DequantizeLinear",
+        "DynamicQuantizeLinear",
+        "MatMulInteger",
+        "QLinearConv",
+        "QLinearMatMul",
+        "QuantizeLinear",
+    }
+)
+
+
+@cache
+def cases():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        every = collect_testcases(None)
+    return {case.name: case for case in every if OPERATORS & {node.op_type for node in case.model.graph.node}}
+
+
+def array_of(item):
+    return numpy_helper.to_array(item) if isinstance(item, TensorProto) else np.asarray(item)
+
+
+@pytest.mark.parametrize("name", list(cases()))
+def test_a_node_case_runs_as_expected(name):
+    case = cases()[name]
+    runner = ModelRunner(read_written(case.model.SerializeToString()))
+    inputs = [info.name for info in case.model.graph.input]
+    outputs = [info.name for info in case.model.graph.output]
+    for given, wanted in case.data_sets:
+        feeds = {name: array_of(item) for name, item in zip(inputs, given, strict=False)}
+        got = runner.run(feeds)
+        for output, item in zip(outputs, wanted, strict=True):
+            expected = array_of(item)
+            assert got[output].dtype == expected.dtype
+            np.testing.assert_allclose(
+                got[output].astype(np.float64), expected.astype(np.float64), rtol=case.rtol, atol=case.atol
+            )
+
+
+@pytest.mark.parametrize("name", list(cases()))
+def test_a_node_case_is_imported(name):
+    graph = read_onnx(cases()[name].model.SerializeToString())
+    assert graph.outputs == tuple(info.name for info in cases()[name].model.graph.output)
+
+
+def test_there_are_all_of_them():
+    assert len(cases()) == 45
