@@ -6,7 +6,7 @@ SOURCES := planner api targets tests examples benchmarks
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test check lint bench soak clean
+.PHONY: help demo serve oracles test check lint bench soak clean
 
 help: ## say what the targets are
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -17,7 +17,9 @@ demo: $(VENV)/.core ## plan the digits example for three targets, run the files,
 serve: $(VENV)/.core ## serve the planner over HTTP on loopback, data in out/service
 	$(BIN)/qplan serve --data out/service
 
-test: lint ## format, lint, types, and every test
+oracles: .oracles/mlir/.made ## the tools that tests compare with, each in an environment of its own
+
+test: lint oracles ## format, lint, types, and every test
 	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
 
 check: lint ## the same without the slow tests
@@ -35,7 +37,7 @@ soak: $(VENV)/.test ## only the slow tests, one at a time
 	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
 
 clean: ## remove .venv, caches and what demo and builds wrote
-	rm -rf $(VENV) out build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .oracles out build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
@@ -49,3 +51,10 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(VENV)/bin/python
 $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
 	@touch $@ $(VENV)/.core
+
+# An oracle is pip's requirements, with ==; tests skip where it is missing, and CI fails where one is skipped.
+.oracles/%/.made: tests/oracles/%.txt
+	@rm -rf $(@D)
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	@touch $@

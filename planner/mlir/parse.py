@@ -67,7 +67,8 @@ class TextParser(Parser):
     def _parse_dialect_type_or_attribute_body(self, attr_name: str, is_type: bool, *rest: Any) -> Any:  # noqa: FBT001
         if is_type and attr_name.startswith("quant.") and attr_name not in _TYPE_NAMES:
             known = ", ".join(f"!{name}" for name in sorted(_TYPE_NAMES))
-            self.raise_error(f"unknown quantized type '!{attr_name}'; known: {known}")
+            at = self.lexer.input.content.rfind(f"!{attr_name}", 0, self.pos)
+            self.raise_error(f"unknown quantized type '!{attr_name}'; known: {known}", max(at, 0))
         return super()._parse_dialect_type_or_attribute_body(attr_name, is_type, *rest)
 
     def _get_op_by_name(self, name: str) -> type[Operation]:

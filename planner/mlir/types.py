@@ -27,6 +27,7 @@ from planner.mlir.written import (
     as_written,
     read_any,
     read_calibrated,
+    read_quantile,
     read_uniform,
 )
 
@@ -53,13 +54,19 @@ class QuantType(Data["QType | Written"], TypeAttribute):
             return found
         read = _READERS.get(cls.name)
         if read is None or not body or (read is read_calibrated and _PER_AXIS.match(body)):
-            return _ours(cls.name, body, start, parser)
+            ours = _our_error(cls.name, body, start, parser)
+            if ours is not None:
+                raise ours
+            return parse_type(f"!{cls.name}{body}")
         parser._resume_from(start)  # noqa: SLF001
         try:
             return read(parser)
-        except (ParseError, QTypeError):
-            # Where our own reader sees the mistake too, its message says more.
-            _ours(cls.name, body, start, parser)
+        except (ParseError, QTypeError) as error:
+            # Where our own reader gets as far, its message says more.
+            ours = None if read is read_quantile else _our_error(cls.name, body, start, parser)
+            at = error.span.start if isinstance(error, ParseError) else start
+            if ours is not None and ours.span.start >= at:
+                raise ours from None
             raise
 
     def print_parameter(self, printer: Printer) -> None:
@@ -76,15 +83,17 @@ def _canonical(text: str) -> QType | None:
     return found if str(found) == text else None
 
 
-def _ours(name: str, body: str, start: int, parser: AttrParser) -> QType:
+def _our_error(name: str, body: str, start: int, parser: AttrParser) -> ParseError | None:
+    """The error of our own reader, at its place in the module; None where it reads the type."""
     head = f"!{name}"
     try:
-        return parse_type(head + body)
+        parse_type(head + body)
     except QTypeError as error:
         column = _COLUMN.match(error.message)
         at = start + (max(int(column[1]) - 1 - len(head), 0) if column else 0)
         message = error.message if column is None else error.message[column.end() :]
-        raise ParseError(Span(at, at + 1, parser.lexer.input), message) from None
+        return ParseError(Span(at, at + 1, parser.lexer.input), message)
+    return None
 
 
 def bracketed(parser: AttrParser) -> tuple[str, int]:
@@ -121,6 +130,13 @@ class CalibratedType(QuantType):
     """`!quant.calibrated<...>`."""
 
     name = "quant.calibrated"
+
+
+@irdl_attr_definition
+class QuantileType(QuantType):
+    """`!quant.quantile<...>`; we only carry it."""
+
+    name = "quant.quantile"
 
 
 @irdl_attr_definition
@@ -184,6 +200,15 @@ def with_element(kind: Attribute, element: Attribute) -> Attribute:
 _READERS: Final[Mapping[str, Callable[[AttrParser], TypeData]]] = {
     "quant.any": read_any,
     "quant.calibrated": read_calibrated,
+    "quant.quantile": read_quantile,
     "quant.uniform": read_uniform,
 }
-TYPES: Final = (AnyType, BipolarType, CalibratedType, ElementType, NoQuantizedType, UniformType)
+TYPES: Final = (
+    AnyType,
+    BipolarType,
+    CalibratedType,
+    ElementType,
+    NoQuantizedType,
+    QuantileType,
+    UniformType,
+)

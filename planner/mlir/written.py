@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from xdsl.dialects.builtin import AnyFloat
+from xdsl.dialects.builtin import AnyFloat, IntegerType
 from xdsl.parser import AttrParser
 from xdsl.utils.mlir_lexer import MLIRTokenKind
 
@@ -25,7 +25,7 @@ from planner.ir.typetext import parse_type
 FLOAT_LIMITS: Final = {"f4E2M1FN": 6, "f8E4M3FN": 448, "f8E5M2": 57344}
 """Storages that hold floats, with their largest value."""
 _FLOAT_BITS: Final = {"f4E2M1FN": 4}
-_INTEGER: Final = re.compile(r"(i|si|u|ui)([1-9][0-9]*)")
+_INTEGER: Final = re.compile(r"(i|si|u|ui)0*([1-9][0-9]*)")
 _INT64: Final = 1 << 63
 
 
@@ -103,7 +103,22 @@ class WrittenAny:
         return f"!quant.any<{self.storage}{f':{self.expressed}' if self.expressed else ''}>"
 
 
-Written: TypeAlias = WrittenUniform | WrittenAny
+@dataclass(frozen=True, slots=True)
+class WrittenQuantile:
+    """`!quant.quantile` as written: a table of reals, one a stored value. Carried, never planned with."""
+
+    storage: WrittenStorage
+    expressed: str
+    values: tuple[float, ...]
+
+    def __str__(self) -> str:
+        store = self.storage
+        table = ",".join(map(float_text, self.values))
+        tail = "" if (store.qmin, store.qmax) == store.full else f", <{store.qmin}:{store.qmax}>"
+        return f"!quant.quantile<{store.name}:{self.expressed}, {{{table}}}{tail}>"
+
+
+Written: TypeAlias = WrittenUniform | WrittenAny | WrittenQuantile
 
 
 def as_qtype(data: QType | Written) -> QType:
@@ -112,7 +127,7 @@ def as_qtype(data: QType | Written) -> QType:
     Raises:
       QTypeError: what MLIR accepts and we do not: a zero point outside the storage, say.
     """
-    if isinstance(data, WrittenUniform | WrittenAny):
+    if isinstance(data, WrittenUniform | WrittenAny | WrittenQuantile):
         return parse_type(str(data))
     return data
 
@@ -182,6 +197,28 @@ def read_any(parser: AttrParser) -> QType | Written:
     return exact(WrittenAny(storage, expressed))
 
 
+def read_quantile(parser: AttrParser) -> QType | Written:
+    """Read what stands behind `!quant.quantile`; raises as `read_uniform`."""
+    parser.parse_punctuation("<")
+    storage = _storage(parser)
+    parser.parse_punctuation(":")
+    start = parser.pos
+    kind = parser.parse_type()
+    if not isinstance(kind, AnyFloat | IntegerType):
+        parser.raise_error(f"the quantile type is a float or integer type, this is {kind}", start)
+    parser.parse_punctuation(",")
+    start = parser.pos
+    braces = AttrParser.Delimiter.BRACES
+    values = parser.parse_comma_separated_list(braces, lambda: _float(parser, "a quantile"))
+    if parser.parse_optional_punctuation(",") is not None:
+        storage = _narrowed(parser, storage, parser.pos)
+    parser.parse_punctuation(">")
+    needed = storage.qmax - storage.qmin + 1
+    if len(values) != needed:
+        parser.raise_error(f"{len(values)} quantiles for the {needed} values of storage {storage}", start)
+    return WrittenQuantile(storage, str(kind), tuple(values))
+
+
 def read_calibrated(parser: AttrParser) -> QType:
     """Read what stands behind `!quant.calibrated`, per tensor; raises as `read_uniform`."""
     parser.parse_punctuation("<")
@@ -206,7 +243,13 @@ def _storage(parser: AttrParser) -> WrittenStorage:
         known = ", ".join(FLOAT_LIMITS)
         parser.raise_error(f"unknown storage {name!r}; a storage is i1..i32, u1..u32, {known}", start)
     else:
+        name = match[1] + match[2]
         store = WrittenStorage(name, *full_range(int(match[2]), signed=not name.startswith("u")))
+    return _narrowed(parser, store, start)
+
+
+def _narrowed(parser: AttrParser, store: WrittenStorage, start: int) -> WrittenStorage:
+    """Read the part of a storage's range in use, where it is written."""
     if parser.parse_optional_punctuation("<") is None:
         return store
     qmin = _integer(parser, "the least stored value")
@@ -214,10 +257,10 @@ def _storage(parser: AttrParser) -> WrittenStorage:
     qmax = _integer(parser, "the greatest stored value")
     low, high = store.full
     if not low <= qmin < qmax <= high:
-        message = f"storage range {qmin}:{qmax} must not be empty and lie within {low}:{high} of {name}"
+        message = f"storage range {qmin}:{qmax} must not be empty and lie within {low}:{high} of {store.name}"
         parser.raise_error(message, start)
     parser.parse_punctuation(">")
-    return WrittenStorage(name, qmin, qmax)
+    return WrittenStorage(store.name, qmin, qmax)
 
 
 def _expressed(parser: AttrParser) -> str:
