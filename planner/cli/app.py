@@ -73,6 +73,7 @@ TARGET_VERBS: Final[Mapping[str, Callable[..., int | None]]] = {
     "diff": targets.diff_target,
     "new": targets.new_target,
     "coverage": targets.cover_target,
+    "kit": targets.kit_target,
 }
 for _name, _verb in VERBS.items():
     app.command(_name)(_verb)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from planner.cli.console import complain, say, say_json, say_table, write_text
-from planner.cli.files import STDIN, keep_inputs, only_one_stdin, read_text, write_file
+from planner.cli.files import STDIN, keep_inputs, only_one_stdin, read_text, write_file, write_folder
 from planner.cli.options import (
     FunctionsOption,
     JsonOption,
@@ -255,3 +255,42 @@ def _put(text: str, out: str | None, source: str | None) -> None:
     keep_inputs(str(Path(out).parent), [Path(out).name], [source])
     write_file(out, text.encode())
     say(f"wrote {out}")
+
+
+def kit_target(
+    target: TargetName,
+    *,
+    out: Annotated[str, typer.Option("--out", "-o", metavar="DIR", help="Folder to write the kit into.")],
+    form: Annotated[
+        str, typer.Option("--format", "-f", metavar="F", help="Format of the planned files.")
+    ] = "onnx-qoperator",
+    arithmetic: Annotated[
+        str | None,
+        typer.Option("--arithmetic", metavar="A", help="Expect this arithmetic, not each row's own."),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of weights and inputs.")] = 0,
+    functions: FunctionsOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Write a small model for every row, with inputs and the integers a device must answer with."""
+    from planner.errors import unknown_name
+    from planner.exporters.table import EXPORTERS
+    from planner.tryout.kit import kit_files, make_kit
+
+    if form not in EXPORTERS:
+        raise unknown_name("export format", form, EXPORTERS)
+    kit = make_kit(read_target(target, functions), form=form, seed=seed, arithmetic=arithmetic)
+    folders: dict[str, dict[str, bytes]] = {}
+    for path, data in kit_files(kit).items():
+        folder, _, name = path.rpartition("/")
+        folders.setdefault(folder, {})[name] = data
+    # The index is written last, so a folder that has one is whole.
+    for folder in sorted(folders, reverse=True):
+        write_folder(f"{out}/{folder}" if folder else out, folders[folder])
+    if json:
+        skipped = [{"kernel": s.kernel, "row": s.row, "reason": s.reason} for s in kit.skipped]
+        say_json({"out": out, "items": [item.name for item in kit.items], "skipped": skipped})
+        return
+    say(f"{kit.target}: {len(kit.items)} rows in {out}, {len(kit.skipped)} without a model")
+    for skip in kit.skipped:
+        say(f"  {skip.row} {skip.kernel}: {skip.reason}")

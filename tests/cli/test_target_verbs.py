@@ -1,5 +1,7 @@
 """The verbs of `qplan target` beyond list and show: what each prints and how it ends."""
 
+import json
+
 import pytest
 
 from tests.cli.conftest import MODEL
@@ -104,3 +106,13 @@ def test_coverage_lists_what_is_missing(qplan, mine):
     assert "- {kernel: MaxPool, in: {x: {storage: i8}}, out: {y: {storage: i8}}, rules:" in answer.out
     assert qplan("target", "coverage", MODEL, "-t", mine, "--json").json["complete"] is False
     assert qplan("target", "coverage", MODEL, "-t", "litert-int8").code == 0
+
+
+def test_kit_writes_a_folder_per_row(qplan, tmp_path):
+    answer = qplan("target", "kit", "teaching-npu", "-o", tmp_path / "kit")
+    assert (answer.code, answer.err) == (0, "")
+    index = json.loads((tmp_path / "kit" / "kit.json").read_text())
+    names = ["expected.npz", "inputs.npz", "model.onnx", "onnx-qoperator.onnx", "plan.json"]
+    first = tmp_path / "kit" / index["items"][0]["name"]
+    assert sorted(path.name for path in first.iterdir()) == names
+    assert qplan("target", "kit", "teaching-npu", "-o", tmp_path / "kit", "--format", "nothing").code == 2
