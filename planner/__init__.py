@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from planner.version import VERSION
 
 if TYPE_CHECKING:
+    from planner.advice.replan import replan
     from planner.conditioning.biases import correct_biases
     from planner.errors import Conflict, PlanInvalid, PlannerError
     from planner.ir.typetext import parse_type
@@ -43,6 +44,7 @@ _HOMES: Final = {
     "parse_type": "planner.ir.typetext",
     "plan": "planner.pipeline",
     "plan_from_json": "planner.plans.planjson",
+    "replan": "planner.advice.replan",
     "target_ids": "planner.target.load",
     "write_report": "planner.report.html",
 }
@@ -67,6 +69,7 @@ __all__ = [
     "parse_type",
     "plan",
     "plan_from_json",
+    "replan",
     "target_ids",
     "write_report",
 ]

@@ -7,6 +7,7 @@ Every step is a pure function of what it is given. Source: design 03, "One `plan
 import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -121,15 +122,17 @@ def plan(
     device = target if isinstance(target, Target) else load_target(target, functions=functions)
     with _collection_paused():
         fused = fuse(model, device)
-        return propagate(
+        found = propagate(
             fused,
             device,
             strategy=strategy,
             model=model_digest(model),
             best_effort=best_effort,
             bias_pins=bias_pins,
+            depths=None,
             **costs,
         )
+        return replace(found, origin=replace(found.origin, model=model)) if found.origin else found
 
 
 def export(model: Graph, plan: Plan, format: str) -> bytes:  # noqa: A002 - the public name

@@ -5,17 +5,37 @@ are `planjson` and `planmlir`. A plan carries the rows it used and the model's s
 so its readers need nothing else. Source: design 01, section 6; design 09.
 """
 
+import hashlib
 import importlib
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from planner.ir.graph import Graph
+from planner.ir.graph import Graph, structure_digest
 from planner.ir.qtypes import Uniform
 from planner.plans.records import KernelPlan, Rescale, Step, TargetRef, ValuePlan
 from planner.plans.rescales import derive_rescales
-from planner.target.records import Row
+from planner.target.records import Row, Target
+from planner.version import VERSION
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Origin:
+    """What a plan was made from, kept while the plan is in memory so that it can be planned again.
+
+    Attributes:
+      model: the annotated model; `graph` before its ops became regions.
+      graph: the regions that were planned, constants with their numbers.
+      target: the whole target, functions too.
+      warned: the plan's warnings by kernel.
+    """
+
+    model: Graph
+    graph: Graph
+    target: Target
+    warned: Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +48,7 @@ class Plan:
       graph: the model's regions, values and facts; its constants hold no numbers.
       cost, bound: the price of 01 section 5 and a proven lower bound of it, in element-rescales.
       optimal: whether cost equals the least possible.
+      origin: what it was made from; None for a plan read from a file.
     """
 
     key: str
@@ -42,6 +63,7 @@ class Plan:
     optimal: bool
     bound: float
     warnings: tuple[str, ...] = ()
+    origin: Origin | None = field(default=None, repr=False)
 
     @cached_property
     def kernels(self) -> Mapping[str, KernelPlan]:
@@ -57,6 +79,32 @@ class Plan:
     def rescales(self) -> tuple[Rescale, ...]:
         """Every change of type on a use edge, in plan order."""
         return derive_rescales(self.graph, self.kernels_in_order, self.target)
+
+    @cached_property
+    def kernels_at(self) -> Mapping[str, tuple[int, ...]]:
+        """Positions of the kernels that write or read each value, each once, ascending."""
+        found: dict[str, list[int]] = {}
+        for at, kernel in enumerate(self.kernels_in_order):
+            for name in {port.value for port in (*kernel.inputs, *kernel.outputs)}:
+                found.setdefault(name, []).append(at)
+        found.pop("", None)
+        return {name: tuple(positions) for name, positions in found.items()}
+
+    @cached_property
+    def region_at(self) -> tuple[int, ...]:
+        """Place in `graph.regions` of each kernel in order."""
+        places = {region.name: i for i, region in enumerate(self.graph.regions)}
+        return tuple(places[kernel.name] for kernel in self.kernels_in_order)
+
+    @cached_property
+    def depths(self) -> Mapping[str, int]:
+        """Kernels on the longest way from the model's inputs to each kernel, itself counted."""
+        deep: dict[str, int] = {}
+        found: dict[str, int] = {}
+        for kernel in self.kernels_in_order:
+            found[kernel.name] = 1 + max((deep.get(port.value, 0) for port in kernel.inputs), default=0)
+            deep |= dict.fromkeys((port.value for port in kernel.outputs), found[kernel.name])
+        return found
 
     @property
     def fully_quantized(self) -> bool:
@@ -80,6 +128,12 @@ class Plan:
     def to_mlir(self) -> str:
         """The plan as an MLIR module of `quant.region` ops (design 09), lossless too."""
         return _written(self, "planmlir", "plan_to_mlir")
+
+
+def plan_key(graph: Graph, model: str, target: str, options: Mapping[str, Any]) -> str:
+    """The content key of a plan: `sha256:...` of model structure, constraints, target, options, version."""
+    parts = [structure_digest(graph), model, target, json.dumps(options, sort_keys=True), VERSION]
+    return f"sha256:{hashlib.sha256(json.dumps(parts).encode()).hexdigest()}"
 
 
 def _written(plan: Plan, form: str, function: str) -> str:

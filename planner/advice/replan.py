@@ -1,0 +1,149 @@
+"""Replan: plan again what an edit of the constraints can reach, and keep the rest.
+
+Equal to planning from scratch: the part is planned twice, before and after the edit; the first must repeat
+what the plan says of it (else the whole is planned), and the difference of their prices is the difference
+of the wholes'. Source: design 01, section 6, `replan`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from planner.advice.edits import Edits, changed_facts, edited
+from planner.advice.vicinity import Vicinity, cut_out, vicinity
+from planner.errors import InputError
+from planner.fusion.fuse import fuse
+from planner.ir.graph import Graph, model_digest
+from planner.plans.patched import Patch, PatchedPlan, merged_warnings
+from planner.plans.plan import Origin, Plan
+from planner.plans.records import KernelPlan
+from planner.propagation.propagate import propagate
+from planner.target.records import Target
+
+ROUNDS: Final = 4
+WHOLE: Final = 0.5
+"""Share of the kernels from which on planning everything is no more work."""
+
+
+def replan(plan: Plan, edits: Edits, *, model: Graph | None = None, target: Target | None = None) -> Plan:
+    """Plan again with changed constraints; the same plan as from scratch.
+
+    Args:
+      plan: from `plan` or `replan`; one read from a file needs `model` and `target` too.
+      edits: see `Edits`.
+
+    Raises:
+      AnnotationError: an edit of a value or port that is not there.
+      Conflict: the constraints cannot all hold now.
+      InputError: the plan was read from a file and no model or target was given.
+    """
+    origin = origin_of(plan, model, target)
+    graph = edited(origin.graph, edits)
+    seeds = changed_facts(origin.graph, graph)
+    after = replace(origin, graph=graph, model=_edited_model(origin, graph))
+    if not seeds:
+        return plan
+    if "best_effort" in plan.options or not origin.target.duplicate_constants:
+        return _from_scratch(plan, after)
+    for _ in range(ROUNDS):
+        near = vicinity(plan, graph, seeds)
+        if len(near.around) > WHOLE * len(plan.kernels_in_order):
+            break
+        before_part = _part(plan, origin, near)
+        after_part = _part(plan, after, near)
+        if not _repeats(plan, before_part, near):
+            break
+        moved = _rows_moved(plan, after_part, near, seeds)
+        if not moved:
+            return _patched(plan, after, near, before_part, after_part)
+        seeds |= moved
+    return _from_scratch(plan, after)
+
+
+def origin_of(plan: Plan, model: Graph | None = None, target: Target | None = None) -> Origin:
+    """What a plan can be made again from.
+
+    Raises:
+      InputError: it was read from a file, and model or target is missing.
+    """
+    if model is None and target is None and plan.origin is not None:
+        return plan.origin
+    known = plan.origin
+    source = model if model is not None else known.model if known else None
+    device = target if target is not None else known.target if known else None
+    if source is None or device is None:
+        raise InputError(
+            "this plan was read from a file, without its model and target",
+            hint="give model=load_model(...) and target=load_target(...)",
+        )
+    facts = {name: value.facts for name, value in plan.graph.values.items()}
+    values = {n: replace(v, facts=facts.get(n, v.facts)) for n, v in source.values.items()}
+    annotated = replace(source, values=values)
+    graph = replace(fuse(annotated, device), regions=plan.graph.regions)
+    return Origin(annotated, graph, device, {})
+
+
+def _edited_model(origin: Origin, graph: Graph) -> Graph:
+    """The model before its ops became regions, with the facts of its values now."""
+    if origin.model is origin.graph:
+        return graph
+    values = {
+        name: replace(value, facts=graph.values[name].facts) if name in graph.values else value
+        for name, value in origin.model.values.items()
+    }
+    return replace(origin.model, values=values)
+
+
+def _arguments(plan: Plan) -> dict[str, Any]:
+    return {key: item for key, item in plan.options.items() if key != "strategy"} | {
+        "strategy": plan.options.get("strategy", "minimal")
+    }
+
+
+def _from_scratch(plan: Plan, origin: Origin) -> Plan:
+    digest = model_digest(origin.model)
+    found = propagate(origin.graph, origin.target, model=digest, **_arguments(plan))
+    return replace(found, origin=replace(found.origin, model=origin.model)) if found.origin else found
+
+
+def _part(plan: Plan, origin: Origin, near: Vicinity) -> Plan:
+    graph = cut_out(plan, origin.graph, near.around)
+    return propagate(graph, origin.target, depths=plan.depths, **_arguments(plan))
+
+
+def _repeats(plan: Plan, part: Plan, near: Vicinity) -> bool:
+    """Whether planning the part alone finds what the plan has there."""
+    return all(
+        _same(plan.kernels_in_order[at], part.kernels.get(plan.kernels_in_order[at].name))
+        for at in near.kernels
+    )
+
+
+def _same(a: KernelPlan, b: KernelPlan | None) -> bool:
+    return b is not None and (a.row, a.reason, a.inputs, a.outputs) == (b.row, b.reason, b.inputs, b.outputs)
+
+
+def _rows_moved(plan: Plan, part: Plan, near: Vicinity, seeds: frozenset[str]) -> frozenset[str]:
+    """Values at kernels that changed their row although no fact at them changed."""
+    at_seeds = {at for name in seeds for at in plan.kernels_at.get(name, ())}
+    found: set[str] = set()
+    for at in near.around:
+        kernel = plan.kernels_in_order[at]
+        if at not in at_seeds and part.kernels[kernel.name].row != kernel.row:
+            found.update(port.value for port in (*kernel.inputs, *kernel.outputs) if port.value)
+    return frozenset(found)
+
+
+def _patched(plan: Plan, origin: Origin, near: Vicinity, before: Plan, after: Plan) -> Plan:
+    touched = frozenset(plan.kernels_in_order[at].name for at in near.kernels)
+    warned = merged_warnings(plan.kernels_in_order, _warned(plan.origin), _warned(after.origin), touched)
+    return PatchedPlan.of(
+        Patch(plan, after, near.kernels, near.values),
+        replace(origin, warned=warned),
+        plan.cost + after.cost - before.cost,
+        plan.bound + after.bound - before.bound,
+    )
+
+
+def _warned(origin: Origin | None) -> Mapping[str, tuple[str, ...]]:
+    return origin.warned if origin is not None else {}
