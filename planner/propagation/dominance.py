@@ -6,8 +6,7 @@ loses more, what was equal stays equal, and what differs costs a requantize at m
 Source: design 01, section 5, the price, items 3 to 5; dead-end elimination.
 """
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,109 +22,121 @@ Offered = dict[int, list[Label | None]]
 
 
 @dataclass(slots=True)
-class _Around:
-    """By class: the classes it shares values with, and the labels that edges here start from or want."""
+class _Masks:
+    """Labels as bits, the finest first.
 
+    Attributes:
+      offered: by class.
+      given: by class, the labels that edges here start from or want.
+      linked: by class, the classes it shares values with.
+      scales: the labels whose scales count as the same, the finest first.
+    """
+
+    offered: dict[int, int]
+    given: dict[int, int]
     linked: dict[int, list[list[int]]]
-    given: dict[int, set[Label]]
+    scales: list[int]
 
 
 def drop_dominated(component: Component, offered: Offered, costs: Costs) -> None:
     """Take dominated labels off what a component's classes are offered; the least price stays what it is."""
     if costs.requantize < costs.zero_point:
         return
-    around = _around(component)
+    given = _given(component)
+    every = {label for c in component.classes for label in offered[c] if label is not None}
+    labels = sorted(every.union(*given.values()))
+    bit = {label: 1 << i for i, label in enumerate(labels)}
+    masks = _Masks(
+        {c: sum(bit[label] for label in offered[c] if label is not None) for c in component.classes},
+        {c: sum(bit[label] for label in here) for c, here in given.items()},
+        _linked(component),
+        _scales(labels),
+    )
+    before = dict(masks.offered)
     for _ in range(ROUNDS):
-        if not _drop_once(component, offered, around):
-            return
+        if not _drop_once(masks):
+            break
+    for c, mask in masks.offered.items():
+        if mask != before[c]:
+            offered[c] = [label for label in offered[c] if label is None or mask & bit[label]]
 
 
-def _around(component: Component) -> _Around:
-    around = _Around({c: [] for c in component.classes}, {})
+def _given(component: Component) -> dict[int, set[Label]]:
+    found: dict[int, set[Label]] = {}
     for edge in component.edges:
-        groups = edge.groups()
-        types = [kind for kind in (edge.start, *(use.goal for use in edge.uses)) if kind is not None]
-        labels = [label_of(kind) for kind in types if kind.is_per_tensor]
-        for c in groups:
-            if len(groups) > 1:
-                around.linked[c].append(groups)
-            if labels:
-                around.given.setdefault(c, set()).update(labels)
-    return around
-
-
-def _drop_once(component: Component, offered: Offered, around: _Around) -> bool:
-    rank = _ranked({label for c in component.classes for label in offered[c] if label is not None})
-    holders: dict[int, dict[int, None]] = {}
-    for c in component.classes:
-        for label in offered[c]:
-            if label is not None:
-                holders.setdefault(rank[label], {})[c] = None
-    dropped = False
-    for scale in sorted(holders):
-        for region in _regions(holders[scale], around.linked):
-            keep = _serves_all(region, offered, around.given, rank, scale)
-            if keep is not None:
-                for c in region:
-                    before = offered[c]
-                    offered[c] = [one for one in before if one in (None, keep) or rank[one] != scale]
-                    dropped = dropped or len(offered[c]) < len(before)
-    return dropped
-
-
-def _ranked(labels: Iterable[Label]) -> dict[Label, int]:
-    """Labels whose scales count as the same have one rank; a finer scale has a lower one."""
-    rank: dict[Label, int] = {}
-    last, number = -1.0, -1
-    for label in sorted(labels):
-        number += label[0] > last * NEAR
-        rank[label] = number
-        last = label[0]
-    return rank
-
-
-def _regions(holders: Iterable[int], linked: Mapping[int, list[list[int]]]) -> list[list[int]]:
-    """Split classes into those linked through each other."""
-    waiting = dict.fromkeys(holders)
-    found = []
-    while waiting:
-        stack = [next(iter(waiting))]
-        del waiting[stack[0]]
-        region = []
-        while stack:
-            c = stack.pop()
-            region.append(c)
-            for groups in linked[c]:
-                for other in groups:
-                    if other in waiting:
-                        del waiting[other]
-                        stack.append(other)
-        found.append(region)
+        kinds = (edge.start, *(use.goal for use in edge.uses))
+        labels = {label_of(kind) for kind in kinds if kind is not None and kind.is_per_tensor}
+        for c in edge.groups() if labels else ():
+            found.setdefault(c, set()).update(labels)
     return found
 
 
-def _serves_all(
-    region: Sequence[int],
-    offered: Offered,
-    given: Mapping[int, set[Label]],
-    rank: Mapping[Label, int],
-    scale: int,
-) -> Label | None:
-    """The finest label that the whole region may carry, if it is as fine as this scale."""
-    common = {label for label in offered[region[0]] if label is not None and rank[label] <= scale}
-    for c in region[1:]:
-        if not common:
-            return None
-        common.intersection_update(offered[c])
-    if not common:
-        return None
-    mine = next(label for label in offered[region[0]] if label and rank[label] == scale)
-    near = {
-        label
-        for c in region
-        for label in given.get(c, ())
-        if math.isclose(label[0], mine[0], rel_tol=(len(rank) + 1) * (NEAR - 1.0))
-    }
-    if near:
-        common &= near if len(near) == 1 else set()
-    return min(common, default=None)
+def _linked(component: Component) -> dict[int, list[list[int]]]:
+    found: dict[int, list[list[int]]] = {c: [] for c in component.classes}
+    for edge in component.edges:
+        groups = edge.groups()
+        for c in groups if len(groups) > 1 else ():
+            found[c].append(groups)
+    return found
+
+
+def _scales(labels: Sequence[Label]) -> list[int]:
+    found: list[int] = []
+    last = -1.0
+    for i, (scale, _) in enumerate(labels):
+        if scale > last * NEAR:
+            found.append(0)
+        found[-1] |= 1 << i
+        last = scale
+    return found
+
+
+def _drop_once(masks: _Masks) -> bool:
+    dropped = False
+    offered = masks.offered
+    several = [c for c, mask in offered.items() if mask & (mask - 1)]
+    single = [c for c, mask in offered.items() if mask and not mask & (mask - 1)]
+    for scale in masks.scales:
+        holders = {c for c in several if offered[c] & scale}
+        if not holders:
+            continue
+        holders.update(c for c in single if offered[c] & scale)
+        while holders:
+            region = _region(holders, masks.linked)
+            keep = _keep(masks, region, scale)
+            for c in region if keep else ():
+                rest = offered[c] & (~scale | keep)
+                dropped = dropped or rest != offered[c]
+                offered[c] = rest
+    return dropped
+
+
+def _region(holders: set[int], linked: Mapping[int, list[list[int]]]) -> list[int]:
+    """Take classes linked through each other out of `holders`."""
+    stack = [holders.pop()]
+    region = []
+    while stack:
+        c = stack.pop()
+        region.append(c)
+        for groups in linked[c]:
+            for other in groups:
+                if other in holders:
+                    holders.remove(other)
+                    stack.append(other)
+    return region
+
+
+def _keep(masks: _Masks, region: Sequence[int], scale: int) -> int:
+    """The finest label that the region has in common, no coarser than this scale; 0 if there is none.
+
+    Where edges start from or want a label of this scale, only that one will do.
+    """
+    common = (1 << scale.bit_length()) - 1
+    wanted = 0
+    for c in region:
+        common &= masks.offered[c]
+        wanted |= masks.given.get(c, 0)
+    wanted &= scale
+    if wanted:
+        return common & wanted if not wanted & (wanted - 1) else 0
+    return common & -common

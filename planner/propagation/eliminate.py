@@ -20,13 +20,22 @@ from planner.propagation.components import NEVER, Edge, Loss, Unit
 from planner.propagation.labels import Label, log_units
 from planner.propagation.price import Market, edge_price, loss_price
 
-TABLE: Final = 20_000
-TABLES: Final = 400_000
+TABLE: Final = 20_000  # entries of one table
+TABLES: Final = 400_000  # entries of all tables that eliminating makes
+PRICED: Final = 30_000  # entries of all tables that it starts from
 DIRECT: Final = 64
 RANKED: Final = 1_000  # classes whose labels are digits of the entries: more make the integers long
 
 Offered = Mapping[int, Sequence[Label | None]]
 Table = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Term:
+    """What is added to the price by the picks of a few variables; a table as soon as it is needed."""
+
+    variables: tuple[int, ...]
+    entry: Callable[..., int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +64,7 @@ class _Problem:
 
     sizes: dict[int, int]
     digits: _Digits
-    factors: list[_Factor] = field(default_factory=list)
+    terms: list[_Term] = field(default_factory=list)
     coarsest: dict[tuple[int, ...], int] = field(default_factory=dict)
     levels: dict[int, list[int]] = field(default_factory=dict)
 
@@ -63,7 +72,8 @@ class _Problem:
 def eliminate(unit: Unit, offered: Offered, market: Market) -> dict[int, Label | None] | None:
     """Find the cheapest labelling, classes in canonical order; None where tables would grow too large."""
     problem = _problem(unit, offered, market)
-    if problem is None:
+    sizes = problem.sizes
+    if sum(math.prod(sizes[v] for v in term.variables) for term in problem.terms) > PRICED:
         return None
     order = _order(problem)
     if order is None:
@@ -72,7 +82,7 @@ def eliminate(unit: Unit, offered: Offered, market: Market) -> dict[int, Label |
     return {c: offered[c][picks.get(c, 0)] for c in unit.classes}
 
 
-def _problem(unit: Unit, offered: Offered, market: Market) -> _Problem | None:
+def _problem(unit: Unit, offered: Offered, market: Market) -> _Problem:
     sizes = {c: len(offered[c]) for c in unit.classes}
     problem = _Problem(sizes, _digits(unit, sizes))
     shift = problem.digits.lost
@@ -80,15 +90,15 @@ def _problem(unit: Unit, offered: Offered, market: Market) -> _Problem | None:
         bits = (sizes[c] - 1).bit_length()
         shift -= bits
         if bits:
-            entries = [rank << shift for rank in range(sizes[c])]
-            problem.factors.append(_Factor((c,), np.array(entries, object)))
-    for edge in unit.edges:
-        if not _add_edge(problem, edge, offered, market):
-            return None
+            problem.terms.append(_Term((c,), lambda rank, shift=shift: rank << shift))
     for c in unit.classes:
         scales = (NEVER if label is None else log_units(label[0]) for label in offered[c])
         problem.levels[c] = list(scales)
-    return problem if all(_add_loss(problem, loss, market) for loss in unit.losses) else None
+    for edge in unit.edges:
+        _add_edge(problem, edge, offered, market)
+    for loss in unit.losses:
+        _add_loss(problem, loss, market)
+    return problem
 
 
 def _digits(unit: Unit, sizes: Mapping[int, int]) -> _Digits:
@@ -99,64 +109,42 @@ def _digits(unit: Unit, sizes: Mapping[int, int]) -> _Digits:
     return _Digits(lost, rescales, rescales + most_rescales.bit_length())
 
 
-def _add_edge(problem: _Problem, edge: Edge, offered: Offered, market: Market) -> bool:
+def _add_edge(problem: _Problem, edge: Edge, offered: Offered, market: Market) -> None:
     groups = tuple(edge.groups())
-    shape = tuple(problem.sizes[c] for c in groups)
-    if math.prod(shape) > TABLE:
-        return False
 
     def entry(*picked: int) -> int:
         labels = {c: offered[c][i] for c, i in zip(groups, picked, strict=True)}
         return problem.digits.pack(*edge_price(edge, labels, market), 0)
 
-    problem.factors.append(_Factor(groups, _table(shape, entry)))
-    return True
+    problem.terms.append(_Term(groups, entry))
 
 
-def _table(shape: tuple[int, ...], entry: Callable[..., int]) -> Table:
-    table = np.empty(shape, object)
-    for picked in itertools.product(*(range(size) for size in shape)):
-        table[picked] = entry(*picked)
-    return table
-
-
-def _add_loss(problem: _Problem, loss: Loss, market: Market) -> bool:
+def _add_loss(problem: _Problem, loss: Loss, market: Market) -> None:
     """A table over the classes on the way, or over the coarsest of them where they are many."""
     levels = problem.levels
     fixed = max([loss.constant, *(levels[c][0] for c in loss.upstream if len(levels[c]) == 1)])
     free = tuple(c for c in loss.upstream if len(levels[c]) > 1)
     if math.prod(len(levels[c]) for c in free) > DIRECT and len(free) > 2:
-        known = _coarsest(problem, free[:-1])
-        if known is None:
-            return False
-        free = (known, free[-1])
+        free = (_coarsest(problem, free[:-1]), free[-1])
 
     def entry(*picked: int) -> int:
         coarsest = max([fixed, *(levels[c][i] for c, i in zip(free, picked, strict=True))])
         lost = max(0, coarsest - loss.own)
         return problem.digits.pack(loss_price(loss, lost, market.costs), 0, loss.elements * lost)
 
-    shape = tuple(len(levels[c]) for c in free)
-    if math.prod(shape) > TABLE:
-        return False
-    problem.factors.append(_Factor(free, _table(shape, entry)))
-    return True
+    problem.terms.append(_Term(free, entry))
 
 
-def _coarsest(problem: _Problem, group: tuple[int, ...]) -> int | None:
+def _coarsest(problem: _Problem, group: tuple[int, ...]) -> int:
     """The variable that is the coarsest level of these classes; ways with a beginning in common share it."""
     if len(group) == 1:
         return group[0]
     if group in problem.coarsest:
         return problem.coarsest[group]
     before = _coarsest(problem, group[:-1])
-    if before is None:
-        return None
     levels, last = problem.levels, group[-1]
     floor = max(min(levels[before]), min(levels[last]))
     mine = sorted({level for level in (*levels[before], *levels[last]) if level >= floor})
-    if len(mine) * len(levels[before]) * len(levels[last]) > TABLE:
-        return None
     variable = -1 - len(problem.coarsest)
     problem.coarsest[group], problem.levels[variable], problem.sizes[variable] = variable, mine, len(mine)
     never = 1 << problem.digits.price + 80
@@ -164,9 +152,7 @@ def _coarsest(problem: _Problem, group: tuple[int, ...]) -> int | None:
     def entry(i: int, j: int, k: int) -> int:
         return 0 if max(levels[before][i], levels[last][j]) == mine[k] else never
 
-    variables = (before, last, variable)
-    shape = (len(levels[before]), len(levels[last]), len(mine))
-    problem.factors.append(_Factor(variables, _table(shape, entry)))
+    problem.terms.append(_Term((before, last, variable), entry))
     return variable
 
 
@@ -174,9 +160,9 @@ def _order(problem: _Problem) -> list[int] | None:
     """Eliminate next what makes the smallest table; None where that is too large."""
     sizes = problem.sizes
     near: dict[int, dict[int, None]] = {variable: {} for variable in sizes}
-    for factor in problem.factors:
-        for variable in factor.variables:
-            near[variable].update(dict.fromkeys(factor.variables))
+    for term in problem.terms:
+        for variable in term.variables:
+            near[variable].update(dict.fromkeys(term.variables))
     place = {variable: i for i, variable in enumerate(sizes)}
     cost = {variable: _entries(near[variable], variable, sizes) for variable in sizes}
     order, spent = [], 0
@@ -203,8 +189,8 @@ def _minimise(problem: _Problem, order: Sequence[int]) -> dict[int, int]:
     """Eliminate every variable, then pick backwards."""
     buckets: dict[int, list[_Factor]] = {variable: [] for variable in order}
     place = {variable: i for i, variable in enumerate(order)}
-    for factor in problem.factors:
-        _drop_in(buckets, place, factor)
+    for term in problem.terms:
+        _drop_in(buckets, place, _table(term, problem.sizes))
     best: list[tuple[int, tuple[int, ...], Table]] = []
     for variable in order:
         factors = buckets.pop(variable)
@@ -219,6 +205,13 @@ def _minimise(problem: _Problem, order: Sequence[int]) -> dict[int, int]:
     for variable, given, least in reversed(best):
         picks[variable] = int(least[tuple(picks[v] for v in given)])
     return picks
+
+
+def _table(term: _Term, sizes: Mapping[int, int]) -> _Factor:
+    table = np.empty([sizes[v] for v in term.variables], object)
+    for picked in itertools.product(*(range(size) for size in table.shape)):
+        table[picked] = term.entry(*picked)
+    return _Factor(term.variables, table)
 
 
 def _drop_in(buckets: Mapping[int, list[_Factor]], place: Mapping[int, int], factor: _Factor) -> None:
