@@ -1,5 +1,8 @@
 """Constants to integers: equal to the plain formula and to onnxruntime's QuantizeLinear."""
 
+from fractions import Fraction
+
+import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime
@@ -9,9 +12,18 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from onnx import TensorProto, helper, numpy_helper
 
-from planner.constants.quantize import dequantize_array, quantize_array, stored_dtype
+from planner.constants.quantize import (
+    ARITHMETICS,
+    Arithmetic,
+    dequantize_array,
+    quantize_array,
+    stored_dtype,
+)
+from planner.constants.rounding import ROUNDINGS
 from planner.errors import QTypeError
 from planner.ir.qtypes import Uniform, storage, sub_channel, uniform
+from planner.ir.typetext import parse_type
+from tests.constants.test_rounding import by_hand
 
 RNG = np.random.default_rng(11)
 
@@ -164,9 +176,111 @@ def test_stored_integers_survive_the_way_to_float_and_back(array, scale, zero_po
             sub_channel(storage("i4"), [0.1], blocks={1: 4}, grid=(1, 1)),
             r"i4 with blocks \{1: 4\} and a grid of \(1, 1\) scales does not fit the shape \(4, 6\)",
         ),
-        (uniform(storage("f8E5M2"), 0.1), "storage f8E5M2 holds floats"),
     ],
 )
 def test_types_that_do_not_fit_are_refused(kind, message):
     with pytest.raises(QTypeError, match=message):
         quantize_array(np.zeros((4, 6), np.float32), kind)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "limit"),
+    [("f8E4M3FN", ml_dtypes.float8_e4m3fn, 448.0), ("f8E5M2", ml_dtypes.float8_e5m2, 57344.0)],
+)
+def test_float_storages_hold_the_nearest_float(name, dtype, limit):
+    kind = uniform(storage(name), [0.5, 2.0], axis=0)
+    array = np.float32([[0.03, -1.7, 3e7, -np.inf], [1e-9, 100.0, -3e7, 5.0]])
+    got = quantize_array(array, kind)
+    assert got.dtype == dtype
+    quotients = np.clip(array / np.float32([[0.5], [2.0]]), -limit, limit)
+    np.testing.assert_array_equal(got, quotients.astype(dtype))
+    np.testing.assert_array_equal(
+        dequantize_array(got, kind), got.astype(np.float32) * np.float32([[0.5], [2.0]])
+    )
+    with pytest.raises(QTypeError, match="rounds to the nearest float"):
+        quantize_array(array, kind, ARITHMETICS["exact_even"])
+
+
+def test_slices_with_ranges_of_their_own_are_cut_to_them():
+    kind = parse_type("!quant.uniform<i8<{-8:7,-128:127,-2:1}>:f32:1, {0.5,0.5:3,0.25}>")
+    array = np.float32([[100.0, 100.0, 100.0], [-100.0, -100.0, -100.0], [0.5, np.nan, 0.25]])
+    np.testing.assert_array_equal(quantize_array(array, kind), [[7, 127, 1], [-8, -128, -2], [1, -128, 1]])
+    many = np.tile(array, (9000, 1))  # more than a piece
+    np.testing.assert_array_equal(quantize_array(many, kind), np.tile(quantize_array(array, kind), (9000, 1)))
+
+
+@pytest.mark.parametrize("shape", [(300, 700), (3, 200_000), (70_000, 3), (40, 50, 96)])
+def test_nan_and_what_does_not_fit_saturate_in_every_cut(shape):
+    array = RNG.normal(size=shape).astype(np.float32)
+    flat = array.reshape(-1)
+    for value in (np.nan, np.inf, -np.inf, 1e30, -1e30):
+        flat[RNG.integers(0, flat.size, 5)] = value
+    with np.errstate(invalid="ignore", over="ignore"):
+        for axis in (None, *range(len(shape))):
+            n = 1 if axis is None else shape[axis]
+            kind = uniform(storage("i8", -127, 127), scales(n), RNG.integers(-9, 9, n).tolist(), axis=axis)
+            wanted = naive(np.nan_to_num(array, nan=-np.inf, posinf=np.inf, neginf=-np.inf), kind)
+            np.testing.assert_array_equal(quantize_array(array, kind), wanted)
+        blocks = {len(shape) - 1: 10 if shape[-1] % 10 == 0 else 3}
+        grid = (*shape[:-1], shape[-1] // blocks[len(shape) - 1])
+        blocks |= dict.fromkeys(range(len(shape) - 1), 1)
+        kind = sub_channel(storage("i4"), scales(int(np.prod(grid))), blocks=blocks, grid=grid)
+        wanted = naive(np.nan_to_num(array, nan=-np.inf, posinf=np.inf, neginf=-np.inf), kind)
+        np.testing.assert_array_equal(quantize_array(array, kind), wanted)
+
+
+REALS = st.floats(-1e3, 1e3, width=32) | st.integers(-300, 300).map(lambda n: n / 2)
+EVERY_ROUNDING = st.sampled_from(sorted(ROUNDINGS))
+
+
+@given(
+    hnp.arrays(np.float32, st.integers(1, 12), elements=REALS),
+    st.sampled_from([1.0, 0.5, 0.25, 3.0, 0.1, 1e-3, 7e4]),
+    st.integers(-40, 40),
+    st.booleans(),
+    EVERY_ROUNDING,
+)
+def test_exact_arithmetic_rounds_the_true_quotient_once(array, scale, zero_point, offset_first, rounding):
+    kind = uniform(storage("i8"), scale, zero_point)
+    got = quantize_array(array, kind, Arithmetic(True, offset_first, rounding))
+    for real, found in zip(array.tolist(), got.tolist(), strict=True):
+        exact = Fraction(real) / Fraction(kind.scale)
+        wanted = (
+            by_hand(exact + zero_point, rounding) if offset_first else by_hand(exact, rounding) + zero_point
+        )
+        assert found == min(max(wanted, -128), 127)
+
+
+@given(
+    hnp.arrays(np.float32, st.integers(1, 12), elements=REALS),
+    st.sampled_from([1.0, 0.5, 0.25]),
+    st.integers(-40, 40),
+    st.booleans(),
+    EVERY_ROUNDING,
+)
+def test_in_floats_every_rounding_is_that_of_the_quotient(array, scale, zero_point, offset_first, rounding):
+    """With scales that are powers of two a float32 quotient is exact, unless the zero point swallows it."""
+    kind = uniform(storage("i8"), scale, zero_point)
+    got = quantize_array(array, kind, Arithmetic(False, offset_first, rounding))
+    quotient = array / np.float32(scale) + np.float32(zero_point if offset_first else 0)
+    shift = 0 if offset_first else zero_point
+    wanted = [by_hand(Fraction(real), rounding) + shift for real in quotient.tolist()]
+    assert got.tolist() == np.clip(wanted, -128, 127).tolist()
+
+
+@pytest.mark.parametrize("name", sorted(ARITHMETICS))
+def test_a_tie_with_an_odd_zero_point_tells_the_arithmetics_apart(name):
+    kind = uniform(storage("i8"), 1.0, 1)
+    got = quantize_array(np.float32([0.5, 1.5, 2.5, -0.5]), kind, ARITHMETICS[name])
+    assert got.tolist() == ([1, 3, 3, 1] if name == "float32_even" else [2, 2, 4, 0])
+
+
+def test_reals_as_doubles_are_exact():
+    kind = uniform(storage("i16"), 0.1, -7)
+    stored = np.arange(-32768, 32768, dtype=np.int16)
+    reals = dequantize_array(stored, kind, np.float64)
+    assert reals.dtype == np.float64
+    assert [Fraction(real) for real in reals[:100].tolist()] == [
+        (int(q) + 7) * Fraction(kind.scale) for q in stored[:100]
+    ]
+    assert dequantize_array(stored, kind, np.float16).dtype == np.float16

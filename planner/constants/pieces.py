@@ -1,0 +1,195 @@
+"""Pieces: an array cut into parts that stay in the processor's cache, each with the parameters that serve it.
+
+No arithmetic here: `quantize` works on a piece at a time, so beside input and result no memory is needed. A
+piece of short slices gets its parameters spread over it, one of long slices a column of them.
+"""
+
+import math
+import operator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.errors import QTypeError
+from planner.ir.qtypes import Uniform
+
+Array: TypeAlias = npt.NDArray[Any]
+
+PIECE: Final = 1 << 17
+"""Elements of a piece: half a megabyte of floats."""
+_LONG_RUN: Final = 512
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Params:
+    """What serves one piece: arrays that broadcast against it, or one-element arrays.
+
+    Attributes:
+      scales: floats.
+      zero_points: floats of the same type; None where all are 0.
+      low: ends of the stored values, floats; arrays only where slices have ranges of their own.
+      high: likewise.
+    """
+
+    scales: Array
+    zero_points: Array | None
+    low: Array
+    high: Array
+
+    def map(self, change: Callable[[Array], Array]) -> "Params":
+        """Change all arrays that hold one number per slice."""
+        many = self.low.ndim > 0
+        return Params(
+            change(self.scales),
+            None if self.zero_points is None else change(self.zero_points),
+            change(self.low) if many else self.low,
+            change(self.high) if many else self.high,
+        )
+
+    def part(self, begin: int, end: int) -> "Params":
+        """The parameters of some slices."""
+        if begin == 0 and end == len(self.scales):
+            return self
+        return self.map(operator.itemgetter(slice(begin, end)))
+
+    def spread(self, count: int) -> "Params":
+        """Each parameter `count` times."""
+        return self.map(lambda values: np.repeat(values, count))
+
+    def tiled(self, count: int) -> "Params":
+        """All parameters `count` times over."""
+        return self.map(lambda values: np.tile(values, count))
+
+    def column(self) -> "Params":
+        """Parameters of rows."""
+        return self.map(lambda values: values[:, None])
+
+
+def params_of(kind: Uniform, dtype: npt.DTypeLike) -> Params:
+    """The parameters of a type, one per slice, as floats of this type."""
+    count = len(kind.scales)
+    zeros = kind.zero_points
+    low, high = _ends(kind.slice_ranges if kind.ranges else ((kind.storage.qmin, kind.storage.qmax),), dtype)
+    return Params(
+        np.fromiter(kind.scales, np.float64, count).astype(dtype),
+        None if zeros.count(0) == count else np.asarray(zeros, np.float64).astype(dtype),
+        low if kind.ranges else low[0],
+        high if kind.ranges else high[0],
+    )
+
+
+def _ends(ranges: tuple[tuple[int, int], ...], dtype: npt.DTypeLike) -> tuple[Array, Array]:
+    """Ends of storage ranges as floats; beyond their digits the greatest float that still fits."""
+    low = np.asarray([qmin for qmin, _ in ranges], dtype)
+    high = np.asarray([qmax for _, qmax in ranges], dtype)
+    over = [int(end) > qmax for end, (_, qmax) in zip(high, ranges, strict=True)]
+    return low, np.where(over, np.nextafter(high, np.zeros((), dtype)), high)
+
+
+def pieces(
+    source: Array, target: Array, kind: Uniform, params: Params
+) -> Iterator[tuple[Array, Array, Params]]:
+    """Cut a contiguous source and target of one shape into equal pieces, each with its parameters.
+
+    Raises:
+      QTypeError: slices that do not fit the shape.
+    """
+    if kind.is_sub_channel:
+        yield from _blocks(source, target, kind, params)
+        return
+    if kind.axis is None:
+        whole = params.map(lambda values: values[0])
+        flat, out = source.reshape(-1), target.reshape(-1)
+        for begin in range(0, flat.size, PIECE):
+            yield flat[begin : begin + PIECE], out[begin : begin + PIECE], whole
+        return
+    axis = kind.axis
+    if not 0 <= axis < source.ndim or source.shape[axis] != len(kind.scales):
+        raise QTypeError(
+            f"{kind.storage} with {len(kind.scales)} scales along axis {axis} does not fit the shape "
+            f"{source.shape}; it needs one scale per slice of an existing axis"
+        )
+    inner = math.prod(source.shape[axis + 1 :])
+    if source.size <= PIECE:
+        if source.size:
+            yield source.reshape(-1, len(kind.scales), inner), _alike(target, kind, inner), params.column()
+        return
+    yield from _slices(source, target, params, inner=inner)
+
+
+def _alike(target: Array, kind: Uniform, inner: int) -> Array:
+    return target.reshape(-1, len(kind.scales), inner)
+
+
+def _slices(
+    source: Array, target: Array, params: Params, *, inner: int
+) -> Iterator[tuple[Array, Array, Params]]:
+    """Pieces of an array that is (outer, slices, inner) in memory."""
+    flat, out = source.reshape(-1), target.reshape(-1)
+    if not flat.size:
+        return
+    n = len(params.scales)
+    period = n * inner
+    if period <= PIECE and period < flat.size:
+        pattern = params.spread(inner).tiled(PIECE // period)
+        for begin in range(0, flat.size, len(pattern.scales)):
+            end = min(begin + len(pattern.scales), flat.size)
+            yield flat[begin:end], out[begin:end], pattern.part(0, end - begin)
+        return
+    if inner >= _LONG_RUN:
+        yield from _long_slices(flat, out, params, inner=inner)
+        return
+    step = max(1, PIECE // inner)
+    for outer in range(0, flat.size, period):
+        for j in range(0, n, step):
+            k = min(step, n - j)
+            span = slice(outer + j * inner, outer + (j + k) * inner)
+            yield flat[span], out[span], params.part(j, j + k).spread(inner)
+
+
+def _long_slices(
+    flat: Array, out: Array, params: Params, *, inner: int
+) -> Iterator[tuple[Array, Array, Params]]:
+    """Several long slices at once, or part of one."""
+    n = len(params.scales)
+    rows, results = flat.reshape(-1, inner), out.reshape(-1, inner)
+    step, columned = max(1, PIECE // inner), params.column()
+    for outer in range(0, len(rows), n):
+        for j in range(0, n, step):
+            k = min(step, n - j)
+            part = columned.part(j, j + k)
+            span = slice(outer + j, outer + j + k)
+            for begin in range(0, inner, PIECE):
+                columns = slice(begin, min(begin + PIECE, inner))
+                yield rows[span, columns], results[span, columns], part
+
+
+def _blocks(
+    source: Array, target: Array, kind: Uniform, params: Params
+) -> Iterator[tuple[Array, Array, Params]]:
+    sizes = dict(kind.blocks)
+    blocks = [sizes.get(axis, dim) for axis, dim in enumerate(source.shape)]
+    grid = tuple(dim // max(1, block) for dim, block in zip(source.shape, blocks, strict=True))
+    if any(d % max(1, b) for d, b in zip(source.shape, blocks, strict=True)) or kind.grid != grid:
+        raise QTypeError(
+            f"{kind.storage} with blocks {dict(kind.blocks)} and a grid of {kind.grid} scales does not fit "
+            f"the shape {source.shape}; every dimension must be a multiple of its block"
+        )
+    if all(block == 1 for block in blocks[:-1]):
+        yield from _slices(source, target, params, inner=blocks[-1])
+        return
+    gridded = params.map(lambda values: values.reshape(grid))
+    for i in range(grid[0]):
+        rows = slice(i * blocks[0], (i + 1) * blocks[0])
+        part = gridded.map(operator.itemgetter(i)).map(partial(_spread, blocks=blocks[1:]))
+        yield from _slices(source[rows], target[rows], part, inner=1)
+
+
+def _spread(values: Array, blocks: list[int]) -> Array:
+    for axis, block in enumerate(blocks):
+        values = np.repeat(values, block, axis=axis)
+    return values.reshape(-1)
