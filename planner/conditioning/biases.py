@@ -22,7 +22,7 @@ from planner.fusion.fuse import fuse
 from planner.ir.graph import Constant, Graph, Op, Region
 from planner.ir.qtypes import Uniform
 from planner.plans.records import KernelPlan
-from planner.propagation.parameters import linear_op
+from planner.propagation.axes import linear_op
 from planner.propagation.propagate import propagate
 from planner.target.load import load_target
 from planner.target.records import Target

@@ -9,8 +9,10 @@ from dataclasses import replace
 from planner.ir.qtypes import AnyType, Bipolar, FloatType, NoneType, QType, Storage, Uniform
 from planner.plans.checkports import (
     Served,
+    axis_of,
     follows_factors,
     holds_signs,
+    linear_op,
     own_facts,
     parameter_problem,
     refuse,
@@ -64,7 +66,24 @@ def _pins_met(served: Served, row: Row) -> int | None:
             pattern, fact, constant=constant, own=own, follows=follows
         ):
             return None
+    if any(_cannot_be_cut(other, i) for i in range(len(region.inputs))):
+        return None
     return None if broken_predicate(other) else met
+
+
+def _cannot_be_cut(served: Served, position: int) -> bool:
+    """Whether no block of a port's type divides the summed dimension of a free constant."""
+    port, pattern = served.ports[position], served.patterns[position]
+    shape = served.graph.values[port.value].shape if port.value else None
+    if pattern.type.granularity != "block" or port.value not in served.graph.constants or served.pinned(port):
+        return False
+    if shape is None or len(shape) < 2:
+        return True
+    channel = axis_of(served, port, pattern) or 0
+    op = linear_op(served.region)
+    pair = (len(shape) - 2, len(shape) - 1) if op is not None and op.type == "MatMul" else (0, 1)
+    size = shape[pair[0] if channel == pair[1] else pair[1]]
+    return not isinstance(size, int) or all(size % block for block in pattern.type.block_size)
 
 
 def _facts(served: Served) -> Iterator[tuple[PortPattern, QType, bool, bool]]:

@@ -35,7 +35,7 @@ def check_slices(served: Served, group: tuple[int, ...]) -> bool:
     for i in group:
         port = served.ports[i]
         if i < count and isinstance(port.type, Uniform):
-            marks[port.value] = _marked(served, port.value, port.type) + len(slices)
+            marks[port.value] = marked(served, port.value, port.type) + len(slices)
             slices += zip(port.type.scales, _signed(port.type), strict=True)
     for op in ops:
         made = MOVES[op.type](op, [marks[name] for name in op.inputs if name in marks], served)
@@ -56,7 +56,7 @@ def _check_result(
     kind = port.type
     if not isinstance(kind, Uniform) or port.value not in marks:
         return
-    came, own = marks[port.value], _marked(served, port.value, kind)
+    came, own = marks[port.value], marked(served, port.value, kind)
     if came.shape != own.shape:
         refuse(port.address, f"holds {list(came.shape)} moved elements in {list(own.shape)}", served.row)
     mine = list(zip(kind.scales, _signed(kind), strict=True))
@@ -77,8 +77,8 @@ def _signed(kind: Uniform) -> list[int]:
     return [zero - shift for zero in kind.zero_points]
 
 
-def _marked(served: Served, name: str, kind: Uniform) -> Marks:
-    """Each element's slice number; unknown dimensions count as 1."""
+def marked(served: Served, name: str, kind: Uniform) -> Marks:
+    """Number the slice that each element of a value lies in; unknown dimensions count as 1."""
     shape = [size if isinstance(size, int) else 1 for size in served.graph.values[name].shape or ()]
     if kind.is_per_tensor:
         return np.zeros(shape, np.int64)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from planner.ir.graph import Constant
 from planner.ir.qtypes import Storage, Uniform
+from planner.plans.checkmoves import marked
 from planner.plans.checkports import (
     NEAR,
     Served,
@@ -50,7 +51,12 @@ def check_constants(served: Served) -> dict[int, Extent]:
         if not port.value or not isinstance(kind, Uniform) or port.value not in served.graph.constants:
             continue
         constant = served.numbers[port.value]
-        extent = _extent(constant, kind, _slicing_axis(served, i, kind))
+        blocked = kind.blocks and constant.array is not None
+        extent = (
+            _block_extent(served, i, kind)
+            if blocked
+            else _extent(constant, kind, _slicing_axis(served, i, kind))
+        )
         if extent is None:
             continue
         extents[i] = extent
@@ -73,6 +79,19 @@ def _slicing_axis(served: Served, position: int, kind: Uniform) -> int | None:
     if op is None or second != [position]:
         return None
     return channel_axis(op, len(served.graph.values[served.ports[position].value].shape or ()))
+
+
+def _block_extent(served: Served, position: int, kind: Uniform) -> Extent | None:
+    """Of each block, by the number of the block that every element lies in."""
+    name = served.ports[position].value
+    array = served.numbers[name].array
+    numbers = marked(served, name, kind)
+    if array is None or numbers.shape != array.shape:
+        return None
+    lo, hi = np.zeros(len(kind.scales)), np.zeros(len(kind.scales))
+    np.minimum.at(lo, numbers.reshape(-1), array.reshape(-1))
+    np.maximum.at(hi, numbers.reshape(-1), array.reshape(-1))
+    return Extent(lo, hi, np.zeros(0))
 
 
 def _extent(constant: Constant, kind: Uniform, axis: int | None) -> Extent | None:
@@ -126,7 +145,7 @@ def _check_content(served: Served, position: int, kind: Uniform, extent: Extent)
     port, pattern = served.ports[position], served.patterns[position]
     spec = pattern.type
     store = _effective(kind.storage, spec)
-    lo, hi = (extent.lo, extent.hi) if kind.axis is not None else (extent.lo.min(), extent.hi.max())
+    lo, hi = (extent.lo, extent.hi) if not kind.is_per_tensor else (extent.lo.min(), extent.hi.max())
     lo, hi = np.atleast_1d(lo), np.atleast_1d(hi)
     zero = spec.zero_point
     if zero is not None:
@@ -230,12 +249,15 @@ def _bits(count: int | None) -> str:
 
 def _needed_bits(served: Served, extents: dict[int, Extent]) -> int | None:
     present = [i for i, port in enumerate(served.kernel.inputs) if port.value]
-    if linear_op(served.region) is None or len(present) < 2 or present[1] not in extents:
+    op = linear_op(served.region)
+    if op is None or len(present) < 2 or present[1] not in extents:
         return None
     x, w = served.ports[present[0]].type, served.ports[present[1]].type
     sums = extents[present[1]].sums
     array = served.numbers[served.ports[present[1]].value].array
     if not isinstance(x, Uniform) or not isinstance(w, Uniform) or any(w.zero_points) or array is None:
+        return None
+    if w.blocks or w.axis not in (None, channel_axis(op, array.ndim)):
         return None
     if not sums.size:
         return 1

@@ -30,6 +30,7 @@ class Layout:
       calls: whether a function has a say, which may answer for any port.
       wild: whether a port takes any storage.
       joins_all: whether one same_scale group holds every present port.
+      blocked: inputs with a scale per block.
     """
 
     key: str
@@ -43,6 +44,7 @@ class Layout:
     calls: bool
     wild: bool
     joins_all: bool
+    blocked: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -86,6 +88,9 @@ def _layout(row: Row, region: Region) -> Layout | None:
         calls=any(rule.kind == "fn" for rule in row.rules),
         wild=any(pattern.type.storage is None for pattern in present.values()),
         joins_all=len(groups) == 1 and len(groups[0]) >= len(present),
+        blocked=tuple(
+            i for i, pattern in enumerate(inputs) if region.inputs[i] and pattern.type.granularity == "block"
+        ),
     )
 
 

@@ -13,10 +13,12 @@ from typing import Final
 import numpy as np
 
 from planner.errors import Conflict, RuleError
-from planner.ir.graph import Constant, Graph, Op
+from planner.ir.graph import Constant
 from planner.ir.qtypes import Bipolar, Storage, Uniform, uniform
 from planner.ir.ranges import uniform_per_axis
 from planner.plans.rescales import same_scale
+from planner.propagation.axes import block_axes, block_size, channel_axis, linear_op
+from planner.propagation.blocks import block_type
 from planner.propagation.concessions import Concession
 from planner.propagation.extents import constant_range
 from planner.propagation.labels import label_for, typed
@@ -24,7 +26,6 @@ from planner.propagation.network import CONSTANT, DERIVED, Kernel, Network, Port
 from planner.target.records import PortId, Row
 from planner.target.rules import rule_function
 
-LINEAR: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 BIAS_LIMIT: Final = float(1 << 30)
 _CHUNK: Final = 1 << 18
 
@@ -103,8 +104,24 @@ def constant_type(network: Network, kernel: Kernel, port: Port, row: Row) -> Uni
         low, high = spec.scale_min or 0.0, spec.scale_max or math.inf
         scales = tuple(min(max(scale, low), high) for scale in kind.scales)
         return Uniform(spec.storage, scales, kind.zero_points, "f32", axis)
+    if spec.granularity == "block":
+        return _blocks(network, kernel, port, row)
     label = label_for(constant_range(constant) or (0.0, 0.0), replace(spec, storage=store))
     return typed(label, spec.storage)
+
+
+def _blocks(network: Network, kernel: Kernel, port: Port, row: Row) -> Uniform | None:
+    """The type per block of a constant whose row was chosen because a block divides it."""
+    graph, region = network.graph, kernel.choice.region
+    name = network.values[port.value].name
+    side, index = port.side
+    pattern = (kernel.choice.inputs if side == "in" else kernel.choice.outputs)[index]
+    size, shape = block_size(graph, region, row, pattern, name), graph.values[name].shape
+    whole = tuple(dim for dim in shape or () if isinstance(dim, int))
+    if size is None or shape is None or len(whole) < len(shape):
+        return None
+    axes = block_axes(graph, region, row, pattern, len(shape))
+    return block_type(graph.constants[name], whole, axes, size, spec=port.spec)
 
 
 @lru_cache(maxsize=4096)
@@ -139,7 +156,7 @@ def _port_axis(network: Network, kernel: Kernel, port: Port, row: Row) -> int:
       RuleError: an axis that the port's tensor does not have.
     """
     role = row.axis.get(port.name, "out_channel")
-    axis = role if isinstance(role, int) else channel_axis(kernel, network.graph)
+    axis = role if isinstance(role, int) else channel_axis(kernel.choice.region, network.graph)
     value = network.graph.values[network.values[port.value].name]
     if value.shape is None:
         return axis
@@ -151,26 +168,6 @@ def _port_axis(network: Network, kernel: Kernel, port: Port, row: Row) -> int:
             hint="name an axis that every tensor of this port has, or a row per rank (when: PORT.rank)",
         )
     return axis % rank
-
-
-def channel_axis(kernel: Kernel, graph: Graph) -> int:
-    """The axis of a linear kernel's weight that counts output channels; 0 for other kernels."""
-    op = linear_op(kernel.choice.region.ops)
-    if op is None:
-        return 0
-    if op.type == "Conv":
-        return 0
-    if op.type == "ConvTranspose":
-        return 1
-    if op.type == "Gemm":
-        return 0 if op.attributes.get("transB", 0) else 1
-    shape = graph.values[op.inputs[1]].shape or (0, 0)
-    return len(shape) - 1
-
-
-def linear_op(ops: tuple[Op, ...]) -> Op | None:
-    """The multiplying op of a kernel."""
-    return next((op for op in ops if op.type in LINEAR), None)
 
 
 def slice_ranges(constant: Constant, axis: int) -> tuple[np.ndarray, np.ndarray]:
@@ -241,7 +238,9 @@ def accumulator_bits(network: Network, kernel: Kernel) -> tuple[int | None, int]
     widest = max(abs(store.qmin - x.type.zero_point), abs(store.qmax - x.type.zero_point))
     if data is None or w.type.zero_points != (0,) * len(w.type.zero_points):
         return None, 0
-    axis = channel_axis(kernel, network.graph)
+    axis = channel_axis(kernel.choice.region, network.graph)
+    if w.type.blocks or w.type.axis not in (None, axis):
+        return None, 0
     sums = np.asarray(_absolute_sums(data, w.type, axis)) * widest
     if len(ports) > 2 and ports[2].type is not None:
         bias = network.graph.constants.get(network.values[ports[2].value].name)

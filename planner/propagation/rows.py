@@ -14,6 +14,7 @@ from typing import Final
 from planner.errors import Conflict
 from planner.ir.graph import Facts, Graph, Region, port_address
 from planner.ir.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Storage, Uniform
+from planner.propagation.axes import block_size
 from planner.propagation.concessions import HARD, Concession, Fact
 from planner.propagation.layout import Layout, Layouts
 from planner.target.predicates import failing
@@ -142,6 +143,7 @@ def _choose(graph: Graph, region: Region, target: Target, layouts: Layouts, *, p
             continue
         choice = Choice(region, row, layout)
         refusal = (None if plain else _refused_by_facts(graph, choice)) or _refused_by_when(graph, choice)
+        refusal = refusal or (_refused_by_blocks(graph, choice, row) if layout.blocked else None)
         if refusal:
             refusals.append(f"{row.source}: {refusal}")
             continue
@@ -224,6 +226,18 @@ def _refused_by_when(graph: Graph, choice: Choice) -> str | None:
         attributes=region.attributes,
         graph=graph,
     )
+
+
+def _refused_by_blocks(graph: Graph, choice: Choice, row: Row) -> str | None:
+    """The first constant that no block size of its port divides."""
+    for i in choice.layout.blocked if choice.layout is not None else ():
+        name, pattern = choice.region.inputs[i], choice.inputs[i]
+        pinned = any(isinstance(fact, Uniform) for fact in port_facts(graph, choice.region, "in", i))
+        constant = name in graph.constants and not pinned
+        if constant and block_size(graph, choice.region, row, pattern, name) is None:
+            sizes = ", ".join(map(str, pattern.type.block_size))
+            return f"port {pattern.name} ({name!r}) cannot be cut into blocks of {sizes}"
+    return None
 
 
 def _by_name(choice: Choice, row: Row) -> dict[str, str | tuple[str, ...]]:

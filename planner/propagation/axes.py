@@ -1,0 +1,49 @@
+"""Axes: which dimension of a constant counts output channels, and which one is cut into blocks.
+
+Source: ONNX operator schemas; design 04 (`axis: {w: out_channel}`, `granularity: block`).
+"""
+
+from typing import Final
+
+from planner.ir.graph import Graph, Op, Region
+from planner.target.records import PortPattern, Row
+
+LINEAR: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+
+
+def linear_op(ops: tuple[Op, ...]) -> Op | None:
+    """The multiplying op of a kernel."""
+    return next((op for op in ops if op.type in LINEAR), None)
+
+
+def channel_axis(region: Region, graph: Graph) -> int:
+    """The axis of a linear kernel's weight that counts output channels; 0 for other kernels."""
+    op = linear_op(region.ops)
+    if op is None or op.type == "Conv":
+        return 0
+    if op.type == "ConvTranspose":
+        return 1
+    if op.type == "Gemm":
+        return 0 if op.attributes.get("transB", 0) else 1
+    return len(graph.values[op.inputs[1]].shape or (0, 0)) - 1
+
+
+def block_axes(graph: Graph, region: Region, row: Row, pattern: PortPattern, rank: int) -> tuple[int, int]:
+    """(axis of output channels, axis cut into blocks) of a constant at a port, `rank` 2 or more."""
+    role = row.axis.get(pattern.name, "out_channel")
+    channel = (role if isinstance(role, int) else channel_axis(region, graph)) % rank
+    op = linear_op(region.ops)
+    if op is not None and op.type == "MatMul":
+        return channel, rank - 2 if channel == rank - 1 else rank - 1
+    return channel, 1 if channel == 0 else 0
+
+
+def block_size(graph: Graph, region: Region, row: Row, pattern: PortPattern, name: str) -> int | None:
+    """The first size of a port's type that divides the dimension to be cut; None where none does."""
+    shape = graph.values[name].shape
+    if shape is None or len(shape) < 2:
+        return None
+    size = shape[block_axes(graph, region, row, pattern, len(shape))[1]]
+    return next(
+        (block for block in pattern.type.block_size if isinstance(size, int) and size % block == 0), None
+    )
