@@ -1,0 +1,143 @@
+"""Models on every shipped target: nothing crashes, nothing is in float without a reason; the page's words.
+
+The whole matrix is a slow test; the small models of it, and the example, are planned every time.
+"""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import planner
+from benchmarks.matrix_page import page, shorten, totals
+from benchmarks.samples import model_folder
+from benchmarks.target_matrix import measure, model_names, problems
+from benchmarks.target_matrix_side import load, record
+from planner.calibration.annotate import annotate
+from planner.calibration.run import calibrate
+from planner.onnx.read import read_onnx
+from planner.target.load import target_ids
+
+ROOT = Path(__file__).parents[2]
+DIGITS = ROOT / "examples" / "digits"
+SMALL = (
+    "mlperf-tiny/ad01_fp32",
+    "mlperf-tiny/pretrainedResnet",
+    "qonnx/bnn_model_fc_1layer",
+    "qonnx/kwsmlp_w3a3",
+    "qonnx/qkeras_jettagging",
+    "sequence/bilstm_ctc",
+    "vision/mnist",
+)
+PINNED = "port w ('34') is pinned to !quant.uniform<i3<-3:3>:f32:1, {0.1,0.2}>"
+
+
+@pytest.fixture(scope="module")
+def digits():
+    graph = read_onnx(DIGITS / "digits.onnx")
+    return annotate(graph, stats=calibrate(graph, DIGITS / "calibration.npz"))
+
+
+@pytest.mark.parametrize("target", target_ids())
+def test_the_example(digits, target):
+    found = record("digits", digits, target)
+    assert list(problems([found])) == []
+    assert sum(found["kernels"].values()) > 0
+    floats = [entry["kernel"] for entry in found["floats"]]
+    if target == "ethos-u55":
+        assert all("x.shape[0] is not fixed" in e["reason"] for e in found["floats"] if "conv" in e["kernel"])
+    elif target != "llm-w4":
+        assert floats in ([], ["Softmax"])
+
+
+@pytest.mark.parametrize("target", sorted(set(target_ids()) - {"llm-w4"}))
+def test_the_example_keeps_its_numbers(digits, target):
+    """The reference interpreter and onnxruntime, from the exported file, both stay near the float model."""
+    with np.load(DIGITS / "test.npz") as archive:
+        sample = {name: archive[name][:16] for name in digits.inputs}
+    plan = planner.plan(digits, target)
+    reference = session((DIGITS / "digits.onnx").read_bytes()).run(None, sample)[0]
+    ours = planner.evaluate(digits, plan, sample).reals[digits.outputs[0]]
+    theirs = session(planner.export(digits, plan, "onnx-qdq")).run(None, sample)[0]
+    assert sqnr(reference, ours) > 40
+    assert sqnr(reference, theirs) > 40
+
+
+def session(data):
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+
+
+def sqnr(reference, found):
+    return 10 * np.log10(np.sum(reference**2) / np.sum((reference - found) ** 2))
+
+
+@pytest.mark.parametrize("model", SMALL)
+def test_small_models(models, model, tmp_path):
+    if not (models / f"{model}.onnx").is_file():
+        pytest.skip(f"{model} is not here")
+    graph = load(model, tmp_path)
+    found = [record(model, graph, target) for target in target_ids()]
+    assert list(problems(found)) == []
+    assert [entry["target"] for entry in found if "refused" in entry] == []
+
+
+@pytest.mark.slow
+def test_the_whole_matrix_and_its_page(models):
+    """The cells of docs/targets/matrix.md are those of today."""
+    assert models == model_folder()
+    found = [entry for name in model_names() for entry in measure(name, target_ids())]
+    assert list(problems(found)) == []
+    written = (ROOT / "docs" / "targets" / "matrix.md").read_text(encoding="utf-8")
+    assert table(page(found)) == table(written)
+
+
+def table(text):
+    return re.findall(r"^\|.*\|$", text.partition("## ")[0], re.MULTILINE)
+
+
+def test_the_page_covers_all_targets():
+    written = (ROOT / "docs" / "targets" / "matrix.md").read_text(encoding="utf-8")
+    assert table(written)[0] == f"| model | {' | '.join(target_ids())} |"
+    assert re.findall(r"^### (.*)$", written, re.MULTILINE) == list(target_ids())
+
+
+@pytest.mark.parametrize(
+    ("reason", "short"),
+    [
+        (
+            f"t.yaml:9: {PINNED}, the row has i8; t.yaml:12: {PINNED}, the row has i4",
+            "port w is pinned to i3<-3:3>, the row has i8 or i4",
+        ),
+        (
+            "no fusion of 'tosa-int8' names Softmax and no row is called so",
+            "no fusion names it, no row is called so",
+        ),
+        ("t.yaml:9: Conv.group is 4, wanted 1", "Conv.group is 4, wanted 1"),
+        ("no range", "no range"),
+    ],
+)
+def test_reasons_lose_what_differs_from_kernel_to_kernel(reason, short):
+    assert shorten(reason) == short
+
+
+def test_what_must_not_be_is_told():
+    served = {"model": "m", "target": "t", "kernels": {"conv": 2}, "rescales": 1}
+    good = {**served, "floats": [{"kernel": "Erf", "reason": "no row", "count": 3}]}
+    bad = {**served, "floats": [{"kernel": "Erf", "reason": "", "count": 1}]}
+    lost = {"model": "m", "target": "u", "crash": "KeyError: 'x'"}
+    assert list(problems([good])) == []
+    assert list(problems([bad, lost])) == [
+        "m on t: Erf is in float without a reason",
+        "m on u: KeyError: 'x'",
+    ]
+    assert totals([good, lost]) == {
+        "t": {"planned": 1, "served": 2, "float": 3, "rescales": 1},
+        "u": {"crashed": 1},
+    }
+    text = page([good, lost])
+    assert "| m | 2 / 3 / 1 | crashed |" in text
+    assert "| Erf | no row | 3 | m |" in text

@@ -1,0 +1,170 @@
+"""The eleven shipped targets: what the design asks each to say, and that its own tests miss no kernel."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from planner.ir.qtypes import FloatType, Storage, storage
+from planner.target.load import load_target, target_ids
+from planner.target.modeltext import read_model_text
+from planner.target.records import PortPattern, Row
+from planner.tryout.cases import plan_case
+
+ROOT = Path(__file__).parents[2]
+MODES = {
+    "ethos-u55": "codegen",
+    "finn-fpga": "codegen",
+    "hls4ml-fpga": "codegen",
+    "litert-int8": "fixed",
+    "llm-w4": "fixed",
+    "onnxruntime-cpu": "fixed",
+    "qnn-htp": "fixed",
+    "stablehlo": "codegen",
+    "teaching-npu": "fixed",
+    "tensorrt-int8": "fixed",
+    "tosa-int8": "codegen",
+}
+LEFT_OUT = {"teaching-npu"}
+"""Targets whose own tests are a lesson rather than a table."""
+
+
+def rows(name: str) -> list[Row]:
+    return [row for found in load_target(name).rows.values() for row in found]
+
+
+def ports(name: str) -> Iterator[tuple[Row, PortPattern]]:
+    for row in rows(name):
+        for port in (*row.inputs, *row.outputs):
+            yield row, port
+
+
+def test_eleven_targets_in_their_modes():
+    assert {name: load_target(name).mode for name in target_ids()} == MODES
+
+
+@pytest.mark.parametrize("name", sorted(set(target_ids()) - LEFT_OUT))
+def test_every_kernel_is_planned_by_a_test_of_the_file(name):
+    """Each kernel of the table runs by a row in the plan of some test."""
+    target = load_target(name)
+    planned = set()
+    for case in target.tests:
+        read_model_text(case.model, case.name)
+        if "error" not in case.expect:
+            planned |= {kernel.kernel for kernel in plan_case(target, case).kernels_in_order if kernel.row}
+    assert set(target.rows) - planned == set()
+
+
+@pytest.mark.parametrize("name", target_ids())
+def test_a_page_names_the_source_and_what_is_left_out(name):
+    page = (ROOT / "docs" / "targets" / f"{name}.md").read_text(encoding="utf-8")
+    assert page.startswith(f"# {name}")
+    assert "## Source" in page
+    assert "## Left out" in page
+
+
+def test_tosa_has_zero_points_on_eight_bits_only():
+    """CONV2D and the others: ERROR_IF(!is_same<in_t, i8_t>() && input_zp != 0)."""
+    for row, port in ports("tosa-int8"):
+        store = port.type.storage
+        assert isinstance(store, Storage)
+        assert port.type.symmetric or store == storage("i8"), (row.source, port.name)
+
+
+@pytest.mark.parametrize("kernel", ["conv2d", "conv3d", "depthwise_conv2d", "transpose_conv2d"])
+def test_tosa_type_tuples(kernel):
+    found = [
+        (*(str(port.type.storage) for port in row.inputs), str(row.accumulator))
+        for row in load_target("tosa-int8").rows[kernel]
+    ]
+    assert found == [
+        ("i8", "i8<-127:127>", "i32", "i32"),
+        ("i8", "i4<-7:7>", "i32", "i32"),
+        ("i16", "i8<-127:127>", "i48", "i48"),
+    ]
+
+
+def test_tosa_rescales_as_apply_scale_32():
+    assert {row.requantize for row in rows("tosa-int8")} == {"tosa_double"}
+
+
+def test_ethos_is_a_subset_of_tosa_with_dear_rescales():
+    ethos, tosa = load_target("ethos-u55"), load_target("tosa-int8")
+    assert ethos.rescale_single_consumer
+    assert not tosa.rescale_single_consumer
+    assert ethos.costs.requantize > tosa.costs.requantize
+    assert set(ethos.rows) - set(tosa.rows) == {"PRelu", "Softmax"}
+    for row in ethos.rows["add"]:
+        assert [rule.kind for rule in row.rules] == ["free_scale"]
+
+
+def test_stablehlo_multiplies_one_storage_into_i32():
+    """(convolution, C31), (dot_general, C17): one storage type on both sides where lhs is quantized."""
+    target = load_target("stablehlo")
+    for kernel in ("convolution", "dot_general", "dot_general_activations"):
+        for row in target.rows[kernel]:
+            left, right = (port.type.storage for port in row.inputs[:2])
+            if isinstance(left, FloatType):
+                continue
+            assert isinstance(left, Storage)
+            assert isinstance(right, Storage)
+            assert left.name == right.name, row.source
+            assert row.inputs[1].type.symmetric, row.source
+    assert target.rows["convolution"][0].accumulator == storage("i32")
+
+
+def test_stablehlo_cites_constraints():
+    text = (ROOT / "targets" / "stablehlo.yaml").read_text(encoding="utf-8")
+    cited = (
+        "convolution",
+        "dot_general",
+        "add",
+        "multiply",
+        "concatenate",
+        "reshape",
+        "pad",
+        "select",
+        "clamp",
+    )
+    assert [op for op in cited if f"({op}, C" not in text] == []
+
+
+def test_tensorrt_is_symmetric_with_float_biases():
+    for row, port in ports("tensorrt-int8"):
+        assert isinstance(port.type.storage, FloatType) or port.type.symmetric, (row.source, port.name)
+        if port.name == "b" and port.optional:
+            assert port.type.storage == FloatType("f32")
+    weights = {row.inputs[1].type.granularity for row in load_target("tensorrt-int8").rows["convolution"]}
+    assert weights == {"axis"}
+
+
+def test_qnn_pairs_of_activations_and_weights():
+    pairs = [
+        tuple(port.type.storage.name for port in row.inputs[:2])
+        for row in load_target("qnn-htp").rows["conv2d"]
+    ]
+    assert pairs == [("u8", "i8"), ("u8", "i4"), ("u16", "i8"), ("u16", "i4")]
+
+
+@pytest.mark.parametrize(("name", "power"), [("finn-fpga", False), ("hls4ml-fpga", True)])
+def test_fpga_numbers_have_any_width_and_no_zero_point(name, power):
+    target = load_target(name)
+    for row, port in ports(name):
+        kind = port.type
+        if isinstance(kind.storage, FloatType):
+            continue
+        assert kind.symmetric or kind.zero_point == 0, (row.source, port.name)
+        assert kind.power_of_two == power, (row.source, port.name)
+    results = [row.outputs[0].type.storage for row in rows(name) if row.outputs]
+    assert set(results) == {None}
+    assert {row.requantize for row in rows(name)} == {"power_of_two" if power else "exact_even"}
+    assert target.default_port.power_of_two == power
+
+
+def test_llm_keeps_activations_in_float():
+    target = load_target("llm-w4")
+    (row,) = target.rows["matmul_nbits"]
+    x, w, b = (port.type for port in row.inputs)
+    assert (x.storage, b.storage, row.outputs[0].type.storage) == (FloatType("f32"),) * 3
+    assert (w.storage, w.granularity, w.block_size) == (storage("i4"), "block", (32, 64, 128))
+    assert not target.rescale_allowed
