@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from xdsl.context import Context
-from xdsl.dialects import builtin
+from xdsl.dialects import builtin, func
 from xdsl.ir import Attribute, Block, Operation
 from xdsl.parser import Parser
 from xdsl.traits import IsTerminator
@@ -28,8 +28,13 @@ from planner.mlir.written import WrittenAny, WrittenUniform
 _OURS: Final = frozenset({"builtin", "func", "quant"})
 _TYPE_NAMES: Final = frozenset(kind.name for kind in TYPES)
 _OP_NAMES: Final = frozenset(op.name for op in OPS)
+_PRIVATE: Final = builtin.StringAttr("private")
 _SPECS: Final = frozenset({"input_specs", "output_specs"})
 _MLIR_BITS: Final = 32
+_GENERIC: Final = (
+    f"an op of another dialect than {', '.join(sorted(dialect.name for dialect in (*DIALECTS, Quant)))}, "
+    'or unknown there: write it in generic form, "dialect.op"(...) : (...) -> ...'
+)
 
 
 class TextParser(Parser):
@@ -93,7 +98,8 @@ def parse_text(source: str) -> tuple[builtin.ModuleOp, TextParser]:
         parser.starts = {}
         module = parser.parse_file()
     except ParseError as error:
-        raise ModelError(f"{place(source, error.span.start)}: {one_line(error.msg)}") from None
+        message = _GENERIC if "builtin.unregistered" in error.msg else one_line(error.msg)
+        raise ModelError(f"{place(source, error.span.start)}: {message}") from None
     except (VerifyException, ValueError, RecursionError, AssertionError, TypeError, KeyError) as error:
         at = parser._current_token.span.start if parser else 0  # noqa: SLF001
         message = "nested too deeply" if isinstance(error, RecursionError) else one_line(str(error))
@@ -122,11 +128,13 @@ def verify(module: builtin.ModuleOp, source: str, starts: dict[int, int]) -> Non
 
 
 def _problem(op: Operation, seen: set[Attribute]) -> str:
-    if op.name.partition(".")[0] in _OURS:
-        op.verify(verify_nested_ops=False)
-    undefined = _undefined(op)
+    undefined = _undefined(op) or _from_outside(op)
     if undefined:
         return undefined
+    if op.name.partition(".")[0] in _OURS:
+        op.verify(verify_nested_ops=False)
+    if isinstance(op, func.FuncOp) and not op.body.blocks and op.sym_visibility != _PRIVATE:
+        return f"function @{op.sym_name.data} has no body; only a private one may go without"
     for region in op.regions:
         for block in region.blocks:
             _check_terminator(op, block)
@@ -144,8 +152,27 @@ def _undefined(op: Operation) -> str:
         owner = operand.owner
         same_block = isinstance(owner, Operation) and owner.parent is block
         if owner is op or (same_block and isinstance(owner, Operation) and not owner.is_before_in_block(op)):
-            return f"{op.name} reads a value that is defined behind it"
+            return f"{_name(op)} reads a value that is defined behind it"
     return ""
+
+
+def _from_outside(region: Operation) -> str:
+    """Say which op inside a `quant.region` reads a value from outside of it."""
+    if not isinstance(region, RegionOp):
+        return ""
+    inside = set(region.body.blocks)
+    for op in region.body.walk():
+        inside.update(block for part in op.regions for block in part.blocks)
+        for operand in op.operands:
+            home = operand.owner if isinstance(operand.owner, Block) else operand.owner.parent
+            if home not in inside:
+                return f"{_name(op)} reads a value from outside; quant.region is isolated from above"
+    return ""
+
+
+def _name(op: Operation) -> str:
+    given = op.attributes.get("op_name__")
+    return given.data if isinstance(given, builtin.StringAttr) else op.name
 
 
 def _check_terminator(op: Operation, block: Block) -> None:

@@ -26,6 +26,7 @@ FLOAT_LIMITS: Final = {"f4E2M1FN": 6, "f8E4M3FN": 448, "f8E5M2": 57344}
 """Storages that hold floats, with their largest value."""
 _FLOAT_BITS: Final = {"f4E2M1FN": 4}
 _INTEGER: Final = re.compile(r"(i|si|u|ui)0*([1-9][0-9]*)")
+_COLUMN: Final = re.compile(r"^column \d+: ")
 _INT64: Final = 1 << 63
 
 
@@ -127,9 +128,12 @@ def as_qtype(data: QType | Written) -> QType:
     Raises:
       QTypeError: what MLIR accepts and we do not: a zero point outside the storage, say.
     """
-    if isinstance(data, WrittenUniform | WrittenAny | WrittenQuantile):
+    if not isinstance(data, WrittenUniform | WrittenAny | WrittenQuantile):
+        return data
+    try:
         return parse_type(str(data))
-    return data
+    except QTypeError as error:
+        raise QTypeError(_COLUMN.sub("", error.message)) from None
 
 
 def as_written(data: Uniform) -> WrittenUniform:

@@ -1,8 +1,8 @@
 """Run by the oracle's own Python: JSON jobs on standard input, JSON answers on standard output.
 
 A job is {"text", "passes"}: the module in generic form after the passes, or the error. A job
-{"types": [..]} tells whether each type is known, and how it prints. A job {"compile": text, "inputs":
-[[dtype, shape, hex]], "outputs": [[dtype, shape]]} runs `@main` of a module of plain tensors.
+{"types": [..]} tells whether each type is known, and how it prints. A job {"compile": text, "input":
+[dtype, shape, hex], "output": [dtype, shape]} compiles a lowered module and calls its `@run`.
 """
 
 import ctypes
@@ -13,12 +13,16 @@ import numpy as np
 from torch_mlir import ir
 from torch_mlir.execution_engine import ExecutionEngine
 from torch_mlir.passmanager import PassManager
-from torch_mlir.runtime import get_ranked_memref_descriptor
+from torch_mlir.runtime import (
+    as_ctype,
+    get_ranked_memref_descriptor,
+    make_nd_memref_descriptor,
+    ranked_memref_to_numpy,
+)
 
 TO_LLVM = (
-    "builtin.module(strip-func-quant-types,canonicalize,one-shot-bufferize{bufferize-function-boundaries "
-    "function-boundary-type-conversion=identity-layout-map},buffer-results-to-out-params,"
-    "func.func(convert-linalg-to-loops),convert-scf-to-cf,expand-strided-metadata,lower-affine,"
+    "builtin.module(strip-func-quant-types,canonicalize,func.func(convert-elementwise-to-linalg),one-shot-bufferize{bufferize-function-boundaries "
+    "function-boundary-type-conversion=identity-layout-map},func.func(convert-linalg-to-loops),convert-scf-to-cf,expand-strided-metadata,lower-affine,"
     "convert-arith-to-llvm,finalize-memref-to-llvm,convert-func-to-llvm,convert-cf-to-llvm,reconcile-unrealized-casts)"
 )
 
@@ -54,15 +58,14 @@ def compiled(job):
             op.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get()
         PassManager.parse(TO_LLVM).run(parsed.operation)
         engine = ExecutionEngine(parsed)
-    arrays = [
-        np.frombuffer(bytes.fromhex(data), dtype).reshape(shape) for dtype, shape, data in job["inputs"]
-    ]
-    results = [np.zeros(shape, dtype) for dtype, shape in job["outputs"]]
+    dtype, shape, data = job["input"]
+    array = np.frombuffer(bytes.fromhex(data), dtype).reshape(shape)
+    made = make_nd_memref_descriptor(len(job["output"][1]), as_ctype(np.dtype(job["output"][0])))()
     pointers = [
-        ctypes.pointer(ctypes.pointer(get_ranked_memref_descriptor(array))) for array in (*arrays, *results)
+        ctypes.pointer(ctypes.pointer(item)) for item in (made, get_ranked_memref_descriptor(array))
     ]
-    engine.invoke("main", *pointers)
-    return {"outputs": [array.tobytes().hex() for array in results]}
+    engine.invoke("run", *pointers)
+    return {"output": ranked_memref_to_numpy(pointers[0][0]).tobytes().hex()}
 
 
 def answer(job):
