@@ -60,7 +60,11 @@ def check_constants(served: Served) -> dict[int, Extent]:
         if extent is None:
             continue
         extents[i] = extent
-        rules = {rule.kind for rule in served.row.rules if rule.args.get("port") == served.patterns[i].name}
+        rules = {
+            rule.kind
+            for rule in served.row.rules
+            if rule.kind == "fn" or rule.args.get("port") == served.patterns[i].name
+        }
         if "multiplier_accumulator_scale" in rules:
             _check_bias(served, port, kind, extent)
         elif not rules and not any(i in group for group in served.groups) and not served.pinned(port):

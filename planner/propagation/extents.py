@@ -8,6 +8,8 @@ Source: design 01, section 5, the price, item 1.
 import math
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from planner.ir.graph import Constant
 from planner.ir.qtypes import Uniform
 from planner.propagation.network import FLOAT, Interval, Kernel, Network
@@ -27,16 +29,35 @@ def constant_range(constant: Constant) -> Interval | None:
     return (lo, hi) if math.isfinite(lo) and math.isfinite(hi) else None
 
 
+def _finite(network: Network, index: int) -> Interval | None:
+    """The finite part of a constant that only saturating movers read; None where there is none."""
+    value = network.values[index]
+    array = network.graph.constants[value.name].array
+    kernels = [network.kernels[network.ports[p].kernel] for p in value.uses]
+    if array is None or not all(_saturates(kernel, array) for kernel in kernels):
+        return None
+    value.saturates = True
+    numbers = array[np.isfinite(array)]
+    return (float(numbers.min()), float(numbers.max())) if numbers.size else None
+
+
+def _saturates(kernel: Kernel, array: np.ndarray) -> bool:
+    """Whether the end of the storage does for an infinity: it is never more (or less) than what it meets."""
+    types = {op.type for op in kernel.choice.region.ops}
+    beyond = np.inf if types <= {"Max", "Pad"} else -np.inf if types == {"Min"} else None
+    return kernel.moves and beyond is not None and not np.any((array == beyond) | np.isnan(array))
+
+
 def forward(network: Network) -> list[int]:
     """Fill in every value's range; return the kernels that have a row and a port without any range."""
     values, ports = network.values, network.ports
-    for value in values:
+    for number, value in enumerate(values):
         if value.definition < 0:
             value.range = _known(value.calibrated, value.pin)
             if 0 in (network.graph.values[value.name].shape or ()) and value.range is None:
                 value.range = (0.0, 0.0)
             if value.constant and value.range is None:
-                value.range = constant_range(network.graph.constants[value.name])
+                value.range = constant_range(network.graph.constants[value.name]) or _finite(network, number)
     rangeless = []
     for index, kernel in enumerate(network.kernels):
         moved = _moved(network, kernel)
@@ -113,7 +134,8 @@ def _lacks_range(network: Network, kernel: Kernel) -> bool:
         if p < 0:
             continue
         port = network.ports[p]
-        if port.kind != FLOAT and port.fixed is None and network.values[port.value].range is None:
+        value = network.values[port.value]
+        if port.kind != FLOAT and port.fixed is None and value.range is None and not value.saturates:
             return True
     return False
 

@@ -6,11 +6,17 @@ Written after labelling. Source: design 01, section 4 ("Unknown is not None") an
 
 from collections.abc import Iterator
 
+import numpy as np
+
+from planner.errors import Conflict
 from planner.ir.graph import port_address
 from planner.ir.qtypes import AnyType, Uniform
+from planner.plans.rescales import SAME_SCALE, kind_of
+from planner.propagation.concessions import Concession
 from planner.propagation.labels import clipped_share, label_of
 from planner.propagation.log import brief
 from planner.propagation.network import DERIVED, FLOAT, Interval, Kernel, Network, Port
+from planner.propagation.parameters import BIAS_LIMIT
 from planner.propagation.rows import port_facts
 
 
@@ -36,6 +42,9 @@ def _of_port(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:
         for fact in port_facts(network.graph, region, *port.side):
             if isinstance(fact, AnyType | Uniform):
                 yield f"{address} is float, so {fact} on {value.name!r} has no effect there"
+    yield from _of_near_scales(network, port, address)
+    yield from _of_copies(network, port, address)
+    yield from _of_long_bias(network, port, address)
     pinned = network.derives_bias and value.constant and port.kind == DERIVED and value.pin is not None
     if pinned and port.type is not None and port.type != value.pin:
         yield f"{address}: {value.name!r} is pinned to {value.pin}; derived anew: {brief(port.type)}"
@@ -46,6 +55,61 @@ def _of_port(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:
         yield f"{address} is fixed to {port.fixed} and clips {share:.1%} of {port.required}"
     if value.pin is not None and value.pin != port.fixed:
         yield f"{address} is fixed to {port.fixed}, {value.name!r} is pinned to {value.pin}"
+
+
+def _of_near_scales(network: Network, port: Port, address: str) -> Iterator[str]:
+    """A reader whose scale is another number than the value's and yet counts as the same."""
+    value = network.values[port.value]
+    if port.side[0] == "out" or value.constant or port.type is None:
+        return
+    made = network.ports[value.definition].type if value.definition >= 0 else None
+    start = value.pin if value.pin is not None or made is None else made
+    if start is not None and start != port.type and kind_of(start, port.type, network.target.costs) is None:
+        yield f"{address} reads {value.name!r} of {brief(start)} as {brief(port.type)}: 1e-6 apart, one label"
+
+
+def _of_copies(network: Network, port: Port, address: str) -> Iterator[str]:
+    """A constant that an earlier kernel wants in another type.
+
+    Raises:
+      Conflict: the target stores constants once only.
+    """
+    value = network.values[port.value]
+    if not value.constant or port.type is None or len(value.uses) < 2:
+        return
+    others = [network.ports[p] for p in value.uses if p < port.id and network.ports[p].type is not None]
+    if not others or port.type in [other.type for other in others]:
+        return
+    target, first = network.target, others[0]
+    region = network.kernels[first.kernel].choice.region
+    if not target.duplicate_constants:
+        raise Conflict(
+            f"{value.name!r} would be stored twice, and {target.id} stores a constant once",
+            facts=(
+                f"port {port_address(region.name, *first.side)}: {brief(first.type)}",
+                f"port {address}: {brief(port.type)}",
+                f"{target.file}: defaults: duplicate_constants: false",
+            ),
+            hint="pin the constant to one type that both rows take",
+            concession=Concession(copies=True),
+        )
+    size = -(-value.elements * port.type.storage.bits // 8)
+    yield f"{address} stores {value.name!r} once more, as {brief(port.type)}: {size} bytes"
+
+
+def _of_long_bias(network: Network, port: Port, address: str) -> Iterator[str]:
+    """A bias that leaves the sums it is added to no bit (02, case 22)."""
+    value = network.values[port.value]
+    kind = port.type
+    if port.kind != DERIVED or not value.constant or kind is None or kind.storage.bits != 32:
+        return
+    array = network.graph.constants[value.name].array
+    if array is None or not array.size:
+        return
+    steps = np.abs(array.reshape(-1).astype(np.float64)) / np.asarray(kind.scales)
+    channel = int(np.argmax(steps))
+    if steps[channel] > BIAS_LIMIT * (1 + SAME_SCALE):
+        yield f"{address}: channel {channel} of {value.name!r} takes {steps[channel]:.4g} of 2^31 steps"
 
 
 def _of_same_scale(network: Network, kernel: Kernel) -> Iterator[str]:

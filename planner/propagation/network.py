@@ -33,7 +33,10 @@ Interval = tuple[float, float]
 
 @dataclass(slots=True)
 class Value:
-    """One value: who writes and reads it, and what is known of its reals."""
+    """One value: who writes and reads it, and what is known of its reals.
+
+    `saturates`: a constant whose infinities become an end of the storage.
+    """
 
     name: str
     elements: int
@@ -47,6 +50,7 @@ class Value:
     outputs: list[int] = field(default_factory=list)
     range: Interval | None = None
     kept: Interval | None = None
+    saturates: bool = False
 
 
 @dataclass(slots=True)
@@ -245,7 +249,9 @@ def _resolve(
     ]
     joined: dict[PortId, Storage] = {}
     for group in layout.groups:
-        shared = _shared_storage(network, sides, set(group), reader_storage)
+        own = (_own_pin(choice, side) for side in group)
+        shared = next((pin.storage for pin in own if pin is not None), None)
+        shared = shared or _shared_storage(network, sides, set(group), reader_storage)
         joined |= dict.fromkeys(group, shared)
     default = network.target.default_port
     result: dict[PortId, PortType] = {}

@@ -23,7 +23,7 @@ from planner.propagation.concessions import Concession
 from planner.propagation.extents import constant_range
 from planner.propagation.labels import label_for, typed
 from planner.propagation.network import CONSTANT, DERIVED, Kernel, Network, Port, kernel_views
-from planner.target.records import PortId, Row
+from planner.target.records import PortId, Row, Rule
 from planner.target.rules import rule_function
 
 BIAS_LIMIT: Final = float(1 << 30)
@@ -51,15 +51,67 @@ def derive_parameters(network: Network, kernel: Kernel) -> list[PortId]:
         views_in, views_out = kernel_views(network, kernel)
         answer = rule_function(rule, network.target)(views_in, views_out, rule.args)
         for side, kind in answer.items():
-            port = ports[side]
-            if port.kind == DERIVED or port.type is None:
-                pin = network.values[port.value].pin
+            port = _answered(rule, ports, side, kind)
+            value = network.values[port.value]
+            free = rule.kind == "fn" and port.kind == CONSTANT and value.pin is None
+            if free or port.kind == DERIVED or port.type is None:
                 port.type = kind
-                held = pin is not None and network.values[port.value].constant and not network.derives_bias
-                if pin is not None and held and pin != kind:
-                    _check_bias_pin(network, port, pin, kind)
+                if value.constant and value.pin not in (None, kind) and not network.derives_bias:
+                    _check_bias_pin(network, port, value.pin, kind)
                 derived.append(side)
+        if rule.kind == "multiplier_accumulator_scale":
+            _refuse_overflow(network, kernel, ports, str(rule.args["port"]))
     return derived
+
+
+def _answered(rule: Rule, ports: Mapping[PortId, Port], side: PortId, kind: object) -> Port:
+    """The port that a rule's answer is about.
+
+    Raises:
+      RuleError: a port that the kernel has not, no type, or a type of another storage.
+    """
+    port, name = ports.get(side), rule.args.get("name", rule.kind)
+    if port is None:
+        known = ", ".join(f"{where}[{i}]" for where, i in ports)
+        raise RuleError(f"{rule.source}: {name!r} answers for port {side}, the kernel has {known}")
+    if not isinstance(kind, Uniform) or kind.storage != port.spec.storage:
+        raise RuleError(
+            f"{rule.source}: {name!r} answers {kind} for port {port.name!r}, which stores {port.spec}"
+        )
+    return port
+
+
+def _refuse_overflow(
+    network: Network, kernel: Kernel, ports: Mapping[PortId, Port], accumulator: str
+) -> None:
+    """A bias fits its storage, or the weight that is too fine for it is named (02, case 22).
+
+    Raises:
+      Conflict: a bias beyond its storage whose weight is pinned, so that its scale cannot grow.
+    """
+    bias = next((port for port in ports.values() if port.name == accumulator), None)
+    data = network.graph.constants.get(network.values[bias.value].name) if bias is not None else None
+    if bias is None or bias.type is None or data is None or data.array is None or not data.array.size:
+        return
+    if not isinstance(bias.spec.storage, Storage):
+        return
+    steps = np.abs(data.array.reshape(-1).astype(np.float64)) / np.asarray(bias.type.scales)
+    channel = int(np.argmax(steps))
+    if steps[channel] <= bias.spec.storage.qmax:
+        return
+    name = network.values[bias.value].name
+    pins = [
+        f"value {value.name!r}: {value.pin}"
+        for value in (network.values[port.value] for port in ports.values())
+        if value.pin is not None and value.constant
+    ]
+    raise Conflict(
+        f"channel {channel} of {name!r} is {steps[channel]:.4g} steps of its scale, "
+        f"{bias.spec.storage} holds {bias.spec.storage.qmax}",
+        facts=(f"value {name!r}, channel {channel}", *pins),
+        hint="pin a coarser weight scale, or leave it free: then it grows",
+        concession=Concession(floats=(kernel.choice.region.name,)),
+    )
 
 
 def _check_bias_pin(network: Network, port: Port, pin: Uniform, kind: Uniform) -> None:

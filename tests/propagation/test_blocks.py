@@ -1,4 +1,4 @@
-"""Constants with a scale per block: the first size that divides, a scale per channel, rows that do not fit."""
+"""Constants with a scale per block: the first size that divides, one scale per channel, rows that fail."""
 
 from dataclasses import replace
 

@@ -1,11 +1,16 @@
 """Ranges, what uses keep, and what ports require: item 1 of the price, as a table."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from planner.constants.quantize import quantize_array
 from planner.ir.topology import topological
+from planner.plans.check import check
 from planner.propagation.extents import backward, demote, forward
 from planner.propagation.network import build_network
+from planner.propagation.propagate import propagate
 from planner.propagation.rows import choose_rows
 from tests.propagation.small import graph_of, target_of
 
@@ -120,3 +125,34 @@ def test_constants(numbers, extent):
     values = {"x": "[-1, 1]", "c": np.array(numbers, np.float32), "y": "[-1, 1]"}
     network = settled(values, [("k", "add", "x c", "y")], "y")
     assert network.values[network.value_ids["c"]].range == extent
+
+
+@pytest.mark.parametrize(
+    ("op", "numbers", "served"),
+    [
+        ("", [-np.inf], True),  # a pad in an annotated model
+        ("Max", [-np.inf, 0.5], True),
+        ("Min", [np.inf], True),
+        ("Max", [np.inf], False),
+        ("Min", [-np.inf], False),
+        ("Max", [np.nan], False),
+        ("Where", [-np.inf], False),  # what a softmax masks with is no end of a storage
+    ],
+)
+def test_an_infinity_that_saturates(op, numbers, served):
+    """Case 36: minus infinity pads to the storage's minimum, under the type of what it meets."""
+    rows = "- {kernel: pad, in: {x: a8, c: a8}, out: {y: a8}, rules: [{same_scale: [x, c, y]}]}"
+    values = {"x": "!quant.uniform<i8:f32, 0.5:3>", "c": np.array(numbers, np.float32), "y": ""}
+    moves = {"k": op} if op else {}
+    graph = graph_of(values, [("k", "pad", "x c", "y")], outputs="y", moves=moves)
+    graph = replace(
+        graph, values={**graph.values, "y": replace(graph.values["y"], facts=graph.values["x"].facts)}
+    )
+    plan = propagate(graph, target_of(rows))
+    check(plan)
+    assert (plan.kernels["k"].row is not None) == served
+    if served:
+        kind = plan.kernels["k"].inputs[1].type
+        assert kind == plan.kernels["k"].inputs[0].type
+        ends = quantize_array(graph.constants["c"].array, kind)
+        assert int(ends[0]) == (kind.storage.qmax if op == "Min" else kind.storage.qmin)
