@@ -12,7 +12,7 @@ import numpy as np
 
 from planner.exporters.accepts import Accepts, refuse_unsupported
 from planner.exporters.blocks import Block, blocks
-from planner.exporters.sheet import Sheet
+from planner.exporters.sheet import Rescale, Sheet
 from planner.ir.graph import Graph
 from planner.plans.plan import Plan
 
@@ -25,6 +25,7 @@ class Form:
       accepts: types it can say.
       integer_clamps: element types whose stored tensors it clamps as they are; others through float.
       write_block: writes one region.
+      rescale: writes a rescale between two integer types, or says False; None: through float.
       clips_constants: whether a constant of a narrower range gets a Clip that says so.
     """
 
@@ -32,6 +33,7 @@ class Form:
     integer_clamps: frozenset[np.dtype[Any]]
     write_block: Callable[[Sheet, Block], None]
     clips_constants: bool = False
+    rescale: Rescale | None = None
 
 
 def write_form(graph: Graph, plan: Plan, form: Form) -> bytes:
@@ -46,7 +48,13 @@ def write_form(graph: Graph, plan: Plan, form: Form) -> bytes:
       UnsupportedExport: a type or kernel the format cannot say, with port and row.
     """
     refuse_unsupported(graph, plan, form.accepts)
-    sheet = Sheet(graph, plan, integer_clamps=form.integer_clamps, clips_constants=form.clips_constants)
+    sheet = Sheet(
+        graph,
+        plan,
+        integer_clamps=form.integer_clamps,
+        clips_constants=form.clips_constants,
+        rescale=form.rescale,
+    )
     for block in blocks(plan):
         form.write_block(sheet, block)
     return sheet.finish()

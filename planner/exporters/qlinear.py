@@ -36,7 +36,9 @@ CallMaker: TypeAlias = Callable[[Sheet, Block, Uniform], Call | None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Operand:
+class Operand:
+    """A value and the integer type a port reads it in."""
+
     value: str
     kind: Uniform
 
@@ -46,10 +48,10 @@ class _Operand:
         return (tensor, *sheet.parameters(self.kind, tensor))
 
 
-def _operand(block: Block, op: Op, index: int) -> _Operand | None:
+def operand_of(block: Block, op: Op, index: int) -> Operand | None:
     """An operand that is stored in integers; None where it is float, inner or absent."""
     kind = block.kinds.get((op.name, index))
-    return _Operand(op.inputs[index], kind) if isinstance(kind, Uniform) else None
+    return Operand(op.inputs[index], kind) if isinstance(kind, Uniform) else None
 
 
 def _is_byte(kind: Uniform) -> bool:
@@ -65,7 +67,7 @@ def _is_weight(kind: Uniform, x: Uniform, axis: int) -> bool:
     return fits and (kind.storage.signed or not x.storage.signed)
 
 
-def _is_accumulator(kind: Uniform, x: Uniform, w: Uniform, alpha: float = 1.0) -> bool:
+def is_accumulator(kind: Uniform, x: Uniform, w: Uniform, alpha: float = 1.0) -> bool:
     """Whether a bias type is the accumulator's: the product of the scales, zero point 0."""
     if kind.storage.bits < 32 or any(kind.zero_points) or len(kind.scales) not in (1, len(w.scales)):
         return False
@@ -76,11 +78,11 @@ def _is_accumulator(kind: Uniform, x: Uniform, w: Uniform, alpha: float = 1.0) -
 def conv(sheet: Sheet, block: Block, y: Uniform) -> Call | None:
     """QLinearConv: x, w with their parameters, those of y, and an int32 bias."""
     op = block.core[0]
-    x, w, b = (_operand(block, op, i) if i < len(op.inputs) else None for i in range(3))
+    x, w, b = (operand_of(block, op, i) if i < len(op.inputs) else None for i in range(3))
     if x is None or w is None or not _is_like(x.kind, y) or not _is_weight(w.kind, x.kind, 0):
         return None
     has_bias = len(op.inputs) > 2 and bool(op.inputs[2])
-    if has_bias and (b is None or not _is_accumulator(b.kind, x.kind, w.kind)):
+    if has_bias and (b is None or not is_accumulator(b.kind, x.kind, w.kind)):
         return None
     bias = () if b is None else (sheet.stored(b.value, b.kind),)
     inputs = (*x.triple(sheet), *w.triple(sheet), *sheet.parameters(y, block.result), *bias)
@@ -90,7 +92,7 @@ def conv(sheet: Sheet, block: Block, y: Uniform) -> Call | None:
 def matmul(sheet: Sheet, block: Block, y: Uniform) -> Call | None:
     """QLinearMatMul, batched too; a 2-d weight may have a scale per column."""
     op = block.core[0]
-    a, b = _operand(block, op, 0), _operand(block, op, 1)
+    a, b = operand_of(block, op, 0), operand_of(block, op, 1)
     if a is None or b is None or not _is_like(a.kind, y):
         return None
     is_matrix = len(sheet.graph.values[b.value].shape or ()) == 2
@@ -108,17 +110,17 @@ def gemm(sheet: Sheet, block: Block, y: Uniform) -> Call | None:
     has_bias = len(op.inputs) > 2 and bool(op.inputs[2])
     if has_bias and op.attributes.get("beta", 1.0) != 1.0:
         return None
-    b = _operand(block, op, 2) if has_bias else None
+    b = operand_of(block, op, 2) if has_bias else None
     if has_bias and b is None:
         return None
-    return _qgemm(sheet, block, y, _Gemm(_operand(block, op, 0), _operand(block, op, 1), b, attributes))
+    return _qgemm(sheet, block, y, _Gemm(operand_of(block, op, 0), operand_of(block, op, 1), b, attributes))
 
 
 def matmul_add(sheet: Sheet, block: Block, y: Uniform) -> Call | None:
     """QGemm of MatMul and Add; leading dimensions are folded into one and unfolded behind it."""
     product, add = block.core
     side = 1 if add.inputs[0] == product.outputs[0] else 0
-    x, w, b = _operand(block, product, 0), _operand(block, product, 1), _operand(block, add, side)
+    x, w, b = operand_of(block, product, 0), operand_of(block, product, 1), operand_of(block, add, side)
     if x is None or w is None or b is None:
         return None
     shape, matrix = sheet.graph.values[x.value].shape, sheet.graph.values[w.value].shape
@@ -131,9 +133,9 @@ def matmul_add(sheet: Sheet, block: Block, y: Uniform) -> Call | None:
 class _Gemm:
     """Operands of a QGemm; `rows` are the leading dimensions of a MatMul's x, () for a Gemm."""
 
-    a: _Operand | None
-    w: _Operand | None
-    b: _Operand | None
+    a: Operand | None
+    w: Operand | None
+    b: Operand | None
     attributes: Mapping[str, Any]
     rows: Shape = ()
 
@@ -150,7 +152,7 @@ def _qgemm(sheet: Sheet, block: Block, y: Uniform, gemm: _Gemm) -> Call | None:
         return None
     alpha = gemm.attributes.get("alpha", 1.0)
     if b is not None and not (
-        _is_accumulator(b.kind, a.kind, w.kind, alpha) and _is_row(sheet, b.value, columns)
+        is_accumulator(b.kind, a.kind, w.kind, alpha) and is_row(sheet, b.value, columns)
     ):
         return None
     bias = "" if b is None else _row(sheet, b, columns)
@@ -171,14 +173,14 @@ def _folded(sheet: Sheet, tensor: str, depth: Any) -> str:
     return result
 
 
-def _is_row(sheet: Sheet, bias: str, columns: int) -> bool:
+def is_row(sheet: Sheet, bias: str, columns: int) -> bool:
     """Whether a bias is a constant of one number per column."""
     value = sheet.graph.values[bias]
-    is_row = bool(value.shape) and (value.shape or ())[-1] == columns == value.elements
-    return bias in sheet.graph.constants and is_row
+    is_last = bool(value.shape) and (value.shape or ())[-1] == columns == value.elements
+    return bias in sheet.graph.constants and is_last
 
 
-def _row(sheet: Sheet, b: _Operand, columns: int) -> str:
+def _row(sheet: Sheet, b: Operand, columns: int) -> str:
     """The stored bias with shape (columns,), as QGemm wants it."""
     tensor = sheet.stored(b.value, b.kind)
     if len(sheet.graph.values[b.value].shape or ()) == 1:
@@ -190,7 +192,7 @@ def elementwise(kind: str) -> CallMaker:
     """QLinearAdd or QLinearMul of two 8-bit tensors of one storage."""
 
     def make(sheet: Sheet, block: Block, y: Uniform) -> Call | None:
-        a, b = _operand(block, block.core[0], 0), _operand(block, block.core[0], 1)
+        a, b = operand_of(block, block.core[0], 0), operand_of(block, block.core[0], 1)
         if a is None or b is None or not (_is_like(a.kind, y) and _is_like(b.kind, y)):
             return None
         inputs = (*a.triple(sheet), *b.triple(sheet), *sheet.parameters(y, block.result))
@@ -204,7 +206,7 @@ def unary(kind: str, *, defaults: Mapping[str, Any], keep: tuple[str, ...] = ())
 
     def make(sheet: Sheet, block: Block, y: Uniform) -> Call | None:
         op = block.core[0]
-        x = _operand(block, op, 0)
+        x = operand_of(block, op, 0)
         if x is None or not _is_like(x.kind, y):
             return None
         attributes = {**defaults, **{key: op.attributes[key] for key in keep if key in op.attributes}}
@@ -227,7 +229,7 @@ def average_pool(sheet: Sheet, block: Block, y: Uniform) -> Call | None:
 def concat(sheet: Sheet, block: Block, y: Uniform) -> Call | None:
     """QLinearConcat: every input with its own parameters."""
     op = block.core[0]
-    operands = [_operand(block, op, i) for i in range(len(op.inputs))]
+    operands = [operand_of(block, op, i) for i in range(len(op.inputs))]
     inputs: tuple[str, ...] = ()
     for x in operands:
         if x is None or not _is_like(x.kind, y):
@@ -240,7 +242,7 @@ def concat(sheet: Sheet, block: Block, y: Uniform) -> Call | None:
 def where(sheet: Sheet, block: Block, y: Uniform) -> Call | None:
     """QLinearWhere: condition, then both branches with their parameters."""
     op = block.core[0]
-    a, b = _operand(block, op, 1), _operand(block, op, 2)
+    a, b = operand_of(block, op, 1), operand_of(block, op, 2)
     if a is None or b is None or not (_is_like(a.kind, y) and _is_like(b.kind, y)):
         return None
     condition = sheet.operand(op.inputs[0])

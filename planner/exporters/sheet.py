@@ -7,8 +7,8 @@ value's own name, unless the model's boundary is pinned: then the stored tensor 
 Source: design 01, section 3; plans/rescales.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from planner.plans.records import PortTyped
 from planner.plans.rescales import kind_of, pins
 
 Array = npt.NDArray[Any]
+Rescale: TypeAlias = Callable[["Sheet", str, Uniform, Uniform, str], bool]
 
 SHAPE_READERS: Final = frozenset({"Shape", "Size"})
 MICROSOFT: Final = "com.microsoft"
@@ -37,6 +38,7 @@ class Sheet:
       graph: the float model, with the numbers of its constants.
       plan: types of all ports; its graph has the regions.
       integer_clamps: element types whose stored tensors the format clamps as they are.
+      arithmetic: of the row being written, for formats that rescale by it.
     """
 
     def __init__(
@@ -46,9 +48,12 @@ class Sheet:
         *,
         integer_clamps: frozenset[np.dtype[Any]],
         clips_constants: bool = False,
+        rescale: Rescale | None = None,
     ) -> None:
         """Start with the model's inputs: float, or stored where they are pinned."""
         self.graph, self.plan, self.integer_clamps = graph, plan, integer_clamps
+        self.arithmetic = ""
+        self._rescale = rescale
         self._clips_constants = clips_constants
         self._names = Names(graph, plan.graph)
         self._pins = pins(plan.graph)
@@ -136,10 +141,11 @@ class Sheet:
         if self.is_same(kind, pinned):
             self._stored[value, pinned] = tensor
             return
-        between = self.fresh(f"{value}_dequantized")
-        self.dequantize(tensor, kind, between)
         result = self.stored_name(value, pinned)
-        self._quantize_in_range(between, pinned, result)
+        if self._rescale is None or not self._rescale(self, tensor, kind, pinned, result):
+            between = self.fresh(f"{value}_dequantized")
+            self.dequantize(tensor, kind, between)
+            self._quantize_in_range(between, pinned, result)
         self._stored[value, pinned] = result
 
     def stored(self, value: str, wanted: Uniform) -> str:
@@ -158,9 +164,16 @@ class Sheet:
             result = self._stored[value, base]
         else:
             result = self.fresh(f"{value}_quantized")
-            self._quantize_in_range(self._real_f32(value, base), wanted, result)
+            self._quantize_stored(value, base, wanted, result)
         self._stored[value, wanted] = result
         return result
+
+    def _quantize_stored(self, value: str, base: PortTyped, wanted: Uniform, result: str) -> None:
+        is_written = False
+        if isinstance(base, Uniform) and self._rescale is not None:
+            is_written = self._rescale(self, self._stored[value, base], base, wanted, result)
+        if not is_written:
+            self._quantize_in_range(self._real_f32(value, base), wanted, result)
 
     def _store_constant(self, name: str, stored: Array, kind: Uniform) -> None:
         """Keep stored integers, behind a Clip where the format says a narrower range that way."""

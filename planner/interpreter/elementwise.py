@@ -61,7 +61,7 @@ def qlinear_add(a: Array, a_grid: Grid, b: Array, b_grid: Grid, y_grid: Grid) ->
 
     Source: com.microsoft.QLinearAdd; MLAS QLinearAdd for AVX2.
     """
-    if _has_scalar_rows(a.shape, b.shape):
+    if has_scalar_rows(a.shape, b.shape):
         return _pairwise(b, b_grid, a, a_grid, lambda q, p: _add(q, b_grid, p, a_grid, y_grid))
     return _pairwise(a, a_grid, b, b_grid, lambda p, q: _add(p, a_grid, q, b_grid, y_grid))
 
@@ -185,7 +185,7 @@ def _pairwise(
     return np.asarray(np.take(table, rows + (b.astype(np.int32) - b_grid.qmin)))
 
 
-def _has_scalar_rows(a_shape: tuple[int, ...], b_shape: tuple[int, ...]) -> bool:
+def has_scalar_rows(a_shape: Sequence[int], b_shape: Sequence[int]) -> bool:
     """Whether broadcasting repeats single elements of `a` along the innermost axis that is not 1 in both."""
     sizes = zip_longest(reversed(a_shape), reversed(b_shape), fillvalue=1)
     innermost = next(((a, b) for a, b in sizes if (a, b) != (1, 1)), (1, 1))

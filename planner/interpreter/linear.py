@@ -2,11 +2,12 @@
 
 Each returns None where its types have no integer kernel: then the region computes in float. In
 `float32_even` that is what onnxruntime's QLinearConv, QLinearMatMul and QGemm take; elsewhere activations
-per tensor, weights per tensor or per output channel, a bias on the accumulator's grid.
+per tensor, weights per tensor or per output channel, a bias on the accumulator's grid, or in `exact_even` a
+float one.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,11 +22,16 @@ from planner.ir.qtypes import Uniform
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sides:
-    """Operands of a linear op: the activation, the weight, and the bias if it has one."""
+    """Operands of a linear op: the activation, the weight, and the bias if it has one.
+
+    Attributes:
+      real_bias: (C_out,) float32, of a bias that stays float.
+    """
 
     x: Operand
     w: Operand
     bias: Operand | None
+    real_bias: Array | None = None
 
 
 def conv(call: Call) -> Array | None:
@@ -79,10 +85,13 @@ def matmul(call: Call) -> Array | None:
 def matmul_add(call: Call) -> Array | None:
     """MatMul with a matrix of weights, then Add of one number per column."""
     product, add = call.ops
-    bias = call.operand(1 if add.inputs[0] == product.outputs[0] else 0, add)
-    if bias is None:
+    side = 1 if add.inputs[0] == product.outputs[0] else 0
+    bias = call.operand(side, add)
+    if bias is None and not _takes_real_bias(call):
         return None
     sides = _with_bias(call, call.operand(0), call.operand(1), bias, axis=1)
+    if sides is not None and bias is None:
+        sides = _with_real_bias(call, sides, add.inputs[side], 1)
     if sides is None or sides.w.stored.ndim != 2 or sides.x.stored.ndim < 2:
         return None
     unknown = [dim for dim in (sides.x.shape or ())[:-1] if not isinstance(dim, int)]
@@ -95,9 +104,23 @@ def _sides(call: Call, axis: int, *, alpha: float = 1.0) -> _Sides | None:
     """Operands 0, 1 and 2 of the main op, if an integer kernel takes them; `axis` is the weight's."""
     has_bias = len(call.op.inputs) > 2 and bool(call.op.inputs[2])
     bias = call.operand(2) if has_bias else None
-    if has_bias and bias is None:
+    is_real = has_bias and bias is None
+    if is_real and not _takes_real_bias(call):
         return None
-    return _with_bias(call, call.operand(0), call.operand(1), bias, axis=axis, alpha=alpha)
+    sides = _with_bias(call, call.operand(0), call.operand(1), bias, axis=axis, alpha=alpha)
+    return sides if sides is None or not is_real else _with_real_bias(call, sides, call.op.inputs[2], axis)
+
+
+def _takes_real_bias(call: Call) -> bool:
+    """Whether a float bias is part of the exact sum; elsewhere such a kernel computes in float."""
+    return call.arithmetic == "exact_even"
+
+
+def _with_real_bias(call: Call, sides: _Sides, name: str, axis: int) -> _Sides | None:
+    bias, channels = call.other(name), sides.w.stored.shape[axis]
+    if bias.size != channels or bias.shape[-1:] != (channels,):
+        return None
+    return replace(sides, real_bias=bias.reshape(-1))
 
 
 def _with_bias(
@@ -143,7 +166,11 @@ def _requantize(call: Call, acc: Array, sides: _Sides, *, trailing: int = 0, alp
     shape = (len(w.scales), *(1 for _ in range(trailing)))
     if not call.is_onnxruntime:
         ratio = ratios(w.scales, math.prod((x.scale, alpha)), y.scale)
-        return onto([(acc, ratio.reshape(shape))], y, call.arithmetic)
+        terms = [(acc, ratio.reshape(shape))]
+        if sides.real_bias is not None:
+            added = ratios(sides.real_bias.astype(np.float64).tolist(), 1.0, y.scale)
+            terms.append((np.ones((), np.int64), added.reshape(-1, *shape[1:])))
+        return onto(terms, y, call.arithmetic)
     scales = np.asarray(w.scales, np.float32)
     multiplier = output_multiplier(x.scale, scales, y.scale, alpha=alpha).reshape(shape)
     grid = grid_of(y)

@@ -1,0 +1,85 @@
+"""Averaging: GlobalAveragePool and AveragePool as integer sums, each rounded once.
+
+Sums come from ReduceSum, or ConvInteger with weights of one. Source: design 01, sections 7 and 8; interpreter
+`pooling`, which says what they become.
+"""
+
+from math import prod
+
+import numpy as np
+
+from planner.exporters.blocks import Block
+from planner.exporters.linear import is_byte
+from planner.exporters.qlinear import Operand, operand_of
+from planner.exporters.rescaling import bounds_of, settle_steps, single
+from planner.exporters.sheet import Sheet
+from planner.exporters.steps import apply, cast
+from planner.interpreter.calls import FLOAT32_EVEN
+from planner.ir.qtypes import Uniform
+
+
+def global_average_pool(sheet: Sheet, block: Block, y: Uniform) -> bool:
+    """GlobalAveragePool: one integer sum per channel."""
+    x = operand_of(block, block.core[0], 0)
+    shape = None if x is None else sheet.graph.values[x.value].shape
+    if x is None or shape is None or not all(isinstance(dim, int) for dim in shape[2:]):
+        return False
+    return _write(sheet, block, y, x, prod(dim for dim in shape[2:] if isinstance(dim, int)), is_global=True)
+
+
+def average_pool(sheet: Sheet, block: Block, y: Uniform) -> bool:
+    """AveragePool over the whole input; others where no window has padding in it."""
+    op = block.core[0]
+    x = operand_of(block, op, 0)
+    shape = None if x is None else sheet.graph.values[x.value].shape
+    kernel, attributes = tuple(op.attributes["kernel_shape"]), op.attributes
+    if x is None or shape is None or attributes.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
+        return False
+    if any(step != 1 for step in attributes.get("dilations", ())) or attributes.get("ceil_mode"):
+        return False
+    is_padded = any(attributes.get("pads", ()))
+    if tuple(shape[2:]) == kernel and not is_padded:
+        return _write(sheet, block, y, x, prod(kernel), is_global=True)
+    is_even = not is_padded or bool(attributes.get("count_include_pad"))
+    if sheet.arithmetic == FLOAT32_EVEN or not is_even or not isinstance(shape[1], int):
+        return False
+    return _write(sheet, block, y, x, prod(kernel), is_global=False)
+
+
+def _write(sheet: Sheet, block: Block, y: Uniform, x: Operand, count: int, *, is_global: bool) -> bool:
+    clamp = bounds_of(sheet, block, y)
+    is_like = x.kind.storage.signed == y.storage.signed
+    if clamp is None or not is_byte(x) or (sheet.arithmetic == FLOAT32_EVEN and not is_like):
+        return False
+    multiplier = np.float32(x.kind.scale) / (np.float32(y.scale) * np.float32(count))
+    rounding = single(y, sheet.arithmetic, x.kind.scale, float(multiplier), clamp, count)
+    ends = x.kind.storage.qmin, x.kind.storage.qmax
+    reach = np.asarray([count * max(abs(end - x.kind.zero_point) for end in ends)])
+    steps = rounding.steps(-reach, reach)
+    if steps is None:
+        return False
+    total = _sum(sheet, block, x, count) if is_global else _windows(sheet, block, x)
+    settle_steps(sheet, block, total, steps, low=clamp.low)
+    return True
+
+
+def _sum(sheet: Sheet, block: Block, x: Operand, count: int) -> str:
+    wide = cast(sheet, sheet.stored(x.value, x.kind), "int64")
+    rank = len(sheet.graph.values[x.value].shape or ())
+    axes = sheet.constant(f"{block.result}_axes", np.arange(2, rank))
+    total = sheet.fresh(f"{block.result}_total")
+    sheet.emit("ReduceSum", [wide, axes], [total], attributes={"keepdims": 1})
+    return apply(sheet, "Sub", total, x.kind.zero_point * count, block.result) if x.kind.zero_point else total
+
+
+def _windows(sheet: Sheet, block: Block, x: Operand) -> str:
+    op, triple = block.core[0], x.triple(sheet)
+    shape = sheet.graph.values[x.value].shape or ()
+    channels = next(dim for dim in shape[1:2] if isinstance(dim, int))
+    ones = np.ones((channels, 1, *op.attributes["kernel_shape"]), np.int8)
+    weight = sheet.constant(f"{block.result}_ones", ones)
+    kept = {key: op.attributes[key] for key in ("pads", "strides") if key in op.attributes}
+    total = sheet.fresh(f"{block.result}_total")
+    inputs = [triple[0], weight, triple[2]]
+    sheet.emit("ConvInteger", inputs, [total], name=op.name, attributes={**kept, "group": channels})
+    return total

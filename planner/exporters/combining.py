@@ -1,0 +1,183 @@
+"""Combining: Add, Sub, Mul, Concat and Where of stored integers, each rounded as the row's arithmetic does.
+
+A sum of two scaled integers is written as one, when trying every pair of stored values shows it equal; else
+as a table of all pairs. Source: design 01, sections 7 and 8.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from planner.exporters.blocks import Block, write_clamped
+from planner.exporters.linear import is_byte, widened
+from planner.exporters.qlinear import Operand, operand_of
+from planner.exporters.rescaling import bounds_of, rescale_steps, settle_steps
+from planner.exporters.sheet import Array, Sheet, held_dtype
+from planner.exporters.steps import cast, write_pairs, write_steps
+from planner.exporters.thresholds import Integers, fit, fit_pairs, least_arguments
+from planner.interpreter.calls import FLOAT32_EVEN, grid_of, onto
+from planner.interpreter.elementwise import has_scalar_rows, qlinear_add, qlinear_mul
+from planner.interpreter.fixed_point import ratios
+from planner.interpreter.requantize import Grid
+from planner.ir.qtypes import Uniform
+
+
+def plus(sheet: Sheet, block: Block, y: Uniform) -> bool:
+    """Add and Sub."""
+    op, clamp = block.core[0], bounds_of(sheet, block, y)
+    a, b = operand_of(block, op, 0), operand_of(block, op, 1)
+    if clamp is None or a is None or b is None or not (is_byte(a) and is_byte(b)):
+        return False
+    sign = -1 if op.type == "Sub" else 1
+    if sheet.arithmetic == FLOAT32_EVEN and (sign < 0 or not _is_like(a, b, y)):
+        return False
+    stored = _sums(sheet, a, b, y, sign)
+    levels = np.clip(stored, clamp.low, clamp.high) - clamp.low
+    slopes = a.kind.scale / y.scale, sign * b.kind.scale / y.scale
+    shifted = [_stored_values(side.kind) - side.kind.zero_point for side in (a, b)]
+    top = clamp.high - clamp.low
+    pairs = fit_pairs(levels, shifted[0], shifted[1], slopes, top)
+    value = block.kernel.outputs[0].value
+    result = sheet.stored_name(value, y)
+    if pairs is not None:
+        sides = widened(sheet, a), widened(sheet, b)
+        write_pairs(sheet, sides, pairs, low=clamp.low, levels=top, kind=y, result=result)
+    else:
+        _look_up(sheet, (a, b), (levels + clamp.low).astype(held_dtype(y)), result)
+    sheet.define_stored(value, y, result)
+    return True
+
+
+def times(sheet: Sheet, block: Block, y: Uniform) -> bool:
+    """Mul: one product, rescaled once."""
+    op, clamp = block.core[0], bounds_of(sheet, block, y)
+    a, b = operand_of(block, op, 0), operand_of(block, op, 1)
+    if clamp is None or a is None or b is None or not (is_byte(a) and is_byte(b)):
+        return False
+    if sheet.arithmetic == FLOAT32_EVEN and not _is_like(a, b, y):
+        return False
+    low = clamp.low
+
+    def levels_of(v: Integers) -> Integers:
+        return np.clip(_product(v, a.kind, b.kind, y, sheet.arithmetic), low, clamp.high) - low
+
+    reach = np.asarray([_reach(a.kind) * _reach(b.kind)])
+    slope = np.asarray([a.kind.scale * b.kind.scale / y.scale])
+    steps = fit(least_arguments(levels_of, -reach, reach, clamp.high - low), slope)
+    if steps is None:
+        return False
+    product = sheet.fresh(f"{block.result}_product")
+    sheet.emit("Mul", [widened(sheet, a), widened(sheet, b)], [product])
+    settle_steps(sheet, block, product, steps, low=low)
+    return True
+
+
+def concat(sheet: Sheet, block: Block, y: Uniform) -> bool:
+    """Concat: every input rescaled onto the result's grid."""
+    op = block.core[0]
+    parts = _rescaled_parts(sheet, block, y, range(len(op.inputs)))
+    if parts is None:
+        return False
+    _settle(sheet, block, y, parts)
+    return True
+
+
+def where(sheet: Sheet, block: Block, y: Uniform) -> bool:
+    """Where: both branches rescaled onto the result's grid."""
+    parts = _rescaled_parts(sheet, block, y, (1, 2))
+    if parts is None:
+        return False
+    _settle(sheet, block, y, [sheet.operand(block.core[0].inputs[0]), *parts])
+    return True
+
+
+def _rescaled_parts(sheet: Sheet, block: Block, y: Uniform, indices: Iterable[int]) -> list[str] | None:
+    op = block.core[0]
+    operands = [operand_of(block, op, i) for i in indices]
+    found = [x for x in operands if x is not None and is_byte(x)]
+    if len(found) != len(operands) or y.storage.bits > 8:
+        return None
+    if sheet.arithmetic == FLOAT32_EVEN and not all(_is_like(x, x, y) for x in found):
+        return None
+    steps = [rescale_steps(x.kind, y, sheet.arithmetic) for x in found]
+    if any(item is None for item in steps):
+        return None
+    tensors = []
+    for x, item in zip(found, steps, strict=True):
+        tensor = sheet.stored(x.value, x.kind)
+        if item is not None and x.kind != y:
+            result = sheet.fresh(f"{tensor}_rescaled")
+            write_steps(sheet, tensor, item, low=y.storage.qmin, kind=y, result=result)
+            tensor = result
+        tensors.append(tensor)
+    return tensors
+
+
+def _settle(sheet: Sheet, block: Block, y: Uniform, operands: list[str]) -> None:
+    op, value = block.core[0], block.kernel.outputs[0].value
+    if block.activation is None:
+        result = sheet.stored_name(value, y)
+        sheet.emit_op(op, operands, [result])
+        sheet.define_stored(value, y, result)
+        return
+    whole = sheet.fresh(f"{value}_unclamped")
+    sheet.emit_op(op, operands, [whole])
+    write_clamped(sheet, value, whole, y, block.activation)
+
+
+def _look_up(sheet: Sheet, sides: tuple[Operand, Operand], table: Array, result: str) -> None:
+    """Gather the result from a table of all pairs of stored values."""
+    columns = table.shape[1]
+    one, two = (_from_zero(sheet, side) for side in sides)
+    row, place = sheet.fresh(f"{result}_row"), sheet.fresh(f"{result}_place")
+    sheet.emit("Mul", [one, sheet.number("int64", columns)], [row])
+    sheet.emit("Add", [row, two], [place])
+    data = sheet.constant(f"{result}_table", table.reshape(-1))
+    sheet.emit("Gather", [data, place], [result])
+
+
+def _from_zero(sheet: Sheet, operand: Operand) -> str:
+    """A stored tensor as indices of its type's values."""
+    tensor = cast(sheet, sheet.stored(operand.value, operand.kind), "int64")
+    low = operand.kind.storage.qmin
+    if not low:
+        return tensor
+    result = sheet.fresh(f"{tensor}_index")
+    sheet.emit("Sub", [tensor, sheet.number("int64", low)], [result])
+    return result
+
+
+def _sums(sheet: Sheet, a: Operand, b: Operand, y: Uniform, sign: int) -> Array:
+    """The stored sum of every pair of stored values, (A, B)."""
+    one, two = np.broadcast_arrays(_stored_values(a.kind)[:, None], _stored_values(b.kind)[None, :])
+    if sheet.arithmetic != FLOAT32_EVEN:
+        ratio = [ratios((kind.scale,), 1.0, y.scale) for kind in (a.kind, b.kind)]
+        terms = [(one - a.kind.zero_point, ratio[0]), (sign * (two - b.kind.zero_point), ratio[1])]
+        return onto(terms, y, sheet.arithmetic).astype(np.int64)
+    shapes = [tuple(sheet.graph.values[side.value].shape or ()) for side in (a, b)]
+    grids = grid_of(a.kind), grid_of(b.kind), grid_of(y)
+    known = [[dim if isinstance(dim, int) else 2 for dim in shape] for shape in shapes]
+    if has_scalar_rows(known[0], known[1]):
+        return qlinear_add(two, grids[1], one, grids[0], grids[2]).astype(np.int64)
+    return qlinear_add(one, grids[0], two, grids[1], grids[2]).astype(np.int64)
+
+
+def _product(v: Integers, a: Uniform, b: Uniform, y: Uniform, arithmetic: str) -> Integers:
+    if arithmetic != FLOAT32_EVEN:
+        return onto([(v, ratios((a.scale,), b.scale, y.scale))], y, arithmetic).astype(np.int64)
+    one = Grid(b.scale, 0, 0, 1)
+    return qlinear_mul(v, Grid(a.scale, 0, 0, 1), np.ones_like(v), one, grid_of(y)).astype(np.int64)
+
+
+def _stored_values(kind: Uniform) -> Integers:
+    return np.arange(kind.storage.qmin, kind.storage.qmax + 1)
+
+
+def _reach(kind: Uniform) -> int:
+    return max(abs(end - kind.zero_point) for end in (kind.storage.qmin, kind.storage.qmax))
+
+
+def _is_like(a: Operand, b: Operand, y: Uniform) -> bool:
+    """Whether onnxruntime has an integer kernel, so that the plan computes on integers there."""
+    kinds = (a.kind, b.kind, y)
+    return all(kind.storage.bits <= 8 for kind in kinds) and len({kind.storage.signed for kind in kinds}) == 1

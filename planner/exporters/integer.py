@@ -1,0 +1,103 @@
+"""onnx-integer: integer math only: MatMulInteger, ConvInteger and sums, one requantize per kernel.
+
+A requantize is a multiplication, an addition and a division by a power of two in 64 bits, proved equal to
+the row's arithmetic for every accumulator the weights allow; rescales on edges are the same. Input and
+weight scales enter nowhere else. Softmax, Sigmoid and other functions are onnxruntime's operators on stored
+integers where the row is `float32_even`, and float ops where the plan itself says float32.
+Source: design 01, sections 7 and 8; design 05, "Out".
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+from planner.errors import UnsupportedExport
+from planner.exporters.accepts import LOW_BIT_ACTIVATIONS, LOW_BITS, Accepts
+from planner.exporters.averaging import average_pool, global_average_pool
+from planner.exporters.blocks import Block, write_clamp_alone, write_real
+from planner.exporters.combining import concat, plus, times, where
+from planner.exporters.frame import Form, write_form
+from planner.exporters.linear import conv, gemm, matmul, matmul_add
+from planner.exporters.qoperator import BYTES, write_call, write_mover
+from planner.exporters.rescaling import rescale
+from planner.exporters.sheet import Sheet
+from planner.interpreter.calls import FLOAT32_EVEN
+from planner.interpreter.fixed_point import ARITHMETICS
+from planner.interpreter.kernels import KERNELS
+from planner.ir.graph import Graph
+from planner.ir.qtypes import Uniform
+from planner.plans.plan import Plan
+
+IntegerKernel: TypeAlias = Callable[[Sheet, Block, Uniform], bool]
+
+# In the reference arithmetic these compute in float unless the row is onnxruntime's own.
+_FUNCTIONS: Final = frozenset({("LeakyRelu",), ("Sigmoid",), ("Softmax",)})
+
+
+def write_integer(graph: Graph, plan: Plan) -> bytes:
+    """Serialise a planned model as integer ONNX operators; see `frame.write_form`."""
+    return write_form(graph, plan, FORM)
+
+
+def write_block(sheet: Sheet, block: Block) -> None:
+    """Write one region on integers; in float where the plan's own arithmetic is float there."""
+    row = None if block.kernel.row is None else sheet.plan.row_of(block.kernel.name)
+    sheet.arithmetic = FLOAT32_EVEN if row is None else row.requantize
+    if row is not None and sheet.arithmetic not in (FLOAT32_EVEN, *ARITHMETICS):
+        known = ", ".join((FLOAT32_EVEN, *ARITHMETICS))
+        raise UnsupportedExport(
+            f"{_first(block)} (row {block.kernel.row}) computes in {sheet.arithmetic}, which is no integer "
+            f"arithmetic; onnx-integer accepts rows of {known}",
+            hint="use onnx-qdq, or a target whose rows requantize on integers",
+        )
+    if write_clamp_alone(sheet, block) or write_mover(sheet, block) or _write_kernel(sheet, block):
+        return
+    if sheet.arithmetic == FLOAT32_EVEN and write_call(sheet, block):
+        return
+    _refuse_integer_kernels(sheet, block)
+    write_real(sheet, block)
+
+
+def _write_kernel(sheet: Sheet, block: Block) -> bool:
+    kernel = INTEGER_KERNELS.get(tuple(op.type for op in block.core))
+    outputs = block.kernel.outputs
+    if kernel is None or len(outputs) != 1 or not isinstance(outputs[0].type, Uniform):
+        return False
+    return outputs[0].type.is_per_tensor and kernel(sheet, block, outputs[0].type)
+
+
+def _refuse_integer_kernels(sheet: Sheet, block: Block) -> None:
+    """Refuse what the row computes on integers and nothing here writes: floats would differ."""
+    ops = tuple(op.type for op in block.core)
+    ports = [port for port in (*block.kernel.inputs, *block.kernel.outputs) if port.value]
+    is_integer = all(isinstance(port.type, Uniform) and not port.type.blocks for port in ports)
+    if sheet.arithmetic == FLOAT32_EVEN or ops not in KERNELS or ops in _FUNCTIONS or not is_integer:
+        return
+    raise UnsupportedExport(
+        f"{_first(block)} (row {block.kernel.row}): no integer ONNX operators compute {'+'.join(ops)} with "
+        f"these operands in {sheet.arithmetic}; onnx-integer accepts constant weights in bytes, per tensor "
+        "or per output channel, and explicit padding",
+        hint="use onnx-qoperator for onnxruntime's arithmetic, or onnx-qdq",
+    )
+
+
+def _first(block: Block) -> str:
+    return next((port.address for port in block.kernel.outputs), block.kernel.name)
+
+
+INTEGER_KERNELS: Final[Mapping[tuple[str, ...], IntegerKernel]] = {
+    ("Add",): plus,
+    ("AveragePool",): average_pool,
+    ("Concat",): concat,
+    ("Conv",): conv,
+    ("Gemm",): gemm,
+    ("GlobalAveragePool",): global_average_pool,
+    ("MatMul",): matmul,
+    ("MatMul", "Add"): matmul_add,
+    ("Mul",): times,
+    ("Sub",): plus,
+    ("Where",): where,
+}
+
+FORM: Final = Form(
+    Accepts("onnx-integer", LOW_BITS, LOW_BIT_ACTIVATIONS), BYTES, write_block, rescale=rescale
+)
