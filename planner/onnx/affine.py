@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from planner.ir.graph import Constant, Facts, Graph, Op, Value
-from planner.ir.qtypes import F32_TINY, AnyType, Bipolar, QType, Storage, Uniform, uniform
+from planner.ir.qtypes import AnyType, Bipolar, Storage, Uniform
 from planner.onnx.naming import rewritten, use_counts
 
 
@@ -215,43 +215,20 @@ def _with_weight_and_bias(
     if not (columns == 1).all():
         inputs[1] = work.rewritten(host.inputs[1], host)
         arrays[inputs[1]] = (weight * columns).astype(weight.dtype)
-        work.facts[inputs[1]] = _scaled_facts(work.values[host.inputs[1]].facts, columns)
+        work.facts[inputs[1]] = _width_alone(work.values[host.inputs[1]].facts)
     if name or affine.b.any():
         inputs.append(work.rewritten(name or f"{host.outputs[0]}/bias", host))
         arrays[inputs[2]] = np.broadcast_to(bias * affine.a + affine.b, shape).astype(weight.dtype)
     return replace(host, inputs=tuple(inputs)), arrays
 
 
-def _scaled_facts(facts: Facts, columns: np.ndarray) -> Facts:
-    """Types of a weight whose slices are scaled; where none fits, the width alone is kept."""
-    wide = [axis for axis, size in enumerate(columns.shape) if size > 1]
-    return tuple(
-        _scaled(fact, columns, wide) if isinstance(fact, (Uniform, Bipolar)) else fact for fact in facts
-    )
+def _width_alone(facts: Facts) -> Facts:
+    """Facts of a weight whose slices are scaled: its types no longer hold, the bits asked for do."""
+    return tuple(_width(fact) if isinstance(fact, (Bipolar, Uniform)) else fact for fact in facts)
 
 
-def _scaled(fact: Uniform | Bipolar, columns: np.ndarray, wide: list[int]) -> QType:
-    if isinstance(fact, Bipolar):
-        one = Storage(2, True, -1, 1)
-        return _scaled(Uniform(one, (fact.scale,), (0,)), columns, wide)
-    store = fact.storage
-    is_even = store.qmin == -store.qmax and not any(fact.zero_points)
-    axis = wide[0] if wide else fact.axis
-    if (
-        len(wide) > 1
-        or fact.blocks
-        or fact.ranges
-        or fact.axis not in (None, axis)
-        or not (is_even or (columns > 0).all())
-    ):
-        return AnyType(store)
-    factor = np.abs(columns.reshape(-1))
-    with np.errstate(over="ignore", under="ignore"):
-        scales = np.where(factor > 0, factor, 1.0) * np.asarray(fact.scales)
-    if not (np.isfinite(scales).all() and (scales.astype(np.float32) > F32_TINY).all()):
-        return AnyType(store)
-    zeros = np.broadcast_to(fact.zero_points, scales.shape).tolist()
-    return uniform(store, scales.tolist(), zeros, axis=axis)
+def _width(fact: Bipolar | Uniform) -> AnyType:
+    return AnyType(Storage(2, True, -1, 1) if isinstance(fact, Bipolar) else fact.storage)
 
 
 def _data(name: str, work: _Work) -> np.ndarray:

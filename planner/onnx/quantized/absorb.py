@@ -15,6 +15,7 @@ from planner.errors import ModelError
 from planner.ir.graph import Facts, Graph, Op, Value
 from planner.ir.qtypes import AnyType, Bipolar, QType, Storage, Uniform, storage
 from planner.onnx.quantized.dialect import ELEMENTWISE, FLOAT_QUANT, QUANT, TRUNC
+from planner.onnx.quantized.dynamic import plain_products
 from planner.onnx.quantized.expand import EXPANSIONS, expand, lift
 from planner.onnx.quantized.formulas import Array, bipolar, quant
 from planner.onnx.quantized.lowering import Draft, draft_of, lower
@@ -22,7 +23,15 @@ from planner.onnx.quantized.quantizers import Found, Quantizer, find_quantizers
 from planner.onnx.quantized.types import type_of
 from planner.onnx.shapes import infer
 
-QUANTIZED_OPS: Final = ELEMENTWISE | EXPANSIONS.keys() | {"DequantizeLinear", "QuantizeLinear"}
+QUANTIZED_OPS: Final = (
+    ELEMENTWISE
+    | EXPANSIONS.keys()
+    | {
+        "DequantizeLinear",
+        "DynamicQuantizeLinear",
+        "QuantizeLinear",
+    }
+)
 _LINEAR: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 _BIASES: Final[Mapping[str, float]] = {"CEIL": 0.5, "FLOOR": -0.5}
 _EVEN: Final = frozenset({"HALF_EVEN", "ROUND"})
@@ -50,7 +59,7 @@ def absorb(graph: Graph) -> Graph:
     """Turn quantization ops into facts; the same graph if it has none."""
     if not any(op.type in QUANTIZED_OPS for op in graph.ops):
         return graph
-    graph = lift(infer(expand(graph)))
+    graph = lift(infer(expand(plain_products(graph))))
     found = {item.last: item for item in find_quantizers(graph)}
     work = _Work(graph, draft_of(graph), _users(graph))
     for at, op in enumerate(graph.ops):
@@ -188,27 +197,35 @@ def _on_grid(x: Array, quantizer: Quantizer) -> Array:
 
 
 def _constant_facts(work: _Work, found: Found, kind: QType, array: Array) -> Facts:
-    """A weight is pinned; of another constant (a bias) only the width is asked for."""
-    if isinstance(kind, Uniform):
-        kind = _tight(kind, array)
-        if kind.storage.float_name:
-            return (kind,)
-    if _is_weight(work, found.result):
+    """A weight is pinned where targets have such weights; of other constants only the width is asked for.
+
+    A pinned constant rules out every row that stores it otherwise, and its numbers are on the grid anyway.
+    """
+    if isinstance(kind, Bipolar):
+        return (kind,) if _readers_of_weight(work, found.result) else ()
+    if not isinstance(kind, Uniform):
+        return ()
+    kind = _tight(kind, array)
+    readers = _readers_of_weight(work, found.result)
+    store = kind.storage
+    is_whole = store.bits in (8, 16) and store.qmin == -store.qmax and not any(kind.zero_points)
+    is_usual = kind.is_per_tensor or (not kind.blocks and readers <= {"Conv", "ConvTranspose"})
+    if readers and (store.float_name or kind.blocks or (is_whole and is_usual)):
         return (kind,)
-    if isinstance(kind, Uniform) and kind.storage.range_bits <= _WIDEST_FACT:
-        return (
-            AnyType(Storage(kind.storage.bits, kind.storage.signed, kind.storage.qmin, kind.storage.qmax)),
-        )
+    if store.range_bits <= _WIDEST_FACT and not store.float_name:
+        return (AnyType(store),)
     return ()
 
 
-def _is_weight(work: _Work, name: str) -> bool:
+def _readers_of_weight(work: _Work, name: str) -> set[str]:
+    """Types of the linear ops that read a constant as their weight, through transposes."""
+    found: set[str] = set()
     for user in work.users.get(name, ()):
-        if user.type in _LINEAR and len(user.inputs) > 1 and user.inputs[1] == name:
-            return True
-        if user.type == "MatMul" or (user.type == "Transpose" and _is_weight(work, user.outputs[0])):
-            return True
-    return False
+        if user.type == "Transpose":
+            found |= _readers_of_weight(work, user.outputs[0])
+        elif user.type == "MatMul" or (user.type in _LINEAR and user.inputs[1:2] == (name,)):
+            found.add(user.type)
+    return found
 
 
 def _tight(kind: Uniform, array: Array) -> Uniform:
@@ -222,7 +239,11 @@ def _tight(kind: Uniform, array: Array) -> Uniform:
         or store.qmax < 1
     ):
         return kind
-    if not kind.is_per_tensor or np.min(array, initial=0.0) / kind.scale < store.qmin + 0.5:
+    if kind.blocks:
+        return kind
+    others = tuple(axis for axis in range(array.ndim) if axis != kind.axis)
+    least = np.min(array, axis=None if kind.axis is None else others, initial=0.0)
+    if np.min(least / np.asarray(kind.scales)) < store.qmin + 0.5:
         return kind
     return replace(kind, storage=Storage(store.bits, store.signed, -store.qmax, store.qmax))
 

@@ -50,7 +50,7 @@ def type_of(quantizer: Quantizer, shape: Sequence[int | str | None] | None) -> U
 
 
 def storage_of(quantizer: Quantizer) -> Storage:
-    """The least storage of the quantizer's sign that holds its range; of a width per channel the widest.
+    """The file's own storage with the range in use; of QONNX the least one that holds every range.
 
     Raises:
       ModelError: an empty range, or more bits than a value has.
@@ -58,13 +58,11 @@ def storage_of(quantizer: Quantizer) -> Storage:
     if quantizer.stored in FLOAT_STORAGE:
         return storage(quantizer.stored)
     low, high = int(quantizer.low.min()), int(quantizer.high.max())
-    widest = math.ceil(float(np.max(quantizer.bits)))
-    if quantizer.stored:
-        widest = min(int(quantizer.stored[1:]), widest or int(quantizer.stored[1:]))
-    signed = quantizer.signed if not quantizer.stored else quantizer.stored.startswith("i")
+    signed = quantizer.stored.startswith("i") if quantizer.stored else quantizer.signed
+    widest = int(quantizer.stored[1:]) if quantizer.stored else math.ceil(float(np.max(quantizer.bits)))
     whole = full_range(max(widest, 1), signed=signed)
     if low < whole[0] or high > whole[1]:
-        widest = max(1, high.bit_length() + signed, (-low - 1).bit_length() + 1 if low < 0 else 0)
+        widest = max(high.bit_length() + signed, (-low - 1).bit_length() + 1 if low < 0 else 0)
     if widest > MOST_BITS:
         raise ModelError(f"{widest} bits are more than a value is stored in")
     try:

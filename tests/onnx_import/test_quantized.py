@@ -1,0 +1,236 @@
+"""Quantized dialects as constraints: what the importer makes of each, on a float graph."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from planner.calibration.run import calibrate
+from planner.ir.qtypes import Uniform
+from planner.onnx.read import read_onnx
+from planner.pipeline import annotate, check, plan
+from planner.plans.explain import explain
+from tests.conversion.files import file_of, quant_node
+
+
+def parsed(text: str, **arrays: np.ndarray) -> bytes:
+    """A model from onnx's text form; arrays become initializers."""
+    model = onnx.parser.parse_model(text)
+    model.graph.initializer.extend(numpy_helper.from_array(np.asarray(a), name) for name, a in arrays.items())
+    return model.SerializeToString()
+
+
+def facts(graph):
+    return {name: [str(fact) for fact in value.facts] for name, value in graph.values.items() if value.facts}
+
+
+def types(graph):
+    return [op.type for op in graph.ops]
+
+
+HEAD = '<ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1, "onnx.brevitas" : 1]>'
+S, Z = np.float32(0.5), np.int8(3)
+W = np.asarray([[1, -2], [3, 127]], np.int8)
+
+
+def test_a_pair_of_an_activation_is_a_type():
+    text = (
+        f"{HEAD} g (float[2,2] x) => (float[2,2] y) {{ h = Relu(x) q = QuantizeLinear(h, s, z) d = "
+        f"DequantizeLinear(q, s, z) y = Relu(d) }}"
+    )
+    graph = read_onnx(parsed(text, s=S, z=Z))
+    assert types(graph) == ["Relu", "Relu"]
+    assert facts(graph) == {"h": ["!quant.uniform<i8:f32, 0.5:3>"]}
+
+
+def test_a_model_input_stays_float_and_its_quantized_form_has_the_type():
+    text = (
+        f"{HEAD} g (float[2,2] x) => (float[2,2] y) {{ q = QuantizeLinear(x, s, z) d = "
+        f"DequantizeLinear(q, s, z) y = Relu(d) }}"
+    )
+    graph = read_onnx(parsed(text, s=S, z=Z))
+    assert types(graph) == ["Identity", "Relu"]
+    assert facts(graph) == {"d": ["!quant.uniform<i8:f32, 0.5:3>"]}
+
+
+def test_the_contrib_domain_is_the_same():
+    text = (
+        f"{HEAD} g (float[2,2] x) => (float[2,2] y) {{ h = Relu(x) q = com.microsoft.QuantizeLinear(h, s, z) "
+        "d = com.microsoft.DequantizeLinear(q, s, z) y = Relu(d) }"
+    )
+    assert facts(read_onnx(parsed(text, s=S, z=np.uint16(7)))) == {"h": ["!quant.uniform<u16:f32, 0.5:7>"]}
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "kind"),
+    [(-8, 7, "i8<-8:7>"), (-7, 7, "i8<-7:7>"), (-128, 127, "i8"), (-3, 10, "i8<-3:10>")],
+)
+def test_clip_narrows_the_storage_range(low, high, kind):
+    text = (
+        f"{HEAD} g (float[2,2] x) => (float[2,2] y) {{ h = Relu(x) q = QuantizeLinear(h, s, z) "
+        "c = Clip(q, low, high) d = DequantizeLinear(c, s, z) y = Relu(d) }"
+    )
+    graph = read_onnx(parsed(text, s=S, z=np.int8(0), low=np.int8(low), high=np.int8(high)))
+    assert facts(graph) == {"h": [f"!quant.uniform<{kind}:f32, 0.5>"]}
+
+
+def test_stored_weights_are_numbers_with_a_type_per_axis():
+    text = (
+        f"{HEAD} g (float[1,2] x) => (float[1,2] y) {{ w = DequantizeLinear<axis = 0>(q, s, z) k = "
+        f"Unsqueeze(w, axes) y = Conv(x3, k) }}"
+    )
+    text = text.replace("float[1,2] x", "float[1,2,4] x3").replace("float[1,2] y", "float[1,2,4] y")
+    arrays = {"q": W, "s": np.float32([0.5, 0.25]), "z": np.int8([0, 0]), "axes": np.int64([2])}
+    graph = read_onnx(parsed(text, **arrays))
+    assert types(graph) == ["Conv"]
+    (weight,) = [c.array for n, c in graph.constants.items() if n in graph.ops[0].inputs]
+    np.testing.assert_array_equal(weight.reshape(2, 2), W * np.float32([[0.5], [0.25]]))
+
+
+def test_a_convolution_weight_keeps_its_scales():
+    weight = np.arange(-4, 4, dtype=np.int8).reshape(2, 1, 2, 2)
+    text = (
+        f"{HEAD} g (float[1,1,3,3] x) => (float[1,2,2,2] y) {{ w = DequantizeLinear<axis = 0>(q, s) y "
+        f"= Conv(x, w) }}"
+    )
+    graph = read_onnx(parsed(text, q=weight, s=np.float32([0.5, 0.25])))
+    assert facts(graph) == {"w": ["!quant.uniform<i8<-127:127>:f32:0, {0.5,0.25}>"]}
+
+
+def test_blocks_become_a_sub_channel_type():
+    text = (
+        f"{HEAD} g (float[1,4] x) => (float[1,2] y) {{ w = DequantizeLinear<axis = 0, block_size = "
+        f"2>(q, s) y = MatMul(x, w) }}"
+    )
+    scales = np.float32([[0.5, 0.25], [1.0, 2.0]])
+    graph = read_onnx(parsed(text, q=np.ones((4, 2), np.int8), s=scales))
+    (kind,) = graph.values["w"].facts
+    assert isinstance(kind, Uniform)
+    assert (kind.blocks, kind.grid) == (((0, 2), (1, 1)), (2, 2))
+    np.testing.assert_array_equal(graph.constants["w"].array, np.repeat(scales, 2, axis=0))
+
+
+def test_qlinear_convolution_is_a_convolution_with_types():
+    text = (
+        f"{HEAD} g (float[1,1,3,3] x) => (float[1,1,2,2] y) {{ q = QuantizeLinear(x, xs, xz) r = "
+        f"QLinearConv(q, xs, xz, w, ws, wz, ys, yz, b) y = DequantizeLinear(r, ys, yz) }}"
+    )
+    arrays = {
+        "xs": np.float32(0.25), "xz": np.uint8(128), "w": np.ones((1, 1, 2, 2), np.int8),
+        "ws": np.float32([0.5]), "wz": np.int8([0]), "ys": np.float32(2.0), "yz": np.uint8(100), "b": np.int32([8]),
+    }  # fmt: skip
+    graph = read_onnx(parsed(text, **arrays))
+    assert types(graph) == ["Identity", "Conv", "Identity"]
+    conv = graph.ops[1]
+    assert [str(f) for f in graph.values[conv.inputs[0]].facts] == ["!quant.uniform<u8:f32, 0.25:128>"]
+    assert [str(f) for f in graph.values[conv.inputs[1]].facts] == ["!quant.uniform<i8<-127:127>:f32, 0.5>"]
+    assert [str(f) for f in graph.values[conv.outputs[0]].facts] == ["!quant.uniform<u8:f32, 2.0:100>"]
+    np.testing.assert_array_equal(graph.constants[conv.inputs[2]].array, np.float32([1.0]))
+
+
+def test_stored_integers_may_be_moved_before_they_are_read():
+    text = (
+        f"{HEAD} g (float[1,1,4,4] x) => (float[1,4] y) {{ h = Relu(x) q = QuantizeLinear(h, s, z) m "
+        f"= MaxPool<kernel_shape = [2,2], strides = [2,2]>(q) f = Flatten(m) y = DequantizeLinear(f, "
+        f"s, z) }}"
+    )
+    graph = read_onnx(parsed(text, s=S, z=Z))
+    assert types(graph) == ["Relu", "MaxPool", "Flatten"]
+    assert facts(graph) == {"h": ["!quant.uniform<i8:f32, 0.5:3>"]}
+
+
+def test_an_integer_product_is_a_float_one():
+    text = (
+        f"{HEAD} g (float[1,2] x) => (float[1,2] y) {{ h = Relu(x) q = QuantizeLinear(h, s, z) a = "
+        f"MatMulInteger(q, w, z) f = Cast<to = 1>(a) y = Mul(f, k) }}"
+    )
+    data = parsed(text, s=S, z=Z, w=W, k=np.float32(0.25))
+    graph = read_onnx(data)
+    assert "MatMul" in types(graph) or "Gemm" in types(graph)
+    assert ["!quant.uniform<i8:f32, 0.5:3>"] in facts(graph).values()
+
+
+def test_dynamic_quantization_asks_for_a_width():
+    text = (
+        f"{HEAD} g (float[1,2] x) => (float[1,2] y) {{ h = Relu(x) q, s, z = DynamicQuantizeLinear(h) "
+        "a = MatMulInteger(q, w, z) f = Cast<to = 1>(a) k = Mul(s, ws) y = Mul(f, k) }"
+    )
+    graph = read_onnx(parsed(text, w=W, ws=np.float32(0.5)))
+    assert types(graph) == ["Relu", "MatMul"]
+    assert facts(graph)["h"] == ["!quant.any<u8>"]
+    np.testing.assert_array_equal(graph.constants[graph.ops[1].inputs[1]].array, W * np.float32(0.5))
+
+
+@pytest.mark.parametrize(
+    "domain", ["", "onnx.brevitas", "finn", "finn.custom_op.general", "qonnx.custom_op.general"]
+)
+@pytest.mark.parametrize("kind", ["Quant", "IntQuant"])
+def test_qonnx_is_read_in_every_domain_without_an_import(domain, kind):
+    node = helper.make_node(kind, ["h", "s", "z", "b"], ["y"], "q", domain=domain, signed=1, narrow=1)
+    relu, last = helper.make_node("Relu", ["x"], ["h"]), helper.make_node("Relu", ["y"], ["out"])
+    arrays = {"s": np.float32(0.25), "z": np.int64(0), "b": np.int64(4)}
+    data = file_of([relu, node, last], {"x": (TensorProto.FLOAT, [3])}, ["out"], arrays, domains=())
+    graph = read_onnx(data)
+    assert facts(graph) == {"h": ["!quant.uniform<i4<-7:7>:f32, 0.25>"]}
+    assert any("rounding_mode ROUND is taken" in note for note in graph.notes)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "kind"),
+    [
+        ({"bits": 7.5}, "!quant.uniform<i8<-91:90>:f32, 0.5>"),
+        ({"bits": 7.5, "mode": "FLOOR"}, "!quant.uniform<i8<-91:89>:f32, 0.5>"),
+        ({"bits": 7.5, "mode": "CEIL"}, "!quant.uniform<i8<-90:90>:f32, 0.5>"),
+        ({"bits": 4, "signed": 0, "zero_point": 3.0}, "!quant.uniform<u4:f32, 0.5:3>"),
+        ({"bits": 8, "signed": 0, "narrow": 1}, "!quant.uniform<u8<0:254>:f32, 0.5>"),
+        ({"bits": 4, "scale": [[0.5], [0.25], [2.0]]}, "!quant.uniform<i4:f32:0, {0.5,0.25,2.0}>"),
+        ({"bits": 4, "scale": np.full((3, 4), 0.5)}, "!quant.uniform<i4:f32, 0.5>"),
+        (
+            {"bits": 4, "scale": np.repeat([[0.5, 0.25]], 3, axis=0).repeat(2, axis=1)},
+            "!quant.uniform<i4:f32:{1:2}, {{0.5, 0.25}}>",
+        ),
+    ],
+)
+def test_parameters_of_quant_become_a_type(parameters, kind):
+    given = {"scale": 0.5, "zero_point": 0.0, **parameters}
+    node, arrays = quant_node("q", "h", **given)
+    nodes = [helper.make_node("Relu", ["x"], ["h"]), node, helper.make_node("Relu", ["q"], ["y"])]
+    graph = read_onnx(file_of(nodes, {"x": (TensorProto.FLOAT, [3, 4])}, ["y"], arrays))
+    found = [text for texts in facts(graph).values() for text in texts]
+    assert found == [kind]
+
+
+def test_a_width_per_channel_is_a_range_per_slice():
+    node, arrays = quant_node("q", "h", scale=0.5, zero_point=0.0, bits=[[2], [4], [8]])
+    nodes = [helper.make_node("Relu", ["x"], ["h"]), node, helper.make_node("Relu", ["q"], ["y"])]
+    graph = read_onnx(file_of(nodes, {"x": (TensorProto.FLOAT, [3, 4])}, ["y"], arrays))
+    (kind,) = graph.values["h"].facts
+    assert kind.ranges == ((-2, 1), (-8, 7), (-128, 127))
+
+
+def test_what_has_no_type_stays_float_with_the_reason():
+    node, arrays = quant_node("q", "h", scale=0.5, zero_point=0.0, bits=4, mode="ROUND_TO_ZERO")
+    nodes = [helper.make_node("Relu", ["x"], ["h"]), node, helper.make_node("Relu", ["q"], ["y"])]
+    data = file_of(nodes, {"x": (TensorProto.FLOAT, [3, 4])}, ["y"], arrays)
+    graph = read_onnx(data)
+    assert facts(graph) == {}
+    assert graph.notes == ("Quant at 'q' stays float: no type rounds by ROUND_TO_ZERO on both sides of zero",)
+    assert not [op.type for op in graph.ops if "::" in op.type]
+
+
+@pytest.mark.parametrize("name", ["kwsmlp_w3a3", "qkeras_jettagging", "TFC_2W2A"])
+@pytest.mark.parametrize("target", ["litert-int8", "onnxruntime-cpu"])
+def test_a_trained_model_is_planned_for_another_target(models, name, target):
+    graph = read_onnx(models / "qonnx" / f"{name}.onnx")
+    (port,) = graph.inputs
+    rng = np.random.default_rng(3)
+    samples = [{port: rng.normal(size=graph.values[port].shape).astype(np.float32)} for _ in range(4)]
+    model = annotate(graph, stats=calibrate(graph, samples))
+    found = plan(model, target)
+    check(found, model)
+    linear = [k for k in found.kernels_in_order if k.kernel in ("fully_connected", "gemm", "matmul")]
+    assert len(linear) >= 4
+    assert all(kernel.row for kernel in linear)
+    pinned = [rescale for rescale in found.rescales if rescale.to_pin]
+    assert pinned
+    assert all(explain(found, rescale.id) for rescale in pinned)
