@@ -14,11 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.constants.pieces import PIECE, Params, params_of, pieces
-from planner.constants.rounding import ROUNDINGS, divided, round_floats, rounded
+from planner.constants.rounding import ROUNDINGS, divided, floored, round_floats, rounded
 from planner.errors import QTypeError
 from planner.ir.qtypes import Storage, Uniform
+from planner.ir.scales import FORMATS
 
 Array: TypeAlias = npt.NDArray[Any]
+
+_DIGITS: Final = 53
+_FLOAT_DIGITS: Final = 24
+_SHORT: Final = 50
 
 _DTYPES: Final = {
     (signed, bits): np.dtype(f"{'i' if signed else 'u'}{bits // 8}")
@@ -94,20 +99,35 @@ def quantize_array(array: Array, type: Uniform, arithmetic: Arithmetic = FLOAT32
     Raises:
       QTypeError: slices that do not fit the shape, or a float storage in another arithmetic.
     """
+    digits = _DIGITS if array.dtype.itemsize > 4 else _FLOAT_DIGITS
+    return quantize_reals(array, type, arithmetic, digits=digits)
+
+
+def quantize_reals(
+    array: Array,
+    type: Uniform,  # noqa: A002
+    arithmetic: Arithmetic,
+    *,
+    digits: int,
+) -> Array:
+    """`quantize_array` for reals of at most so many significant bits: the fewer, the sooner it is exact."""
     store = type.storage
     if store.float_name and arithmetic != FLOAT32_EVEN:
         raise QTypeError(f"storage {store} rounds to the nearest float; {arithmetic} is for integer storages")
     work = np.dtype(np.float32 if store.bits <= 16 and not arithmetic.is_exact else np.float64)
+    is_short = digits <= _SHORT and FORMATS[type.expressed].digits <= _FLOAT_DIGITS >= store.bits
     source = np.ascontiguousarray(array)
     result = np.empty(array.shape, array_dtype(store))
     buffer = np.empty(min(source.size, PIECE), work)
     with np.errstate(over="ignore", invalid="ignore"):
         for part, target, params in pieces(source, result, type, params_of(type, work)):
             quotient = buffer[: part.size].reshape(part.shape)
-            if arithmetic.is_exact:
-                _exact(part, params, arithmetic, quotient)
-            else:
+            if not arithmetic.is_exact:
                 _rounded(part, params, arithmetic, quotient, is_float=bool(store.float_name))
+            elif is_short:
+                _short(part, params, arithmetic, quotient)
+            else:
+                _exact(part, params, arithmetic, quotient)
             _saturate(quotient, params)
             np.copyto(target, quotient, casting="unsafe")
     return result
@@ -145,8 +165,7 @@ def _rounded(
     source: Array, params: Params, arithmetic: Arithmetic, quotient: Array, *, is_float: bool
 ) -> None:
     """Into `quotient`: the quotient in its own float type, with the zero point, rounded."""
-    if source.dtype.kind == "V":
-        source = source.astype(quotient.dtype)
+    source = _known(source, quotient)
     np.divide(source, params.scales, out=quotient, dtype=quotient.dtype, casting="same_kind")
     if arithmetic.offset_first and params.zero_points is not None:
         np.add(quotient, params.zero_points, out=quotient)
@@ -157,6 +176,29 @@ def _rounded(
         quotient[...] = round_floats(quotient, arithmetic.rounding)
     if not arithmetic.offset_first and params.zero_points is not None:
         np.add(quotient, params.zero_points, out=quotient)
+
+
+def _known(source: Array, quotient: Array) -> Array:
+    """The reals as floats numpy itself knows: bfloat16 and the 8-bit ones are not."""
+    return source.astype(quotient.dtype) if source.dtype.kind == "V" else source
+
+
+def _short(source: Array, params: Params, arithmetic: Arithmetic, quotient: Array) -> None:
+    """As `_exact`, where a double is exact enough: no quotient of few digits is that near to a tie.
+
+    For reals of up to 50 significant bits, scales and storages of up to 24, `quotient - n/2` is 0 or at least
+    2^-25, or 2^-50 of the quotient; a double is off by less than 2^-52 of it.
+    """
+    np.divide(_known(source, quotient), params.scales, out=quotient)
+    zero = params.zero_points
+    if arithmetic.rounding == "half_even" and (zero is None or not arithmetic.offset_first):
+        np.rint(quotient, out=quotient)
+    else:
+        shift = 0.0 if zero is None or not arithmetic.offset_first else zero
+        found = rounded(floored(quotient, shift), arithmetic.rounding)
+        np.copyto(quotient, found, where=np.isfinite(quotient))
+    if zero is not None:
+        np.add(quotient, zero, out=quotient)
 
 
 def _exact(source: Array, params: Params, arithmetic: Arithmetic, quotient: Array) -> None:

@@ -17,6 +17,7 @@ from planner.constants.quantize import (
     array_dtype,
     dequantize_array,
     quantize_array,
+    quantize_reals,
 )
 from planner.constants.rounding import ratio, rounded
 from planner.errors import QTypeError
@@ -72,8 +73,10 @@ def _has_table(stored: Array, source: Uniform, target: Uniform) -> bool:
 
 
 def _exact(stored: Array, source: Uniform, target: Uniform, arithmetic: Arithmetic) -> Array:
-    if source.storage.bits + 1 + FORMATS[source.expressed].digits <= _DIGITS:
-        return quantize_array(dequantize_array(stored, source, np.float64), target, arithmetic)
+    digits = source.storage.bits + 1 + FORMATS[source.expressed].digits
+    if digits <= _DIGITS:
+        reals = dequantize_array(stored, source, np.float64)
+        return quantize_reals(reals, target, arithmetic, digits=digits)
     return _in_integers(stored, source, target, arithmetic)
 
 

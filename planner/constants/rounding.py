@@ -53,14 +53,14 @@ def divided(x: Array, unit: Array, zero_point: Array) -> Between:
     return Between(low, np.where(is_below, -beyond, beyond), rest != 0, low + zero_point)
 
 
-def floored(x: Array) -> Between:
-    """Take doubles or floats apart into integers and fractions."""
+def floored(x: Array, zero_point: Array | float = 0.0) -> Between:
+    """Take floats apart into integers and fractions, exactly; `zero_point` as in `divided`."""
     whole = np.trunc(x)
     rest = x - whole
     is_below = rest < 0
     beyond = np.sign(2 * np.abs(rest) - 1)
     low = whole - is_below
-    return Between(low, np.where(is_below, -beyond, beyond), rest != 0, low)
+    return Between(low, np.where(is_below, -beyond, beyond), rest != 0, low + zero_point)
 
 
 def ratio(numerator: Array, denominator: Array, zero_point: Array) -> Between:

@@ -284,3 +284,34 @@ def test_reals_as_doubles_are_exact():
         (int(q) + 7) * Fraction(kind.scale) for q in stored[:100]
     ]
     assert dequantize_array(stored, kind, np.float16).dtype == np.float16
+
+
+@pytest.mark.parametrize("rounding", sorted(ROUNDINGS))
+def test_beside_a_tie_nothing_is_decided_by_a_rounded_quotient(rounding):
+    """Reals a float32 step around multiples of half a scale: as near to a tie as a quotient gets."""
+    for scale in (0.1, 1 / 3, 7e-4, 1.7):
+        kind = uniform(storage("i16"), scale, 5)
+        middles = (np.arange(-150, 150) * (kind.scale / 2)).astype(np.float32)
+        array = np.concatenate([np.nextafter(middles, np.float32(s)) for s in (-np.inf, np.inf)] + [middles])
+        wanted = [by_hand(Fraction(x) / Fraction(kind.scale) + 5, rounding) for x in array.tolist()]
+        exact = Arithmetic(is_exact=True, offset_first=True, rounding=rounding)
+        assert quantize_array(array, kind, exact).tolist() == wanted
+        assert quantize_array(array.astype(np.float64), kind, exact).tolist() == wanted
+
+
+def test_a_step_off_a_tie_is_seen_in_doubles_of_any_length():
+    kind = uniform(storage("i32"), 1.0)
+    exact = Arithmetic(is_exact=True, offset_first=True, rounding="half_up")
+    for middle in (0.5, 1000.5, 2.0**30 + 0.5):
+        reals = np.array([np.nextafter(middle, 0), middle, np.nextafter(middle, np.inf)])
+        assert quantize_array(reals, kind, exact).tolist() == [int(middle), int(middle) + 1, int(middle) + 1]
+
+
+def test_bfloat16_is_read_as_what_it_is():
+    array = RNG.normal(size=(40, 9)).astype(ml_dtypes.bfloat16)
+    kind = uniform(storage("i8"), scales(40), axis=0)
+    for arithmetic in ARITHMETICS.values():
+        np.testing.assert_array_equal(
+            quantize_array(array, kind, arithmetic),
+            quantize_array(array.astype(np.float32), kind, arithmetic),
+        )
