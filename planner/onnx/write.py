@@ -53,6 +53,7 @@ def write_model(
     doc: str = "",
     metadata: Mapping[str, str] | None = None,
     producer: str = "quant-planner",
+    annotations: Mapping[str, Mapping[str, str]] | None = None,
 ) -> bytes:
     """Serialise a model.
 
@@ -62,6 +63,7 @@ def write_model(
       domains: versions of further operator sets; a domain that nodes use and that is missing gets 1.
       external: a data file to write the weights into; the model refers to it by its file name, so
         the returned bytes belong into the same folder.
+      annotations: quantization annotations of tensors, key to text, by tensor name.
 
     Raises:
       UnsupportedExport: over 1.9 GB without `external`: no protobuf holds more than 2 GB.
@@ -85,6 +87,10 @@ def write_model(
         _fill_node(graph.node.add(), node)
     graph.input.extend(value_info(*port) for port in inputs)
     graph.output.extend(value_info(*port) for port in outputs)
+    for tensor, texts in (annotations or {}).items():
+        entry = graph.quantization_annotation.add(tensor_name=tensor)
+        for key, text in texts.items():
+            entry.quant_parameter_tensor_names.add(key=key, value=text)
     if external is None:
         for key, (array, dtype) in tensors.items():
             fill_tensor(graph.initializer.add(), key, array, dtype)

@@ -117,7 +117,8 @@ def test_qlinear_convolution_is_a_convolution_with_types():
     )
     arrays = {
         "xs": np.float32(0.25), "xz": np.uint8(128), "w": np.ones((1, 1, 2, 2), np.int8),
-        "ws": np.float32([0.5]), "wz": np.int8([0]), "ys": np.float32(2.0), "yz": np.uint8(100), "b": np.int32([8]),
+        "ws": np.float32([0.5]), "wz": np.int8([0]), "ys": np.float32(2.0), "yz": np.uint8(100),
+        "b": np.int32([8]),
     }  # fmt: skip
     graph = read_onnx(parsed(text, **arrays))
     assert types(graph) == ["Identity", "Conv", "Identity"]

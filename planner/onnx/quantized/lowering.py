@@ -39,6 +39,7 @@ Operand: TypeAlias = Array | str
 
 _F32: Final = np.dtype(np.float32)
 MOST_THRESHOLDS: Final = 16
+_PIECE: Final = 1 << 16
 _LAYOUTS: Final[Mapping[int, str]] = {2: "NC", 3: "NWC", 4: "NCHW"}
 
 
@@ -129,9 +130,24 @@ def evaluate(op: Op, operands: list[Array]) -> Array:
       ModelError: a rounding mode that does not exist, or operands that do not fit.
     """
     try:
-        return EVALUATORS[op.type](op, operands)
+        x = operands[0]
+        if x.size <= _PIECE or x.ndim == 0 or op.type == MULTI_THRESHOLD:
+            return EVALUATORS[op.type](op, operands)
+        return _in_pieces(op, operands)
     except (ValueError, IndexError, TypeError) as error:
         raise ModelError(f"{op.type.rpartition('::')[2]} at {op.name!r}: {error}") from error
+
+
+def _in_pieces(op: Op, operands: list[Array]) -> Array:
+    """The same, some rows at a time, so that what lies between the steps stays in the processor's cache."""
+    x, *rest = operands
+    result = np.empty(x.shape, np.float32)
+    step = max(1, _PIECE * x.shape[0] // x.size)
+    for begin in range(0, x.shape[0], step):
+        rows = slice(begin, begin + step)
+        parts = [array[rows] if array.ndim == x.ndim and array.shape[0] > 1 else array for array in rest]
+        result[rows] = EVALUATORS[op.type](op, [x[rows], *parts])
+    return result
 
 
 def checked_rounding(op: Op) -> str:
