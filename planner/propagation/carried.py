@@ -128,9 +128,9 @@ def _kept_dimensions(before: Sequence[Dim], after: Sequence[Dim]) -> dict[int, i
 
 
 def _concat(op: Op, read: Sequence[Slicing], graph: Graph) -> Sequence[Slicing] | None:
-    axis = int(op.attributes["axis"]) % len(read[0].blocks)
-    if len(read) != len(op.inputs):
+    if len(read) != len(op.inputs) or "axis" not in op.attributes:
         return None
+    axis = int(op.attributes["axis"]) % len(read[0].blocks)
     cut = {one.blocks[axis] for one in read} - {WHOLE}
     if not cut:
         alike = all(
@@ -180,6 +180,8 @@ def _split(op: Op, read: Sequence[Slicing], graph: Graph) -> Sequence[Slicing] |
 def _part(slicing: Slicing, axis: int, kept: range) -> Slicing | None:
     """The slices of some elements along an axis; None where a block would be cut through."""
     block = slicing.blocks[axis]
+    if len(kept) and not 0 <= min(kept) <= max(kept) < block * slicing.params.shape[axis]:
+        return None
     if block == 1:
         return Slicing(slicing.blocks, slicing.params.take(list(kept), axis=axis))
     if kept.step != 1 or kept.start % block or len(kept) % block:

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from planner.errors import Conflict, RuleError
-from planner.ir.graph import Constant
+from planner.ir.graph import Constant, port_address
 from planner.ir.qtypes import Bipolar, Storage, Uniform, uniform
 from planner.ir.ranges import uniform_per_axis
 from planner.plans.rescales import same_scale
@@ -116,6 +116,7 @@ def _refuse_overflow(
 
 def _check_bias_pin(network: Network, port: Port, pin: Uniform, kind: Uniform) -> None:
     name = network.values[port.value].name
+    address = port_address(network.kernels[port.kernel].choice.region.name, *port.side)
     fits = len(pin.scales) in (1, len(kind.scales)) and all(
         same_scale(a, b)
         for a, b in zip(np.broadcast_to(pin.scales, len(kind.scales)), kind.scales, strict=True)
@@ -123,7 +124,7 @@ def _check_bias_pin(network: Network, port: Port, pin: Uniform, kind: Uniform) -
     if not fits:
         raise Conflict(
             f"{name!r} is pinned to {pin}, but the product of its factors' scales is {kind}",
-            facts=(f"value {name!r}: {pin}", f"port {port.name!r}: {kind}"),
+            facts=(f"value {name!r}: {pin}", f"port {address}: {kind}"),
             hint="drop the pin: the scale is derived",
             concession=Concession(facts=((name, pin),)),
         )

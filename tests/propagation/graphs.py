@@ -124,7 +124,12 @@ def renamed(graph: Graph, names: Sequence[str], kernels: Sequence[str]) -> Graph
 
     def region(old: Region, name: str) -> Region:
         ops = tuple(
-            Op(f"{name}_op", op.type, tuple(to[n] for n in op.inputs), tuple(to[n] for n in op.outputs))
+            replace(
+                op,
+                name=f"{name}_{op.name}",
+                inputs=tuple(to.get(n, f"{name}_{n}") for n in op.inputs),
+                outputs=tuple(to.get(n, f"{name}_{n}") for n in op.outputs),
+            )
             for op in old.ops
         )
         sides = tuple(to[n] for n in old.inputs), tuple(to[n] for n in old.outputs)
