@@ -15,16 +15,17 @@ from planner.exporters.rescaling import bounds_of, settle_steps, single
 from planner.exporters.sheet import Sheet
 from planner.exporters.steps import apply, cast
 from planner.interpreter.calls import FLOAT32_EVEN
+from planner.ir.graph import Op, Shape
 from planner.ir.qtypes import Uniform
 
 
 def global_average_pool(sheet: Sheet, block: Block, y: Uniform) -> bool:
     """GlobalAveragePool: one integer sum per channel."""
-    x = operand_of(block, block.core[0], 0)
+    op = block.core[0]
+    x = operand_of(block, op, 0)
     shape = None if x is None else sheet.graph.values[x.value].shape
-    if x is None or shape is None or not all(isinstance(dim, int) for dim in shape[2:]):
-        return False
-    return _write(sheet, block, y, x, prod(dim for dim in shape[2:] if isinstance(dim, int)), is_global=True)
+    count = None if shape is None else average_of(op, shape)
+    return x is not None and count is not None and _write(sheet, block, y, x, count, is_global=True)
 
 
 def average_pool(sheet: Sheet, block: Block, y: Uniform) -> bool:
@@ -32,18 +33,30 @@ def average_pool(sheet: Sheet, block: Block, y: Uniform) -> bool:
     op = block.core[0]
     x = operand_of(block, op, 0)
     shape = None if x is None else sheet.graph.values[x.value].shape
-    kernel, attributes = tuple(op.attributes["kernel_shape"]), op.attributes
-    if x is None or shape is None or attributes.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
+    count = None if shape is None else average_of(op, shape)
+    if x is None or shape is None or count is None:
         return False
-    if any(step != 1 for step in attributes.get("dilations", ())) or attributes.get("ceil_mode"):
+    kernel = tuple(op.attributes["kernel_shape"])
+    if tuple(shape[2:]) == kernel and not any(op.attributes.get("pads", ())):
+        return _write(sheet, block, y, x, count, is_global=True)
+    if sheet.arithmetic == FLOAT32_EVEN or not isinstance(shape[1], int):
         return False
-    is_padded = any(attributes.get("pads", ()))
-    if tuple(shape[2:]) == kernel and not is_padded:
-        return _write(sheet, block, y, x, prod(kernel), is_global=True)
-    is_even = not is_padded or bool(attributes.get("count_include_pad"))
-    if sheet.arithmetic == FLOAT32_EVEN or not is_even or not isinstance(shape[1], int):
-        return False
-    return _write(sheet, block, y, x, prod(kernel), is_global=False)
+    return _write(sheet, block, y, x, count, is_global=False)
+
+
+def average_of(op: Op, shape: Shape) -> int | None:
+    """How many elements each average of a pool has; None where that differs, or is not known."""
+    if op.type == "GlobalAveragePool":
+        sizes = [dim for dim in shape[2:] if isinstance(dim, int)]
+        return prod(sizes) if len(sizes) == len(shape) - 2 else None
+    attributes = op.attributes
+    if attributes.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID") or attributes.get("ceil_mode"):
+        return None
+    if any(step != 1 for step in attributes.get("dilations", ())):
+        return None
+    if any(attributes.get("pads", ())) and not attributes.get("count_include_pad"):
+        return None
+    return int(prod(attributes["kernel_shape"]))
 
 
 def _write(sheet: Sheet, block: Block, y: Uniform, x: Operand, count: int, *, is_global: bool) -> bool:

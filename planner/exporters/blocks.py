@@ -8,14 +8,14 @@ Source: design 01, sections 3 and 7; design 05, "Traps" (activations fold after 
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
 from planner.constants.quantize import quantize_array
 from planner.errors import UnsupportedExport
-from planner.exporters.sheet import SHAPE_READERS, Sheet, held_dtype
-from planner.ir.graph import Op, Region
+from planner.exporters.sheet import SHAPE_READERS, Array, Sheet, held_dtype
+from planner.ir.graph import Graph, Op, Region
 from planner.ir.qtypes import Uniform
 from planner.ir.roles import NON_PORT_INPUTS
 from planner.onnx.dtypes import NUMPY
@@ -23,6 +23,16 @@ from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, PortTyped
 
 CLAMPS: Final = frozenset({"Clip", "Relu"})
+
+
+class Numbers(Protocol):
+    """What is being written, as far as numbers go: the model, its constants, the arithmetic of the row."""
+
+    graph: Graph
+    arithmetic: str
+
+    def array(self, value: str) -> Array:
+        """The numbers of a constant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +127,7 @@ def _fused_activation(region: Region, kernel: KernelPlan) -> Op | None:
     return last if last.inputs[0] == region.ops[-2].outputs[0] else None
 
 
-def clamp_of(sheet: Sheet, op: Op | None, kind: Uniform) -> Clamp | None:
+def clamp_of(source: Numbers, op: Op | None, kind: Uniform) -> Clamp | None:
     """Stored bounds of a Relu or Clip, or of the storage range alone; None: bounds known only at run time.
 
     A bound b is at its stored value q(b), so a Relu's is the zero point.
@@ -130,9 +140,9 @@ def clamp_of(sheet: Sheet, op: Op | None, kind: Uniform) -> Clamp | None:
     for i, name in enumerate(op.inputs[1:3]):
         if not name:
             continue
-        if name not in sheet.graph.constants:
+        if name not in source.graph.constants:
             return None
-        number = float(sheet.array(name).reshape(()))
+        number = float(source.array(name).reshape(()))
         lo, hi = (number, hi) if i == 0 else (lo, number)
     if not kind.is_per_tensor and (lo or hi is not None or len(set(kind.zero_points)) > 1):
         return None

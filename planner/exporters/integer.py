@@ -16,7 +16,7 @@ from planner.exporters.averaging import average_pool, global_average_pool
 from planner.exporters.blocks import Block, write_clamp_alone, write_real
 from planner.exporters.combining import concat, plus, times, where
 from planner.exporters.frame import Form, write_form
-from planner.exporters.linear import conv, gemm, matmul, matmul_add
+from planner.exporters.linear import linear
 from planner.exporters.qoperator import BYTES, write_call, write_mover
 from planner.exporters.rescaling import rescale
 from planner.exporters.sheet import Sheet
@@ -88,11 +88,11 @@ INTEGER_KERNELS: Final[Mapping[tuple[str, ...], IntegerKernel]] = {
     ("Add",): plus,
     ("AveragePool",): average_pool,
     ("Concat",): concat,
-    ("Conv",): conv,
-    ("Gemm",): gemm,
+    ("Conv",): linear,
+    ("Gemm",): linear,
     ("GlobalAveragePool",): global_average_pool,
-    ("MatMul",): matmul,
-    ("MatMul", "Add"): matmul_add,
+    ("MatMul",): linear,
+    ("MatMul", "Add"): linear,
     ("Mul",): times,
     ("Sub",): plus,
     ("Where",): where,

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from planner.exporters.blocks import Block
+from planner.exporters.blocks import Block, Numbers
 from planner.exporters.sheet import MICROSOFT, Sheet
 from planner.ir.graph import Op, Shape
 from planner.ir.qtypes import Uniform
@@ -173,11 +173,11 @@ def _folded(sheet: Sheet, tensor: str, depth: Any) -> str:
     return result
 
 
-def is_row(sheet: Sheet, bias: str, columns: int) -> bool:
+def is_row(source: Numbers, bias: str, columns: int) -> bool:
     """Whether a bias is a constant of one number per column."""
-    value = sheet.graph.values[bias]
+    value = source.graph.values[bias]
     is_last = bool(value.shape) and (value.shape or ())[-1] == columns == value.elements
-    return bias in sheet.graph.constants and is_last
+    return bias in source.graph.constants and is_last
 
 
 def _row(sheet: Sheet, b: Operand, columns: int) -> str:

@@ -5,7 +5,7 @@ give the same for all of them. Source: design 01, sections 7 and 8.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -53,6 +53,13 @@ class Rounding:
     def ratio(self) -> Array:
         """Exact steps of the result that one step of v is worth, (C,) Fractions."""
         return ratios(self.numerators, self.factor, self.y.scale) / self.count
+
+    def spread(self, channels: int) -> "Rounding":
+        """The same with a row per channel."""
+        if len(self.numerators) == channels:
+            return self
+        numerators = tuple(self.numerators) * channels
+        return replace(self, numerators=numerators, multiplier=self.multiplier.repeat(channels))
 
     def stored(self, v: Integers) -> Array:
         """Stored values of (C, n) integers."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
+from planner.exporters.finn import write_finn
 from planner.exporters.integer import write_integer
 from planner.exporters.qcdq import write_qcdq
 from planner.exporters.qdq import write_qdq
@@ -14,6 +15,7 @@ from planner.plans.plan import Plan
 Exporter: TypeAlias = Callable[[Graph, Plan], bytes]
 
 EXPORTERS: Final[Mapping[str, Exporter]] = {
+    "finn": write_finn,
     "onnx-integer": write_integer,
     "onnx-qcdq": write_qcdq,
     "onnx-qdq": write_qdq,
