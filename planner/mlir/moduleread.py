@@ -75,7 +75,7 @@ def read_module(text: str | bytes) -> Module:
             f"1:1: a model is one func.func @main; this module holds {len(functions)} functions and "
             f"{len(list(module.body.ops)) - len(functions)} other ops (functions come later)"
         )
-    reader = _Reader(source, parser.starts)
+    reader = _Reader(source, parser.starts, parser.spelled)
     try:
         graph = reader.function(functions[0])
     except (AttributeError, IndexError, KeyError, StopIteration, TypeError, ValueError) as error:
@@ -241,10 +241,9 @@ class _Reader(ReadState):
             self.fail(op, f"{_op_name(op)}: ops with regions of their own come later")
         outputs = told.pop("qplan.values", None)
         if outputs is None:
-            hints = [
-                names.get(v) or v.name_hint or f"v{len(self.names)}_{i}" for i, v in enumerate(op.results)
-            ]
-            outputs = tuple(hints)
+            outputs = tuple(
+                [names.get(v) or self.called(v, f"v{len(self.names)}_{i}") for i, v in enumerate(op.results)]
+            )
         if len(outputs) != len(op.results):
             self.fail(op, f"{len(outputs)} names for {len(op.results)} results")
         inputs = [names[value] for value in op.operands]

@@ -5,12 +5,12 @@ definitions): whether their ops are right is theirs to say. What only our text k
 calibrated ranges of one point, may stand in specs and nowhere else. Source: design 09, "MLIR".
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from xdsl.context import Context
 from xdsl.dialects import builtin, func
-from xdsl.ir import Attribute, Block, Operation
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.parser import Parser
 from xdsl.traits import IsTerminator
 from xdsl.utils.exceptions import ParseError, VerifyException
@@ -38,9 +38,15 @@ _GENERIC: Final = (
 
 
 class TextParser(Parser):
-    """A parser that remembers where each op starts, and knows all names of our dialect."""
+    """A parser that knows all names of our dialect.
+
+    Attributes:
+      starts: where each op starts, by its `id`.
+      spelled: names of SSA values as written, numbers left out; xDSL keeps less (`x` of `%x_1`).
+    """
 
     starts: dict[int, int]
+    spelled: dict[SSAValue, str]
 
     def parse_operation(self) -> Operation:
         """Parse one op and note its position."""
@@ -48,6 +54,12 @@ class TextParser(Parser):
         op = super().parse_operation()
         self.starts[id(op)] = start
         return op
+
+    def _register_ssa_definition(self, name: str, values: Sequence[SSAValue], span: Any) -> None:
+        super()._register_ssa_definition(name, values, span)
+        if not name.isdecimal():
+            several = len(values) > 1
+            self.spelled |= {value: f"{name}#{i}" if several else name for i, value in enumerate(values)}
 
     def parse_file(self) -> builtin.ModuleOp:
         """Parse a whole text; aliases alone, or nothing, are an empty module."""
@@ -95,7 +107,7 @@ def parse_text(source: str) -> tuple[builtin.ModuleOp, TextParser]:
     parser = None
     try:
         parser = TextParser(context, source)
-        parser.starts = {}
+        parser.starts, parser.spelled = {}, {}
         module = parser.parse_file()
     except ParseError as error:
         message = _GENERIC if "builtin.unregistered" in error.msg else one_line(error.msg)

@@ -17,12 +17,14 @@ class ReadState:
     """The state of reading one function.
 
     Attributes:
+      spelled: names of SSA values in the text, where they are no numbers.
       stated: facts that types, casts and statistics of the function state of values, by name.
       integers: results of storage casts, with the name of the value whose stored integers they are.
     """
 
     source: str
     starts: Mapping[int, int]
+    spelled: Mapping[SSAValue, str]
     names: dict[SSAValue, str] = field(default_factory=dict)
     values: dict[str, Value] = field(default_factory=dict)
     constants: dict[str, Constant] = field(default_factory=dict)
@@ -37,7 +39,7 @@ class ReadState:
     def define(self, op: Operation, values: Sequence[SSAValue], names: Any) -> tuple[str, ...]:
         """Name SSA values: as told, else by their SSA names."""
         if names is None:
-            names = tuple([value.name_hint or f"v{len(self.names) + i}" for i, value in enumerate(values)])
+            names = tuple([self.called(value, f"v{len(self.names) + i}") for i, value in enumerate(values)])
         if len(names) != len(values):
             self.fail(op, f"{len(names)} names for {len(values)} values")
         for name, value in zip(names, values, strict=True):
@@ -64,6 +66,11 @@ class ReadState:
             return attribute_value(attribute)
         except (ModelError, PlanFormatError, QTypeError, UnicodeDecodeError) as error:
             self.fail(op, str(error))
+
+    def called(self, value: SSAValue, otherwise: str) -> str:
+        """Name a value as the text does, or otherwise; never as another value."""
+        name = self.spelled.get(value, otherwise)
+        return self.fresh(name) if name in self.values else name
 
     def fresh(self, base: str) -> str:
         """Make a name no value has yet."""

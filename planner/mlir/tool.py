@@ -26,6 +26,7 @@ from planner.mlir.places import StuckAt, place
 SEPARATOR: Final = "// -----"
 _LINE: Final = re.compile(r"^[ \t]*// -----[ \t]*\r?$\n?", re.MULTILINE)
 _JSON: Final = re.compile(r"\s*\{(?!-#)")
+_COUNT: Final = re.compile(r"(_\d+)+$")
 _PLACE: Final = re.compile(r"(\d+):(\d+): ")
 
 
@@ -128,6 +129,10 @@ def print_module(module: builtin.ModuleOp) -> str:
         if isinstance(op, RegionOp) and op.logical_kernel is not None:
             kernel = op.attributes.pop("logical_kernel")
             op.attributes.setdefault("kernel", kernel)
+        blocks = [block for region in op.regions for block in region.blocks]
+        for value in (*op.results, *(argument for block in blocks for argument in block.args)):
+            # xDSL counts names up: a name that ends in a number already could be given twice.
+            value.name_hint = _COUNT.sub("", value.name_hint or "") or None
     stream = StringIO()
     Printer(stream).print_op(module)
     return stream.getvalue() + "\n"

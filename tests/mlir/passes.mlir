@@ -65,10 +65,7 @@ func.func private @declared(tensor<?x?x!one>, tensor<?x?x!axis>) -> tensor<?x?x!
 func.func @normal(%a: tensor<4x8x!one>, %b: tensor<4x8x!also>, %c: tensor<4x2x!axis>, %d: tensor<2x8x!both>, %e: tensor<4x2x!grid>) -> (tensor<4x8x!also>, tensor<4x2x!axis>) {
   %0 = quant.dcast %a : tensor<4x8x!one> to tensor<4x8xf32>
   %1 = quant.qcast %0 : tensor<4x8xf32> to tensor<4x8x!also>
-  "some.op"() ({
-  ^bb0(%x: tensor<2x8x!both>):
-    "some.end"(%x, %e) : (tensor<2x8x!both>, tensor<4x2x!grid>) -> ()
-  }) {kept = tensor<4x8x!one>} : () -> ()
+  "some.op"(%d, %e) {kept = tensor<4x8x!one>} : (tensor<2x8x!both>, tensor<4x2x!grid>) -> ()
   return %1, %c : tensor<4x8x!also>, tensor<4x2x!axis>
 }
 

@@ -172,11 +172,11 @@ def test_compiled_by_llvm_it_is_the_same():
     [
         (
             "!quant.uniform<f8E4M3FN:f32, 0.5>",
-            "1:27: lower-quant-ops: !quant.uniform<f8E4M3FN:f32, 0.5> stores floats; only integer storages are lowered",
+            "stores floats; only integer storages are lowered",
         ),
         (
             "!quant.uniform<i8:f80, 0.5>",
-            "1:27: lower-quant-ops: !quant.uniform<i8:f80, 0.5> expresses f80; lowered are bf16, f16, f32, f64, tf32",
+            "expresses f80; lowered are bf16, f16, f32, f64, tf32",
         ),
     ],
 )
@@ -185,6 +185,4 @@ def test_what_cannot_be_lowered_says_so(kind, message):
     (part,) = run_parts(
         f"func.func @run(%x: {real}) {{ %0 = quant.qcast %x : {real} to {kind} return }}", ["lower-quant-ops"]
     )
-    assert part.error == message
-
-
+    assert part.error == f"1:27: lower-quant-ops: {kind} {message}"

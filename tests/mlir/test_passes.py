@@ -24,7 +24,13 @@ def test_every_pass_is_compared():
 
 @pytest.mark.parametrize("name", PASSES)
 def test_a_pass_does_what_upstreams_does(name):
-    assert modules(ran(name)) == modules(PARTS, PIPELINES[name])
+    """Op for op, constant for constant, on modules without dead code, which upstream removes."""
+    parts = PARTS
+    if name == "normalize-quant-types":
+        parts = [text for text in PARTS if "{1:2}" not in text]  # blocks of two, see below
+    if name != "canonicalize":
+        parts = modules(parts, PIPELINES["canonicalize"])
+    assert modules(ran(name, source="// -----\n".join(parts))) == modules(parts, PIPELINES[name])
 
 
 def test_our_saturating_form_is_valid_upstream():
@@ -53,6 +59,14 @@ def test_blocks_of_several_keep_their_type():
     assert kind in part.text
     (theirs,) = modules([source], PIPELINES["normalize-quant-types"])
     assert "f32:0, {5.000000e-01,2.500000e-01}" in theirs
+
+
+def test_types_inside_regions_are_normalized_too():
+    kind = "!quant.uniform<i8:f32:{}, {0.5}>"
+    inside = f'^bb0(%x: tensor<4x{kind}>): "some.end"(%x) : (tensor<4x{kind}>) -> ()'
+    source = f'"some.op"() ({{ {inside} }}) : () -> ()'
+    (part,) = run_parts(source, ["normalize-quant-types"])
+    assert part.text.count("tensor<4x!quant.uniform<i8:f32, 0.5>>") == 2
 
 
 def test_float_storage_cannot_be_stripped():

@@ -43,7 +43,11 @@ def test_torch_mlir_calls_what_we_print_the_same_type():
 
 
 def test_torch_mlir_refuses_what_we_refuse():
-    ours_alone = {"{0:1,0:2}", "f32:0, {{0.5}}", "f32:0, {1.0:1.0}"}  # two sizes for an axis; nested per-axis lists
+    ours_alone = {
+        "{0:1,0:2}",
+        "f32:0, {{0.5}}",
+        "f32:0, {1.0:1.0}",
+    }  # two sizes for an axis; nested per-axis lists
     kinds = [written for written, _ in REFUSED if not any(part in written for part in ours_alone)]
     answers = ask([{"types": [kind]} for kind in kinds])
     assert [kind for kind, answer in zip(kinds, answers, strict=True) if "error" not in answer] == []
