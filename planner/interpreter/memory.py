@@ -8,11 +8,12 @@ Source: design 01, section 3; plans/rescales.
 """
 
 from collections.abc import Callable, Mapping, MutableMapping
+from functools import partial
 from typing import Final
 
 import numpy as np
 
-from planner.constants.quantize import dequantize_array, quantize_array, stored_dtype
+from planner.constants.quantize import ARITHMETICS, dequantize_array, quantize_array
 from planner.errors import ModelError
 from planner.interpreter.calls import FLOAT32_EVEN, Operand
 from planner.interpreter.kernels import rescale_onto
@@ -27,6 +28,7 @@ from planner.plans.rescales import kind_of
 # Every op in float32 between dequantize and quantize; they differ in when the zero point is added.
 FLOAT32_STEPS: Final = frozenset({"float32_qdq", "float32_spec"})
 _FLOAT_RESCALES: Final = frozenset({FLOAT32_EVEN, *FLOAT32_STEPS})
+_QUANTIZE_SPEC: Final = partial(quantize_array, arithmetic=ARITHMETICS["float32_spec"])
 
 
 class Memory:
@@ -152,23 +154,5 @@ def as_f32(array: Array) -> Array:
 
 
 def quantizer(arithmetic: str) -> Callable[[Array, Uniform], Array]:
-    """How reals become stored integers in an arithmetic."""
-    return _quantize_spec if arithmetic == "float32_spec" else quantize_array
-
-
-def _quantize_spec(real: Array, kind: Uniform) -> Array:
-    """StableHLO's uniform_quantize and QONNX's Quant: add the zero point and clip before the one rounding."""
-    shape = [1] * real.ndim
-    if kind.axis is not None:
-        shape[kind.axis] = -1
-    scale = np.asarray(kind.scales, np.float32).reshape(shape)
-    zero = np.asarray(kind.zero_points, np.float32).reshape(shape)
-    low, high = (np.asarray(ends, np.float32) for ends in zip(*kind.slice_ranges, strict=True))
-    if not kind.ranges:
-        low, high = low[:1], high[:1]
-    moved = np.clip(
-        real / scale + zero,
-        low.reshape(shape if kind.ranges else ()),
-        high.reshape(shape if kind.ranges else ()),
-    )
-    return np.rint(moved).astype(stored_dtype(kind.storage))
+    """How reals become stored integers in an arithmetic: ONNX's way where it does not say."""
+    return _QUANTIZE_SPEC if arithmetic == "float32_spec" else quantize_array
