@@ -167,4 +167,4 @@ def test_llm_keeps_activations_in_float():
     x, w, b = (port.type for port in row.inputs)
     assert (x.storage, b.storage, row.outputs[0].type.storage) == (FloatType("f32"),) * 3
     assert (w.storage, w.granularity, w.block_size) == (storage("i4"), "block", (32, 64, 128))
-    assert not target.rescale_allowed
+    assert set(target.rows) == {"matmul_nbits"}
