@@ -29,12 +29,14 @@ class Accepts:
       form: its name.
       bits: widths of activations.
       activations, constants: the same in words, for refusals.
+      blocks: whether constants may have a scale per block.
     """
 
     form: str
     bits: Container[int] = frozenset({8, 16})
     activations: str = ACTIVATIONS
     constants: str = CONSTANTS
+    blocks: bool = False
 
 
 LOW_BITS: Final = range(1, 9)
@@ -93,7 +95,7 @@ def _problem(kind: PortTyped, accepts: Accepts, *, is_constant: bool) -> str:
     problem = common_problem(kind)
     if problem or not isinstance(kind, Uniform):
         return problem
-    if kind.blocks:
+    if kind.grid and not (accepts.blocks and is_constant):
         return "scales per block"
     if not is_constant:
         if kind.ranges:

@@ -5,6 +5,7 @@ from typing import Final, TypeAlias
 
 from planner.exporters.finn import write_finn
 from planner.exporters.integer import write_integer
+from planner.exporters.matmulnbits import write_matmulnbits
 from planner.exporters.qcdq import write_qcdq
 from planner.exporters.qdq import write_qdq
 from planner.exporters.qonnx import write_qonnx
@@ -17,6 +18,7 @@ Exporter: TypeAlias = Callable[[Graph, Plan], bytes]
 EXPORTERS: Final[Mapping[str, Exporter]] = {
     "finn": write_finn,
     "onnx-integer": write_integer,
+    "onnx-matmulnbits": write_matmulnbits,
     "onnx-qcdq": write_qcdq,
     "onnx-qdq": write_qdq,
     "onnx-qoperator": write_qoperator,

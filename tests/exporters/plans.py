@@ -12,6 +12,7 @@ from planner.ir.qtypes import QType, Storage, Uniform, storage, uniform
 from planner.ir.ranges import uniform_per_axis
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, Port, TargetRef, ValuePlan
+from planner.target.records import Row
 
 WEIGHT = storage("i8", -127, 127)
 
@@ -69,7 +70,10 @@ def model(
 
 
 def plan_of(
-    graph: Graph, kernels: Sequence[tuple[Sequence[str], str, str]], types: Mapping[str, Any]
+    graph: Graph,
+    kernels: Sequence[tuple[Sequence[str], str, str]],
+    types: Mapping[str, Any],
+    arithmetic: str = "float32_even",
 ) -> Plan:
     """Plan by hand.
 
@@ -77,6 +81,7 @@ def plan_of(
       kernels: (names of the results of its ops, input ports, output ports); "-" is an absent port.
       types: by port address (`y.in[0]`, the kernel is named for its first op's result), else by value;
         a value without one is float.
+      arithmetic: of the one row all integer kernels have.
     """
     by_result = {o.outputs[0]: o for o in graph.ops}
     regions, planned = [], []
@@ -100,7 +105,8 @@ def plan_of(
         graph.name, graph.values, (), graph.inputs, graph.outputs, hollow, tuple(regions), graph.opsets
     )
     values = {name: ValuePlan(types.get(name)) for name in graph.values}
-    target = TargetRef("test", "1", "", "test.yaml", {})
+    rows = {"row@1": Row("any", (), (), requantize=arithmetic)}
+    target = TargetRef("test", "1", "", "test.yaml", rows)
     return Plan("", "", target, {}, planned_graph, tuple(planned), values, (), 0.0, True, 0.0)
 
 
