@@ -42,7 +42,8 @@ def attributes_of_ends(low: int, high: int, rounding: str = "ROUND") -> tuple[Ar
         for many in (power, (start + end) / 2):
             bits = np.asarray(math.log2(many) + signed, np.float32)
             ends = [int(ROUNDINGS[rounding](x)) for x in bounds(bits, signed=signed, narrow=narrow)]
-            if ends != [low, high]:
+            # One signed bit is -1 and 1 in QONNX, never -1 and 0.
+            if ends != [low, high] or (signed and bits == 1):
                 continue
             if many == power:
                 return bits, signed, narrow
