@@ -2,14 +2,27 @@
 
 # ruff: noqa: E501 - messages and files stand whole
 
+import math
+from dataclasses import replace
+
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from planner.errors import QTypeError
-from planner.ir.qtypes import Bipolar, Calibrated, FloatType, NoneType, Storage, Uniform, storage, uniform
+from planner.ir.qtypes import (
+    Bipolar,
+    Calibrated,
+    FloatType,
+    NoneType,
+    Storage,
+    Uniform,
+    float_text,
+    storage,
+    uniform,
+)
 from planner.ir.typetext import parse_storage, parse_type
-from tests.strategies import storages, types
+from tests.strategies import storages, types, uniforms
 
 
 @given(types())
@@ -135,3 +148,67 @@ def test_bits_that_a_range_needs():
     cases = {(-8, 7): 4, (-128, 127): 8, (-127, 127): 8, (0, 1): 2, (-1, 0): 1, (3, 4): 4}
     assert {r: Storage(8, True, *r).range_bits for r in cases} == cases
     assert Storage(8, False, 0, 15).range_bits == 4
+
+
+def column_of(text):
+    with pytest.raises(QTypeError, match=r"^column \d+: ") as caught:
+        parse_type(text)
+    return int(str(caught.value).split(":")[0].removeprefix("column "))
+
+
+@given(types(), st.data())
+def test_a_text_that_stops_early_is_refused_where_it_stops_or_before(kind, data):
+    text = str(kind)
+    assume(text.startswith("!quant.") and text != "!quant.none")
+    end = data.draw(st.integers(len("!quant.any<"), len(text) - 1))
+    assert column_of(text[:end]) <= end + 1
+
+
+@given(types(), st.sampled_from((">", " x", ", 1.0", "{", "<f32>", "\x00")))
+def test_a_text_that_goes_on_is_refused_where_it_should_have_ended(kind, more):
+    text = str(kind)
+    column = column_of(text + more)
+    assert column == len(text) + 1 + (more[0] == " ") or kind == NoneType() or isinstance(kind, FloatType)
+
+
+def spoil_zero_point(kind, draw):
+    low, high = kind.slice_ranges[0]
+    text = str(replace(kind, zero_points=(0, *kind.zero_points[1:]))) if low <= 0 <= high else None
+    bad = draw(st.sampled_from((low - 1, high + 1)))
+    scale = float_text(kind.scales[0])
+    return text and text.replace(f" {scale}", f" {scale}:{bad}", 1).replace(
+        f"{{{scale}", f"{{{scale}:{bad}", 1
+    )
+
+
+def spoil_scale(kind, draw):
+    bad = draw(st.sampled_from(("0.0", "-1.0", "1.0e999", "1.0e-999", "0x7FF8000000000000", "nan", "x")))
+    scale = float_text(kind.scales[-1])
+    head, tail = str(kind).rsplit(scale, 1)
+    return head + bad + tail
+
+
+def spoil_storage(kind, draw):
+    name, rest = kind.storage.name, str(kind).split("<", 1)[1]
+    bad = draw(
+        st.sampled_from(
+            ("i0", "u65", "j8", "int8", "i8x", "f16", f"{name}<1:1>", f"{name}<2:1>", f"{name}<0:{1 << 64}>")
+        )
+    )
+    tail = rest[rest.index(":f" if f":f{kind.expressed[1:]}" in rest else f":{kind.expressed}") :]
+    return f"!quant.uniform<{bad}{tail}"
+
+
+def spoil_count(kind, draw):
+    """One scale more in one list than in the others, or lists where there should be none."""
+    scale = draw(st.sampled_from(("1.0", "{1.0}")))
+    if scale == "1.0" and not kind.is_per_tensor and math.prod(kind.grid[:-1]) == 1:
+        return None  # another number of slices in the only list: only a tensor can refuse that
+    return str(kind)[:-1].rstrip("}") + f", {scale}" + "}" * max(1, len(kind.grid)) + ">"
+
+
+@given(uniforms(), st.sampled_from((spoil_zero_point, spoil_scale, spoil_storage, spoil_count)), st.data())
+def test_a_type_with_one_thing_wrong_is_refused(kind, spoil, data):
+    text = spoil(kind, data.draw)
+    assume(text is not None)
+    assert column_of(text) <= len(text)
