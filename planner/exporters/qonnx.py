@@ -28,16 +28,26 @@ def write_qonnx(graph: Graph, plan: Plan) -> bytes:
     Raises:
       UnsupportedExport: a type no Quant has, with port and row.
     """
+    refuse_what_no_quant_has(graph, plan, "qonnx")
+    sheet = RealSheet(graph, plan)
+    for block in blocks(plan):
+        write_block(sheet, block)
+    sheet.bind_outputs()
+    return sheet.finish()
+
+
+def refuse_what_no_quant_has(graph: Graph, plan: Plan, form: str) -> None:
+    """Check that a Quant has every type of a plan.
+
+    Raises:
+      UnsupportedExport: the first port without one, with its row and what would be accepted.
+    """
     for address, row, value, kind in typed_ports(plan):
         problem = common_problem(kind)
         if not problem and isinstance(kind, Uniform) and value not in graph.constants:
             problem = _problem(kind)
         if problem:
-            raise refusal(address, row, value, kind, f"{problem}; qonnx accepts {_ACCEPTED}")
-    sheet = RealSheet(graph, plan)
-    for block in blocks(plan):
-        _write_block(sheet, block)
-    return sheet.finish()
+            raise refusal(address, row, value, kind, f"{problem}; {form} accepts {_ACCEPTED}")
 
 
 def _problem(kind: Uniform) -> str:
@@ -48,7 +58,8 @@ def _problem(kind: Uniform) -> str:
     return range_problem(kind)
 
 
-def _write_block(sheet: RealSheet, block: Block) -> None:
+def write_block(sheet: RealSheet, block: Block) -> None:
+    """Write one region in float, a Quant behind each result that has a type."""
     ports = {port.value: port for port in block.kernel.outputs if port.value}
     raw = {name: sheet.raw_name(name, port.type) for name, port in ports.items()}
     inner: dict[str, str] = {}

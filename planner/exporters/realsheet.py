@@ -5,7 +5,9 @@ keeps the value's name; other types of it are Quants of that one. Model inputs s
 on its grid behind a Quant. Source: design 01, section 3; plans/rescales.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -43,6 +45,38 @@ class RealSheet:
         """Append a source op on other tensors."""
         domain, _, kind = op.type.rpartition("::")
         self._nodes.append(Node(kind, tuple(inputs), tuple(outputs), op.name, domain, op.attributes))
+
+    def emit(self, kind: str, inputs: Sequence[str], result: str) -> str:
+        """Append a standard node of our own and give its result."""
+        self._nodes.append(Node(kind, tuple(inputs), (result,), self._names.fresh(f"{result}_{kind}")))
+        return result
+
+    def fresh(self, stem: str) -> str:
+        """A tensor name that is free."""
+        return self._names.fresh(stem)
+
+    def turned(self, value: str, seen: PortTyped) -> str:
+        """A constant matrix transposed, seen through a type."""
+        array = self._array(value)
+        if not isinstance(seen, Uniform):
+            return self._kept(f"{value}_turned", np.ascontiguousarray(array.T))
+        axis = None if seen.axis is None else 1 - seen.axis
+        return self._quantized_constant(value, np.ascontiguousarray(array.T), replace(seen, axis=axis))
+
+    def number_nodes(self) -> Mapping[str, str]:
+        """Name every node by its type and count, as QONNX's cleanup does; new names by old ones."""
+        counts: Counter[str] = Counter()
+        renamed: dict[str, str] = {}
+        for i, node in enumerate(self._nodes):
+            renamed[node.name] = f"{node.op_type}_{counts[node.op_type]}"
+            counts[node.op_type] += 1
+            self._nodes[i] = replace(node, name=renamed[node.name])
+        return renamed
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """What is written so far."""
+        return tuple(self._nodes)
 
     def raw_name(self, value: str, defined: PortTyped) -> str:
         """Name for the result of the op that defines a value, before its Quants."""
@@ -82,14 +116,17 @@ class RealSheet:
             self._reals[value, wanted] = self._quantized(value, wanted, self._reals.get((value, base), value))
         return self._reals[value, wanted]
 
-    def finish(self) -> bytes:
-        """Bind the model's outputs to their own names and serialise."""
+    def bind_outputs(self) -> None:
+        """Give the model's outputs their own names; nothing may be written behind this."""
         for name in dict.fromkeys(self.graph.outputs):
             tensor = self.real(name, self._pins.get(name))
             if tensor != name:
                 self._nodes.append(
                     Node("Identity", (tensor,), (name,), self._names.fresh(f"{name}_Identity"))
                 )
+
+    def finish(self) -> bytes:
+        """Serialise, outputs bound."""
         versions = {domain: number for domain, number in self.graph.opsets.items() if domain}
         used = {node.domain for node in self._nodes}
         values = self.graph.values
@@ -111,11 +148,7 @@ class RealSheet:
         known = self._reals.get((value, seen))
         if known is not None:
             return known
-        array = self.graph.constants[value].array
-        if array is None:
-            raise UnsupportedExport(
-                f"constant {value!r} has a range but no numbers", hint="export needs the model's weights"
-            )
+        array = self._array(value)
         if not isinstance(seen, Uniform):
             self._constants[value] = (array, self.graph.values[value].dtype)
             self._reals[value, seen] = value
@@ -123,6 +156,14 @@ class RealSheet:
         result = self._quantized_constant(value, array, seen)
         self._reals[value, seen] = result
         return result
+
+    def _array(self, value: str) -> Array:
+        array = self.graph.constants[value].array
+        if array is None:
+            raise UnsupportedExport(
+                f"constant {value!r} has a range but no numbers", hint="export needs the model's weights"
+            )
+        return array
 
     def _quantized_constant(self, value: str, array: Array, kind: Uniform) -> str:
         signs = self._signs(value)

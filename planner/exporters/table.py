@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from planner.exporters.finn import write_finn
+from planner.exporters.hls4ml import write_hls4ml
 from planner.exporters.integer import write_integer
 from planner.exporters.matmulnbits import write_matmulnbits
 from planner.exporters.qcdq import write_qcdq
@@ -17,6 +18,7 @@ Exporter: TypeAlias = Callable[[Graph, Plan], bytes]
 
 EXPORTERS: Final[Mapping[str, Exporter]] = {
     "finn": write_finn,
+    "hls4ml": write_hls4ml,
     "onnx-integer": write_integer,
     "onnx-matmulnbits": write_matmulnbits,
     "onnx-qcdq": write_qcdq,
@@ -25,3 +27,11 @@ EXPORTERS: Final[Mapping[str, Exporter]] = {
     "onnx-qoperator-clip": write_qoperator_clip,
     "qonnx": write_qonnx,
 }
+
+# What a file of a format is called by: ONNX unless said here.
+SUFFIXES: Final[Mapping[str, str]] = {"hls4ml": ".zip"}
+
+
+def file_name(name: str) -> str:
+    """What a file in a format is called: `onnx-qdq.onnx`, `hls4ml.zip`."""
+    return f"{name}{SUFFIXES.get(name, '.onnx')}"

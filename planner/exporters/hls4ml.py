@@ -1,0 +1,169 @@
+"""hls4ml: a zip of the model in QONNX (`model.onnx`) and its precisions (`hls_config.json`).
+
+Gemm is MatMul and Add, and nodes have the names QONNX's cleanup gives them, so that the configuration finds
+its layers. A scale of a power of two becomes a fixed-point type exactly; of another scale hls4ml makes a
+multiplication of its own, and the type here holds the reals with guard bits. Source: hls4ml documentation,
+"Configuration" and "ONNX and QONNX"; design 05.
+"""
+
+import io
+import json
+import math
+import zipfile
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from planner.exporters.blocks import Block, blocks
+from planner.exporters.qonnx import refuse_what_no_quant_has, write_block
+from planner.exporters.quants import QUANT_NAME
+from planner.exporters.realsheet import RealSheet
+from planner.ir.graph import Graph, Op
+from planner.ir.qtypes import Uniform
+from planner.plans.plan import Plan
+from planner.plans.records import PortTyped
+
+MODEL_FILE: Final = "model.onnx"
+CONFIG_FILE: Final = "hls_config.json"
+GUARD_BITS: Final = 8
+DEFAULT: Final = "ap_fixed<16,6,AP_RND,AP_SAT>"
+# Zip files have no time before this one, and every export of a plan is the same bytes.
+_EPOCH: Final = (1980, 1, 1, 0, 0, 0)
+
+_WEIGHTED: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+
+Precisions = dict[str, dict[str, str]]
+
+
+def write_hls4ml(graph: Graph, plan: Plan) -> bytes:
+    """Serialise a planned model for hls4ml, a zip of two files.
+
+    Args:
+      graph: the imported float model the plan was made from, with the numbers of its constants.
+      plan: of that model.
+
+    Raises:
+      UnsupportedExport: a type no Quant has, with port and row.
+    """
+    refuse_what_no_quant_has(graph, plan, "hls4ml")
+    sheet = RealSheet(graph, plan)
+    found: Precisions = {}
+    for block in blocks(plan):
+        if _is_gemm(block):
+            _write_gemm(sheet, block)
+        else:
+            write_block(sheet, block)
+        found |= _precisions(block)
+    sheet.bind_outputs()
+    names = sheet.number_nodes()
+    layers: dict[str, Any] = {new: {"Precision": found[old]} for old, new in names.items() if old in found}
+    layers |= _quantizers(sheet, plan)
+    config = {
+        "LayerName": dict(sorted(layers.items())),
+        "Model": {"Precision": {"default": DEFAULT}, "ReuseFactor": 1, "Strategy": "Latency"},
+    }
+    return _zipped({CONFIG_FILE: json.dumps(config, indent=2).encode() + b"\n", MODEL_FILE: sheet.finish()})
+
+
+def fixed_point(kind: Uniform) -> str:
+    """The `ap_fixed` of a type: exact for scales that are powers of two, else with guard bits.
+
+    Signed where a real below 0 is held; W bits of which I, the sign included, stand before the point.
+    """
+    sign = "ap_fixed" if kind.lo < 0 else "ap_ufixed"
+    fraction = _fraction(kind)
+    if any(math.frexp(scale)[0] != 0.5 for scale in kind.scales):
+        fraction += GUARD_BITS
+    largest = max(-kind.lo, kind.hi + 2.0**-fraction)
+    whole = math.ceil(math.log2(largest)) + (kind.lo < 0)
+    return f"{sign}<{max(1, whole + fraction)},{whole},AP_RND,AP_SAT>"
+
+
+def _is_gemm(block: Block) -> bool:
+    op = block.region.ops[0]
+    others = {"alpha": 1.0, "beta": 1.0, "transA": 0}
+    return op.type == "Gemm" and all(op.attributes.get(key, value) == value for key, value in others.items())
+
+
+def _write_gemm(sheet: RealSheet, block: Block) -> None:
+    """Gemm as MatMul, with the weight turned if need be, and Add."""
+    op, rest = block.region.ops[0], block.region.ops[1:]
+    kind = block.kinds.get((op.name, 1))
+    x = sheet.real(op.inputs[0], block.kinds.get((op.name, 0)))
+    is_turned = op.attributes.get("transB") and op.inputs[1] in sheet.graph.constants
+    if op.attributes.get("transB") and not is_turned:
+        write_block(sheet, block)
+        return
+    w = sheet.turned(op.inputs[1], kind) if is_turned else sheet.real(op.inputs[1], kind)
+    port = next(port for port in block.kernel.outputs if port.value)
+    raw = sheet.raw_name(port.value, port.type)
+    has_bias = len(op.inputs) > 2 and bool(op.inputs[2])
+    result = op.outputs[0] if rest else raw
+    product = sheet.fresh(f"{op.outputs[0]}_product") if has_bias else result
+    sheet.emit_op(Op(op.name, "MatMul", (), (), {}), [x, w], [product])
+    if has_bias:
+        sheet.emit("Add", [product, sheet.real(op.inputs[2], block.kinds.get((op.name, 2)))], result)
+    inner = {op.outputs[0]: result}
+    for i, other in enumerate(rest):
+        outputs = [raw if i == len(rest) - 1 else name for name in other.outputs]
+        inputs = [
+            inner.get(name) or sheet.real(name, block.kinds.get((other.name, k)))
+            for k, name in enumerate(other.inputs)
+        ]
+        inner.update(zip(other.outputs, outputs, strict=True))
+        sheet.emit_op(other, inputs, outputs)
+    sheet.define(port.value, raw, port.type)
+
+
+def _precisions(block: Block) -> Precisions:
+    """Types of weights, biases, sums and results by the source op they belong to."""
+    op, last = block.region.ops[0], block.region.ops[-1]
+    found: Precisions = {}
+    if op.type in _WEIGHTED:
+        _add(found, op.name, "weight", block.kinds.get((op.name, 1)))
+        _add(found, op.name, "bias", block.kinds.get((op.name, 2)))
+        sides = [block.kinds.get((op.name, i)) for i in range(2)]
+        if block.kernel.accumulator_bits is not None:
+            _add_sum(found, op.name, block.kernel.accumulator_bits, sides)
+    for port in block.kernel.outputs:
+        if port.value and port.value == last.outputs[0]:
+            _add(found, last.name, "result", port.type)
+    return found
+
+
+def _add_sum(found: Precisions, name: str, bits: int, sides: Sequence[PortTyped]) -> None:
+    """The accumulator: as many bits as the weights make it need, on the grid of the products."""
+    kinds = [kind for kind in sides if isinstance(kind, Uniform)]
+    if len(kinds) == len(sides):
+        fraction = sum(_fraction(kind) for kind in kinds)
+        found.setdefault(name, {})["accum"] = f"ap_fixed<{bits},{bits - fraction},AP_RND,AP_SAT>"
+
+
+def _fraction(kind: Uniform) -> int:
+    """Bits behind the point of the finest scale, if it is a power of two."""
+    return -min(math.frexp(scale)[1] - 1 for scale in kind.scales)
+
+
+def _add(found: Precisions, name: str, what: str, kind: PortTyped) -> None:
+    if isinstance(kind, Uniform):
+        found.setdefault(name, {})[what] = fixed_point(kind)
+
+
+def _quantizers(sheet: RealSheet, plan: Plan) -> Mapping[str, Any]:
+    """Precision of each Quant of an activation, which hls4ml makes a layer of its own."""
+    kinds = {port.value: port.type for kernel in plan.kernels_in_order for port in kernel.outputs}
+    found = {}
+    for node in sheet.nodes:
+        kind = kinds.get(node.outputs[0])
+        if node.op_type == QUANT_NAME and isinstance(kind, Uniform):
+            found[node.name] = {"Precision": {"result": fixed_point(kind)}}
+    return found
+
+
+def _zipped(files: Mapping[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            info = zipfile.ZipInfo(name, _EPOCH)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(info, data)
+    return buffer.getvalue()
