@@ -16,12 +16,14 @@ from planner.errors import unknown_name
 from planner.ir.graph import Graph, Op
 from planner.ir.roles import MOVERS
 from planner.onnx.dtypes import NARROW_BITS, NUMPY
+from planner.onnx.quantized.dialect import MULTI_THRESHOLD
 from planner.onnx.quantized.expand import expand
 from planner.onnx.quantized.quantizers import Quantizer, find_quantizers
 from planner.onnx.shapes import infer
 
 MODES: Final = ("qonnx", "table3", "eq5")
 _FLOAT_BITS: Final = 32
+_MOVING: Final = MOVERS - {"Clip", "Concat", "Max", "Min", "Relu", "Where"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,21 +122,25 @@ class _Widths:
 
     def bits(self, name: str) -> int:
         """The width of a value; 32 where nothing quantizes it."""
-        quantizer = self._origin(name)
-        if quantizer is None:
-            dtype = self._graph.values[name].dtype if name in self._graph.values else ""
-            return NARROW_BITS.get(dtype) or (NUMPY[dtype].itemsize * 8 if dtype in NUMPY else _FLOAT_BITS)
-        if self._mode == "table3" and not np.all(quantizer.scale == 1):
-            return _FLOAT_BITS
-        return storage_bits(quantizer)
+        name = self._origin(name)
+        quantizer, op = self._found.get(name), self._writer.get(name)
+        if quantizer is not None:
+            is_scaled = self._mode == "table3" and not np.all(quantizer.scale == 1)
+            return _FLOAT_BITS if is_scaled else storage_bits(quantizer)
+        if op is not None and op.type == MULTI_THRESHOLD:
+            return _named_bits(op.attributes["out_dtype"])
+        stored = op.inputs[0] if op is not None and op.type == "DequantizeLinear" else name
+        dtype = self._graph.values[stored].dtype if stored in self._graph.values else ""
+        return NARROW_BITS.get(dtype) or (NUMPY[dtype].itemsize * 8 if dtype in NUMPY else _FLOAT_BITS)
 
-    def _origin(self, name: str) -> Quantizer | None:
+    def _origin(self, name: str) -> str:
+        """Where a value's numbers come from, through ops that only move them."""
         while name not in self._found:
             op = self._writer.get(name)
-            if op is None or op.type not in MOVERS - {"Relu", "Clip", "Concat", "Where", "Max", "Min"}:
-                return None
+            if op is None or op.type not in _MOVING:
+                break
             name = op.inputs[0]
-        return self._found[name]
+        return name
 
     def is_weight(self, name: str) -> bool:
         """Whether a value follows from constants alone."""
@@ -144,6 +150,12 @@ class _Widths:
                 return False
             name = op.inputs[0]
         return True
+
+
+def _named_bits(name: str) -> int:
+    """The width of one of FINN's data types: `BIPOLAR`, `BINARY`, `INT4`, `UINT2`, ..."""
+    digits = "".join(letter for letter in name if letter.isdigit())
+    return int(digits) if digits else 1 if name in ("BINARY", "BIPOLAR") else _FLOAT_BITS
 
 
 def storage_bits(quantizer: Quantizer) -> int:

@@ -81,7 +81,7 @@ def test_a_scale_of_run_time_has_a_plain_form():
     del arrays["y_scale"]
     inputs = {"x": (TensorProto.FLOAT, [None]), "y_scale": (TensorProto.FLOAT, [])}
     data = file_of([node], inputs, ["y"], arrays)
-    feeds = {"x": X, "y_scale": np.float32(0.3)}
+    feeds = {"x": X, "y_scale": np.asarray(0.3, np.float32)}
     done = convert(data, "onnx")
     assert "Quant" not in op_types(done)
     np.testing.assert_array_equal(run_onnxruntime(done, feeds)["y"], run_model(data, feeds)["y"])
