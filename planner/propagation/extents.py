@@ -12,7 +12,7 @@ import numpy as np
 
 from planner.ir.graph import Constant
 from planner.ir.qtypes import Uniform
-from planner.propagation.network import FLOAT, Interval, Kernel, Network
+from planner.propagation.network import FLOAT, GIVEN, Interval, Kernel, Network
 from planner.propagation.rows import NO_RANGE, Choice, in_float
 
 ALL: Interval = (-math.inf, math.inf)
@@ -65,7 +65,7 @@ def forward(network: Network) -> list[int]:
             if p < 0:
                 continue
             value = values[ports[p].value]
-            value.range = _known(value.calibrated, value.pin, ports[p].fixed)
+            value.range = _known(value.calibrated, value.pin, ports[p].fixed or ports[p].pin)
             if moved is not None:
                 value.range = moved if value.range is None else _cut(value.range, moved)
         if kernel.choice.row is not None and _lacks_range(network, kernel):
@@ -94,8 +94,9 @@ def backward(network: Network) -> None:
             if p < 0:
                 continue
             port = ports[p]
-            if port.fixed is not None:
-                kept_by[p] = (port.fixed.lo, port.fixed.hi)
+            fixed = port.fixed or port.pin
+            if fixed is not None:
+                kept_by[p] = (fixed.lo, fixed.hi)
             elif kernel.moves:
                 kept_by[p] = _cut(through, kernel.cut) if through and kernel.cut else through
             else:
@@ -135,7 +136,8 @@ def _lacks_range(network: Network, kernel: Kernel) -> bool:
             continue
         port = network.ports[p]
         value = network.values[port.value]
-        if port.kind != FLOAT and port.fixed is None and value.range is None and not value.saturates:
+        fixed = port.fixed or port.pin
+        if port.kind not in (FLOAT, GIVEN) and fixed is None and value.range is None and not value.saturates:
             return True
     return False
 
