@@ -21,6 +21,7 @@ Array: TypeAlias = npt.NDArray[Any]
 
 PIECE: Final = 1 << 17
 """Elements of a piece: half a megabyte of floats."""
+_SMALL: Final = 1 << 14
 _LONG_RUN: Final = 512
 
 
@@ -114,7 +115,7 @@ def pieces(
             f"{source.shape}; it needs one scale per slice of an existing axis"
         )
     inner = math.prod(source.shape[axis + 1 :])
-    if source.size <= PIECE:
+    if source.size <= _SMALL:
         if source.size:
             yield source.reshape(-1, len(kind.scales), inner), _alike(target, kind, inner), params.column()
         return

@@ -152,12 +152,14 @@ def dequantize_array(
     work = np.dtype(np.float64 if wanted == np.float64 else np.float32)
     source = np.ascontiguousarray(stored)
     result = np.empty(stored.shape, work)
-    wide = np.float64 if type.storage.float_name else np.int64
-    for part, target, params in pieces(source, result, type, params_of(type, work)):
+    # Differences of up to 17 bits are floats; longer ones are taken in integers, then rounded once.
+    shift = work if type.storage.bits <= 16 else np.dtype(np.int64)
+    known = params_of(type, work if type.storage.bits <= 16 else np.float64)
+    for part, target, params in pieces(source, result, type, known):
         shifted = part
         if params.zero_points is not None:
-            shifted = part.astype(wide) - params.zero_points.astype(wide)
-        np.multiply(shifted.astype(work), params.scales, out=target)
+            shifted = part.astype(shift) - params.zero_points.astype(shift, copy=False)
+        np.multiply(shifted.astype(work, copy=False), params.scales.astype(work, copy=False), out=target)
     return result.astype(wanted, copy=False)
 
 

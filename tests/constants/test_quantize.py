@@ -315,3 +315,10 @@ def test_bfloat16_is_read_as_what_it_is():
             quantize_array(array, kind, arithmetic),
             quantize_array(array.astype(np.float32), kind, arithmetic),
         )
+
+
+def test_long_zero_points_are_not_rounded():
+    kind = uniform(storage("u32"), 0.5, 2**31 + 1)
+    stored = np.array([2**31 + 1, 2**31 + 4, 2**31], np.uint32)
+    assert dequantize_array(stored, kind).tolist() == [0.0, 1.5, -0.5]
+    assert quantize_array(np.float32([0.0, 1.5, -0.5]), kind).tolist() == stored.tolist()
