@@ -77,6 +77,7 @@ def _plan_here(request: PlanRequest, target: Target) -> tuple[str, bytes] | None
         model=model_digest(ready),
         best_effort=False,
         bias_pins="error",
+        depths=None,
         **options.costs,
     )
     return planned.key, planned.to_json().encode()

@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, Any, Final
 from planner.version import VERSION
 
 if TYPE_CHECKING:
+    from planner.advice.pareto import pareto
     from planner.advice.replan import replan
+    from planner.advice.restore import restore
+    from planner.advice.suggest import suggest
     from planner.conditioning.biases import correct_biases
     from planner.errors import Conflict, PlanInvalid, PlannerError
     from planner.ir.typetext import parse_type
     from planner.pipeline import annotate, calibrate, compare, evaluate, export, load_model, plan
     from planner.plans.check import check
+    from planner.plans.diff import diff
     from planner.plans.explain import explain
     from planner.plans.plan import Plan
     from planner.plans.planjson import plan_from_json
@@ -36,15 +40,19 @@ _HOMES: Final = {
     "check": "planner.plans.check",
     "compare": "planner.pipeline",
     "correct_biases": "planner.conditioning.biases",
+    "diff": "planner.plans.diff",
     "evaluate": "planner.pipeline",
     "explain": "planner.plans.explain",
     "export": "planner.pipeline",
     "load_model": "planner.pipeline",
     "load_target": "planner.target.load",
+    "pareto": "planner.advice.pareto",
     "parse_type": "planner.ir.typetext",
     "plan": "planner.pipeline",
     "plan_from_json": "planner.plans.planjson",
     "replan": "planner.advice.replan",
+    "restore": "planner.advice.restore",
+    "suggest": "planner.advice.suggest",
     "target_ids": "planner.target.load",
     "write_report": "planner.report.html",
 }
@@ -61,15 +69,19 @@ __all__ = [
     "check",
     "compare",
     "correct_biases",
+    "diff",
     "evaluate",
     "explain",
     "export",
     "load_model",
     "load_target",
+    "pareto",
     "parse_type",
     "plan",
     "plan_from_json",
     "replan",
+    "restore",
+    "suggest",
     "target_ids",
     "write_report",
 ]

@@ -14,6 +14,7 @@ from planner.advice.vicinity import Vicinity, cut_out, vicinity
 from planner.errors import InputError
 from planner.fusion.fuse import fuse
 from planner.ir.graph import Graph, model_digest
+from planner.plans.checkmodel import check_model, check_target
 from planner.plans.patched import Patch, PatchedPlan, merged_warnings
 from planner.plans.plan import Origin, Plan
 from planner.plans.records import KernelPlan
@@ -43,7 +44,7 @@ def replan(plan: Plan, edits: Edits, *, model: Graph | None = None, target: Targ
     after = replace(origin, graph=graph, model=_edited_model(origin, graph))
     if not seeds:
         return plan
-    if "best_effort" in plan.options or not origin.target.duplicate_constants:
+    if not _can_be_cut(plan, origin.target, seeds):
         return _from_scratch(plan, after)
     for _ in range(ROUNDS):
         near = vicinity(plan, graph, seeds)
@@ -60,11 +61,22 @@ def replan(plan: Plan, edits: Edits, *, model: Graph | None = None, target: Targ
     return _from_scratch(plan, after)
 
 
+def _can_be_cut(plan: Plan, target: Target, seeds: frozenset[str]) -> bool:
+    """Whether parts can be planned alone: nothing is decided for the whole, and live kernels are touched."""
+    return (
+        plan.origin is not None
+        and "best_effort" not in plan.options
+        and target.duplicate_constants
+        and all(name in plan.kernels_at for name in seeds)
+    )
+
+
 def origin_of(plan: Plan, model: Graph | None = None, target: Target | None = None) -> Origin:
     """What a plan can be made again from.
 
     Raises:
       InputError: it was read from a file, and model or target is missing.
+      PlanInvalid: it was made from another model or target.
     """
     if model is None and target is None and plan.origin is not None:
         return plan.origin
@@ -76,6 +88,8 @@ def origin_of(plan: Plan, model: Graph | None = None, target: Target | None = No
             "this plan was read from a file, without its model and target",
             hint="give model=load_model(...) and target=load_target(...)",
         )
+    check_target(plan, device)
+    check_model(plan, source)
     facts = {name: value.facts for name, value in plan.graph.values.items()}
     values = {n: replace(v, facts=facts.get(n, v.facts)) for n, v in source.values.items()}
     annotated = replace(source, values=values)

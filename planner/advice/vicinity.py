@@ -48,6 +48,12 @@ def vicinity(plan: Plan, graph: Graph, seeds: Iterable[str]) -> Vicinity:
     return Vicinity(frozenset(inner), _positions(plan, inner), _positions(plan, outer))
 
 
+def component_of(plan: Plan, graph: Graph, value: str) -> tuple[frozenset[str], tuple[int, ...]]:
+    """The values that are labelled together with one, and the positions of the kernels at them."""
+    values = _closed(plan, graph, {value})
+    return frozenset(values), _positions(plan, values)
+
+
 def cut_out(plan: Plan, graph: Graph, positions: tuple[int, ...]) -> Graph:
     """The kernels at some positions as a graph; values that others write or read are its boundary."""
     regions = [region_of(plan, graph, at) for at in positions]
@@ -138,8 +144,11 @@ def _read_outside(plan: Plan, name: str, inside: frozenset[int]) -> bool:
 
 def _with_range(plan: Plan, value: Value) -> Value:
     """A value that a kernel outside writes, with some range if it had one: only that it has one matters."""
-    planned = plan.values.get(value.name) if value.name not in plan.graph.inputs else None
-    known = any(isinstance(fact, Calibrated | Uniform) for fact in value.facts)
-    if known or planned is None or not isinstance(planned.type, Uniform):
+    if any(isinstance(fact, Calibrated | Uniform) for fact in value.facts):
         return value
-    return replace(value, facts=(*value.facts, Calibrated((planned.type.lo,), (planned.type.hi,))))
+    kernels = (plan.kernels_in_order[at] for at in plan.kernels_at.get(value.name, ()))
+    made = (port.type for kernel in kernels for port in kernel.outputs if port.value == value.name)
+    kind = next(made, None)
+    if not isinstance(kind, Uniform):
+        return value
+    return replace(value, facts=(*value.facts, Calibrated((kind.lo,), (kind.hi,))))

@@ -12,7 +12,7 @@ from typing import Annotated, Final
 
 import typer
 
-from planner.cli import convert, cost, mlir, models, planning, plans, service, targets
+from planner.cli import advice, convert, cost, mlir, models, planning, plans, service, targets
 from planner.cli.console import complain
 from planner.cli.run import run as run_model
 from planner.errors import PlannerError
@@ -58,6 +58,11 @@ VERBS: Final[Mapping[str, Callable[..., int | None]]] = {
     "check": planning.check,
     "compare": models.compare,
     "show": plans.show,
+    "diff": advice.diff,
+    "suggest": advice.suggest,
+    "pareto": advice.pareto,
+    "replan": advice.replan,
+    "restore": advice.restore,
     "mlir": mlir.mlir,
     "convert": convert.convert,
     "run": run_model,

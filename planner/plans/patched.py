@@ -15,11 +15,13 @@ from planner.plans.plan import Origin, Plan, plan_key
 from planner.plans.records import KernelPlan, Step, TargetRef, ValuePlan
 from planner.target.records import Row
 
+LONGEST = 16
+"""Patches upon patches until the log of one is written out, so that they neither recurse nor pile up."""
 HEADS = ("row", "no row")
 """Rules of the step that opens what the log says of a kernel."""
 
 Symbol = tuple[str, str, int]
-"""A step whatever its number: (`fact` or `step`, address, which of the facts at that address)."""
+"""A step whatever its number: (`fact` or `step`, address, which of those at that address)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,17 +45,23 @@ class PatchedPlan(Plan):
     """A plan with a patch; see the module."""
 
     patch: Patch
+    height: int
 
     @classmethod
     def of(cls, patch: Patch, origin: Origin, cost: float, bound: float) -> Self:
         """Make the plan; `cost` and `bound` are of the whole."""
         base, part = patch.base, patch.part
+        height = base.height + 1 if isinstance(base, PatchedPlan) else 1
+        if isinstance(base, PatchedPlan) and height > LONGEST:
+            base.settle()
+            height = 1
         kernels = list(base.kernels_in_order)
         for at in patch.kernels:
             kernels[at] = part.kernels[kernels[at].name]
         plan = object.__new__(cls)
         plan.__dict__.update(
             patch=patch,
+            height=height,
             target=replace(base.target, rows=_rows(kernels, base.target, part.target)),
             options=base.options,
             graph=replace(base.graph, values=origin.graph.values, regions=origin.graph.regions),
@@ -68,6 +76,13 @@ class PatchedPlan(Plan):
             depths=base.depths,
         )
         return plan
+
+    def settle(self) -> None:
+        """Write out what waits to be looked at; the plan before is not needed any more."""
+        if "values" not in self.__dict__ or "steps" not in self.__dict__:
+            self.__dict__.update(steps=self.steps, values=self.values)
+        self.__dict__.pop("patch", None)
+        self.__dict__.pop("_log", None)
 
     @cached_property
     def model(self) -> str:
@@ -89,33 +104,33 @@ class PatchedPlan(Plan):
         """As `Plan.values`, with the numbers of this log."""
         base, part = self.patch.base.values, self.patch.part.values
         found: dict[str, ValuePlan] = {}
-        numbers = self._log[1]
+        _, numbers, (ours, theirs) = self._log
         for name, old in base.items():
             value = part[name] if name in self.patch.values and name in part else old
             if value.decided_by is not None:
-                steps = (self.patch.part if value is not old else self.patch.base).steps
-                value = replace(value, decided_by=numbers["step", steps[value.decided_by].port, 0])
+                symbols = (ours if value is old else theirs).symbols
+                value = replace(value, decided_by=numbers[symbols[value.decided_by]])
             found[name] = value
         return found
 
     @cached_property
-    def _log(self) -> tuple[tuple[Step, ...], Mapping[Symbol, int]]:
+    def _log(self) -> tuple[tuple[Step, ...], Mapping[Symbol, int], tuple["_Chapters", "_Chapters"]]:
         base, part = _Chapters.of(self.patch.base), _Chapters.of(self.patch.part)
         touched = {self.patch.base.kernels_in_order[at].name for at in self.patch.kernels}
         steps: list[Step] = []
         numbers: dict[Symbol, int] = {}
         for name in _names_in_order(self):
-            own = part if name in self.patch.values or name in part.facts else base
+            own = part if name in self.patch.values else base
             for k, step in enumerate(own.facts.get(name, ())):
                 numbers["fact", name, k] = len(steps)
                 steps.append(replace(step, n=len(steps)))
         for kernel in self.kernels_in_order:
             own = part if kernel.name in touched else base
-            for step in own.kernels.get(kernel.name, ()):
-                numbers["step", step.port, 0] = len(steps)
+            for symbol, step in own.kernels.get(kernel.name, ()):
+                numbers[symbol] = len(steps)
                 because = tuple(sorted(numbers[own.symbols[n]] for n in step.because))
                 steps.append(replace(step, n=len(steps), because=because))
-        return tuple(steps), numbers
+        return tuple(steps), numbers, (base, part)
 
 
 def _names_in_order(plan: Plan) -> Iterator[str]:
@@ -132,7 +147,7 @@ class _Chapters:
     """A log taken apart: steps of facts by value, of kernels by name, and what each number stands for."""
 
     facts: Mapping[str, Sequence[Step]]
-    kernels: Mapping[str, Sequence[Step]]
+    kernels: Mapping[str, Sequence[tuple[Symbol, Step]]]
     symbols: Sequence[Symbol]
 
     @classmethod
@@ -143,13 +158,15 @@ class _Chapters:
             known = facts.setdefault(step.port, [])
             symbols.append(("fact", step.port, len(known)))
             known.append(step)
-        kernels: dict[str, list[Step]] = {}
-        chapter: list[Step] = []
+        kernels: dict[str, list[tuple[Symbol, Step]]] = {}
+        chapter: list[tuple[Symbol, Step]] = []
+        times: dict[str, int] = {}
         for step in plan.steps[len(symbols) :]:
             if step.rule in HEADS:
                 chapter = kernels.setdefault(step.port, [])
-            chapter.append(step)
-            symbols.append(("step", step.port, 0))
+            k = times[step.port] = times.get(step.port, -1) + 1
+            symbols.append(("step", step.port, k))
+            chapter.append((symbols[-1], step))
         return cls(facts, kernels, symbols)
 
 

@@ -1,0 +1,162 @@
+"""Verbs that ask what if: `diff`, `suggest`, `pareto`, `replan`, `restore`."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from planner.cli.console import say, say_json, say_table
+from planner.cli.files import only_one_stdin, write_file
+from planner.cli.options import (
+    FunctionsOption,
+    JsonOption,
+    ModelOption,
+    PlanFile,
+    TargetOption,
+    read_annotations_argument,
+    read_model,
+    read_plan,
+    read_target,
+)
+from planner.cli.planning import plan_summary, summary_text
+
+if TYPE_CHECKING:
+    from planner.plans.plan import Plan
+
+OutOption = Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="Plan to write (plan.json).")]
+
+
+def diff(
+    before: Annotated[str, typer.Argument(metavar="A", help="plan.json before.")],
+    after: Annotated[str, typer.Argument(metavar="B", help="plan.json after.")],
+    *,
+    json: JsonOption = False,
+) -> int:
+    """Compare two plans kernel by kernel, with the reasons that changed; exit code 1 if they differ."""
+    import planner
+
+    only_one_stdin(before, after)
+    found = planner.diff(read_plan(before), read_plan(after))
+    print_or_say(found.to_json(), str(found), json=json)
+    return 0 if found.is_empty else 1
+
+
+def suggest(
+    plan_file: PlanFile,
+    rescale: Annotated[str, typer.Argument(metavar="RESCALE", help="A rescale of the plan (y#0).")],
+    *,
+    model: ModelOption,
+    target: TargetOption,
+    functions: FunctionsOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Find the smallest edits of the constraints that remove a rescale; exit code 1 if there are none."""
+    import planner
+    from planner.advice.suggest import HARMLESS
+
+    only_one_stdin(plan_file, model, target)
+    graph, device = read_model(model), read_target(target, functions)
+    found = planner.suggest(read_plan(plan_file), rescale, model=graph, target=device)
+    if json:
+        say_json({"rescale": rescale, "suggestions": [one.to_dict() for one in found]})
+    elif not found:
+        say(f"no edit of the constraints near {rescale} removes it: its kernels themselves want two types")
+    for n, one in enumerate(() if json else found, 1):
+        say(f"{n}. {one.text}")
+        say(
+            f"   price {one.price[0]:,.0f} -> {one.price[1]:,.0f}, rescales {one.rescales[0]} -> "
+            f"{one.rescales[1]}, worst bits lost {one.worst_bits_lost[0]:.2f} -> {one.worst_bits_lost[1]:.2f}"
+        )
+        if one.cut > HARMLESS:
+            say(f"   cuts off {one.cut:.0%} of what was observed")
+    return 0 if found else 1
+
+
+def pareto(
+    plan_file: PlanFile,
+    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="A value, or a rescale (y#0).")],
+    *,
+    model: ModelOption,
+    target: TargetOption,
+    functions: FunctionsOption = None,
+    json: JsonOption = False,
+) -> None:
+    """List the trade-offs of a component: rescaled elements against the worst bits lost."""
+    import planner
+
+    only_one_stdin(plan_file, model, target)
+    graph, device = read_model(model), read_target(target, functions)
+    found = planner.pareto(read_plan(plan_file), address, model=graph, target=device)
+    if json:
+        say_json({"address": address, "tradeoffs": [one.to_dict() for one in found]})
+        return
+    say_table(
+        f"Trade-offs around {address}",
+        ("rescaled elements", "rescales", "worst bits lost", "--set max_bits_lost=", "this plan"),
+        (
+            (
+                f"{one.rescaled_elements:,}",
+                str(one.rescales),
+                f"{one.worst_bits_lost:.2f}",
+                "none" if one.max_bits_lost is None else f"{one.max_bits_lost:g}",
+                "*" if one.chosen else "",
+            )
+            for one in found
+        ),
+    )
+
+
+def replan(
+    plan_file: PlanFile,
+    *,
+    edits: Annotated[str, typer.Option("--edits", metavar="YAML", help="Annotations over the plan's own.")],
+    model: ModelOption,
+    target: TargetOption,
+    out: OutOption,
+    functions: FunctionsOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Plan again with changed constraints."""
+    import planner
+
+    only_one_stdin(plan_file, model, target, edits)
+    graph, device = read_model(model), read_target(target, functions)
+    changes = read_annotations_argument(edits)
+    planned = planner.replan(read_plan(plan_file), changes, model=graph, target=device)
+    _write(planned, out, json=json)
+
+
+def restore(
+    plan_file: PlanFile,
+    kernel: Annotated[str, typer.Argument(metavar="KERNEL", help="A kernel of the plan.")],
+    *,
+    model: ModelOption,
+    target: TargetOption,
+    out: OutOption,
+    functions: FunctionsOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Put one kernel back into float, with casts around it."""
+    import planner
+
+    only_one_stdin(plan_file, model, target)
+    graph, device = read_model(model), read_target(target, functions)
+    planned = planner.restore(read_plan(plan_file), kernel, model=graph, target=device)
+    _write(planned, out, json=json)
+
+
+def print_or_say(document: str, text: str, *, json: bool) -> None:
+    """One of the two forms."""
+    if json:
+        typer.echo(document)
+    else:
+        say(text)
+
+
+def _write(planned: "Plan", out: str, *, json: bool) -> None:
+    write_file(out, planned.to_json().encode())
+    if json:
+        document: dict[str, Any] = plan_summary(planned) | {"file": out}
+        say_json(document)
+    else:
+        say(summary_text(planned))
+        say(f"wrote {out}")
