@@ -62,7 +62,7 @@ def to_qonnx(graph: Graph) -> Graph:
     plain = lift(infer(expand(graph)))
 
     def write(found: Found, op: Op, draft: Draft) -> None:
-        if op.type in (QUANT, BIPOLAR):
+        if op.type in (QUANT, BIPOLAR, FLOAT_QUANT):
             draft.ops.append(op)
         else:
             write_quant(found, op, draft)

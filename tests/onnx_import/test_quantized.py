@@ -201,6 +201,22 @@ def test_parameters_of_quant_become_a_type(parameters, kind):
     assert found == [kind]
 
 
+@pytest.mark.parametrize(
+    ("exponent", "mantissa", "bias", "largest", "name"),
+    [(4, 3, 7, 448, "f8E4M3FN"), (5, 2, 15, 57344, "f8E5M2")],
+)
+def test_float_quant_of_eight_bits_is_a_float_storage(exponent, mantissa, bias, largest, name):
+    numbers = {"s": 0.5, "e": exponent, "m": mantissa, "b": bias, "l": largest}
+    arrays = {key: np.float32(number) for key, number in numbers.items()}
+    nodes = [
+        helper.make_node("Relu", ["x"], ["h"]),
+        helper.make_node("FloatQuant", ["h", *arrays], ["q"], "q", domain="qonnx.custom_op.general"),
+        helper.make_node("Relu", ["q"], ["y"]),
+    ]
+    graph = read_onnx(file_of(nodes, {"x": (TensorProto.FLOAT, [3])}, ["y"], arrays))
+    assert facts(graph) == {"h": [f"!quant.uniform<{name}:f32, 0.5>"]}
+
+
 def test_a_width_per_channel_is_a_range_per_slice():
     node, arrays = quant_node("q", "h", scale=0.5, zero_point=0.0, bits=[[2], [4], [8]])
     nodes = [helper.make_node("Relu", ["x"], ["h"]), node, helper.make_node("Relu", ["q"], ["y"])]

@@ -13,12 +13,12 @@ import numpy as np
 
 from planner.errors import ModelError
 from planner.ir.graph import Facts, Graph, Op, Value
-from planner.ir.qtypes import AnyType, Bipolar, QType, Storage, Uniform, storage
+from planner.ir.qtypes import AnyType, Bipolar, QType, Storage, Uniform
 from planner.onnx.quantized.dialect import ELEMENTWISE, FLOAT_QUANT, QUANT, TRUNC
 from planner.onnx.quantized.dynamic import plain_products
 from planner.onnx.quantized.expand import EXPANSIONS, expand, lift
-from planner.onnx.quantized.formulas import Array, bipolar, quant
-from planner.onnx.quantized.lowering import Draft, draft_of, lower
+from planner.onnx.quantized.formulas import ROUNDINGS, Array, bipolar
+from planner.onnx.quantized.lowering import EVALUATORS, Draft, draft_of, evaluate, lower
 from planner.onnx.quantized.quantizers import Found, Quantizer, find_quantizers
 from planner.onnx.quantized.types import type_of
 from planner.onnx.shapes import infer
@@ -99,7 +99,7 @@ def _absorbed(work: _Work, found: Found, op: Op) -> bool:
         work.notes.append(f"{op.type.rpartition('::')[2]} at {op.name!r} stays float: {error}")
         return False
     if is_constant:
-        return _constant(work, found, kind)
+        return _constant(work, found, kind, op)
     if isinstance(kind, Bipolar):
         # One bit is no approximation of its input: the sign stays, the type says what it gives.
         work.facts[found.result] = (kind,)
@@ -156,7 +156,7 @@ def _pin(work: _Work, op: Op, source: str, result: str, kind: QType) -> None:
         work.alias[result] = shared
 
 
-def _constant(work: _Work, found: Found, kind: QType) -> bool:
+def _constant(work: _Work, found: Found, kind: QType, op: Op) -> bool:
     quantizer = found.quantizer
     if found.result in work.graph.outputs:
         return False
@@ -166,8 +166,12 @@ def _constant(work: _Work, found: Found, kind: QType) -> bool:
         shifted = np.asarray(found.data.astype(wide)) - zero
         array = (shifted * quantizer.scale).astype(np.float32)
     else:
+        names = [work.name(name) for name in op.inputs]
         x = np.asarray(work.draft.array(work.name(found.source)))
-        array = _on_grid(x, quantizer)
+        if op.type in EVALUATORS:
+            array = evaluate(op, [np.asarray(work.draft.array(name)) for name in names])
+        else:
+            array = _on_grid(x, quantizer)
     work.draft.set_constant(found.result, array)
     facts = _constant_facts(work, found, kind, array)
     if facts:
@@ -176,24 +180,15 @@ def _constant(work: _Work, found: Found, kind: QType) -> bool:
 
 
 def _on_grid(x: Array, quantizer: Quantizer) -> Array:
-    if quantizer.is_bipolar and not quantizer.zero_point.any():
+    """What QuantizeLinear, Clip, DequantizeLinear make of a float constant."""
+    if quantizer.is_bipolar:
         return bipolar(x, quantizer.scale)
-    if quantizer.rounds_first:
-        steps = np.rint(x / quantizer.scale) + quantizer.zero_point
-        q = np.clip(steps, quantizer.low, quantizer.high)
-        return np.asarray((q - quantizer.zero_point) * quantizer.scale, np.float32)
-    if not np.all(quantizer.bits):
-        v = np.clip(np.rint(x / quantizer.scale + quantizer.zero_point), quantizer.low, quantizer.high)
-        return np.asarray((v - quantizer.zero_point) * quantizer.scale, np.float32)
-    return quant(
-        x,
-        quantizer.scale,
-        quantizer.zero_point,
-        quantizer.bits,
-        signed=quantizer.signed,
-        narrow=quantizer.narrow,
-        rounding=quantizer.rounding,
-    )
+    v = x / quantizer.scale
+    steps = np.rint(v) + quantizer.zero_point
+    if not quantizer.rounds_first:
+        steps = ROUNDINGS[quantizer.rounding](v + quantizer.zero_point)
+    q = np.clip(steps, quantizer.low, quantizer.high)
+    return np.asarray((q - quantizer.zero_point) * quantizer.scale, np.float32)
 
 
 def _constant_facts(work: _Work, found: Found, kind: QType, array: Array) -> Facts:
@@ -298,10 +293,3 @@ def _left(op: Op) -> str:
     if op.type in (FLOAT_QUANT, TRUNC):
         return f"{kind} at {op.name!r} stays float: no type says what it does"
     return f"{kind} at {op.name!r} stays as the float ops that compute it"
-
-
-def float_storage(exponent: float, mantissa: float, bias: float, largest: float) -> Storage | None:
-    """The float storage a FloatQuant rounds to, if it is one of ours."""
-    known = {(4.0, 3.0, 7.0, 448.0): "f8E4M3FN", (5.0, 2.0, 15.0, 57344.0): "f8E5M2"}
-    name = known.get((exponent, mantissa, bias, largest))
-    return None if name is None else storage(name)

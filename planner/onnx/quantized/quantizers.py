@@ -13,13 +13,17 @@ import numpy as np
 
 from planner.ir.graph import Graph, Op
 from planner.ir.qtypes import FLOAT_STORAGE, full_range
-from planner.onnx.quantized.dialect import BIPOLAR, QUANT
+from planner.onnx.quantized.dialect import BIPOLAR, FLOAT_QUANT, QUANT
 from planner.onnx.quantized.formulas import ROUNDINGS, Array, bounds
 from planner.onnx.quantized.lowering import checked_rounding
 from planner.onnx.quantized.widths import attributes_of_ends as attributes_of_ends  # noqa: PLC0414 - kept name
 
 ROUNDING_OPS: Final[Mapping[str, str]] = {"Ceil": "CEIL", "Floor": "FLOOR"}
 _INTEGERS: Final = frozenset(f"{sign}{bits}" for sign in "iu" for bits in (2, 4, 8, 16, 32))
+_FLOAT_FORMATS: Final[Mapping[tuple[float, ...], str]] = {
+    (4.0, 3.0, 7.0, 448.0): "f8E4M3FN",
+    (5.0, 2.0, 15.0, 57344.0): "f8E5M2",
+}
 _FLOATS: Final = frozenset({"f8E4M3FN", "f8E5M2"})
 
 
@@ -105,7 +109,7 @@ def find_quantizers(graph: Graph) -> Iterator[Found]:
     reader = reader_of(graph)
     for at, op in enumerate(graph.ops):
         found = None
-        if op.type in (QUANT, BIPOLAR):
+        if op.type in (QUANT, BIPOLAR, FLOAT_QUANT):
             quantizer = quantizer_of(op, reader)
             found = None if quantizer is None else Found(at, op.inputs[0], op.outputs[0], quantizer)
         elif op.type == "DequantizeLinear":
@@ -117,12 +121,14 @@ def find_quantizers(graph: Graph) -> Iterator[Found]:
 
 
 def quantizer_of(op: Op, reader: Reader) -> Quantizer | None:
-    """Read a Quant or BipolarQuant; None where a parameter is computed at run time."""
+    """Read a Quant, BipolarQuant or FloatQuant; None where a parameter is not known, or no float of ours."""
     arrays = [reader.array(name) for name in op.inputs[1:]]
     if any(array is None for array in arrays):
         return None
     if op.type == BIPOLAR:
         return bipolar_quantizer(np.asarray(arrays[0]))
+    if op.type == FLOAT_QUANT:
+        return _float_quantizer(op, [np.asarray(array) for array in arrays])
     scale, zero, bits = (np.asarray(array) for array in arrays)
     return integer_quantizer(
         scale,
@@ -132,6 +138,16 @@ def quantizer_of(op: Op, reader: Reader) -> Quantizer | None:
         narrow=bool(op.attributes["narrow"]),
         rounding=checked_rounding(op),
     )
+
+
+def _float_quantizer(op: Op, arrays: list[Array]) -> Quantizer | None:
+    scale, *format_of = arrays
+    name = _FLOAT_FORMATS.get(tuple(float(array) for array in format_of if array.size == 1))
+    if name is None or checked_rounding(op) not in ("ROUND", "HALF_EVEN") or not op.attributes["saturation"]:
+        return None
+    limit = np.asarray(FLOAT_STORAGE[name], np.float32)
+    none, eight = np.zeros((), np.float32), np.asarray(8, np.float32)
+    return Quantizer(scale, none, -limit, limit, eight, signed=True, narrow=False, stored=name)
 
 
 def integer_quantizer(
