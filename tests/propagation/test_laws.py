@@ -107,8 +107,10 @@ def _holds(graph: Graph, port: Port) -> bool:
     constant, kind = graph.constants.get(port.value), port.type
     if constant is None or not isinstance(kind, Uniform):
         return True
-    slack = max(kind.scales)
-    return kind.lo - slack <= constant.array.min() and constant.array.max() <= kind.hi + slack
+    lo, hi = min(constant.array.min(), 0.0), max(constant.array.max(), 0.0)
+    half = max(kind.scales) / 2
+    cut = max(kind.lo - half - lo, 0.0) + max(hi - kind.hi - half, 0.0)
+    return cut <= TARGET.costs.max_clip * (hi - lo)
 
 
 @given(graphs(20), graphs(20))
