@@ -167,17 +167,17 @@ def _not_numbers(stats: "Statistics | None") -> Iterator[str]:
 
 def _leftovers(out: str, planned: "Plan", files: Mapping[str, bytes], model: str) -> Iterator[str]:
     """Warnings of files of an earlier plan in the folder, which do not belong to this one."""
-    from planner.exporters.table import EXPORTERS
+    from planner.exporters.table import EXPORTERS, file_name
 
-    for name in (planned.graph.name, *EXPORTERS):
-        path = Path(out) / f"{name}.onnx"
+    for file in (f"{planned.graph.name}.onnx", *map(file_name, EXPORTERS)):
+        path = Path(out) / file
         if path.name not in files and path.is_file() and not (Path(model).exists() and path.samefile(model)):
             yield f"{path} was there before and does not belong to this plan"
 
 
 def next_steps(out: str, planned: "Plan", files: Mapping[str, bytes], model: str, data: str | None) -> str:
     """What the files are for, and commands to go on with."""
-    from planner.exporters.table import EXPORTERS
+    from planner.exporters.table import EXPORTERS, file_name
     from planner.report.totals import totals
 
     folder, lines = Path(out), []
@@ -194,12 +194,13 @@ def next_steps(out: str, planned: "Plan", files: Mapping[str, bytes], model: str
         f"next: open {folder / 'report.html'}, or",
         f"  {shlex.join(('qplan', 'explain', plan_file, output))}",
     ]
-    exported = next((str(folder / f"{name}.onnx") for name in EXPORTERS if f"{name}.onnx" in files), None)
-    if exported is None:
+    names = [name for name in EXPORTERS if file_name(name) in files]
+    exported = next((str(folder / file_name(name)) for name in names if name.startswith("onnx-")), None)
+    if not names:
         name = "onnx-qdq"
         line = ("qplan", "export", plan_file, "--model", source, "--format", name)
         lines.append(f"  {shlex.join((*line, '--out', str(folder / f'{name}.onnx')))}")
-    elif data is None:
+    elif data is None and exported is not None:
         lines.append(f"  {shlex.join(('qplan', 'compare', model, exported))} --data SAMPLES")
     return "\n".join(lines)
 
@@ -222,14 +223,17 @@ def _exports(
 ) -> tuple[dict[str, bytes], "dict[str, Comparison]"]:
     """Write the corrected model and each format, compared with the float model where there are samples."""
     import planner
+    from planner.exporters.runnable import runnable
+    from planner.exporters.table import file_name
 
     files = _float_model(graph, ready)
     comparisons: dict[str, Comparison] = {}
     for name in dict.fromkeys(formats):
         exported = planner.export(ready, planned, name)
-        files[f"{name}.onnx"] = exported
-        if samples is not None:
-            comparisons[name] = planner.compare(graph, exported, samples)
+        files[file_name(name)] = exported
+        plain = None if samples is None else runnable(name, exported)
+        if plain is not None and samples is not None:
+            comparisons[name] = planner.compare(graph, plain, samples)
     return files, comparisons
 
 

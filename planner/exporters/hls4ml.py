@@ -10,8 +10,10 @@ import io
 import json
 import math
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
+
+import numpy as np
 
 from planner.exporters.blocks import Block, blocks
 from planner.exporters.qonnx import refuse_what_no_quant_has, write_block
@@ -25,7 +27,7 @@ from planner.plans.records import PortTyped
 MODEL_FILE: Final = "model.onnx"
 CONFIG_FILE: Final = "hls_config.json"
 GUARD_BITS: Final = 8
-DEFAULT: Final = "ap_fixed<16,6,AP_RND,AP_SAT>"
+MOST_BITS: Final = 64
 # Zip files have no time before this one, and every export of a plan is the same bytes.
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
@@ -59,20 +61,22 @@ def write_hls4ml(graph: Graph, plan: Plan) -> bytes:
     layers |= _quantizers(sheet, plan)
     config = {
         "LayerName": dict(sorted(layers.items())),
-        "Model": {"Precision": {"default": DEFAULT}, "ReuseFactor": 1, "Strategy": "Latency"},
+        "Model": {"Precision": {"default": _default(graph, plan)}, "ReuseFactor": 1, "Strategy": "Latency"},
     }
     return _zipped({CONFIG_FILE: json.dumps(config, indent=2).encode() + b"\n", MODEL_FILE: sheet.finish()})
 
 
-def fixed_point(kind: Uniform) -> str:
+def fixed_point(kind: Uniform, *, guard: int = 0) -> str:
     """The `ap_fixed` of a type: exact for scales that are powers of two, else with guard bits.
 
-    Signed where a real below 0 is held; W bits of which I, the sign included, stand before the point.
+    Signed where a real below 0 is held; W bits of which I, the sign included, stand before the point; `guard`
+    more behind it.
     """
     sign = "ap_fixed" if kind.lo < 0 else "ap_ufixed"
     fraction = _fraction(kind)
     if any(math.frexp(scale)[0] != 0.5 for scale in kind.scales):
         fraction += GUARD_BITS
+    fraction += guard
     largest = max(-kind.lo, kind.hi + 2.0**-fraction)
     whole = math.ceil(math.log2(largest)) + (kind.lo < 0)
     return f"{sign}<{max(1, whole + fraction)},{whole},AP_RND,AP_SAT>"
@@ -101,7 +105,8 @@ def _write_gemm(sheet: RealSheet, block: Block) -> None:
     product = sheet.fresh(f"{op.outputs[0]}_product") if has_bias else result
     sheet.emit_op(Op(op.name, "MatMul", (), (), {}), [x, w], [product])
     if has_bias:
-        sheet.emit("Add", [product, sheet.real(op.inputs[2], block.kinds.get((op.name, 2)))], result)
+        bias = sheet.real(op.inputs[2], block.kinds.get((op.name, 2)))
+        sheet.emit("Add", [product, bias], result, name=_adding(op))
     inner = {op.outputs[0]: result}
     for i, other in enumerate(rest):
         outputs = [raw if i == len(rest) - 1 else name for name in other.outputs]
@@ -114,33 +119,41 @@ def _write_gemm(sheet: RealSheet, block: Block) -> None:
     sheet.define(port.value, raw, port.type)
 
 
+def _adding(op: Op) -> str:
+    """Name of the Add that a Gemm's bias becomes."""
+    return f"{op.name}/bias"
+
+
 def _precisions(block: Block) -> Precisions:
-    """Types of weights, biases, sums and results by the source op they belong to."""
-    op, last = block.region.ops[0], block.region.ops[-1]
+    """Types of weights, biases, sums and results by the op they belong to, as it is written."""
+    op, last = block.region.ops[0], block.region.ops[-1].name
     found: Precisions = {}
     if op.type in _WEIGHTED:
         _add(found, op.name, "weight", block.kinds.get((op.name, 1)))
         _add(found, op.name, "bias", block.kinds.get((op.name, 2)))
-        sides = [block.kinds.get((op.name, i)) for i in range(2)]
-        if block.kernel.accumulator_bits is not None:
-            _add_sum(found, op.name, block.kernel.accumulator_bits, sides)
+        inner = [other.name for other in block.region.ops]
+        if _is_gemm(block) and len(op.inputs) > 2 and op.inputs[2]:
+            inner.insert(1, _adding(op))
+            last = inner[-1]
+        total = _sum_type(block)
+        if total:
+            found.setdefault(op.name, {})["accum"] = total
+            for name in inner[:-1]:
+                found.setdefault(name, {})["result"] = total
     for port in block.kernel.outputs:
-        if port.value and port.value == last.outputs[0]:
-            _add(found, last.name, "result", port.type)
+        if port.value and port.value == block.region.ops[-1].outputs[0]:
+            _add(found, last, "result", port.type)
     return found
 
 
-def _add_sum(found: Precisions, name: str, bits: int, sides: Sequence[PortTyped]) -> None:
-    """The accumulator: as many bits as the weights make it need, on the grid of the products."""
+def _sum_type(block: Block) -> str:
+    """The accumulator: as many bits as the weights make it need, on the products' grid; "" if unknown."""
+    op, bits = block.region.ops[0], block.kernel.accumulator_bits
+    sides = [block.kinds.get((op.name, i)) for i in range(2)]
     kinds = [kind for kind in sides if isinstance(kind, Uniform)]
-    if len(kinds) == len(sides):
-        fraction = sum(_fraction(kind) for kind in kinds)
-        found.setdefault(name, {})["accum"] = f"ap_fixed<{bits},{bits - fraction},AP_RND,AP_SAT>"
-
-
-def _fraction(kind: Uniform) -> int:
-    """Bits behind the point of the finest scale, if it is a power of two."""
-    return -min(math.frexp(scale)[1] - 1 for scale in kind.scales)
+    if bits is None or len(kinds) != len(sides):
+        return ""
+    return f"ap_fixed<{bits},{bits - sum(_fraction(kind) for kind in kinds)},AP_RND,AP_SAT>"
 
 
 def _add(found: Precisions, name: str, what: str, kind: PortTyped) -> None:
@@ -148,14 +161,41 @@ def _add(found: Precisions, name: str, what: str, kind: PortTyped) -> None:
         found.setdefault(name, {})[what] = fixed_point(kind)
 
 
+def _default(graph: Graph, plan: Plan) -> str:
+    """A type that holds every activation, input and bias exactly: for layers that hls4ml makes of its own."""
+    ports = [port for kernel in plan.kernels_in_order for port in (*kernel.inputs, *kernel.outputs)]
+    whole, fraction = 6, 10
+    for port in ports:
+        if not isinstance(port.type, Uniform):
+            continue
+        array = graph.constants[port.value].array if port.value in graph.constants else None
+        largest = max(-port.type.lo, port.type.hi) if array is None else float(np.abs(array).max(initial=0.0))
+        guard = GUARD_BITS if port.value in graph.inputs else 0
+        whole = max(whole, math.frexp(largest)[1] + 1)
+        fraction = max(fraction, _fraction(port.type) + guard)
+    return f"ap_fixed<{min(MOST_BITS, whole + fraction)},{whole},AP_RND,AP_SAT>"
+
+
+def _fraction(kind: Uniform) -> int:
+    """Bits behind the point of the finest scale, if it is a power of two."""
+    return -min(math.frexp(scale)[1] - 1 for scale in kind.scales)
+
+
 def _quantizers(sheet: RealSheet, plan: Plan) -> Mapping[str, Any]:
-    """Precision of each Quant of an activation, which hls4ml makes a layer of its own."""
-    kinds = {port.value: port.type for kernel in plan.kernels_in_order for port in kernel.outputs}
+    """Precision of each Quant of an activation, which hls4ml makes a layer of its own, and of each input.
+
+    An input is not quantized before its Quant, so it gets guard bits below that one's last.
+    """
+    ports = [port for kernel in plan.kernels_in_order for port in (*kernel.inputs, *kernel.outputs)]
+    kinds = {port.value: port.type for port in reversed(ports)}
     found = {}
     for node in sheet.nodes:
-        kind = kinds.get(node.outputs[0])
-        if node.op_type == QUANT_NAME and isinstance(kind, Uniform):
-            found[node.name] = {"Precision": {"result": fixed_point(kind)}}
+        read = node.inputs[0] if node.inputs else ""
+        for name in (read if read in plan.graph.inputs else "", node.outputs[0]):
+            kind = kinds.get(name)
+            if node.op_type == QUANT_NAME and isinstance(kind, Uniform):
+                where, guard = (node.name, 0) if name != read else (name, GUARD_BITS)
+                found[where] = {"Precision": {"result": fixed_point(kind, guard=guard)}}
     return found
 
 

@@ -46,10 +46,9 @@ class RealSheet:
         domain, _, kind = op.type.rpartition("::")
         self._nodes.append(Node(kind, tuple(inputs), tuple(outputs), op.name, domain, op.attributes))
 
-    def emit(self, kind: str, inputs: Sequence[str], result: str) -> str:
-        """Append a standard node of our own and give its result."""
-        self._nodes.append(Node(kind, tuple(inputs), (result,), self._names.fresh(f"{result}_{kind}")))
-        return result
+    def emit(self, kind: str, inputs: Sequence[str], result: str, *, name: str) -> None:
+        """Append a standard node of our own."""
+        self._nodes.append(Node(kind, tuple(inputs), (result,), name))
 
     def fresh(self, stem: str) -> str:
         """A tensor name that is free."""
