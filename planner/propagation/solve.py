@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from planner.propagation.blur import blur, shared_labels
 from planner.propagation.canonical import in_canonical_order
 from planner.propagation.components import Component, Edge, Loss, Unit, Use
 from planner.propagation.dominance import drop_dominated
@@ -31,6 +32,8 @@ from planner.propagation.search import descend
 from planner.target.records import PortType
 
 JOINED: Final = 64
+SHARP: Final = 15_000  # labels of all classes together that a linear program takes as they are
+BLURRED: Final = 2  # how many times fewer blurred labels have to be
 
 Labels = dict[int, Label | None]
 Offered = dict[int, list[Label | None]]
@@ -131,23 +134,47 @@ def solve(unit: Unit, classes: Sequence[LabelClass], market: Market) -> Solution
 def _search(unit: Unit, offered: Offered, market: Market, start: Labels) -> tuple[Labels, int, int]:
     """A labelling, its price and a lower bound, where tables are too large for an exact answer."""
     tried = [descend(unit, offered, market, start)]
-    relaxed = relax(unit, offered, market)
-    if relaxed is None:
-        tried.append(descend(unit, offered, market, {c: labels[0] for c, labels in offered.items()}))
-        price, labels = min(tried, key=lambda item: item[0])
-        return labels, price[0], 0
-    tried.append(descend(unit, offered, market, relaxed.nearest))
+    bound, near = _blurred(unit, offered, market)
+    relaxed = relax(unit, near, market)
+    if relaxed is not None:
+        tried.append(descend(unit, offered, market, relaxed.nearest))
+        bound = relaxed.bound if near is offered else bound
     price, labels = min(tried, key=lambda item: item[0])
-    if price[0] <= relaxed.bound:
-        return labels, price[0], relaxed.bound
-    found, bound = solve_exactly(unit, offered, market)
+    if relaxed is None or price[0] <= bound:
+        return labels, price[0], bound
+    found, proven = solve_exactly(unit, offered, market)
     if found is None:
         near = {c: [x for x in offered[c] if x in relaxed.support[c] or x == labels[c]] for c in offered}
         found, _ = solve_exactly(unit, near, market)
     if found is not None:
         tried.append(descend(unit, offered, market, found))
     price, labels = min(tried, key=lambda item: item[0])
-    return labels, price[0], max(bound, relaxed.bound)
+    return labels, price[0], max(bound, proven)
+
+
+def _blurred(unit: Unit, offered: Offered, market: Market) -> tuple[int, Offered]:
+    """Where labels are many and close together: a bound from blurred ones, and the labels worth a look."""
+    several = _count(offered)
+    if several <= SHARP:
+        return 0, offered
+    rough, fewer, cells = blur(unit, offered)
+    if BLURRED * _count(fewer) > several:
+        return 0, offered
+    for component in rough.components:
+        drop_dominated(component, fewer, market.costs)
+    relaxed = relax(rough, fewer, market)
+    if relaxed is None:
+        return 0, offered
+    shared = shared_labels(unit, offered, relaxed.nearest)
+    near: Offered = {}
+    for c, labels in offered.items():
+        wanted = {labels[0], None, *shared[c]}
+        near[c] = [x for x in labels if x in wanted or (x and cells[c][x] in relaxed.support[c])]
+    return relaxed.bound, near
+
+
+def _count(offered: Offered) -> int:
+    return sum(len(labels) for labels in offered.values())
 
 
 def unavoidable_casts(edges: Iterable[Edge], classes: Sequence[LabelClass], market: Market) -> int:
