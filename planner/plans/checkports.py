@@ -140,7 +140,7 @@ def _storage_problem(kind: PortTyped, spec: PortType, row: Row) -> str | None:
     wanted = spec.storage
     if isinstance(wanted, FloatType) or row.float:
         name = row.float or str(wanted)
-        accepted = kind is None or (isinstance(kind, FloatType) and kind.name == name)
+        accepted = kind is None if name == "f32" else kind == FloatType(name)
         return None if accepted else f"but this port runs in {name}"
     if not isinstance(kind, Uniform):
         return "but a kernel with a row stores integers here"
