@@ -78,6 +78,7 @@ TARGET_VERBS: Final[Mapping[str, Callable[..., int | None]]] = {
     "diff": targets.diff_target,
     "new": targets.new_target,
     "coverage": targets.cover_target,
+    "probe": targets.probe_engine,
     "kit": targets.kit_target,
 }
 for _name, _verb in VERBS.items():

@@ -294,3 +294,34 @@ def kit_target(
     say(f"{kit.target}: {len(kit.items)} rows in {out}, {len(kit.skipped)} without a model")
     for skip in kit.skipped:
         say(f"  {skip.row} {skip.kernel}: {skip.reason}")
+
+
+def probe_engine(
+    *,
+    engine: Annotated[str, typer.Option("--engine", metavar="E", help="onnxruntime.")] = "onnxruntime",
+    kernel: Annotated[
+        list[str] | None, typer.Option("--kernel", metavar="K", help="Try only this kernel; may be repeated.")
+    ] = None,
+    name: Annotated[str, typer.Option("--id", metavar="ID", help="Id of the target written.")] = "probed",
+    out: OutFile = None,
+    json: JsonOption = False,
+) -> None:
+    """Run tiny models for every kernel and signature, and write what really runs as a target file."""
+    from planner.tryout.probe import probe, probe_yaml, rows_of
+
+    found = probe(engine, kernel or None)
+    if json:
+        answers = [
+            {
+                "kernel": a.kernel,
+                "operator": a.operator,
+                "storages": a.storages,
+                "runs": a.runs,
+                "refusal": a.refusal,
+            }
+            for _, group in found.answers
+            for a in group
+        ]
+        say_json({"engine": engine, "version": found.version, "answers": answers, "rows": rows_of(found)})
+        return
+    _put(probe_yaml(found, name), out, None)

@@ -159,9 +159,11 @@ def _reach(target: Target, row: Row, seed: int) -> _Reached | str:
     if row.float:
         return f"runs in {row.float}"
     reason = "no small model of this kernel is known"
-    for model in small_models(target, row.kernel, seed):
+    # An earlier row takes free weights: those are tried before weights pinned to this row's storage.
+    models = [*small_models(target, row.kernel, seed)]
+    for model, pinned in ((model, pinned) for pinned in (False, True) for model in models):
         try:
-            found = _reached(target, row, model, seed)
+            found = _reached(target, row, model, seed, pin_weights=pinned)
         except PlannerError as error:
             found = str(error)
         if not isinstance(found, str):
@@ -170,7 +172,7 @@ def _reach(target: Target, row: Row, seed: int) -> _Reached | str:
     return reason
 
 
-def _reached(target: Target, row: Row, model: Graph, seed: int) -> _Reached | str:
+def _reached(target: Target, row: Row, model: Graph, seed: int, *, pin_weights: bool) -> _Reached | str:
     """The model with integer inputs and results, if its kernel runs by `row`; else what happened instead."""
     fused = fuse(model, target)
     region = next((r for r in fused.regions if r.kernel == row.kernel), None)
@@ -190,7 +192,12 @@ def _reached(target: Target, row: Row, model: Graph, seed: int) -> _Reached | st
     }
     if any(pin is None for pin in pins.values()):
         return "an input is no integer of at most 16 bits"
-    graph = _pinned(known, pins)
+    weights = {
+        name: _pin(pattern.type, target)
+        for name, pattern in zip(region.inputs, patterns, strict=True)
+        if pin_weights and name in model.constants and _is_weight(pattern.type)
+    }
+    graph = _pinned(known, {**pins, **weights})
     plan = plan_model(graph, target)
     kernel = plan.kernels[region.name]
     if kernel.row is None:
@@ -213,6 +220,10 @@ def _pin(kind: PortType, target: Target) -> Uniform | None:
     scale = min(max(found.scale, kind.scale_min or 0.0), kind.scale_max or found.scale)
     zero_point = found.zero_point if kind.zero_point is None else kind.zero_point
     return replace(found, scales=(scale,), zero_points=(zero_point,))
+
+
+def _is_weight(kind: PortType) -> bool:
+    return isinstance(kind.storage, Storage) and kind.storage.bits <= WIDEST and kind.granularity != "block"
 
 
 def _pinned(graph: Graph, pins: Mapping[str, Any]) -> Graph:

@@ -116,3 +116,12 @@ def test_kit_writes_a_folder_per_row(qplan, tmp_path):
     first = tmp_path / "kit" / index["items"][0]["name"]
     assert sorted(path.name for path in first.iterdir()) == names
     assert qplan("target", "kit", "teaching-npu", "-o", tmp_path / "kit", "--format", "nothing").code == 2
+
+
+def test_probe_writes_a_target(qplan, tmp_path):
+    path = tmp_path / "probed.yaml"
+    assert qplan("target", "probe", "--kernel", "MaxPool", "--kernel", "conv", "-o", path).code == 0
+    assert qplan("target", "lint", path).code == 0
+    answer = qplan("target", "probe", "--kernel", "MaxPool", "--json").json
+    assert [item["runs"] for item in answer["answers"]] == [True, True, False, False]
+    assert qplan("target", "probe", "--engine", "none").code == 2

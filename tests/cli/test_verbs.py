@@ -219,7 +219,7 @@ def test_show_lists_kernels_and_rescales(qplan, planned):
     shown = qplan("show", planned / "plan.json", "--json").json
     assert [kernel["name"] for kernel in shown["kernel_table"]] == [k.name for k in plan.kernels_in_order]
     assert [rescale["id"] for rescale in shown["rescale_table"]] == [r.id for r in plan.rescales]
-    assert "onnxruntime-cpu.yaml:" in text
+    assert "_onnxruntime-kernels.yaml:" in text
     assert all(kernel.name in text for kernel in plan.kernels_in_order)
 
 
@@ -228,7 +228,7 @@ def test_explain_names_the_line_of_the_target(qplan, planned):
     address = next(k.outputs[0].address for k in plan.kernels_in_order if k.row)
     answer = qplan("explain", planned / "plan.json", address)
     assert (answer.code, address in answer.out) == (0, True)
-    assert "onnxruntime-cpu.yaml:" in answer.out
+    assert "_onnxruntime-kernels.yaml:" in answer.out
     assert qplan("explain", planned / "plan.json", address, "--json").json["lines"] == answer.out.splitlines()
 
 

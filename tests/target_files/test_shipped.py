@@ -57,9 +57,9 @@ def roots(text):
 
 
 def test_onnxruntime_has_one_storage_for_activations():
-    """No kernel of it reads u8 and writes i8, or the other way round."""
+    """No kernel of it reads u8 and writes i8, or the other way round; its weights may differ."""
     for row in (row for rows in load_target("onnxruntime-cpu").rows.values() for row in rows):
-        stores = {port.type.storage for port in (*row.inputs, *row.outputs)}
+        stores = {port.type.storage for port in (*row.inputs, *row.outputs) if port.name != "w"}
         activations = {s for s in stores if isinstance(s, Storage) and s.bits == 8 and s.is_full}
         assert len(activations) <= 1, row.source
 
