@@ -118,7 +118,7 @@ def _write_constant(found: Found, op: Op, draft: Draft) -> None:
         is_whole
         and not quantizer.zero_point.any()
         and data.size
-        and np.all(np.abs(data.astype(np.int8)) == 1)
+        and np.all(np.abs(data.astype(np.int32)) == 1)
     ):
         _bipolar(op, draft, name, quantizer.scale)
         return

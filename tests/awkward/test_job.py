@@ -161,7 +161,7 @@ EXPECTED: Final[Mapping[str, Runs | Refused]] = {
     "rnn": Runs((4, 4, 0)),
     "quantized_already": Runs((2, 2, 2)),
     "qoperator_already": Runs((2, 2, 2)),
-    "dynamic_quantization": Runs((3, 3, 1)),
+    "dynamic_quantization": Runs((2, 2, 1)),
     "einsum_and_reductions": Runs((2, 2, 2)),
     "pooling_forms": Runs((5, 4, 5)),
     "sequences": Runs((2, 2, 2)),
