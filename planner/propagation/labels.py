@@ -11,10 +11,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
+from planner.errors import Conflict
+from planner.ir.graph import port_address
 from planner.ir.qtypes import Storage, Uniform
 from planner.ir.ranges import affine
+from planner.propagation.concessions import Concession
 from planner.propagation.network import CLASS, CONSTANT, DERIVED, FLOAT, Interval, Kernel, Network, Port
-from planner.target.records import PortType
+from planner.target.records import PortType, Row
 
 Label = tuple[float, int]
 UNIT: Final = 1024
@@ -184,6 +187,7 @@ def _class(network: Network, ident: int, index: int, members: list[Port]) -> Lab
         port.group = ident
     reads = any(port.side[0] == "in" for port in members)
     entering = [port for port in members if port.side[0] == "in" or not (kernel.moves and reads)]
+    entering = preferred(kernel.choice.row, members, entering) if len(members) > 1 else entering
     entry = LabelClass(
         id=ident,
         kernel=index,
@@ -193,12 +197,53 @@ def _class(network: Network, ident: int, index: int, members: list[Port]) -> Lab
         content=f"{kernel.choice.region.kernel} {layout.key if (layout := kernel.choice.layout) else ''}",
     )
     for port in members:
-        if port.fixed is not None or port.pin is not None:
-            entry.fixed = port.fixed or port.pin
-            entry.fixed_source = port.fixed_source or "model"
-            break
+        kind = port.fixed or port.pin
+        if kind is None:
+            continue
+        if entry.fixed is None:
+            entry.fixed, entry.fixed_source, first = kind, port.fixed_source or "model", port
+        elif label_of(kind) != label_of(entry.fixed):
+            raise _disagree(network, first, port)
     entry.own = own_label(network, entry)
     return entry
+
+
+def _disagree(network: Network, first: Port, other: Port) -> Conflict:
+    """Two ports of one class that facts or the row fix to different scales."""
+    choice = network.kernels[first.kernel].choice
+    row = choice.row.source if choice.row is not None else ""
+    fixed = {port_address(choice.region.name, *port.side): port for port in (first, other)}
+    facts = [f"port {address}: {port.fixed or port.pin}" for address, port in fixed.items()]
+    left_out = [(address, port.pin) for address, port in fixed.items() if port.pin]
+    return Conflict(
+        f"{' and '.join(fixed)} share a scale, and are {first.fixed or first.pin} and "
+        f"{other.fixed or other.pin}",
+        facts=(*facts, f"same_scale of {row}"),
+        hint="drop one of them",
+        concession=Concession(facts=tuple(left_out[-1:])),
+    )
+
+
+def preferred(row: Row | None, members: Sequence[Port], entering: list[Port]) -> list[Port]:
+    """The ports whose ranges a class has to hold: those that its rule's `direction` and `prefer` leave."""
+    for rule in row.rules if row is not None else ():
+        prefer, direction = rule.args.get("prefer", "hull"), rule.args.get("direction", "both")
+        if rule.kind != "same_scale" or (prefer, direction) == ("hull", "both"):
+            continue
+        if direction != "both":
+            side = "in" if direction == "from_inputs" else "out"
+            entering = [port for port in members if port.side[0] == side] or entering
+        known = [port for port in entering if port.required is not None]
+        if prefer == "widest" and known:
+            entering = [max(known, key=lambda port: _width(port.required))]
+        if prefer == "first" and known:
+            order = {name: i for i, name in enumerate(rule.args["ports"])}
+            entering = [min(known, key=lambda port: order.get(port.name, len(order)))]
+    return entering
+
+
+def _width(extent: Interval | None) -> float:
+    return max(extent[1], 0.0) - min(extent[0], 0.0) if extent is not None else 0.0
 
 
 def _may_float(network: Network, kernel: Kernel, ident: int, members: Sequence[Port]) -> bool:
