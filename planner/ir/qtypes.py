@@ -8,8 +8,8 @@ section 2.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, TypeAlias
 
 from planner.errors import QTypeError
 from planner.ir.scales import EXPRESSED, F32_TINY, check_scales, round_scale, round_scales
@@ -65,6 +65,18 @@ class Uniform:
     blocks: tuple[tuple[int, int], ...] = ()
     grid: tuple[int, ...] = ()
     ranges: tuple[tuple[int, int], ...] = ()
+    _hash: int = field(default=0, init=False, repr=False, compare=False)
+
+    def __hash__(self) -> int:
+        # Types are keys everywhere, and one with thousands of scales is slow to hash: once is enough.
+        if not self._hash:
+            parts = (self.storage, self.scales, self.zero_points, self.expressed, self.axis, self.blocks)
+            object.__setattr__(self, "_hash", hash(parts) or 1)
+        return self._hash
+
+    def __reduce__(self) -> tuple[type["Uniform"], tuple[Any, ...]]:
+        # Hashes of text differ from process to process, so none is taken along.
+        return Uniform, tuple(getattr(self, item.name) for item in fields(self) if item.init)
 
     def __post_init__(self) -> None:
         _check_expressed(self.expressed)
