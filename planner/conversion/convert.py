@@ -43,7 +43,7 @@ def convert(source: str | Path | bytes, to: str, *, external: Path | None = None
     if to not in CONVERSIONS:
         raise unknown_name("dialect", to, CONVERSIONS)
     graph = convert_graph(read_written(source), to)
-    return write_graph(replace(graph, notes=()), external=external)
+    return write_graph(infer(graph), external=external, with_shapes=True)
 
 
 def convert_graph(graph: Graph, to: str) -> Graph:

@@ -54,6 +54,7 @@ def write_model(
     metadata: Mapping[str, str] | None = None,
     producer: str = "quant-planner",
     annotations: Mapping[str, Mapping[str, str]] | None = None,
+    inner: Sequence[Port] = (),
 ) -> bytes:
     """Serialise a model.
 
@@ -64,6 +65,7 @@ def write_model(
       external: a data file to write the weights into; the model refers to it by its file name, so
         the returned bytes belong into the same folder.
       annotations: quantization annotations of tensors, key to text, by tensor name.
+      inner: shapes and element types of values inside, for readers that infer none.
 
     Raises:
       UnsupportedExport: over 1.9 GB without `external`: no protobuf holds more than 2 GB.
@@ -87,6 +89,7 @@ def write_model(
         _fill_node(graph.node.add(), node)
     graph.input.extend(value_info(*port) for port in inputs)
     graph.output.extend(value_info(*port) for port in outputs)
+    graph.value_info.extend(value_info(*port) for port in inner)
     for tensor, texts in (annotations or {}).items():
         entry = graph.quantization_annotation.add(tensor_name=tensor)
         for key, text in texts.items():
@@ -117,8 +120,12 @@ def op_node(op: Op, rename: Callable[[str], str] = str) -> Node:
     return Node(kind, named(op.inputs), named(op.outputs), op.name, domain, op.attributes)
 
 
-def write_graph(graph: Graph, *, external: Path | None = None) -> bytes:
+def write_graph(graph: Graph, *, external: Path | None = None, with_shapes: bool = False) -> bytes:
     """Re-emit an imported Graph as float ONNX, op by op; facts on values are not written.
+
+    Args:
+      external: see `write_model`.
+      with_shapes: also state what is known of values inside.
 
     Raises:
       ModelError: a constant whose numbers are not known, only its range.
@@ -127,6 +134,9 @@ def write_graph(graph: Graph, *, external: Path | None = None) -> bytes:
         if constant.array is None:
             raise ModelError(f"constant {name!r} has a range but no numbers, so no model can be written")
     others = {domain: version for domain, version in graph.opsets.items() if domain}
+    boundary = {*graph.inputs, *graph.outputs, *graph.constants}
+    made = [out for op in graph.all_ops() for out in op.outputs if out and out not in boundary]
+    known = [name for name in made if graph.values[name].shape is not None and graph.values[name].dtype]
     return write_model(
         name=graph.name,
         nodes=[op_node(op) for op in graph.all_ops()],
@@ -140,6 +150,7 @@ def write_graph(graph: Graph, *, external: Path | None = None) -> bytes:
         opset=graph.opsets.get("", OPSET),
         domains=others,
         external=external,
+        inner=[_port(graph, name) for name in known] if with_shapes else (),
     )
 
 

@@ -1,14 +1,17 @@
 """Quantized dialects as constraints: what the importer makes of each, on a float graph."""
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from planner.calibration.run import calibrate
+from planner.interpreter.models import run_model
 from planner.ir.qtypes import Uniform
 from planner.onnx.read import read_onnx
-from planner.pipeline import annotate, check, plan
+from planner.pipeline import annotate, check, export, plan
 from planner.plans.explain import explain
 from tests.conversion.files import file_of, quant_node
 
@@ -28,6 +31,7 @@ def types(graph):
     return [op.type for op in graph.ops]
 
 
+DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits"
 HEAD = '<ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1, "onnx.brevitas" : 1]>'
 S, Z = np.float32(0.5), np.int8(3)
 W = np.asarray([[1, -2], [3, 127]], np.int8)
@@ -251,3 +255,20 @@ def test_a_trained_model_is_planned_for_another_target(models, name, target):
     pinned = [rescale for rescale in found.rescales if rescale.to_pin]
     assert pinned
     assert all(explain(found, rescale.id) for rescale in pinned)
+
+
+@pytest.mark.parametrize("form", ["onnx-qdq", "onnx-qoperator"])
+@pytest.mark.parametrize("target", ["litert-int8", "onnxruntime-cpu"])
+def test_an_exported_file_comes_back_and_is_planned_to_the_same_numbers(target, form):
+    graph = read_onnx(DIGITS / "digits.onnx")
+    model = annotate(graph, stats=calibrate(graph, DIGITS / "calibration.npz"))
+    first = export(model, plan(model, target), form)
+    read_back = read_onnx(first)
+    again = plan(read_back, target)
+    check(again, read_back)
+    second = export(read_back, again, form)
+    with np.load(DIGITS / "calibration.npz") as archive:
+        images = archive["image"][:4]
+    for image in images:
+        once, twice = (run_model(data, {"image": image[None]}) for data in (first, second))
+        assert once["probabilities"].tobytes() == twice["probabilities"].tobytes()

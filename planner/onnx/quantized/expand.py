@@ -58,13 +58,16 @@ def lift(graph: Graph) -> Graph:
 
 def _lifted(op: Op, draft: Draft, rewired: Mapping[str, str], reader: Reader) -> dict[str, str]:
     grid = _next_grid(op, reader) or ()
-    source = rewired.get(op.inputs[0])
-    if source is None:
-        source = draft.emit(op, "DequantizeLinear", op.inputs[0], *grid, dtype=_FLOAT)
-        old = draft.graph.values[op.inputs[0]]
-        draft.values[source] = Value(source, old.shape, _FLOAT)
-    result = draft.emit(op, op.type, source, *op.inputs[1:], dtype=_FLOAT, attributes=op.attributes)
+    moved = len(op.inputs) if op.type == "Concat" else 1
+    sources = [rewired.get(name) or _dequantized(op, draft, name, grid) for name in op.inputs[:moved]]
+    result = draft.emit(op, op.type, *sources, *op.inputs[moved:], dtype=_FLOAT, attributes=op.attributes)
     return {op.outputs[0]: result}
+
+
+def _dequantized(op: Op, draft: Draft, name: str, grid: Sequence[str]) -> str:
+    source = draft.emit(op, "DequantizeLinear", name, *grid, dtype=_FLOAT)
+    draft.values[source] = Value(source, draft.graph.values[name].shape, _FLOAT)
+    return source
 
 
 def _moves_stored(op: Op, reader: Reader) -> bool:
@@ -210,7 +213,22 @@ def _integer_product(kind: str) -> Expansion:
 
 _CONTRIB: Final = frozenset({"channels_last", "opset"})
 _MOVERS: Final = frozenset(
-    {"Flatten", "Identity", "MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"}
+    {
+        "Concat",
+        "DepthToSpace",
+        "Expand",
+        "Flatten",
+        "Gather",
+        "Identity",
+        "MaxPool",
+        "Reshape",
+        "Slice",
+        "SpaceToDepth",
+        "Squeeze",
+        "Tile",
+        "Transpose",
+        "Unsqueeze",
+    }
 )
 
 EXPANSIONS: Final[Mapping[str, Expansion]] = {

@@ -367,8 +367,8 @@ def _on_grid(
     return Quantizer(
         grid[0],
         zero,
-        np.asarray(low, np.float32),
-        np.asarray(high, np.float32),
+        np.asarray(low, np.float64),
+        np.asarray(high, np.float64),
         bits,
         signed,
         narrow,
