@@ -16,9 +16,8 @@ from planner.exporters.sheet import Array, Sheet, held_dtype
 from planner.exporters.steps import cast, write_pairs, write_steps
 from planner.exporters.thresholds import Integers, fit, fit_pairs, least_arguments
 from planner.interpreter.calls import FLOAT32_EVEN, grid_of, onto
-from planner.interpreter.elementwise import has_scalar_rows, qlinear_add, qlinear_mul
+from planner.interpreter.elementwise import has_scalar_rows, product_onto, qlinear_add
 from planner.interpreter.fixed_point import ratios
-from planner.interpreter.requantize import Grid
 from planner.ir.qtypes import Uniform
 
 
@@ -165,8 +164,8 @@ def _sums(sheet: Sheet, a: Operand, b: Operand, y: Uniform, sign: int) -> Array:
 def _product(v: Integers, a: Uniform, b: Uniform, y: Uniform, arithmetic: str) -> Integers:
     if arithmetic != FLOAT32_EVEN:
         return onto([(v, ratios((a.scale,), b.scale, y.scale))], y, arithmetic).astype(np.int64)
-    one = Grid(b.scale, 0, 0, 1)
-    return qlinear_mul(v, Grid(a.scale, 0, 0, 1), np.ones_like(v), one, grid_of(y)).astype(np.int64)
+    scales = np.float32(a.scale), np.float32(b.scale)
+    return product_onto(v, scales, grid_of(y)).astype(np.int64)
 
 
 def _stored_values(kind: Uniform) -> Integers:

@@ -83,15 +83,19 @@ def qlinear_mul(a: Array, a_grid: Grid, b: Array, b_grid: Grid, y_grid: Grid) ->
 
     Source: com.microsoft.QLinearMul; MLAS QLinearMul for SSE2.
     """
-    with np.errstate(over="ignore"):
-        ratio = a_grid.scale32 * b_grid.scale32 / y_grid.scale32
 
     def multiply(p: Array, q: Array) -> Array:
         exact = (p.astype(np.int64) - a_grid.zero_point) * (q.astype(np.int64) - b_grid.zero_point)
-        with np.errstate(over="ignore", invalid="ignore"):
-            return _saturate(exact.astype(np.float32) * ratio + np.float32(y_grid.zero_point), y_grid)
+        return product_onto(exact, (a_grid.scale32, b_grid.scale32), y_grid)
 
     return _pairwise(a, a_grid, b, b_grid, multiply)
+
+
+def product_onto(exact: Array, scales: tuple[np.float32, np.float32], y_grid: Grid) -> Array:
+    """Exact products of integers less their zero points on the grid of the result, as QLinearMul rounds."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        ratio = scales[0] * scales[1] / y_grid.scale32
+        return _saturate(exact.astype(np.float32) * ratio + np.float32(y_grid.zero_point), y_grid)
 
 
 def qlinear_concat(arrays: Sequence[Array], grids: Sequence[Grid], y_grid: Grid, axis: int) -> Array:

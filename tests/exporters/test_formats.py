@@ -1,0 +1,157 @@
+"""Every format of whole models computes what the reference interpreter computes, every element.
+
+Each in the arithmetic it has: the row's own, or for files of float ops between quantizers `float32_qdq` (ONNX
+rounds, then adds the zero point) and `float32_spec` (QONNX adds first). Exceptions by name in `NEARLY`.
+"""
+
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+import pytest
+
+from planner.errors import UnsupportedExport
+from planner.exporters.hls4ml import CONFIG_FILE, MODEL_FILE
+from planner.exporters.runnable import runnable
+from planner.exporters.table import EXPORTERS, file_name
+from planner.interpreter.evaluate import Interpreter
+from planner.interpreter.models import ModelRunner
+from planner.ir.graph import Graph
+from planner.onnx.read import read_written
+from tests.exporters.plans import execute, loaded
+from tests.interpreter.test_whole_models import digits, planned, tiny
+
+MODELS = ("digits", "ad01_fp32", "pretrainedResnet", "vww_96_float")
+CASES = [
+    ("finn", "finn-fpga", None),
+    ("hls4ml", "hls4ml-fpga", "float32_spec"),
+    ("onnx-integer", "litert-int8", None),
+    ("onnx-integer", "onnxruntime-cpu", None),
+    ("onnx-qcdq", "litert-int8", "float32_qdq"),
+    ("onnx-qcdq", "onnxruntime-cpu", "float32_qdq"),
+    ("onnx-qdq", "litert-int8", "float32_qdq"),
+    ("onnx-qdq", "onnxruntime-cpu", "float32_qdq"),
+    ("onnx-qoperator-clip", "onnxruntime-cpu", None),
+    ("qonnx", "hls4ml-fpga", "float32_spec"),
+    ("qonnx", "litert-int8", "float32_spec"),
+    ("qonnx", "onnxruntime-cpu", "float32_spec"),
+]
+# MatMul and Add in float32 round twice where Gemm rounds once: single steps of single elements.
+NEARLY = {("hls4ml", "ad01_fp32"): 2.0**-9}
+
+
+@pytest.fixture(scope="module")
+def made():
+    """Planned models by name and target, each planned once."""
+    known: dict[tuple[str, str], tuple] = {}
+
+    def make(name: str, target: str) -> tuple:
+        if (name, target) not in known:
+            path, samples = digits() if name == "digits" else tiny(name)
+            known[name, target] = (*planned(path, samples, target), samples[:2])
+        return known[name, target]
+
+    return make
+
+
+def run(form: str, data: bytes, graph: Graph, sample: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    """The outputs of a file: in onnxruntime, or by QONNX's and FINN's own formulas."""
+    if form == "hls4ml":
+        data = zipfile.ZipFile(io.BytesIO(data)).read(MODEL_FILE)
+    if form in ("finn", "hls4ml", "qonnx"):
+        return ModelRunner(read_written(data)).run(sample)
+    return dict(zip(graph.outputs, execute(data, sample), strict=True))
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("form", "target", "arithmetic"), CASES)
+def test_a_file_equals_the_interpreter(made, form, target, arithmetic, name):
+    graph, plan, samples = made(name, target)
+    data = EXPORTERS[form](graph, plan)
+    assert EXPORTERS[form](graph, plan) == data
+    interpreter = Interpreter(graph, plan, arithmetic=arithmetic)
+    for sample in samples:
+        got = run(form, data, graph, sample)
+        for output, wanted in interpreter.run(sample).outputs.items():
+            atol = NEARLY.get((form, name), 0.0)
+            assert np.ptp(wanted) > 0
+            np.testing.assert_allclose(got[output], wanted, rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_onnx_integer_has_no_float_between_its_first_quantize_and_last_dequantize(made, name):
+    graph, plan, _ = made(name, "onnxruntime-cpu")
+    proto = onnx.shape_inference.infer_shapes(loaded(EXPORTERS["onnx-integer"](graph, plan)))
+    nodes = proto.graph.node
+    assert [node.op_type for node in nodes].count("QuantizeLinear") == len(graph.inputs)
+    assert [node.op_type for node in nodes].count("DequantizeLinear") == len(graph.outputs)
+    infos = (*proto.graph.value_info, *proto.graph.input, *proto.graph.output)
+    types = {info.name: info.type.tensor_type.elem_type for info in infos}
+    types |= {tensor.name: tensor.data_type for tensor in proto.graph.initializer}
+    floats = {name for name, kind in types.items() if kind == onnx.TensorProto.FLOAT}
+    borders = ("DequantizeLinear", "QuantizeLinear", "QLinearSoftmax")
+    found = [
+        node.op_type for node in nodes if node.op_type not in borders and not floats.isdisjoint(node.input)
+    ]
+    assert found == []
+    assert [node.op_type for node in nodes if node.domain] in ([], ["QLinearSoftmax"])
+
+
+def test_digits_on_integers_requantize_once_per_kernel(made):
+    """One Div, the shift, for each linear kernel; a table only beside it."""
+    graph, plan, _ = made("digits", "onnxruntime-cpu")
+    types = [node.op_type for node in loaded(EXPORTERS["onnx-integer"](graph, plan)).graph.node]
+    products = types.count("ConvInteger") + types.count("MatMulInteger")
+    assert products == sum(
+        len(k.inputs) > 1 and k.accumulator_bits is not None for k in plan.kernels_in_order
+    )
+    assert types.count("Div") <= len(plan.kernels_in_order)
+
+
+def test_hls4ml_has_a_precision_for_each_layer(made):
+    graph, plan, _ = made("digits", "hls4ml-fpga")
+    archive = zipfile.ZipFile(io.BytesIO(EXPORTERS["hls4ml"](graph, plan)))
+    assert archive.namelist() == [CONFIG_FILE, MODEL_FILE]
+    layers = json.loads(archive.read(CONFIG_FILE))["LayerName"]
+    nodes = [node.name for node in onnx.load_from_string(archive.read(MODEL_FILE)).graph.node]
+    assert set(layers) - {"image"} <= set(nodes)
+    assert layers["Conv_0"]["Precision"]["weight"] == "ap_fixed<16,2,AP_RND,AP_SAT>"
+    assert {name for name in nodes if name.startswith("Conv")} <= set(layers)
+
+
+def test_each_format_says_what_onnxruntime_runs_of_it(made):
+    graph, plan, samples = made("digits", "onnxruntime-cpu")
+    for form, write in EXPORTERS.items():
+        plain = runnable(form, write(graph, plan)) if form != "finn" else None
+        assert (plain is None) == (form == "finn")
+        if plain is not None:
+            (got,) = execute(plain, samples[0])
+            assert got.shape == (1, 10)
+
+
+def test_a_file_is_named_for_its_format():
+    assert [file_name(name) for name in ("hls4ml", "onnx-qdq")] == ["hls4ml.zip", "onnx-qdq.onnx"]
+
+
+REFUSALS = {
+    ("finn", "hls4ml-fpga"): r"16 bits; finn accepts up to 10 bits per tensor",
+    ("onnx-integer", "hls4ml-fpga"): r"16 bits; onnx-integer accepts i1..i8 or u1..u8",
+    (
+        "onnx-integer",
+        "stablehlo",
+    ): r"computes in float32_spec, which is no integer arithmetic; onnx-integer accepts",
+    ("onnx-qcdq", "hls4ml-fpga"): r"16 bits; onnx-qcdq accepts i1..i8 or u1..u8",
+    ("onnx-qoperator-clip", "hls4ml-fpga"): r"16 bits; onnx-qoperator-clip accepts i1..i8",
+}
+
+
+@pytest.mark.parametrize(("form", "target"), REFUSALS)
+def test_a_refusal_names_port_row_and_what_would_do(made, form, target):
+    graph, plan, _ = made("digits", target)
+    with pytest.raises(UnsupportedExport, match=REFUSALS[form, target]) as caught:
+        EXPORTERS[form](graph, plan)
+    assert "stem/conv" in str(caught.value)
+    assert f"row {plan.kernels_in_order[0].row}" in str(caught.value)
