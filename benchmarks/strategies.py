@@ -233,8 +233,8 @@ def page(records: Sequence[Record], random: Record) -> str:
     a, b = (random[strategy] for strategy in STRATEGIES)
     parts.append(
         f"## Random graphs\n{random['graphs']} graphs of {RANDOM_KERNELS} kernels with rules, pins, Any, "
-        f"None and float islands of every kind (`tests/propagation`), rfc / minimal: price {a['price']:,.0f} / "
-        f"{b['price']:,.0f}, rescales {a['rescales']:,} / {b['rescales']:,}, rescaled elements "
+        f"None and float islands of every kind (`tests/propagation`), rfc / minimal: price "
+        f"{a['price']:,.0f} / {b['price']:,.0f}, rescales {a['rescales']:,} / {b['rescales']:,}, elements "
         f"{a['elements']:,} / {b['elements']:,}. `minimal` is cheaper on {random['cheaper']}, equal on "
         f"{random['equal']}, dearer on {random['graphs'] - random['cheaper'] - random['equal']}: there rfc "
         "cuts off more than `max_clip`, which `minimal` may not."

@@ -24,14 +24,16 @@ from planner.propagation.extents import backward, demote, forward
 from planner.propagation.findings import clip_of, warnings_of
 from planner.propagation.given import give_slices
 from planner.propagation.greedy import greedy
+from planner.propagation.islands import BETWEEN_FLOATS, afloat, float_islands
 from planner.propagation.labels import UNIT, LabelClass, build_classes, label_of, typed
 from planner.propagation.log import Log, kernel_steps
 from planner.propagation.network import Kernel, Network, Port, Value, build_network
+from planner.propagation.offers import offer_labels
 from planner.propagation.parameters import accumulator_bits, derive_parameters
 from planner.propagation.plain import settle_plain
 from planner.propagation.price import Market, edge_price, loss_units, price_of_labels
 from planner.propagation.rows import Choice, choose_rows, in_float, port_facts, refuse_contradictions
-from planner.propagation.solve import Solution, offer_labels, solve, unavoidable_casts
+from planner.propagation.solve import Solution, solve, unavoidable_casts
 from planner.target.records import Costs, Row, Target
 
 Strategy = Literal["minimal", "rfc"]
@@ -123,6 +125,9 @@ def _planned(graph: Graph, target: Target, request: _Request, given: Concession)
     while rangeless := forward(network):
         choices = demote(choices, rangeless)
         network = _network(graph, choices, target, request)
+    if islands := float_islands(network):
+        network = _network(graph, afloat(choices, islands), target, request)
+        forward(network)
     backward(network)
     settle_plain(network)
     classes = build_classes(network, request.depths)
@@ -321,7 +326,7 @@ def _kernel_plan(network: Network, kernel: Kernel, *, floats: bool) -> KernelPla
                 hint="use narrower activations or a row with a wider accumulator",
                 concession=Concession(floats=(region.name,)),
             )
-    reason = None if served else ("moves data between float ops" if floats else kernel.choice.reason)
+    reason = None if served else (BETWEEN_FLOATS if floats else kernel.choice.reason)
     return KernelPlan(
         name=region.name,
         kernel=region.kernel,

@@ -6,7 +6,6 @@ linear program (a proven bound), local search and branch and bound. What is not 
 bound. Limits are counts, never wall time. Source: design 01, section 5.
 """
 
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -16,22 +15,15 @@ from planner.propagation.canonical import in_canonical_order
 from planner.propagation.components import Component, Edge, Loss, Unit, Use
 from planner.propagation.dominance import drop_dominated
 from planner.propagation.eliminate import eliminate
-from planner.propagation.labels import (
-    UNIT,
-    Label,
-    LabelClass,
-    hull_of,
-    label_for,
-    label_of,
-    legal,
-)
+from planner.propagation.labels import UNIT, Label, LabelClass
 from planner.propagation.milp import relax, solve_exactly
-from planner.propagation.network import Network
+from planner.propagation.offers import is_whole
+from planner.propagation.parts import split
 from planner.propagation.price import Market, edge_price, price_of_labels
 from planner.propagation.search import descend
-from planner.target.records import PortType
 
-JOINED: Final = 64
+PART: Final = 500  # classes of a part
+SEVERAL: Final = 8  # parts from which on it is worth it
 SHARP: Final = 15_000  # labels of all classes together that a linear program takes as they are
 BLURRED: Final = 2  # how many times fewer blurred labels have to be
 
@@ -61,52 +53,6 @@ class _Part:
     losses: list[Loss] = field(default_factory=list)
 
 
-def offer_labels(
-    component: Component, classes: Sequence[LabelClass], network: Network, max_clip: float
-) -> None:
-    """Give every class of a component its legal labels, finest first (float last).
-
-    A class that no label serves within `max_clip` keeps its own: it has no finer choice.
-    """
-    order: list[Label] | None = None
-    for c in component.classes:
-        entry = classes[c]
-        if entry.fixed is not None:
-            entry.labels = [label_of(entry.fixed)]
-            continue
-        order = sorted(_candidates(component, classes, network)) if order is None else order
-        found: list[Label | None] = [label for label in order if legal(label, entry, max_clip)]
-        if not found and entry.own is not None:
-            found = [entry.own]
-        entry.labels = [*found, None] if entry.may_float else found
-
-
-def _candidates(component: Component, classes: Sequence[LabelClass], network: Network) -> set[Label]:
-    members = [classes[c] for c in component.classes]
-    labels = {entry.own for entry in members if entry.own is not None}
-    wanted = {(port.spec, port.required) for entry in members for port in entry.ports}
-    if len(labels) == len(wanted) == 1 and not any(network.values[e.value].pin for e in component.edges):
-        return labels
-    for edge in component.edges:
-        pin = network.values[edge.value].pin
-        if pin is not None and pin.is_per_tensor:
-            labels.add(label_of(pin))
-    for groups in component.joined:
-        for a, b in itertools.combinations(groups[:JOINED], 2):
-            labels |= _hull_labels([classes[a], classes[b]])
-    if len(members) > 1:
-        labels |= _hull_labels(members)
-    return labels
-
-
-def _hull_labels(entries: Sequence[LabelClass]) -> set[Label]:
-    hull = hull_of(entries)
-    if hull is None:
-        return set()
-    specs: dict[PortType, None] = dict.fromkeys(port.spec for entry in entries for port in entry.ports)
-    return {label_for(hull, spec) for spec in specs}
-
-
 def solve(unit: Unit, classes: Sequence[LabelClass], market: Market) -> Solution:
     """Find the cheapest labelling; labels must have been offered and losses settled."""
     floor = unavoidable_casts(unit.edges, classes, market)
@@ -121,14 +67,30 @@ def solve(unit: Unit, classes: Sequence[LabelClass], market: Market) -> Solution
     start = _pick_shared(unit, classes, shared, market)
     refused = _refusals(unit, start, shared, market)
     offered = {c: list(classes[c].labels) for c in unit.classes}
+    labels, found, bound = _least(unit, offered, market, start)
+    if not all(is_whole(component) for component in unit.components):
+        bound = 0
+    return Solution(labels, found, min(max(bound, floor), found), refused)
+
+
+def _least(unit: Unit, offered: Offered, market: Market, start: Labels) -> tuple[Labels, int, int]:
+    """A labelling, its price and a lower bound: part by part where there are very many classes."""
+    if len(unit.classes) > PART * SEVERAL:
+        labels, bound = dict(start), 0
+        for part in split(unit, PART):
+            mine = {c: offered[c] for c in part.classes}
+            found, _, floor = _least(part, mine, market, start)
+            labels |= found
+            bound += floor
+        price, labels = descend(unit, offered, market, labels)
+        return labels, price[0], bound
     for component in unit.components:
         drop_dominated(component, offered, market.costs)
     exact = eliminate(unit, offered, market)
     if exact is not None:
         least = price_of_labels(unit, exact, market)[0]
-        return Solution(exact, least, least, refused)
-    labels, found, bound = _search(unit, offered, market, start)
-    return Solution(labels, found, min(max(bound, floor), found), refused)
+        return exact, least, least
+    return _search(unit, offered, market, start)
 
 
 def _search(unit: Unit, offered: Offered, market: Market, start: Labels) -> tuple[Labels, int, int]:
