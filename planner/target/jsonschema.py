@@ -7,13 +7,27 @@ import json
 import sys
 from typing import Any
 
+from planner.target.fields import FIELDS
 from planner.target.schema import Document
 
 
 def json_schema() -> dict[str, Any]:
     """Generate the schema."""
-    schema: dict[str, Any] = _draft7(Document.model_json_schema(by_alias=True, mode="validation"))
-    return {"$schema": "http://json-schema.org/draft-07/schema#", **schema}
+    whole = Document.model_json_schema(by_alias=True, mode="validation")
+    for model, schema in (("Document", whole), *whole["$defs"].items()):
+        _explain(model, schema)
+    drafted: dict[str, Any] = _draft7(whole)
+    return {"$schema": "http://json-schema.org/draft-07/schema#", **drafted}
+
+
+def _explain(model: str, schema: dict[str, Any]) -> None:
+    """Add the descriptions and examples of `fields` to the properties of a model."""
+    for name, written in schema.get("properties", {}).items():
+        description, example = FIELDS.get(f"{model}.{name}", ("", None))
+        if description:
+            written["description"] = description
+        if example is not None:
+            written.setdefault("examples", [example])
 
 
 def json_schema_text() -> str:

@@ -15,6 +15,8 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 class Counted(tuple):
     """Rows of one kernel that count how many of them are looked at."""
 
+    __slots__ = ()
+
     looked = 0
 
     def __iter__(self) -> Iterator:
