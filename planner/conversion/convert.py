@@ -15,7 +15,8 @@ from planner.conversion.quants import write_quant
 from planner.conversion.tidy import cleaned, extracted
 from planner.errors import UnsupportedExport, unknown_name
 from planner.ir.graph import Graph, Op
-from planner.onnx.normalise import drop_dead, name_apart
+from planner.onnx.folding import fold_constants
+from planner.onnx.normalise import drop_dead, drop_identities, name_apart
 from planner.onnx.quantized.dialect import BIPOLAR, ELEMENTWISE, FLOAT_QUANT, QUANT
 from planner.onnx.quantized.expand import expand, lift
 from planner.onnx.quantized.lowering import Draft, draft_of, lower
@@ -59,7 +60,7 @@ def convert_graph(graph: Graph, to: str) -> Graph:
 
 def to_qonnx(graph: Graph) -> Graph:
     """Every quantizer as a QONNX op."""
-    plain = lift(infer(expand(graph)))
+    plain = lift(infer(expand(_folded(graph))))
 
     def write(found: Found, op: Op, draft: Draft) -> None:
         if op.type in (QUANT, BIPOLAR, FLOAT_QUANT):
@@ -97,7 +98,7 @@ def to_plain(graph: Graph) -> Graph:
 
 
 def _to_pairs(graph: Graph, containers: Containers) -> Graph:
-    plain = infer(expand(graph))
+    plain = infer(expand(_folded(graph)))
 
     def write(found: Found, op: Op, draft: Draft) -> None:
         if op.type in (QUANT, BIPOLAR) or (not containers.clips and _has_clip(found, plain)):
@@ -110,6 +111,11 @@ def _to_pairs(graph: Graph, containers: Containers) -> Graph:
         if op.type in ELEMENTWISE:
             raise _unsaid(op, containers)
     return done
+
+
+def _folded(graph: Graph) -> Graph:
+    """Parameters may come through Identity, Tile, Reshape or Expand of constants."""
+    return fold_constants(drop_identities(graph))
 
 
 def _has_clip(found: Found, graph: Graph) -> bool:

@@ -8,6 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from planner.calibration.run import calibrate
+from planner.conversion.convert import convert
 from planner.interpreter.models import run_model
 from planner.ir.qtypes import Uniform
 from planner.onnx.read import read_onnx
@@ -219,6 +220,26 @@ def test_float_quant_of_eight_bits_is_a_float_storage(exponent, mantissa, bias, 
     ]
     graph = read_onnx(file_of(nodes, {"x": (TensorProto.FLOAT, [3])}, ["y"], arrays))
     assert facts(graph) == {"h": [f"!quant.uniform<{name}:f32, 0.5>"]}
+
+
+def test_block_scales_built_from_constants_are_sub_channel_types():
+    arrays = {
+        "base": np.float32([[[0.5], [0.25]]]), "grid": np.int64([3, 2, 2]), "flat": np.int64([3, 4]),
+        "z": np.float32(0), "b": np.float32(4),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("Relu", ["x"], ["h"]),
+        helper.make_node("Expand", ["base", "grid"], ["wide"]),
+        helper.make_node("Reshape", ["wide", "flat"], ["scales"]),
+        helper.make_node("Identity", ["scales"], ["s"]),
+        helper.make_node("Quant", ["h", "s", "z", "b"], ["q"], "q", domain="qonnx.custom_op.general"),
+        helper.make_node("Relu", ["q"], ["y"]),
+    ]
+    data = file_of(nodes, {"x": (TensorProto.FLOAT, [3, 4])}, ["y"], arrays)
+    assert facts(read_onnx(data)) == {"h": ["!quant.uniform<i4:f32:{1:2}, {{0.5, 0.25}}>"]}
+    x = np.linspace(-3, 3, 12, dtype=np.float32).reshape(3, 4)
+    done = convert(data, "onnx-qcdq")
+    assert run_model(done, {"x": x})["y"].tobytes() == run_model(data, {"x": x})["y"].tobytes()
 
 
 def test_a_width_per_channel_is_a_range_per_slice():

@@ -14,6 +14,8 @@ import numpy as np
 from planner.errors import ModelError
 from planner.ir.graph import Facts, Graph, Op, Value
 from planner.ir.qtypes import AnyType, Bipolar, QType, Storage, Uniform
+from planner.onnx.folding import fold_constants
+from planner.onnx.normalise import drop_identities
 from planner.onnx.quantized.dialect import ELEMENTWISE, FLOAT_QUANT, QUANT, TRUNC
 from planner.onnx.quantized.dynamic import plain_products
 from planner.onnx.quantized.expand import EXPANSIONS, expand, lift
@@ -59,6 +61,8 @@ def absorb(graph: Graph) -> Graph:
     """Turn quantization ops into facts; the same graph if it has none."""
     if not any(op.type in QUANTIZED_OPS for op in graph.ops):
         return graph
+    # Scales come through Identity, Tile, Reshape, Expand of constants too.
+    graph = fold_constants(infer(drop_identities(graph)))
     graph = lift(infer(expand(plain_products(graph))))
     found = {item.last: item for item in find_quantizers(graph)}
     work = _Work(graph, draft_of(graph), _users(graph))
