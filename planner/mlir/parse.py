@@ -5,16 +5,18 @@ definitions): whether their ops are right is theirs to say. What only our text k
 calibrated ranges of one point, may stand in specs and nowhere else. Source: design 09, "MLIR".
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from xdsl.context import Context
 from xdsl.dialects import builtin, func
 from xdsl.ir import Attribute, Block, Operation, SSAValue
-from xdsl.parser import Parser
+from xdsl.parser import Parser, ParserState
 from xdsl.traits import IsTerminator
 from xdsl.utils.exceptions import ParseError, VerifyException
-from xdsl.utils.mlir_lexer import MLIRTokenKind
+from xdsl.utils.lexer import Input
+from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind
 
 from planner.errors import ModelError
 from planner.ir.qtypes import AnyType, Calibrated, Uniform
@@ -29,12 +31,27 @@ _OURS: Final = frozenset({"builtin", "func", "quant"})
 _TYPE_NAMES: Final = frozenset(kind.name for kind in TYPES)
 _OP_NAMES: Final = frozenset(op.name for op in OPS)
 _PRIVATE: Final = builtin.StringAttr("private")
+_HOLDERS: Final = (
+    QuantType,
+    builtin.ArrayAttr,
+    builtin.DictionaryAttr,
+    builtin.FunctionType,
+    builtin.TensorType,
+    builtin.TupleType,
+    builtin.UnrankedTensorType,
+)
 _SPECS: Final = frozenset({"input_specs", "output_specs"})
 _MLIR_BITS: Final = 32
 _GENERIC: Final = (
     f"an op of another dialect than {', '.join(sorted(dialect.name for dialect in (*DIALECTS, Quant)))}, "
     'or unknown there: write it in generic form, "dialect.op"(...) : (...) -> ...'
 )
+
+
+class _Lexer(MLIRLexer):
+    """A lexer that takes linear time over a string that never ends; xDSL's own takes exponential."""
+
+    _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
 
 
 class TextParser(Parser):
@@ -47,6 +64,11 @@ class TextParser(Parser):
 
     starts: dict[int, int]
     spelled: dict[SSAValue, str]
+
+    def __init__(self, context: Context, source: str) -> None:
+        super().__init__(context, "")
+        self._parser_state = ParserState(_Lexer(Input(source, "<unknown>")))
+        self.starts, self.spelled = {}, {}
 
     def parse_operation(self) -> Operation:
         """Parse one op and note its position."""
@@ -107,7 +129,6 @@ def parse_text(source: str) -> tuple[builtin.ModuleOp, TextParser]:
     parser = None
     try:
         parser = TextParser(context, source)
-        parser.starts, parser.spelled = {}, {}
         module = parser.parse_file()
     except ParseError as error:
         message = _GENERIC if "builtin.unregistered" in error.msg else one_line(error.msg)
@@ -130,19 +151,21 @@ def verify(module: builtin.ModuleOp, source: str, starts: dict[int, int]) -> Non
       ModelError: the first op that is wrong, in the order of the text.
     """
     seen: set[Attribute] = set()
+    behind: set[int] = set()
     for op in module.walk():
         try:
-            problem = _problem(op, seen)
+            problem = _undefined(op, behind) or _problem(op, seen)
         except VerifyException as error:
             problem = str(error)
         if problem:
             raise ModelError(f"{place(source, starts.get(id(op), 0))}: {one_line(problem)}")
+        behind.add(id(op))
 
 
 def _problem(op: Operation, seen: set[Attribute]) -> str:
-    undefined = _undefined(op) or _from_outside(op)
-    if undefined:
-        return undefined
+    outside = _from_outside(op)
+    if outside:
+        return outside
     if op.name.partition(".")[0] in _OURS:
         op.verify(verify_nested_ops=False)
     if isinstance(op, func.FuncOp) and not op.body.blocks and op.sym_visibility != _PRIVATE:
@@ -157,13 +180,11 @@ def _problem(op: Operation, seen: set[Attribute]) -> str:
     return ""
 
 
-def _undefined(op: Operation) -> str:
-    """Say which operand is defined only behind its op, in the same block."""
-    block = op.parent
+def _undefined(op: Operation, behind: set[int]) -> str:
+    """Say that an operand is defined only later, in the same block; `behind` are the ops walked so far."""
     for operand in op.operands:
         owner = operand.owner
-        same_block = isinstance(owner, Operation) and owner.parent is block
-        if owner is op or (same_block and isinstance(owner, Operation) and not owner.is_before_in_block(op)):
+        if isinstance(owner, Operation) and owner.parent is op.parent and id(owner) not in behind:
             return f"{_name(op)} reads a value that is defined behind it"
     return ""
 
@@ -207,7 +228,7 @@ def _types(op: Operation) -> Iterator[Attribute]:
 
 def _type_problem(kind: Attribute, seen: set[Attribute]) -> str:
     """Say what is wrong with the quantized types inside a type or attribute."""
-    if kind in seen:
+    if not isinstance(kind, _HOLDERS) or kind in seen:
         return ""
     seen.add(kind)
     if isinstance(kind, QuantType):

@@ -25,7 +25,7 @@ from planner.mlir.places import StuckAt, place
 
 SEPARATOR: Final = "// -----"
 _LINE: Final = re.compile(r"^[ \t]*// -----[ \t]*\r?$\n?", re.MULTILINE)
-_JSON: Final = re.compile(r"\s*\{(?!-#)")
+_JSON: Final = re.compile(r'\s*\{\s*["}]')
 _COUNT: Final = re.compile(r"(_\d+)+$")
 _PLACE: Final = re.compile(r"(\d+):(\d+): ")
 

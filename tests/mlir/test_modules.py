@@ -97,3 +97,9 @@ def test_parts_know_their_lines():
 def test_a_pass_has_to_be_one():
     with pytest.raises(UnknownName, match=r"unknown pass 'lower-quant-op' \(did you mean 'lower-quant-ops'"):
         run_parts("", ["lower-quant-op"])
+
+
+def test_a_string_that_never_ends_is_one_error_in_no_time():
+    for text in ('"' + "a" * 100_000, '"a.b"() {x = "' + "ab " * 100_000 + "\n}"):
+        (part,) = run_parts(text)
+        assert part.error.endswith("End of file reached before closing string literal.")
