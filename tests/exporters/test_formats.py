@@ -23,6 +23,7 @@ from planner.ir.graph import Graph
 from planner.onnx.read import read_written
 from tests.exporters.plans import execute, loaded
 from tests.interpreter.test_whole_models import digits, planned, tiny
+from tests.oracles.executor import ask
 
 MODELS = ("digits", "ad01_fp32", "pretrainedResnet", "vww_96_float")
 CASES = [
@@ -130,6 +131,28 @@ def test_each_format_says_what_onnxruntime_runs_of_it(made):
         if plain is not None:
             (got,) = execute(plain, samples[0])
             assert got.shape == (1, 10)
+
+
+@pytest.mark.parametrize(
+    ("form", "target"), [("finn", "finn-fpga"), ("qonnx", "litert-int8"), ("qonnx", "onnxruntime-cpu")]
+)
+@pytest.mark.parametrize("name", ["digits", "ad01_fp32"])
+def test_the_qonnx_executor_computes_the_same(made, tmp_path, form, target, name):
+    """It wants shapes without names, so the batch is 1."""
+    graph, plan, samples = made(name, target)
+    path = tmp_path / "model.onnx"
+    proto = onnx.load_from_string(EXPORTERS[form](graph, plan))
+    for info in (*proto.graph.input, *proto.graph.output):
+        info.type.tensor_type.shape.dim[0].dim_value = 1
+    onnx.save(proto, path)
+    sample = {key: array[:1] for key, array in samples[0].items()}
+    job = {"kind": "model", "model": str(path), "treatment": "cleaned", "arrays": dict(sample)}
+    (answer,) = ask(tmp_path, [job])
+    arithmetic = None if form == "finn" else "float32_spec"
+    wanted = Interpreter(graph, plan, arithmetic=arithmetic).run(sample).outputs
+    assert isinstance(answer, dict), answer
+    for got, array in zip(answer.values(), wanted.values(), strict=True):
+        np.testing.assert_array_equal(got, array)
 
 
 def test_a_file_is_named_for_its_format():
