@@ -193,14 +193,24 @@ def _short(source: Array, params: Params, arithmetic: Arithmetic, quotient: Arra
     """
     np.divide(_known(source, quotient), params.scales, out=quotient)
     zero = params.zero_points
-    if arithmetic.rounding == "half_even" and (zero is None or not arithmetic.offset_first):
-        np.rint(quotient, out=quotient)
+    shift = 0.0 if zero is None or not arithmetic.offset_first else zero
+    if arithmetic.rounding == "half_even":
+        _to_even(quotient, shift)
     else:
-        shift = 0.0 if zero is None or not arithmetic.offset_first else zero
         found = rounded(floored(quotient, shift), arithmetic.rounding)
         np.copyto(quotient, found, where=np.isfinite(quotient))
     if zero is not None:
         np.add(quotient, zero, out=quotient)
+
+
+def _to_even(quotient: Array, shift: Array | float) -> None:
+    """Round in place so that the sum with `shift`, integers, is even at ties."""
+    nearest = np.rint(quotient)
+    is_odd = np.asarray(shift) % 2 == 1
+    if np.any(is_odd):
+        beside = quotient - nearest
+        np.add(nearest, 2 * beside, out=nearest, where=(np.abs(beside) == 0.5) & is_odd)
+    np.copyto(quotient, nearest)
 
 
 def _exact(source: Array, params: Params, arithmetic: Arithmetic, quotient: Array) -> None:

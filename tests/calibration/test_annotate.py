@@ -155,7 +155,7 @@ BAD = [
     (
         document(values={"m": "!quant.unifrm<i8>"}),
         (
-            "annotations: values.m: 'm': unknown type '!quant.unifrm'; known: !quant.any, !quant.bipolar, "
+            "annotations: values.m: 'm': column 1: unknown type '!quant.unifrm'; known: !quant.any, !quant.bipolar, "
             "!quant.calibrated, !quant.uniform, !quant.none, f16, bf16, tf32, f32, f64, f80"
         ),
     ),

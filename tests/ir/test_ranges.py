@@ -179,8 +179,8 @@ def test_symmetric_needs_signed_storage():
 def test_the_range_is_held_and_zero_is_exact(a, b, name):
     lo, hi = sorted((a, b))
     kind = uniform_from_range(lo, hi, parse_storage(name))
-    # The zero point is rounded, so each end may lie half a step inside; f32 rounding adds a little.
-    slack = 0.5 * kind.scale * (1 + 1e-4)
+    # The zero point is rounded, so each end may lie half a step inside; so is the scale of every step.
+    slack = kind.scale * (0.5 + kind.storage.steps * 2.0**-23)
     assert kind.lo - slack <= min(lo, 0.0)
     assert kind.hi + slack >= max(hi, 0.0)
     assert kind.storage.qmin <= kind.zero_point <= kind.storage.qmax
