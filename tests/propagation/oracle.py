@@ -89,6 +89,9 @@ class Oracle:
                 break
             self.float |= gone
             self._set_ports()
+        self.float |= self._islands()
+        self._set_ports()
+        self._set_ranges()
         self._set_kept()
         self._set_classes()
 
@@ -229,6 +232,44 @@ class Oracle:
             for side, i, name, _ in self._patterns(kernel)
             if not self._fixed(kernel, side, i)
         )
+
+    def _islands(self):
+        """Movers of several classes, float as a whole: here only where all around them is float."""
+        inside = {k.name for k in self.kernels if self._moves(k) and not self._touched(k)}
+        while True:
+            around = {
+                k.name
+                for k in self.kernels
+                if k.name in inside and all(self._is_float_around(k, name, inside) for name in k.inputs)
+                if all(self._is_float_around(k, name, inside) for name in k.outputs)
+            }
+            if around == inside:
+                break
+            inside = around
+        loose = {k.name for k in self.kernels if k.name not in self.float and not self._is_whole(k)}
+        return inside & loose
+
+    def _touched(self, kernel):
+        names = (*kernel.inputs, *kernel.outputs)
+        sides = [("in", i) for i in range(len(kernel.inputs))] + [
+            ("out", i) for i in range(len(kernel.outputs))
+        ]
+        return any(self.pin[n] or self._fact(n, AnyType) for n in names) or any(
+            self._fixed(kernel, *side) for side in sides
+        )
+
+    def _is_whole(self, kernel):
+        groups = self._groups(kernel)
+        present = [n for n in kernel.inputs if n not in self.graph.constants] + list(kernel.outputs)
+        return len(groups) == 1 and len(groups[0]) >= len(present)
+
+    def _is_float_around(self, kernel, name, inside):
+        """Whether the other ends of one value of a mover are float, or movers that may be."""
+        if name in self.graph.constants or (name in self.none and not self.pin[name]):
+            return True
+        ends = [k for k in self.kernels if name in k.inputs] if name in kernel.outputs else []
+        ends += [self.writer[name]] if name in kernel.inputs and name in self.writer else []
+        return all(k.name in self.float or k.name in inside for k in ends)
 
     def _set_kept(self):
         """self.kept[value]; self.required[kernel, side, index]."""
