@@ -29,7 +29,7 @@ from planner.exporters.streams import LAYOUTS, Streams, datatype_of_array
 from planner.exporters.thresholds import Integers, least_arguments
 from planner.interpreter.calls import FLOAT32_EVEN, onto
 from planner.interpreter.fixed_point import ARITHMETICS, ratios
-from planner.ir.graph import Graph
+from planner.ir.graph import Graph, Op
 from planner.ir.qtypes import Uniform
 from planner.ir.roles import is_mover
 from planner.plans.plan import Plan
@@ -59,8 +59,10 @@ def write_finn(graph: Graph, plan: Plan) -> bytes:
         if problem:
             raise refusal(address, row, value, kind, f"{problem}; finn accepts {_ACCEPTED}")
     streams = Streams(graph, plan)
+    asked = {op.outputs[0]: op for op in plan.graph.all_ops() if op.type == "GreaterOrEqual"}
     for block in blocks(plan):
-        _write_block(streams, block)
+        if not _write_signs(streams, block, asked):
+            _write_block(streams, block)
     return streams.finish()
 
 
@@ -106,11 +108,34 @@ def _write_block(streams: Streams, block: Block) -> None:
     )
 
 
+def _write_signs(streams: Streams, block: Block, asked: Mapping[str, Op]) -> bool:
+    """`Where(x >= t, s, -s)`, which the sign of a BipolarQuant reads as, is one threshold."""
+    op, constants = block.region.ops[0], streams.graph.constants
+    question = asked.get(op.inputs[0]) if op.type == "Where" and len(block.region.ops) == 1 else None
+    if question is None or block.is_integer or not all(name in constants for name in op.inputs[1:]):
+        return False
+    plus, minus = (streams.array(name) for name in op.inputs[1:])
+    threshold = streams.array(question.inputs[1]) if question.inputs[1] in constants else None
+    if threshold is None or threshold.size != 1 or plus.size != 1 or minus.size != 1:
+        return False
+    scale = float(plus.reshape(()))
+    if scale <= 0 or float(minus.reshape(())) != -scale or float(threshold.reshape(())) != 0:
+        return False
+    x = streams.real(question.inputs[0])
+    streams.define_real(op.outputs[0], streams.signs(x, 0.0, scale, f"{op.outputs[0]}_signs"))
+    return True
+
+
 def _write_floats(streams: Streams, block: Block) -> None:
     """Ops of a float region on real tensors."""
     ports = {port.value for port in block.kernel.outputs if port.value}
     inner: dict[str, str] = {}
     for op in block.region.ops:
+        if op.captures:
+            raise UnsupportedExport(
+                f"{block.kernel.name!r}: {op.type} at {op.name!r} has subgraphs, which FINN has not",
+                hint="export qonnx",
+            )
         inputs = [inner.get(name) or (name and streams.real(name)) for name in op.inputs]
         outputs = [name and (streams.fresh(f"{name}_real") if name in ports else name) for name in op.outputs]
         inner.update(zip(op.outputs, outputs, strict=True))

@@ -103,6 +103,22 @@ class Streams:
         self._annotations[result] = {DATATYPE: datatype}
         return result
 
+    def signs(self, tensor: str, threshold: float, scale: float, stem: str) -> str:
+        """Append a MultiThreshold to the scale, from the threshold on, and its negative below."""
+        table = self.constant(f"{stem}_thresholds", np.asarray([[threshold]]))
+        result = self._names.fresh(stem)
+        attributes = {
+            "data_layout": "NCHW",
+            "out_bias": -scale,
+            "out_dtype": "BIPOLAR",
+            "out_scale": 2 * scale,
+        }
+        name = self._names.fresh(f"{result}_MultiThreshold")
+        self._nodes.append(Node("MultiThreshold", (tensor, table), (result,), name, FINN, attributes))
+        if scale == 1:
+            self._annotations[result] = {DATATYPE: "BIPOLAR"}
+        return result
+
     def define_real(self, value: str, tensor: str) -> None:
         """Say that a value is defined in float; a pin follows as a MultiThreshold."""
         pinned = self._pins.get(value)
@@ -151,7 +167,10 @@ class Streams:
                 self._reals[value, kind] = self._scaled(value, self.integers(value, kind), kind)
             return self._reals[value, kind]
         if value in self.graph.constants:
-            self._constants[value] = (self.array(value), self.graph.values[value].dtype)
+            array = self.array(value)
+            self._constants[value] = (array, self.graph.values[value].dtype)
+            if array.dtype == np.float32 and np.all(np.abs(array) == 1):
+                self._annotations[value] = {DATATYPE: "BIPOLAR"}
             return value
         return self._reals.get((value, None), value)
 
@@ -163,6 +182,7 @@ class Streams:
                 self._nodes.append(
                     Node("Identity", (tensor,), (name,), self._names.fresh(f"{name}_Identity"))
                 )
+        self._drop_dead()
         values = self.graph.values
         versions = {domain: number for domain, number in self.graph.opsets.items() if domain}
         used = {node.domain for node in self._nodes}
@@ -176,6 +196,17 @@ class Streams:
             domains={domain: number for domain, number in versions.items() if domain in used},
             annotations=self._annotations,
         )
+
+    def _drop_dead(self) -> None:
+        """Leave out nodes and constants that no output rests on."""
+        read, kept = set(self.graph.outputs), []
+        for node in reversed(self._nodes):
+            if not read.isdisjoint(node.outputs):
+                kept.append(node)
+                read.update(node.inputs)
+        self._nodes = kept[::-1]
+        self._constants = {name: data for name, data in self._constants.items() if name in read}
+        self._annotations = {name: texts for name, texts in self._annotations.items() if name in read}
 
     def _quantized(self, value: str, tensor: str, kind: Uniform) -> str:
         """Quantize a float tensor: the least float32 of each level, ties to even as they fall."""

@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 import pytest
 
+import planner
 from planner.errors import UnsupportedExport
 from planner.exporters.hls4ml import CONFIG_FILE, MODEL_FILE
 from planner.exporters.runnable import runnable
@@ -21,7 +22,7 @@ from planner.interpreter.evaluate import Interpreter
 from planner.interpreter.models import ModelRunner
 from planner.ir.graph import Graph
 from planner.onnx.read import read_written
-from tests.exporters.plans import execute, loaded
+from tests.exporters.plans import execute, loaded, model, op
 from tests.interpreter.test_whole_models import digits, planned, tiny
 from tests.oracles.executor import ask
 
@@ -178,3 +179,33 @@ def test_a_refusal_names_port_row_and_what_would_do(made, form, target):
         EXPORTERS[form](graph, plan)
     assert "stem/conv" in str(caught.value)
     assert f"row {plan.kernels_in_order[0].row}" in str(caught.value)
+
+
+def test_finn_reads_the_golden_digits_and_signs_are_thresholds(models):
+    """TFC_1W1A: the classes FINN's own file gives for its images, one threshold for each sign."""
+    folder = models / "qonnx"
+    graph = planner.load_model(folder / "TFC_1W1A.onnx")
+    data = planner.export(graph, planner.plan(graph, "finn-fpga"), "finn")
+    nodes = onnx.load_from_string(data).graph.node
+    assert [node.op_type for node in nodes].count("MultiThreshold") == 4
+    runner = ModelRunner(read_written(data))
+    classes = []
+    for image in np.load(folder / "tfc_w1a1_finn_input.npy"):
+        (scores,) = runner.run({graph.inputs[0]: image[None] / np.float32(255)}).values()
+        classes.append(int(scores.argmax()))
+    assert classes == np.load(folder / "tfc_w1a1_finn_expected.npy").reshape(-1).tolist()
+
+
+def test_weights_in_blocks_end_to_end():
+    rng = np.random.default_rng(0)
+    w, x = rng.normal(size=(128, 16)).astype(np.float32), rng.normal(size=(4, 128)).astype(np.float32)
+    ops = [op("MatMul", "x w", "m"), op("Add", "m b", "y")]
+    constants = {"w": w, "b": rng.normal(size=16).astype(np.float32)}
+    graph = model(
+        ops, inputs={"x": (4, 128)}, outputs={"y": (4, 16)}, constants=constants, shapes={"m": (4, 16)}
+    )
+    plan = planner.plan(graph, "llm-w4")
+    data = planner.export(graph, plan, "onnx-matmulnbits")
+    wanted = planner.evaluate(graph, plan, {"x": x}).outputs["y"]
+    np.testing.assert_allclose(execute(data, {"x": x})[0], wanted, rtol=0, atol=2e-5)
+    assert len(data) < w.nbytes / 2
