@@ -1,10 +1,12 @@
 """Modules: what is accepted comes back canonically, what is wrong is refused at its place."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from planner.errors import UnknownName
+from planner.mlir.passes import PASSES
 from planner.mlir.tool import run_parts, split
 from tests.oracles.mlir import modules
 
@@ -103,3 +105,11 @@ def test_a_string_that_never_ends_is_one_error_in_no_time():
     for text in ('"' + "a" * 100_000, '"a.b"() {x = "' + "ab " * 100_000 + "\n}"):
         (part,) = run_parts(text)
         assert part.error.endswith("End of file reached before closing string literal.")
+
+
+def test_the_page_tells_the_truth():
+    page = (HERE.parents[1] / "docs" / "mlir.md").read_text(encoding="utf-8")
+    for text in re.findall(r"```mlir\n(.*?)```", page, re.DOTALL):
+        (part,) = run_parts(text)
+        assert part.error == ""
+    assert [name for name in PASSES if f"| `{name}` |" not in page] == []
