@@ -9,6 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from planner.calibration.run import calibrate
 from planner.conversion.convert import convert
+from planner.errors import ModelError
 from planner.interpreter.models import run_model
 from planner.ir.qtypes import Uniform
 from planner.onnx.read import read_onnx
@@ -293,3 +294,35 @@ def test_an_exported_file_comes_back_and_is_planned_to_the_same_numbers(target, 
     for image in images:
         once, twice = (run_model(data, {"image": image[None]}) for data in (first, second))
         assert once["probabilities"].tobytes() == twice["probabilities"].tobytes()
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        (
+            helper.make_node("Quant", ["x", "s", "z"], ["y"], "q", domain="onnx.brevitas"),
+            "Quant at 'q' has 3 operands, it takes 4",
+        ),
+        (
+            helper.make_node("Trunc", ["x", "s", "z", "s"], ["y"], "q", domain="qonnx.custom_op.general"),
+            "Trunc at 'q' has 4 operands, it takes 5 or 6",
+        ),
+        (
+            helper.make_node("Quant", ["x", "s", "z", "z"], ["y"], "q", domain="finn", rounding_mode="ODD"),
+            (
+                "'q' has the rounding mode 'ODD' (QONNX has CEIL, DOWN, FLOOR, HALF_DOWN, HALF_EVEN, HALF_UP, "
+                "ROUND, ROUND_TO_ZERO, UP)"
+            ),
+        ),
+        (
+            helper.make_node("QLinearConv", ["x", "s", "z"], ["y"], "q"),
+            "QLinearConv at 'q' has 3 operands, that is too few",
+        ),
+    ],
+)
+def test_operators_that_lack_something_are_refused(node, message):
+    arrays = {"s": np.float32(1), "z": np.float32(0)}
+    data = file_of([node], {"x": (TensorProto.FLOAT, [3])}, ["y"], arrays, domains=())
+    with pytest.raises(ModelError) as caught:
+        read_onnx(data)
+    assert str(caught.value) == message

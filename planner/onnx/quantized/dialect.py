@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from planner.errors import ModelError
 from planner.ir.graph import Graph, Op, Value
 from planner.onnx.naming import unused
 
@@ -40,11 +41,22 @@ _DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
     QUANT: {"signed": 1, "narrow": 0, "rounding_mode": "ROUND"},
     TRUNC: {"signed": 1, "narrow": 0, "rounding_mode": "FLOOR"},
 }
+_OPERANDS: Final[Mapping[str, tuple[int, ...]]] = {
+    BIPOLAR: (2,),
+    FLOAT_QUANT: (6,),
+    MULTI_THRESHOLD: (2,),
+    QUANT: (4,),
+    TRUNC: (5, 6),
+}
 _SILENT: Final = frozenset({FLOAT_QUANT, MULTI_THRESHOLD})
 
 
 def canonical(graph: Graph) -> Graph:
-    """Write every quantization op one way; the same graph if there is none of another domain."""
+    """Write every quantization op one way; the same graph if there is none of another domain.
+
+    Raises:
+      ModelError: an op with too few or too many operands.
+    """
     names = {out for op in graph.ops for out in op.outputs} | set(graph.values)
     ops: list[Op] = []
     values, notes = dict(graph.values), list(graph.notes)
@@ -73,6 +85,12 @@ def rounding_of(op: Op) -> str:
 
 
 def _spelled(op: Op, kind: str, notes: list[str]) -> Op:
+    allowed = _OPERANDS[kind]
+    if len(op.inputs) not in allowed or not all(op.inputs):
+        given, wanted = len([name for name in op.inputs if name]), " or ".join(map(str, allowed))
+        raise ModelError(
+            f"{op.type.rpartition('::')[2]} at {op.name!r} has {given} operands, it takes {wanted}"
+        )
     defaults = _DEFAULTS[kind]
     missing = [key for key in ("signed", "narrow", "rounding_mode") if key in defaults]
     absent = [key for key in missing if key not in op.attributes]

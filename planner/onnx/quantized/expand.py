@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from onnx import TensorProto
 
+from planner.errors import ModelError
 from planner.ir.graph import Graph, Op, Value
 from planner.onnx.quantized.dialect import MICROSOFT
 from planner.onnx.quantized.lowering import Draft, draft_of
@@ -22,7 +23,11 @@ _FLOAT: Final = "f32"
 
 
 def expand(graph: Graph) -> Graph:
-    """Expand every operator on stored integers; the same graph if there is none."""
+    """Expand every operator on stored integers; the same graph if there is none.
+
+    Raises:
+      ModelError: an operator that lacks operands.
+    """
     if not any(op.type in EXPANSIONS for op in graph.ops):
         return graph
     draft = draft_of(graph)
@@ -30,8 +35,13 @@ def expand(graph: Graph) -> Graph:
         rule = EXPANSIONS.get(op.type)
         if rule is None:
             draft.ops.append(op)
-        else:
+            continue
+        try:
             rule(op, draft)
+        except ValueError as error:
+            raise ModelError(
+                f"{op.type.rpartition('::')[2]} at {op.name!r} has {len(op.inputs)} operands, that is too few"
+            ) from error
     used = {op.type.rpartition("::")[0] for op in draft.ops}
     done = draft.finish()
     return replace(done, opsets={key: n for key, n in done.opsets.items() if not key or key in used})
