@@ -16,6 +16,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 FLOORS: Final[Mapping[str, int]] = {
     "api": 5,
     "planner": 4,
+    "planner.advice": 4,
     "planner.annotated": 1,
     "planner.calibration": 3,
     "planner.cli": 4,
