@@ -310,8 +310,8 @@ def test_an_exported_file_comes_back_and_is_planned_to_the_same_numbers(target, 
         (
             helper.make_node("Quant", ["x", "s", "z", "z"], ["y"], "q", domain="finn", rounding_mode="ODD"),
             (
-                "'q' has the rounding mode 'ODD' (QONNX has CEIL, DOWN, FLOOR, HALF_DOWN, HALF_EVEN, HALF_UP, "
-                "ROUND, ROUND_TO_ZERO, UP)"
+                "'q' has the rounding mode 'ODD' (QONNX has CEIL, DOWN, FLOOR, HALF_DOWN, HALF_EVEN, "
+                "HALF_UP, ROUND, ROUND_TO_ZERO, UP)"
             ),
         ),
         (
