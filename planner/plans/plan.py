@@ -63,7 +63,7 @@ class Plan:
     optimal: bool
     bound: float
     warnings: tuple[str, ...] = ()
-    origin: Origin | None = field(default=None, repr=False)
+    origin: Origin | None = field(default=None, repr=False, compare=False)
 
     @cached_property
     def kernels(self) -> Mapping[str, KernelPlan]:
