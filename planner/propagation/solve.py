@@ -23,8 +23,9 @@ from planner.propagation.price import Market, edge_price, price_of_labels
 from planner.propagation.search import descend
 
 PART: Final = 500  # classes of a part
-SEVERAL: Final = 8  # parts from which on it is worth it
-SHARP: Final = 15_000  # labels of all classes together that a linear program takes as they are
+SEVERAL: Final = 8  # parts beyond which nothing else is tried
+CLOSE: Final = 1.01  # what parts leave open at most, else the whole is looked at
+SHARP: Final = 40_000  # labels of all classes together that a linear program takes as they are
 BLURRED: Final = 2  # how many times fewer blurred labels have to be
 
 Labels = dict[int, Label | None]
@@ -74,23 +75,33 @@ def solve(unit: Unit, classes: Sequence[LabelClass], market: Market) -> Solution
 
 
 def _least(unit: Unit, offered: Offered, market: Market, start: Labels) -> tuple[Labels, int, int]:
-    """A labelling, its price and a lower bound: part by part where there are very many classes."""
-    if len(unit.classes) > PART * SEVERAL:
-        labels, bound = dict(start), 0
-        for part in split(unit, PART):
-            mine = {c: offered[c] for c in part.classes}
-            found, _, floor = _least(part, mine, market, start)
-            labels |= found
-            bound += floor
-        price, labels = descend(unit, offered, market, labels)
-        return labels, price[0], bound
+    """A labelling, its price and a lower bound."""
+    parted: tuple[Labels, int, int] | None = None
+    if len(unit.classes) > PART * 2:
+        parted = _by_parts(unit, offered, market, start)
+        if len(unit.classes) > PART * SEVERAL or parted[1] <= CLOSE * parted[2]:
+            return parted
     for component in unit.components:
         drop_dominated(component, offered, market.costs)
     exact = eliminate(unit, offered, market)
     if exact is not None:
         least = price_of_labels(unit, exact, market)[0]
         return exact, least, least
-    return _search(unit, offered, market, start)
+    if parted is None:
+        return _search(unit, offered, market, start)
+    labels, price, bound = _search(unit, offered, market, parted[0])
+    return labels, price, max(bound, parted[2])
+
+
+def _by_parts(unit: Unit, offered: Offered, market: Market, start: Labels) -> tuple[Labels, int, int]:
+    """The same for parts of the unit, each by itself: enough where few values lead from part to part."""
+    labels, bound = dict(start), 0
+    for part in split(unit, PART):
+        found, _, floor = _least(part, {c: list(offered[c]) for c in part.classes}, market, start)
+        labels |= found
+        bound += floor
+    price, labels = descend(unit, offered, market, labels)
+    return labels, price[0], bound
 
 
 def _search(unit: Unit, offered: Offered, market: Market, start: Labels) -> tuple[Labels, int, int]:

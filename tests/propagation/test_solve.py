@@ -1,0 +1,127 @@
+"""The solver's ways to a labelling against each other: what is dropped, blurred or cut is proven."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from planner.ir.graph import Graph, model_digest
+from planner.plans.check import check
+from planner.plans.planjson import plan_to_json
+from planner.propagation import dominance, eliminate, milp, offers, solve
+from planner.propagation.propagate import propagate
+from tests.propagation.graphs import TARGET, random_graph, renamed, seeded
+from tests.propagation.test_laws import port_types, shuffled
+
+SEEDS = range(0, 40, 2)
+GAP = 1.05
+
+
+def graph_of(seed: int) -> Graph:
+    return random_graph(seed, 10 + seed, facts=0.15)
+
+
+@pytest.fixture
+def searched(monkeypatch):
+    """No unit is small enough for an exact answer."""
+    monkeypatch.setattr(eliminate, "TABLE", 0)
+    monkeypatch.setattr(milp, "MILP_VARIABLES", 0)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_dropped_labels_change_nothing(monkeypatch, seed):
+    plan = propagate(graph_of(seed), TARGET)
+    monkeypatch.setattr(dominance, "ROUNDS", 0)
+    every = propagate(graph_of(seed), TARGET)
+    assert (plan.cost, len(plan.rescales)) == (every.cost, len(every.rescales))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.usefixtures("searched")
+def test_a_linear_program_bounds_the_least_price(seed):
+    plan = propagate(graph_of(seed), TARGET)
+    assert plan.bound <= plan.cost <= GAP * plan.bound
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.usefixtures("searched")
+def test_blurred_labels_bound_the_least_price(monkeypatch, seed):
+    exact = propagate(graph_of(seed), TARGET)
+    monkeypatch.setattr(solve, "SHARP", 0)
+    monkeypatch.setattr(solve, "BLURRED", 1)
+    plan = propagate(graph_of(seed), TARGET)
+    assert plan.bound <= exact.cost
+    assert exact.bound <= plan.cost
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_parts_bound_the_least_price(monkeypatch, seed):
+    exact = propagate(graph_of(seed), TARGET)
+    monkeypatch.setattr(solve, "PART", 4)
+    monkeypatch.setattr(solve, "SEVERAL", 1)
+    plan = propagate(graph_of(seed), TARGET)
+    assert plan.bound <= exact.cost
+    assert exact.bound <= plan.cost
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_arrays_offer_what_labels_one_by_one_do(monkeypatch, seed):
+    plan = propagate(graph_of(seed), TARGET)
+    monkeypatch.setattr(offers, "FEW", 0)
+    assert plan_to_json(propagate(graph_of(seed), TARGET)) == plan_to_json(plan)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_windows_make_valid_plans_and_promise_no_more_than_they_know(monkeypatch, seed):
+    monkeypatch.setattr(offers, "WHOLE", 8)
+    monkeypatch.setattr(offers, "WINDOW", 4)
+    graph = random_graph(seed, 10 + seed, facts=0.0)
+    plan = propagate(graph, TARGET, model=model_digest(graph))
+    check(plan, graph, TARGET)
+    assert plan.bound <= plan.cost
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.usefixtures("searched")
+def test_listing_order_changes_nothing_where_search_decides(seed):
+    graph, random = graph_of(seed), seeded(seed)
+    kernels = [f"r{random.randrange(1 << 30)}_{i}" for i in range(len(graph.regions))]
+    other = renamed(graph, [f"n{i}_{random.random()}" for i in range(len(graph.values))], kernels)
+    other = replace(other, regions=tuple(shuffled(other, random)))
+    mine, theirs = propagate(graph, TARGET), propagate(other, TARGET)
+    back = dict(zip(kernels, (region.name for region in graph.regions), strict=True))
+    assert (mine.cost, mine.bound) == (theirs.cost, theirs.bound)
+    assert port_types(mine) == {back[name]: types for name, types in port_types(theirs).items()}
+
+
+def test_hash_seeds_change_nothing_in_large_components():
+    """A component of 300 classes, labelled by linear program, search and branch and bound."""
+    code = (
+        "import hashlib\n"
+        "from planner.propagation.propagate import propagate\n"
+        "from planner.plans.planjson import plan_to_json\n"
+        "from tests.propagation.graphs import TARGET, random_graph\n"
+        "text = plan_to_json(propagate(random_graph(0, 400), TARGET))\n"
+        "print(hashlib.sha256(text.encode()).hexdigest())\n"
+    )
+    runs = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(runs) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kernels", "facts"), [(400, 0.15), (1500, 0.0), (3700, 0.15)])
+def test_large_random_components_have_a_proven_gap(kernels, facts):
+    """The last has about 10k ports, most of them in one component."""
+    plan = propagate(random_graph(1, kernels, facts=facts), TARGET)
+    assert plan.cost <= GAP * plan.bound
