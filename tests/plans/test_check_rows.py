@@ -7,7 +7,17 @@ import numpy as np
 import pytest
 
 from planner.errors import PlanInvalid
-from planner.ir.qtypes import AnyType, Calibrated, FloatType, NoneType, Storage, Uniform, storage, sub_channel, uniform
+from planner.ir.qtypes import (
+    AnyType,
+    Calibrated,
+    FloatType,
+    NoneType,
+    Storage,
+    Uniform,
+    storage,
+    sub_channel,
+    uniform,
+)
 from planner.plans.check import check
 from planner.plans.plan import Plan
 from planner.target.load import load_target
