@@ -14,10 +14,11 @@ from typing import Any, Final
 
 from planner.errors import InputError, Problem, TargetError, unknown_name
 from planner.ir.qtypes import storage
+from planner.target.documents import check_document
 from planner.target.lint import Finding, lint_errors, quote
 from planner.target.merge import expand_groups, merge
 from planner.target.records import Costs, Fusion, PortType, QuantFn, Row, Target, TestCase
-from planner.target.schema import Document, GroupModel, check_document
+from planner.target.schema import Document, GroupModel
 from planner.target.signature import BIASES, Building, build_row, build_spec, build_type, child, freeze
 from planner.target.yamltree import MAX_BYTES, Node, nearest, plain, read_yaml
 

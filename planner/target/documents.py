@@ -1,0 +1,125 @@
+"""Checking a document: what pydantic says of it, as problems with file, line, column and code.
+
+The models are `schema`; the places come from the marked tree. Each problem is told once, by position.
+"""
+
+import types
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from planner.errors import Problem
+from planner.target.schema import Document
+from planner.target.yamltree import Node, locate, nearest, plain
+
+_EXPECTED: Final[Mapping[str, str]] = {
+    "string_type": "text is expected here",
+    "int_type": "a whole number is expected here",
+    "float_type": "a number is expected here",
+    "bool_type": "true or false is expected here",
+    "list_type": "a list is expected here",
+    "tuple_type": "a list is expected here",
+    "dict_type": "a mapping is expected here",
+    "model_type": "a mapping is expected here",
+    "model_attributes_type": "a mapping is expected here",
+}
+_TAGS: Final[Mapping[str, str]] = {"text": "text", "list": "a list", "map": "a mapping"}
+
+
+def check_document(root: Node) -> Document | tuple[Problem, ...]:
+    """Read the document, or list everything wrong with its shape, each problem once, by position."""
+    try:
+        return Document.model_validate(plain(root))
+    except ValidationError as error:
+        problems = {_problem(root, detail) for detail in error.errors(include_url=False)}
+    places = {(p.line, p.column) for p in problems if p.code != "T010"}
+    kept = [p for p in problems if p.code != "T010" or (p.line, p.column) not in places]
+    return tuple(sorted(kept, key=lambda p: (p.line, p.column, p.code, p.message)))
+
+
+def _problem(root: Node, detail: ErrorDetails) -> Problem:
+    path, kind, context = detail["loc"], detail["type"], detail.get("ctx", {})
+    if kind == "extra_forbidden":
+        node, text = locate(root, path[:-1])
+        key = str(path[-1])
+        return node.problem(
+            "T012", f"unknown field {key!r}{nearest(key, _fields(path[:-1]))}", _join(text, key), key=key
+        )
+    if path and path[-1] == "[key]":
+        node, text = locate(root, path[:-2])
+        key = str(path[-2])
+        return node.problem(
+            "T014", f"{key!r} is no port name: letters, digits, '_', then '?' or '*'", text, key=key
+        )
+    node, text = locate(root, path)
+    if kind == "missing":
+        return node.problem("T011", f"field {str(path[-1])!r} is missing", text)
+    if kind == "literal_error":
+        known = [word.strip("'") for word in str(context["expected"]).replace(" or ", ", ").split(", ")]
+        hint = nearest(str(node.data), known)
+        return node.problem("T013", f"{_shown(node)} is none of {', '.join(known)}{hint}", text)
+    if kind == "one_rule":
+        return node.problem("T014", str(detail["msg"]), text)
+    if kind == "union_tag_invalid":
+        wanted = " or ".join(word for tag, word in _TAGS.items() if f"'{tag}'" in context["expected_tags"])
+        return node.problem("T010", f"{wanted} is expected here, not {_shown(node)}", text)
+    if kind == "too_short":
+        return node.problem("T014", f"{context['min_length']} or more entries are expected here", text)
+    if kind in _EXPECTED:
+        return node.problem("T010", f"{_EXPECTED[kind]}, not {_shown(node)}", text)
+    return node.problem("T014", f"{_shown(node)}: {_lower(detail['msg'])}", text)
+
+
+def _join(text: str, key: str) -> str:
+    return f"{text}.{key}" if text else key
+
+
+def _lower(message: str) -> str:
+    return message[:1].lower() + message[1:]
+
+
+def _shown(node: Node) -> str:
+    if isinstance(node.data, Mapping):
+        return "a mapping"
+    if isinstance(node.data, tuple):
+        return "a list"
+    words = {None: "nothing", True: "true", False: "false"}
+    if node.data is None or isinstance(node.data, bool):
+        return words[node.data]
+    text = repr(node.data)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _fields(path: Sequence[str | int]) -> list[str]:
+    """Field names of the model that `path` (a pydantic location) leads to."""
+    found: Any = Document
+    for step in path:
+        found = _step(found, step)
+    model = next((m for m in _members(found) if isinstance(m, type) and issubclass(m, BaseModel)), None)
+    return [f.alias or name for name, f in model.model_fields.items()] if model else []
+
+
+def _step(found: Any, step: str | int) -> Any:
+    for member in _members(found):
+        origin = get_origin(member)
+        if isinstance(step, int) and origin is list:
+            return get_args(member)[0]
+        if isinstance(step, str) and origin is dict:
+            return get_args(member)[1]
+        if isinstance(step, str) and isinstance(member, type) and issubclass(member, BaseModel):
+            for name, item in member.model_fields.items():
+                if (item.alias or name) == step:
+                    return item.annotation
+    return found
+
+
+def _members(annotation: Any) -> list[Any]:
+    """Flatten unions and annotations to plain types."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _members(get_args(annotation)[0])
+    if origin in (Union, types.UnionType):
+        return [inner for member in get_args(annotation) for inner in _members(member)]
+    return [annotation]
