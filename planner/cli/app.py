@@ -15,7 +15,7 @@ import typer
 from planner.cli import advice, convert, cost, mlir, models, planning, plans, service, targets
 from planner.cli.console import complain
 from planner.cli.run import run as run_model
-from planner.errors import PlannerError
+from planner.errors import Conflict, PlannerError
 from planner.version import VERSION
 
 BUG: Final = 70
@@ -99,6 +99,8 @@ def run(arguments: list[str]) -> int:
         code = app(args=arguments, prog_name="qplan", standalone_mode=False)
     except PlannerError as error:
         complain(str(error))
+        for fact in error.facts if isinstance(error, Conflict) else ():
+            complain(f"because of {fact}")
         return error.exit_code
     except typer.TyperException as error:
         return _usage(error)

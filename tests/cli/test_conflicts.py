@@ -1,4 +1,4 @@
-"""Conflicts on the command line: exit code 1 and one line; `--best-effort` plans all the same."""
+"""Conflicts on the command line: exit code 1, a line and its facts; `--best-effort` plans all the same."""
 
 from pathlib import Path
 
@@ -7,10 +7,15 @@ MODEL = str(CASES / "contradictory_constraints.json")
 TARGET = str(CASES / "npu.yaml")
 
 
-def test_a_conflict_is_one_line_and_code_1(qplan, tmp_path):
+def test_a_conflict_names_its_facts_and_is_code_1(qplan, tmp_path):
     answer = qplan("plan", MODEL, "-t", TARGET, "-o", str(tmp_path / "out"))
     assert answer.code == 1
-    assert "'a' cannot be both !quant.uniform<i8:f32, 0.03125> and !quant.any<i16>" in answer.err
+    pin, wish = "!quant.uniform<i8:f32, 0.03125>", "!quant.any<i16>"
+    assert answer.err.splitlines() == [
+        f"qplan: error: 'a' cannot be both {pin} and {wish} (drop one of them)",
+        f"qplan: error: because of value 'a': {pin}",
+        f"qplan: error: because of value 'a': {wish}",
+    ]
     assert not (tmp_path / "out").exists()
 
 
