@@ -137,10 +137,10 @@ def figures(plan: Plan) -> Record:
 
 
 def why(rfc: Plan, minimal: Plan, max_clip: float) -> str:
-    """Say what the additional rescales of `minimal` buy; empty where no count rises."""
+    """Say what the additional rescales, or the higher price, of `minimal` buy; empty where nothing rises."""
     ours, theirs = counted(minimal), counted(rfc)
     more = sum(r.elements for r in ours) > sum(r.elements for r in theirs) or len(ours) > len(theirs)
-    if not more:
+    if not more and minimal.cost <= rfc.cost:
         return ""
     before = {(rescale.value, rescale.consumers) for rescale in theirs}
     added = [rescale for rescale in ours if (rescale.value, rescale.consumers) not in before]
@@ -150,7 +150,7 @@ def why(rfc: Plan, minimal: Plan, max_clip: float) -> str:
     clips = sum(value.clip > max_clip for value in rfc.values.values())
     cut = f"; rfc cuts more than {max_clip:.0%} off {clips} values" if clips else ""
     saved = f"price {rfc.cost:,.0f} -> {minimal.cost:,.0f}"
-    return f"{'; '.join(dict.fromkeys(named))}{rest}{cut}; {saved}"
+    return f"{'; '.join([*dict.fromkeys(named)])}{rest}{cut}; {saved}".removeprefix("; ")
 
 
 def _bought(rfc: Plan, minimal: Plan, value: str, max_clip: float) -> str:
@@ -203,7 +203,7 @@ def row(record: Record) -> str:
     if "refused" in record:
         return f"| `{record['model']}` | refused: {record['refused']} | | | | | | |"
     a, b = (record[strategy] for strategy in STRATEGIES)
-    proof = "least" if b["optimal"] else f"{b['price'] / b['bound'] - 1:.1%}" if b["bound"] else "no"
+    proof = "least" if b["optimal"] else f"{b['price'] / b['bound'] - 1:.2%}" if b["bound"] else "no"
     cells = [
         f"`{record['model']}`",
         f"{a['price']:,.0f} / {b['price']:,.0f}",
@@ -229,7 +229,7 @@ def page(records: Sequence[Record], random: Record) -> str:
         parts.append(f"## {target}\n{HEAD}" + "\n".join(map(row, mine)))
         rising = [f"- `{record['model']}`: {record['why']}." for record in mine if record["why"]]
         if rising:
-            parts.append("Where `minimal` rescales more:\n\n" + "\n".join(rising))
+            parts.append("Where `minimal` rescales more, or costs more:\n\n" + "\n".join(rising))
     a, b = (random[strategy] for strategy in STRATEGIES)
     parts.append(
         f"## Random graphs\n{random['graphs']} graphs of {RANDOM_KERNELS} kernels with rules, pins, Any, "
