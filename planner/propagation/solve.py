@@ -25,7 +25,8 @@ from planner.propagation.search import descend
 PART: Final = 500  # classes of a part
 SEVERAL: Final = 8  # parts beyond which nothing else is tried
 CLOSE: Final = 1.01  # what parts leave open at most, else the whole is looked at
-SHARP: Final = 40_000  # labels of all classes together that a linear program takes as they are
+SHARP: Final = 15_000  # labels of all classes together that a linear program takes as they are
+DENSE: Final = 32  # labels of a class, on average, below which it takes any number
 BLURRED: Final = 2  # how many times fewer blurred labels have to be
 
 Labels = dict[int, Label | None]
@@ -128,7 +129,7 @@ def _search(unit: Unit, offered: Offered, market: Market, start: Labels) -> tupl
 def _blurred(unit: Unit, offered: Offered, market: Market) -> tuple[int, Offered]:
     """Where labels are many and close together: a bound from blurred ones, and the labels worth a look."""
     several = _count(offered)
-    if several <= SHARP:
+    if several <= SHARP or several <= DENSE * len(unit.classes):
         return 0, offered
     rough, fewer, cells = blur(unit, offered)
     if BLURRED * _count(fewer) > several:

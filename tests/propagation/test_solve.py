@@ -50,6 +50,7 @@ def test_a_linear_program_bounds_the_least_price(seed):
 def test_blurred_labels_bound_the_least_price(monkeypatch, seed):
     exact = propagate(graph_of(seed), TARGET)
     monkeypatch.setattr(solve, "SHARP", 0)
+    monkeypatch.setattr(solve, "DENSE", 0)
     monkeypatch.setattr(solve, "BLURRED", 1)
     plan = propagate(graph_of(seed), TARGET)
     assert plan.bound <= exact.cost
