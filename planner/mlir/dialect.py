@@ -3,7 +3,7 @@
 `quant.region` is the RFC's logical kernel. Source: MLIR quant dialect; the RFC's region op; design 09.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from xdsl.dialects.builtin import (
@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import (
     UnitAttr,
     UnrankedTensorType,
 )
-from xdsl.ir import Attribute, Dialect, SSAValue
+from xdsl.ir import Attribute, Dialect, Operation, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     attr_def,
@@ -38,6 +38,9 @@ from planner.mlir.casts import DequantizeCastOp, QuantizeCastOp, StatisticsOp, S
 from planner.mlir.integrity import misfit
 from planner.mlir.types import TYPES, QuantType, uniform_of, with_element
 from planner.mlir.written import as_qtype
+
+PLAN: Final = "qplan.plan"
+"""The attribute of a module that is a plan (design 09)."""
 
 
 @irdl_op_definition
@@ -71,7 +74,7 @@ class RegionOp(IRDLOperation):
             ("input_specs", self.input_specs, self.values),
             ("output_specs", self.output_specs, self.results_),
         ):
-            _verify_specs(what, specs.data, values)
+            _verify_specs(what, specs.data, values, planned=_is_planned(self))
         self._verify_body()
 
     def _verify_body(self) -> None:
@@ -89,7 +92,17 @@ class RegionOp(IRDLOperation):
             raise VerifyException("quant.return must give the types of the results")
 
 
-def _verify_specs(what: str, specs: Sequence[Attribute], values: Sequence[SSAValue]) -> None:
+def _is_planned(op: Operation) -> bool:
+    """Whether an op lies in the module of a plan, whose scales are float32 whatever float a tensor has."""
+    parent = op.parent_op()
+    while parent is not None and PLAN not in parent.attributes:
+        parent = parent.parent_op()
+    return parent is not None
+
+
+def _verify_specs(
+    what: str, specs: Sequence[Attribute], values: Sequence[SSAValue], *, planned: bool
+) -> None:
     present = [spec for spec in specs if not isinstance(spec, NoneType)]
     if len(present) != len(values):
         raise VerifyException(
@@ -97,12 +110,12 @@ def _verify_specs(what: str, specs: Sequence[Attribute], values: Sequence[SSAVal
         )
     for i, (spec, value) in enumerate(zip(present, values, strict=True)):
         for item in spec.data if isinstance(spec, ArrayAttr) else (spec,):
-            problem = _misfit(item, value.type)
+            problem = _misfit(item, value.type, planned=planned)
             if problem:
                 raise VerifyException(f"{what}[{i}] is incompatible with {value.type}: {problem}")
 
 
-def _misfit(spec: Attribute, kind: Attribute) -> str:
+def _misfit(spec: Attribute, kind: Attribute, *, planned: bool) -> str:
     """Say why a spec cannot stand for a value of this type; "" where it can."""
     if not isinstance(kind, TensorType | UnrankedTensorType) or isinstance(spec, UnitAttr):
         return ""
@@ -113,10 +126,10 @@ def _misfit(spec: Attribute, kind: Attribute) -> str:
         return f"{spec} is neither a quantized type, a float, nor the element type {element}"
     if not isinstance(element, AnyFloat):
         return f"{spec} needs floats"
-    return _misfit_type(spec, kind, str(element))
+    return _misfit_type(spec, kind, {str(element), "f32"} if planned else {str(element)})
 
 
-def _misfit_type(spec: QuantType, kind: Attribute, element: str) -> str:
+def _misfit_type(spec: QuantType, kind: Attribute, elements: Collection[str]) -> str:
     try:
         fact = as_qtype(spec.data)
     except QTypeError as error:
@@ -124,7 +137,7 @@ def _misfit_type(spec: QuantType, kind: Attribute, element: str) -> str:
     if isinstance(fact, KeepFloat) or (isinstance(fact, AnyType) and fact.expressed is None):
         return ""
     expressed: Any = getattr(fact, "expressed", None)
-    if expressed != element and (expressed, element) != ("tf32", "f32"):
+    if expressed not in elements and not (expressed == "tf32" and "f32" in elements):
         return f"{spec} expresses {expressed}"
     uniform = uniform_of(spec)
     return "" if uniform is None else misfit(uniform, with_element(kind, spec))

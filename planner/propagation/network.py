@@ -252,14 +252,26 @@ def _resolve(
         own = (_own_pin(choice, side) for side in group)
         shared = next((pin.storage for pin in own if pin is not None), None)
         shared = shared or _shared_storage(network, sides, set(group), reader_storage)
-        joined |= dict.fromkeys(group, shared)
+        names = [name for side, name, _ in sides if side in group]
+        joined |= dict.fromkeys(group, _wide_enough(network, shared, names))
     default = network.target.default_port
     result: dict[PortId, PortType] = {}
     for side, name, spec in sides:
         if spec.storage is None:
             found = joined.get(side) or _storage_near(network, name, reader_storage)
-            result[side] = stored_as(spec, found) if found else default
+            found = found or (default.storage if isinstance(default.storage, Storage) else None)
+            if found is not None:
+                result[side] = stored_as(spec, _wide_enough(network, found, [name]))
+            else:
+                result[side] = default
     return result
+
+
+def _wide_enough(network: Network, store: Storage, names: Sequence[str]) -> Storage:
+    """A storage that a wildcard found, or the one that the widest Any on its values asks for."""
+    facts = (fact for name in names for fact in network.graph.values[name].facts)
+    asked = [fact.storage for fact in facts if isinstance(fact, AnyType)]
+    return max([store, *asked], key=lambda one: one.range_bits)
 
 
 @lru_cache(maxsize=1024)

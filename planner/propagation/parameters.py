@@ -266,6 +266,8 @@ def _grow_for_bias(network: Network, ports: Mapping[PortId, Port], args: Mapping
     if scales.size != least.size or np.all(scales >= least):
         return
     grown = np.maximum(scales, least * (1 + 1e-6)).astype(np.float32).astype(np.float64)
+    if weight.spec.power_of_two:
+        grown = np.exp2(np.ceil(np.log2(grown)))
     kind = weight.type
     weight.type = Uniform(kind.storage, tuple(grown.tolist()), kind.zero_points, kind.expressed, kind.axis)
 

@@ -1,13 +1,14 @@
 """`extends`: one document laid over another, as marked trees.
 
-Maps merge deep. Kernels merge by kernel and signature, fusions by kernel and pattern: the author's entries
-come first, each over the inherited one of its key; the other inherited ones follow; `remove: true` deletes.
+Maps merge deep. Kernels merge by kernel and signature (and `when`, where the base has several alike),
+fusions by kernel and pattern: the author's entries come first, each over the inherited one of its key; the
+other inherited ones follow; `remove: true` deletes.
 Other lists are replaced. Identity (`id`, `version`, `title`) and tests are never inherited.
 Op groups become single kernels here, so that one op of a group can be replaced. Source: design 04.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -82,25 +83,33 @@ def _identity(entry: Node, fields: tuple[str, ...]) -> str:
 
 
 def _keyed(base: Node, child: Node, fields: tuple[str, ...], problems: list[Problem]) -> Node:
-    left = {_identity(entry, fields): entry for entry in base.entries()}
+    left = list(base.entries())
     result: list[Node] = []
     for entry in child.entries():
-        identity = _identity(entry, fields)
         remove = entry.get("remove")
         if remove is not None and remove.data is True:
-            gone = _removed(entry, left, fields)
-            if not gone:
+            kept = [node for node in left if not _agrees(entry, node, (*fields, "when"))]
+            if len(kept) == len(left):
                 problems.append(remove.problem("T027", "removes nothing: no such entry is inherited"))
-            left = {key: node for key, node in left.items() if key not in gone}
-        elif identity in left:
-            result.append(_over(left.pop(identity), entry))
-        else:
-            result.append(entry)
-    return replace(child, data=(*result, *left.values()))
+            left = kept
+            continue
+        same = _replaced(entry, left, fields)
+        if same is not None:
+            left.remove(same)
+        result.append(entry if same is None else _over(same, entry))
+    return replace(child, data=(*result, *left))
 
 
-def _removed(entry: Node, left: Mapping[str, Node], fields: tuple[str, ...]) -> set[str]:
-    """Which inherited entries agree with `entry` in every identity field it names."""
+def _replaced(entry: Node, left: Sequence[Node], fields: tuple[str, ...]) -> Node | None:
+    """The inherited entry of the same identity; of several, which differ in `when`, the one of the same."""
+    identity = _identity(entry, fields)
+    same = [node for node in left if _identity(node, fields) == identity]
+    if len(same) > 1:
+        same = [node for node in same if _identity(node, ("when",)) == _identity(entry, ("when",))]
+    return same[0] if same else None
+
+
+def _agrees(entry: Node, node: Node, fields: tuple[str, ...]) -> bool:
+    """Whether an inherited entry is like `entry` in every field of these that `entry` names."""
     named = tuple(field for field in fields if entry.get(field) is not None)
-    wanted = _identity(entry, named)
-    return {key for key, node in left.items() if _identity(node, named) == wanted}
+    return _identity(node, named) == _identity(entry, named)

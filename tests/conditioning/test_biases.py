@@ -259,9 +259,9 @@ def test_half_precision_means_are_taken_in_single(method):
     assert stats.values["x"].mean == Mean(1, (1.0, 4.0))
 
 
-@pytest.mark.parametrize("target", planner.target_ids())
+@pytest.mark.parametrize("target", [name for name in planner.target_ids() if name != "llm-w4"])
 def test_digits_do_not_lose(target):
-    """The figure is that of the logits: a softmax's hangs on a few images."""
+    """The figure is that of the logits: a softmax's hangs on a few images. No QDQ file holds 4-bit blocks."""
     model = planner.load_model(DIGITS / "digits.onnx")
     model = replace(model, outputs=(next(op for op in model.ops if op.type == "Softmax").inputs[0],))
     images = np.load(DIGITS / "test.npz")["image"]

@@ -140,8 +140,14 @@ class Oracle:
             for side, i, _, pattern in ports:
                 spec = pattern.type
                 if spec.storage is None:
-                    spec = replace(spec, storage=found) if found else self.target.default_port
+                    store = found or self.target.default_port.storage
+                    spec = replace(spec, storage=self._wide_enough(store, [p[2] for p in wild]))
                 self.spec[kernel.name, side, i] = spec
+
+    def _wide_enough(self, store, names):
+        """An Any asks for its bits at every use: where the storage found has fewer, its own is taken."""
+        wishes = [wish.storage for n in names if (wish := self._fact(n, AnyType))]
+        return max([store, *wishes], key=lambda one: one.range_bits)
 
     def _wild_storage(self, names):
         pins = [self.pin[n].storage for n in names if self.pin[n]]
