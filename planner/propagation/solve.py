@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from planner import propagation
 from planner.propagation.blur import blur, shared_labels
 from planner.propagation.canonical import in_canonical_order
 from planner.propagation.components import Component, Edge, Loss, Unit, Use
 from planner.propagation.dominance import drop_dominated
 from planner.propagation.eliminate import eliminate
 from planner.propagation.labels import UNIT, Label, LabelClass
-from planner.propagation.milp import relax, solve_exactly
 from planner.propagation.offers import is_whole
 from planner.propagation.parts import split
 from planner.propagation.price import Market, edge_price, price_of_labels
@@ -109,17 +109,17 @@ def _search(unit: Unit, offered: Offered, market: Market, start: Labels) -> tupl
     """A labelling, its price and a lower bound, where tables are too large for an exact answer."""
     tried = [descend(unit, offered, market, start)]
     bound, near = _blurred(unit, offered, market)
-    relaxed = relax(unit, near, market)
+    relaxed = propagation.milp.relax(unit, near, market)
     if relaxed is not None:
         tried.append(descend(unit, offered, market, relaxed.nearest))
         bound = relaxed.bound if near is offered else bound
     price, labels = min(tried, key=lambda item: item[0])
     if relaxed is None or price[0] <= bound:
         return labels, price[0], bound
-    found, proven = solve_exactly(unit, offered, market)
+    found, proven = propagation.milp.solve_exactly(unit, offered, market)
     if found is None:
         near = {c: [x for x in offered[c] if x in relaxed.support[c] or x == labels[c]] for c in offered}
-        found, _ = solve_exactly(unit, near, market)
+        found, _ = propagation.milp.solve_exactly(unit, near, market)
     if found is not None:
         tried.append(descend(unit, offered, market, found))
     price, labels = min(tried, key=lambda item: item[0])
@@ -136,7 +136,7 @@ def _blurred(unit: Unit, offered: Offered, market: Market) -> tuple[int, Offered
         return 0, offered
     for component in rough.components:
         drop_dominated(component, fewer, market.costs)
-    relaxed = relax(rough, fewer, market)
+    relaxed = propagation.milp.relax(rough, fewer, market)
     if relaxed is None:
         return 0, offered
     shared = shared_labels(unit, offered, relaxed.nearest)
