@@ -78,7 +78,16 @@ def raw_bytes(array: np.ndarray, dtype: str) -> bytes:
     if dtype in NARROW_BITS:
         return _packed(array, dtype)
     wanted = NUMPY[dtype].newbyteorder("<")
-    return np.ascontiguousarray(array.astype(wanted, copy=False)).tobytes()
+    plain = np.ascontiguousarray(array.astype(wanted, copy=False))
+    return _whole(plain) or plain.tobytes()
+
+
+def _whole(array: np.ndarray) -> bytes | None:
+    """The bytes that a contiguous array looks at, where it looks at all of them: as when it was read."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return base if isinstance(base, bytes) and len(base) == array.nbytes else None
 
 
 def _packed(array: np.ndarray, dtype: str) -> bytes:
