@@ -375,7 +375,7 @@ class Oracle:
 
     def _ranges(self, c):
         kernel = self.classes[c][0]
-        return [self.required[kernel.name, *port] for port, _ in self._entering(c)]
+        return [self.required.get((kernel.name, *port)) for port, _ in self._entering(c)]
 
     def _specs(self, c):
         kernel, group, _ = self.classes[c]
