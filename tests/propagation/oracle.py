@@ -405,7 +405,8 @@ class Oracle:
         groups = [g for g in groups if set(g) <= set(part)] + [tuple(part)] * (len(part) > 1)
         for group in groups:
             extent = hull(e for c in group for e in self._ranges(c))
-            found |= {label_of_range(extent, spec) for c in group for spec in self._specs(c)}
+            if extent:
+                found |= {label_of_range(extent, spec) for c in group for spec in self._specs(c)}
         return found
 
     def _legal_labels(self, c, candidates):
