@@ -30,12 +30,14 @@ class Origin:
       graph: the regions that were planned, constants with their numbers.
       target: the whole target, functions too.
       warned: the plan's warnings by kernel.
+      visits: how often propagation looked at a kernel, its passes and rules together.
     """
 
     model: Graph
     graph: Graph
     target: Target
     warned: Mapping[str, tuple[str, ...]]
+    visits: int = 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -71,6 +71,7 @@ def assemble(outcome: Outcome) -> Plan:
       RuleError: a rule that cannot be applied.
     """
     network, target = outcome.network, outcome.network.target
+    network.visits += len(network.kernels)
     log = Log(network)
     log.facts()
     kernels: list[KernelPlan] = []
@@ -102,7 +103,7 @@ def assemble(outcome: Outcome) -> Plan:
         optimal=outcome.labelled.cost == outcome.labelled.bound,
         bound=outcome.labelled.bound / UNIT,
         warnings=tuple(text for texts in warned.values() for text in texts),
-        origin=Origin(network.graph, network.graph, target, warned),
+        origin=Origin(network.graph, network.graph, target, warned, network.visits),
     )
     _check_allowed(plan, target)
     return plan

@@ -49,6 +49,7 @@ def _may_be_derived(network: Network, entry: LabelClass) -> bool:
 
 def _fix(network: Network, entry: LabelClass) -> bool:
     port = entry.ports[0]
+    network.visits += 1
     derived = derive_parameters(network, network.kernels[entry.kernel])
     kind: Uniform | None = port.type if port.side in derived else None
     if kind is None or not kind.is_per_tensor:

@@ -12,7 +12,7 @@ import numpy as np
 
 from planner.ir.graph import Constant
 from planner.ir.qtypes import Uniform
-from planner.propagation.network import FLOAT, GIVEN, Interval, Kernel, Network
+from planner.propagation.network import FLOAT, GIVEN, Interval, Kernel, Network, moves_alone
 from planner.propagation.rows import NO_RANGE, Choice, in_float
 
 ALL: Interval = (-math.inf, math.inf)
@@ -50,8 +50,7 @@ def _saturates(kernel: Kernel, array: np.ndarray) -> bool:
 
 def forward(network: Network) -> list[int]:
     """Fill in every value's range; return the kernels that have a row and a port without any range."""
-    values, ports = network.values, network.ports
-    for number, value in enumerate(values):
+    for number, value in enumerate(network.values):
         if value.definition < 0:
             value.range = _known(value.calibrated, value.pin)
             if 0 in (network.graph.values[value.name].shape or ()) and value.range is None:
@@ -59,18 +58,27 @@ def forward(network: Network) -> list[int]:
             if value.constant and value.range is None:
                 value.range = constant_range(network.graph.constants[value.name]) or _finite(network, number)
     rangeless = []
+    network.visits += len(network.kernels)
     for index, kernel in enumerate(network.kernels):
-        moved = _moved(network, kernel)
-        for p in kernel.outputs:
-            if p < 0:
-                continue
-            value = values[ports[p].value]
-            value.range = _known(value.calibrated, value.pin, ports[p].fixed or ports[p].pin)
-            if moved is not None:
-                value.range = moved if value.range is None else _cut(value.range, moved)
+        _write(network, kernel, _moved(network, kernel) if kernel.moves else None, served=True)
         if kernel.choice.row is not None and _lacks_range(network, kernel):
             rangeless.append(index)
+            # What follows sees it in float at once, so that one pass finds all of them.
+            alone = moves_alone(network.graph, kernel.choice.region)
+            _write(network, kernel, _moved(network, kernel) if alone else None, served=False)
     return rangeless
+
+
+def _write(network: Network, kernel: Kernel, moved: Interval | None, *, served: bool) -> None:
+    """Fill in the ranges of a kernel's results; `served`: with the types that its row fixes."""
+    for p in kernel.outputs:
+        if p < 0:
+            continue
+        port = network.ports[p]
+        value = network.values[port.value]
+        value.range = _known(value.calibrated, value.pin, (port.fixed if served else None) or port.pin)
+        if moved is not None:
+            value.range = moved if value.range is None else _cut(value.range, moved)
 
 
 def demote(choices: Sequence[Choice], rangeless: Sequence[int]) -> list[Choice]:
@@ -82,6 +90,7 @@ def demote(choices: Sequence[Choice], rangeless: Sequence[int]) -> list[Choice]:
 def backward(network: Network) -> None:
     """Fill in what each value's uses keep, and each port's required range."""
     values, ports = network.values, network.ports
+    network.visits += len(network.kernels)
     kept_by: dict[int, Interval | None] = {}
     for kernel in reversed(network.kernels):
         for p in kernel.outputs:
@@ -124,8 +133,6 @@ def _known(observed: Interval | None, *types: Uniform | None) -> Interval | None
 
 def _moved(network: Network, kernel: Kernel) -> Interval | None:
     """Hull of what a mover reads; unknown inputs are left out."""
-    if not kernel.moves:
-        return None
     extent = _hull(network.values[network.ports[p].value].range for p in kernel.inputs if p >= 0)
     return _cut(extent, kernel.cut) if extent and kernel.cut else extent
 

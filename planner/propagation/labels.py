@@ -154,6 +154,7 @@ def build_classes(network: Network, depths: Mapping[str, int]) -> list[LabelClas
       depths: of kernels by name, where this is a part of a model whose inputs lie farther away.
     """
     classes: list[LabelClass] = []
+    network.visits += len(network.kernels)
     depth = [0] * len(network.values)
     ports = network.ports
     for index, kernel in enumerate(network.kernels):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
-from planner.ir.graph import Facts, Graph
+from planner.ir.graph import Facts, Graph, Region
 from planner.ir.qtypes import AnyType, Bipolar, Calibrated, FloatType, Storage, Uniform
 from planner.ir.roles import is_mover
 from planner.propagation.layout import Layout
@@ -94,6 +94,7 @@ class Network:
     ports: list[Port]
     value_ids: dict[str, int]
     derives_bias: bool = False
+    visits: int = 0
 
 
 def build_network(graph: Graph, choices: Sequence[Choice], target: Target) -> Network:
@@ -317,8 +318,13 @@ def _moves(graph: Graph, choice: Choice) -> bool:
     if row is not None and row.computes:
         return False
     if region.ops:
-        return all(is_mover(op, graph) for op in region.ops)
+        return moves_alone(graph, region)
     return choice.layout is not None and choice.layout.joins_all
+
+
+def moves_alone(graph: Graph, region: Region) -> bool:
+    """Whether a kernel moves data whatever row it has: in float too."""
+    return bool(region.ops) and all(is_mover(op, graph) for op in region.ops)
 
 
 def _cut(graph: Graph, choice: Choice) -> Interval | None:

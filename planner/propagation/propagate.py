@@ -106,9 +106,9 @@ def _planned(graph: Graph, target: Target, request: Request, given: Concession) 
     network = _network(graph, choices, target, request)
     while rangeless := forward(network):
         choices = demote(choices, rangeless)
-        network = _network(graph, choices, target, request)
+        network = _network(graph, choices, target, request, network.visits)
     if islands := float_islands(network):
-        network = _network(graph, afloat(choices, islands), target, request)
+        network = _network(graph, afloat(choices, islands), target, request, network.visits)
         forward(network)
     backward(network)
     settle_plain(network)
@@ -118,8 +118,11 @@ def _planned(graph: Graph, target: Target, request: Request, given: Concession) 
     return assemble(Outcome(network, classes, labelled, request))
 
 
-def _network(graph: Graph, choices: Sequence[Choice], target: Target, request: Request) -> Network:
+def _network(
+    graph: Graph, choices: Sequence[Choice], target: Target, request: Request, visits: int = 0
+) -> Network:
     network = build_network(graph, choices, target)
+    network.visits = visits + len(choices)
     network.derives_bias = request.bias_pins == "derive"
     give_slices(network)
     return network

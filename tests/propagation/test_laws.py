@@ -10,7 +10,7 @@ from random import Random
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from planner.ir.graph import Graph, Region
+from planner.ir.graph import Graph, Region, Value
 from planner.ir.qtypes import NoneType, Uniform
 from planner.plans.plan import Plan
 from planner.plans.planjson import plan_to_json
@@ -221,3 +221,21 @@ def _between_free_ports(plan: Plan, rescale: Rescale) -> bool:
         return False
     takes_any = {maker.kernel} <= {"add", "add_u8", "conv", "concat_u8", "pool", "view", "relu"}
     return takes_any and made.storage == wanted.storage and "@model" not in dict(rescale.consumers)
+
+
+@given(graphs(), st.sampled_from(["minimal", "rfc"]))
+def test_kernels_are_visited_a_bounded_number_of_times(graph, strategy):
+    """At most four times as often as there are regions and ports (issue: the worklist's bound)."""
+    plan = propagate(graph, TARGET, strategy=strategy)
+    ports = sum(len(kernel.inputs) + len(kernel.outputs) for kernel in plan.kernels_in_order)
+    assert plan.origin.visits <= 4 * (len(plan.kernels_in_order) + ports)
+
+
+def test_a_chain_without_any_range_is_visited_twice_over():
+    """Each kernel lacks a range because the one before it does; one pass sees them all."""
+    names = [f"v{i}" for i in range(402)]
+    regions = tuple(Region(f"k{i}", "asin", (names[i],), (names[i + 1],)) for i in range(401))
+    values = {name: Value(name, (4,)) for name in names}
+    graph = Graph("chain", values, (), (names[0],), (names[-1],), {}, regions)
+    plan = propagate(graph, TARGET)
+    assert plan.origin.visits <= 4 * (401 + 802)
