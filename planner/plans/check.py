@@ -14,7 +14,7 @@ from planner.plans.checkchoice import check_choice
 from planner.plans.checkedges import check_edges
 from planner.plans.checklog import check_steps, check_told, check_values
 from planner.plans.checkmodel import check_model, check_target
-from planner.plans.checknumbers import check_constants, check_sums
+from planner.plans.checknumbers import Judged, check_constants, check_sums
 from planner.plans.checkports import (
     Served,
     check_facts,
@@ -46,6 +46,7 @@ class _Notes:
       binding: values with facts that a port can break.
       types, texts: what is wrong with a type, and its text, by its id (the plan keeps it alive).
       rows: rows spread over as many ports.
+      constants: constants known by their range that were judged.
     """
 
     steps: Mapping[str, Step]
@@ -53,6 +54,7 @@ class _Notes:
     types: dict[int, str | None] = field(default_factory=dict)
     texts: dict[int, str] = field(default_factory=dict)
     rows: dict[tuple[str, tuple[bool, ...], int], _Spread] = field(default_factory=dict)
+    constants: set[Judged] = field(default_factory=set)
 
 
 def check(plan: Plan, model: Graph | None = None, target: Target | None = None) -> None:
@@ -190,7 +192,7 @@ def _check_kernel(
     check_facts(served, notes.binding)
     check_told(kernel, notes.steps, notes.texts)
     check_wildcards(served)
-    extents = check_constants(served) if numbers is not None else {}
+    extents = check_constants(served, notes.constants) if numbers is not None else {}
     check_rules(served)
     if numbers is not None:
         check_sums(served, extents)

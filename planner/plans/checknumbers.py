@@ -29,6 +29,9 @@ from planner.target.records import PortType
 
 Reals = npt.NDArray[Any]
 
+Judged = tuple[int, int, int, tuple[float, ...], tuple[float, ...], bool]
+"""A type and a row (which the plan keeps alive), a port, and the range of a constant at it."""
+
 PIECE: Final = 1 << 16
 BIAS_BITS: Final = 30
 """A 32-bit bias keeps one bit free for the sums it is added to (02, case 22)."""
@@ -43,14 +46,23 @@ class Extent:
     sums: Reals
 
 
-def check_constants(served: Served) -> dict[int, Extent]:
-    """Judge the constants of one kernel by the model's numbers; return what they hold, by port position."""
+def check_constants(served: Served, known: set[Judged]) -> dict[int, Extent]:
+    """Judge the constants of one kernel by the model's numbers; return what they hold, by port position.
+
+    Args:
+      known: constants of which only a range is known, judged before; grows.
+    """
     extents: dict[int, Extent] = {}
     for i, port in enumerate(served.ports):
         kind = port.type
         if not port.value or not isinstance(kind, Uniform) or port.value not in served.graph.constants:
             continue
         constant = served.numbers[port.value]
+        if constant.array is None:
+            judged = (id(kind), id(served.row), i, constant.lo, constant.hi, served.pinned(port))
+            if judged in known and not _has_bias(served):
+                continue
+            known.add(judged)
         blocked = kind.blocks and constant.array is not None
         extent = (
             _block_extent(served, i, kind)
@@ -70,6 +82,12 @@ def check_constants(served: Served) -> dict[int, Extent]:
         elif not rules and not any(i in group for group in served.groups) and not served.pinned(port):
             _check_content(served, i, kind, extent)
     return extents
+
+
+def _has_bias(served: Served) -> bool:
+    """Whether a bias at this kernel has a say in the scales of its weight."""
+    rules = (rule for rule in served.row.rules if rule.kind == "multiplier_accumulator_scale")
+    return any(served.named(rule.args["port"]) for rule in rules)
 
 
 def _slicing_axis(served: Served, position: int, kind: Uniform) -> int | None:
