@@ -60,7 +60,9 @@ class ExportRequest(BaseModel):
     )
     model: Digest
     plan: Digest
-    format: str = Field(max_length=100, description="a format of docs/formats.md: onnx-qdq, onnx-integer, qonnx, ...")
+    format: str = Field(
+        max_length=100, description="a format of docs/formats.md: onnx-qdq, onnx-integer, qonnx, ..."
+    )
 
 
 class Boundary(BaseModel):
