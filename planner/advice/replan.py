@@ -61,6 +61,15 @@ def replan(plan: Plan, edits: Edits, *, model: Graph | None = None, target: Targ
     return _from_scratch(plan, after)
 
 
+def with_origin(plan: Plan, model: Graph | None, target: Target | None) -> Plan:
+    """The plan with what it was made from; one read from a file is made again, once.
+
+    Raises:
+      InputError, PlanInvalid: as `origin_of`.
+    """
+    return plan if plan.origin is not None else _from_scratch(plan, origin_of(plan, model, target))
+
+
 def _can_be_cut(plan: Plan, target: Target, seeds: frozenset[str]) -> bool:
     """Whether parts can be planned alone: nothing is decided for the whole, and live kernels are touched."""
     return (

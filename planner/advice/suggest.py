@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from planner.advice.replan import origin_of, replan
-from planner.errors import Conflict, PlannerError, unknown_name
+from planner.advice.replan import replan, with_origin
+from planner.errors import PlannerError, unknown_name
 from planner.ir.graph import Graph, Region, port_address
 from planner.ir.qtypes import AnyType, Calibrated, NoneType, Uniform
 from planner.plans.diff import counted, stored_types, worst_bits_lost
@@ -89,22 +89,19 @@ def suggest(
     found = {item.id: item for item in plan.rescales}
     if rescale not in found:
         raise unknown_name("rescale", rescale, found)
-    origin = origin_of(plan, model, target)
-    ideas = list(dict.fromkeys(_ideas(plan, origin.graph, found[rescale])))
-    given = {"model": model, "target": target}
-    singles = [_tried(plan, found[rescale], (idea,), given) for idea in ideas]
+    plan = with_origin(plan, model, target)
+    ideas = list(dict.fromkeys(_ideas(plan, found[rescale])))
+    singles = [_tried(plan, found[rescale], (idea,)) for idea in ideas]
     good = [one for one in singles if one is not None]
     if not good:
         pairs = itertools.islice(itertools.combinations(ideas, 2), MOST_PAIRS)
-        tried = (_tried(plan, found[rescale], pair, given) for pair in pairs)
+        tried = (_tried(plan, found[rescale], pair) for pair in pairs)
         good = [one for one in tried if one is not None]
     good.sort(key=lambda one: (one.size, one.cut > HARMLESS, one.price[1], one.cut, one.worst_bits_lost[1]))
     return tuple(good[:MOST])
 
 
-def _tried(
-    plan: Plan, rescale: Rescale, ideas: tuple[_Idea, ...], given: Mapping[str, Any]
-) -> Suggestion | None:
+def _tried(plan: Plan, rescale: Rescale, ideas: tuple[_Idea, ...]) -> Suggestion | None:
     """Plan with some ideas; None where the rescale stays, moves, or the constraints cannot hold."""
     edits: dict[str, Any] = {"values": {}, "ports": {}, "remove": []}
     for idea in ideas:
@@ -113,8 +110,8 @@ def _tried(
         else:
             edits[idea.section][idea.key] = idea.fact
     try:
-        after = replan(plan, edits, **given)
-    except (Conflict, PlannerError):
+        after = replan(plan, edits)
+    except PlannerError:
         return None
     (old, casts), (new, casts_after) = counted(plan), counted(after)
     is_cast = rescale.kind in ("quantize", "dequantize")
@@ -149,8 +146,9 @@ def _float_kernels(plan: Plan) -> int:
     return sum(kernel.row is None for kernel in plan.kernels_in_order)
 
 
-def _ideas(plan: Plan, graph: Graph, rescale: Rescale) -> Iterator[_Idea]:
+def _ideas(plan: Plan, rescale: Rescale) -> Iterator[_Idea]:
     """Facts near a rescale that could go, and facts that would make its two ends alike."""
+    graph = plan.graph
     regions = {region.name: region for region in graph.regions}
     for kernel in _kernels_near(plan, rescale):
         yield from _port_ideas(regions[kernel])

@@ -155,8 +155,8 @@ BAD = [
     (
         document(values={"m": "!quant.unifrm<i8>"}),
         (
-            "annotations: values.m: 'm': column 1: unknown type '!quant.unifrm'; known: !quant.any, !quant.bipolar, "
-            "!quant.calibrated, !quant.uniform, !quant.none, f16, bf16, tf32, f32, f64, f80"
+            "annotations: values.m: 'm': column 1: unknown type '!quant.unifrm'; known: !quant.any, "
+            "!quant.bipolar, !quant.calibrated, !quant.uniform, !quant.none, f16, bf16, tf32, f32, f64, f80"
         ),
     ),
     (

@@ -15,7 +15,14 @@ kernels:
   - {kernel: AveragePool, in: {x: "*"}, out: {y: "*"}, when: {x.rank: 4}, rules: [{same_scale: [x, y]}]}
   - {kernel: AveragePool, in: {x: "*"}, out: {y: "*"}, when: {x.rank: 3}, rules: [{same_scale: [x, y]}]}
 """
-HEAD = "apiVersion: planner/v1\nkind: Target\nid: mine\nversion: 1.0.0\ntitle: mine\nmode: fixed\nextends: base.yaml\n"
+HEAD = """apiVersion: planner/v1
+kind: Target
+id: mine
+version: 1.0.0
+title: mine
+mode: fixed
+extends: base.yaml
+"""
 
 
 @pytest.mark.parametrize(
