@@ -127,6 +127,7 @@ HEAD: Final = """# How planning grows
 Generated graphs for `litert-int8`: residual blocks, dense blocks, transformer layers with float layer norms,
 and kernels that read values at random. Every value has a range of its own; nothing is inside the regions,
 so nothing but planning costs time. `gap` is what is left between the price and the proven bound.
+Wanted: exponents of at most 1.1, 100,000 regions planned and checked within 12 s and 1.5 GB.
 """
 
 
