@@ -7,7 +7,7 @@ of the wholes'. Source: design 01, section 6, `replan`.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from planner.advice.edits import Edits, changed_facts, edited
 from planner.advice.vicinity import Vicinity, cut_out, vicinity
@@ -99,39 +99,34 @@ def origin_of(plan: Plan, model: Graph | None = None, target: Target | None = No
         )
     check_target(plan, device)
     check_model(plan, source)
-    facts = {name: value.facts for name, value in plan.graph.values.items()}
-    values = {n: replace(v, facts=facts.get(n, v.facts)) for n, v in source.values.items()}
-    annotated = replace(source, values=values)
+    annotated = _with_facts(source, plan.graph)
     graph = replace(fuse(annotated, device), regions=plan.graph.regions)
     return Origin(annotated, graph, device, {})
 
 
 def _edited_model(origin: Origin, graph: Graph) -> Graph:
     """The model before its ops became regions, with the facts of its values now."""
-    if origin.model is origin.graph:
-        return graph
+    return graph if origin.model is origin.graph else _with_facts(origin.model, graph)
+
+
+def _with_facts(model: Graph, other: Graph) -> Graph:
+    """A model with the facts that its values have in another form of it."""
     values = {
-        name: replace(value, facts=graph.values[name].facts) if name in graph.values else value
-        for name, value in origin.model.values.items()
+        name: replace(value, facts=other.values[name].facts) if name in other.values else value
+        for name, value in model.values.items()
     }
-    return replace(origin.model, values=values)
-
-
-def _arguments(plan: Plan) -> dict[str, Any]:
-    return {key: item for key, item in plan.options.items() if key != "strategy"} | {
-        "strategy": plan.options.get("strategy", "minimal")
-    }
+    return replace(model, values=values)
 
 
 def _from_scratch(plan: Plan, origin: Origin) -> Plan:
     digest = model_digest(origin.model)
-    found = propagate(origin.graph, origin.target, model=digest, **_arguments(plan))
+    found = propagate(origin.graph, origin.target, model=digest, **plan.options)
     return replace(found, origin=replace(found.origin, model=origin.model)) if found.origin else found
 
 
 def _part(plan: Plan, origin: Origin, near: Vicinity) -> Plan:
     graph = cut_out(plan, origin.graph, near.around)
-    return propagate(graph, origin.target, depths=plan.depths, **_arguments(plan))
+    return propagate(graph, origin.target, depths=plan.depths, **plan.options)
 
 
 def _repeats(plan: Plan, part: Plan, near: Vicinity) -> bool:

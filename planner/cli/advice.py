@@ -13,9 +13,8 @@ from planner.cli.options import (
     PlanFile,
     TargetOption,
     read_annotations_argument,
-    read_model,
     read_plan,
-    read_target,
+    read_planned,
 )
 from planner.cli.planning import plan_summary, summary_text
 
@@ -53,9 +52,8 @@ def suggest(
     import planner
     from planner.advice.suggest import HARMLESS
 
-    only_one_stdin(plan_file, model, target)
-    graph, device = read_model(model), read_target(target, functions)
-    found = planner.suggest(read_plan(plan_file), rescale, model=graph, target=device)
+    planned, graph, device = read_planned(plan_file, model, target, functions)
+    found = planner.suggest(planned, rescale, model=graph, target=device)
     if json:
         say_json({"rescale": rescale, "suggestions": [one.to_dict() for one in found]})
     elif not found:
@@ -83,9 +81,8 @@ def pareto(
     """List the trade-offs of a component: rescaled elements against the worst bits lost."""
     import planner
 
-    only_one_stdin(plan_file, model, target)
-    graph, device = read_model(model), read_target(target, functions)
-    found = planner.pareto(read_plan(plan_file), address, model=graph, target=device)
+    planned, graph, device = read_planned(plan_file, model, target, functions)
+    found = planner.pareto(planned, address, model=graph, target=device)
     if json:
         say_json({"address": address, "tradeoffs": [one.to_dict() for one in found]})
         return
@@ -118,11 +115,9 @@ def replan(
     """Plan again with changed constraints."""
     import planner
 
-    only_one_stdin(plan_file, model, target, edits)
-    graph, device = read_model(model), read_target(target, functions)
+    before, graph, device = read_planned(plan_file, model, target, functions, edits)
     changes = read_annotations_argument(edits)
-    planned = planner.replan(read_plan(plan_file), changes, model=graph, target=device)
-    _write(planned, out, json=json)
+    _write(planner.replan(before, changes, model=graph, target=device), out, json=json)
 
 
 def restore(
@@ -138,10 +133,8 @@ def restore(
     """Put one kernel back into float, with casts around it."""
     import planner
 
-    only_one_stdin(plan_file, model, target)
-    graph, device = read_model(model), read_target(target, functions)
-    planned = planner.restore(read_plan(plan_file), kernel, model=graph, target=device)
-    _write(planned, out, json=json)
+    before, graph, device = read_planned(plan_file, model, target, functions)
+    _write(planner.restore(before, kernel, model=graph, target=device), out, json=json)
 
 
 def print_or_say(document: str, text: str, *, json: bool) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from planner.cli.files import STDIN, model_format, read_bytes, read_text
+from planner.cli.files import STDIN, model_format, only_one_stdin, read_bytes, read_text
 from planner.errors import InputError, ModelError, PlanFormatError, QTypeError, StatsError, unknown_name
 
 if TYPE_CHECKING:
@@ -87,6 +87,14 @@ def read_plan(name: str) -> "Plan":
 
     with of_file(name):
         return planner.plan_from_json(read_text(name, "plan"))
+
+
+def read_planned(
+    plan_file: str, model: str, target: str, functions: str | None, *others: str
+) -> "tuple[Plan, Graph, Target]":
+    """Read a plan file with the model and the target it is for; `others`: files of the command line, too."""
+    only_one_stdin(plan_file, model, target, *others)
+    return read_plan(plan_file), read_model(model), read_target(target, functions)
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from planner.cli.options import (
     read_annotations_argument,
     read_model,
     read_plan,
+    read_planned,
     read_stats,
     read_target,
     require_ranges,
@@ -321,8 +322,7 @@ def check(
     """Check a plan independently against its model and target; exit code 1 if it does not hold."""
     import planner
 
-    only_one_stdin(plan_file, model, target)
-    planned, graph, device = read_plan(plan_file), read_model(model), read_target(target, functions)
+    planned, graph, device = read_planned(plan_file, model, target, functions)
     try:
         planner.check(planned, graph, device)
     except PlanInvalid as error:

@@ -5,9 +5,10 @@ Source: ONNX QuantizeLinear, Clip and DequantizeLinear, opset 21, as onnxruntime
 
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from planner.errors import UnsupportedExport
 from planner.ir.graph import BOUNDARY, Graph, port_address
@@ -54,6 +55,20 @@ def refuse_unsupported(graph: Graph, plan: Plan, accepts: Accepts) -> None:
         if problem:
             accepted = accepts.constants if is_constant else accepts.activations
             raise refusal(address, row, value, kind, f"{problem}; {accepts.form} accepts {accepted}")
+
+
+def numbers_of(graph: Graph, value: str) -> npt.NDArray[Any]:
+    """The numbers of a constant.
+
+    Raises:
+      UnsupportedExport: only its range is known.
+    """
+    array = graph.constants[value].array
+    if array is None:
+        raise UnsupportedExport(
+            f"constant {value!r} has a range but no numbers", hint="export needs the model's weights"
+        )
+    return array
 
 
 def refusal(address: str, row: str, value: str, kind: PortTyped, problem: str) -> UnsupportedExport:

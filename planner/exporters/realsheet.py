@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from planner.errors import UnsupportedExport
+from planner.exporters.accepts import numbers_of
 from planner.exporters.names import Names
 from planner.exporters.quants import BIPOLAR_NAME, QONNX, QUANT_NAME, Quant, constant_of, quant_of
 from planner.ir.graph import Graph, Op
@@ -56,7 +57,7 @@ class RealSheet:
 
     def turned(self, value: str, seen: PortTyped) -> str:
         """A constant matrix transposed, seen through a type."""
-        array = self._array(value)
+        array = numbers_of(self.graph, value)
         if not isinstance(seen, Uniform):
             return self._kept(f"{value}_turned", np.ascontiguousarray(array.T))
         axis = None if seen.axis is None else 1 - seen.axis
@@ -147,7 +148,7 @@ class RealSheet:
         known = self._reals.get((value, seen))
         if known is not None:
             return known
-        array = self._array(value)
+        array = numbers_of(self.graph, value)
         if not isinstance(seen, Uniform):
             self._constants[value] = (array, self.graph.values[value].dtype)
             self._reals[value, seen] = value
@@ -155,14 +156,6 @@ class RealSheet:
         result = self._quantized_constant(value, array, seen)
         self._reals[value, seen] = result
         return result
-
-    def _array(self, value: str) -> Array:
-        array = self.graph.constants[value].array
-        if array is None:
-            raise UnsupportedExport(
-                f"constant {value!r} has a range but no numbers", hint="export needs the model's weights"
-            )
-        return array
 
     def _quantized_constant(self, value: str, array: Array, kind: Uniform) -> str:
         signs = self._signs(value)

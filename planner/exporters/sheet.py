@@ -15,9 +15,10 @@ import numpy.typing as npt
 
 from planner.constants.quantize import quantize_array, stored_dtype
 from planner.errors import UnsupportedExport
+from planner.exporters.accepts import numbers_of
 from planner.exporters.names import Names
 from planner.exporters.opsets import choose_opset
-from planner.ir.graph import Constant, Graph, Op
+from planner.ir.graph import Graph, Op
 from planner.ir.qtypes import Uniform
 from planner.onnx.write import Node, write_model
 from planner.plans.plan import Plan
@@ -238,12 +239,7 @@ class Sheet:
         Raises:
           UnsupportedExport: only its range is known.
         """
-        constant: Constant = self.graph.constants[value]
-        if constant.array is None:
-            raise UnsupportedExport(
-                f"constant {value!r} has a range but no numbers", hint="export needs the model's weights"
-            )
-        return constant.array
+        return numbers_of(self.graph, value)
 
     def number(self, dtype: str, value: float) -> str:
         """A scalar constant, one per dtype and value."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from planner.constants.quantize import quantize_array
 from planner.errors import UnsupportedExport
+from planner.exporters.accepts import numbers_of
 from planner.exporters.names import Names
 from planner.exporters.thresholds import Integers, least_arguments, least_floats
 from planner.interpreter.memory import rescaled
@@ -74,12 +75,7 @@ class Streams:
 
     def array(self, value: str) -> Array:
         """The numbers of a constant."""
-        array = self.graph.constants[value].array
-        if array is None:
-            raise UnsupportedExport(
-                f"constant {value!r} has a range but no numbers", hint="export needs the model's weights"
-            )
-        return array
+        return numbers_of(self.graph, value)
 
     def thresholds(self, tensor: str, thresholds: Array, *, low: int, stem: str, layout: str = "NCHW") -> str:
         """Append a MultiThreshold: `low` plus the number of thresholds reached.
