@@ -1,7 +1,9 @@
 """Store: files by their digest, written whole or not at all, never changed.
 
 `blobs` are bytes as sent, `models` records of what a blob holds, `stats` and `plans` JSON text, `requests`
-links from a request's digest to its plan. A restart finds everything. Source: design 06, "Shape".
+links from a request's digest to its plan, `origins` the requests of plans by their keys, `answers` what
+follows from plans, `targets` by id and version, `keys` of requests that may come twice. A restart finds
+everything. Source: design 06, "Shape".
 """
 
 import hashlib
@@ -19,17 +21,23 @@ from typing import Any, Final, Literal, TypeAlias
 
 from api.problems import unknown
 
-Kind: TypeAlias = Literal["blobs", "models", "stats", "plans", "requests"]
+Kind: TypeAlias = Literal[
+    "answers", "blobs", "keys", "models", "origins", "plans", "requests", "stats", "targets"
+]
 
 DIGEST: Final = r"^sha256:[0-9a-f]{64}$"
-_KINDS: Final[tuple[Kind, ...]] = ("blobs", "models", "stats", "plans", "requests")
 _NAMES: Final[dict[Kind, str]] = {
+    "answers": "answer",
     "blobs": "blob",
+    "keys": "idempotency key",
     "models": "model",
-    "stats": "statistics",
+    "origins": "origin of plan",
     "plans": "plan",
     "requests": "request",
+    "stats": "statistics",
+    "targets": "target",
 }
+_KINDS: Final = tuple(_NAMES)
 _LISTED: Final = 200
 
 
@@ -84,6 +92,14 @@ class Store:
     def read_json(self, kind: Kind, digest: str) -> Any:
         """Read a record this server wrote."""
         return json.loads(self.find(kind, digest).read_bytes())
+
+    def drop(self, kind: Kind, digest: str) -> None:
+        """Take a file away.
+
+        Raises:
+          Refused: it is not there; with the nearest digests.
+        """
+        self.find(kind, digest).unlink(missing_ok=True)
 
     def put(self, kind: Kind, digest: str, data: bytes) -> None:
         """Keep bytes under a digest; what is there stays."""
