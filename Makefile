@@ -14,7 +14,7 @@ help: ## say what the targets are
 demo: $(VENV)/.core ## plan the digits example for three targets, run the files, print a table
 	$(BIN)/python examples/demo.py
 
-serve: $(VENV)/.core ## serve the planner over HTTP on loopback, data in out/service
+serve: $(VENV)/.service ## serve the planner over HTTP on loopback, data in out/service
 	$(BIN)/qplan serve --data out/service
 
 oracles: .oracles/mlir/.made .oracles/qonnx/.made ## the tools that tests compare with, each in an environment of its own
@@ -48,9 +48,13 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
 	@touch $@
 
+$(VENV)/.service: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[service,cluster]'
+	@touch $@ $(VENV)/.core
+
 $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
-	@touch $@ $(VENV)/.core
+	@touch $@ $(VENV)/.core $(VENV)/.service
 
 # An oracle is pip's requirements, with ==; tests skip where it is missing, and CI fails where one is skipped.
 .oracles/%/.made: tests/oracles/%.txt

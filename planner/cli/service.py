@@ -2,12 +2,13 @@
 
 import importlib
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from planner.cli.console import say, say_json
 from planner.cli.options import JsonOption
+from planner.errors import InputError
 
 
 def serve(
@@ -32,4 +33,15 @@ def serve(
             say(f"serving {url}, data in {folder}")
         sys.stdout.flush()
 
-    importlib.import_module("api.server").serve(host, port, data, tell)
+    _server().serve(host, port, data, tell)
+
+
+def _server() -> Any:
+    try:
+        return importlib.import_module("api.server")
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] in ("api", "planner"):
+            raise
+        raise InputError(
+            f"the service needs {error.name}, which is not installed", hint="pip install 'quant-planner[service]'"
+        ) from error
