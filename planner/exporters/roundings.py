@@ -18,11 +18,11 @@ from planner.exporters.thresholds import (
     steps_of,
 )
 from planner.interpreter.calls import FLOAT32_EVEN, onto
-from planner.interpreter.fixed_point import multiplier_and_shift, multiplier_or_zero, ratios
+from planner.interpreter.fixed_point import ratios
 from planner.interpreter.requantize import Array, requantize_float32
 from planner.ir.qtypes import Uniform
+from planner.ir.rescaling import DOUBLE_ROUND_ABOVE, multiplier_and_shift, multiplier_or_zero
 
-_MANTISSA_BITS: Final = 31
 _SINGLE: Final = frozenset({"tosa_single"})
 _DOUBLE: Final = frozenset({"gemmlowp", "tosa_double"})
 
@@ -89,5 +89,5 @@ def _own(rounding: Rounding) -> tuple[Integers, Integers, Integers, Integers] | 
     multiplier, shift = (multiplier_or_zero if is_gemmlowp else multiplier_and_shift)(ratio)
     moved = np.left_shift(np.int64(rounding.y.zero_point - rounding.low), shift)
     offset = np.left_shift(np.int64(1), shift - 1) + moved
-    is_twice = (shift > _MANTISSA_BITS) & (rounding.arithmetic in _DOUBLE)
+    is_twice = (shift > DOUBLE_ROUND_ABOVE) & (rounding.arithmetic in _DOUBLE)
     return multiplier, offset, shift, np.where(is_twice, np.int64(1 << 30), np.int64(0))

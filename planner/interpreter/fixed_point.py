@@ -1,27 +1,24 @@
 """Fixed point: sums of scaled integers, rounded once, by every arithmetic that is not `float32_even`.
 
 `scaled_sum` takes integers and exact ratios and rounds as TOSA's RESCALE, TFLite's kernels, exact rational
-arithmetic or a plain shift do. Nothing here knows kernels, types or zero points. Everything is exact in 64
-bits; values beyond 32 bits go through Python's integers.
-Source: TOSA specification, apply_scale_32; TFLite MultiplyByQuantizedMultiplier; design 01, section 8.
+arithmetic or a plain shift do (`ir.rescaling` multiplies). Nothing here knows kernels, types or zero points.
+Source: TOSA 1.0, RESCALE; TFLite's Add; design 01, section 8.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from planner.errors import RuleError
+from planner.ir.rescaling import Integers, apply_scale_32, multiplier_and_shift, multiplier_or_zero
 
 Array: TypeAlias = npt.NDArray[Any]
-Integers: TypeAlias = npt.NDArray[np.int64]
 Term: TypeAlias = tuple[Array, Array]
 
-MANTISSA_BITS: Final = 31
-MAX_SHIFT: Final = 62
-MIN_SHIFT: Final = 2
 HEADROOM: Final = 20
 WORD_HEADROOM: Final = 15
 _LIMIT: Final = float(1 << 62)
@@ -49,85 +46,17 @@ def scaled_sum(terms: Sequence[Term], arithmetic: str, *, headroom: int = HEADRO
     return ARITHMETICS[arithmetic](terms, headroom)
 
 
-def multiplier_and_shift(scale: float | Array) -> tuple[Integers, Integers]:
-    """`scale` as `multiplier / 2^shift` with a 31-bit multiplier, as TOSA has it: shifts of 2 to 62.
-
-    Raises:
-      RuleError: a scale of 2^30 or more, whose shift would be below 2.
-
-    Source: TOSA, RESCALE; frexp, round half away to 2^31, fold 2^31 back, cap the shift at 62.
-    """
-    multiplier, shift = _mantissa_and_shift(scale)
-    beyond = np.maximum(shift - MAX_SHIFT, 0)
-    return multiplier >> np.minimum(beyond, MANTISSA_BITS), np.minimum(shift, MAX_SHIFT)
-
-
-def multiplier_or_zero(scale: float | Array) -> tuple[Integers, Integers]:
-    """The same as TFLite has it: scales below 2^-32 become 0.
-
-    Raises:
-      RuleError: a scale of 2^30 or more.
-    """
-    multiplier, shift = _mantissa_and_shift(scale)
-    is_tiny = shift > MAX_SHIFT
-    return np.where(is_tiny, 0, multiplier), np.where(is_tiny, MANTISSA_BITS, shift)
-
-
-def apply_scale(value: Array, multiplier: Array, shift: Array) -> Integers:
-    """`value * multiplier / 2^shift`, rounded half up. Source: TOSA apply_scale_32, single round."""
-    half = np.left_shift(1, np.asarray(shift, np.int64) - 1)
-    return _shifted_product(value, multiplier, shift, half)
-
-
-def apply_scale_double(value: Array, multiplier: Array, shift: Array) -> Integers:
-    """The same, rounded twice where the shift exceeds 31: gemmlowp's doubling high multiply, then a shift.
-
-    Source: TOSA apply_scale_32, double round; TFLite MultiplyByQuantizedMultiplier.
-    """
-    wide = np.asarray(shift, np.int64)
-    half = np.left_shift(1, wide - 1)
-    first = np.where(value >= 0, 1 << 30, -(1 << 30))
-    return _shifted_product(value, multiplier, wide, half + np.where(wide > MANTISSA_BITS, first, 0))
-
-
-def _mantissa_and_shift(scale: float | Array) -> tuple[Integers, Integers]:
-    real = np.asarray(scale, np.float64)
-    fraction, exponent = np.frexp(real)
-    mantissa = np.floor(np.ldexp(fraction, MANTISSA_BITS) + 0.5).astype(np.int64)
-    is_full = mantissa == 1 << MANTISSA_BITS
-    mantissa = np.where(is_full, mantissa >> 1, mantissa)
-    shift = MANTISSA_BITS - exponent.astype(np.int64) - is_full
-    if np.any(shift < MIN_SHIFT):
-        raise RuleError(
-            f"a requantize by {float(real.max())!r} needs a shift below {MIN_SHIFT}, "
-            "integer multipliers go up to 2^30",
-            hint="a coarser output scale makes the factor smaller",
-        )
-    return mantissa, shift
-
-
-def _shifted_product(value: Array, multiplier: Array, shift: Array, offset: Array) -> Integers:
-    is_wide = value.size > 0 and max(-int(value.min()), int(value.max())) >= 1 << 31
-    if not is_wide:
-        narrow = value.astype(np.int64) * np.asarray(multiplier, np.int64)
-        return np.asarray((narrow + offset) >> np.asarray(shift, np.int64))
-    product = value.astype(object) * np.asarray(multiplier).astype(object)
-    total = (product + np.asarray(offset).astype(object)) >> np.asarray(shift).astype(object)
-    return np.asarray(np.clip(total, -(1 << 62), 1 << 62), np.int64)
-
-
 def _single(terms: Sequence[Term], headroom: int) -> Integers:
-    return _folded(terms, headroom, apply_scale)
+    return _folded(terms, headroom, double_round=False)
 
 
 def _double(terms: Sequence[Term], headroom: int) -> Integers:
-    return _folded(terms, headroom, apply_scale_double)
+    return _folded(terms, headroom, double_round=True)
 
 
-def _folded(
-    terms: Sequence[Term], headroom: int, apply: Callable[[Array, Array, Array], Integers]
-) -> Integers:
+def _folded(terms: Sequence[Term], headroom: int, *, double_round: bool) -> Integers:
     """TOSA: the inputs get headroom (their left shift is folded into the shift), then the output."""
+    apply = partial(apply_scale_32, double_round=double_round)
     if len(terms) == 1:
         return apply(terms[0][0], *multiplier_and_shift(_reals(terms[0][1])))
     twice = _twice_largest(terms)
@@ -140,14 +69,15 @@ def _folded(
 
 def _gemmlowp(terms: Sequence[Term], headroom: int) -> Integers:
     """TFLite: the same with the inputs really shifted left."""
+    apply = partial(apply_scale_32, double_round=True)
     if len(terms) == 1:
-        return apply_scale_double(terms[0][0], *multiplier_or_zero(_reals(terms[0][1])))
+        return apply(terms[0][0], *multiplier_or_zero(_reals(terms[0][1])))
     twice = _twice_largest(terms)
     total = np.zeros((), np.int64)
     for integers, ratio in terms:
         shifted = integers.astype(np.int64) << headroom
-        total = total + apply_scale_double(shifted, *multiplier_or_zero(_reals(ratio / twice)))
-    return apply_scale_double(total, *multiplier_or_zero(float(twice / (1 << headroom))))
+        total = total + apply(shifted, *multiplier_or_zero(_reals(ratio / twice)))
+    return apply(total, *multiplier_or_zero(float(twice / (1 << headroom))))
 
 
 def _twice_largest(terms: Sequence[Term]) -> Fraction:

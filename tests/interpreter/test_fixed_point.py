@@ -1,97 +1,13 @@
-"""Integer arithmetics: the known numbers, and agreement with slow Python integers and Fractions."""
+"""Integer arithmetics: the known numbers, and agreement with slow Python Fractions."""
 
-import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from planner.errors import RuleError
-from planner.interpreter.fixed_point import (
-    HEADROOM,
-    apply_scale,
-    apply_scale_double,
-    multiplier_and_shift,
-    multiplier_or_zero,
-    ratios,
-    scaled_sum,
-)
-
-
-@pytest.mark.parametrize(
-    ("scale", "multiplier", "shift"),
-    [
-        (0.025 / 0.15, 1431655765, 13 + HEADROOM),
-        (0.075 / 0.15, 1073741824, 11 + HEADROOM),
-        (2.0**-20, 1073741824, 50),
-        (1.0, 1 << 30, 30),
-        (0.75, 3 << 29, 31),
-        (1 - 2.0**-40, 1 << 30, 30),  # rounds up to 2^31, which is folded back
-        (2.0**28, 1 << 30, 2),
-        (2.0**-33, 1 << 29, 62),  # the shift tops out at 62
-        (2.0**-70, 0, 62),
-    ],
-)
-def test_multiplier_and_shift(scale, multiplier, shift):
-    got = multiplier_and_shift(scale)
-    assert (int(got[0]), int(got[1])) == (multiplier, shift)
-
-
-@pytest.mark.parametrize(
-    ("scale", "multiplier", "shift"),
-    [(2.0**-32, 1 << 30, 62), (0.99 * 2.0**-32, 0, 31), (0.3, round(0.3 * 2**32), 32)],
-)
-def test_multiplier_or_zero(scale, multiplier, shift):
-    """TFLite: below 2^-32 nothing is left."""
-    got = multiplier_or_zero(scale)
-    assert (int(got[0]), int(got[1])) == (multiplier, shift)
-
-
-def test_a_shift_below_two_is_an_error():
-    with pytest.raises(RuleError) as error:
-        multiplier_and_shift(np.array([1.0, 2.0**30]))
-    assert str(error.value) == (
-        "a requantize by 1073741824.0 needs a shift below 2, integer multipliers go up to 2^30 "
-        "(a coarser output scale makes the factor smaller)"
-    )
-
-
-def gemmlowp(value: int, multiplier: int, shift: int) -> int:
-    """Saturating rounding doubling high multiply, then a rounding shift, as the C code has them."""
-    left, right = max(0, 31 - shift), max(0, shift - 31)
-    product = (value << left) * multiplier
-    nudge = (1 << 30) if product >= 0 else 1 - (1 << 30)
-    high = int(Fraction(product + nudge) / (1 << 31))  # truncates towards zero
-    mask = (1 << right) - 1
-    threshold = (mask >> 1) + (high < 0)
-    return (high >> right) + ((high & mask) > threshold)
-
-
-def values(rng, count=400):
-    magnitude = np.exp2(rng.uniform(0, 31, count))
-    return np.clip(np.rint(magnitude * rng.choice([-1, 1], count)), -(2**31) + 1, 2**31 - 1).astype(np.int64)
-
-
-@pytest.mark.parametrize("shift", [31, 32, 33, 38, 45, 61, 62])
-def test_apply_scale(shift):
-    """Single rounding is half up; double rounding is gemmlowp's two steps."""
-    rng = np.random.default_rng(shift)
-    value, multiplier = values(rng), rng.integers(1 << 30, 1 << 31, 400)
-    multiplier[:100] = 1 << 30  # exact ties
-    pairs = list(zip(value.tolist(), multiplier.tolist(), strict=True))
-    single = [math.floor(Fraction(v * m, 1 << shift) + Fraction(1, 2)) for v, m in pairs]
-    assert apply_scale(value, multiplier, np.asarray(shift)).tolist() == single
-    double = [gemmlowp(v, m, shift) for v, m in pairs]
-    assert apply_scale_double(value, multiplier, np.asarray(shift)).tolist() == double
-    assert shift not in (32, 33) or single != double
-
-
-def test_apply_scale_takes_accumulators_of_48_bits():
-    value = np.array([(1 << 47) - 1, -(1 << 47), 3], np.int64)
-    got = apply_scale(value, np.asarray((1 << 31) - 1), np.asarray(40))
-    assert got.tolist() == [
-        math.floor(Fraction(int(v) * ((1 << 31) - 1), 1 << 40) + Fraction(1, 2)) for v in value
-    ]
+from planner.interpreter.fixed_point import ratios, scaled_sum
+from tests.ir.test_rescaling import gemmlowp
 
 
 @pytest.mark.parametrize("terms", [1, 2])

@@ -1,0 +1,147 @@
+"""Rescaling: a real scale as a multiplier and a shift, and integers times that, as TOSA and TFLite have it.
+
+Numbers only: no types, no zero points, no saturation. Products are exact in 64 bits; wider ones go through
+Python's integers. Source: TOSA 1.0, apply_scale_32 and apply_scale_16; TFLite
+MultiplyByQuantizedMultiplier; design 01, section 8.
+"""
+
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.errors import RuleError
+
+Array: TypeAlias = npt.NDArray[Any]
+Integers: TypeAlias = npt.NDArray[np.int64]
+
+MAX_SHIFT: Final = 62
+MIN_SHIFT: Final = 2
+DOUBLE_ROUND_ABOVE: Final = 31
+"""Shifts above this are rounded twice, if at all: first at 2^30, which the other shifts do not reach."""
+
+_WIDE: Final = 1 << 31
+_LIMIT: Final = 1 << 62
+_VALUE_BITS: Final = 48
+
+
+def multiplier_and_shift(scale: float | Array, *, bits: int = 32) -> tuple[Integers, Integers]:
+    """`scale` as `multiplier / 2^shift` with shifts of 2 to 62, as TOSA has it.
+
+    frexp, round half away to 2^(bits - 1), fold 2^(bits - 1) back, cap the shift at 62.
+
+    Args:
+      scale: finite reals; of a negative one the multiplier is negative, which `check_scale_32` refuses.
+      bits: of a signed multiplier, 32 (`scale32`) or 16.
+
+    Returns:
+      Multipliers below 2^(bits - 1) and shifts, in the shape of `scale`.
+
+    Raises:
+      RuleError: a scale of 2^(bits - 2) or more, whose shift would be below 2; an infinite one.
+    """
+    multiplier, shift = _mantissa_and_shift(scale, bits - 1)
+    beyond = np.maximum(shift - MAX_SHIFT, 0)
+    return multiplier >> np.minimum(beyond, bits - 1), np.minimum(shift, MAX_SHIFT)
+
+
+def multiplier_or_zero(scale: float | Array) -> tuple[Integers, Integers]:
+    """The same in 32 bits as TFLite has it: scales below 2^-32 become 0.
+
+    Raises:
+      RuleError: a scale of 2^30 or more; an infinite one.
+    """
+    multiplier, shift = _mantissa_and_shift(scale, 31)
+    is_tiny = shift > MAX_SHIFT
+    return np.where(is_tiny, 0, multiplier), np.where(is_tiny, 31, shift)
+
+
+def apply_scale_32(values: Array, multiplier: Array, shift: Array, *, double_round: bool) -> Integers:
+    """`values * multiplier / 2^shift`, rounded half up, by arrays that broadcast.
+
+    Args:
+      values: integers; `check_scale_32` says which ones TOSA takes, here any do.
+      multiplier: below 2^31.
+      shift: of 1 to 62.
+      double_round: where the shift exceeds 31, round first at 2^30, away from zero: gemmlowp's doubling high
+        multiply, then its shift.
+    """
+    wide = np.asarray(shift, np.int64)
+    offset = np.left_shift(1, wide - 1)
+    if double_round:
+        first = np.where(np.asarray(values) >= 0, 1 << 30, -(1 << 30))
+        offset = offset + np.where(wide > DOUBLE_ROUND_ABOVE, first, 0)
+    return _shifted_product(values, multiplier, wide, offset)
+
+
+def apply_scale_16(values: Array, multiplier: Array, shift: Array) -> Integers:
+    """`values * multiplier / 2^shift` for values of 48 bits and multipliers below 2^15, rounded half up.
+
+    Raises:
+      RuleError: what TOSA requires and does not hold: a value beyond 48 bits, or a result beyond 32.
+    """
+    _check_factors(multiplier, shift, 16)
+    _check_between(values, -(1 << 47), (1 << 47) - 1, f"apply_scale_16 takes {_VALUE_BITS} bits")
+    wide = np.asarray(shift, np.int64)
+    result = (np.asarray(values, np.int64) * np.asarray(multiplier, np.int64) + (1 << (wide - 1))) >> wide
+    _check_between(result, -_WIDE, _WIDE - 1, "apply_scale_16 gives 32 bits")
+    return np.asarray(result)
+
+
+def check_scale_32(values: Array, multiplier: Array, shift: Array) -> None:
+    """Check what TOSA's apply_scale_32 requires: `-2^(shift - 1) <= value < 2^(shift - 1)`, by broadcast.
+
+    Raises:
+      RuleError: a value too large for its shift, a shift outside 2 to 62, a multiplier outside 31 bits.
+    """
+    _check_factors(multiplier, shift, 32)
+    limit = np.left_shift(1, np.asarray(shift, np.int64) - 1)
+    is_off = (np.asarray(values) < -limit) | (np.asarray(values) >= limit)
+    if np.any(is_off):
+        value, bound = (np.broadcast_to(part, is_off.shape)[is_off].flat[0] for part in (values, limit))
+        raise RuleError(
+            f"apply_scale_32 of {value} with a shift of {int(bound).bit_length()} takes values below "
+            f"2^(shift - 1) = {bound}",
+            hint="a coarser output scale makes the factor smaller and the shift larger",
+        )
+
+
+def _check_factors(multiplier: Array, shift: Array, bits: int) -> None:
+    _check_between(shift, MIN_SHIFT, MAX_SHIFT, "a shift")
+    _check_between(multiplier, 0, (1 << (bits - 1)) - 1, f"a multiplier of {bits} bits")
+
+
+def _check_between(numbers: Array, low: int, high: int, what: str) -> None:
+    found = np.asarray(numbers)
+    off = found[(found < low) | (found > high)]
+    if off.size:
+        raise RuleError(f"{what}: {off.flat[0]} is not in {low} to {high}")
+
+
+def _mantissa_and_shift(scale: float | Array, digits: int) -> tuple[Integers, Integers]:
+    real = np.asarray(scale, np.float64)
+    if not np.all(np.isfinite(real)):
+        raise RuleError(f"a requantize by {scale} has no integer multiplier: scales are finite")
+    fraction, exponent = np.frexp(real)
+    mantissa = np.floor(np.ldexp(fraction, digits) + 0.5).astype(np.int64)
+    is_full = mantissa == 1 << digits
+    mantissa = np.where(is_full, mantissa >> 1, mantissa)
+    shift = digits - exponent.astype(np.int64) - is_full
+    if np.any(shift < MIN_SHIFT):
+        raise RuleError(
+            f"a requantize by {float(real.max())!r} needs a shift below {MIN_SHIFT}, "
+            f"integer multipliers go up to 2^{digits - 1}",
+            hint="a coarser output scale makes the factor smaller",
+        )
+    return mantissa, shift
+
+
+def _shifted_product(values: Array, multiplier: Array, shift: Array, offset: Array) -> Integers:
+    numbers = np.asarray(values)
+    is_wide = numbers.size > 0 and max(-int(numbers.min()), int(numbers.max())) >= _WIDE
+    if not is_wide:
+        narrow = numbers.astype(np.int64) * np.asarray(multiplier, np.int64)
+        return np.asarray((narrow + offset) >> shift)
+    product = numbers.astype(object) * np.asarray(multiplier).astype(object)
+    total = (product + np.asarray(offset).astype(object)) >> np.asarray(shift).astype(object)
+    return np.asarray(np.clip(total, -_LIMIT, _LIMIT), np.int64)
