@@ -1,9 +1,9 @@
 """hls4ml: a zip of the model in QONNX (`model.onnx`) and its precisions (`hls_config.json`).
 
 Gemm is MatMul and Add, and nodes have the names QONNX's cleanup gives them, so that the configuration finds
-its layers. A scale of a power of two becomes a fixed-point type exactly; of another scale hls4ml makes a
-multiplication of its own, and the type here holds the reals with guard bits. Source: hls4ml documentation,
-"Configuration" and "ONNX and QONNX"; design 05.
+its layers. A scale of a power of two becomes a fixed-point type exactly, ties to even as Quant rounds them; of
+another scale hls4ml makes a multiplication of its own, and the type here holds the reals with guard bits.
+Source: hls4ml documentation, "Configuration" and "ONNX and QONNX"; design 05.
 """
 
 import io
@@ -28,9 +28,11 @@ MODEL_FILE: Final = "model.onnx"
 CONFIG_FILE: Final = "hls_config.json"
 GUARD_BITS: Final = 8
 MOST_BITS: Final = 64
+TABLE_BITS: Final = 18
 # Zip files have no time before this one, and every export of a plan is the same bytes.
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
+_WINDOWED: Final = frozenset({"AveragePool", "Conv", "MaxPool"})
 _WEIGHTED: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 
 Precisions = dict[str, dict[str, str]]
@@ -56,9 +58,11 @@ def write_hls4ml(graph: Graph, plan: Plan) -> bytes:
             write_block(sheet, block)
         found |= _precisions(block)
     sheet.bind_outputs()
+    sheet.spell_out({op.name: _windows(graph, op) for op in plan.graph.all_ops() if op.type in _WINDOWED})
     names = sheet.number_nodes()
     layers: dict[str, Any] = {new: {"Precision": found[old]} for old, new in names.items() if old in found}
     layers |= _quantizers(sheet, plan)
+    layers |= {names[op.name]: _tables(graph, op) for op in plan.graph.all_ops() if op.type == "Softmax"}
     config = {
         "LayerName": dict(sorted(layers.items())),
         "Model": {"Precision": {"default": _default(graph, plan)}, "ReuseFactor": 1, "Strategy": "Latency"},
@@ -79,7 +83,29 @@ def fixed_point(kind: Uniform, *, guard: int = 0) -> str:
     fraction += guard
     largest = max(-kind.lo, kind.hi + 2.0**-fraction)
     whole = math.ceil(math.log2(largest)) + (kind.lo < 0)
-    return f"{sign}<{max(1, whole + fraction)},{whole},AP_RND,AP_SAT>"
+    return f"{sign}<{max(1, whole + fraction)},{whole},AP_RND_CONV,AP_SAT>"
+
+
+def _windows(graph: Graph, op: Op) -> Mapping[str, Any]:
+    """What ONNX takes for granted of a convolution or pool, and hls4ml wants to read."""
+    weight = graph.values[op.inputs[1]].shape if op.type == "Conv" else None
+    kernel = tuple(op.attributes.get("kernel_shape", weight[2:] if weight else ()))
+    rank = len(kernel)
+    said = {"dilations": (1,) * rank, "kernel_shape": kernel, "pads": (0,) * 2 * rank, "strides": (1,) * rank}
+    return {**said, "group": 1} if op.type == "Conv" else said
+
+
+def _tables(graph: Graph, op: Op) -> Mapping[str, str]:
+    """Types of a softmax's tables: exponentials and quotients are at most 1, their sum at most their number.
+
+    hls4ml's own types spend 8 bits before the point, and so find a sum in one of a handful of entries.
+    """
+    shape = graph.values[op.inputs[0]].shape
+    size = shape[op.attributes.get("axis", -1)] if shape else None
+    if not isinstance(size, int):
+        return {}
+    one, total = (f"ap_ufixed<{TABLE_BITS},{whole},AP_RND,AP_SAT>" for whole in (1, size.bit_length()))
+    return {"ExpTableT": one, "InvInpT": total, "InvTableT": one}
 
 
 def _is_gemm(block: Block) -> bool:

@@ -73,6 +73,11 @@ class RealSheet:
             self._nodes[i] = replace(node, name=renamed[node.name])
         return renamed
 
+    def spell_out(self, defaults: Mapping[str, Mapping[str, Any]]) -> None:
+        """Give nodes, by their names, the attributes they left out."""
+        for i, node in enumerate(self._nodes):
+            self._nodes[i] = replace(node, attributes={**defaults.get(node.name, {}), **node.attributes})
+
     @property
     def nodes(self) -> Sequence[Node]:
         """What is written so far."""

@@ -120,7 +120,7 @@ def test_hls4ml_has_a_precision_for_each_layer(made):
     layers = json.loads(archive.read(CONFIG_FILE))["LayerName"]
     nodes = [node.name for node in onnx.load_from_string(archive.read(MODEL_FILE)).graph.node]
     assert set(layers) - {"image"} <= set(nodes)
-    assert layers["Conv_0"]["Precision"]["weight"] == "ap_fixed<16,2,AP_RND,AP_SAT>"
+    assert layers["Conv_0"]["Precision"]["weight"] == "ap_fixed<16,2,AP_RND_CONV,AP_SAT>"
     assert {name for name in nodes if name.startswith("Conv")} <= set(layers)
 
 
