@@ -1,0 +1,318 @@
+"""The queue: what may happen to a job, each a short transaction; SQLite and PostgreSQL alike.
+
+A job is leased by an owner, who says so again before the lease runs out; a lease that ran out is taken over.
+Whoever writes an end must still hold the lease (`owner` and `attempt`), so a job ends once. Nothing here runs
+anything. Source: design 06, "Jobs".
+"""
+
+import secrets
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, Row, and_, func, insert, or_, select, tuple_, update
+from sqlalchemy.exc import IntegrityError
+
+from api.database import events, jobs, now, reading, writing
+from api.jobs.records import ENDED, Event, Job, State
+from api.problems import Refused, unknown
+
+LOSSES: Final = 3
+"""Workers a job may lose."""
+TAKEOVERS: Final = 20
+"""Leases a job may use up: whoever runs it may be bringing its owner down."""
+MOST_LISTED: Final = 1000
+
+_FIELDS: Final = tuple(field.name for field in fields(Job))
+_COLUMNS: Final = tuple(jobs.c[name] for name in _FIELDS)
+_LOST: Final = {"name": "worker-lost", "detail": f"{LOSSES} workers were lost with this job"}
+_DROPPED: Final = {"name": "worker-lost", "detail": f"{TAKEOVERS} servers were lost with this job"}
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How the jobs of an owner stand.
+
+    Attributes:
+      lost: the lease went to somebody else, or the job has ended.
+      cancelling: to be stopped.
+    """
+
+    lost: frozenset[str]
+    cancelling: frozenset[str]
+
+
+def submit(
+    engine: Engine,
+    kind: str,
+    request: Mapping[str, Any],
+    *,
+    key: str | None = None,
+    principal: str = "",
+    most: int = 10_000,
+) -> Job:
+    """Put a job into the queue.
+
+    Args:
+      request: of `records.work`.
+      key: a job of this key that exists already is the answer.
+      most: jobs that may wait.
+
+    Raises:
+      Refused: `queue-full`.
+    """
+    try:
+        with writing(engine) as connection:
+            found = _by_key(connection, key)
+            if found is not None:
+                return found
+            waiting = connection.execute(
+                select(func.count()).select_from(jobs).where(jobs.c.state == "queued")
+            ).scalar_one()
+            if waiting >= most:
+                raise Refused("queue-full", f"{waiting} jobs wait already")
+            return _insert(connection, kind, request, key, principal)
+    except IntegrityError:
+        with reading(engine) as connection:
+            found = _by_key(connection, key)
+        if found is None:
+            raise
+        return found
+
+
+def get(engine: Engine, job: str) -> Job:
+    """Read a job.
+
+    Raises:
+      Refused: there is none of this id.
+    """
+    with reading(engine) as connection:
+        return _get(connection, job)
+
+
+def list_page(
+    engine: Engine,
+    *,
+    limit: int = 50,
+    before: Job | None = None,
+    state: State | None = None,
+    kind: str | None = None,
+    principal: str | None = None,
+) -> list[Job]:
+    """List jobs, latest first.
+
+    Args:
+      before: the last one of the page before.
+      principal: only of whoever asked; None: of all.
+    """
+    wanted = select(*_COLUMNS).order_by(jobs.c.created.desc(), jobs.c.id.desc())
+    for column, value in ((jobs.c.state, state), (jobs.c.kind, kind), (jobs.c.principal, principal)):
+        if value is not None:
+            wanted = wanted.where(column == value)
+    if before is not None:
+        wanted = wanted.where(tuple_(jobs.c.created, jobs.c.id) < (before.created, before.id))
+    with reading(engine) as connection:
+        return [_job(row) for row in connection.execute(wanted.limit(min(limit, MOST_LISTED)))]
+
+
+def count(engine: Engine) -> dict[str, int]:
+    """How many jobs there are in each state."""
+    with reading(engine) as connection:
+        rows = connection.execute(select(jobs.c.state, func.count()).group_by(jobs.c.state))
+        return {row.state: row[1] for row in rows}
+
+
+def cancel(engine: Engine, job: str) -> Job:
+    """Cancel a job: at once while it waits, soon where it runs, not at all once it ended.
+
+    Raises:
+      Refused: there is none of this id.
+    """
+    with writing(engine) as connection:
+        found = _get(connection, job, lock=True)
+        if found.state == "queued":
+            _change(connection, found, "cancelled", {"state": "cancelled", "finished": now(connection)})
+        elif found.state == "running" and not found.cancelling:
+            _change(connection, found, "cancelling", {"cancelling": True})
+        return _get(connection, job)
+
+
+def events_after(engine: Engine, job: str, number: int = 0) -> list[Event]:
+    """What happened to a job after the event of a number, in order."""
+    wanted = select(events).where(events.c.job == job, events.c.number > number)
+    with reading(engine) as connection:
+        return [Event(**row._mapping) for row in connection.execute(wanted.order_by(events.c.number))]  # noqa: SLF001
+
+
+def lease(engine: Engine, owner: str, limit: int, *, seconds: float) -> list[Job]:
+    """Take jobs to run: waiting ones, and those whose owner was silent for `seconds`; oldest first."""
+    with reading(engine) as connection:
+        if not connection.execute(select(jobs.c.id).where(_free(now(connection), seconds)).limit(1)).first():
+            return []
+    taken = []
+    with writing(engine) as connection:
+        at = now(connection)
+        wanted = select(*_COLUMNS).where(_free(at, seconds)).order_by(jobs.c.created, jobs.c.id).limit(limit)
+        for row in connection.execute(wanted.with_for_update(skip_locked=True)).all():
+            job = _job(row)
+            if job.cancelling:
+                _change(connection, job, "cancelled", {"state": "cancelled", "finished": at})
+            elif job.attempt >= TAKEOVERS:
+                _end(connection, job, at, _DROPPED)
+            else:
+                mine = {"owner": owner, "attempt": job.attempt + 1, "heartbeat": at, "started": at}
+                _change(connection, job, "running", {"state": "running", "progress": None, **mine})
+                taken.append(_get(connection, job.id))
+    return taken
+
+
+def standing(engine: Engine, held: Iterable[Job]) -> Standing:
+    """See how the jobs of an owner stand; reads only."""
+    with reading(engine) as connection:
+        return _standing(connection, held)
+
+
+def heartbeat(engine: Engine, held: Iterable[Job]) -> Standing:
+    """Prolong the leases of an owner's jobs, and see how they stand."""
+    kept = tuple(held)
+    with writing(engine) as connection:
+        at = now(connection)
+        for job in sorted(kept, key=lambda job: job.id):
+            connection.execute(update(jobs).where(_held(job)).values(heartbeat=at))
+        return _standing(connection, kept)
+
+
+def note_progress(engine: Engine, job: Job, progress: Mapping[str, Any]) -> bool:
+    """Note how far a job is; False where it is not ours any more."""
+    with writing(engine) as connection:
+        return _change(connection, job, "progress", {"progress": dict(progress)}, data=progress, held=True)
+
+
+def finish(engine: Engine, job: Job, result: Mapping[str, Any]) -> bool:
+    """Write the result of a job; False where it is not ours any more."""
+    with writing(engine) as connection:
+        ended = {"state": "done", "finished": now(connection), "result": dict(result)}
+        return _change(connection, job, "done", ended, held=True)
+
+
+def fail(engine: Engine, job: Job, problem: Mapping[str, Any]) -> bool:
+    """Write the failure of a job, `name` and `detail` and more; False where it is not ours any more."""
+    with writing(engine) as connection:
+        return _end(connection, job, now(connection), problem)
+
+
+def end_cancelled(engine: Engine, job: Job) -> bool:
+    """Write that a job was stopped because somebody cancelled it; False where it is not ours any more."""
+    with writing(engine) as connection:
+        ended = {"state": "cancelled", "finished": now(connection)}
+        return _change(connection, job, "cancelled", ended, held=True)
+
+
+def retry(engine: Engine, job: Job, reason: str) -> bool:
+    """Put a job whose worker was lost back into the queue, or fail it after `LOSSES`."""
+    with writing(engine) as connection:
+        at = now(connection)
+        if job.lost + 1 >= LOSSES:
+            return _end(connection, job, at, _LOST)
+        again = {"state": "queued", "owner": None, "lost": job.lost + 1, "due": at}
+        return _change(connection, job, "retried", again, data={"reason": reason}, held=True)
+
+
+def release(engine: Engine, job: Job, *, seconds: float = 0.0) -> bool:
+    """Give a job back that could not be run here, to be run after `seconds`; it does not count."""
+    with writing(engine) as connection:
+        again = {"state": "queued", "owner": None, "due": now(connection) + seconds}
+        return _change(connection, job, "queued", {**again, "attempt": job.attempt - 1}, held=True)
+
+
+def forget(engine: Engine, older_than: float) -> int:
+    """Delete jobs that ended before a time, with their events; how many."""
+    old = and_(jobs.c.state.in_(ENDED), jobs.c.finished < older_than)
+    with writing(engine) as connection:
+        connection.execute(events.delete().where(events.c.job.in_(select(jobs.c.id).where(old))))
+        return connection.execute(jobs.delete().where(old)).rowcount
+
+
+def _free(at: float, seconds: float) -> Any:
+    waiting = and_(jobs.c.state == "queued", jobs.c.due <= at)
+    return or_(waiting, and_(jobs.c.state == "running", jobs.c.heartbeat < at - seconds))
+
+
+def _held(job: Job) -> Any:
+    return and_(
+        jobs.c.id == job.id,
+        jobs.c.state == "running",
+        jobs.c.owner == job.owner,
+        jobs.c.attempt == job.attempt,
+    )
+
+
+def _standing(connection: Connection, held: Iterable[Job]) -> Standing:
+    attempts = {job.id: (job.owner, job.attempt) for job in held}
+    columns = (jobs.c.id, jobs.c.owner, jobs.c.attempt, jobs.c.cancelling)
+    wanted = select(*columns).where(jobs.c.id.in_(attempts), jobs.c.state == "running")
+    rows = connection.execute(wanted).all()
+    mine = {row.id: row.cancelling for row in rows if attempts[row.id] == (row.owner, row.attempt)}
+    stopped = frozenset(name for name, cancelling in mine.items() if cancelling)
+    return Standing(frozenset(attempts) - frozenset(mine), stopped)
+
+
+def _change(
+    connection: Connection,
+    job: Job,
+    kind: str,
+    values: Mapping[str, Any],
+    *,
+    data: Mapping[str, Any] | None = None,
+    held: bool = False,
+) -> bool:
+    """Change a row and note the event; `held`: only while the lease is ours."""
+    where = _held(job) if held else jobs.c.id == job.id
+    changed = update(jobs).where(where).values({**values, "events": jobs.c.events + 1})
+    row = connection.execute(changed.returning(jobs.c.events)).first()
+    if row is None:
+        return False
+    _note(connection, job.id, row.events, kind, data or {})
+    return True
+
+
+def _end(connection: Connection, job: Job, at: float, problem: Mapping[str, Any]) -> bool:
+    ended = {"state": "failed", "finished": at, "problem": dict(problem)}
+    return _change(connection, job, "failed", ended, data=problem, held=True)
+
+
+def _insert(
+    connection: Connection, kind: str, request: Mapping[str, Any], key: str | None, principal: str
+) -> Job:
+    at = now(connection)
+    name = f"{int(at * 1e6):014x}{secrets.token_hex(9)}"
+    row = {"id": name, "key": key, "kind": kind, "request": dict(request), "principal": principal}
+    start = {"state": "queued", "attempt": 0, "lost": 0, "events": 1, "cancelling": False}
+    connection.execute(insert(jobs).values(**row, **start, created=at, due=at))
+    _note(connection, name, 1, "queued", {})
+    return _get(connection, name)
+
+
+def _note(connection: Connection, job: str, number: int, kind: str, data: Mapping[str, Any]) -> None:
+    row = {"job": job, "number": number, "kind": kind, "data": dict(data), "at": time.time()}
+    connection.execute(insert(events).values(**row))
+
+
+def _by_key(connection: Connection, key: str | None) -> Job | None:
+    if key is None:
+        return None
+    row = connection.execute(select(*_COLUMNS).where(jobs.c.key == key)).first()
+    return None if row is None else _job(row)
+
+
+def _get(connection: Connection, job: str, *, lock: bool = False) -> Job:
+    wanted = select(*_COLUMNS).where(jobs.c.id == job)
+    row = connection.execute(wanted.with_for_update() if lock else wanted).first()
+    if row is None:
+        raise unknown("job", job, [])
+    return _job(row)
+
+
+def _job(row: Row[Any]) -> Job:
+    return Job(**row._mapping)  # noqa: SLF001 - SQLAlchemy's public name for it
