@@ -24,6 +24,7 @@ from planner.interpreter.compare import Comparison
 from planner.interpreter.compare import compare as compare_models
 from planner.interpreter.evaluate import Evaluation
 from planner.interpreter.evaluate import evaluate as evaluate_plan
+from planner.ir.expand import expand
 from planner.ir.graph import Graph, model_digest
 from planner.onnx.read import read_onnx
 from planner.plans.check import check
@@ -78,7 +79,7 @@ def calibrate(
     Raises:
       SampleError: a sample of the wrong name, shape or element type.
     """
-    return run_calibration(model, samples, method=method, progress=progress)
+    return run_calibration(expand(model), samples, method=method, progress=progress)
 
 
 def annotate(
@@ -93,7 +94,7 @@ def annotate(
       StatsError: statistics for values that are not there.
       AnnotationError: an annotation that names nothing or does not fit its tensor.
     """
-    return annotate_graph(model, stats=stats, annotations=annotations)
+    return annotate_graph(expand(model), stats=stats, annotations=annotations)
 
 
 def plan(
@@ -121,6 +122,7 @@ def plan(
     """
     device = target if isinstance(target, Target) else load_target(target, functions=functions)
     with _collection_paused():
+        model = expand(model)
         fused = fuse(model, device)
         found = propagate(
             fused,
@@ -145,6 +147,7 @@ def export(model: Graph, plan: Plan, format: str) -> bytes:  # noqa: A002 - the 
     if format not in EXPORTERS:
         raise unknown_name("export format", format, EXPORTERS)
     with _collection_paused():
+        model = expand(model)
         check(plan, model)
         return EXPORTERS[format](model, plan)
 
@@ -157,14 +160,14 @@ def evaluate(
     Args:
       arithmetic: requantize by this instead of each row's own (`float32_even` is onnxruntime's).
     """
-    return evaluate_plan(model, plan, sample, arithmetic=arithmetic)
+    return evaluate_plan(expand(model), plan, sample, arithmetic=arithmetic)
 
 
 def compare(
     model: Graph, data: bytes | str | Path, samples: str | Path | Iterable[Mapping[str, np.ndarray]]
 ) -> Comparison:
     """Run the float model and a quantized ONNX file side by side in onnxruntime: SQNR (dB) and max error."""
-    return compare_models(model, data, samples)
+    return compare_models(expand(model), data, samples)
 
 
 @contextmanager

@@ -1,11 +1,12 @@
 """Annotated model <-> `Graph`: the file format `qplan.annotated/1`.
 
 Kernels become regions; `ops`, `opsets`, `notes`, `reason`, port facts and constant numbers are ours, so
-that a graph from any source goes through unchanged. Functions, loops and branches are refused for now.
+that a graph from any source goes through unchanged. Calls, loops and branches are `structure`'s.
 Source: design 03, "Annotated model, as JSON".
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Final, Literal, NotRequired
 
 import numpy as np
@@ -18,7 +19,15 @@ from planner.annotated.attributes import (
     attributes_from_json,
     attributes_to_json,
 )
-from planner.annotated.jsontext import STRICT, Nested, read_checked, write_lines
+from planner.annotated.jsontext import STRICT, Nested, read_checked, write_lines, write_plain
+from planner.annotated.structure import (
+    LoopDoc,
+    ScopeDoc,
+    scope_from_json,
+    scope_to_json,
+    structure_from_json,
+    structure_to_json,
+)
 from planner.errors import PlanFormatError, QTypeError
 from planner.ir.dtypes import NUMPY
 from planner.ir.fit import refuse_misfits
@@ -62,6 +71,10 @@ class OpDoc(TypedDict):
     outputs: list[str | None]
     attributes: NotRequired[dict[str, Any]]
     captures: NotRequired[list[str]]
+    scope: NotRequired[str]
+    call: NotRequired[str]
+    loop: NotRequired[LoopDoc]
+    branches: NotRequired[list[str]]
 
 
 @with_config(STRICT)
@@ -78,9 +91,10 @@ class KernelDoc(TypedDict):
     input_facts: NotRequired[list[list[str]]]
     output_facts: NotRequired[list[list[str]]]
     reason: NotRequired[str]
-    call: NotRequired[Any]
-    loop: NotRequired[Any]
-    branches: NotRequired[Any]
+    scope: NotRequired[str]
+    call: NotRequired[str]
+    loop: NotRequired[LoopDoc]
+    branches: NotRequired[list[str]]
 
 
 @with_config(STRICT)
@@ -95,6 +109,7 @@ class GraphDoc(TypedDict):
     ops: NotRequired[list[OpDoc]]
     opsets: NotRequired[dict[str, int]]
     notes: NotRequired[list[str]]
+    scopes: NotRequired[list[ScopeDoc]]
 
 
 @with_config(STRICT)
@@ -102,7 +117,7 @@ class AnnotatedDoc(GraphDoc):
     """A whole annotated model file."""
 
     format: Literal["qplan.annotated/1"]
-    functions: NotRequired[list[Any]]
+    functions: NotRequired[list[GraphDoc]]
 
 
 def read_annotated(text: str | bytes) -> Graph:
@@ -113,14 +128,22 @@ def read_annotated(text: str | bytes) -> Graph:
       ModelError: a graph that breaks a rule of validity, a type that does not fit its tensor.
     """
     document = read_checked(text, _ADAPTER, VERSION)
-    if document.get("functions"):
-        raise PlanFormatError(f"functions: {_LATER}")
-    return refuse_misfits(graph_from_document(document))
+    functions: dict[str, Graph] = {}
+    for i, entry in enumerate(document.get("functions", ())):
+        path = f"functions[{i}]."
+        if entry["name"] in functions:
+            raise PlanFormatError(f"{path}name: {entry['name']!r} names two functions")
+        functions[entry["name"]] = refuse_misfits(_read_graph(entry, path))
+    graph = replace(_read_graph(document, ""), functions=functions)
+    return refuse_misfits(validate(graph))
 
 
 def write_annotated(graph: Graph) -> str:
     """Write a graph as an annotated model; `read_annotated` gives an equal graph back."""
-    return write_lines({"format": VERSION, **graph_to_document(graph)}) + "\n"
+    document = {"format": VERSION, **graph_to_document(graph)}
+    if graph.functions:
+        document["functions"] = [write_plain(graph_to_document(body)) for body in graph.functions.values()]
+    return write_lines(document) + "\n"
 
 
 def graph_to_document(graph: Graph) -> Nested:
@@ -139,6 +162,8 @@ def graph_to_document(graph: Graph) -> Nested:
         document["opsets"] = dict(graph.opsets)
     if graph.notes:
         document["notes"] = list(graph.notes)
+    if graph.scopes:
+        document["scopes"] = (scope_to_json(path, scope) for path, scope in graph.scopes.items())
     return document
 
 
@@ -149,6 +174,10 @@ def graph_from_document(document: GraphDoc, path: str = "") -> Graph:
       PlanFormatError: a type, constant or attribute that cannot be read, a value listed twice.
       ModelError: a graph that breaks a rule of validity.
     """
+    return validate(_read_graph(document, path))
+
+
+def _read_graph(document: GraphDoc, path: str) -> Graph:
     reader = _Types()
     values: dict[str, Value] = {}
     constants: dict[str, Constant] = {}
@@ -167,7 +196,8 @@ def graph_from_document(document: GraphDoc, path: str = "") -> Graph:
         for i, name in enumerate(document[side]):
             if name not in values:
                 raise PlanFormatError(f"{path}{side}[{i}]: {name!r} is not listed under values")
-    graph = Graph(
+    scopes = document.get("scopes", ())
+    return Graph(
         name=document["name"],
         values=values,
         ops=ops,
@@ -177,8 +207,8 @@ def graph_from_document(document: GraphDoc, path: str = "") -> Graph:
         regions=topological(regions),
         opsets=document.get("opsets", {}),
         notes=tuple(document.get("notes", ())),
+        scopes={e["path"]: scope_from_json(e, f"{path}scopes[{i}]") for i, e in enumerate(scopes)},
     )
-    return validate(graph)
 
 
 def definition_order(graph: Graph) -> tuple[str, ...]:
@@ -314,13 +344,17 @@ def _op_doc(op: Op) -> dict[str, Any]:
         entry["attributes"] = attributes_to_json(op.attributes)
     if op.captures:
         entry["captures"] = list(op.captures)
-    return entry
+    if op.scope:
+        entry["scope"] = op.scope
+    return entry | structure_to_json(op.structure)
 
 
 def _read_op(entry: OpDoc, path: str) -> Op:
     attributes = attributes_from_json(entry.get("attributes", {}), f"{path}.attributes")
     inputs, outputs = _names(entry["inputs"]), _names(entry["outputs"])
-    return Op(entry["name"], entry["type"], inputs, outputs, attributes, tuple(entry.get("captures", ())))
+    captures, structure = tuple(entry.get("captures", ())), structure_from_json(entry, path)
+    name, scope = entry["name"], entry.get("scope", "")
+    return Op(name, entry["type"], inputs, outputs, attributes, captures, structure, scope)
 
 
 def _kernel_doc(region: Region, types: dict[int, str]) -> dict[str, Any]:
@@ -339,13 +373,12 @@ def _kernel_doc(region: Region, types: dict[int, str]) -> dict[str, Any]:
         entry["output_facts"] = [_texts(facts, types) for facts in region.output_facts]
     if region.reason:
         entry["reason"] = region.reason
-    return entry
+    if region.scope:
+        entry["scope"] = region.scope
+    return entry | structure_to_json(region.structure)
 
 
 def _read_kernel(entry: KernelDoc, index: int, types: _Types, path: str) -> Region:
-    for field in ("call", "loop", "branches"):
-        if field in entry:
-            raise PlanFormatError(f"{path}.{field}: {_LATER}")
     trip_count = entry.get("trip_count", 1)
     if trip_count < 1:
         raise PlanFormatError(f"{path}.trip_count: {trip_count} is not positive")
@@ -361,8 +394,9 @@ def _read_kernel(entry: KernelDoc, index: int, types: _Types, path: str) -> Regi
         output_facts=types.ports(entry.get("output_facts", ()), entry["outputs"], f"{path}.output_facts"),
         trip_count=trip_count,
         reason=entry.get("reason", ""),
+        structure=structure_from_json(entry, path),
+        scope=entry.get("scope", ""),
     )
 
 
-_LATER: Final = "functions come later: this version reads models without calls, loops and branches"
 _ADAPTER: Final = TypeAdapter(AnnotatedDoc)

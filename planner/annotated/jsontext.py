@@ -95,12 +95,13 @@ def write_lines(document: Mapping[str, Any], *, indent: str = "") -> str:
 
 def write_compact(document: Mapping[str, Any]) -> str:
     """Write the same document on one line."""
-    return _encode({key: _plain(value) for key, value in document.items()})
+    return _encode({key: write_plain(value) for key, value in document.items()})
 
 
-def _plain(value: Any) -> Any:
+def write_plain(value: Any) -> Any:
+    """A document as plain data, its iterators and tables made."""
     if isinstance(value, Nested):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: write_plain(item) for key, item in value.items()}
     if isinstance(value, Table):
         return dict(value.entries)
     return list(value) if isinstance(value, Iterator) else value

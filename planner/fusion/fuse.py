@@ -5,14 +5,15 @@ exactly one. Patterns and groups with most ops first, then file order; a kernel'
 nothing outside it. An op that no fusion took is a region of its own type and says why. Source: design 04.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from planner.fusion.groups import Group, groups_of, ports_of_group, reenters
 from planner.fusion.legalize import legalize
 from planner.fusion.match import Fit, OpIndex, fits, index_ops
+from planner.ir.borders import closed_scope
 from planner.ir.graph import Graph, Region
 from planner.ir.roles import NON_PORT_INPUTS, port_outputs
 from planner.ir.topology import topological
@@ -183,7 +184,17 @@ def _take(variant: _Variant, fit: Fit, index: OpIndex, taken: _Taken) -> None:
         inputs=tuple(inputs),
         outputs=port_outputs(index.ops[members[-1]], index.graph),
         ops=tuple(index.ops[i] for i in members),
+        **_standing(members, index),
     )
+
+
+def _standing(members: Sequence[int], index: OpIndex) -> dict[str, Any]:
+    """Where a kernel stands: in the scope of all its ops, and runs as often as that does."""
+    if not index.graph.scopes:
+        return {}
+    found = {index.ops[i].scope for i in members}
+    scope = found.pop() if len(found) == 1 else closed_scope(index.graph.scopes, found.pop())
+    return {"scope": scope, "trip_count": index.graph.scopes[scope].trips} if scope else {}
 
 
 def _take_group(group: Group, fusion: Fusion, pattern: Pattern, index: OpIndex, taken: _Taken) -> None:
@@ -200,7 +211,9 @@ def _take_group(group: Group, fusion: Fusion, pattern: Pattern, index: OpIndex, 
     name = _name(group.name, taken)
     for i in members:
         taken.owner[i] = name
-    taken.regions[members[-1]] = Region(name, fusion.kernel, inputs, outputs, ops)
+    taken.regions[members[-1]] = Region(
+        name, fusion.kernel, inputs, outputs, ops, **_standing(members, index)
+    )
 
 
 def _alone(at: int, reason: str, index: OpIndex, taken: _Taken) -> Region:
@@ -212,6 +225,7 @@ def _alone(at: int, reason: str, index: OpIndex, taken: _Taken) -> Region:
         outputs=port_outputs(op, index.graph),
         ops=(op,),
         reason=reason,
+        **_standing((at,), index),
     )
 
 

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from planner.fusion.match import OpIndex
+from planner.ir.borders import closed_scope
 from planner.ir.graph import Op
+from planner.ir.structure import BORDERS
 from planner.ir.topology import reads
 from planner.target.patterns import Pattern
 
@@ -74,9 +76,12 @@ def ports_of_group(group: Group, index: OpIndex) -> tuple[tuple[str, ...], tuple
 
 
 def reenters(group: Group, index: OpIndex) -> str | None:
-    """Name an op between two of the group's that is not in it; None where there is none."""
+    """Name an op that keeps a group apart: between two of its own, or at a border; None where none does."""
     inside = frozenset(group.members)
     first, last = group.members[0], group.members[-1]
+    stray = _across_a_border(group, index)
+    if stray is not None:
+        return stray
     behind = {name for i in group.members for name in index.ops[i].outputs if name}
     outside: set[str] = set()
     for i in range(first, last + 1):
@@ -88,6 +93,16 @@ def reenters(group: Group, index: OpIndex) -> str | None:
         elif any(name in behind or name in outside for name in reads(op)):
             outside.update(name for name in op.outputs if name)
     return None
+
+
+def _across_a_border(group: Group, index: OpIndex) -> str | None:
+    """Name an op of a group that stands at the border of a body, or in another body than the first."""
+    scopes = index.graph.scopes
+    if not scopes:
+        return None
+    home = closed_scope(scopes, index.ops[group.members[0]].scope)
+    ops = (index.ops[i] for i in group.members)
+    return next((op.name for op in ops if op.type in BORDERS or closed_scope(scopes, op.scope) != home), None)
 
 
 def _leaves(name: str, inside: frozenset[int], index: OpIndex) -> bool:

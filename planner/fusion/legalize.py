@@ -109,6 +109,7 @@ def _placed(part: Region, region: Region, taken: set[str], facts: tuple[Mapping[
         input_facts=input_facts,
         output_facts=output_facts,
         trip_count=region.trip_count,
+        scope=region.scope,
         attributes=part.attributes or region.attributes,
     )
 

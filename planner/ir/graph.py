@@ -7,7 +7,7 @@ ids. Nothing here knows a file format; validity rules are in one table, `RULES_O
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from planner.errors import ModelError
 from planner.ir.qtypes import QType
+from planner.ir.structure import Branches, Loop, Scope, Structure, functions_of
 
 Dim: TypeAlias = int | str | None
 Shape: TypeAlias = tuple[Dim, ...]
@@ -74,7 +75,7 @@ class Op:
     """A source op. `type` is the ONNX name, prefixed `domain::` outside the standard domain.
 
     `inputs` holds "" for an absent optional operand; `captures` are the outer values that subgraph
-    bodies of this op read.
+    bodies of this op read; `structure` says that it runs functions; `scope` is the body it stands in.
     """
 
     name: str
@@ -83,6 +84,8 @@ class Op:
     outputs: tuple[str, ...]
     attributes: Mapping[str, Any] = field(default_factory=dict)
     captures: tuple[str, ...] = ()
+    structure: Structure | None = None
+    scope: str = ""
 
 
 Facts: TypeAlias = tuple[QType, ...]
@@ -100,6 +103,8 @@ class Region:
       input_facts, output_facts: constraints on ports rather than on values; empty, or one per port.
       trip_count: how often it runs each time the model runs.
       reason: why no fusion took its op into a bigger kernel; "" where one did.
+      structure: which functions it runs, where it is a call, a loop or an if.
+      scope: path of the body it stands in, "" for the model's own.
     """
 
     name: str
@@ -112,6 +117,8 @@ class Region:
     output_facts: tuple[Facts, ...] = ()
     trip_count: int = 1
     reason: str = ""
+    structure: Structure | None = None
+    scope: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -123,6 +130,8 @@ class Graph:
       constants: data of the constant values, by value name.
       opsets: operator set versions by domain, of ONNX sources.
       notes: what the reader had to do or leave alone, for the report.
+      functions: bodies of calls, loops and branches, by name; each sees its own values only.
+      scopes: bodies in their place, by path, where `expand` put them in.
     """
 
     name: str
@@ -134,6 +143,8 @@ class Graph:
     regions: tuple[Region, ...] = ()
     opsets: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    functions: Mapping[str, "Graph"] = field(default_factory=dict)
+    scopes: Mapping[str, Scope] = field(default_factory=dict)
 
     def all_ops(self) -> Iterator[Op]:
         """Ops in order, wherever they stand."""
@@ -166,7 +177,19 @@ def structure_digest(graph: Graph) -> str:
     for op in graph.all_ops():
         attributes = sorted((key, _attribute_key(item)) for key, item in op.attributes.items())
         digest.update(repr((op.name, op.type, op.inputs, op.outputs, attributes, op.captures)).encode())
+    _digest_structure(digest, graph)
     return f"sha256:{digest.hexdigest()}"
+
+
+def _digest_structure(digest: "hashlib._Hash", graph: Graph) -> None:
+    """Add functions, scopes and what runs them; nothing for a graph without."""
+    for name in sorted(graph.functions):
+        digest.update(repr((name, structure_digest(graph.functions[name]))).encode())
+    if graph.scopes:
+        digest.update(repr(sorted(graph.scopes.items())).encode())
+    for step in (*graph.steps(), *graph.all_ops()) if graph.functions or graph.scopes else ():
+        if step.structure is not None or step.scope:
+            digest.update(repr((step.name, step.structure, step.scope)).encode())
 
 
 def model_digest(graph: Graph) -> str:
@@ -192,6 +215,8 @@ def _digest_of_all(graph: Graph) -> str:
             if array.size > 1 and not any(array.strides):
                 array = array[(slice(0, 1),) * array.ndim]
             digest.update(np.ascontiguousarray(array).view(np.uint8).reshape(-1).data)
+    for name in sorted(graph.functions):
+        digest.update(repr((name, _digest_of_all(graph.functions[name]))).encode())
     return f"sha256:{digest.hexdigest()}"
 
 
@@ -242,6 +267,39 @@ def _names_unique(graph: Graph) -> Iterator[str]:
         seen.add(item.name)
 
 
+def _structures_fit(graph: Graph) -> Iterator[str]:
+    for step in graph.steps():
+        if step.structure is None:
+            continue
+        for name in functions_of(step.structure):
+            body = graph.functions.get(name)
+            if body is None:
+                yield f"{step.name!r} runs function {name!r}, which the model does not have"
+                return
+            given = step.inputs[1:] if isinstance(step.structure, Branches) else step.inputs
+            for what, here, there in (
+                ("inputs", given, body.inputs),
+                ("results", step.outputs, body.outputs),
+            ):
+                if len(here) != len(there):
+                    yield f"{step.name!r} has {len(here)} {what} for {len(there)} of function {name!r}"
+        if isinstance(step.structure, Branches) and not (step.inputs and step.structure.bodies):
+            yield f"{step.name!r} has branches and no condition, or no branch"
+        if isinstance(step.structure, Loop):
+            yield from _carries_badly(step, step.structure)
+
+
+def _carries_badly(step: "Op | Region", loop: Loop) -> Iterator[str]:
+    if loop.trip_count < 1:
+        yield f"{step.name!r} loops {loop.trip_count} times; accepted: 1 or more"
+    for read, written in loop.carried:
+        if not (0 <= read < len(step.inputs) and 0 <= written < len(step.outputs)):
+            yield f"{step.name!r} carries [{read}, {written}], which is no pair of an input and a result"
+    for side in zip(*loop.carried, strict=True):
+        if len(set(side)) < len(side):
+            yield f"{step.name!r} carries an input or a result twice"
+
+
 _DIGESTS: Final[WeakKeyDictionary[Graph, str]] = WeakKeyDictionary()
 
 RULES_OF_VALIDITY: Final[tuple[Callable[[Graph], Iterator[str]], ...]] = (
@@ -249,6 +307,7 @@ RULES_OF_VALIDITY: Final[tuple[Callable[[Graph], Iterator[str]], ...]] = (
     _names_unique,
     _defined_once,
     _defined_before_use,
+    _structures_fit,
 )
 
 
@@ -261,4 +320,13 @@ def validate(graph: Graph) -> Graph:
     for rule in RULES_OF_VALIDITY:
         for problem in rule(graph):
             raise ModelError(f"model {graph.name!r}: {problem}")
+    for name, body in graph.functions.items():
+        for rule in RULES_OF_VALIDITY:
+            for problem in rule(replace(body, functions=graph.functions) if _runs(body) else body):
+                raise ModelError(f"function {name!r}: {problem}")
     return graph
+
+
+def _runs(graph: Graph) -> bool:
+    """Whether a step of it runs functions."""
+    return any(step.structure is not None for step in graph.steps())

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from planner.ir.graph import Graph, Op
+from planner.ir.structure import BEGIN, END, JOIN
 
 NON_PORT_INPUTS: Final[Mapping[str, frozenset[int]]] = {
     "CastLike": frozenset({1}),
@@ -33,10 +34,14 @@ NON_PORT_INPUTS: Final[Mapping[str, frozenset[int]]] = {
     "Shape": frozenset({0}),
     "Size": frozenset({0}),
     "Upsample": frozenset({1}),
+    JOIN: frozenset({0}),
 }
 
 MOVERS: Final = frozenset(
     {
+        BEGIN,
+        END,
+        JOIN,
         "CenterCropPad",
         "Clip",
         "Compress",

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from planner import ir
 from planner.errors import ModelError
+from planner.ir.borders import bonds
 from planner.ir.graph import Graph, Op, Region
 
 Step = TypeVar("Step", Op, Region)
@@ -78,10 +79,15 @@ def topological(steps: Sequence[Step]) -> tuple[Step, ...]:
 def live(graph: Graph) -> frozenset[str]:
     """Names of the regions (or ops) whose results reach a model output."""
     steps: Sequence[Op | Region] = graph.regions or graph.ops
-    needed = set(graph.outputs)
-    alive = set()
-    for step in reversed(steps):
-        if needed.intersection(writes(step)):
-            alive.add(step.name)
-            needed.update(reads(step))
+    together = bonds(graph)
+    needed, alive, count = set(graph.outputs), set[str](), -1
+    while len(alive) > count:
+        count = len(alive)
+        bound = {name for other in alive for name in together.get(other, ())}
+        for step in reversed(steps):
+            if step.name in bound or needed.intersection(writes(step)):
+                alive.add(step.name)
+                needed.update(reads(step))
+        if not together:
+            break
     return frozenset(alive)

@@ -8,6 +8,8 @@ of `fn` rules, the fusions that made the kernels. Source: design 01, section 6.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from planner.ir.borders import bonds, carried_pairs
+from planner.ir.expand import expand
 from planner.ir.graph import Constant, Facts, Graph, Region, port_address
 from planner.ir.qtypes import AnyType, Calibrated, FloatType, Uniform
 from planner.plans.checkchoice import check_choice
@@ -28,7 +30,7 @@ from planner.plans.checkports import (
     spread,
     type_problem,
 )
-from planner.plans.checkrules import check_rules
+from planner.plans.checkrules import check_rules, one_class
 from planner.plans.checkwhen import broken_predicate
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, Port, Step
@@ -71,6 +73,7 @@ def check(plan: Plan, model: Graph | None = None, target: Target | None = None) 
     if target is not None:
         check_target(plan, target)
     if model is not None:
+        model = expand(model)
         check_model(plan, model)
     regions = _check_coverage(plan)
     numbers = model.constants if model is not None else None
@@ -79,6 +82,7 @@ def check(plan: Plan, model: Graph | None = None, target: Target | None = None) 
         served = _check_kernel(plan, kernel, regions[kernel.name], numbers, notes)
         if served is not None and target is not None and model is not None:
             check_choice(served, target, notes.binding)
+    _check_carried(plan)
     check_values(plan)
     check_edges(plan, target)
 
@@ -149,20 +153,45 @@ def _operands(region: Region) -> set[str]:
     return needed - inner
 
 
+def _check_carried(plan: Plan) -> None:
+    """What a loop hands to its next trip has one scale where it enters and where it leaves."""
+    for pair in carried_pairs(plan.graph):
+        ports = [p for name in pair if name in plan.kernels for p in _present(plan.kernels[name])]
+        for port in ports[1:]:
+            first, other = ports[0].type, port.type
+            if isinstance(first, Uniform) and isinstance(other, Uniform):
+                alike = one_class(first, other)
+            else:
+                alike = first == other
+            if not alike:
+                refuse(
+                    port.address,
+                    f"is {said(other)}, the next trip reads it as {said(first)} at {ports[0].address}; "
+                    "accepted: one scale and zero point",
+                )
+
+
+def _present(kernel: KernelPlan) -> list[Port]:
+    return [port for port in (*kernel.inputs, *kernel.outputs) if port.value]
+
+
 def _live(graph: Graph) -> dict[str, None]:
     """Names of the regions that a model output rests on, found from the outputs back."""
+    together = bonds(graph)
+    regions = {region.name: region for region in graph.regions}
     writer: dict[str, Region] = {}
     for region in graph.regions:
         writer.update(dict.fromkeys(region.outputs, region))
         for op in region.ops:
             writer.update(dict.fromkeys(op.outputs, region))
     alive: dict[str, None] = {}
-    waiting = list(graph.outputs)
+    waiting = [writer[name] for name in graph.outputs if name in writer]
     while waiting:
-        maker = writer.get(waiting.pop())
-        if maker is not None and maker.name not in alive:
+        maker = waiting.pop()
+        if maker.name not in alive:
             alive[maker.name] = None
-            waiting.extend(_operands(maker))
+            waiting += [writer[name] for name in _operands(maker) if name in writer]
+            waiting += [regions[name] for name in together.get(maker.name, ())]
     return alive
 
 

@@ -19,6 +19,7 @@ from planner.plans.checkports import (
     spread,
 )
 from planner.plans.checkwhen import broken_predicate
+from planner.target.borders import rows_for
 from planner.target.records import PortPattern, Row, Target
 
 
@@ -28,7 +29,7 @@ def check_choice(served: Served, target: Target, binding: frozenset[str]) -> Non
     Args:
       binding: values with facts that a port can break.
     """
-    rows = target.rows.get(served.kernel.kernel, ())
+    rows = rows_for(target, served.kernel.kernel)
     region = served.region
     free = not region.input_facts and not region.output_facts
     free = free and binding.isdisjoint(port.value for port in served.ports)

@@ -14,6 +14,7 @@ from planner.ir.graph import Graph, Op, Value, model_digest
 from planner.ir.roles import port_inputs
 from planner.plans.checkports import refuse
 from planner.plans.plan import Plan
+from planner.target.borders import BORDER_ROWS
 from planner.target.records import Costs, Target
 
 
@@ -27,7 +28,8 @@ def check_target(plan: Plan, target: Target) -> None:
     ):
         if mine != theirs:
             refuse("", f"the plan is for {what} {mine!r}; this is {theirs!r}: plan again for it")
-    rows = {row.key: row for group in target.rows.values() for row in group}
+    groups = (*target.rows.values(), *BORDER_ROWS.values())
+    rows = {row.key: row for group in groups for row in group}
     users = {kernel.row: kernel.name for kernel in plan.kernels_in_order if kernel.row}
     for key, row in ours.rows.items():
         if key not in rows or rows[key] != row:

@@ -37,15 +37,15 @@ def check_rules(served: Served) -> None:
 def _check_class(served: Served, group: tuple[int, ...]) -> None:
     """One scale and zero point, exactly; unsigned storage shifts the zero point by half its values."""
     typed = [(served.ports[i], kind) for i in group if isinstance(kind := served.ports[i].type, Uniform)]
-    if all(kind.is_per_tensor and _one_class(typed[0][1], kind) for _, kind in typed):
+    if all(kind.is_per_tensor and one_class(typed[0][1], kind) for _, kind in typed):
         return
     if any(not kind.is_per_tensor for _, kind in typed) and check_slices(served, group):
         return
     # Most members are right: the odd one is named, not the first that differs from the first.
-    friends = [sum(_one_class(kind, other) for _, other in typed) for _, kind in typed]
+    friends = [sum(one_class(kind, other) for _, other in typed) for _, kind in typed]
     leader, first = typed[friends.index(max(friends))]
     for port, kind in typed:
-        if not _one_class(first, kind):
+        if not one_class(first, kind):
             refuse(
                 port.address,
                 f"is {said(kind)}, same_scale of {served.row.source} joins it to {leader.address} of "
@@ -54,7 +54,8 @@ def _check_class(served: Served, group: tuple[int, ...]) -> None:
             )
 
 
-def _one_class(a: Uniform, b: Uniform) -> bool:
+def one_class(a: Uniform, b: Uniform) -> bool:
+    """Whether two types have the same scales and, signedness apart, the same zero points."""
     shift = _middle(b.storage) - _middle(a.storage)
     return (
         a.scales == b.scales

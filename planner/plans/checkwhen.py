@@ -18,6 +18,7 @@ from planner.plans.checkports import Served, own_facts
 
 _WINDOW: Final = {"auto_pad": "NOTSET", "dilations": 1, "pads": 0, "strides": 1}
 _KEEP: Final = {"keepdims": 1}
+_RECURRENT: Final = {"clip": "absent", "direction": "forward", "layout": 0, "sequence_lens": "absent"}
 
 DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "ArgMax": {"axis": 0, "keepdims": 1, "select_last_index": 0},
@@ -28,20 +29,21 @@ DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "DepthToSpace": {"mode": "DCR"},
     "Elu": {"alpha": 1.0},
     "Flatten": {"axis": 1},
-    "GRU": {"direction": "forward"},
+    "GRU": {**_RECURRENT, "activations": ["Sigmoid", "Tanh"], "linear_before_reset": 0},
     "Gather": {"axis": 0},
     "GatherElements": {"axis": 0},
     "GatherND": {"batch_dims": 0},
     "Gelu": {"approximate": "none"},
     "Gemm": {"alpha": 1.0, "beta": 1.0, "transA": 0, "transB": 0},
     "HardSigmoid": {"alpha": 0.2, "beta": 0.5},
-    "LSTM": {"direction": "forward"},
+    "LSTM": {**_RECURRENT, "activations": ["Sigmoid", "Tanh", "Tanh"], "input_forget": 0},
     "LayerNormalization": {"axis": -1},
     "LeakyRelu": {"alpha": 0.01},
     "LogSoftmax": {"axis": -1},
     "LpNormalization": {"axis": -1, "p": 2},
     "MaxPool": {**_WINDOW, "ceil_mode": 0, "storage_order": 0},
     "Pad": {"mode": "constant"},
+    "RNN": {**_RECURRENT, "activations": ["Tanh"]},
     "ReduceMax": _KEEP,
     "ReduceMean": _KEEP,
     "ReduceMin": _KEEP,
@@ -63,7 +65,10 @@ DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
 OPERANDS: Final[Mapping[tuple[str, str], tuple[int, Any]]] = {
     ("Clip", "max"): (2, math.inf),
     ("Clip", "min"): (1, -math.inf),
+    ("GRU", "sequence_lens"): (4, "absent"),
+    ("LSTM", "sequence_lens"): (4, "absent"),
     ("Pad", "value"): (2, 0.0),
+    ("RNN", "sequence_lens"): (4, "absent"),
     ("ReduceMax", "axes"): (1, None),
     ("ReduceMean", "axes"): (1, None),
     ("ReduceMin", "axes"): (1, None),

@@ -5,7 +5,7 @@ one from it. Components that share a consuming use are solved together, as a `Un
 Source: design 01, section 5, the price, items 2 and 4.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -229,22 +229,38 @@ def _losses(network: Network) -> list[Loss]:
     for index, value in enumerate(network.values):
         if value.definition < 0 and value.pin is not None and not value.constant:
             traces[index] = _Trace((), pin_units(value.pin), PortType(value.pin.storage))
+    ended = {begin: end for end, begin in network.begins.items()}
+    found = _follow(network, traces, ended)
+    for _ in range(len(ended)):
+        before = list(traces)
+        found = _follow(network, traces, ended)
+        if traces == before:
+            break
+    for index, value in enumerate(network.values):
+        if value.outputs:
+            found.append(_loss(network, index, traces[index], traces[index].left, value.range))
+    return [loss for loss in found if loss is not None]
+
+
+def _follow(network: Network, traces: list[_Trace], ended: Mapping[int, int]) -> list[Loss | None]:
+    """Follow data through all kernels once; what a trip hands to the next is known from the time before."""
     found: list[Loss | None] = []
-    for kernel in network.kernels:
+    for number, kernel in enumerate(network.kernels):
         ports = [network.ports[p] for p in kernel.inputs if p >= 0]
         moved = _Trace()
         if kernel.moves:
-            moved = _join([_through(traces[port.value], port) for port in ports])
+            read = ports
+            if number in ended:
+                end = network.kernels[ended[number]]
+                read = [*ports, *(network.ports[p] for p in end.inputs if p >= 0)]
+            moved = _join([_through(traces[port.value], port) for port in read])
         else:
             found += [_consumed(network, port, traces[port.value]) for port in ports]
         for p in kernel.outputs:
             if p >= 0:
                 index = network.ports[p].value
                 traces[index] = _made(moved, network.ports[p], network.values[index].pin)
-    for index, value in enumerate(network.values):
-        if value.outputs:
-            found.append(_loss(network, index, traces[index], traces[index].left, value.range))
-    return [loss for loss in found if loss is not None]
+    return found
 
 
 def _through(trace: _Trace, port: Port) -> _Trace:

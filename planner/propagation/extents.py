@@ -49,7 +49,34 @@ def _saturates(kernel: Kernel, array: np.ndarray) -> bool:
 
 
 def forward(network: Network) -> list[int]:
-    """Fill in every value's range; return the kernels that have a row and a port without any range."""
+    """Fill in every value's range; return the kernels that have a row and a port without any range.
+
+    What a loop hands to its next trip is known only behind its body, so loops take several passes; what is
+    handed on comes from ranges written somewhere, so they end.
+    """
+    rangeless = _forward(network)
+    for _ in range(2 * len(network.begins)):
+        if not _hand_on(network):
+            break
+        rangeless = _forward(network)
+    gone = set(rangeless)
+    pairs = network.begins.items()
+    return sorted(gone | {end for end, begin in pairs if begin in gone} | {b for e, b in pairs if e in gone})
+
+
+def _hand_on(network: Network) -> bool:
+    """Tell the first kernel of each carried value what the last hands to the next trip; whether it is new."""
+    new = False
+    for end, begin in network.begins.items():
+        read = [network.ports[p].value for p in network.kernels[end].inputs if p >= 0]
+        extents = [network.values[v].range for v in read]
+        handed = _hull(extents)
+        new |= network.kernels[begin].handed != handed
+        network.kernels[begin].handed = handed
+    return new
+
+
+def _forward(network: Network) -> list[int]:
     for number, value in enumerate(network.values):
         if value.definition < 0:
             value.range = _known(value.calibrated, value.pin)
@@ -89,16 +116,37 @@ def demote(choices: Sequence[Choice], rangeless: Sequence[int]) -> list[Choice]:
 
 def backward(network: Network) -> None:
     """Fill in what each value's uses keep, and each port's required range."""
+    kept_by = _backward(network)
+    for _ in range(2 * len(network.begins)):
+        if not _ask_for(network):
+            break
+        kept_by = _backward(network)
+    values, ports = network.values, network.ports
+    for port in ports:
+        value = values[port.value]
+        if port.side[0] == "out":
+            kept = value.kept
+        else:
+            kept = kept_by.get(port.id, ALL)
+            if value.definition < 0:
+                value.kept = ALL
+        if value.range is not None:
+            port.required = _cut(value.range, kept) if kept is not None else (0.0, 0.0)
+
+
+def _backward(network: Network) -> dict[int, Interval | None]:
+    """One pass over what uses keep, by input port."""
     values, ports = network.values, network.ports
     network.visits += len(network.kernels)
     kept_by: dict[int, Interval | None] = {}
-    for kernel in reversed(network.kernels):
+    for number in range(len(network.kernels) - 1, -1, -1):
+        kernel = network.kernels[number]
         for p in kernel.outputs:
             if p >= 0:
                 value = values[ports[p].value]
                 value.kept = _kept(network, ports[p].value, kept_by, moved=kernel.moves)
         moved = [values[ports[p].value].kept for p in kernel.outputs if p >= 0] if kernel.moves else []
-        through = _hull(moved)
+        through = _hull([*moved, kernel.asked] if kernel.asked else moved)
         for p in kernel.inputs:
             if p < 0:
                 continue
@@ -110,16 +158,19 @@ def backward(network: Network) -> None:
                 kept_by[p] = _cut(through, kernel.cut) if through and kernel.cut else through
             else:
                 kept_by[p] = ALL
-    for port in ports:
-        value = values[port.value]
-        if port.side[0] == "out":
-            kept = value.kept
-        else:
-            kept = kept_by.get(port.id, ALL)
-            if value.definition < 0:
-                value.kept = ALL
-        if value.range is not None:
-            port.required = _cut(value.range, kept) if kept is not None else (0.0, 0.0)
+    return kept_by
+
+
+def _ask_for(network: Network) -> bool:
+    """Tell both ends of each carried value what the uses behind the other keep; whether it is new."""
+    new = False
+    for pair in network.begins.items():
+        results = [network.ports[p].value for k in pair for p in network.kernels[k].outputs if p >= 0]
+        asked = _hull(network.values[v].kept for v in results)
+        for kernel in (network.kernels[k] for k in pair):
+            new |= kernel.asked != asked
+            kernel.asked = asked
+    return new
 
 
 def _known(observed: Interval | None, *types: Uniform | None) -> Interval | None:
@@ -133,7 +184,8 @@ def _known(observed: Interval | None, *types: Uniform | None) -> Interval | None
 
 def _moved(network: Network, kernel: Kernel) -> Interval | None:
     """Hull of what a mover reads; unknown inputs are left out."""
-    extent = _hull(network.values[network.ports[p].value].range for p in kernel.inputs if p >= 0)
+    extents = [network.values[network.ports[p].value].range for p in kernel.inputs if p >= 0]
+    extent = _hull([*extents, kernel.handed] if kernel.handed else extents)
     return _cut(extent, kernel.cut) if extent and kernel.cut else extent
 
 

@@ -172,6 +172,7 @@ def build_classes(network: Network, depths: Mapping[str, int]) -> list[LabelClas
             members = [port for port in present if port.side in group and port.kind in (CLASS, CONSTANT)]
             if any(port.kind == CLASS for port in members):
                 classes.append(_class(network, len(classes), index, members))
+                _join_carried(network, classes, index)
         for port in present:
             if port.group < 0 and (
                 port.kind == CLASS or (port.kind == DERIVED and not network.values[port.value].constant)
@@ -180,6 +181,26 @@ def build_classes(network: Network, depths: Mapping[str, int]) -> list[LabelClas
         for entry in classes[first:]:
             entry.depth = deep
     return classes
+
+
+def _join_carried(network: Network, classes: list[LabelClass], index: int) -> None:
+    """Put the newest class, if it is the last of a carried value, into the class of the first."""
+    begin = network.begins.get(index)
+    groups = [network.ports[p].group for p in network.kernels[begin].outputs] if begin is not None else []
+    if not groups or groups[0] < 0:
+        return
+    newest, first = classes.pop(), classes[groups[0]]
+    for port in newest.ports:
+        port.group = first.id
+    first.ports += newest.ports
+    first.entering += newest.entering
+    first.may_float = first.may_float and newest.may_float
+    if newest.fixed is not None and first.fixed is None:
+        first.fixed, first.fixed_source = newest.fixed, newest.fixed_source
+    elif newest.fixed is not None and first.fixed is not None and newest.fixed != first.fixed:
+        ports = [next(p for p in e.ports if p.fixed or p.pin) for e in (first, newest)]
+        raise _disagree(network, ports[0], ports[1])
+    first.own = own_label(network, first)
 
 
 def _class(network: Network, ident: int, index: int, members: list[Port]) -> LabelClass:

@@ -31,6 +31,7 @@ class Log:
         self.steps: list[Step] = []
         self.fact_steps: dict[int, list[int]] = {}
         self.port_step: dict[int, int] = {}
+        self.class_step: dict[int, int] = {}
         self._texts: dict[int, str] = {}
 
     def text(self, kind: Uniform | None) -> str:
@@ -89,7 +90,7 @@ def kernel_steps(
         log.add(region.name, "float", "no row", kernel.choice.reason)
         return
     because = [n for port in ports for n in log.fact_steps.get(port.value, ())]
-    seen: dict[int, int] = {}
+    seen = log.class_step
     head = log.add(region.name, layout.key, "row", row.source, because=because)
     sources = {side: rule_source(kernel, side, network) for side in derived}
     for port in ports:

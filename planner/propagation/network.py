@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
+from planner.ir.borders import carried_pairs
 from planner.ir.graph import Facts, Graph, Region
 from planner.ir.qtypes import AnyType, Bipolar, Calibrated, FloatType, Storage, Uniform
 from planner.ir.roles import is_mover
@@ -74,11 +75,17 @@ class Port:
 
 @dataclass(slots=True)
 class Kernel:
-    """One live region with its row; `moves`: data passes unchanged from inputs to outputs."""
+    """One live region with its row; `moves`: data passes unchanged from inputs to outputs.
+
+    At an end of a carried value, `handed` is the range that the trip before hands in, and `asked` what the
+    uses behind either end keep.
+    """
 
     choice: Choice
     moves: bool
     cut: Interval | None = None
+    handed: Interval | None = None
+    asked: Interval | None = None
     inputs: list[int] = field(default_factory=list)
     outputs: list[int] = field(default_factory=list)
 
@@ -95,6 +102,8 @@ class Network:
     value_ids: dict[str, int]
     derives_bias: bool = False
     visits: int = 0
+    begins: dict[int, int] = field(default_factory=dict)
+    """Kernel through which a carried value enters its loop, by the one through which it leaves."""
 
 
 def build_network(graph: Graph, choices: Sequence[Choice], target: Target) -> Network:
@@ -104,7 +113,13 @@ def build_network(graph: Graph, choices: Sequence[Choice], target: Target) -> Ne
     network = Network(graph, target, [], [], [], {})
     for name in (*graph.inputs, *graph.constants):
         _value(network, name)
-    for choice in choices:
+    begin_of = {end: begin for begin, end in carried_pairs(graph)}
+    numbers: dict[str, int] = {}
+    for index, choice in enumerate(choices):
+        numbers[choice.region.name] = index
+        begin = numbers.get(begin_of.get(choice.region.name, ""))
+        if begin is not None:
+            network.begins[index] = begin
         _add_kernel(network, choice, reader_storage)
     for i, name in enumerate(graph.outputs):
         network.values[_value(network, name)].outputs.append(i)
@@ -252,6 +267,7 @@ def _resolve(
     for group in layout.groups:
         own = (_own_pin(choice, side) for side in group)
         shared = next((pin.storage for pin in own if pin is not None), None)
+        shared = shared or _storage_of_begin(network)
         shared = shared or _shared_storage(network, sides, set(group), reader_storage)
         names = [name for side, name, _ in sides if side in group]
         joined |= dict.fromkeys(group, _wide_enough(network, shared, names))
@@ -266,6 +282,14 @@ def _resolve(
             else:
                 result[side] = default
     return result
+
+
+def _storage_of_begin(network: Network) -> Storage | None:
+    """What the other end of a carried value is stored in, where the newest kernel is one end."""
+    begin = network.begins.get(len(network.kernels) - 1)
+    ports = network.kernels[begin].outputs if begin is not None else ()
+    stores = [network.ports[p].spec.storage for p in ports if p >= 0]
+    return next((store for store in stores if isinstance(store, Storage)), None)
 
 
 def _wide_enough(network: Network, store: Storage, names: Sequence[str]) -> Storage:

@@ -17,6 +17,7 @@ from planner.ir.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType,
 from planner.propagation.axes import block_size
 from planner.propagation.concessions import HARD, Concession, Fact
 from planner.propagation.layout import Layout, Layouts
+from planner.target.borders import rows_for
 from planner.target.predicates import failing
 from planner.target.records import PortPattern, Row, Target
 
@@ -128,7 +129,7 @@ def port_facts(graph: Graph, region: Region, side: str, index: int) -> Facts:
 def _choose(graph: Graph, region: Region, target: Target, layouts: Layouts, *, plain: bool) -> Choice:
     if not any((*region.inputs, *region.outputs)):
         return Choice(region, reason="no float operands")
-    rows = target.rows.get(region.kernel, ())
+    rows = rows_for(target, region.kernel)
     if not rows:
         return _none(
             region, target, [region.reason or f"{target.id} has no row for kernel {region.kernel!r}"]

@@ -1,0 +1,63 @@
+"""Borders: what the ops at the borders of loops and branches say of each other.
+
+A loop's carried value enters through one kernel and leaves through another; they share a label, and one runs
+only because the other does. Pure readers of an expanded graph. Source: design 02, case 40.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from planner.ir.graph import Graph, Op, Region
+from planner.ir.structure import BEGIN, BORDERS, END, Scope
+
+
+def border_op(step: Op | Region) -> Op | None:
+    """The border op that a kernel is, None where it is another kernel."""
+    if isinstance(step, Op):
+        return step if step.type in BORDERS else None
+    return step.ops[0] if len(step.ops) == 1 and step.ops[0].type in BORDERS else None
+
+
+def borders(graph: Graph) -> Iterator[tuple[str, Op]]:
+    """Name and op of every kernel at a border."""
+    for step in graph.steps() if graph.scopes else ():
+        op = border_op(step)
+        if op is not None:
+            yield step.name, op
+
+
+def carried_pairs(graph: Graph) -> tuple[tuple[str, str], ...]:
+    """The kernels through which each carried value of a loop enters and leaves it."""
+    begins: dict[tuple[str, int], str] = {}
+    ends: dict[tuple[str, int], str] = {}
+    for name, op in borders(graph):
+        if op.type in (BEGIN, END) and op.attributes["carried"] >= 0:
+            side = begins if op.type == BEGIN else ends
+            side[op.attributes["body"], op.attributes["carried"]] = name
+    return tuple((name, ends[key]) for key, name in begins.items() if key in ends)
+
+
+def bonds(graph: Graph) -> Mapping[str, tuple[str, ...]]:
+    """What has to run because a border kernel does: the other end of a carried value, what steers a loop."""
+    found: dict[str, tuple[str, ...]] = {}
+    for begin, end in carried_pairs(graph):
+        found[begin], found[end] = (end,), (begin,)
+    steering: dict[str, list[str]] = {}
+    leaving: dict[str, list[str]] = {}
+    for name, op in borders(graph):
+        if op.type in (BEGIN, END):
+            body = op.attributes["body"]
+            if not graph.values[op.outputs[0]].is_float:
+                steering.setdefault(body, []).append(name)
+            if op.type == END:
+                leaving.setdefault(body, []).append(name)
+    for body, names in leaving.items():
+        for name in names:
+            found[name] = (*found.get(name, ()), *steering.get(body, ()))
+    return found
+
+
+def closed_scope(scopes: Mapping[str, Scope], path: str) -> str:
+    """The innermost loop or branch around a scope, itself counted: no kernel reaches across its border."""
+    while path and scopes[path].kind == "call":
+        path = scopes[path].parent
+    return path

@@ -1,0 +1,91 @@
+"""Structure: calls, loops and branches, whose bodies are functions of the graph.
+
+Data only. `expand` puts the bodies in place; what is left of them then is the scope of each kernel and, at
+its borders, the ops named here, which move data: `BEGIN` hands a value into a body, `END` out of a loop,
+`JOIN` makes one value of what the branches give. Source: design 01, section 5; 02, cases 40 and 41.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+BEGIN: Final = "qplan::Begin"
+END: Final = "qplan::End"
+JOIN: Final = "qplan::Join"
+BORDERS: Final = frozenset({BEGIN, END, JOIN})
+"""Types of the ops at the borders of a body."""
+
+UNKNOWN_TRIPS: Final = 10
+"""What a loop whose trips only the data knows is priced at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Runs a function once; operands and results are the function's, in order."""
+
+    function: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """Runs a function again and again; operands and results are the function's, in order.
+
+    Attributes:
+      body: the function.
+      trip_count: how often it runs each time the loop does.
+      carried: (operand, result) indices of what one trip hands to the next.
+      varying: operands that are something else in every trip though none hands them on: a slice, a count.
+        All others are the same in every trip. Other results are the last trip's, or those of all trips.
+    """
+
+    body: str
+    trip_count: int
+    carried: tuple[tuple[int, int], ...] = ()
+    varying: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Branches:
+    """Runs one of several functions; the first operand chooses, the others are the functions', in order."""
+
+    bodies: tuple[str, ...]
+
+
+Structure: TypeAlias = Call | Loop | Branches
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A body in its place, by its path in `Graph.scopes`.
+
+    Attributes:
+      kind: what its kernel does.
+      owner: name of that kernel.
+      type: its type, as the source has it (`Scan`), or its kind.
+      function: the body.
+      operands, results: values of the model that the kernel reads and writes, "" for absent ones.
+      attributes: the kernel's own.
+      parent: path of the scope around it, "" for the model.
+      index: which of the bodies of its kernel it is.
+      trips: how often the body runs each time the model does.
+    """
+
+    kind: Literal["call", "loop", "branch"]
+    owner: str
+    type: str
+    function: str
+    operands: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    parent: str = ""
+    index: int = 0
+    trips: int = 1
+
+
+def functions_of(structure: Structure | None) -> tuple[str, ...]:
+    """The functions that a kernel runs."""
+    if structure is None:
+        return ()
+    if isinstance(structure, Call):
+        return (structure.function,)
+    return (structure.body,) if isinstance(structure, Loop) else structure.bodies

@@ -1,0 +1,30 @@
+"""Border rows: what every target has without saying so, the borders of loops and branches.
+
+Handing a value into a body, out of it, or from one of several branches moves data and computes nothing, so
+one row each serves any storage with one scale at all ports. Source: design 01, section 5; 02, case 40.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from planner.ir.structure import BEGIN, END, JOIN
+from planner.target.records import PortPattern, PortType, Row, Rule, Target
+
+
+def _row(kernel: str, line: int, *, variadic: bool = False) -> Row:
+    source = f"borders:{line}"
+    rule = Rule("same_scale", {"ports": ["x", "y"]}, source)
+    x = PortPattern("x", PortType(), variadic=variadic)
+    return Row(kernel, (x,), (PortPattern("y", PortType()),), (rule,), source=source)
+
+
+BORDER_ROWS: Final[Mapping[str, tuple[Row, ...]]] = {
+    BEGIN: (_row(BEGIN, 1),),
+    END: (_row(END, 2),),
+    JOIN: (_row(JOIN, 3, variadic=True),),
+}
+
+
+def rows_for(target: Target, kernel: str) -> tuple[Row, ...]:
+    """The rows that may serve a kernel, in order of preference."""
+    return target.rows.get(kernel, ()) or BORDER_ROWS.get(kernel, ())
