@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from planner.advice.restore import restore
     from planner.advice.suggest import suggest
     from planner.conditioning.biases import correct_biases
+    from planner.conversion.convert import convert
+    from planner.costs import cost
     from planner.errors import Conflict, PlanInvalid, PlannerError
+    from planner.interpreter.models import run_model as run
     from planner.ir.typetext import parse_type
     from planner.pipeline import annotate, calibrate, compare, evaluate, export, load_model, plan
     from planner.plans.check import check
@@ -39,7 +42,9 @@ _HOMES: Final = {
     "calibrate": "planner.pipeline",
     "check": "planner.plans.check",
     "compare": "planner.pipeline",
+    "convert": "planner.conversion.convert",
     "correct_biases": "planner.conditioning.biases",
+    "cost": "planner.costs",
     "diff": "planner.plans.diff",
     "evaluate": "planner.pipeline",
     "explain": "planner.plans.explain",
@@ -52,6 +57,7 @@ _HOMES: Final = {
     "plan_from_json": "planner.plans.planjson",
     "replan": "planner.advice.replan",
     "restore": "planner.advice.restore",
+    "run": "planner.interpreter.models:run_model",
     "suggest": "planner.advice.suggest",
     "target_ids": "planner.target.load",
     "write_report": "planner.report.html",
@@ -68,7 +74,9 @@ __all__ = [
     "calibrate",
     "check",
     "compare",
+    "convert",
     "correct_biases",
+    "cost",
     "diff",
     "evaluate",
     "explain",
@@ -81,6 +89,7 @@ __all__ = [
     "plan_from_json",
     "replan",
     "restore",
+    "run",
     "suggest",
     "target_ids",
     "write_report",
@@ -91,7 +100,8 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'planner' has no attribute {name!r}")
-    return getattr(importlib.import_module(home), name)
+    module, _, attribute = home.partition(":")
+    return getattr(importlib.import_module(module), attribute or name)
 
 
 def __dir__() -> list[str]:

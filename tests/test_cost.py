@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from planner.cost import MODES, cost_of
+from planner.costs import MODES, cost_of
 from planner.errors import UnknownName
 from planner.onnx.read import read_written
 from tests.conversion.files import file_of, quant_node

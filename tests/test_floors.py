@@ -24,7 +24,7 @@ FLOORS: Final[Mapping[str, int]] = {
     "planner.conditioning": 4,
     "planner.constants": 3,
     "planner.conversion": 3,
-    "planner.cost": 3,
+    "planner.costs": 3,
     "planner.errors": 0,
     "planner.exporters": 3,
     "planner.fusion": 2,

@@ -21,10 +21,10 @@ def cost(
     """Count what a model costs: multiply-accumulates, bit operations, weight bits, per layer and in all."""
     from dataclasses import asdict
 
-    from planner.cost import cost_of, rows
-    from planner.onnx.read import read_written
+    from planner.costs import cost as count
+    from planner.costs import rows
 
-    found = cost_of(read_written(read_bytes(model, "model") if model == STDIN else Path(model)), mode)
+    found = count(read_bytes(model, "model") if model == STDIN else Path(model), mode)
     if json:
         totals = {name: getattr(found, name) for name in ("macs", "bops", "weights", "weight_bits")}
         say_json({"mode": mode, "total": totals, "layers": [asdict(layer) for layer in found.layers]})

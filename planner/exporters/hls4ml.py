@@ -1,7 +1,7 @@
 """hls4ml: a zip of the model in QONNX (`model.onnx`) and its precisions (`hls_config.json`).
 
 Gemm is MatMul and Add, and nodes have the names QONNX's cleanup gives them, so that the configuration finds
-its layers. A scale of a power of two becomes a fixed-point type exactly, ties to even as Quant rounds them; of
+its layers. A scale of a power of two becomes a fixed-point type exactly, ties to even as in a Quant; of
 another scale hls4ml makes a multiplication of its own, and the type here holds the reals with guard bits.
 Source: hls4ml documentation, "Configuration" and "ONNX and QONNX"; design 05.
 """

@@ -1,4 +1,4 @@
-"""Exports for hls4ml in its own C simulation: convolutions and dense layers bit for bit, softmax by its tables."""
+"""Exports for hls4ml in its own C simulation: linear layers bit for bit, softmax as its tables have it."""
 
 import numpy as np
 import pytest

@@ -13,7 +13,7 @@ PYTHON = ROOT / ".oracles" / "hls4ml" / "bin" / "python"
 
 
 def simulate(folder, exports):
-    """What the C simulation of each (export, samples along the first axis) gives; skips without the oracle."""
+    """What the C simulation of each (export, stacked samples) gives; skips where the oracle is missing."""
     if not PYTHON.exists() or shutil.which("g++") is None:
         pytest.skip("no .oracles/hls4ml or no g++: run make oracles, install a C++ compiler")
     jobs = []

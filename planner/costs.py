@@ -1,4 +1,4 @@
-"""Cost: multiply-accumulates, bit operations and weight bits of a model, layer by layer.
+"""Costs: multiply-accumulates, bit operations and weight bits of a model, layer by layer.
 
 Widths are those its own quantizers say, whatever the dialect. Three ways to count bit operations are in use:
 `qonnx`, `table3` (a scaled operand counts as 32 bits) and `eq5` (with the accumulator). Nothing runs.
@@ -8,6 +8,7 @@ Source: QONNX paper, equation 5 and table III; design 05.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -19,6 +20,7 @@ from planner.onnx.dtypes import NARROW_BITS, NUMPY
 from planner.onnx.quantized.dialect import MULTI_THRESHOLD
 from planner.onnx.quantized.expand import expand
 from planner.onnx.quantized.quantizers import Quantizer, find_quantizers
+from planner.onnx.read import read_written
 from planner.onnx.shapes import infer
 
 MODES: Final = ("qonnx", "table3", "eq5")
@@ -75,6 +77,11 @@ class Cost:
     def weight_bits(self) -> int:
         """Bits of all weights."""
         return sum(layer.weight_bits for layer in self.layers)
+
+
+def cost(source: str | Path | bytes, mode: str = "qonnx") -> Cost:
+    """Count what an ONNX file of any quantized dialect costs; see `cost_of`."""
+    return cost_of(read_written(source), mode)
 
 
 def cost_of(graph: Graph, mode: str = "qonnx") -> Cost:
