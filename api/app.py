@@ -3,6 +3,7 @@
 Every failure leaves through `handle`, as problem+json. Source: design 06.
 """
 
+import asyncio
 import gc
 import os
 from collections.abc import AsyncIterator
@@ -18,9 +19,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from api.bodies import Gate
-from api.edge import Edge, render, request_id
+from api.edge import PROBLEM, Edge, render, request_id
+from api.limits import Quota
+from api.metrics import Metrics
 from api.problems import Problem, Refused, http_problem, problem_of
-from api.routes import ROUTERS
+from api.routes import ROUTERS, metrics
 from api.sandbox import Sandbox
 from api.schemas import ProblemDocument
 from api.service import Service, shipped_targets
@@ -47,26 +50,32 @@ def create_app(settings: Settings) -> FastAPI:
     )
     for router in ROUTERS:
         app.include_router(router, prefix="/v1")
+    app.include_router(metrics.router)
+    app.state.metrics = Metrics()
+    app.state.draining = asyncio.Event()
     for kind in (Refused, PlannerError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, handle)
-    app.add_middleware(Edge, settings=settings)
+    app.add_middleware(Edge, settings=settings, metrics=app.state.metrics, draining=app.state.draining)
     return app
 
 
 def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN202 - contextlib's own type
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        store, sandbox = Store(settings.data), Sandbox(settings)
+        store, sandbox = Store(settings.data), Sandbox(settings, app.state.metrics)
         store.open()
         await sandbox.start()
         targets = await run_sync(shipped_targets)
         writes = Writes(store)
         threads, gate = CapacityLimiter(THREADS), Gate(settings.waiting)
+        app.state.quota = Quota(settings.quota, settings.data / "blobs")
+        await run_sync(app.state.quota.count)
         app.state.service = Service(settings, store, sandbox, threads, targets, writes, gate)
         gc.freeze()
         try:
             yield
         finally:
+            app.state.draining.set()
             await writes.finish()
             await sandbox.stop()
 
@@ -75,7 +84,9 @@ def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN2
 
 async def handle(request: Request, error: Exception) -> Response:
     """Answer any failure of a route."""
-    answer = render(_problem(error), request_id(request))
+    problem = _problem(error)
+    request.scope[PROBLEM] = problem.name
+    answer = render(problem, request_id(request))
     answer.headers.update(getattr(error, "headers", None) or {})
     return answer
 

@@ -1,35 +1,41 @@
 """The edge: what every request meets first, and every answer last.
 
-Request id, host name, tokens, limits on a body while it arrives, headers, and the one form of every failure.
-Nothing here knows a route but health, which needs no token. Source: design 06; RFC 9457.
+Request id, host name, tokens and their scopes, rates, the access log and metrics, and the one form of every
+failure; bytes are `exchange`'s. Nothing here knows a route but health, which needs no token.
+Source: design 06; RFC 9457; RFC 6750.
 """
 
 import asyncio
-import hashlib
 import ipaddress
 import json
 import logging
 import secrets
 from collections.abc import Mapping
-from typing import Any, Final
+from time import perf_counter
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from api.exchange import REQUEST_ID, Exchange, too_large
+from api.limits import Buckets, retry_after
+from api.logs import log_request
+from api.metrics import Metrics
 from api.problems import MEDIA_TYPE, Problem, Refused, document
 from api.settings import Settings
+from api.tokens import METRICS, find_token, needed
 
-REQUEST_ID: Final = "qplan.request_id"
-OPEN_PATHS: Final = ("/v1/health/live", "/v1/health/ready")
+PROBLEM: Final = "qplan.problem"
+TOKEN: Final = "qplan.token"  # noqa: S105 - a key of the scope
+READY: Final = "/v1/health/ready"
+OPEN_PATHS: Final = ("/v1/health/live", READY)
 BLOBS: Final = "/v1/blobs/"
-DRAINED: Final = 1 << 30
-DRAIN_SECONDS: Final = 30
-HEADERS: Final = (
-    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"x-content-type-options", b"nosniff"),
-)
+UPLOADS: Final = "/v1/uploads/"
+PREFIX: Final = "/v1"
+LONGEST_PATH: Final = 200
+STRANGERS: Final = 5
+"""Requests a second of one address that bear no token we know, and three times that at once."""
 
 log: Final = logging.getLogger("qplan.api")
 
@@ -37,29 +43,45 @@ log: Final = logging.getLogger("qplan.api")
 def render(problem: Problem, request_id: str) -> Response:
     """Make the answer of a problem."""
     text = json.dumps(document(problem, request_id))
-    headers = {"WWW-Authenticate": "Bearer"} if problem.name == "unauthorized" else None
+    headers = {"WWW-Authenticate": "Bearer"} if problem.name == "unauthorized" else {}
+    if "retry_after" in problem.more:
+        headers["Retry-After"] = str(problem.more["retry_after"])
     return Response(text, problem.status, headers, MEDIA_TYPE)
 
 
 class Edge:
     """ASGI middleware around the whole application."""
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics, draining: asyncio.Event) -> None:
         self.app = app
         self.settings = settings
+        self.metrics = metrics
+        self.draining = draining
+        self.tokens = Buckets(settings.rate, settings.burst)
+        self.strangers = Buckets(STRANGERS, 3 * STRANGERS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        start = perf_counter()
         scope[REQUEST_ID] = secrets.token_hex(8)
-        exchange = _Exchange(self._limit(scope), self.settings, scope, receive, send)
+        exchange = Exchange(self._limit(scope), self.settings, (scope, receive, send), self.draining)
+        self.metrics.under_way.inc()
+        problem: Problem | None = None
+        try:
+            problem = await self._serve(scope, exchange)
+        finally:
+            self.metrics.under_way.dec()
+            self._note(scope, exchange, problem, perf_counter() - start)
+
+    async def _serve(self, scope: Scope, exchange: Exchange) -> Problem | None:
         problem = self._refusal(scope)
         try:
             if problem is None:
                 await self.app(scope, exchange.receive, exchange.send)
-                return
+                return None
         except Refused as error:
             problem = error.problem
         except Exception:
@@ -67,20 +89,46 @@ class Edge:
             problem = Problem("internal", "this is a bug; the log has more under the request id")
         if not exchange.started:
             await render(problem, scope[REQUEST_ID])(scope, exchange.receive, exchange.send)
+        return problem
+
+    def _note(self, scope: Scope, exchange: Exchange, problem: Problem | None, seconds: float) -> None:
+        route = _template(scope)
+        method, status = scope["method"], exchange.status
+        self.metrics.count((method, route, status), seconds, received=exchange.size, sent=exchange.sent)
+        if not self.settings.access_log:
+            return
+        client = scope.get("client")
+        log_request(
+            {
+                "request_id": scope[REQUEST_ID],
+                "method": method[:20],
+                "route": route,
+                "path": scope["path"][:LONGEST_PATH] if route != "none" else None,
+                "status": status,
+                "problem": problem.name if problem else scope.get(PROBLEM),
+                "ms": round(seconds * 1000, 2),
+                "received": exchange.size,
+                "sent": exchange.sent,
+                "client": client[0] if client else None,
+                "token": scope.get(TOKEN),
+            }
+        )
 
     def _limit(self, scope: Scope) -> int:
         blob = scope["method"] == "PUT" and scope["path"].startswith(BLOBS)
-        return self.settings.max_blob if blob else self.settings.max_body
+        part = scope["method"] == "PATCH" and scope["path"].startswith(UPLOADS)
+        return self.settings.max_blob if blob or part else self.settings.max_body
 
     def _refusal(self, scope: Scope) -> Problem | None:
         headers = dict(scope["headers"])
         length = headers.get(b"content-length", b"")
         if length.isdigit() and int(length) > self._limit(scope):
-            return _too_large(self._limit(scope))
+            return too_large(self._limit(scope))
         if scope["path"] in OPEN_PATHS:
-            return None
+            ending = self.draining.is_set() and scope["path"] == READY
+            return Problem("not-ready", "the server is ending") if ending else None
         if self.settings.tokens:
-            return None if self._knows(headers) else Problem("unauthorized", "send Authorization: Bearer ...")
+            return self._unknown_or_over(scope, headers)
         # Without tokens, a page that points its own name at this address must not be answered.
         host = _host(headers.get(b"host", b"").decode("latin-1"))
         if not (_address(host) or host == "localhost" or host in self.settings.hosts):
@@ -90,77 +138,22 @@ class Edge:
             return Problem("not-local", "set QPLAN_TOKENS to answer other machines")
         return None
 
-    def _knows(self, headers: Mapping[bytes, bytes]) -> bool:
-        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-        digest = hashlib.sha256(token.strip()).hexdigest()
-        found = [secrets.compare_digest(digest, known) for known in self.settings.tokens]
-        return scheme.lower() == b"bearer" and any(found)
-
-
-class _Exchange:
-    """One request and its answer: counts the body, adds headers, and empties the body before it ends."""
-
-    def __init__(self, limit: int, settings: Settings, scope: Scope, receive: Receive, send: Send) -> None:
-        self.limit = limit
-        self.seconds = settings.body_seconds
-        self.patient_from = settings.max_body
-        self.deadline: float | None = None
-        self.scope = scope
-        self._receive = receive
-        self._send = send
-        self.size = 0
-        self.complete = False
-        self.started = False
-        self.waited_for = any(name == b"expect" for name, _ in scope["headers"])
-
-    async def receive(self) -> Message:
-        if self.complete:
-            return await self._receive()
-        try:
-            async with asyncio.timeout_at(self._deadline()):
-                message = await self._receive()
-        except TimeoutError:
-            self.waited_for = True
-            raise Refused("slow-body", f"the body did not arrive within {self.seconds} s") from None
-        self.complete = not message.get("more_body", False)
-        self.size += len(message.get("body", b""))
-        if self.size > self.limit:
-            raise Refused(**_as_arguments(_too_large(self.limit)))
-        return message
-
-    def _deadline(self) -> float:
-        """When the next part is due: a JSON body within its seconds in all, a blob part by part."""
+    def _unknown_or_over(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Problem | None:
+        """Refuse who bears no token, one without the scope, or one that asks too often."""
         now = asyncio.get_running_loop().time()
-        if self.deadline is None or self.limit > self.patient_from:
-            self.deadline = now + self.seconds
-        return self.deadline
-
-    async def send(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.started = True
-            name = self.scope[REQUEST_ID].encode()
-            more = [*HEADERS, (b"x-request-id", name)]
-            if self.waited_for and not self.complete:
-                more.append((b"connection", b"close"))
-            message = {**message, "headers": [*message["headers"], *more]}
-        last = message["type"] == "http.response.body" and not message.get("more_body", False)
-        if not last or self.complete or self.waited_for:
-            await self._send(message)
-            return
-        # A client that is still sending would see a reset connection instead of the answer.
-        await self._send({**message, "more_body": True})
-        await self._drain()
-        await self._send({"type": "http.response.body", "body": b""})
-
-    async def _drain(self) -> None:
-        try:
-            async with asyncio.timeout(DRAIN_SECONDS):
-                while self.size < DRAINED and not self.complete:
-                    message = await self._receive()
-                    self.size += len(message.get("body", b""))
-                    self.complete = not message.get("more_body", False)
-        except TimeoutError:
-            return
+        token = find_token(self.settings.tokens, headers.get(b"authorization", b""))
+        if token is None:
+            wait = self.strangers.take((scope.get("client") or ("",))[0], now)
+            return _over(wait) if wait else Problem("unauthorized", "send Authorization: Bearer ...")
+        scope[TOKEN] = token.name
+        wait = self.tokens.take(token.digest, now)
+        if wait:
+            return _over(wait)
+        scope_needed = needed(scope["method"], scope["path"])
+        if scope_needed not in token.scopes:
+            more = {"scope": scope_needed}
+            return Problem("forbidden", f"this needs a token with the scope {scope_needed}", more)
+        return None
 
 
 def request_id(request: Request) -> str:
@@ -168,12 +161,17 @@ def request_id(request: Request) -> str:
     return str(request.scope[REQUEST_ID])
 
 
-def _too_large(limit: int) -> Problem:
-    return Problem("too-large", f"a body here has at most {limit} bytes", {"limit": limit})
+def _template(scope: Scope) -> str:
+    """The route as `/v1/plans/{key}`; FastAPI notes it without the prefix its router has."""
+    path = getattr(scope.get("route"), "path", "none")
+    return f"{PREFIX}{path}" if path != "none" and path != METRICS and not path.startswith(PREFIX) else path
 
 
-def _as_arguments(problem: Problem) -> dict[str, Any]:
-    return {"name": problem.name, "detail": problem.detail, **problem.more}
+def _over(wait: float) -> Problem:
+    seconds = retry_after(wait)
+    return Problem(
+        "rate-limited", f"too many requests; the next in {seconds} s", {"retry_after": int(seconds)}
+    )
 
 
 def _host(text: str) -> str:

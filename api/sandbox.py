@@ -10,13 +10,16 @@ import logging
 import os
 import signal
 import sys
-import sysconfig
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter
 from typing import Any, Final
 
+from api.metrics import Metrics
+from api.paths import import_path
 from api.problems import Problem, Refused
 from api.settings import Settings
 
@@ -29,11 +32,20 @@ PER_BYTE: Final = 10
 log: Final = logging.getLogger("qplan.sandbox")
 
 
+@dataclass(slots=True)
+class Ending:
+    """How a child ended: `ok` or the name of a problem, and the most memory it had, in bytes."""
+
+    name: str = "crashed"
+    peak: int = 0
+
+
 class Sandbox:
     """Children of one server: at most `settings.children` at work, one waiting."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, metrics: Metrics | None = None) -> None:
         self.settings = settings
+        self.metrics = metrics or Metrics()
         self.free = asyncio.Semaphore(settings.children)
         self.queued = 0
         self.spare: Process | None = None
@@ -67,21 +79,31 @@ class Sandbox:
             await self.free.acquire()
         finally:
             self.queued -= 1
+        self.metrics.children_at_work.inc()
+        start = perf_counter()
+        ended = Ending()
         try:
-            return await self._run({"task": task, "limits": self._limits(reads), **arguments})
+            return await self._run({"task": task, "limits": self._limits(reads), **arguments}, ended)
+        except Refused as error:
+            ended.name = error.problem.name
+            raise
         finally:
+            self.metrics.children_at_work.dec()
+            self.metrics.count_child(task, ended.name, perf_counter() - start, ended.peak)
             self.free.release()
 
-    def _limits(self, reads: int) -> dict[str, int]:
+    def _limits(self, reads: int) -> dict[str, Any]:
         memory = self.settings.child_memory + PER_BYTE * reads
         return {
             "memory": memory,
             "mapped": MAPPED,
             "seconds": self.settings.child_seconds,
             "file": MAX_FILE,
+            "readable": [str(self.settings.data)],
+            "writable": [str(self.settings.data / "drafts")],
         }
 
-    async def _run(self, job: Mapping[str, Any]) -> dict[str, Any]:
+    async def _run(self, job: Mapping[str, Any], ended: Ending) -> dict[str, Any]:
         child = await self._take()
         try:
             async with asyncio.timeout(self.settings.child_seconds):
@@ -90,7 +112,7 @@ class Sandbox:
             raise Refused("timeout", f"no answer within {self.settings.child_seconds} s") from None
         finally:
             await _end(child)
-        return _result(child, reply)
+        return _result(child, reply, ended)
 
     async def _take(self) -> Process:
         child, self.spare = self.spare, None
@@ -120,12 +142,9 @@ async def _spawn(folder: Path) -> Process:
 
 def _environment() -> dict[str, str]:
     """Only what the child needs: no tokens, one thread for linear algebra."""
-    root = str(Path(__file__).resolve().parents[1])
-    given = os.environ.get("PYTHONPATH", "")
-    paths = [given] if root == sysconfig.get_path("purelib") else [root, given]
     return {
         "PATH": os.environ.get("PATH", ""),
-        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
+        "PYTHONPATH": import_path(),
         "PYTHONDONTWRITEBYTECODE": "1",
         "LC_ALL": "C.UTF-8",
         "MALLOC_ARENA_MAX": "2",
@@ -156,13 +175,15 @@ async def _end(child: Process) -> None:
     await child.wait()
 
 
-def _result(child: Process, reply: bytes) -> dict[str, Any]:
+def _result(child: Process, reply: bytes, ended: Ending) -> dict[str, Any]:
     if child.returncode == 0 and reply:
         answer: dict[str, Any] = json.loads(reply)
+        ended.peak = answer.get("peak", 0)
         if "trace" in answer:
-            log.error("a child failed: %s", answer["trace"])
+            log.error("a child failed", extra={"fields": {"message": "a child failed", **answer["trace"]}})
         if "problem" in answer:
             raise Refused(**answer["problem"])
+        ended.name = "ok"
         result: dict[str, Any] = answer["result"]
         return result
     problem = _ending(child.returncode or 0)

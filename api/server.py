@@ -1,50 +1,82 @@
-"""Serving: `qplan serve` as a function. Binds to loopback, or elsewhere with tokens."""
+"""Serving: `qplan serve` as a function. Binds to loopback, or elsewhere with tokens; one process or several.
+
+`python -m api.server FD` is one of several, with a socket that `workers` opened.
+"""
 
 import ipaddress
 import os
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import uvicorn
+from fastapi import FastAPI
 
 from api.app import create_app
+from api.logs import configure
+from api.protocol import protocol
 from api.settings import Settings, settings_from
+from api.workers import supervise, watch_lifeline
 from planner.errors import InputError
 
 HEADER_BYTES: Final = 16_384
-CONNECTIONS: Final = 512
 BACKLOG: Final = 1024
 
 
-def serve(host: str, port: int, data: str | None, tell: Callable[[str, str], None]) -> None:
+class Server(uvicorn.Server):
+    """Tells the application when it is to end, so that streams end and load balancers look elsewhere."""
+
+    def __init__(self, app: FastAPI, settings: Settings) -> None:
+        self.draining = app.state.draining
+        config = uvicorn.Config(
+            app,
+            http=protocol(settings.head_seconds, settings.connections),
+            h11_max_incomplete_event_size=HEADER_BYTES,
+            timeout_graceful_shutdown=settings.drain_seconds,
+            access_log=False,
+            log_config=None,
+            proxy_headers=False,
+            server_header=False,
+        )
+        super().__init__(config)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop accepting, let requests under way end, then the application."""
+        self.draining.set()
+        await super().shutdown(sockets)
+
+
+def serve(host: str, port: int, data: str | None, processes: int, tell: Callable[[str, str], None]) -> None:
     """Serve until interrupted.
 
     Args:
       host: an address, or `localhost`.
       port: 0 takes a free one.
       data: folder of everything kept; `QPLAN_DATA` by default.
+      processes: servers that share the port.
       tell: called with the server's address and the data folder once the port is taken.
 
     Raises:
       InputError: an address beyond this machine and no tokens, or one that cannot be had; a data folder that
         cannot be made.
     """
-    settings = settings_from({**os.environ, **({"QPLAN_DATA": data} if data else {})})
+    environment = {**os.environ, **({"QPLAN_DATA": data} if data else {})}
+    settings = settings_from(environment)
     _make(settings.data)
     with _bound(host, port, settings) as listening:
-        app = create_app(settings)
         tell(_url(listening), str(settings.data))
-        config = uvicorn.Config(
-            app,
-            h11_max_incomplete_event_size=HEADER_BYTES,
-            limit_concurrency=CONNECTIONS,
-            access_log=False,
-            log_level="warning",
-            server_header=False,
-        )
-        uvicorn.Server(config).run(sockets=[listening])
+        if processes == 1:
+            run(settings, listening)
+        else:
+            supervise(listening, processes, {**environment, "QPLAN_DATA": str(settings.data)})
+
+
+def run(settings: Settings, listening: socket.socket) -> None:
+    """Serve in this process on a socket that listens."""
+    configure()
+    Server(create_app(settings), settings).run(sockets=[listening])
 
 
 def _make(folder: Path) -> None:
@@ -59,7 +91,7 @@ def _bound(host: str, port: int, settings: Settings) -> socket.socket:
     if not settings.tokens and not _is_loopback(host):
         raise InputError(
             f"{host} can be reached from other machines, and there are no tokens",
-            hint="set QPLAN_TOKENS to the sha256 of a bearer token, or use --host 127.0.0.1",
+            hint="set QPLAN_TOKENS (qplan token makes one), or use --host 127.0.0.1",
         )
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio switches Nagle's algorithm off only where the protocol is named; with it, answers take 40 ms.
@@ -86,3 +118,8 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+if __name__ == "__main__":
+    watch_lifeline()
+    run(settings_from(os.environ), socket.socket(fileno=int(sys.argv[1])))

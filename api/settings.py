@@ -1,23 +1,26 @@
-"""Settings of the service, read from the environment once: where data lies, limits, tokens.
+"""Settings of the service, read from the environment once: where things lie, limits, tokens.
 
-Nothing else reads the environment. Sizes are bytes, times seconds.
+`VARIABLES` is the whole list, and docs/service.md its table; nothing else reads the environment. Sizes are
+bytes, times seconds. Source: design 06.
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from api.tokens import Token, parse_token
 from planner.errors import InputError
 
+KIB: Final = 1 << 10
 MIB: Final = 1 << 20
-_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+_FUNCTION: Final = re.compile(r"([a-z_][a-z0-9_]*)=([A-Za-z_][\w.]*:[A-Za-z_]\w*)")
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a server is told. `tokens` are sha256 of bearer tokens; none: loopback only.
+    """What a server is told; `VARIABLES` says which variable each comes from.
 
     Attributes:
       data: folder of everything kept.
@@ -27,8 +30,17 @@ class Settings:
       child_seconds: wall and processor time of one child.
       child_memory: memory of one child beside ten times what it reads.
       children, waiting: children at work at once, requests that may wait for one.
-      body_seconds: time for a JSON or YAML body to arrive, and longest silence in a blob.
+      head_seconds, body_seconds: time for a request's head to arrive; for a JSON or YAML body, and longest
+        silence in a blob.
+      connections: open connections of one process; more are closed at once.
+      drain_seconds: how long a server that was told to end waits for requests under way.
+      rate, burst: requests a second of one token, and how many more at once; 0 is no limit.
+      quota: bytes of all blobs together; 0 is no limit.
+      keep_days: unused for longer is swept away; 0 keeps for ever.
+      access_log: whether each request is a line of the log.
+      tokens: who may ask; none: loopback only.
       hosts: names the server answers to beside addresses and `localhost`.
+      functions: allow-list of QuantFns that targets may name in `fn` rules: name and `module:function`.
     """
 
     data: Path
@@ -40,58 +52,137 @@ class Settings:
     child_memory: int = 512 * MIB
     children: int = 2
     waiting: int = 32
+    head_seconds: int = 10
     body_seconds: int = 30
-    tokens: frozenset[str] = field(default_factory=frozenset)
-    hosts: frozenset[str] = field(default_factory=frozenset)
+    connections: int = 1024
+    drain_seconds: int = 20
+    rate: int = 50
+    burst: int = 200
+    quota: int = 0
+    keep_days: int = 0
+    access_log: bool = True
+    tokens: tuple[Token, ...] = ()
+    hosts: frozenset[str] = frozenset()
+    functions: tuple[tuple[str, str], ...] = ()
 
 
 def settings_from(environment: Mapping[str, str]) -> Settings:
-    """Read `QPLAN_DATA`, `QPLAN_TOKENS`, `QPLAN_HOSTS` and `QPLAN_<NAME>` of each number in `Settings`.
+    """Read every variable of `VARIABLES` that is set and not empty.
 
     Raises:
-      InputError: a number that is none, or a token that is no sha256.
+      InputError: one that cannot be read, with its name.
     """
-    numbers = {name: _number(environment, name) for name in _NUMBERS if _variable(name) in environment}
-    return Settings(
-        data=Path(environment.get("QPLAN_DATA") or "qplan-data").absolute(),
-        tokens=frozenset(_digest(text) for text in _words(environment, "QPLAN_TOKENS")),
-        hosts=frozenset(text.lower() for text in _words(environment, "QPLAN_HOSTS")),
-        **numbers,
-    )
+    given: dict[str, Any] = {"data": _path("QPLAN_DATA", "qplan-data")}
+    for variable, (name, read) in VARIABLES.items():
+        text = environment.get(variable, "").strip()
+        if not text:
+            continue
+        found = read(variable, text)
+        given[name] = (*given.get(name, ()), *found) if name == "tokens" else found
+    return Settings(**given)
 
 
-def _words(environment: Mapping[str, str], name: str) -> list[str]:
-    return [word.strip() for word in environment.get(name, "").split(",") if word.strip()]
+def unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """Variables that start as ours do and are none: misspelt ones."""
+    return sorted(n for n in environment if n.startswith("QPLAN_") and n not in VARIABLES and n not in OTHERS)
 
 
-def _variable(name: str) -> str:
-    return f"QPLAN_{name.upper()}"
+def defaults() -> dict[str, str]:
+    """What each variable is when it is not set, as the documentation has it."""
+    known = {field.name: field.default for field in fields(Settings)}
+    return {
+        variable: "qplan-data" if name == "data" else _shown(known[name])
+        for variable, (name, _) in VARIABLES.items()
+    }
 
 
-def _number(environment: Mapping[str, str], name: str) -> int:
-    text = environment[_variable(name)]
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if not isinstance(value, int):
+        return str(value) if value else "none"
+    for unit, name in ((MIB, "MiB"), (KIB, "KiB")):
+        if value and value % unit == 0:
+            return f"{value // unit} {name}"
+    return str(value)
+
+
+def _path(_variable: str, text: str) -> Path:
+    return Path(text).absolute()
+
+
+def _positive(variable: str, text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise InputError(f"{_variable(name)} is {text!r}, not a positive whole number")
+        raise InputError(f"{variable} is {text!r}, not a positive whole number")
     return int(text)
 
 
-def _digest(text: str) -> str:
-    if not _DIGEST.fullmatch(text):
-        raise InputError(
-            "QPLAN_TOKENS holds something that is no sha256 in hexadecimal",
-            hint="make one with: printf %s TOKEN | sha256sum",
-        )
-    return text
+def _count(variable: str, text: str) -> int:
+    if not text.isdecimal():
+        raise InputError(f"{variable} is {text!r}, not a whole number; 0 is no limit")
+    return int(text)
 
 
-_NUMBERS: Final = (
-    "max_body",
-    "max_blob",
-    "max_values",
-    "inline_kernels",
-    "child_seconds",
-    "child_memory",
-    "children",
-    "waiting",
-    "body_seconds",
-)
+def _switch(variable: str, text: str) -> bool:
+    if text not in ("on", "off"):
+        raise InputError(f"{variable} is {text!r}, neither on nor off")
+    return text == "on"
+
+
+def _words(_variable: str, text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _names(variable: str, text: str) -> frozenset[str]:
+    return frozenset(word.lower() for word in _words(variable, text))
+
+
+def _tokens(variable: str, text: str) -> tuple[Token, ...]:
+    return tuple(parse_token(word, variable) for word in _words(variable, text))
+
+
+def _tokens_of_file(variable: str, text: str) -> tuple[Token, ...]:
+    try:
+        lines = Path(text).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{variable}: cannot read {text!r}") from error
+    bare = (line.partition("#")[0].strip() for line in lines)
+    return tuple(parse_token(line, f"{text}:{number}") for number, line in enumerate(bare, 1) if line)
+
+
+def _functions(variable: str, text: str) -> tuple[tuple[str, str], ...]:
+    found = []
+    for word in _words(variable, text):
+        match = _FUNCTION.fullmatch(word)
+        if match is None:
+            raise InputError(f"{variable} holds {word!r}", hint="write name=package.module:function")
+        found.append((match[1], match[2]))
+    return tuple(found)
+
+
+VARIABLES: Final[Mapping[str, tuple[str, Callable[[str, str], Any]]]] = {
+    "QPLAN_DATA": ("data", _path),
+    "QPLAN_TOKENS": ("tokens", _tokens),
+    "QPLAN_TOKENS_FILE": ("tokens", _tokens_of_file),
+    "QPLAN_HOSTS": ("hosts", _names),
+    "QPLAN_FUNCTIONS": ("functions", _functions),
+    "QPLAN_RATE": ("rate", _count),
+    "QPLAN_BURST": ("burst", _positive),
+    "QPLAN_QUOTA": ("quota", _count),
+    "QPLAN_KEEP_DAYS": ("keep_days", _count),
+    "QPLAN_ACCESS_LOG": ("access_log", _switch),
+    "QPLAN_MAX_BODY": ("max_body", _positive),
+    "QPLAN_MAX_BLOB": ("max_blob", _positive),
+    "QPLAN_MAX_VALUES": ("max_values", _positive),
+    "QPLAN_INLINE_KERNELS": ("inline_kernels", _positive),
+    "QPLAN_CHILD_SECONDS": ("child_seconds", _positive),
+    "QPLAN_CHILD_MEMORY": ("child_memory", _positive),
+    "QPLAN_CHILDREN": ("children", _positive),
+    "QPLAN_WAITING": ("waiting", _positive),
+    "QPLAN_HEAD_SECONDS": ("head_seconds", _positive),
+    "QPLAN_BODY_SECONDS": ("body_seconds", _positive),
+    "QPLAN_CONNECTIONS": ("connections", _positive),
+    "QPLAN_DRAIN_SECONDS": ("drain_seconds", _positive),
+}
+OTHERS: Final = frozenset({"QPLAN_HYPOTHESIS", "QPLAN_MODELS", "QPLAN_TRACEBACK"})
+"""Variables of the command and of the tests, not of the service."""

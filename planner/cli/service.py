@@ -22,6 +22,9 @@ def serve(
     data: Annotated[
         str | None, typer.Option("--data", metavar="DIR", help="Folder of everything kept (QPLAN_DATA).")
     ] = None,
+    processes: Annotated[
+        int, typer.Option("--processes", metavar="N", min=1, max=64, help="Server processes on the port.")
+    ] = 1,
     json: JsonOption = False,
 ) -> None:
     """Serve the planner over HTTP until interrupted."""
@@ -33,7 +36,7 @@ def serve(
             say(f"serving {url}, data in {folder}")
         sys.stdout.flush()
 
-    _server().serve(host, port, data, tell)
+    _server().serve(host, port, data, processes, tell)
 
 
 def _server() -> Any:
@@ -43,5 +46,6 @@ def _server() -> Any:
         if error.name is None or error.name.partition(".")[0] in ("api", "planner"):
             raise
         raise InputError(
-            f"the service needs {error.name}, which is not installed", hint="pip install 'quant-planner[service]'"
+            f"the service needs {error.name}, which is not installed",
+            hint="pip install 'quant-planner[service]'",
         ) from error

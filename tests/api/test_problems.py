@@ -1,5 +1,6 @@
 """Every type of problem can be provoked, is documented, and has one shape."""
 
+import asyncio
 import inspect
 import json
 import os
@@ -15,9 +16,11 @@ import httpx
 import pytest
 
 from api.edge import Edge
+from api.metrics import Metrics
 from api.problems import CLASSES, MEDIA_TYPE, PREFIX, TYPES, problem_of
 from api.server import _bound
 from api.settings import Settings
+from api.tokens import parse_token
 from planner import errors
 from planner.cli.app import run
 from tests.api.conftest import serving
@@ -267,7 +270,7 @@ def test_a_name_that_is_not_ours(service, make_service):
 
 def test_tokens(make_service):
     known = "3c469e9d6c5875d37a43f353d4f88e61fcf812c66eee3457465a40b0da4153e0"  # of "token"
-    service = make_service(tokens=frozenset({known}))
+    service = make_service(tokens=(parse_token(known, "the test"),))
     check(service.get("/v1/targets"), "unauthorized")
     check(service.get("/v1/targets", headers={"Authorization": "Bearer other"}), "unauthorized")
     check(service.get("/v1/targets", headers={"Authorization": "Basic token"}), "unauthorized")
@@ -283,9 +286,10 @@ def test_beyond_loopback(tmp_path):
         "headers": [(b"host", b"192.0.2.1")],
         "server": ("192.0.2.1", 80),
     }
-    problem = Edge(None, Settings(data=tmp_path))._refusal(scope)
+    edge = Edge(None, Settings(data=tmp_path), Metrics(), asyncio.Event())
+    problem = edge._refusal(scope)
     assert (problem.name, problem.status) == ("not-local", 403)
-    assert Edge(None, Settings(data=tmp_path))._refusal({**scope, "server": ("::1", 80)}) is None
+    assert edge._refusal({**scope, "server": ("::1", 80)}) is None
 
 
 def test_serving_elsewhere_needs_tokens(tmp_path, capsys):

@@ -1,0 +1,65 @@
+"""Logs: one JSON object a line on standard error. Digests, sizes and ids; never what a model or body holds.
+
+Source: design 06; the fields of an access line are `ACCESS`, listed in docs/service.md.
+"""
+
+import json
+import logging
+import sys
+import traceback
+from datetime import UTC, datetime
+from typing import Any, Final
+
+ACCESS: Final = (
+    "request_id",
+    "method",
+    "route",
+    "path",
+    "status",
+    "problem",
+    "ms",
+    "received",
+    "sent",
+    "client",
+    "token",
+)
+MOST_FRAMES: Final = 30
+
+access: Final = logging.getLogger("qplan.access")
+
+
+class JsonLines(logging.Formatter):
+    """Formats a record as one line; of an exception its class and places, for its message may quote input."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Lay out one record."""
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+        }
+        fields = getattr(record, "fields", None)
+        line |= {"message": record.getMessage()} if fields is None else fields
+        if record.exc_info and record.exc_info[1] is not None:
+            line |= frames(record.exc_info[1])
+        return json.dumps(line)
+
+
+def frames(error: BaseException) -> dict[str, Any]:
+    """The class of an exception and where it was raised, innermost last; not its message."""
+    found = traceback.extract_tb(error.__traceback__)[-MOST_FRAMES:]
+    return {"error": type(error).__name__, "frames": [f"{f.filename}:{f.lineno} {f.name}" for f in found]}
+
+
+def configure() -> None:
+    """Send every log of this process to standard error as JSON lines."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
+    for noisy in ("uvicorn", "uvicorn.error", "asyncio"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+def log_request(fields: dict[str, Any]) -> None:
+    """Write one access line."""
+    access.info("request", extra={"fields": fields})

@@ -1,0 +1,76 @@
+"""Workers: several server processes on one socket, started again when they end; `--processes`.
+
+They end when this process does, however it does: each watches a pipe that only this process holds open.
+Nothing here knows the application.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from types import FrameType
+from typing import Final
+
+from prometheus_client.multiprocess import mark_process_dead
+
+from api.metrics import SHARED
+from api.paths import import_path
+
+LINE: Final = "QPLAN_LIFELINE"
+PAUSE: Final = 1.0
+TICK: Final = 0.1
+
+
+def supervise(listening: socket.socket, processes: int, environment: Mapping[str, str]) -> None:
+    """Keep a number of servers running until this process is told to end, then let them drain."""
+    told = threading.Event()
+    before = {sign: signal.signal(sign, _teller(told)) for sign in (signal.SIGINT, signal.SIGTERM)}
+    metrics = tempfile.mkdtemp(prefix="qplan-metrics.")
+    lifeline, held = os.pipe()
+    variables = {**environment, SHARED: metrics, LINE: str(lifeline), "PYTHONPATH": import_path()}
+    line = [sys.executable, "-P", "-m", "api.server", str(listening.fileno())]
+    handed = (listening.fileno(), lifeline)
+    try:
+        running = [subprocess.Popen(line, env=variables, pass_fds=handed) for _ in range(processes)]  # noqa: S603
+        while not told.wait(TICK):
+            for place, process in enumerate(running):
+                if process.poll() is None:
+                    continue
+                mark_process_dead(process.pid, metrics)  # type: ignore[no-untyped-call]
+                told.wait(PAUSE)
+                running[place] = subprocess.Popen(line, env=variables, pass_fds=handed)  # noqa: S603
+        for process in running:
+            process.terminate()
+        for process in running:
+            process.wait()
+    finally:
+        os.close(held)
+        os.close(lifeline)
+        shutil.rmtree(metrics, ignore_errors=True)
+        for sign, handler in before.items():
+            signal.signal(sign, handler)
+
+
+def watch_lifeline() -> None:
+    """End this process gently once the one that started it is gone."""
+    name = os.environ.pop(LINE, "")
+    if name:
+        threading.Thread(target=_watch, args=(int(name),), daemon=True).start()
+
+
+def _watch(line: int) -> None:
+    while os.read(line, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _teller(told: threading.Event):  # type: ignore[no-untyped-def]  # noqa: ANN202 - signal's own type
+    def tell(_number: int, _frame: FrameType | None) -> None:
+        told.set()
+
+    return tell
