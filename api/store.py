@@ -6,6 +6,7 @@ follows from plans, `targets` by id and version, `keys` of requests that may com
 everything. Source: design 06, "Shape".
 """
 
+import fcntl
 import hashlib
 import json
 import os
@@ -14,12 +15,13 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-from api.problems import unknown
+from api.objects import Objects
+from api.problems import Refused, unknown
 
 Kind: TypeAlias = Literal[
     "answers", "blobs", "keys", "models", "origins", "plans", "requests", "stats", "targets"
@@ -39,6 +41,11 @@ _NAMES: Final[dict[Kind, str]] = {
 }
 _KINDS: Final = tuple(_NAMES)
 _LISTED: Final = 200
+_UNCHANGING: Final = frozenset({"answers", "blobs", "origins", "plans", "requests", "stats"})
+"""Kinds that are the same for ever: a copy of them need not be looked after."""
+_BY_CONTENT: Final = frozenset({"blobs", "stats"})
+"""Kinds whose digest is that of their bytes."""
+_MOST_CHECKED: Final = 10_000
 
 
 def digest_of(data: bytes) -> str:
@@ -48,15 +55,22 @@ def digest_of(data: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A folder of content-addressed files."""
+    """A folder of content-addressed files; in front of an object store it holds what was asked for here.
+
+    `checked` are files whose bytes were compared with their digest: where, how big, how old.
+    """
 
     root: Path
+    objects: Objects | None = None
+    checked: set[tuple[str, int, int]] = field(default_factory=set, compare=False)
 
     def open(self) -> None:
         """Make the folders, and clear what an earlier server left half done."""
-        shutil.rmtree(self.root / "drafts", ignore_errors=True)
         for name in (*_KINDS, "drafts"):
             (self.root / name).mkdir(parents=True, exist_ok=True)
+        for folder in (self.root / "drafts").iterdir():
+            if not _in_use(folder):
+                shutil.rmtree(folder, ignore_errors=True)
 
     def path(self, kind: Kind, digest: str) -> Path:
         """Where a file lies, or would.
@@ -71,7 +85,10 @@ class Store:
 
     def has(self, kind: Kind, digest: str) -> bool:
         """Whether a file is there."""
-        return self.path(kind, digest).is_file()
+        here = self.path(kind, digest).is_file()
+        if self.objects is None or (here and kind in _UNCHANGING):
+            return here
+        return self.objects.has(self._name(kind, digest))
 
     def find(self, kind: Kind, digest: str) -> Path:
         """Path of a file that is there.
@@ -80,12 +97,34 @@ class Store:
           Refused: it is not; with the nearest digests.
         """
         path = self.path(kind, digest)
+        if self.objects is not None and not (kind in _UNCHANGING and path.is_file()):
+            self._fetch(kind, digest, path)
         if not path.is_file():
             raise unknown(_NAMES[kind], digest, list(islice(self.digests(kind), _LISTED)))
         return path
 
+    def find_whole(self, kind: Kind, digest: str) -> Path:
+        """Path of a file that is there and, where its digest is that of its bytes, has these bytes.
+
+        Raises:
+          Refused: it is not there, or damaged: then it is taken away, so that it can be sent again.
+        """
+        path = self.find(kind, digest)
+        if kind not in _BY_CONTENT or self._is_whole(path, digest):
+            return path
+        path.unlink(missing_ok=True)
+        if self.objects is not None:
+            path = self.find(kind, digest)  # the copy here was damaged, perhaps not the other one
+            if self._is_whole(path, digest):
+                return path
+            self.drop(kind, digest)
+        raise Refused("corrupted", f"{_NAMES[kind]} {digest} was damaged on disk")
+
     def digests(self, kind: Kind) -> Iterator[str]:
         """Digests of everything of a kind, in no order."""
+        if self.objects is not None:
+            yield from (f"sha256:{name}" for name in self.objects.names(kind))
+            return
         for folder in os.scandir(self.root / kind):
             yield from (f"sha256:{entry.name}" for entry in os.scandir(folder.path))
 
@@ -99,7 +138,10 @@ class Store:
         Raises:
           Refused: it is not there; with the nearest digests.
         """
-        self.find(kind, digest).unlink(missing_ok=True)
+        path = self.find(kind, digest)
+        if self.objects is not None:
+            self.objects.drop(self._name(kind, digest))
+        path.unlink(missing_ok=True)
 
     def put(self, kind: Kind, digest: str, data: bytes) -> None:
         """Keep bytes under a digest; what is there stays."""
@@ -114,6 +156,8 @@ class Store:
         """Move a finished file into its place: fsync, then rename."""
         goal = self.path(kind, digest)
         goal.parent.mkdir(exist_ok=True)
+        if self.objects is not None:
+            self.objects.send(draft, self._name(kind, digest))
         with draft.open("rb") as file:
             os.fsync(file.fileno())
         draft.replace(goal)
@@ -122,6 +166,8 @@ class Store:
         """Note that a request's answer is a plan."""
         goal = self.path("requests", digest)
         goal.parent.mkdir(exist_ok=True)
+        if self.objects is not None:
+            self.objects.send(self.find("plans", plan), self._name("requests", digest))
         with suppress(FileExistsError):  # two equal requests at once: the other one's link is as good
             os.link(self.path("plans", plan), goal)
 
@@ -129,7 +175,52 @@ class Store:
     def draft(self) -> Iterator[Path]:
         """Give a folder to work in; it goes, with what was not kept."""
         folder = tempfile.mkdtemp(dir=self.root / "drafts")
+        holding = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(holding, fcntl.LOCK_EX)
         try:
             yield Path(folder)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+            os.close(holding)
+
+    def _name(self, kind: Kind, digest: str) -> str:
+        return self.path(kind, digest).relative_to(self.root).as_posix()
+
+    def _fetch(self, kind: Kind, digest: str, path: Path) -> None:
+        """Bring an object here; what is no object any more goes here too."""
+        if self.objects is None:
+            return
+        with self.draft() as folder:
+            if self.objects.fetch(self._name(kind, digest), folder / "data"):
+                path.parent.mkdir(exist_ok=True)
+                (folder / "data").replace(path)
+            else:
+                path.unlink(missing_ok=True)
+
+    def _is_whole(self, path: Path, digest: str) -> bool:
+        stands = path.stat()
+        mark = (str(path), stands.st_size, stands.st_mtime_ns)
+        if mark in self.checked:
+            return True
+        with path.open("rb") as file:
+            if f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}" != digest:
+                return False
+        if len(self.checked) >= _MOST_CHECKED:
+            self.checked.clear()
+        self.checked.add(mark)
+        return True
+
+
+def _in_use(draft: Path) -> bool:
+    """Whether a server that lives holds a draft."""
+    try:
+        folder = os.open(draft, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(folder)
+    return False

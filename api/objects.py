@@ -1,0 +1,98 @@
+"""Objects: the store's files in an object store that many servers share, through fsspec (`s3://BUCKET/PREFIX`).
+
+Names are `KIND/xx/REST`, as in the folder. An object is written whole or not at all; nothing here knows what
+one holds. Source: design 06, "Past one machine".
+"""
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+from api.problems import Refused
+from planner.errors import InputError
+
+PART: Final = ".part"
+FAILURES: Final = (OSError, TimeoutError)
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """Files below one address of an object store; one with folders shows a file before it is whole."""
+
+    system: Any
+    root: str
+    has_folders: bool
+
+    def has(self, name: str) -> bool:
+        """Whether there is an object of this name."""
+        return bool(_tried(self.system.exists, self._path(name)))
+
+    def fetch(self, name: str, path: Path) -> bool:
+        """Copy an object into a file; False where there is none."""
+        try:
+            self.system.get_file(self._path(name), str(path))
+        except FileNotFoundError:
+            return False
+        except FAILURES as error:
+            raise _unreachable(error) from error
+        return True
+
+    def send(self, path: Path, name: str) -> None:
+        """Keep a file under a name."""
+        if not self.has_folders:
+            _tried(self.system.put_file, str(path), self._path(name))
+            return
+        part = self._path(f"{name}.{secrets.token_hex(4)}{PART}")
+        _tried(self.system.put_file, str(path), part)
+        _tried(self.system.mv, part, self._path(name))
+
+    def drop(self, name: str) -> None:
+        """Take an object away; one that is not there stays away."""
+        if self.has(name):
+            _tried(self.system.rm_file, self._path(name))
+
+    def names(self, kind: str) -> Iterator[str]:
+        """The last part of each name of a kind."""
+        _tried(self.system.invalidate_cache)
+        found = (str(path).rpartition("/")[2] for path in _tried(self.system.find, self._path(kind)))
+        yield from (name for name in found if not name.endswith(PART))
+
+    def _path(self, name: str) -> str:
+        return f"{self.root}/{name}"
+
+
+def open_objects(url: str) -> Objects | None:
+    """Open `QPLAN_BLOBS`: `s3://BUCKET/PREFIX`, `file:///DIR`; nothing is the data folder alone.
+
+    Raises:
+      InputError: an address that nothing here can open.
+    """
+    if not url:
+        return None
+    try:
+        # No caches of listings: another server may just have written.
+        system, root = fsspec.core.url_to_fs(url, use_listings_cache=False)
+    except (ValueError, ImportError) as error:
+        raise InputError(
+            f"QPLAN_BLOBS: cannot open {url!r}: {error}", hint="s3://BUCKET/PREFIX or file:///DIR"
+        ) from error
+    local = isinstance(system, LocalFileSystem)
+    if local:
+        system = LocalFileSystem(auto_mkdir=True)
+    return Objects(system, str(root).rstrip("/"), has_folders=local)
+
+
+def _tried(call: Any, *arguments: Any, **named: Any) -> Any:
+    try:
+        return call(*arguments, **named)
+    except FAILURES as error:
+        raise _unreachable(error) from error
+
+
+def _unreachable(error: Exception) -> Refused:
+    return Refused("not-ready", f"the object store does not answer: {type(error).__name__}")
