@@ -44,7 +44,12 @@ ONNX_DEFAULTS: Final[Mapping[str, Any]] = {
     "DepthToSpace.mode": "DCR",
     "Elu.alpha": 1.0,
     "Flatten.axis": 1,
+    "GRU.activations": ("Sigmoid", "Tanh"),
+    "GRU.clip": "absent",
     "GRU.direction": "forward",
+    "GRU.layout": 0,
+    "GRU.linear_before_reset": 0,
+    "GRU.sequence_lens": "absent",
     "Gather.axis": 0,
     "GatherND.batch_dims": 0,
     "Gelu.approximate": "none",
@@ -54,7 +59,12 @@ ONNX_DEFAULTS: Final[Mapping[str, Any]] = {
     "Gemm.transB": 0,
     "HardSigmoid.alpha": 0.2,
     "HardSigmoid.beta": 0.5,
+    "LSTM.activations": ("Sigmoid", "Tanh", "Tanh"),
+    "LSTM.clip": "absent",
     "LSTM.direction": "forward",
+    "LSTM.input_forget": 0,
+    "LSTM.layout": 0,
+    "LSTM.sequence_lens": "absent",
     "LayerNormalization.axis": -1,
     "LeakyRelu.alpha": 0.01,
     "LogSoftmax.axis": -1,
@@ -67,6 +77,11 @@ ONNX_DEFAULTS: Final[Mapping[str, Any]] = {
     "MaxPool.storage_order": 0,
     "MaxPool.strides": 1,
     "Pad.mode": "constant",
+    "RNN.activations": ("Tanh",),
+    "RNN.clip": "absent",
+    "RNN.direction": "forward",
+    "RNN.layout": 0,
+    "RNN.sequence_lens": "absent",
     "ReduceMax.keepdims": 1,
     "ReduceMean.keepdims": 1,
     "ReduceMin.keepdims": 1,
@@ -88,7 +103,10 @@ ONNX_DEFAULTS: Final[Mapping[str, Any]] = {
 _OPERANDS: Final[Mapping[str, tuple[int, Any]]] = {
     "Clip.max": (2, math.inf),
     "Clip.min": (1, -math.inf),
+    "GRU.sequence_lens": (4, "absent"),
+    "LSTM.sequence_lens": (4, "absent"),
     "Pad.value": (2, 0.0),
+    "RNN.sequence_lens": (4, "absent"),
     "ReduceMax.axes": (1, None),
     "ReduceMean.axes": (1, None),
     "ReduceMin.axes": (1, None),
@@ -210,7 +228,8 @@ def _values(term: str, scope: _Scope) -> Iterator[Any]:
     if scope.ops:
         yield from (_of_op(op, term, what, scope.graph) for op in scope.ops if op.type == owner)
         return
-    yield scope.attributes.get(term, scope.attributes.get(what, ONNX_DEFAULTS.get(term, _Unknown("absent"))))
+    absent = ONNX_DEFAULTS.get(term, _Unknown("absent"))
+    yield _plain(scope.attributes.get(term, scope.attributes.get(what, absent)))
 
 
 def _of_shape(name: str, what: str, scope: _Scope) -> Any:
@@ -244,7 +263,7 @@ def _of_op(op: Op, term: str, attribute: str, graph: Graph) -> Any:
         if constant is None or constant.array is None:
             return _Unknown(f"not a constant ({name!r})")
         return _plain(constant.array)
-    return ONNX_DEFAULTS.get(term, _Unknown("absent"))
+    return _plain(ONNX_DEFAULTS.get(term, _Unknown("absent")))
 
 
 def _plain(value: Any) -> Any:

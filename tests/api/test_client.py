@@ -102,7 +102,7 @@ def test_failures(client, name):
 def test_members_of_failures(client):
     with pytest.raises(Conflict) as conflict:
         client.plan(overflowing(), "litert-int8")
-    assert conflict.value.facts == ("accumulator i32 at litert-int8.yaml:142", "weights of 'k0'")
+    assert conflict.value.facts == ("accumulator i32 at litert-int8.yaml:144", "weights of 'k0'")
     with pytest.raises(TargetError) as target:
         client.lint("id: x\n")
     assert {error.code for error in target.value.errors} == {"T011"}
