@@ -164,7 +164,7 @@ def request_id(request: Request) -> str:
 def _template(scope: Scope) -> str:
     """The route as `/v1/plans/{key}`; FastAPI notes it without the prefix its router has."""
     path = getattr(scope.get("route"), "path", "none")
-    return f"{PREFIX}{path}" if path != "none" and path != METRICS and not path.startswith(PREFIX) else path
+    return f"{PREFIX}{path}" if path not in ("none", METRICS) and not path.startswith(PREFIX) else path
 
 
 def _over(wait: float) -> Problem:

@@ -1,0 +1,99 @@
+"""Scans of text before a parser has it: YAML of targets, MLIR of models. Nothing is built, time is linear.
+
+The parsers have limits of their own (`planner.target.yamltree`, `planner.mlir.parse`); these keep libyaml
+and xDSL from input whose cost grows faster than its length. Source: YAML 1.2.2; MLIR LangRef.
+"""
+
+import re
+from typing import Final, NoReturn
+
+from planner.errors import ModelError, Problem, TargetError
+
+YAML_BYTES: Final = 1_000_000
+YAML_LINE: Final = 16_384
+YAML_DEPTH: Final = 64
+# Brackets in prose count too, and need not be closed there; the parser counts exactly.
+YAML_BRACKETS: Final = 1024
+MLIR_BYTES: Final = 256 << 20
+MLIR_DEPTH: Final = 128
+MLIR_NAMES: Final = 5_000_000
+MLIR_NAME: Final = 4096
+
+# Runs of dashes and question marks that open a collection each, as in `- - - a`.
+_OPENERS: Final = re.compile(rb"^[ ]*((?:[-?][ ]+)+)", re.MULTILINE)
+_INDENT: Final = re.compile(rb"^( +)[^ \r\n#]", re.MULTILINE)
+_QUOTED: Final = re.compile(rb'"(?:[^"\\\n]|\\.)*+"|\'[^\'\n]*+\'|(?:^|\s)#[^\n]*+')
+_FLOW: Final = re.compile(rb"[\[\]{}]")
+_MLIR_TEXT: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|//[^\n]*+|->', re.DOTALL)
+_MLIR_SIGN: Final = re.compile(rb"[\[\](){}<>]")
+_MLIR_LONG: Final = re.compile(rb"[\w.$]{%d,}+" % (MLIR_NAME + 1))
+
+
+def scan_yaml(data: bytes, name: str = "text") -> None:
+    """Refuse YAML text that is too long, has a line that is, or nests too deep.
+
+    Args:
+      name: what messages call it.
+
+    Raises:
+      TargetError: where and which limit.
+    """
+    if len(data) > YAML_BYTES:
+        _refuse(name, 1, "T002", f"{len(data)} bytes; a target has at most {YAML_BYTES}")
+    for number, line in enumerate(data.splitlines(), 1):
+        if len(line) > YAML_LINE:
+            _refuse(name, number, "T002", f"a line of {len(line)} bytes; {YAML_LINE} are the limit")
+    for found in _OPENERS.finditer(data):
+        if len(found[1].split()) > YAML_DEPTH:
+            _refuse(name, _line(data, found.start(1)), "T003", f"nested deeper than {YAML_DEPTH}")
+    _scan_indents(data, name)
+    _scan_flow(data, name)
+
+
+def _scan_indents(data: bytes, name: str) -> None:
+    stack = [0]
+    for found in _INDENT.finditer(data):
+        width = len(found[1])
+        while stack[-1] > width:
+            stack.pop()
+        if stack[-1] < width:
+            stack.append(width)
+        # A line of text that goes on may lie deeper than anything that is nested.
+        if len(stack) > 2 * YAML_DEPTH:
+            _refuse(name, _line(data, found.start()), "T003", f"indented deeper than {2 * YAML_DEPTH} levels")
+
+
+def _scan_flow(data: bytes, name: str) -> None:
+    depth = 0
+    for found in _FLOW.finditer(_QUOTED.sub(lambda text: b" " * len(text[0]), data)):
+        depth = depth + 1 if found[0] in b"[{" else max(0, depth - 1)
+        if depth > YAML_BRACKETS:
+            _refuse(name, _line(data, found.start()), "T003", f"more than {YAML_BRACKETS} open brackets")
+
+
+def scan_mlir(data: bytes) -> None:
+    """Refuse MLIR text that nests too deep, or holds too many names or one too long.
+
+    Raises:
+      ModelError: which limit.
+    """
+    if len(data) > MLIR_BYTES:
+        raise ModelError(f"{len(data)} bytes of MLIR; {MLIR_BYTES} are the limit")
+    if data.count(b"%") > MLIR_NAMES:
+        raise ModelError(f"more than {MLIR_NAMES} names of values in MLIR")
+    bare = _MLIR_TEXT.sub(b" ", data)
+    if long := _MLIR_LONG.search(bare):
+        raise ModelError(f"a word of {len(long[0])} letters in MLIR; {MLIR_NAME} are the limit")
+    depth = 0
+    for found in _MLIR_SIGN.finditer(bare):
+        depth += 1 if found[0] in b"[({<" else -1
+        if depth > MLIR_DEPTH:
+            raise ModelError(f"MLIR nested too deep: more than {MLIR_DEPTH} brackets are open")
+
+
+def _line(data: bytes, position: int) -> int:
+    return data.count(b"\n", 0, position) + 1
+
+
+def _refuse(name: str, line: int, code: str, message: str) -> NoReturn:
+    raise TargetError(errors=(Problem(name, line, 1, code, message),))
