@@ -26,8 +26,9 @@ from api.problems import Problem, Refused, http_problem, problem_of
 from api.routes import ROUTERS, metrics
 from api.sandbox import Sandbox
 from api.schemas import ProblemDocument
-from api.service import Service, shipped_targets
+from api.service import Service
 from api.settings import Settings, settings_from
+from api.shelf import Shelf, shipped_targets
 from api.store import Store
 from api.writes import Writes
 from planner.errors import PlannerError
@@ -65,12 +66,12 @@ def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN2
         store, sandbox = Store(settings.data), Sandbox(settings, app.state.metrics)
         store.open()
         await sandbox.start()
-        targets = await run_sync(shipped_targets)
+        shelf = Shelf(store, await run_sync(shipped_targets))
         writes = Writes(store)
         threads, gate = CapacityLimiter(THREADS), Gate(settings.waiting)
         app.state.quota = Quota(settings.quota, settings.data / "blobs")
         await run_sync(app.state.quota.count)
-        app.state.service = Service(settings, store, sandbox, threads, targets, writes, gate)
+        app.state.service = Service(settings, store, sandbox, threads, shelf, writes, gate)
         gc.freeze()
         try:
             yield

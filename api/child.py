@@ -9,38 +9,68 @@ import errno
 import json
 import os
 import resource
+import shutil
 import sys
-import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+from api.answers import READERS
+from api.confine import confine, peak_memory
 from api.extent import check_extent
+from api.history import applied
+from api.logs import frames
 from api.problems import Problem, Refused, problem_of
 from api.scan import scan_json, scan_onnx
+from api.scantext import scan_mlir, scan_yaml
+from api.studies import STUDIES
+from planner.calibration.statistics import calibration_digest
 from planner.calibration.statsjson import read_statistics, write_statistics
 from planner.cli.files import model_format
 from planner.errors import InputError, PlannerError
 from planner.ir.graph import Graph, model_digest
 from planner.pipeline import annotate, export, load_model, plan
 from planner.plans.explain import explain
+from planner.plans.plan import Plan
 from planner.plans.planjson import plan_from_json
+from planner.report.html import write_report
 from planner.target.lint import lint
 from planner.target.load import load_target
+from planner.target.records import Target
 
 MAX_VALUES: Final = 20_000_000
 MAX_LINE: Final = 4 << 20
 MOST_LISTED: Final = 100
-TRACE: Final = 4000
+LAID_OUT: Final = "model.onnx"
+"""Name of a model's file that lies in a folder with its external data."""
+
+SYSTEM: Final = (
+    "/bin",
+    "/dev/urandom",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/lib",
+    "/lib64",
+    "/proc/cpuinfo",
+    "/proc/meminfo",
+    "/proc/self",
+    "/sys/bus",
+    "/sys/devices",
+    "/sys/fs/cgroup",
+    "/usr",
+)
+"""What the libraries read of the system."""
 
 Arguments = Mapping[str, Any]
 
 
 def read_model(job: Arguments) -> dict[str, Any]:
-    """Read a model and say what it is: digest, format, counts, inputs and outputs."""
+    """Read a model and say what it is: digest, format, counts, inputs and outputs; its values by name."""
     kind, graph = _model(job)
-    return {"digest": model_digest(graph), "format": kind, **_summary(graph)}
+    Path(job["out"]).write_text(json.dumps(list(graph.values)), encoding="utf-8")
+    digests = {"digest": model_digest(graph), "plain": calibration_digest(graph)}
+    return {**digests, "format": kind, **_summary(graph)}
 
 
 def read_stats(job: Arguments) -> dict[str, Any]:
@@ -57,13 +87,23 @@ def read_stats(job: Arguments) -> dict[str, Any]:
 
 
 def make_plan(job: Arguments) -> dict[str, Any]:
-    """Plan a model and write the plan."""
-    _, graph = _model(job)
-    stats = read_statistics(_scanned(Path(job["stats"]).read_bytes())) if job["stats"] else None
-    ready = annotate(graph, stats=stats, annotations=job["annotations"])
-    planned = plan(ready, load_target(job["target"]), strategy=job["strategy"], **job["costs"])
+    """Plan a model, go through the steps of its history, and write the plan."""
+    planned = _planned(job)
     Path(job["out"]).write_text(planned.to_json(), encoding="utf-8")
     return {"key": planned.key}
+
+
+def study_plan(job: Arguments) -> dict[str, Any]:
+    """Make a plan again and ask what if."""
+    Path(job["out"]).write_bytes(STUDIES[job["verb"]](_planned(job), job["arguments"]))
+    return {}
+
+
+def read_plan(job: Arguments) -> dict[str, Any]:
+    """Answer something that stands in stored plans."""
+    plans = [plan_from_json(Path(path).read_bytes()) for path in job["plans"]]
+    Path(job["out"]).write_bytes(_READERS[job["verb"]](plans, job["arguments"]))
+    return {}
 
 
 def explain_plan(job: Arguments) -> dict[str, Any]:
@@ -81,9 +121,12 @@ def export_plan(job: Arguments) -> dict[str, Any]:
 
 def lint_target(job: Arguments) -> dict[str, Any]:
     """Load a target description and say what is odd in it."""
-    target = load_target(_text(Path(job["text"]).read_bytes()) + "\n", trusted=False)
+    data = Path(job["text"]).read_bytes()
+    scan_yaml(data, job["name"])
+    target = load_target(_text(data) + "\n", trusted=False, name=job["name"])
     findings = [asdict(finding) for finding in lint(target)[:MOST_LISTED]]
-    return {"id": target.id, "version": target.version, "digest": target.digest, "findings": findings}
+    about = {name: getattr(target, name) for name in ("id", "version", "title", "mode", "digest")}
+    return {**about, "findings": findings}
 
 
 TASKS: Final[Mapping[str, Callable[[Arguments], dict[str, Any]]]] = {
@@ -92,8 +135,17 @@ TASKS: Final[Mapping[str, Callable[[Arguments], dict[str, Any]]]] = {
     "lint": lint_target,
     "model": read_model,
     "plan": make_plan,
+    "read": read_plan,
     "stats": read_stats,
+    "study": study_plan,
 }
+
+
+def _report(plans: Sequence[Plan], _: Arguments) -> bytes:
+    return write_report(plans[0]).encode()
+
+
+_READERS: Final = {**READERS, "report": _report}
 
 
 def main() -> None:
@@ -105,7 +157,9 @@ def main() -> None:
         return
     job = json.loads(line)
     _limit(job["limits"])
-    reply = json.dumps(_done(job)).encode()
+    job |= _laid_out(job)
+    _confine(job["limits"])
+    reply = json.dumps({**_done(job), "peak": peak_memory()}).encode()
     while reply:
         reply = reply[os.write(answer, reply) :]
     os._exit(0)
@@ -136,7 +190,22 @@ def _refusal(problem: Problem) -> dict[str, Any]:
 
 def _crash(error: Exception) -> dict[str, Any]:
     problem = Problem("worker-crashed", f"the reader of this input failed: {type(error).__name__}")
-    return {**_refusal(problem), "trace": "".join(traceback.format_exception(error))[-TRACE:]}
+    return {**_refusal(problem), "trace": frames(error)}
+
+
+def _laid_out(job: Arguments) -> dict[str, str]:
+    """Put the model and its external data into one folder; before `_confine`, which forbids links."""
+    if not job.get("external"):
+        return {}
+    home = Path(job["out"]).parent / "model"
+    for location, source in ((LAID_OUT, job["model"]), *job["external"]):
+        goal = home / location
+        goal.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(source, goal)
+        except OSError:  # another file system
+            shutil.copyfile(source, goal)
+    return {"model": str(home / LAID_OUT)}
 
 
 def _limit(limits: Arguments) -> None:
@@ -153,14 +222,50 @@ def _limit(limits: Arguments) -> None:
         resource.setrlimit(kind, (amount, amount))
 
 
+def _confine(limits: Arguments) -> None:
+    """Leave the data folder readable, drafts writable, and the system's and our own code."""
+    here = Path.cwd()
+    code = (*SYSTEM, sys.prefix, sys.base_prefix, *sys.path)
+    readable = [Path(name) for name in (*limits.get("readable", (here,)), *filter(None, code))]
+    writable = [Path(name) for name in (*limits.get("writable", (here / "drafts",)), "/dev/null")]
+    confine(readable, writable)
+
+
 def _model(job: Arguments) -> tuple[str, Graph]:
-    data = Path(job["model"]).read_bytes()
+    path = Path(job["model"])
+    data = path.read_bytes()
     kind = model_format(data)
     if kind == "onnx":
         scan_onnx(data)
     elif kind == "json":
         _scanned(data)
-    return kind, check_extent(load_model(data, format=kind))
+    else:
+        scan_mlir(data)
+    # Only a path has a folder for external data; only bytes have the name that the file gives itself.
+    return kind, check_extent(load_model(path if path.name == LAID_OUT else data, format=kind))
+
+
+def _planned(job: Arguments) -> Plan:
+    _, graph = _model(job)
+    stats = read_statistics(_scanned(Path(job["stats"]).read_bytes())) if job["stats"] else None
+    ready = annotate(graph, stats=stats, annotations=job["annotations"])
+    options = job["options"]
+    planned = plan(
+        ready,
+        _target(job["target"]),
+        strategy=options["strategy"],
+        best_effort=options["best_effort"],
+        bias_pins=options["bias_pins"],
+        **options["costs"],
+    )
+    return applied(planned, job["steps"])
+
+
+def _target(told: Mapping[str, str]) -> Target:
+    if "text" not in told:
+        return load_target(told["name"])
+    text = _text(Path(told["text"]).read_bytes()) + "\n"
+    return load_target(text, trusted=False, name=told["name"])
 
 
 def _scanned(data: bytes) -> str:

@@ -50,3 +50,8 @@ kernels:
 """
 
 PORT: Final = "fc1.out[0]"
+KERNEL: Final = "fc1"
+VALUE: Final = "y"
+TARGET_NAME: Final = "example-npu@1.0.0"
+EDITS: Final[dict[str, Any]] = {"values": {VALUE: "!quant.uniform<i8:f32, 0.03125>"}}
+RESCALE: Final = "x#0"

@@ -5,14 +5,19 @@ process within milliseconds. Source: design 06, "Shape".
 """
 
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 from anyio.to_thread import run_sync
 
 from api.extent import check_extent
+from api.history import Origin, origin_text, read_origin
+from api.problems import Refused
 from api.schemas import PlanRequest
-from api.service import Service, find_target
+from api.service import Service, model_files
 from api.store import digest_of
 from planner.annotated.document import read_annotated
 from planner.calibration.annotate import annotate
@@ -20,6 +25,7 @@ from planner.calibration.statsjson import read_statistics
 from planner.fusion.fuse import fuse
 from planner.ir.graph import Graph, model_digest
 from planner.plans.explain import explain
+from planner.plans.plan import Plan
 from planner.plans.planjson import plan_from_json
 from planner.propagation.propagate import propagate
 from planner.target.records import Target
@@ -38,17 +44,18 @@ async def make_plan(service: Service, request: PlanRequest) -> bytes:
       Refused: unknown digests or names, or what a child refused.
       PlannerError: what the planner refused of an annotated model.
     """
-    target = find_target(service, request.target)
+    target = await service.shelf.find(request.target)
     whole = _request_text(request, target)
     digest = digest_of(whole)
     if service.store.has("requests", digest):
         return await run_sync(service.store.path("requests", digest).read_bytes)
-    if len(whole) <= INLINE_BYTES and _is_small(service, request):
-        made = await run_sync(partial(_plan_here, request, target), limiter=service.threads)
+    origin = origin_text(_full_name(target), whole)
+    if len(whole) <= INLINE_BYTES and is_small(service, request.model, request.stats):
+        made = await run_sync(partial(_text_here, request, target), limiter=service.threads)
         if made is not None:
-            await service.writes.begin(digest, *made)
+            await service.writes.begin(digest, *made, origin)
             return made[1]
-    return await _plan_in_child(service, request, target, digest)
+    return await plan_in_child(service, read_origin(origin), digest)
 
 
 def _request_text(request: PlanRequest, target: Target) -> bytes:
@@ -56,31 +63,41 @@ def _request_text(request: PlanRequest, target: Target) -> bytes:
     return json.dumps(parts, sort_keys=True).encode()
 
 
-def _is_small(service: Service, request: PlanRequest) -> bool:
-    kernels = request.model.get("kernels") if isinstance(request.model, dict) else None
-    stored = isinstance(request.stats, str)
+def _full_name(target: Target) -> str:
+    return f"{target.id}@{target.version}"
+
+
+def is_small(service: Service, model: str | Mapping[str, Any], stats: str | Mapping[str, Any] | None) -> bool:
+    """Whether a request's own model may be planned in this process."""
+    kernels = model.get("kernels") if isinstance(model, Mapping) else None
+    stored = isinstance(stats, str)
     return isinstance(kernels, list) and len(kernels) <= service.settings.inline_kernels and not stored
 
 
-def _plan_here(request: PlanRequest, target: Target) -> tuple[str, bytes] | None:
+def _text_here(request: PlanRequest, target: Target) -> tuple[str, bytes] | None:
+    planned = plan_here(request.model_dump(), target)
+    return None if planned is None else (planned.key, planned.to_json().encode())
+
+
+def plan_here(request: Mapping[str, Any], target: Target) -> Plan | None:
     """Plan in this process; None where the model turns out to be bigger than its kernels say."""
-    graph = check_extent(read_annotated(json.dumps(request.model)))
+    graph = check_extent(read_annotated(json.dumps(request["model"])))
     if not _is_light(graph):
         return None
-    stats = None if request.stats is None else read_statistics(json.dumps(request.stats))
-    ready = annotate(graph, stats=stats, annotations=request.annotations)
-    options = request.options
+    stats = None if request["stats"] is None else read_statistics(json.dumps(request["stats"]))
+    ready = annotate(graph, stats=stats, annotations=request["annotations"])
+    options = request["options"]
     planned = propagate(
         fuse(ready, target),
         target,
-        strategy=options.strategy,
+        strategy=options["strategy"],
         model=model_digest(ready),
-        best_effort=False,
-        bias_pins="error",
+        best_effort=options["best_effort"],
+        bias_pins=options["bias_pins"],
         depths=None,
-        **options.costs,
+        **options["costs"],
     )
-    return planned.key, planned.to_json().encode()
+    return replace(planned, origin=replace(planned.origin, model=ready)) if planned.origin else planned
 
 
 def _is_light(graph: Graph) -> bool:
@@ -93,33 +110,76 @@ def _is_light(graph: Graph) -> bool:
     return slices <= MAX_SLICES
 
 
-async def _plan_in_child(service: Service, request: PlanRequest, target: Target, digest: str) -> bytes:
+async def plan_in_child(service: Service, origin: Origin, digest: str) -> bytes:
+    """Make the plan of an origin in a child, and keep it as the answer of a request."""
     store = service.store
     with store.draft() as folder:
-        if isinstance(request.model, dict):
-            model = folder / "model"
-            model.write_text(json.dumps(request.model), encoding="utf-8")
-        else:
-            model = store.find("blobs", store.read_json("models", request.model)["blob"])
-        stats = folder / "stats" if isinstance(request.stats, dict) else None
-        if stats is not None:
-            stats.write_text(json.dumps(request.stats), encoding="utf-8")
-        elif isinstance(request.stats, str):
-            stats = store.find("stats", request.stats)
-        result = await service.sandbox.run(
-            "plan",
-            model=str(model),
-            stats=None if stats is None else str(stats),
-            annotations=request.annotations,
-            target=target.id,
-            strategy=request.options.strategy,
-            costs=request.options.costs,
-            out=str(folder / "plan"),
-            reads=model.stat().st_size + (0 if stats is None else stats.stat().st_size),
-        )
-        await run_sync(store.keep, "plans", result["key"], folder / "plan")
+        job = await lay_out_job(service, origin, folder)
+        result = await service.sandbox.run("plan", **job)
+        await run_sync(store.put, "origins", result["key"], origin.to_json())
+        await run_sync(store.keep, "plans", result["key"], folder / "out")
     await run_sync(store.link, digest, result["key"])
     return await run_sync(store.path("plans", result["key"]).read_bytes)
+
+
+async def lay_out_job(service: Service, origin: Origin, folder: Path) -> dict[str, Any]:
+    """Say what a child needs to make the plan of an origin: files in a draft's folder, the rest as data.
+
+    Raises:
+      Refused: a model, statistics or target that is not there any more.
+    """
+    target = await service.shelf.find(origin.target)
+    return await run_sync(_lay_out_job, service, origin, target, folder)
+
+
+def _lay_out_job(service: Service, origin: Origin, target: Target, folder: Path) -> dict[str, Any]:
+    request = origin.request
+    files, reads = _model_files(service, request["model"], folder)
+    stats = _stats_file(service, request["stats"], folder)
+    told = service.shelf.text(target)
+    if told is not None:
+        (folder / "target").write_bytes(told[0])
+    return {
+        **files,
+        "stats": None if stats is None else str(stats),
+        "annotations": request["annotations"],
+        "target": {"name": target.id} if told is None else {"name": told[1], "text": str(folder / "target")},
+        "options": request["options"],
+        "steps": list(origin.steps),
+        "out": str(folder / "out"),
+        "reads": reads + (0 if stats is None else stats.stat().st_size),
+    }
+
+
+def _model_files(
+    service: Service, model: str | Mapping[str, Any], folder: Path
+) -> tuple[dict[str, Any], int]:
+    if isinstance(model, str):
+        return model_files(service.store, service.store.read_json("models", model))
+    path = folder / "model.json"
+    path.write_text(json.dumps(model), encoding="utf-8")
+    return {"model": str(path)}, path.stat().st_size
+
+
+def _stats_file(service: Service, stats: str | Mapping[str, Any] | None, folder: Path) -> Path | None:
+    if isinstance(stats, str):
+        return service.store.find("stats", stats)
+    if stats is None:
+        return None
+    (folder / "stats").write_text(json.dumps(stats), encoding="utf-8")
+    return folder / "stats"
+
+
+async def find_origin(service: Service, key: str) -> Origin:
+    """Where a plan comes from.
+
+    Raises:
+      Refused: no such plan, or one that another version of the planner made.
+    """
+    await service.writes.find(key)
+    if not service.store.has("origins", key):
+        raise Refused("plan-invalid", "the request of this plan was not kept", hint="send it again")
+    return read_origin(await run_sync(service.store.find("origins", key).read_bytes))
 
 
 async def explain_plan(service: Service, key: str, address: str) -> str:

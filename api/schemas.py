@@ -3,23 +3,32 @@
 The examples are real: tests send them. pydantic stays here.
 """
 
+import re
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from api.examples import ANNOTATED, BLOB, NO_DIGEST
+from api.examples import ANNOTATED, BLOB, EDITS, KERNEL, NO_DIGEST
 from api.store import DIGEST
 
 STRICT: Final = ConfigDict(extra="forbid")
+LOCATION: Final = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*$"
+"""A file in the model's folder or below, none that is hidden or goes up."""
 
 Digest = Annotated[str, Field(pattern=DIGEST, description="sha256: and 64 hexadecimal digits")]
 
 
 class PlanOptions(BaseModel):
-    """How to plan: the strategy, and prices over the target's own."""
+    """How to plan: the strategy, what gives way where not all can hold, and prices over the target's own."""
 
     model_config = STRICT
     strategy: Literal["minimal", "rfc"] = "minimal"
+    best_effort: bool = Field(
+        default=False, description="give some constraints up where not all can hold, each with a warning"
+    )
+    bias_pins: Literal["error", "derive"] = Field(
+        default="error", description="derive a pinned bias anew whose scale is not its factors' product"
+    )
     costs: dict[str, Annotated[float, Field(allow_inf_nan=False)] | None] = Field(
         default_factory=dict, max_length=32
     )
@@ -44,11 +53,41 @@ class PlanRequest(BaseModel):
     options: PlanOptions = PlanOptions()
 
 
+class EditsRequest(BaseModel):
+    """Changed constraints, in the words of an annotations file, and kernels to put back into float."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [EDITS, {"restore": [KERNEL]}]})
+    format: Literal["qplan.annotations/1"] = "qplan.annotations/1"
+    values: dict[str, Any] = Field(default_factory=dict, description="types by name of a value, or glob")
+    ports: dict[str, Any] = Field(default_factory=dict, description="types by address of a port")
+    remove: list[str] = Field(default_factory=list, description="values and ports whose facts go")
+    restore: list[str] = Field(default_factory=list, max_length=100, description="kernels to run in float")
+
+
+class ExternalData(BaseModel):
+    """A file beside an ONNX model, under the name that the model calls it by."""
+
+    model_config = STRICT
+    location: str = Field(pattern=LOCATION, max_length=200)
+    blob: Digest
+
+
 class ModelRequest(BaseModel):
-    """A model to read, by the blob that holds it."""
+    """A model to read, by the blob that holds it, and by those that hold its external data."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"blob": BLOB}]})
     blob: Digest
+    external_data: list[ExternalData] = Field(default_factory=list, max_length=1000)
+
+    @field_validator("external_data")
+    @classmethod
+    def _lie_apart(cls, given: list[ExternalData]) -> list[ExternalData]:
+        """No two files at one place, none inside another, none where the model itself is put."""
+        places = ["model.onnx", *(entry.location for entry in given)]
+        inside = {place[: match.start()] for place in places for match in re.finditer("/", place)}
+        if len(set(places)) < len(places) or not inside.isdisjoint(places):
+            raise ValueError("two files at one place, or one that is called model.onnx")
+        return given
 
 
 class ExportRequest(BaseModel):
@@ -78,6 +117,7 @@ class ModelRecord(BaseModel):
 
     digest: Digest
     blob: Digest
+    external_data: list[ExternalData] = Field(default_factory=list)
     bytes: int
     format: Literal["onnx", "json", "mlir"]
     name: str
@@ -88,6 +128,13 @@ class ModelRecord(BaseModel):
     inputs: list[Boundary]
     outputs: list[Boundary]
     notes: list[str]
+
+
+class ModelPage(BaseModel):
+    """Some of the models; `next` is the cursor of the following page."""
+
+    items: list[ModelRecord]
+    next: str | None
 
 
 class StatsRecord(BaseModel):
@@ -134,6 +181,88 @@ class Explanation(BaseModel):
     lines: list[str]
 
 
+class PortRecord(BaseModel):
+    """A port of a plan; a type of null is float, and the rule is the one that decided last."""
+
+    address: str
+    kernel: str
+    side: Literal["in", "out"]
+    value: str
+    type: str | None
+    rule: str | None
+
+
+class PortPage(BaseModel):
+    """Some of the ports of a plan, in plan order; `next` is the cursor of the following page."""
+
+    plan: Digest
+    items: list[PortRecord]
+    next: str | None
+
+
+class Suggestion(BaseModel):
+    """Edits that remove a rescale; pairs are (before, after) of the whole plan."""
+
+    edits: dict[str, Any]
+    text: str
+    cut: float
+    price: tuple[float, float]
+    rescales: tuple[int, int]
+    worst_bits_lost: tuple[float, float]
+
+
+class Suggestions(BaseModel):
+    """Verified edits, smallest first, and the same in words."""
+
+    plan: Digest
+    rescale: str
+    suggestions: list[Suggestion]
+    lines: list[str]
+
+
+class Tradeoff(BaseModel):
+    """One point of a front; `max_bits_lost` as an option gives it."""
+
+    max_bits_lost: float | None
+    rescaled_elements: int
+    rescales: int
+    worst_bits_lost: float
+    types: dict[str, str]
+    chosen: bool
+
+
+class Tradeoffs(BaseModel):
+    """The front of a component, fewest rescaled elements first, and the same in words."""
+
+    plan: Digest
+    component: str
+    tradeoffs: list[Tradeoff]
+    lines: list[str]
+
+
+class Change(BaseModel):
+    """Something that differs between two plans; empty is on one side only."""
+
+    at: str
+    before: str
+    after: str
+    why: str
+
+
+class Difference(BaseModel):
+    """What differs between two plans, and the same in words."""
+
+    before: Digest
+    after: Digest
+    same: bool
+    format: Literal["qplan.diff/1"]
+    kernels: list[Change]
+    ports: list[Change]
+    rescales: list[Change]
+    totals: dict[str, tuple[float, float]]
+    lines: list[str]
+
+
 class Finding(BaseModel):
     """Something odd in a target description."""
 
@@ -166,6 +295,7 @@ class ServerRecord(BaseModel):
     version: str
     limits: dict[str, int]
     formats: list[str]
+    schemas: list[str]
 
 
 class ProblemDocument(BaseModel):

@@ -6,7 +6,8 @@ What strangers send is read in a child (`sandbox`); this process only moves file
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,14 @@ from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 
 from api.bodies import Gate
-from api.problems import unknown
+from api.live import Live
+from api.problems import Refused
 from api.sandbox import Sandbox
-from api.schemas import ExportRequest, ModelRequest
+from api.schemas import ExportRequest
 from api.settings import Settings
+from api.shelf import Shelf
 from api.store import Store, digest_of
 from api.writes import Writes
-from planner.target.load import load_target, target_ids
-from planner.target.records import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,39 +33,10 @@ class Service:
     store: Store
     sandbox: Sandbox
     threads: CapacityLimiter
-    targets: Mapping[str, Target]
+    shelf: Shelf
     writes: Writes
     gate: Gate
-
-
-def shipped_targets() -> dict[str, Target]:
-    """Load every shipped target once."""
-    return {name: load_target(name) for name in target_ids()}
-
-
-def find_target(service: Service, name: str) -> Target:
-    """Find a target by `id` or `id@version`.
-
-    Raises:
-      Refused: there is none, with the nearest.
-    """
-    name_alone, _, version = name.partition("@")
-    target = service.targets.get(name_alone)
-    if target is None or version not in ("", target.version):
-        known = [*service.targets, *(f"{t.id}@{t.version}" for t in service.targets.values())]
-        raise unknown("target", name, known)
-    return target
-
-
-async def read_model(service: Service, request: ModelRequest) -> dict[str, Any]:
-    """Read an uploaded model in a child and keep the record of what it is."""
-    path = service.store.find("blobs", request.blob)
-    size = path.stat().st_size
-    summary = await service.sandbox.run("model", model=str(path), reads=size)
-    record = {"digest": summary.pop("digest"), "blob": request.blob, "bytes": size, **summary}
-    data = json.dumps(record).encode()
-    await run_sync(service.store.put, "models", record["digest"], data)
-    return record
+    live: Live = field(default_factory=Live)
 
 
 async def read_stats(service: Service, data: bytes) -> dict[str, Any]:
@@ -75,25 +47,62 @@ async def read_stats(service: Service, data: bytes) -> dict[str, Any]:
         summary = await service.sandbox.run(
             "stats", stats=str(folder / "stats"), out=str(out), reads=len(data)
         )
+        await run_sync(_check_names, service.store, out)
         digest = digest_of(out.read_bytes())
         await run_sync(service.store.keep, "stats", digest, out)
     return {"digest": digest, **summary}
 
 
+def _check_names(store: Store, written: Path) -> None:
+    """Refuse statistics of values that their model does not have, where we have the model."""
+    stats = json.loads(written.read_bytes())
+    values = values_of(stats["model"])
+    if not store.has("answers", values):
+        return
+    known = store.read_json("answers", values)
+    strangers = sorted(set(stats["values"]) - set(known))
+    if strangers:
+        more = f", and {len(strangers) - 1} more" if len(strangers) > 1 else ""
+        near = get_close_matches(strangers[0], known, n=3, cutoff=0.4)
+        raise Refused("unknown-value", f"the model has no value {strangers[0]!r}{more}", nearest=near)
+
+
+def values_of(plain: str) -> str:
+    """Under which answer the names of a model's values are kept, by its digest without facts."""
+    return digest_of(f"values {plain}".encode())
+
+
+def model_files(store: Store, record: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
+    """What a child needs to read a model: paths of its file and its external data, and the bytes of all.
+
+    Args:
+      record: of a model, or a request for one.
+
+    Raises:
+      Refused: a blob that is not there.
+    """
+    model = store.find("blobs", record["blob"])
+    given = record.get("external_data", ())
+    external = [(entry["location"], store.find("blobs", entry["blob"])) for entry in given]
+    size = sum(path.stat().st_size for path in (model, *(path for _, path in external)))
+    return {"model": str(model), "external": [[name, str(path)] for name, path in external]}, size
+
+
 async def export_plan(service: Service, request: ExportRequest) -> dict[str, Any]:
     """Write a stored plan of a stored model in a format, in a child; the file becomes a blob."""
     store = service.store
-    model = store.find("blobs", store.read_json("models", request.model)["blob"])
+    record = store.read_json("models", request.model)
     plan = await service.writes.find(request.plan)
     with store.draft() as folder:
+        files, size = model_files(store, record)
         out = folder / "out"
         result = await service.sandbox.run(
             "export",
-            model=str(model),
+            **files,
             plan=str(plan),
             format=request.format,
             out=str(out),
-            reads=model.stat().st_size + plan.stat().st_size,
+            reads=size + plan.stat().st_size,
         )
         digest = await run_sync(_digest_of_file, out)
         await run_sync(store.keep, "blobs", digest, out)
@@ -107,4 +116,4 @@ def _digest_of_file(path: Path) -> str:
 
 async def lint_target(service: Service, text: Path) -> dict[str, Any]:
     """Say what is wrong or odd in a target description, in a child."""
-    return await service.sandbox.run("lint", text=str(text), reads=0)
+    return await service.sandbox.run("lint", text=str(text), name="text", reads=0)

@@ -25,12 +25,15 @@ class Writes:
         self.store = store
         self.under_way: dict[str, asyncio.Task[None]] = {}
 
-    async def begin(self, request: str, key: str, text: bytes) -> None:
-        """Start to keep a plan as the answer of a request; waits only when too many are under way."""
+    async def begin(self, request: str, key: str, text: bytes, origin: bytes) -> None:
+        """Start to keep a plan as the answer of a request, and where it comes from.
+
+        Waits only when too many writes are under way.
+        """
         if len(self.under_way) >= MOST:
             await asyncio.wait(self.under_way.values(), return_when=asyncio.FIRST_COMPLETED)
         before = self.under_way.get(key)
-        self.under_way[key] = task = asyncio.create_task(self._write(before, request, key, text))
+        self.under_way[key] = task = asyncio.create_task(self._write(before, request, key, text, origin))
         task.add_done_callback(lambda done: self._done(key, done))
 
     async def find(self, key: str) -> Path:
@@ -48,12 +51,15 @@ class Writes:
         if self.under_way:
             await asyncio.wait(self.under_way.values())
 
-    async def _write(self, before: asyncio.Task[None] | None, request: str, key: str, text: bytes) -> None:
+    async def _write(
+        self, before: asyncio.Task[None] | None, request: str, key: str, text: bytes, origin: bytes
+    ) -> None:
         if before is not None:
             await asyncio.wait([before])
-        await run_sync(self._keep, request, key, text)
+        await run_sync(self._keep, request, key, text, origin)
 
-    def _keep(self, request: str, key: str, text: bytes) -> None:
+    def _keep(self, request: str, key: str, text: bytes, origin: bytes) -> None:
+        self.store.put("origins", key, origin)
         self.store.put("plans", key, text)
         self.store.link(request, key)
 

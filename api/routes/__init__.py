@@ -5,10 +5,11 @@ from typing import Final
 
 from fastapi import APIRouter
 
-from api.routes import blobs, exports, health, models, plans, stats, targets
+from api.routes import blobs, exports, health, models, plans, schemas, stats, targets
 
 ROUTERS: Final[Sequence[APIRouter]] = (
     health.router,
+    schemas.router,
     targets.router,
     blobs.router,
     models.router,

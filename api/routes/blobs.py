@@ -6,10 +6,11 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Request, Response
 from starlette.responses import FileResponse
 
+from api.answering import file_answer
 from api.bodies import BYTES, require_media, write_body
 from api.examples import ANNOTATED_TEXT
 from api.problems import Refused
-from api.routes.parts import BlobDigest, ServiceOf
+from api.routes.parts import NOT_MODIFIED, BlobDigest, ServiceOf
 from api.schemas import BlobRecord
 
 router = APIRouter(tags=["blobs"])
@@ -36,10 +37,14 @@ async def put_blob(digest: BlobDigest, request: Request, service: ServiceOf) -> 
     "/blobs/{digest}",
     operation_id="get_blob",
     response_class=FileResponse,
-    responses={200: {"content": {BYTES[0]: {}}}},
+    responses={
+        200: {"content": {BYTES[0]: {}}},
+        206: {"description": "the part that Range asks for"},
+        **NOT_MODIFIED,
+    },
 )
 @router.head("/blobs/{digest}", operation_id="head_blob", response_class=FileResponse)
-async def get_blob(digest: BlobDigest, service: ServiceOf) -> Response:
+async def get_blob(digest: BlobDigest, request: Request, service: ServiceOf) -> Response:
     """Give bytes back, or (HEAD) say whether and how many there are."""
-    headers = {"ETag": f'"{digest}"', "Content-Disposition": "attachment"}
-    return FileResponse(service.store.find("blobs", digest), media_type=BYTES[0], headers=headers)
+    path = service.store.find("blobs", digest)
+    return file_answer(request, path, digest, BYTES[0], **{"Content-Disposition": "attachment"})

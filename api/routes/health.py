@@ -4,6 +4,7 @@ import os
 
 from fastapi import APIRouter
 
+from api.filed import SCHEMAS
 from api.problems import Refused
 from api.routes.parts import ServiceOf
 from api.schemas import Health, ServerRecord
@@ -21,7 +22,7 @@ async def live() -> Health:
 @router.get("/health/ready", operation_id="ready")
 async def ready(service: ServiceOf) -> Health:
     """Say that requests can be served: targets are loaded and the data folder takes files."""
-    if not (service.targets and os.access(service.store.root, os.W_OK)):
+    if not (service.shelf.shipped and os.access(service.store.root, os.W_OK)):
         raise Refused("not-ready", "the data folder takes no files")
     return Health()
 
@@ -40,4 +41,5 @@ async def server(service: ServiceOf) -> ServerRecord:
             "seconds": limits.child_seconds,
         },
         formats=["qplan.annotated/1", "qplan.annotations/1", "qplan.plan/1", "qplan.stats/1"],
+        schemas=list(SCHEMAS),
     )

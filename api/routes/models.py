@@ -1,16 +1,52 @@
-"""Models: read an uploaded one."""
+"""Models: read an uploaded one, list, give, take away."""
 
-from fastapi import APIRouter
+from typing import Any
 
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Request, Response
+
+from api.answering import PAGE, json_answer, next_link, require_match
 from api.bodies import JsonRoute
-from api.routes.parts import ServiceOf
-from api.schemas import ModelRecord, ModelRequest
-from api.service import read_model
+from api.models import find_model, list_models, read_model
+from api.routes.parts import NOT_MODIFIED, Cursor, IfMatch, Limit, ModelDigest, ServiceOf
+from api.schemas import ModelPage, ModelRecord, ModelRequest
 
 router = APIRouter(tags=["models"], route_class=JsonRoute)
 
 
 @router.post("/models", operation_id="read_model", status_code=201)
-async def post_model(body: ModelRequest, service: ServiceOf) -> ModelRecord:
+async def post_model(body: ModelRequest, service: ServiceOf, response: Response) -> ModelRecord:
     """Read an uploaded ONNX file or annotated model (JSON, MLIR) and say what it is."""
-    return ModelRecord.model_validate(await read_model(service, body))
+    record = ModelRecord.model_validate(await read_model(service, body))
+    response.headers["Location"] = f"/v1/models/{record.digest}"
+    return record
+
+
+@router.get("/models", operation_id="list_models")
+async def get_models(
+    request: Request, response: Response, service: ServiceOf, limit: Limit = PAGE, cursor: Cursor = None
+) -> ModelPage:
+    """List the models in the order of their digests."""
+    page = await run_sync(list_models, service, limit, cursor)
+    response.headers.update(next_link(request, page["next"]))
+    return ModelPage.model_validate(page)
+
+
+@router.get("/models/{digest}", operation_id="get_model", response_model=ModelRecord, responses=NOT_MODIFIED)
+async def get_model(digest: ModelDigest, request: Request, service: ServiceOf) -> Any:
+    """Say what a model is."""
+    record = await run_sync(find_model, service, digest)
+    return json_answer(request, digest, lambda: record)
+
+
+@router.delete("/models/{digest}", operation_id="delete_model", status_code=204)
+async def delete_model(
+    digest: ModelDigest,
+    request: Request,
+    service: ServiceOf,
+    if_match: IfMatch = None,  # noqa: ARG001 - for OpenAPI; `require_match` reads it
+) -> None:
+    """Take the record of a model away; its blobs and plans stay, but plans of it cannot be edited."""
+    service.store.find("models", digest)
+    require_match(request, digest)
+    await run_sync(service.store.drop, "models", digest)

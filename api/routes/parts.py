@@ -1,9 +1,10 @@
-"""What routes share: the running service as a parameter, and digests in paths."""
+"""What routes share: the running service as a parameter, digests in paths, pages."""
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
-from fastapi import Depends, Path, Request
+from fastapi import Depends, Header, Path, Query, Request
 
+from api.answering import MOST, PAGE
 from api.examples import BLOB, NO_DIGEST
 from api.service import Service
 
@@ -15,4 +16,17 @@ def _service(request: Request) -> Service:
 
 ServiceOf: TypeAlias = Annotated[Service, Depends(_service)]
 BlobDigest: TypeAlias = Annotated[str, Path(description="sha256: of the bytes", examples=[BLOB])]
+ModelDigest: TypeAlias = Annotated[str, Path(description="digest of a model", examples=[NO_DIGEST])]
 PlanKey: TypeAlias = Annotated[str, Path(description="key of a plan", examples=[NO_DIGEST])]
+Limit: TypeAlias = Annotated[int, Query(ge=1, le=MOST, description="items of a page", examples=[PAGE])]
+Cursor: TypeAlias = Annotated[
+    str | None,
+    Query(max_length=400, description="`next` of the page before; none for the first", examples=[""]),
+]
+IfMatch: TypeAlias = Annotated[
+    str | None, Header(max_length=1000, description="tags, one of which has to be its", examples=["*"])
+]
+
+NOT_MODIFIED: Final[dict[int | str, dict[str, Any]]] = {
+    304: {"description": "If-None-Match has its tag"},
+}

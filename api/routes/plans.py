@@ -1,15 +1,26 @@
-"""Plans: make, give, explain."""
+"""Plans: make, give, explain, and ask what if."""
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Query, Request, Response
 from starlette.responses import FileResponse
 
+from api.answering import PAGE, file_answer, json_answer, next_link
 from api.bodies import JsonRoute
-from api.examples import PORT
+from api.examples import NO_DIGEST, PORT, RESCALE, VALUE
 from api.planning import explain_plan, make_plan
-from api.routes.parts import PlanKey, ServiceOf
-from api.schemas import Explanation, PlanRequest
+from api.routes.parts import NOT_MODIFIED, Cursor, Limit, PlanKey, ServiceOf
+from api.schemas import (
+    Difference,
+    EditsRequest,
+    Explanation,
+    PlanRequest,
+    PortPage,
+    Suggestions,
+    Tradeoffs,
+)
+from api.whatif import answer_tag, lines_of, read, replan, study
 
 router = APIRouter(tags=["plans"], route_class=JsonRoute)
 
@@ -19,6 +30,9 @@ _PLAN: dict[int | str, dict[str, Any]] = {
         "content": {"application/json": {"schema": {"type": "object"}}},
     }
 }
+_PAGE: dict[int | str, dict[str, Any]] = {
+    200: {"description": "an HTML page", "content": {"text/html": {"schema": {"type": "string"}}}}
+}
 
 
 @router.post("/plans", operation_id="make_plan", response_class=Response, responses=_PLAN)
@@ -27,19 +41,103 @@ async def post_plan(body: PlanRequest, service: ServiceOf) -> Response:
     return Response(await make_plan(service, body), media_type="application/json")
 
 
-@router.get("/plans/{key}", operation_id="get_plan", response_class=FileResponse, responses=_PLAN)
-async def get_plan(key: PlanKey, service: ServiceOf) -> Response:
+@router.get(
+    "/plans/{key}", operation_id="get_plan", response_class=FileResponse, responses=_PLAN | NOT_MODIFIED
+)
+async def get_plan(key: PlanKey, request: Request, service: ServiceOf) -> Response:
     """Give a plan that was made before."""
-    path = await service.writes.find(key)
-    return FileResponse(path, media_type="application/json", headers={"ETag": f'"{key}"'})
+    return file_answer(request, await service.writes.find(key), key)
 
 
-@router.get("/plans/{key}/explain", operation_id="explain_plan")
+@router.post("/plans/{key}:replan", operation_id="replan", response_class=Response, responses=_PLAN)
+async def post_replan(key: PlanKey, body: EditsRequest, service: ServiceOf) -> Response:
+    """Plan again with changed constraints, or with kernels back in float."""
+    return Response(await replan(service, key, body), media_type="application/json")
+
+
+@router.get("/plans/{key}/ports", operation_id="list_ports", response_model=PortPage, responses=NOT_MODIFIED)
+async def get_ports(
+    key: PlanKey, request: Request, service: ServiceOf, limit: Limit = PAGE, cursor: Cursor = None
+) -> Any:
+    """List the ports of a plan with their types, in plan order."""
+    path, _ = await read(service, "ports", key)
+    items, after = await run_sync(lines_of, path, limit, cursor)
+    tag = answer_tag("ports", [key], {"limit": str(limit), "cursor": cursor or ""})
+    answer = json_answer(request, tag, lambda: {"plan": key, "items": items, "next": after})
+    answer.headers.update(next_link(request, after))
+    return answer
+
+
+@router.get(
+    "/plans/{key}/explain", operation_id="explain_plan", response_model=Explanation, responses=NOT_MODIFIED
+)
 async def get_explanation(
     key: PlanKey,
     port: Annotated[str, Query(max_length=1000, description="port, value, kernel, rescale", examples=[PORT])],
+    request: Request,
     service: ServiceOf,
-) -> Explanation:
+) -> Any:
     """Say why a port, value, kernel or rescale is as it is."""
     text = await explain_plan(service, key, port)
-    return Explanation(plan=key, address=port, lines=text.splitlines())
+    tag = answer_tag("explain", [key], {"port": port})
+    return json_answer(request, tag, lambda: {"plan": key, "address": port, "lines": text.splitlines()})
+
+
+@router.get(
+    "/plans/{key}/suggest",
+    operation_id="suggest",
+    response_class=FileResponse,
+    responses={200: {"model": Suggestions}, **NOT_MODIFIED},
+)
+async def get_suggestions(
+    key: PlanKey,
+    rescale: Annotated[str, Query(max_length=1000, description="a rescale, y#0", examples=[RESCALE])],
+    request: Request,
+    service: ServiceOf,
+) -> Response:
+    """Find edits that remove a rescale, each verified by planning again, smallest first."""
+    return file_answer(request, *await study(service, "suggest", key, {"rescale": rescale}))
+
+
+@router.get(
+    "/plans/{key}/pareto",
+    operation_id="pareto",
+    response_class=FileResponse,
+    responses={200: {"model": Tradeoffs}, **NOT_MODIFIED},
+)
+async def get_tradeoffs(
+    key: PlanKey,
+    component: Annotated[str, Query(max_length=1000, description="a value or rescale", examples=[VALUE])],
+    request: Request,
+    service: ServiceOf,
+) -> Response:
+    """List the trade-offs of a component: rescaled elements against the worst bits lost."""
+    return file_answer(request, *await study(service, "pareto", key, {"component": component}))
+
+
+@router.get(
+    "/plans/{key}/diff",
+    operation_id="diff_plans",
+    response_class=FileResponse,
+    responses={200: {"model": Difference}, **NOT_MODIFIED},
+)
+async def get_difference(
+    key: PlanKey,
+    against: Annotated[str, Query(max_length=100, description="key of the plan after", examples=[NO_DIGEST])],
+    request: Request,
+    service: ServiceOf,
+) -> Response:
+    """Compare two plans kernel by kernel, with the reasons that changed."""
+    return file_answer(request, *await read(service, "diff", key, against))
+
+
+@router.get(
+    "/plans/{key}/report",
+    operation_id="report",
+    response_class=FileResponse,
+    responses=_PAGE | NOT_MODIFIED,
+)
+async def get_report(key: PlanKey, request: Request, service: ServiceOf) -> Response:
+    """Give the report of a plan: one HTML file that needs nothing else."""
+    path, tag = await read(service, "report", key)
+    return file_answer(request, path, tag, "text/html; charset=utf-8", **{"Content-Disposition": "inline"})

@@ -1,42 +1,74 @@
-"""Targets: list, show, lint."""
+"""Targets: list, show, put, lint."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Path, Request, Response
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Path, Query, Request, Response
 
+from api.answering import MOST, json_answer, next_link, page_of
 from api.bodies import YAML, require_media, write_body
-from api.examples import TARGET
-from api.routes.parts import ServiceOf
+from api.examples import TARGET, TARGET_NAME
+from api.routes.parts import NOT_MODIFIED, Cursor, ServiceOf
 from api.schemas import LintReport, TargetRecord
-from api.service import find_target, lint_target
+from api.service import lint_target
 from planner.target.show import target_to_json
 
 router = APIRouter(tags=["targets"])
 
-_YAML_BODY = {
+_YAML_BODY: Final = {
     "requestBody": {
         "required": True,
         "content": {"application/yaml": {"schema": {"type": "string"}, "example": TARGET}},
     }
 }
+_Name = Annotated[str, Path(description="id or id@version", examples=["litert-int8"], max_length=200)]
+_FullName = Annotated[
+    str,
+    Path(description="id@version", examples=[TARGET_NAME], max_length=200, pattern="^[^@]+@[^@]+$"),
+]
 
 
 @router.get("/targets", operation_id="list_targets")
-async def list_targets(service: ServiceOf) -> list[TargetRecord]:
-    """List the shipped targets."""
-    return [TargetRecord.model_validate(t, from_attributes=True) for t in service.targets.values()]
-
-
-@router.get("/targets/{id}", operation_id="get_target")
-async def get_target(
-    id: Annotated[str, Path(description="id or id@version", examples=["litert-int8"])],  # noqa: A002
-    service: ServiceOf,
+async def list_targets(
+    request: Request,
     response: Response,
-) -> dict[str, Any]:
+    service: ServiceOf,
+    limit: Annotated[int, Query(ge=1, le=MOST, description="items of a page", examples=[MOST])] = MOST,
+    cursor: Cursor = None,
+) -> list[TargetRecord]:
+    """List the targets, shipped and put; `Link` names the next page."""
+    records = await run_sync(service.shelf.records)
+    named = {f"{record['id']}@{record['version']}": record for record in records}
+    names, after = page_of(named, limit, cursor)
+    response.headers.update(next_link(request, after))
+    return [TargetRecord.model_validate(named[name]) for name in names]
+
+
+@router.get(
+    "/targets/{name}", operation_id="get_target", response_model=dict[str, Any], responses=NOT_MODIFIED
+)
+async def get_target(name: _Name, request: Request, service: ServiceOf) -> Any:
     """Show a target: prices, fusions, rows by kernel."""
-    target = find_target(service, id)
-    response.headers["ETag"] = f'"{target.digest}"'
-    return target_to_json(target)
+    target = await service.shelf.find(name)
+    return json_answer(request, target.digest, lambda: target_to_json(target))
+
+
+@router.put(
+    "/targets/{name}",
+    operation_id="put_target",
+    status_code=201,
+    openapi_extra=_YAML_BODY,
+    responses={200: {"description": "it was there", "model": LintReport}},
+)
+async def put_target(name: _FullName, request: Request, response: Response, service: ServiceOf) -> LintReport:
+    """Keep a target description under its id and version, for ever as it is."""
+    require_media(request, YAML)
+    with service.store.draft() as folder:
+        await write_body(request, folder / "target")
+        report, is_new = await service.shelf.put(name, folder / "target", service.sandbox)
+    response.status_code = 201 if is_new else 200
+    response.headers["ETag"] = f'"{report["digest"]}"'
+    return LintReport.model_validate(report)
 
 
 @router.post("/targets:lint", operation_id="lint_target", openapi_extra=_YAML_BODY)

@@ -50,6 +50,7 @@ def load_target(
     functions: Mapping[str, QuantFn] | None = None,
     *,
     trusted: bool = True,
+    name: str = "text",
 ) -> Target:
     """Load a target description.
 
@@ -57,13 +58,14 @@ def load_target(
       source: a shipped name (`target_ids`), a path, text with newlines, or the document itself.
       functions: QuantFns that `fn` rules may name.
       trusted: False refuses paths and YAML anchors, for text that strangers send.
+      name: what places in a text are called by, `name:line`.
 
     Raises:
       TargetError: every error found, as `file:line:column: T0xx ...`; `.errors` has them as records.
       UnknownName: no such shipped target.
       InputError: a file that cannot be read.
     """
-    resolved = _resolve(_file(source, trusted=trusted), trusted=trusted)
+    resolved = _resolve(_file(source, trusted=trusted, name=name), trusted=trusted)
     root = resolved.root
     document = check_document(root)
     if not isinstance(document, Document):
@@ -86,7 +88,7 @@ def _shipped() -> Mapping[str, Any]:
     return {entry.name[:-5]: entry for entry in entries if entry.name.endswith(".yaml")}
 
 
-def _file(source: str | Path | Mapping[str, Any], *, trusted: bool) -> _File:
+def _file(source: str | Path | Mapping[str, Any], *, trusted: bool, name: str) -> _File:
     if isinstance(source, Mapping):
         try:
             text = json.dumps(source, indent=1, ensure_ascii=False, allow_nan=False)
@@ -95,7 +97,7 @@ def _file(source: str | Path | Mapping[str, Any], *, trusted: bool) -> _File:
         return _File("mapping", text)
     if isinstance(source, str):
         if "\n" in source:
-            return _File("text", source)
+            return _File(name, source)
         if source in target_ids():
             return _read_shipped(source)
         if not trusted or not _looks_like_path(source):

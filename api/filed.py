@@ -1,0 +1,81 @@
+"""JSON Schemas of the files that the service takes and gives, by name. Source: design 09."""
+
+import json
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import resources
+from typing import Any, Final
+
+from pydantic import TypeAdapter
+
+from planner.annotated.document import AnnotatedDoc
+from planner.plans.planschema import PLAN
+
+DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
+_NUMBERS: Final = {"anyOf": [{"type": "number"}, {"type": "array", "items": {"type": "number"}}]}
+_TYPES: Final = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+_COUNT: Final = {"type": "integer", "minimum": 0}
+
+
+def _object(required: tuple[str, ...], **properties: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+_STATS: Final = _object(
+    ("format", "model", "method", "samples", "values"),
+    format={"const": "qplan.stats/1"},
+    model={"type": "string"},
+    method={"type": "string"},
+    samples=_COUNT,
+    values={
+        "type": "object",
+        "additionalProperties": _object(
+            ("min", "max"),
+            min=_NUMBERS,
+            max=_NUMBERS,
+            axis={"type": "integer"},
+            nan=_COUNT,
+            inf=_COUNT,
+            bins=_object(
+                ("exponent", "first", "counts"),
+                exponent={"type": "integer"},
+                first={"type": "integer"},
+                counts={"type": "array", "items": _COUNT},
+            ),
+            mean=_object(
+                ("axis", "values"),
+                axis={"type": "integer"},
+                values={"type": "array", "items": {"type": "number"}},
+            ),
+        ),
+    },
+)
+_ANNOTATIONS: Final = _object(
+    ("format",),
+    format={"const": "qplan.annotations/1"},
+    values={"type": "object", "additionalProperties": _TYPES},
+    ports={"type": "object", "additionalProperties": _TYPES},
+    remove={"type": "array", "items": {"type": "string"}},
+)
+
+SCHEMAS: Final[Mapping[str, Callable[[], dict[str, Any]]]] = {
+    "annotated": lambda: TypeAdapter(AnnotatedDoc).json_schema(),
+    "annotations": lambda: _ANNOTATIONS,
+    "plan": PLAN.json_schema,
+    "stats": lambda: _STATS,
+    "target": lambda: json.loads(
+        resources.files("targets").joinpath("target.schema.json").read_text("utf-8")
+    ),
+}
+"""By the name of the format; all but a target's are of version 1."""
+
+
+@cache
+def schema_text(name: str) -> bytes:
+    """The schema of a name in `SCHEMAS`, as JSON."""
+    return json.dumps({"$schema": DRAFT, **SCHEMAS[name]()}).encode()

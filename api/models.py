@@ -1,0 +1,41 @@
+"""Models: records of what uploaded files hold, listed, given and taken away."""
+
+import json
+from typing import Any
+
+from anyio.to_thread import run_sync
+
+from api.answering import page_of
+from api.schemas import ModelRequest
+from api.service import Service, model_files, values_of
+
+
+async def read_model(service: Service, request: ModelRequest) -> dict[str, Any]:
+    """Read an uploaded model in a child and keep the record of what it is."""
+    record: dict[str, Any] = request.model_dump()
+    store = service.store
+    with store.draft() as folder:
+        files, size = model_files(store, record)
+        out = folder / "values"
+        summary = await service.sandbox.run("model", **files, out=str(out), reads=size)
+        await run_sync(store.keep, "answers", values_of(summary.pop("plain")), out)
+    digest = summary.pop("digest")
+    record = {"digest": digest, **record, "bytes": size, **summary}
+    await run_sync(store.put, "models", digest, json.dumps(record).encode())
+    return record
+
+
+def list_models(service: Service, limit: int, cursor: str | None) -> dict[str, Any]:
+    """Say what the models are, a page of them in the order of their digests."""
+    digests, after = page_of(service.store.digests("models"), limit, cursor)
+    return {"items": [find_model(service, digest) for digest in digests], "next": after}
+
+
+def find_model(service: Service, digest: str) -> dict[str, Any]:
+    """Say what one model is.
+
+    Raises:
+      Refused: there is none, with the nearest.
+    """
+    found: dict[str, Any] = service.store.read_json("models", digest)
+    return {"external_data": [], **found}

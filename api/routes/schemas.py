@@ -1,0 +1,36 @@
+"""Schemas of the files that the service takes and gives."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request, Response
+
+from api.answering import unchanged
+from api.filed import SCHEMAS, schema_text
+from api.problems import unknown
+from api.routes.parts import NOT_MODIFIED
+from api.store import digest_of
+
+router = APIRouter(tags=["schemas"])
+
+_SCHEMA: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "a JSON Schema",
+        "content": {"application/schema+json": {"schema": {"type": "object"}}},
+    }
+}
+
+
+@router.get(
+    "/schemas/{name}", operation_id="get_schema", response_class=Response, responses=_SCHEMA | NOT_MODIFIED
+)
+async def get_schema(
+    name: Annotated[str, Path(description="a format: " + ", ".join(SCHEMAS), examples=["plan"])],
+    request: Request,
+) -> Response:
+    """Give the JSON Schema of a file format."""
+    if name not in SCHEMAS:
+        raise unknown("schema", name, list(SCHEMAS))
+    text = schema_text(name)
+    tag = digest_of(text)
+    answer = Response(text, media_type="application/schema+json", headers={"ETag": f'"{tag}"'})
+    return unchanged(request, tag) or answer
