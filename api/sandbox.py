@@ -99,6 +99,7 @@ class Sandbox:
             "mapped": MAPPED,
             "seconds": self.settings.child_seconds,
             "file": MAX_FILE,
+            "functions": self.settings.functions,
             "readable": [str(self.settings.data)],
             "writable": [str(self.settings.data / "drafts")],
         }
@@ -134,13 +135,13 @@ async def _spawn(folder: Path) -> Process:
         stdout=PIPE,
         stderr=DEVNULL,
         cwd=folder,
-        env=_environment(),
+        env=child_environment(),
         start_new_session=True,
         limit=MAX_REPLY,
     )
 
 
-def _environment() -> dict[str, str]:
+def child_environment() -> dict[str, str]:
     """Only what the child needs: no tokens, one thread for linear algebra."""
     return {
         "PATH": os.environ.get("PATH", ""),
@@ -186,11 +187,11 @@ def _result(child: Process, reply: bytes, ended: Ending) -> dict[str, Any]:
         ended.name = "ok"
         result: dict[str, Any] = answer["result"]
         return result
-    problem = _ending(child.returncode or 0)
+    problem = ending_of(child.returncode or 0)
     raise Refused(problem.name, problem.detail)
 
 
-def _ending(code: int) -> Problem:
+def ending_of(code: int) -> Problem:
     if code == -signal.SIGXCPU:
         return Problem("timeout", "the processor time allowed was used up")
     if code == -signal.SIGKILL:
