@@ -22,6 +22,7 @@ from api.bodies import Gate
 from api.edge import PROBLEM, Edge, render, request_id
 from api.limits import Quota
 from api.metrics import Metrics
+from api.plugins import load_functions
 from api.problems import Problem, Refused, http_problem, problem_of
 from api.routes import ROUTERS, metrics
 from api.sandbox import Sandbox
@@ -66,7 +67,7 @@ def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN2
         store, sandbox = Store(settings.data), Sandbox(settings, app.state.metrics)
         store.open()
         await sandbox.start()
-        shelf = Shelf(store, await run_sync(shipped_targets))
+        shelf = Shelf(store, await run_sync(shipped_targets), load_functions(settings.functions))
         writes = Writes(store)
         threads, gate = CapacityLimiter(THREADS), Gate(settings.waiting)
         app.state.quota = Quota(settings.quota, settings.data / "blobs")

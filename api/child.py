@@ -21,6 +21,7 @@ from api.confine import confine, peak_memory
 from api.extent import check_extent
 from api.history import applied
 from api.logs import frames
+from api.plugins import load_functions
 from api.problems import Problem, Refused, problem_of
 from api.scan import scan_json, scan_onnx
 from api.scantext import scan_mlir, scan_yaml
@@ -37,7 +38,7 @@ from planner.plans.planjson import plan_from_json
 from planner.report.html import write_report
 from planner.target.lint import lint
 from planner.target.load import load_target
-from planner.target.records import Target
+from planner.target.records import QuantFn, Target
 
 MAX_VALUES: Final = 20_000_000
 MAX_LINE: Final = 4 << 20
@@ -123,7 +124,7 @@ def lint_target(job: Arguments) -> dict[str, Any]:
     """Load a target description and say what is odd in it."""
     data = Path(job["text"]).read_bytes()
     scan_yaml(data, job["name"])
-    target = load_target(_text(data) + "\n", trusted=False, name=job["name"])
+    target = load_target(_text(data) + "\n", functions=job["functions"], trusted=False, name=job["name"])
     findings = [asdict(finding) for finding in lint(target)[:MOST_LISTED]]
     about = {name: getattr(target, name) for name in ("id", "version", "title", "mode", "digest")}
     return {**about, "findings": findings}
@@ -157,7 +158,7 @@ def main() -> None:
         return
     job = json.loads(line)
     _limit(job["limits"])
-    job |= _laid_out(job)
+    job |= _laid_out(job) | {"functions": load_functions(job["limits"].get("functions", ()))}
     _confine(job["limits"])
     reply = json.dumps({**_done(job), "peak": peak_memory()}).encode()
     while reply:
@@ -252,7 +253,7 @@ def _planned(job: Arguments) -> Plan:
     options = job["options"]
     planned = plan(
         ready,
-        _target(job["target"]),
+        _target(job["target"], job["functions"]),
         strategy=options["strategy"],
         best_effort=options["best_effort"],
         bias_pins=options["bias_pins"],
@@ -261,11 +262,11 @@ def _planned(job: Arguments) -> Plan:
     return applied(planned, job["steps"])
 
 
-def _target(told: Mapping[str, str]) -> Target:
+def _target(told: Mapping[str, str], functions: Mapping[str, QuantFn]) -> Target:
     if "text" not in told:
         return load_target(told["name"])
     text = _text(Path(told["text"]).read_bytes()) + "\n"
-    return load_target(text, trusted=False, name=told["name"])
+    return load_target(text, functions=functions, trusted=False, name=told["name"])
 
 
 def _scanned(data: bytes) -> str:

@@ -24,6 +24,8 @@ class Settings:
 
     Attributes:
       data: folder of everything kept.
+      database_url, blobs, executor: where rows, files and jobs go instead of that folder and this machine;
+        empty: nowhere else.
       max_body, max_blob: longest JSON or YAML body, longest blob.
       max_values: most values in one JSON body.
       inline_kernels: annotated models up to this size are planned in the server's own process.
@@ -36,7 +38,7 @@ class Settings:
       drain_seconds: how long a server that was told to end waits for requests under way.
       rate, burst: requests a second of one token, and how many more at once; 0 is no limit.
       quota: bytes of all blobs together; 0 is no limit.
-      keep_days: unused for longer is swept away; 0 keeps for ever.
+      keep_days, keep_bytes: what is unused for longer is swept away, and blobs beyond; 0 keeps for ever.
       access_log: whether each request is a line of the log.
       tokens: who may ask; none: loopback only.
       hosts: names the server answers to beside addresses and `localhost`.
@@ -60,6 +62,10 @@ class Settings:
     burst: int = 200
     quota: int = 0
     keep_days: int = 0
+    keep_bytes: int = 0
+    database_url: str = ""
+    blobs: str = ""
+    executor: str = ""
     access_log: bool = True
     tokens: tuple[Token, ...] = ()
     hosts: frozenset[str] = frozenset()
@@ -109,6 +115,10 @@ def _shown(value: Any) -> str:
 
 def _path(_variable: str, text: str) -> Path:
     return Path(text).absolute()
+
+
+def _text(_variable: str, text: str) -> str:
+    return text
 
 
 def _positive(variable: str, text: str) -> int:
@@ -162,6 +172,9 @@ def _functions(variable: str, text: str) -> tuple[tuple[str, str], ...]:
 
 VARIABLES: Final[Mapping[str, tuple[str, Callable[[str, str], Any]]]] = {
     "QPLAN_DATA": ("data", _path),
+    "QPLAN_DATABASE_URL": ("database_url", _text),
+    "QPLAN_BLOBS": ("blobs", _text),
+    "QPLAN_EXECUTOR": ("executor", _text),
     "QPLAN_TOKENS": ("tokens", _tokens),
     "QPLAN_TOKENS_FILE": ("tokens", _tokens_of_file),
     "QPLAN_HOSTS": ("hosts", _names),
@@ -170,6 +183,7 @@ VARIABLES: Final[Mapping[str, tuple[str, Callable[[str, str], Any]]]] = {
     "QPLAN_BURST": ("burst", _positive),
     "QPLAN_QUOTA": ("quota", _count),
     "QPLAN_KEEP_DAYS": ("keep_days", _count),
+    "QPLAN_KEEP_BYTES": ("keep_bytes", _count),
     "QPLAN_ACCESS_LOG": ("access_log", _switch),
     "QPLAN_MAX_BODY": ("max_body", _positive),
     "QPLAN_MAX_BLOB": ("max_blob", _positive),
