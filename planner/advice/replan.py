@@ -13,6 +13,7 @@ from planner.advice.edits import Edits, changed_facts, edited
 from planner.advice.vicinity import Vicinity, cut_out, vicinity
 from planner.errors import InputError
 from planner.fusion.fuse import fuse
+from planner.ir.expand import expand
 from planner.ir.graph import Graph, model_digest
 from planner.plans.checkmodel import check_model, check_target
 from planner.plans.patched import Patch, PatchedPlan, merged_warnings
@@ -97,6 +98,7 @@ def origin_of(plan: Plan, model: Graph | None = None, target: Target | None = No
             "this plan was read from a file, without its model and target",
             hint="give model=load_model(...) and target=load_target(...)",
         )
+    source = expand(source)
     check_target(plan, device)
     check_model(plan, source)
     annotated = _with_facts(source, plan.graph)

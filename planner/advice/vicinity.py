@@ -6,9 +6,10 @@ closure of the values it touches. One ring of kernels around it is taken along, 
 kernels in the closure see whole components. Source: design 01, section 5, the price, item 2.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from planner.ir.borders import carried_pairs
 from planner.ir.graph import Graph, Region, Value
 from planner.ir.qtypes import Calibrated, Uniform
 from planner.ir.roles import is_mover
@@ -96,15 +97,28 @@ def _closed(plan: Plan, graph: Graph, start: set[str]) -> set[str]:
     """Add the values that kernels tie to those that are in."""
     found, waiting = set(start), list(start)
     seen: set[int] = set()
+    carried = _carried(plan)
     while waiting:
         for at in plan.kernels_at.get(waiting.pop(), ()):
             if at not in seen and _ties(plan, graph, at):
                 seen.add(at)
-                region = region_of(plan, graph, at)
-                new = {n for n in (*region.inputs, *region.outputs) if n and n not in graph.constants} - found
+                both = [
+                    region_of(plan, graph, at),
+                    *(region_of(plan, graph, other) for other in carried.get(at, ())),
+                ]
+                names = (name for region in both for name in (*region.inputs, *region.outputs))
+                new = {n for n in names if n and n not in graph.constants} - found
                 found |= new
                 waiting += new
     return found
+
+
+def _carried(plan: Plan) -> Mapping[int, tuple[int, ...]]:
+    """Position of the other end of a carried value, by that of each end."""
+    pairs = carried_pairs(plan.graph)
+    places = {kernel.name: at for at, kernel in enumerate(plan.kernels_in_order)} if pairs else {}
+    known = [(places[a], places[b]) for a, b in pairs if a in places and b in places]
+    return {a: (b,) for a, b in known} | {b: (a,) for a, b in known}
 
 
 def _ties(plan: Plan, graph: Graph, at: int) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 
 from planner.ir.graph import Graph, structure_digest
 from planner.ir.qtypes import Uniform
+from planner.plans.bodies import Body, bodies
 from planner.plans.records import KernelPlan, Rescale, Step, TargetRef, ValuePlan
 from planner.plans.rescales import derive_rescales
 from planner.target.records import Row, Target
@@ -81,6 +82,11 @@ class Plan:
     def rescales(self) -> tuple[Rescale, ...]:
         """Every change of type on a use edge, in plan order."""
         return derive_rescales(self.graph, self.kernels_in_order, self.target)
+
+    @cached_property
+    def bodies(self) -> Mapping[str, tuple[Body, ...]]:
+        """Bodies of each function: places that were planned alike share one, others have clones."""
+        return bodies(self.graph, self.kernels_in_order)
 
     @cached_property
     def kernels_at(self) -> Mapping[str, tuple[int, ...]]:

@@ -13,7 +13,7 @@ from planner.target.records import PortPattern, PortType, Row, Rule, Target
 
 def _row(kernel: str, line: int, *, variadic: bool = False) -> Row:
     source = f"borders:{line}"
-    rule = Rule("same_scale", {"ports": ["x", "y"]}, source)
+    rule = Rule("same_scale", {"ports": ("x", "y")}, source)
     x = PortPattern("x", PortType(), variadic=variadic)
     return Row(kernel, (x,), (PortPattern("y", PortType()),), (rule,), source=source)
 
