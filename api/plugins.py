@@ -1,4 +1,4 @@
-"""Plugins: functions that targets may name in `fn` rules, from the allow-list `QPLAN_FUNCTIONS` and nowhere else."""
+"""Plugins: functions that `fn` rules of targets may name, from the allow-list alone (`QPLAN_FUNCTIONS`)."""
 
 import importlib
 from collections.abc import Iterable
