@@ -17,6 +17,7 @@ from planner.onnx.dtypes import NAMES, UNKNOWN
 from planner.onnx.folding import fold_constants
 from planner.onnx.gemm import plain_gemms
 from planner.onnx.naming import rewritten, unused, use_counts
+from planner.onnx.recurrent import time_first
 from planner.onnx.shapes import infer
 
 Pass: TypeAlias = Callable[[Graph], Graph]
@@ -26,7 +27,7 @@ _MAX_ROUNDS: Final = 16
 
 def normalise(graph: Graph) -> Graph:
     """Run every pass. In: ops of opset 21 in topological order; out: the same, fewer and plainer."""
-    graph = infer(split_sums(fold_constants(drop_identities(graph))))
+    graph = infer(time_first(split_sums(fold_constants(drop_identities(graph)))))
     for _ in range(_MAX_ROUNDS):
         before = graph
         for rewrite in TO_FIXPOINT:
