@@ -88,7 +88,7 @@ def _make(folder: Path) -> None:
 
 
 def _bound(host: str, port: int, settings: Settings) -> socket.socket:
-    if not settings.tokens and not _is_loopback(host):
+    if not settings.tokens and not is_loopback(host):
         raise InputError(
             f"{host} can be reached from other machines, and there are no tokens",
             hint="set QPLAN_TOKENS (qplan token makes one), or use --host 127.0.0.1",
@@ -111,7 +111,8 @@ def _url(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
     if host == "localhost":
         return True
     try:

@@ -68,6 +68,9 @@ VERBS: Final[Mapping[str, Callable[..., int | None]]] = {
     "run": run_model,
     "cost": cost.cost,
     "serve": service.serve,
+    "doctor": service.doctor,
+    "token": service.token,
+    "backup": service.backup,
 }
 TARGET_VERBS: Final[Mapping[str, Callable[..., int | None]]] = {
     "list": targets.list_targets,

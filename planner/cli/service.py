@@ -1,27 +1,35 @@
-"""The verb that serves HTTP: `serve`. The service is a floor above and known by name alone."""
+"""Verbs of the service: `serve`, `doctor`, `token`, `backup`. It is a floor above and known by name alone."""
 
 import importlib
+import os
 import sys
-from typing import Annotated, Any
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 
-from planner.cli.console import say, say_json
+from planner.cli.console import say, say_json, say_table
 from planner.cli.options import JsonOption
 from planner.errors import InputError
+
+NEGATIVE: Final = 1
+
+HostOption: TypeAlias = Annotated[
+    str, typer.Option("--host", metavar="H", help="Address; others than loopback need QPLAN_TOKENS.")
+]
+DataOption: TypeAlias = Annotated[
+    str | None, typer.Option("--data", metavar="DIR", help="Folder of everything kept (QPLAN_DATA).")
+]
 
 
 def serve(
     *,
-    host: Annotated[
-        str, typer.Option("--host", metavar="H", help="Address; others than loopback need QPLAN_TOKENS.")
-    ] = "127.0.0.1",
+    host: HostOption = "127.0.0.1",
     port: Annotated[
         int, typer.Option("--port", metavar="P", min=0, max=65535, help="TCP port; 0 takes a free one.")
     ] = 8000,
-    data: Annotated[
-        str | None, typer.Option("--data", metavar="DIR", help="Folder of everything kept (QPLAN_DATA).")
-    ] = None,
+    data: DataOption = None,
     processes: Annotated[
         int, typer.Option("--processes", metavar="N", min=1, max=64, help="Server processes on the port.")
     ] = 1,
@@ -36,12 +44,67 @@ def serve(
             say(f"serving {url}, data in {folder}")
         sys.stdout.flush()
 
-    _server().serve(host, port, data, processes, tell)
+    _part("server").serve(host, port, data, processes, tell)
 
 
-def _server() -> Any:
+def doctor(
+    *,
+    host: HostOption = "127.0.0.1",
+    data: DataOption = None,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Read every blob and compare it with its digest.")
+    ] = False,
+    json: JsonOption = False,
+) -> int:
+    """Say what is wrong with the settings of the service and with what they point at."""
+    found = _part("doctor").examine(_environment(data), host, deep=deep)
+    if json:
+        say_json([asdict(check) for check in found])
+    else:
+        say_table("", ("what", "state", "detail"), [(c.name, c.state, c.detail) for c in found])
+    return NEGATIVE if any(check.state == "bad" for check in found) else 0
+
+
+def token(
+    *,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What logs and limits call who holds it.")],
+    scope: Annotated[
+        list[str] | None, typer.Option("--scope", metavar="S", help="read, plan, write, metrics; several.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Make a token for the service: the secret, and the line for QPLAN_TOKENS."""
+    secret, line = _part("tokens").make_token(name, scope or ["plan"])
+    if json:
+        say_json({"token": secret, "setting": line})
+    else:
+        say(f"token:   {secret}\nsetting: {line}")
+
+
+def backup(
+    *,
+    goal: Annotated[
+        str, typer.Argument(metavar="DIR", help="Folder of the copy; made, or brought up to date.")
+    ],
+    data: DataOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Copy everything the service keeps, whole, while it runs."""
+    settings = _part("settings").settings_from(_environment(data))
+    done = _part("backup").back_up(settings.data, Path(goal))
+    if json:
+        say_json(asdict(done))
+    else:
+        say(f"{done.copied} files copied, {done.bytes} bytes; {done.there} were there")
+
+
+def _environment(data: str | None) -> dict[str, str]:
+    return {**os.environ, **({"QPLAN_DATA": data} if data else {})}
+
+
+def _part(name: str) -> Any:
     try:
-        return importlib.import_module("api.server")
+        return importlib.import_module(f"api.{name}")
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] in ("api", "planner"):
             raise

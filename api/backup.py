@@ -1,0 +1,95 @@
+"""Backup: a whole copy of everything kept, taken while servers run; coming back is moving it in place.
+
+First the rows of SQLite, then the files they may name: files are only ever added. What the copy has already
+is left as it is, so the second backup is short. PostgreSQL and object stores have tools of their own.
+Source: SQLite, "Online Backup API"; design 06.
+"""
+
+import hashlib
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from planner.errors import InputError
+
+DATABASE: Final = "qplan.sqlite"
+PART: Final = ".part"
+CHANGING: Final = frozenset({"keys", "models", "targets"})
+NAMED_BY_CONTENT: Final = ("blobs", "stats")
+_NOT_KEPT: Final = frozenset({"drafts"})
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What a backup did: files it copied, files it had, bytes copied."""
+
+    copied: int
+    there: int
+    bytes: int
+
+
+def back_up(data: Path, goal: Path) -> Copied:
+    """Copy a data folder into a folder, which is made.
+
+    Raises:
+      InputError: no data folder, or a goal inside of it.
+    """
+    if not data.is_dir():
+        raise InputError(f"there is no data folder {str(data)!r}", hint="give --data or QPLAN_DATA")
+    if goal.resolve().is_relative_to(data.resolve()):
+        raise InputError(f"{str(goal)!r} lies inside the data folder")
+    goal.mkdir(parents=True, exist_ok=True)
+    if (data / DATABASE).exists():
+        _copy_rows(data / DATABASE, goal / DATABASE)
+    copied = there = size = 0
+    for name in _names(data):
+        if (goal / name).exists() and name.parts[0] not in CHANGING:
+            there += 1
+            continue
+        try:
+            size += _copy(data / name, goal / name)
+        except FileNotFoundError:  # swept away meanwhile
+            continue
+        copied += 1
+    return Copied(copied, there, size)
+
+
+def damaged(data: Path) -> list[str]:
+    """Files whose bytes are not what their name says, as `kind/sha256`."""
+    found = []
+    for kind in NAMED_BY_CONTENT:
+        for path in (data / kind).glob("*/*"):
+            with path.open("rb") as file:
+                if hashlib.file_digest(file, "sha256").hexdigest() != path.name:
+                    found.append(f"{kind}/{path.name}")
+    return sorted(found)
+
+
+def _copy_rows(source: Path, goal: Path) -> None:
+    part = goal.with_name(goal.name + PART)
+    part.unlink(missing_ok=True)
+    with closing(sqlite3.connect(source)) as origin, closing(sqlite3.connect(part)) as copy:
+        origin.backup(copy)
+        copy.execute("PRAGMA journal_mode=DELETE")
+    part.replace(goal)
+
+
+def _names(data: Path) -> Iterator[Path]:
+    for folder in sorted(data.iterdir()):
+        if folder.is_dir() and folder.name not in _NOT_KEPT:
+            yield from (path.relative_to(data) for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+def _copy(source: Path, goal: Path) -> int:
+    goal.parent.mkdir(parents=True, exist_ok=True)
+    part = goal.with_name(goal.name + PART)
+    shutil.copyfile(source, part)
+    with part.open("rb+") as file:
+        os.fsync(file.fileno())
+    part.replace(goal)
+    return goal.stat().st_size
