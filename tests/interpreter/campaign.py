@@ -340,7 +340,7 @@ _BYTES = ("i8", "u8")
 _TENSOR = ("tensor",)
 _COLUMN = ("tensor", "axis")
 _ALL = ("tensor", "axis", "block")
-_PLANE = (4, 8, 18, 18)
+_PLANE = (4, 8, 20, 20)
 
 # What computes a case, which storages its activations have, and of what its parameters are one.
 OPERATORS: Mapping[str, tuple[Callable[..., tuple[np.ndarray, np.ndarray]], Any, tuple[str, ...]]] = {
