@@ -248,9 +248,12 @@ def _disagree(network: Network, first: Port, other: Port) -> Conflict:
 
 def preferred(row: Row | None, members: Sequence[Port], entering: list[Port]) -> list[Port]:
     """The ports whose ranges a class has to hold: those that its rule's `direction` and `prefer` leave."""
+    names = {port.name for port in members}
     for rule in row.rules if row is not None else ():
         prefer, direction = rule.args.get("prefer", "hull"), rule.args.get("direction", "both")
         if rule.kind != "same_scale" or (prefer, direction) == ("hull", "both"):
+            continue
+        if names.isdisjoint(rule.args["ports"]):  # of another class of this row
             continue
         if direction != "both":
             side = "in" if direction == "from_inputs" else "out"

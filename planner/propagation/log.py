@@ -102,7 +102,7 @@ def kernel_steps(
             number = log.add(address, text, rule, source, because=[head, *rests])
         elif port.group >= 0 and port.group in seen:
             number = log.add(
-                address, text, "same_scale", _same_scale_source(kernel), because=[head, seen[port.group]]
+                address, text, "same_scale", _same_scale_source(kernel, port.name), because=[head, seen[port.group]]
             )
         elif port.group >= 0:
             number = _class_step(log, kernel, port, entry=classes[port.group], solutions=solutions, head=head)
@@ -202,11 +202,13 @@ def _label_text(label: Label | None, port: Port) -> str:
     return f"scale {label[0]}"
 
 
-def _same_scale_source(kernel: Kernel) -> str:
+def _same_scale_source(kernel: Kernel, port: str) -> str:
+    """Where the rule stands that joins a port, by its name in the row; a row may have several."""
     row = kernel.choice.row
     if row is None:
         return ""
-    return next((rule.source for rule in row.rules if rule.kind == "same_scale" and rule.source), row.source)
+    rules = [rule for rule in row.rules if rule.kind == "same_scale" and rule.source]
+    return next((rule.source for rule in rules if port in rule.args["ports"]), row.source)
 
 
 def rule_source(kernel: Kernel, side: PortId, network: Network) -> tuple[str, str]:

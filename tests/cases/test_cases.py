@@ -28,7 +28,8 @@ NPU, RIGID = (load_target(HERE / f"{name}.yaml") for name in ("npu", "rigid"))
 TEXT = (HERE / "npu.yaml").read_text()
 A, B = "!quant.uniform<i8:f32, 0.03125>", "!quant.uniform<i8:f32, 0.0078125>"
 SOFTMAX = "!quant.uniform<i8:f32, 0.00390625:-128>"
-U8, I16 = storage("u8"), storage("i16")
+CELL = "!quant.uniform<i16:f32, 0.000244140625>"
+U8, I16, N8 = storage("u8"), storage("i16"), storage("i8", -127, 127)
 
 
 @dataclass(frozen=True)
@@ -190,6 +191,36 @@ CASES = {
     ),
     "relu_alone": Case(56, alike=("k1.out[0]", "relu.in[0]"), ports={"relu.out[0]": (0, 3)}),
     "relu_fused": Case(38, ports={"conv.out[0]": (0, 3)}),
+    "lstm_states_are_classes": Case(
+        39,
+        ports={"lstm.in[4]": (-1, 0.75), "lstm.out[2]": CELL, "lstm.in[1]": (-0.5, 0.5, N8)},
+        alike=("lstm.in[4]", "lstm.out[0]", "lstm.out[1]"),
+        about=("lstm.in[4]", "lstm.in[5]", "lstm.out[1]", "lstm.out[2]", "lstm.in[3]"),
+    ),
+    "lstm_pin_on_h_out_pins_h_in": Case(
+        39,
+        ports={"lstm.in[4]": B, "lstm.out[0]": B, "lstm.out[1]": B, "k1.out[0]": B},
+        about=("lstm.in[4]", "k1.out[0]"),
+    ),
+    "lstm_pin_on_h_out_too_narrow": Case(
+        39,
+        rescales=("hn#0 requantize -> k2.in[0] x2",),
+        ports={"lstm.in[4]": (-2, 2), "lstm.out[1]": (-2, 2), "k2.in[0]": B},
+        warnings=("lstm.out[1] shares the scale of what it reads",),
+    ),
+    "lstm_cell_pinned_off_the_powers": Case(
+        39,
+        rescales=("cn#0 requantize -> @model.in[2]",),
+        ports={"lstm.in[5]": CELL, "lstm.out[2]": CELL},
+    ),
+    "lstm_unrolled_twice": Case(
+        39,
+        ports={"step2.out[2]": CELL},
+        alike=("step1.in[4]", "step1.out[0]", "step1.out[1]", "step2.in[4]", "step2.out[1]"),
+        warnings=("step2.in[3] stores 'b' once more",),
+        about=("step1.in[4]", "step1.in[5]"),
+    ),
+    "lstm_absent_operands": Case(39, casts=(2, 1), ports={"lstm.in[5]": CELL, "lstm.out[2]": CELL}),
     "annotations_inside_a_region": Case(42, ports={"conv.out[0]": (0, 3)}),
     "variadic_concat": Case(43, alike=tuple(f"cat.in[{i}]" for i in range(5)), ports={"cat.out[0]": (-2, 1)}),
     "three_consumers_two_alike": Case(44, rescales=("a#0 requantize -> k3.in[0] x2",)),
@@ -260,7 +291,7 @@ def wanted_type(wanted):
         return wanted
     lo, hi, *store = wanted
     kept: Storage = store[0] if store else storage("i8")
-    return str(uniform_from_range(lo, hi, kept, symmetric=kept.bits == 16))
+    return str(uniform_from_range(lo, hi, kept, symmetric=kept in (I16, N8)))
 
 
 def named(name: str) -> object:
