@@ -1,0 +1,213 @@
+"""Elementwise: ADD, SUB, MUL, CONCAT, SELECT, MAXIMUM and MINIMUM of stored integers, operands rescaled.
+
+Source: TOSA 1.0, elementwise operators, which take i32; interpreter `kernels`, which says what they give.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from planner.exporters.blocks import Block, Clamp
+from planner.exporters.qlinear import Operand, operand_of
+from planner.exporters.tosa.program import Order, Tensor, plain
+from planner.exporters.tosa.scaling import UNIT, Factor, factor_of, rescale, sum_of, widened
+from planner.exporters.tosa.sheet import Sheet, as_tensor, element_of, held
+from planner.interpreter.fixed_point import ratios
+from planner.ir.qtypes import Uniform
+
+_SIGNS: Final = {"Add": 1, "Sub": -1}
+
+
+def plus(sheet: Sheet, block: Block, y: Uniform, clamp: Clamp) -> bool:
+    """Add and Sub."""
+    sides = operands_of(block, 2)
+    if sides is None:
+        return False
+    sign = _SIGNS[block.core[0].type]
+    rational = [ratios((side.kind.scale,), 1.0, y.scale) for side in sides]
+    how = sum_of(rational, sheet.checked_arithmetic(), is_byte=y.storage.bits <= 8)
+    tensors = aligned(sheet, sides)
+    terms = [
+        _term(sheet, tensor, side, factor, how.left, sign if i else 1)
+        for i, (tensor, side, factor) in enumerate(zip(tensors, sides, how.terms, strict=True))
+    ]
+    kind = "sub" if sign < 0 and terms[1][1] else "add"
+    total = joined(sheet, kind, [tensor for tensor, _ in terms], block.result)
+    reach = sum(
+        abs(int(factor.apply(_ends(side) << how.left).max())) + 1
+        for side, factor in zip(sides, how.terms, strict=True)
+    )
+    how.total.check(-reach, reach)
+    stored = rescale(sheet.program, total, how.total, (0, held(y).zero_point), element_of(y), block.result)
+    sheet.settle(block.kernel.outputs[0].value, y, stored, clamp.low, clamp.high)
+    return True
+
+
+def times(sheet: Sheet, block: Block, y: Uniform, clamp: Clamp) -> bool:
+    """Mul."""
+    sides = operands_of(block, 2)
+    if sides is None:
+        return False
+    a, b = sides
+    factor = factor_of(ratios((a.kind.scale,), b.kind.scale, y.scale), sheet.checked_arithmetic())
+    reach = int(np.abs(_ends(a)).max()) * int(np.abs(_ends(b)).max())
+    factor.check(-reach, reach)
+    program = sheet.program
+    tensors = [
+        widened(program, tensor, held(side.kind).zero_point)
+        for tensor, side in zip(aligned(sheet, sides), sides, strict=True)
+    ]
+    product = joined(sheet, "mul", tensors, block.result, program.number(0, "i8"))
+    stored = rescale(program, product, factor, (0, held(y).zero_point), element_of(y), block.result)
+    sheet.settle(block.kernel.outputs[0].value, y, stored, clamp.low, clamp.high)
+    return True
+
+
+def concat(sheet: Sheet, block: Block, y: Uniform, clamp: Clamp) -> bool:
+    """Concat, each operand brought onto the result's grid."""
+    op = block.core[0]
+    sides = operands_of(block, len(op.inputs))
+    if sides is None:
+        return False
+    tensors = [
+        onto(sheet, tensor, side, y) for tensor, side in zip(aligned(sheet, sides), sides, strict=True)
+    ]
+    stored = concatenated(sheet, tensors, op.attributes["axis"], block.result)
+    sheet.settle(block.kernel.outputs[0].value, y, stored, clamp.low, clamp.high)
+    return True
+
+
+def where(sheet: Sheet, block: Block, y: Uniform, clamp: Clamp) -> bool:
+    """Where, both branches brought onto the result's grid."""
+    op = block.core[0]
+    sides = [operand_of(block, op, i) for i in (1, 2)]
+    kept = [side for side in sides if side is not None and side.kind.is_per_tensor]
+    if len(kept) != len(sides):
+        return False
+    tensors = [onto(sheet, tensor, side, y) for tensor, side in zip(aligned(sheet, kept), kept, strict=True)]
+    stored = selected(sheet, sheet.real(op.inputs[0]), tensors, block.result)
+    sheet.settle(block.kernel.outputs[0].value, y, stored, clamp.low, clamp.high)
+    return True
+
+
+def selected(sheet: Sheet, condition: Tensor, sides: Sequence[Tensor], stem: str) -> Tensor:
+    """SELECT by a condition, all of one rank."""
+    rank = max(len(item.shape) for item in (condition, *sides))
+    order = next((item.order for item in sides if len(item.shape) == rank), plain(rank))
+    found = [as_tensor(sheet.program, item, (1,) * rank) for item in (condition, *sides)]
+    found = [sheet.program.ordered(item, order) for item in found]
+    shape = np.broadcast_shapes(*(item.shape for item in found))
+    return sheet.program.emit("select", found, replace(found[1], shape=shape), stem)
+
+
+def concatenated(sheet: Sheet, tensors: Sequence[Tensor], axis: int, stem: str) -> Tensor:
+    """CONCAT along an axis of the model."""
+    rank = len(tensors[0].shape)
+    first = tensors[0]
+    at = first.at(axis % rank)
+    shape = list(first.shape)
+    shape[at] = sum(tensor.shape[at] for tensor in tensors)
+    attributes = {"axis": f"{at} : i32"}
+    return sheet.program.emit(
+        "concat", tensors, replace(first, shape=tuple(shape)), stem, attributes=attributes
+    )
+
+
+def extreme(sheet: Sheet, tensors: Sequence[Tensor], kind: Uniform, name: str, stem: str) -> Tensor:
+    """MAXIMUM or MINIMUM of tensors of one type, there and back through i32."""
+    zero = held(kind).zero_point
+    wide = [widened(sheet.program, tensor, zero) for tensor in tensors]
+    total = wide[0]
+    attributes = {"nan_mode": "#tosa.nan_mode<PROPAGATE>"}
+    for tensor in wide[1:]:
+        total = joined(sheet, name, [total, tensor], f"{stem}_i32", attributes=attributes)
+    return rescale(sheet.program, total, UNIT, (0, zero), element_of(kind), stem)
+
+
+def joined(
+    sheet: Sheet,
+    kind: str,
+    pair: Sequence[Tensor],
+    stem: str,
+    *more: str,
+    attributes: dict[str, str] | None = None,
+) -> Tensor:
+    """An operator of two tensors of one order that broadcast."""
+    shape = np.broadcast_shapes(*(tensor.shape for tensor in pair))
+    like = replace(pair[0], shape=tuple(shape))
+    return sheet.program.emit(kind, [*pair, *more], like, f"{stem}_{kind}", attributes=attributes)
+
+
+def operands_of(block: Block, count: int) -> list[Operand] | None:
+    """The first operands of a block's op, if each is stored in integers with one scale."""
+    found = [operand_of(block, block.core[0], i) for i in range(count)]
+    kept = [item for item in found if item is not None and item.kind.is_per_tensor]
+    return kept if len(kept) == count == len(block.core[0].inputs) else None
+
+
+def aligned(sheet: Sheet, sides: Sequence[Operand]) -> list[Tensor]:
+    """Operands of one rank and order: that of the first one of full rank that is no constant."""
+    ranks = [len(sheet.sizes(side.value)) for side in sides]
+    rank = max(ranks)
+    known = [
+        sheet.stored(side.value, side.kind)
+        for side, own in zip(sides, ranks, strict=True)
+        if own == rank and not sheet.is_constant(side.value)
+    ]
+    order = known[0].order if known else plain(rank)
+    return [_brought(sheet, side, order) for side in sides]
+
+
+def _brought(sheet: Sheet, side: Operand, order: Order) -> Tensor:
+    tensor = sheet.operand(
+        side.value, side.kind, order if len(sheet.sizes(side.value)) == len(order) else None
+    )
+    return sheet.program.ordered(as_tensor(sheet.program, tensor, (1,) * len(order)), order)
+
+
+def onto(sheet: Sheet, tensor: Tensor, side: Operand, y: Uniform) -> Tensor:
+    """An operand on the result's grid; itself where it is there."""
+    a, b = held(side.kind), held(y)
+    if sheet.is_same(a, b):
+        return tensor
+    factor = factor_of(ratios((a.scale,), 1.0, b.scale), sheet.checked_arithmetic())
+    factor.check(*_ends(side))
+    zeros = a.zero_point, b.zero_point
+    return rescale(sheet.program, tensor, factor, zeros, element_of(y), f"{side.value}_rescaled")
+
+
+def _ends(side: Operand) -> np.ndarray:
+    kind = held(side.kind)
+    return np.asarray([kind.storage.qmin, kind.storage.qmax], np.int64) - kind.zero_point
+
+
+def _term(  # noqa: PLR0917
+    sheet: Sheet, tensor: Tensor, side: Operand, factor: Factor, left: int, sign: int
+) -> tuple[Tensor, bool]:
+    """A term of an addition in i32, and whether it is still to be subtracted.
+
+    The sign is turned before rounding; afterwards where that is the same for every value there is.
+    """
+    program, zero = sheet.program, held(side.kind).zero_point
+    low, high = (int(end) for end in _ends(side))
+    values = np.arange(low, high + 1) << left
+    later = sign < 0 and bool((factor.apply(-values) == -factor.apply(values)).all())
+    stem = f"{side.value}_term"
+    if not left and (sign > 0 or later):
+        factor.check(low, high)
+        return rescale(program, tensor, factor, (zero, 0), "i32", stem), later
+    whole = widened(program, tensor, zero)
+    if left:
+        shift = program.constant(np.full((1,) * len(whole.shape), left), "i32")
+        whole = program.emit("logical_left_shift", [whole, shift], whole, f"{stem}_left")
+    if sign < 0 and not later:
+        none = program.constant(np.zeros((1,) * len(whole.shape), np.int64), "i32")
+        whole = program.emit("sub", [none, whole], whole, f"{stem}_minus")
+    reach = max(abs(low), abs(high)) << left
+    factor.check(-reach, reach)
+    return rescale(program, whole, factor, (0, 0), "i32", stem), later
+
+
+Extreme = Callable[[Sheet, Block, Uniform, Clamp], bool]

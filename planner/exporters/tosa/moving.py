@@ -1,0 +1,333 @@
+"""Moving: ops whose results are elements of their operands, on stored integers or on floats alike.
+
+A TRANSPOSE of the model is no operation, only another order of the same tensor. What picks elements axis by
+axis (slices, tiles, gathers, nearest resizes, splits) is SLICE where they lie in a row, TILE where the axis
+repeats, else GATHER along that axis. Source: TOSA 1.0, data layout and gather operators.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import prod
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from planner.exporters.tosa.elementwise import concatenated, extreme, selected
+from planner.exporters.tosa.pooling import max_pool, reduced
+from planner.exporters.tosa.program import Tensor, plain
+from planner.exporters.tosa.sheet import Array, Sheet, as_tensor, held
+from planner.interpreter.programs import Read, program_of
+from planner.ir.graph import Op
+from planner.ir.qtypes import Uniform
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """An op to write.
+
+    Attributes:
+      tensors: operands that are data, in order.
+      kind: the type of all data; None: float.
+    """
+
+    op: Op
+    tensors: Sequence[Tensor]
+    kind: Uniform | None
+
+
+Mover: TypeAlias = Callable[[Sheet, Move], Sequence[Tensor] | None]
+
+
+def move(sheet: Sheet, op: Op, tensors: Sequence[Tensor], kind: Uniform | None) -> Sequence[Tensor] | None:
+    """The results of an op that only moves data; None where TOSA has no way to say it."""
+    mover = MOVERS.get(op.type)
+    return None if mover is None else mover(sheet, Move(op, tensors, kind))
+
+
+def picked(sheet: Sheet, tensor: Tensor, picks: Mapping[int, Array], stem: str) -> Tensor:
+    """The elements at the indices given, axis by axis of the model; other axes whole."""
+    for axis, indices in picks.items():
+        tensor = _pick(sheet, tensor, tensor.at(axis), np.asarray(indices, np.int64).reshape(-1), stem)
+    return tensor
+
+
+def _pick(sheet: Sheet, tensor: Tensor, at: int, indices: Array, stem: str) -> Tensor:
+    program, size = sheet.program, tensor.shape[at]
+    shape = (*tensor.shape[:at], len(indices), *tensor.shape[at + 1 :])
+    like = replace(tensor, shape=shape)
+    if len(indices) == size and (indices == np.arange(size)).all():
+        return tensor
+    if not len(indices):
+        raise sheet.refuse(f"{stem!r} has no elements; tosa accepts no empty tensor")
+    start = int(indices[0])
+    if (indices == np.arange(start, start + len(indices))).all():
+        starts = [start if i == at else 0 for i in range(len(shape))]
+        return program.emit("slice", [tensor, program.shape(starts), program.shape(shape)], like, stem)
+    times, rest = divmod(len(indices), size)
+    if not rest and (indices == np.tile(np.arange(size), times)).all():
+        multiples = [times if i == at else 1 for i in range(len(shape))]
+        return program.emit("tile", [tensor, program.shape(multiples)], like, stem)
+    outer, inner = prod(shape[:at]), prod(shape[at + 1 :])
+    flat = program.reshaped(tensor, (outer, size, inner))
+    where = program.constant(np.broadcast_to(indices, (outer, len(indices))), "i32", f"{stem}_at")
+    rows = Tensor("", (outer, len(indices), inner), tensor.element, plain(3))
+    found = program.emit("gather", [flat, where], rows, stem)
+    return program.reshaped(found, shape, tensor.order)
+
+
+def _same(_: Sheet, call: Move) -> Sequence[Tensor]:
+    return [call.tensors[0]]
+
+
+def _reshape(sheet: Sheet, call: Move) -> Sequence[Tensor]:
+    """Reshape, Flatten, Squeeze, Unsqueeze: in the model's own order, or any where only ones come and go."""
+    x, sizes = call.tensors[0], sheet.sizes(call.op.outputs[0])
+    sizes = _resized(sizes, prod(x.shape))
+    kept = [size for size in x.sizes if size != 1]
+    if kept == [size for size in sizes if size != 1] and len(kept) < len(x.shape) + len(sizes):
+        order = _order_after(x, sizes)
+        return [sheet.program.reshaped(x, [sizes[axis] for axis in order], order)]
+    return [sheet.program.reshaped(sheet.program.ordered(x, plain(len(x.shape))), sizes)]
+
+
+def _resized(sizes: tuple[int, ...], elements: int) -> tuple[int, ...]:
+    """Sizes whose product is the number of elements: what the batch was left open for goes in front."""
+    if prod(sizes) == elements or not sizes or prod(sizes[1:]) == 0:
+        return sizes
+    return (elements // prod(sizes[1:]), *sizes[1:])
+
+
+def _order_after(x: Tensor, sizes: Sequence[int]) -> tuple[int, ...]:
+    """The order of a tensor whose axes of one element changed: the others as they are stored."""
+    old = [axis for axis in range(len(x.shape)) if x.sizes[axis] != 1]
+    new = [axis for axis in range(len(sizes)) if sizes[axis] != 1]
+    moved = [new[old.index(axis)] for axis in x.order if axis in old]
+    ones = [axis for axis in range(len(sizes)) if sizes[axis] == 1]
+    if moved == sorted(moved):
+        return plain(len(sizes))
+    return (*ones, *moved)
+
+
+def _transpose(_: Sheet, call: Move) -> Sequence[Tensor]:
+    x = call.tensors[0]
+    perm = call.op.attributes.get("perm") or tuple(reversed(range(len(x.shape))))
+    return [replace(x, order=tuple(list(perm).index(axis) for axis in x.order))]
+
+
+def _concat(sheet: Sheet, call: Move) -> Sequence[Tensor]:
+    order = call.tensors[0].order
+    tensors = [sheet.program.ordered(tensor, order) for tensor in call.tensors]
+    return [concatenated(sheet, tensors, call.op.attributes["axis"], call.op.outputs[0])]
+
+
+def _pick_along(sheet: Sheet, call: Move) -> Sequence[Tensor] | None:
+    """Ops that pick along axes: where each axis' elements come from is asked of the op itself."""
+    x, stem = call.tensors[0], call.op.outputs[0]
+    picks = _asked(sheet, call.op, x)
+    if picks is None:
+        return None
+    rank = len(picks)
+    x = as_tensor(sheet.program, x, (1,) * rank)
+    return [picked(sheet, x, dict(enumerate(picks)), stem)]
+
+
+def _asked(sheet: Sheet, op: Op, x: Tensor) -> list[Array] | None:
+    """Source indices by axis, from running the op on each axis' numbers; None where axes mix."""
+    sizes = x.sizes
+    kinds = {(op.name, 0): None}
+    program = program_of(sheet.graph, (op,), op.outputs[:1], kinds)
+    if len(program.reads) != 1:
+        return None
+    found: list[Array] = []
+    rank = None
+    for axis in range(len(sizes)):
+        shape = [1] * len(sizes)
+        shape[axis] = sizes[axis]
+        ramp = np.broadcast_to(np.arange(sizes[axis], dtype=np.float32).reshape(shape), sizes)
+        result = program.run(partial(_given, np.ascontiguousarray(ramp)))[op.outputs[0]]
+        rank = result.ndim
+        own = axis + rank - len(sizes)
+        if own < 0 or not result.size:
+            return None
+        line = np.moveaxis(result, own, 0).reshape(result.shape[own], -1)
+        if (line != line[:, :1]).any():
+            return None
+        found.append(line[:, 0].astype(np.int64))
+        if axis == 0:
+            found = [np.zeros(size, np.int64) for size in result.shape[:own]] + found
+    return found
+
+
+def _given(array: Array, _: Read) -> Array:
+    return array
+
+
+def _gather(sheet: Sheet, call: Move) -> Sequence[Tensor] | None:
+    x, op = call.tensors[0], call.op
+    if not sheet.is_constant(op.inputs[1]):
+        return None
+    axis = op.attributes.get("axis", 0) % len(x.shape)
+    indices = sheet.array(op.inputs[1])
+    found = picked(sheet, x, {axis: np.where(indices < 0, indices + x.sizes[axis], indices)}, op.outputs[0])
+    if indices.ndim == 1:
+        return [found]
+    found = sheet.program.ordered(found, plain(len(found.shape)))
+    return [sheet.program.reshaped(found, (*x.sizes[:axis], *indices.shape, *x.sizes[axis + 1 :]))]
+
+
+def _split(sheet: Sheet, call: Move) -> Sequence[Tensor]:
+    x, op = call.tensors[0], call.op
+    axis = op.attributes.get("axis", 0) % len(x.shape)
+    found, start = [], 0
+    for name in op.outputs:
+        size = sheet.sizes(name)[axis]
+        found.append(picked(sheet, x, {axis: np.arange(start, start + size)}, name))
+        start += size
+    return found
+
+
+def _pad(sheet: Sheet, call: Move) -> Sequence[Tensor] | None:
+    """PAD with real zero; negative pads cut first. Other modes pick along axes."""
+    x, op = call.tensors[0], call.op
+    if op.attributes.get("mode", "constant") != "constant":
+        return _pick_along(sheet, call)
+    pads = _pads_of(sheet, op, len(x.shape))
+    if pads is None:
+        return None
+    rank = len(x.shape)
+    cut = {
+        axis: np.arange(max(0, -pads[axis]), x.sizes[axis] - max(0, -pads[axis + rank]))
+        for axis in range(rank)
+    }
+    x = picked(sheet, x, cut, f"{op.outputs[0]}_cut")
+    grown = [(max(0, pads[axis]), max(0, pads[axis + rank])) for axis in x.order]
+    if not any(map(any, grown)):
+        return [x]
+    zero = 0 if call.kind is None else held(call.kind).zero_point
+    program = sheet.program
+    amounts = program.shape([count for pair in grown for count in pair])
+    shape = tuple(size + sum(pair) for size, pair in zip(x.shape, grown, strict=True))
+    fill = program.number(zero, x.element)
+    return [program.emit("pad", [x, amounts, fill], replace(x, shape=shape), op.outputs[0])]
+
+
+def _pads_of(sheet: Sheet, op: Op, rank: int) -> list[int] | None:
+    if "pads" in op.attributes:
+        return [int(count) for count in op.attributes["pads"]]
+    names = [op.inputs[i] if len(op.inputs) > i else "" for i in (1, 3)]
+    if not all(sheet.is_constant(name) for name in names if name):
+        return None
+    given = sheet.array(names[0]).tolist()
+    axes = [axis % rank for axis in sheet.array(names[1]).tolist()] if names[1] else list(range(rank))
+    pads = [0] * (2 * rank)
+    for i, axis in enumerate(axes):
+        pads[axis], pads[axis + rank] = given[i], given[i + len(axes)]
+    return pads
+
+
+def _blocks_to_space(sheet: Sheet, call: Move) -> Sequence[Tensor]:
+    """DepthToSpace: the block's axes come out of the channels and go into the rows and columns."""
+    x, op = call.tensors[0], call.op
+    block, program = op.attributes["blocksize"], sheet.program
+    batch, channels, height, width = x.sizes
+    depth = channels // block**2
+    x = program.ordered(x, (0, 2, 3, 1))
+    is_dcr = op.attributes.get("mode", "DCR") == "DCR"
+    parts = (block, block, depth) if is_dcr else (depth, block, block)
+    wide = program.reshaped(x, (batch, height, width, *parts))
+    # The stored axes n h w b1 b2 d (or n h w d b1 b2) in the order n h b1 w b2 d.
+    order = (0, 1, 3, 2, 4, 5) if is_dcr else (0, 1, 4, 2, 5, 3)
+    turned = program.ordered(wide, order)
+    return [program.reshaped(turned, (batch, height * block, width * block, depth), (0, 2, 3, 1))]
+
+
+def _space_to_blocks(sheet: Sheet, call: Move) -> Sequence[Tensor]:
+    """SpaceToDepth."""
+    x, op = call.tensors[0], call.op
+    block, program = op.attributes["blocksize"], sheet.program
+    batch, channels, height, width = x.sizes
+    x = program.ordered(x, (0, 2, 3, 1))
+    wide = program.reshaped(x, (batch, height // block, block, width // block, block, channels))
+    turned = program.ordered(wide, (0, 1, 3, 2, 4, 5))
+    shape = batch, height // block, width // block, channels * block**2
+    return [program.reshaped(turned, shape, (0, 2, 3, 1))]
+
+
+def _max_pool(sheet: Sheet, call: Move) -> Sequence[Tensor] | None:
+    if any(call.op.outputs[1:]):
+        return None
+    found = max_pool(sheet, call.tensors[0], call.op, call.op.outputs[0])
+    return None if found is None else [found]
+
+
+def _global_max_pool(sheet: Sheet, call: Move) -> Sequence[Tensor]:
+    x = call.tensors[0]
+    for axis in range(2, len(x.shape)):
+        x = reduced(sheet, "reduce_max", x, axis, call.op.outputs[0])
+    return [x]
+
+
+def _reduce(sheet: Sheet, call: Move) -> Sequence[Tensor] | None:
+    """ReduceMax and ReduceMin over constant axes."""
+    x, op = call.tensors[0], call.op
+    rank = len(x.shape)
+    axes = op.attributes.get("axes")
+    if axes is None and len(op.inputs) > 1 and op.inputs[1]:
+        if not sheet.is_constant(op.inputs[1]):
+            return None
+        axes = sheet.array(op.inputs[1]).tolist()
+    if not axes and op.attributes.get("noop_with_empty_axes"):
+        return [x]
+    chosen = sorted({axis % rank for axis in axes}) if axes else list(range(rank))
+    name = "reduce_max" if op.type == "ReduceMax" else "reduce_min"
+    for axis in chosen:
+        x = reduced(sheet, name, x, axis, op.outputs[0])
+    if op.attributes.get("keepdims", 1):
+        return [x]
+    x = sheet.program.ordered(x, plain(rank))
+    return [sheet.program.reshaped(x, [size for i, size in enumerate(x.shape) if i not in chosen])]
+
+
+def _extreme(sheet: Sheet, call: Move) -> Sequence[Tensor] | None:
+    """Max and Min of tensors that broadcast."""
+    if call.kind is None:
+        return None
+    rank = max(len(tensor.shape) for tensor in call.tensors)
+    order = next(tensor.order for tensor in call.tensors if len(tensor.shape) == rank)
+    found = [as_tensor(sheet.program, tensor, (1,) * rank) for tensor in call.tensors]
+    found = [sheet.program.ordered(tensor, order) for tensor in found]
+    name = "maximum" if call.op.type == "Max" else "minimum"
+    return [extreme(sheet, found, call.kind, name, call.op.outputs[0])]
+
+
+def _where(sheet: Sheet, call: Move) -> Sequence[Tensor]:
+    return [selected(sheet, sheet.real(call.op.inputs[0]), call.tensors, call.op.outputs[0])]
+
+
+MOVERS: Final[Mapping[str, Mover]] = {
+    "Concat": _concat,
+    "DepthToSpace": _blocks_to_space,
+    "Dropout": _same,
+    "Expand": _pick_along,
+    "Flatten": _reshape,
+    "Gather": _gather,
+    "GlobalMaxPool": _global_max_pool,
+    "Identity": _same,
+    "Max": _extreme,
+    "MaxPool": _max_pool,
+    "Min": _extreme,
+    "Pad": _pad,
+    "ReduceMax": _reduce,
+    "ReduceMin": _reduce,
+    "Reshape": _reshape,
+    "Resize": _pick_along,
+    "Slice": _pick_along,
+    "SpaceToDepth": _space_to_blocks,
+    "Split": _split,
+    "Squeeze": _reshape,
+    "Tile": _pick_along,
+    "Transpose": _transpose,
+    "Unsqueeze": _reshape,
+    "Where": _where,
+}

@@ -1,0 +1,227 @@
+"""Pooling: averages as sums and one RESCALE, AVG_POOL2D where it divides as the row does; MAX_POOL2D.
+
+Source: TOSA 1.0, AVG_POOL2D with its reciprocal_scale, REDUCE_SUM; interpreter `kernels`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from math import prod
+from typing import Final
+
+import numpy as np
+
+from planner.exporters.blocks import Block, Clamp
+from planner.exporters.qlinear import Operand, operand_of
+from planner.exporters.tosa.geometry import Windows, flat, trimmed
+from planner.exporters.tosa.program import Tensor, channels_last, plain
+from planner.exporters.tosa.scaling import Factor, factor_of, rescale, widened
+from planner.exporters.tosa.sheet import Array, Sheet, element_of, held
+from planner.interpreter.geometry import pool_geometry
+from planner.interpreter.pooling import pooled_sizes
+from planner.ir.graph import Op
+from planner.ir.qtypes import Uniform
+
+_INT32: Final = (1 << 31) - 1
+
+
+def global_average_pool(sheet: Sheet, block: Block, y: Uniform, clamp: Clamp) -> bool:
+    """GlobalAveragePool: REDUCE_SUM over each spatial axis, then one RESCALE."""
+    x = operand_of(block, block.core[0], 0)
+    if x is None or not x.kind.is_per_tensor:
+        return False
+    tensor = sheet.stored(x.value, x.kind)
+    count = prod(tensor.sizes[2:])
+    factor = _factor(sheet, x, y, count)
+    _check(sheet, x, factor, count)
+    total = widened(sheet.program, tensor, held(x.kind).zero_point)
+    for axis in range(2, len(tensor.shape)):
+        total = reduced(sheet, "reduce_sum", total, axis, f"{block.result}_sum")
+    stored = rescale(sheet.program, total, factor, (0, held(y).zero_point), element_of(y), block.result)
+    sheet.settle(block.kernel.outputs[0].value, y, stored, clamp.low, clamp.high)
+    return True
+
+
+def average_pool(sheet: Sheet, block: Block, y: Uniform, clamp: Clamp) -> bool:
+    """AveragePool over one or two spatial axes."""
+    op = block.core[0]
+    x = operand_of(block, op, 0)
+    rank = None if x is None else len(sheet.sizes(x.value))
+    if x is None or rank not in (3, 4) or not x.kind.is_per_tensor:
+        return False
+    spatial = sheet.sizes(x.value)[2:]
+    if tuple(op.attributes["kernel_shape"]) == spatial and not any(op.attributes.get("pads", ())):
+        return global_average_pool(sheet, block, y, clamp)
+    tensor, windows = _opened(sheet, sheet.stored(x.value, x.kind), op)
+    includes = bool(op.attributes.get("count_include_pad", 0))
+    if any(step != 1 for step in windows.dilations) or (includes and op.attributes.get("ceil_mode", 0)):
+        return False
+    counts = _counts(windows, tensor.sizes[2:], includes=includes)
+    if counts.min(initial=1) < 1:
+        return False
+    stored = _averaged(sheet, block, x, y, tensor, windows, counts)
+    if rank == 3:
+        stored = sheet.program.reshaped(stored, (stored.shape[0], *stored.shape[2:]), channels_last(3))
+    sheet.settle(block.kernel.outputs[0].value, y, stored, clamp.low, clamp.high)
+    return True
+
+
+def max_pool(sheet: Sheet, x: Tensor, op: Op, stem: str) -> Tensor | None:
+    """MAX_POOL2D of one or two spatial axes, without dilations; None for others."""
+    rank = len(x.shape)
+    if rank not in (3, 4):
+        return None
+    tensor, windows = _opened(sheet, x, op)
+    pads = zip(windows.pads, windows.kernel * 2, strict=True)
+    if any(step != 1 for step in windows.dilations) or any(pad >= size for pad, size in pads):
+        return None
+    like = _pooled(tensor, windows)
+    attributes = {**windows.attributes(is_pool=True), "nan_mode": "#tosa.nan_mode<PROPAGATE>"}
+    result = sheet.program.emit("max_pool2d", [tensor], like, stem, attributes=attributes)
+    if rank == 3:
+        return sheet.program.reshaped(result, (result.shape[0], *result.shape[2:]), channels_last(3))
+    return result
+
+
+def reduced(sheet: Sheet, kind: str, tensor: Tensor, axis: int, stem: str) -> Tensor:
+    """A reduction over one axis of the model, which stays with size 1."""
+    at = tensor.at(axis)
+    shape = tuple(1 if i == at else size for i, size in enumerate(tensor.shape))
+    attributes = {"axis": f"{at} : i32"}
+    if kind != "reduce_sum":
+        attributes["nan_mode"] = "#tosa.nan_mode<PROPAGATE>"
+    return sheet.program.emit(kind, [tensor], replace(tensor, shape=shape), stem, attributes=attributes)
+
+
+def _opened(sheet: Sheet, x: Tensor, op: Op) -> tuple[Tensor, Windows]:
+    """The input with its channels last and two spatial axes, and the windows over it."""
+    spatial = x.sizes[2:]
+    geometry = pool_geometry(op.attributes, spatial)
+    found = Windows(
+        geometry.kernel, geometry.filled().strides, geometry.filled().dilations, geometry.filled().pads
+    )
+    windows = _stretched(found, spatial, pooled_sizes(spatial, geometry.filled()))
+    x = sheet.program.ordered(x, channels_last(len(x.shape)))
+    if len(spatial) == 1:
+        x = sheet.program.reshaped(x, (x.shape[0], 1, *x.shape[1:]), (0, 2, 3, 1))
+        windows = flat(windows)
+    x = trimmed(sheet.program, x, windows)
+    return x, windows.fitted(x.sizes[2:])
+
+
+def _stretched(windows: Windows, spatial: Sequence[int], wanted: Sequence[int]) -> Windows:
+    """The same with as much padding behind as the last windows reach (`ceil_mode`)."""
+    rank = len(windows.kernel)
+    ends = []
+    for i in range(rank):
+        reach = (wanted[i] - 1) * windows.strides[i] + (windows.kernel[i] - 1) * windows.dilations[i] + 1
+        ends.append(max(windows.pads[rank + i], reach - spatial[i] - windows.pads[i]))
+    return replace(windows, pads=(*windows.pads[:rank], *ends))
+
+
+def _pooled(x: Tensor, windows: Windows) -> Tensor:
+    return replace(x, shape=(x.shape[0], *windows.sizes(x.sizes[2:]), x.shape[-1]))
+
+
+def _counts(windows: Windows, spatial: Sequence[int], *, includes: bool) -> Array:
+    """Elements that each window divides by, (*output)."""
+    sizes = windows.sizes(spatial)
+    if includes:
+        return np.full(sizes, prod(windows.kernel))
+    counts = np.ones((), np.int64)
+    for i, size in enumerate(sizes):
+        starts = np.arange(size) * windows.strides[i] - windows.pads[i]
+        inside = np.minimum(starts + windows.kernel[i], spatial[i]) - np.maximum(starts, 0)
+        counts = counts[..., None] * inside
+    return counts
+
+
+def _averaged(  # noqa: PLR0917
+    sheet: Sheet, block: Block, x: Operand, y: Uniform, tensor: Tensor, windows: Windows, counts: Array
+) -> Tensor:
+    """Averages, channels last: AVG_POOL2D if it rounds alike, else sums of a convolution with ones."""
+    distinct = np.unique(counts).tolist()
+    factors = {count: _factor(sheet, x, y, count) for count in distinct}
+    for count, factor in factors.items():
+        _check(sheet, x, factor, count)
+    is_plain = not any(windows.pads) or len(distinct) > 1
+    is_plain = is_plain and all(
+        pad < size for pad, size in zip(windows.pads, windows.kernel * 2, strict=True)
+    )
+    if is_plain and sheet.is_same(x.kind, y) and all(_is_pool(x, *pair) for pair in factors.items()):
+        return _pool(sheet, block, x, tensor, windows)
+    total = _summed(sheet, block, x, tensor, windows)
+    zeros = 0, held(y).zero_point
+    if len(distinct) == 1:
+        return rescale(sheet.program, total, factors[distinct[0]], zeros, element_of(y), block.result)
+    return _divided(sheet, block, total, [factors[count] for count in counts.reshape(-1).tolist()], zeros, y)
+
+
+def _pool(sheet: Sheet, block: Block, x: Operand, tensor: Tensor, windows: Windows) -> Tensor:
+    zero = sheet.program.number(held(x.kind).zero_point, tensor.element)
+    attributes = {**windows.attributes(is_pool=True), "acc_type": "i32"}
+    like = _pooled(tensor, windows)
+    return sheet.program.emit("avg_pool2d", [tensor, zero, zero], like, block.result, attributes=attributes)
+
+
+def _summed(sheet: Sheet, block: Block, x: Operand, tensor: Tensor, windows: Windows) -> Tensor:
+    """Sums over each window, i32: DEPTHWISE_CONV2D with ones; padding is the zero point, real zero."""
+    program, channels = sheet.program, tensor.shape[-1]
+    if tensor.element != "i8":
+        raise sheet.refuse("averages of 16 bits that AVG_POOL2D rounds otherwise; tosa accepts 8 bits")
+    ones = program.constant(np.ones((*windows.kernel, channels, 1), np.int64), "i8", "ones")
+    zeros = program.constant(np.zeros(channels, np.int64), "i32", "zeros")
+    operands = (tensor, ones, zeros, program.number(held(x.kind).zero_point, "i8"), program.number(0, "i8"))
+    like = replace(_pooled(tensor, windows), element="i32")
+    attributes = {**windows.attributes(), "acc_type": "i32"}
+    return program.emit("depthwise_conv2d", operands, like, f"{block.result}_sum", attributes=attributes)
+
+
+def _divided(  # noqa: PLR0917
+    sheet: Sheet, block: Block, total: Tensor, factors: Sequence[Factor], zeros: tuple[int, int], y: Uniform
+) -> Tensor:
+    """Sums each times the factor of its window, which RESCALE has along the last axis."""
+    program = sheet.program
+    batch, height, width, channels = total.shape
+    rows = program.reshaped(total, (batch, height * width, channels))
+    turned = program.ordered(rows, (0, 2, 1))
+    first = factors[0]
+    multipliers = np.concatenate([factor.multipliers for factor in factors])
+    shifts = np.concatenate([factor.shifts for factor in factors])
+    each = Factor(multipliers, shifts, double_round=first.double_round)
+    stored = rescale(program, turned, each, zeros, element_of(y), block.result)
+    back = program.ordered(stored, plain(3))
+    return program.reshaped(back, (batch, height, width, channels), channels_last(4))
+
+
+def _factor(sheet: Sheet, x: Operand, y: Uniform, count: int) -> Factor:
+    ratio = np.empty(1, object)
+    ratio[0] = Fraction(x.kind.scale) / Fraction(y.scale) / count
+    return factor_of(ratio, sheet.checked_arithmetic())
+
+
+def _check(sheet: Sheet, x: Operand, factor: Factor, count: int) -> None:
+    kind = held(x.kind)
+    low, high = (count * (end - kind.zero_point) for end in (kind.storage.qmin, kind.storage.qmax))
+    if max(-low, high) > _INT32:
+        raise sheet.refuse(f"sums of {count} elements do not fit 32 bits; tosa accepts smaller windows")
+    factor.check(low, high)
+
+
+def _is_pool(x: Operand, count: int, factor: Factor) -> bool:
+    """Whether AVG_POOL2D divides every sum of so many elements as the row does."""
+    kind = held(x.kind)
+    low, high = (count * (end - kind.zero_point) for end in (kind.storage.qmin, kind.storage.qmax))
+    if high - low > 1 << 22:
+        return False
+    values = np.arange(low, high + 1)
+    ends = kind.storage.qmin - kind.zero_point, kind.storage.qmax - kind.zero_point
+    wanted = np.clip(factor.apply(values), *ends)
+    return bool((np.clip(reciprocal(count).apply(values), *ends) == wanted).all())
+
+
+def reciprocal(count: int) -> Factor:
+    """What AVG_POOL2D multiplies a sum by. Source: TOSA 1.0, reciprocal_scale."""
+    k = (count - 1).bit_length()
+    multiplier = (((1 << 30) + 1) << k) // count
+    return Factor(np.asarray([multiplier]), np.asarray([30 + k]), double_round=False)

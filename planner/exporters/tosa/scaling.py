@@ -1,0 +1,184 @@
+"""Scaling: RESCALE with the multipliers and shifts of a row's arithmetic, and the CLAMP behind it.
+
+Source: TOSA 1.0, RESCALE and apply_scale_32; design 01, section 8; interpreter `fixed_point` is the reference.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.exporters.tosa.program import Program, Tensor
+from planner.interpreter.fixed_point import HEADROOM, WORD_HEADROOM, scaled_sum
+from planner.ir.rescaling import (
+    apply_scale_32,
+    check_scale_32,
+    multiplier_and_shift,
+    multiplier_or_zero,
+)
+
+Array: TypeAlias = npt.NDArray[Any]
+
+ARITHMETICS: Final = ("gemmlowp", "power_of_two", "tosa_double", "tosa_single")
+"""What RESCALE computes: the arithmetics of rows that can be written."""
+
+_ROUNDINGS: Final[Mapping[bool, str]] = {
+    False: "#tosa.rounding_mode<SINGLE_ROUND>",
+    True: "#tosa.rounding_mode<DOUBLE_ROUND>",
+}
+_UNIT: Final = 1 << 30
+_UNIT_SHIFT: Final = 30
+_WORD_UNIT: Final = 1 << 14
+_WORD_SHIFT: Final = 14
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Factor:
+    """What RESCALE multiplies by.
+
+    Attributes:
+      multipliers, shifts: (1,) or one per channel, the last stored axis.
+    """
+
+    multipliers: Array
+    shifts: Array
+    double_round: bool
+
+    def check(self, low: Array | int, high: Array | int) -> None:
+        """Check that values in [low, high], per channel or of all, are below 2^(shift - 1).
+
+        Raises:
+          RuleError: they are not.
+        """
+        for end in (low, high):
+            check_scale_32(np.asarray(end), self.multipliers, self.shifts)
+
+    def apply(self, values: Array) -> Array:
+        """What RESCALE makes of integers, by one factor for all."""
+        return apply_scale_32(values, self.multipliers, self.shifts, double_round=self.double_round)
+
+
+UNIT: Final = Factor(np.asarray([_UNIT]), np.asarray([_UNIT_SHIFT]), double_round=False)
+"""Times one, exactly: what only moves a zero point or changes the width."""
+
+
+def factor_of(ratio: Array, arithmetic: str) -> Factor:
+    """The factor of exact ratios ((C,) Fractions) in an arithmetic of `ARITHMETICS`.
+
+    Raises:
+      RuleError: a ratio that the arithmetic cannot multiply by.
+    """
+    reals = ratio.astype(np.float64)
+    if arithmetic == "gemmlowp":
+        return Factor(*multiplier_or_zero(reals), double_round=True)
+    if arithmetic == "power_of_two":
+        scaled_sum([(np.zeros(1, np.int64), ratio)], arithmetic)
+    return Factor(*multiplier_and_shift(reals), double_round=arithmetic == "tosa_double")
+
+
+def rescale(  # noqa: PLR0917
+    program: Program,
+    tensor: Tensor,
+    factor: Factor,
+    zeros: tuple[int, int],
+    element: str,
+    stem: str,
+    *,
+    unsigned: tuple[bool, bool] = (False, False),
+) -> Tensor:
+    """`(tensor - zeros[0]) * factor + zeros[1]`, saturated to an element type.
+
+    Args:
+      program: to write in.
+      tensor: integers; its channels are its last stored axis where the factor has many.
+      factor: what to multiply by.
+      zeros: zero points of the input and the result.
+      element: of the result.
+      stem: of its name.
+      unsigned: whether input and result hold unsigned integers.
+    """
+    is_word = tensor.element == "i48"
+    channels = len(factor.multipliers)
+    operands: list[Tensor | str] = [
+        tensor,
+        program.constant(factor.multipliers, "i16" if is_word else "i32", "m"),
+        program.constant(factor.shifts, "i8", "n"),
+        program.number(zeros[0], tensor.element),
+        program.number(zeros[1], element),
+    ]
+    attributes = {
+        "scale32": "false" if is_word else "true",
+        "rounding_mode": _ROUNDINGS[factor.double_round and not is_word],
+        "per_channel": "true" if channels > 1 else "false",
+        "input_unsigned": "true" if unsigned[0] else "false",
+        "output_unsigned": "true" if unsigned[1] else "false",
+    }
+    return program.emit("rescale", operands, replace(tensor, element=element), stem, attributes=attributes)
+
+
+def narrowed(program: Program, tensor: Tensor) -> Tensor:
+    """A 48-bit accumulator that fits 32 bits, in 32 bits."""
+    one = Factor(np.asarray([_WORD_UNIT]), np.asarray([_WORD_SHIFT]), double_round=False)
+    return rescale(program, tensor, one, (0, 0), "i32", f"{tensor.name}_i32")
+
+
+def widened(program: Program, tensor: Tensor, zero_point: int) -> Tensor:
+    """`tensor - zero_point` in 32 bits, exactly."""
+    return rescale(program, tensor, UNIT, (zero_point, 0), "i32", f"{tensor.name}_i32")
+
+
+def clamp(program: Program, tensor: Tensor, low: int, high: int, stem: str) -> Tensor:
+    """Stored integers cut to [low, high]; the tensor itself where its element type does that."""
+    bits = int(tensor.element[1:])
+    if low <= -(1 << (bits - 1)) and high >= (1 << (bits - 1)) - 1:
+        return tensor
+    attributes = {
+        "min_val": f"{low} : {tensor.element}",
+        "max_val": f"{high} : {tensor.element}",
+        "nan_mode": "#tosa.nan_mode<PROPAGATE>",
+    }
+    return program.emit("clamp", [tensor], tensor, stem, attributes=attributes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sum:
+    """How an arithmetic adds: a factor per term (and a shift to the left before), one for the total."""
+
+    terms: Sequence[Factor]
+    left: int
+    total: Factor
+
+
+def sum_of(ratios: Sequence[Array], arithmetic: str, *, is_byte: bool) -> Sum:
+    """The factors of an addition of scaled integers, as `fixed_point` has them.
+
+    Args:
+      ratios: (1,) Fractions per term.
+      arithmetic: of `ARITHMETICS`.
+      is_byte: whether the result has 8 bits; otherwise it has 16.
+
+    Raises:
+      RuleError: a ratio that the arithmetic cannot multiply by.
+    """
+    if arithmetic == "power_of_two":
+        return _aligned(ratios)
+    headroom = HEADROOM if is_byte else WORD_HEADROOM
+    twice = max(abs(ratio[0]) for ratio in ratios) * 2
+    factors = [factor_of(ratio / twice, arithmetic) for ratio in ratios]
+    total = factor_of(np.asarray([twice / (1 << headroom)], object), arithmetic)
+    if arithmetic == "gemmlowp":
+        return Sum(factors, headroom, total)
+    return Sum([replace(item, shifts=item.shifts - headroom) for item in factors], 0, total)
+
+
+def _aligned(ratios: Sequence[Array]) -> Sum:
+    """Shifts alone: every term in units of the finest, then one shift to the right."""
+    for ratio in ratios:
+        factor_of(ratio, "power_of_two")
+    exponents = [int(np.frexp(float(ratio[0]))[1]) - 1 for ratio in ratios]
+    least = min(0, *exponents)
+    up = [np.asarray([_UNIT_SHIFT - (exponent - least)]) for exponent in exponents]
+    terms = [Factor(np.asarray([_UNIT]), shift, double_round=False) for shift in up]
+    return Sum(terms, 0, Factor(np.asarray([_UNIT]), np.asarray([_UNIT_SHIFT - least]), double_round=False))

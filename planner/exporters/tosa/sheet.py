@@ -1,0 +1,286 @@
+"""Sheet: a planned model as a TOSA program: which tensor holds which value in which type.
+
+Every (value, type) has one stored tensor, every value one float tensor; both come into being at their first
+use. A value has a base: its pin, else the type at its definition. TOSA computes on signed integers, so
+unsigned types are held with their zero point moved down; only arguments and results of the function have the
+model's own sign. Source: design 01, section 3; plans/rescales.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.constants.quantize import quantize_array
+from planner.errors import RuleError, UnsupportedExport
+from planner.exporters.accepts import numbers_of, short_text
+from planner.exporters.tosa.program import Order, Program, Tensor, plain
+from planner.exporters.tosa.scaling import ARITHMETICS, UNIT, clamp, factor_of, rescale, widened
+from planner.interpreter.fixed_point import ratios
+from planner.ir.graph import BOUNDARY, Graph, port_address
+from planner.ir.qtypes import Storage, Uniform
+from planner.plans.plan import Plan
+from planner.plans.records import PortTyped
+from planner.plans.rescales import kind_of, pins, uses
+
+Array: TypeAlias = npt.NDArray[Any]
+
+PLAIN_ELEMENTS: Final[Mapping[str, str]] = {"f32": "f32", "bool": "i1", "i32": "i32"}
+"""Elements of tensors that are not quantized, by the model's element type."""
+
+
+class Sheet:
+    """The program, and the tensors that hold each value.
+
+    Attributes:
+      graph: the float model, with the numbers of its constants.
+      plan: types of all ports; its graph has the regions.
+      program: what has been written.
+      arithmetic: of the row being written.
+      address: of the port being written, for refusals.
+    """
+
+    def __init__(self, graph: Graph, plan: Plan) -> None:
+        """Start with the model's inputs."""
+        self.graph, self.plan, self.program = graph, plan, Program()
+        self.arithmetic, self.address = "", ""
+        self.notes: list[str] = []
+        self._pins = pins(plan.graph)
+        self._bases: dict[str, PortTyped] = {}
+        self._stored: dict[tuple[str, Uniform], Tensor] = {}
+        self._reals: dict[str, Tensor] = {}
+        readers = uses(plan.graph, plan.kernels_in_order)
+        for i, name in enumerate(graph.inputs):
+            self.address = port_address(BOUNDARY, "out", i)
+            self._feed(name, {use.type for use in readers.get(name, ()) if use.kernel != BOUNDARY})
+
+    def array(self, value: str) -> Array:
+        """The numbers of a constant."""
+        return numbers_of(self.graph, value)
+
+    def sizes(self, value: str) -> tuple[int, ...]:
+        """A value's sizes; a dimension that the model leaves open is 1.
+
+        Raises:
+          UnsupportedExport: its rank is unknown.
+        """
+        shape = self.graph.values[value].shape
+        if shape is None:
+            raise UnsupportedExport(
+                f"value {value!r} has no known shape, tosa accepts static ones",
+                hint="give the model's inputs fixed sizes",
+            )
+        return tuple(size if isinstance(size, int) else 1 for size in shape)
+
+    def is_same(self, source: PortTyped, wanted: PortTyped) -> bool:
+        """Whether no rescale stands between two types."""
+        return kind_of(source, wanted, self.plan.target.costs) is None
+
+    def is_constant(self, value: str) -> bool:
+        """Whether a value is known before running."""
+        return value in self.graph.constants
+
+    def refuse(self, problem: str, hint: str = "") -> UnsupportedExport:
+        """Make the refusal of what is being written."""
+        return UnsupportedExport(f"{self.address}: {problem}", hint=hint or _HINT)
+
+    def define(self, value: str, tensor: Tensor) -> None:
+        """Say that a value is defined in its own element type."""
+        pinned = self._pins.get(value)
+        if pinned is not None:
+            raise self.refuse(
+                f"{value!r} is float where it is computed and pinned to {short_text(pinned)}; tosa accepts "
+                "no quantization of reals inside the program"
+            )
+        self._bases[value] = None
+        self._reals[value] = tensor
+
+    def define_stored(self, value: str, kind: Uniform, tensor: Tensor) -> None:
+        """Say that a value is defined in stored integers (of `held(kind)`); a rescale to its pin follows."""
+        pinned = self._pins.get(value, kind)
+        self._bases[value] = pinned
+        self._stored[value, held(kind)] = tensor
+        if pinned is None:
+            self._reals[value] = self._dequantized(value, tensor, kind)
+        elif self.is_same(kind, pinned):
+            self._stored[value, held(pinned)] = tensor
+        else:
+            self._stored[value, held(pinned)] = self._rescaled(value, tensor, kind, pinned)
+
+    def stored(self, value: str, wanted: Uniform) -> Tensor:
+        """The tensor of a value that is no constant, in a type; rescaled if need be."""
+        key = value, held(wanted)
+        if key not in self._stored:
+            base = self._bases.get(value)
+            if not isinstance(base, Uniform):
+                raise self.refuse(
+                    f"{value!r} is float and read as {short_text(wanted)}; tosa accepts no quantization of "
+                    "reals inside the program"
+                )
+            source = self._stored[value, held(base)]
+            is_same = self.is_same(base, wanted)
+            self._stored[key] = source if is_same else self._rescaled(value, source, base, wanted)
+        return self._stored[key]
+
+    def operand(self, value: str, wanted: Uniform, order: Order | None = None) -> Tensor:
+        """The same, or a constant stored in an order."""
+        if not self.is_constant(value):
+            return self.stored(value, wanted)
+        array = quantize_array(self.array(value), held(wanted))
+        return self.program.tensor(array, element_of(wanted), order or plain(array.ndim), value)
+
+    def real(self, value: str, order: Order | None = None) -> Tensor:
+        """The tensor of a value in its own element type."""
+        if value in self._reals:
+            return self._reals[value]
+        dtype = self.graph.values[value].dtype
+        if self.is_constant(value):
+            array = self.array(value)
+            if dtype not in PLAIN_ELEMENTS:
+                raise self.refuse(f"constant {value!r} is {dtype}; tosa accepts {', '.join(PLAIN_ELEMENTS)}")
+            return self.program.tensor(array, PLAIN_ELEMENTS[dtype], order or plain(array.ndim), value)
+        base = self._bases.get(value)
+        if not isinstance(base, Uniform):
+            raise self.refuse(f"{value!r} is read, but nothing tosa can say computes it")
+        self._reals[value] = self._dequantized(value, self._stored[value, held(base)], base)
+        return self._reals[value]
+
+    def result(self, value: str) -> Tensor:
+        """What the function returns for a model output, stored as the model has it."""
+        base = self._bases.get(value)
+        if not isinstance(base, Uniform):
+            tensor = self.real(value)
+            self.notes.append(f"result {value!r}: {tensor.element}")
+            return self.program.ordered(tensor, plain(len(tensor.shape)))
+        self.notes.append(f"result {value!r}: {short_text(base)}")
+        stored = self._stored[value, held(base)]
+        tensor = self.program.ordered(stored, plain(len(stored.shape)))
+        if not _is_moved(base):
+            return tensor
+        zeros = 0, base.storage.offset
+        return rescale(
+            self.program, tensor, UNIT, zeros, tensor.element, f"{value}_unsigned", unsigned=(False, True)
+        )
+
+    def settle(self, value: str, kind: Uniform, tensor: Tensor, low: int, high: int) -> None:
+        """Clamp a stored result to [low, high] in units of `held(kind)`, and define the value."""
+        self.define_stored(value, kind, clamp(self.program, tensor, low, high, f"{value}_clamped"))
+
+    def checked_arithmetic(self) -> str:
+        """The row's arithmetic.
+
+        Raises:
+          UnsupportedExport: RESCALE has none such.
+        """
+        if self.arithmetic not in ARITHMETICS:
+            raise self.refuse(
+                f"its row computes in {self.arithmetic or 'float'}; tosa accepts rows of "
+                f"{', '.join(ARITHMETICS)}",
+                "use a target whose rows requantize so, such as tosa-int8 or litert-int8",
+            )
+        return self.arithmetic
+
+    def _feed(self, name: str, wanted: set[PortTyped]) -> None:
+        """An argument: stored where it is pinned or all its readers want one type, else as it is."""
+        value, kind = self.graph.values[name], self._pins.get(name)
+        if name not in self._pins and len(wanted) == 1:
+            only = next(iter(wanted))
+            kind = only if isinstance(only, Uniform) else None
+        if kind is not None:
+            self._feed_stored(name, kind)
+            return
+        if value.dtype not in PLAIN_ELEMENTS:
+            raise self.refuse(f"input {name!r} is {value.dtype}; tosa accepts {', '.join(PLAIN_ELEMENTS)}")
+        if any(isinstance(item, Uniform) for item in wanted):
+            raise self.refuse(
+                f"input {name!r} is float and its readers want {len(wanted)} types; tosa accepts one",
+                "pin the input to one type",
+            )
+        self._bases[name] = None
+        self._reals[name] = self.program.argument(name, self.sizes(name), PLAIN_ELEMENTS[value.dtype])
+        self.notes.append(f"argument {name!r}: {PLAIN_ELEMENTS[value.dtype]}")
+
+    def _feed_stored(self, name: str, kind: Uniform) -> None:
+        self.notes.append(f"argument {name!r}: {short_text(kind)}")
+        tensor = self.program.argument(name, self.sizes(name), element_of(kind))
+        if _is_moved(kind):
+            zeros = kind.storage.offset, 0
+            tensor = rescale(
+                self.program, tensor, UNIT, zeros, tensor.element, f"{name}_signed", unsigned=(True, False)
+            )
+        self._bases[name] = kind
+        self._stored[name, held(kind)] = tensor
+
+    def _rescaled(self, value: str, tensor: Tensor, source: Uniform, wanted: Uniform) -> Tensor:
+        """Stored integers of one type as those of another, in the arithmetic of the row being written."""
+        a, b = held(source), held(wanted)
+        if not (a.is_per_tensor and b.is_per_tensor):
+            raise self.refuse(f"a rescale from {short_text(source)} to {short_text(wanted)}: scales per axis")
+        arithmetic = self.checked_arithmetic()
+        self.program.remark(f"rescale {value!r} to {short_text(wanted)}")
+        try:
+            factor = factor_of(ratios((a.scale,), 1.0, b.scale), arithmetic)
+            factor.check(a.storage.qmin - a.zero_point, a.storage.qmax - a.zero_point)
+        except RuleError as error:
+            raise self.refuse(f"a rescale of {value!r}: {error}") from error
+        zeros = a.zero_point, b.zero_point
+        result = rescale(self.program, tensor, factor, zeros, element_of(wanted), f"{value}_rescaled")
+        return clamp(self.program, result, b.storage.qmin, b.storage.qmax, f"{value}_clamped")
+
+    def _dequantized(self, value: str, tensor: Tensor, kind: Uniform) -> Tensor:
+        """`float32(stored - zero point) * scale`, as DequantizeLinear computes it."""
+        one = held(kind)
+        if not one.is_per_tensor or self.graph.values[value].dtype != "f32":
+            raise self.refuse(f"{value!r} as reals of {short_text(kind)}; tosa accepts one scale and f32")
+        program = self.program
+        whole = widened(program, tensor, one.zero_point)
+        whole = program.emit("cast", [whole], replace(whole, element="f32"), f"{value}_f32")
+        return scaled(program, whole, one.scale, f"{value}_real")
+
+
+def scaled(program: Program, tensor: Tensor, scale: float, stem: str) -> Tensor:
+    """A float tensor times a number."""
+    factor = program.constant(np.full((1,) * len(tensor.shape), scale, np.float32), "f32")
+    return program.emit("mul", [tensor, factor, program.number(0, "i8")], tensor, stem)
+
+
+def held(kind: Uniform) -> Uniform:
+    """The signed type that holds an unsigned one: moved down by half the width where it needs all of it."""
+    store = kind.storage
+    if store.signed or store.float_name:
+        return kind
+    width = width_of(kind)
+    down = store.offset if store.bits == width else 0
+    moved = Storage(width, signed=True, qmin=store.qmin - down, qmax=store.qmax - down)
+    return replace(kind, storage=moved, zero_points=tuple(zero - down for zero in kind.zero_points))
+
+
+def _is_moved(kind: Uniform) -> bool:
+    return not kind.storage.signed and kind.storage.bits == width_of(kind)
+
+
+def width_of(kind: Uniform) -> int:
+    """Bits of the tensor that holds a type: 8, 16, 32 or 48."""
+    return next((width for width in (8, 16, 32) if kind.storage.bits <= width), 48)
+
+
+def element_of(kind: Uniform) -> str:
+    """Element type of the tensor that holds a type."""
+    return f"i{width_of(kind)}"
+
+
+def as_tensor(program: Program, tensor: Tensor, sizes: Sequence[int]) -> Tensor:
+    """A tensor brought to more axes by ones in front, where it has fewer."""
+    extra = len(sizes) - len(tensor.shape)
+    if not extra:
+        return tensor
+    shape = (*(1,) * extra, *tensor.shape)
+    order = (*range(extra), *(axis + extra for axis in tensor.order))
+    return program.reshaped(tensor, shape, order)
+
+
+_HINT: Final = (
+    "keep the kernel out of the program (another target, or a model cut there), or export another format"
+)
