@@ -87,7 +87,8 @@ def read_cursor(cursor: str | None) -> str:
       Refused: a cursor that no page gave.
     """
     try:
-        return base64.b64decode((cursor or "") + "===", altchars=b"-_").decode()
+        text = cursor or ""
+        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError):
         message = "cursor: none that a page of this list gave"
         errors = [{"pointer": "/cursor", "message": message}]

@@ -24,6 +24,7 @@ from api.limits import Quota
 from api.metrics import Metrics
 from api.plugins import load_functions
 from api.problems import Problem, Refused, http_problem, problem_of
+from api.retention import keep_sweeping
 from api.routes import ROUTERS, metrics
 from api.sandbox import Sandbox
 from api.schemas import ProblemDocument
@@ -31,6 +32,7 @@ from api.service import Service
 from api.settings import Settings, settings_from
 from api.shelf import Shelf, shipped_targets
 from api.store import Store
+from api.uploads import Uploads
 from api.writes import Writes
 from planner.errors import PlannerError
 from planner.version import VERSION
@@ -72,12 +74,15 @@ def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN2
         threads, gate = CapacityLimiter(THREADS), Gate(settings.waiting)
         app.state.quota = Quota(settings.quota, settings.data / "blobs")
         await run_sync(app.state.quota.count)
-        app.state.service = Service(settings, store, sandbox, threads, shelf, writes, gate)
+        uploads = Uploads(settings, store, app.state.quota)
+        app.state.service = Service(settings, store, sandbox, threads, shelf, writes, gate, uploads)
+        sweeping = asyncio.create_task(keep_sweeping(store, None, settings, app.state.quota))
         gc.freeze()
         try:
             yield
         finally:
             app.state.draining.set()
+            sweeping.cancel()
             await writes.finish()
             await sandbox.stop()
 

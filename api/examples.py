@@ -55,3 +55,5 @@ VALUE: Final = "y"
 TARGET_NAME: Final = "example-npu@1.0.0"
 EDITS: Final[dict[str, Any]] = {"values": {VALUE: "!quant.uniform<i8:f32, 0.03125>"}}
 RESCALE: Final = "x#0"
+UPLOAD: Final = f"6a000000-{'0' * 32}"
+"""Stands for the id of an upload."""

@@ -15,7 +15,7 @@ async def read_model(service: Service, request: ModelRequest) -> dict[str, Any]:
     record: dict[str, Any] = request.model_dump()
     store = service.store
     with store.draft() as folder:
-        files, size = model_files(store, record)
+        files, size = await run_sync(model_files, store, record)
         out = folder / "values"
         summary = await service.sandbox.run("model", **files, out=str(out), reads=size)
         await run_sync(store.keep, "answers", values_of(summary.pop("plain")), out)

@@ -31,6 +31,8 @@ MEDIA_TYPE: Final = "application/problem+json"
 PREFIX: Final = "urn:qplan:problem:"
 MOST_ERRORS: Final = 100
 LONGEST: Final = 4000
+NO_KERNEL: Final = "on_no_kernel: error"
+"""Ends the fact of a target that has every kernel served."""
 
 # A child that ran out of something is the input's doing, and trying again would end the same: 422, not 5xx.
 TYPES: Final[Mapping[str, tuple[int, str]]] = {
@@ -133,6 +135,8 @@ def problem_of(error: PlannerError) -> Problem:
         found = [asdict(entry) for entry in error.errors[:MOST_ERRORS]]
         more["errors"] = [{name: _short(entry[name]) for name in fields} for entry in found]
     name = next(CLASSES[kind] for kind in type(error).__mro__ if kind in CLASSES)
+    if name == "conflict" and any(fact.endswith(NO_KERNEL) for fact in more["facts"]):
+        name = "no-kernel"
     return Problem(name, _short(error.message), more)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from api.examples import ANNOTATED, BLOB, EDITS, KERNEL, NO_DIGEST
+from api.examples import ANNOTATED, ANNOTATED_TEXT, BLOB, EDITS, KERNEL, NO_DIGEST
 from api.store import DIGEST
 
 STRICT: Final = ConfigDict(extra="forbid")
@@ -152,6 +152,27 @@ class BlobRecord(BaseModel):
 
     digest: Digest
     bytes: int
+
+
+class UploadRequest(BaseModel):
+    """A file that will come in parts."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"digest": BLOB, "bytes": len(ANNOTATED_TEXT)}]}
+    )
+    digest: Digest
+    bytes: int = Field(ge=1, lt=1 << 50)
+
+
+class UploadRecord(BaseModel):
+    """An upload as it stands; `expires` is seconds since 1970."""
+
+    id: str
+    digest: Digest
+    bytes: int
+    offset: int
+    expires: int
+    link: str
 
 
 class ExportRecord(BaseModel):

@@ -22,6 +22,7 @@ from api.schemas import ExportRequest
 from api.settings import Settings
 from api.shelf import Shelf
 from api.store import Store, digest_of
+from api.uploads import Uploads
 from api.writes import Writes
 
 
@@ -36,6 +37,7 @@ class Service:
     shelf: Shelf
     writes: Writes
     gate: Gate
+    uploads: Uploads
     live: Live = field(default_factory=Live)
 
 
@@ -81,9 +83,9 @@ def model_files(store: Store, record: Mapping[str, Any]) -> tuple[dict[str, Any]
     Raises:
       Refused: a blob that is not there.
     """
-    model = store.find("blobs", record["blob"])
+    model = store.find_whole("blobs", record["blob"])
     given = record.get("external_data", ())
-    external = [(entry["location"], store.find("blobs", entry["blob"])) for entry in given]
+    external = [(entry["location"], store.find_whole("blobs", entry["blob"])) for entry in given]
     size = sum(path.stat().st_size for path in (model, *(path for _, path in external)))
     return {"model": str(model), "external": [[name, str(path)] for name, path in external]}, size
 
@@ -94,7 +96,7 @@ async def export_plan(service: Service, request: ExportRequest) -> dict[str, Any
     record = store.read_json("models", request.model)
     plan = await service.writes.find(request.plan)
     with store.draft() as folder:
-        files, size = model_files(store, record)
+        files, size = await run_sync(model_files, store, record)
         out = folder / "out"
         result = await service.sandbox.run(
             "export",

@@ -27,6 +27,7 @@ class Settings:
       database_url, blobs, executor: where rows, files and jobs go instead of that folder and this machine;
         empty: nowhere else.
       max_body, max_blob: longest JSON or YAML body, longest blob.
+      max_upload, upload_hours: longest file that comes in parts, and how long it may take.
       max_values: most values in one JSON body.
       inline_kernels: annotated models up to this size are planned in the server's own process.
       child_seconds: wall and processor time of one child.
@@ -39,6 +40,10 @@ class Settings:
       rate, burst: requests a second of one token, and how many more at once; 0 is no limit.
       quota: bytes of all blobs together; 0 is no limit.
       keep_days, keep_bytes: what is unused for longer is swept away, and blobs beyond; 0 keeps for ever.
+      job_workers, job_seconds, job_memory: jobs at work in this process, and what each may use, memory beside
+        ten times what it reads.
+      lease_seconds: after this long without a word, a job's server is taken for dead.
+      max_jobs: jobs that may wait.
       access_log: whether each request is a line of the log.
       tokens: who may ask; none: loopback only.
       hosts: names the server answers to beside addresses and `localhost`.
@@ -48,6 +53,8 @@ class Settings:
     data: Path
     max_body: int = 4 * MIB
     max_blob: int = 256 * MIB
+    max_upload: int = 8192 * MIB
+    upload_hours: int = 24
     max_values: int = 100_000
     inline_kernels: int = 64
     child_seconds: int = 30
@@ -66,6 +73,11 @@ class Settings:
     database_url: str = ""
     blobs: str = ""
     executor: str = ""
+    job_workers: int = 2
+    job_seconds: int = 3600
+    job_memory: int = 2048 * MIB
+    lease_seconds: int = 15
+    max_jobs: int = 10_000
     access_log: bool = True
     tokens: tuple[Token, ...] = ()
     hosts: frozenset[str] = frozenset()
@@ -175,6 +187,11 @@ VARIABLES: Final[Mapping[str, tuple[str, Callable[[str, str], Any]]]] = {
     "QPLAN_DATABASE_URL": ("database_url", _text),
     "QPLAN_BLOBS": ("blobs", _text),
     "QPLAN_EXECUTOR": ("executor", _text),
+    "QPLAN_JOB_WORKERS": ("job_workers", _positive),
+    "QPLAN_JOB_SECONDS": ("job_seconds", _positive),
+    "QPLAN_JOB_MEMORY": ("job_memory", _positive),
+    "QPLAN_LEASE_SECONDS": ("lease_seconds", _positive),
+    "QPLAN_MAX_JOBS": ("max_jobs", _positive),
     "QPLAN_TOKENS": ("tokens", _tokens),
     "QPLAN_TOKENS_FILE": ("tokens", _tokens_of_file),
     "QPLAN_HOSTS": ("hosts", _names),
@@ -187,6 +204,8 @@ VARIABLES: Final[Mapping[str, tuple[str, Callable[[str, str], Any]]]] = {
     "QPLAN_ACCESS_LOG": ("access_log", _switch),
     "QPLAN_MAX_BODY": ("max_body", _positive),
     "QPLAN_MAX_BLOB": ("max_blob", _positive),
+    "QPLAN_MAX_UPLOAD": ("max_upload", _positive),
+    "QPLAN_UPLOAD_HOURS": ("upload_hours", _positive),
     "QPLAN_MAX_VALUES": ("max_values", _positive),
     "QPLAN_INLINE_KERNELS": ("inline_kernels", _positive),
     "QPLAN_CHILD_SECONDS": ("child_seconds", _positive),

@@ -5,13 +5,14 @@ from typing import Final
 
 from fastapi import APIRouter
 
-from api.routes import blobs, exports, health, models, plans, schemas, stats, targets
+from api.routes import blobs, exports, health, models, plans, schemas, stats, targets, uploads
 
 ROUTERS: Final[Sequence[APIRouter]] = (
     health.router,
     schemas.router,
     targets.router,
     blobs.router,
+    uploads.router,
     models.router,
     stats.router,
     plans.router,

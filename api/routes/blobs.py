@@ -46,5 +46,5 @@ async def put_blob(digest: BlobDigest, request: Request, service: ServiceOf) -> 
 @router.head("/blobs/{digest}", operation_id="head_blob", response_class=FileResponse)
 async def get_blob(digest: BlobDigest, request: Request, service: ServiceOf) -> Response:
     """Give bytes back, or (HEAD) say whether and how many there are."""
-    path = service.store.find("blobs", digest)
+    path = await run_sync(service.store.find_whole, "blobs", digest)
     return file_answer(request, path, digest, BYTES[0], **{"Content-Disposition": "attachment"})

@@ -1,0 +1,72 @@
+"""Uploads in parts: announce, send, look, give up."""
+
+from typing import Annotated, Final
+
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Header, Path, Request, Response
+
+from api.bodies import BYTES, JsonRoute, require_media
+from api.examples import ANNOTATED_TEXT, UPLOAD
+from api.idempotency import IdempotencyKey, hold
+from api.routes.parts import ServiceOf
+from api.schemas import UploadRecord, UploadRequest
+from api.uploads import ID, Upload, as_record, new_id
+
+router = APIRouter(tags=["uploads"], route_class=JsonRoute)
+
+_BODY: Final = {
+    "requestBody": {
+        "required": True,
+        "content": {BYTES[0]: {"schema": {"type": "string", "format": "binary"}, "example": ANNOTATED_TEXT}},
+    }
+}
+_Id = Annotated[str, Path(description="id of an upload", pattern=ID, examples=[UPLOAD])]
+_Offset = Annotated[
+    int, Header(alias="Upload-Offset", ge=0, description="where the part begins", examples=[0])
+]
+
+
+@router.post("/uploads", operation_id="begin_upload", status_code=201)
+async def post_upload(
+    body: UploadRequest,
+    request: Request,
+    response: Response,
+    service: ServiceOf,
+    idempotency_key: IdempotencyKey = None,
+) -> UploadRecord:
+    """Announce a file that will come in parts."""
+    _, id_ = await hold(service, request, idempotency_key, new_id())
+    upload = await run_sync(service.uploads.begin, body.digest, body.bytes, id_)
+    response.headers["Location"] = f"/v1/uploads/{upload.id}"
+    return UploadRecord.model_validate(as_record(upload))
+
+
+@router.patch("/uploads/{id}", operation_id="append_upload", status_code=204, openapi_extra=_BODY)
+async def patch_upload(id: _Id, upload_offset: _Offset, request: Request, service: ServiceOf) -> Response:  # noqa: A002
+    """Send the next part; the last one makes the file a blob."""
+    require_media(request, BYTES)
+    return _standing(await service.uploads.append(id, upload_offset, request))
+
+
+@router.head("/uploads/{id}", operation_id="head_upload", status_code=204)
+async def head_upload(id: _Id, service: ServiceOf) -> Response:  # noqa: A002
+    """Say where an upload stands: `Upload-Offset`, `Upload-Length`."""
+    return _standing(await run_sync(service.uploads.find, id))
+
+
+@router.get("/uploads/{id}", operation_id="get_upload")
+async def get_upload(id: _Id, service: ServiceOf) -> UploadRecord:  # noqa: A002
+    """Say where an upload stands."""
+    return UploadRecord.model_validate(as_record(await run_sync(service.uploads.find, id)))
+
+
+@router.delete("/uploads/{id}", operation_id="delete_upload", status_code=204)
+async def delete_upload(id: _Id, service: ServiceOf) -> None:  # noqa: A002
+    """Give an upload up."""
+    await run_sync(service.uploads.drop, id)
+
+
+def _standing(upload: Upload) -> Response:
+    numbers = {"Upload-Offset": str(upload.offset), "Upload-Length": str(upload.bytes)}
+    done = {"Location": f"/v1/blobs/{upload.digest}"} if upload.offset == upload.bytes else {}
+    return Response(status_code=204, headers=numbers | done | {"Cache-Control": "no-store"})
