@@ -1,6 +1,6 @@
 """Serving: `qplan serve` as a function. Binds to loopback, or elsewhere with tokens; one process or several.
 
-`python -m api.server FD` is one of several, with a socket that `workers` opened.
+`python -m api.server SOCKET LIFELINE` is one of several, with what `workers` opened.
 """
 
 import ipaddress
@@ -122,5 +122,5 @@ def is_loopback(host: str) -> bool:
 
 
 if __name__ == "__main__":
-    watch_lifeline()
+    watch_lifeline(int(sys.argv[2]))
     run(settings_from(os.environ), socket.socket(fileno=int(sys.argv[1])))

@@ -21,7 +21,6 @@ from prometheus_client.multiprocess import mark_process_dead
 from api.metrics import SHARED
 from api.paths import import_path
 
-LINE: Final = "QPLAN_LIFELINE"
 PAUSE: Final = 1.0
 TICK: Final = 0.1
 
@@ -32,8 +31,8 @@ def supervise(listening: socket.socket, processes: int, environment: Mapping[str
     before = {sign: signal.signal(sign, _teller(told)) for sign in (signal.SIGINT, signal.SIGTERM)}
     metrics = tempfile.mkdtemp(prefix="qplan-metrics.")
     lifeline, held = os.pipe()
-    variables = {**environment, SHARED: metrics, LINE: str(lifeline), "PYTHONPATH": import_path()}
-    line = [sys.executable, "-P", "-m", "api.server", str(listening.fileno())]
+    variables = {**environment, SHARED: metrics, "PYTHONPATH": import_path()}
+    line = [sys.executable, "-P", "-m", "api.server", str(listening.fileno()), str(lifeline)]
     handed = (listening.fileno(), lifeline)
     try:
         running = [subprocess.Popen(line, env=variables, pass_fds=handed) for _ in range(processes)]  # noqa: S603
@@ -56,11 +55,9 @@ def supervise(listening: socket.socket, processes: int, environment: Mapping[str
             signal.signal(sign, handler)
 
 
-def watch_lifeline() -> None:
+def watch_lifeline(line: int) -> None:
     """End this process gently once the one that started it is gone."""
-    name = os.environ.pop(LINE, "")
-    if name:
-        threading.Thread(target=_watch, args=(int(name),), daemon=True).start()
+    threading.Thread(target=_watch, args=(line,), daemon=True).start()
 
 
 def _watch(line: int) -> None:

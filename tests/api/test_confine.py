@@ -1,0 +1,78 @@
+"""What a child gave up is gone: sockets, processes, other files."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from api.confine import _REFUSED, _filter
+
+ROOT = Path(__file__).resolve().parents[2]
+# One try each; what may still be done says so.
+TRIES = """
+import json, os, socket, subprocess, sys, threading
+from pathlib import Path
+from api.confine import confine
+data = Path(sys.argv[1])
+took = confine([data / "open", Path(sys.prefix), Path(sys.base_prefix)], [data / "drafts"])
+def thread():
+    done = []
+    one = threading.Thread(target=lambda: done.append(1)); one.start(); one.join()
+    assert done
+tries = {
+    "socket": lambda: socket.socket(),
+    "unix socket": lambda: socket.socket(socket.AF_UNIX),
+    "fork": lambda: os._exit(0) if os.fork() == 0 else None,
+    "exec": lambda: os.execv("/bin/true", ["true"]),
+    "program": lambda: subprocess.run(["/bin/true"]),
+    "kill": lambda: os.kill(os.getppid(), 0),
+    "environment of the parent": lambda: Path(f"/proc/{os.getppid()}/environ").read_bytes(),
+    "read elsewhere": lambda: (data / "secret").read_text(),
+    "write elsewhere": lambda: (data / "open" / "new").write_text("x"),
+    "link elsewhere": lambda: os.link(data / "open" / "file", data / "drafts" / "link"),
+    "read": lambda: (data / "open" / "file").read_text(),
+    "write": lambda: (data / "drafts" / "new").write_text("x"),
+    "thread": thread,
+}
+found = []
+for name, one in tries.items():
+    try:
+        one()
+    except OSError:
+        continue
+    found.append(name)
+print(json.dumps({"took": took, "may": found}))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "open").mkdir()
+    (tmp_path / "drafts").mkdir()
+    (tmp_path / "open" / "file").write_text("x")
+    (tmp_path / "secret").write_text("x")
+    return tmp_path
+
+
+def test_what_is_left(folder):
+    line = [sys.executable, "-c", TRIES, str(folder)]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    if not all(found["took"].values()):
+        pytest.skip(f"this kernel does not confine: {found['took']}")
+    assert found["may"] == ["read", "write", "thread"]
+
+
+@pytest.mark.parametrize("machine", _REFUSED)
+def test_jumps_of_the_filter_stay_inside(machine):
+    text = _filter(machine)
+    lines = [text[at : at + 8] for at in range(0, len(text), 8)]
+    jumps = [(at, line) for at, line in enumerate(lines) if line[0] & 0x07 == 0x05]
+    assert all(at + 1 + max(line[2], line[3]) < len(lines) for at, line in jumps)
+    assert lines[-1][0] == 0x06
+
+
+def test_a_machine_without_a_table_has_no_filter():
+    assert _filter("riscv64") is None
