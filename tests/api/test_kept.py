@@ -1,7 +1,6 @@
 """What is kept by name or digest: targets that are put, models with their external data, schemas, parts."""
 
 import json
-import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -20,9 +19,8 @@ from tests.api.documents import YAML, chain, digest, put, relu
 from tests.api.test_problems import check
 
 ROOT = Path(__file__).resolve().parents[2]
-OWN = (
-    (ROOT / "targets" / "teaching-npu.yaml").read_text("utf-8").replace("id: teaching-npu", "id: own-npu", 1)
-)
+LITERT = (ROOT / "targets" / "litert-int8.yaml").read_text("utf-8")
+OWN = LITERT.replace("id: litert-int8", "id: own-npu", 1)
 NEXT = OWN.replace("version: 1.0.0", "version: 1.10.0", 1)
 STRICT = f"{TARGET}defaults: {{on_no_kernel: error}}\n"
 
@@ -193,8 +191,8 @@ def test_external_data_elsewhere(service, locations):
 
 def test_models_are_listed_in_pages_and_taken_away(make_service):
     client = make_service()
-    made = {client.post("/v1/models", json={"blob": put(client, json.dumps(chain(n)).encode())}).json()["digest"]
-            for n in range(1, 6)}  # fmt: skip
+    blobs = [put(client, json.dumps(chain(n)).encode()) for n in range(1, 6)]
+    made = [client.post("/v1/models", json={"blob": blob}).json()["digest"] for blob in blobs]
     found, query = [], {"limit": 2}
     while True:
         answer = client.get("/v1/models", params=query)
