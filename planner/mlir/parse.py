@@ -23,6 +23,7 @@ from planner.ir.qtypes import AnyType, Calibrated, Uniform
 from planner.mlir.dialect import OPS, Quant, RegionOp
 from planner.mlir.foreign import DIALECTS
 from planner.mlir.integrity import misfit
+from planner.mlir.literals import hexadecimal
 from planner.mlir.places import one_line, place
 from planner.mlir.types import TYPES, QuantType, uniform_of
 from planner.mlir.written import WrittenAny, WrittenUniform
@@ -89,6 +90,9 @@ class TextParser(Parser):
             return builtin.ModuleOp([])
         return self.parse_module()
 
+    def _parse_tensor_literal_element(self) -> Any:
+        return hexadecimal(super()._parse_tensor_literal_element())
+
     def _aliases_alone(self) -> bool:
         kinds = (MLIRTokenKind.HASH_IDENT, MLIRTokenKind.EXCLAMATION_IDENT)
         while self._current_token.kind in kinds:
@@ -133,7 +137,15 @@ def parse_text(source: str) -> tuple[builtin.ModuleOp, TextParser]:
     except ParseError as error:
         message = _GENERIC if "builtin.unregistered" in error.msg else one_line(error.msg)
         raise ModelError(f"{place(source, error.span.start)}: {message}") from None
-    except (VerifyException, ValueError, RecursionError, AssertionError, TypeError, KeyError) as error:
+    except (
+        ArithmeticError,
+        AssertionError,
+        KeyError,
+        RecursionError,
+        TypeError,
+        ValueError,
+        VerifyException,
+    ) as error:
         at = parser._current_token.span.start if parser else 0  # noqa: SLF001
         message = "nested too deeply" if isinstance(error, RecursionError) else one_line(str(error))
         raise ModelError(f"{place(source, at)}: {message}") from None

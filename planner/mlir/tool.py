@@ -16,6 +16,7 @@ from xdsl.printer import Printer
 from planner.annotated.document import read_annotated, write_annotated
 from planner.errors import ModelError, PlannerError, unknown_name
 from planner.mlir.casts import CastOp, zero_point_warning
+from planner.mlir.customform import readable
 from planner.mlir.dialect import RegionOp
 from planner.mlir.moduleread import read_mlir
 from planner.mlir.moduletext import write_mlir
@@ -107,6 +108,7 @@ def transform(
     Raises:
       ModelError: `line:column: ` and what is wrong there, or what a pass cannot do.
     """
+    text = readable(text)
     module, parser = parse_text(text)
     warnings: dict[str, str] = {}
     for op in module.walk():

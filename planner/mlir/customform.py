@@ -1,0 +1,97 @@
+"""StableHLO text in custom form made generic, by jaxlib's parser and printer where it is installed.
+
+Nothing else of jaxlib is used, and no module of it is loaded before it is needed. Its verifier runs on the
+way: what StableHLO refuses is refused here. Source: jaxlib's MLIR bindings; extra `[stablehlo]`.
+"""
+
+import re
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Final
+
+from planner.errors import ModelError
+
+_MARK: Final = re.compile(r"(?<![\"\w.#!])(?:stablehlo|chlo)\.[a-z_]+")
+_STRING: Final = re.compile(r'"[^"\n]*"|//[^\n]*')
+_PLACE: Final = re.compile(r'error: "-":(\d+:\d+): (.*)')
+_LOADS_QUANT: Final = "builtin.module(vhlo-legalize-to-stablehlo)"
+_RESCALE: Final = re.compile(r"(?<!\")\btosa\.rescale\s+(%[^{}:\n]*?)\s*\{([^{}]*)\}")
+_MODE: Final = re.compile(r"rounding_mode\s*=\s*([A-Z_]+)")
+INSTALL: Final = "pip install 'quant-planner[stablehlo]'"
+
+
+def readable(text: str) -> str:
+    """Give a text that our parser reads: itself, or its generic form where it has StableHLO's custom forms.
+
+    `tosa.rescale`, which jaxlib does not know, is made generic first. Places in later errors are those of
+    the generic form.
+
+    Raises:
+      ModelError: as `generic_form`.
+    """
+    if "tosa.rescale " in text:
+        text = _RESCALE.sub(_generic_rescale, text)
+    return generic_form(text) if _MARK.search(_blank(text)) else text
+
+
+def _blank(text: str) -> str:
+    """The text with strings and comments blotted out, every place kept."""
+    return _STRING.sub(lambda found: " " * len(found[0]), text)
+
+
+def _generic_rescale(match: re.Match[str]) -> str:
+    return f'"tosa.rescale"({match[1]}) {{{_MODE.sub(_mode, match[2])}}}'
+
+
+def _mode(match: re.Match[str]) -> str:
+    return f"rounding_mode = #tosa.rounding_mode<{match[1]}>"
+
+
+def is_available() -> bool:
+    """Whether jaxlib is installed."""
+    return find_spec("jaxlib") is not None
+
+
+def generic_form(text: str) -> str:
+    """Print a module in generic form.
+
+    Raises:
+      ModelError: `line:column: ` and what jaxlib says, or that there is no jaxlib.
+    """
+    if not is_available():
+        match = _MARK.search(_blank(text))
+        at = match.start() if match else 0
+        line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+        raise ModelError(
+            f"{line}:{column}: StableHLO ops in custom form are read through jaxlib, which is not installed",
+            hint=f"{INSTALL}, or write the module in generic form (mlir-opt --mlir-print-op-generic)",
+        )
+    ir, context = _context()
+    with context, ir.Location.unknown():
+        try:
+            module = ir.Module.parse(text)
+        except ir.MLIRError as error:
+            match = _PLACE.search(str(error))
+            message = f"{match[1]}: {match[2]}" if match else " ".join(str(error).split())
+            raise ModelError(message) from None
+        return str(module.operation.get_asm(print_generic_op_form=True))
+
+
+@cache
+def _context() -> tuple[Any, Any]:
+    """The bindings, and a context that knows StableHLO; a pass that needs `quant` loads that."""
+    ir = import_module("jaxlib.mlir.ir")
+    stablehlo = import_module("jaxlib.mlir.dialects.stablehlo")
+    manager = import_module("jaxlib.mlir.passmanager").PassManager
+    registry = ir.DialectRegistry()
+    import_module("jaxlib.mlir._mlir_libs._jax_mlir_ext").register_dialects(registry)
+    stablehlo.register_stablehlo_passes()
+    context = ir.Context()
+    context.append_dialect_registry(registry)
+    context.load_all_available_dialects()
+    stablehlo.register_dialect(context)
+    context.allow_unregistered_dialects = True
+    with context, ir.Location.unknown():
+        manager.parse(_LOADS_QUANT).run(ir.Module.parse("module {}").operation)
+    return ir, context
