@@ -101,9 +101,8 @@ def kernel_steps(
             rests = [log.port_step[p.id] for p in ports if p.id in log.port_step]
             number = log.add(address, text, rule, source, because=[head, *rests])
         elif port.group >= 0 and port.group in seen:
-            number = log.add(
-                address, text, "same_scale", _same_scale_source(kernel, port.name), because=[head, seen[port.group]]
-            )
+            rests, source = [head, seen[port.group]], _same_scale_source(kernel, port.name)
+            number = log.add(address, text, "same_scale", source, because=rests)
         elif port.group >= 0:
             number = _class_step(log, kernel, port, entry=classes[port.group], solutions=solutions, head=head)
             seen[port.group] = number

@@ -1,4 +1,4 @@
-"""Rows with several `same_scale` rules: each class has its own ports, prefers its own, and names its own line."""
+"""Rows with several `same_scale` rules: each class has its own ports and ranges, and names its own line."""
 
 from pathlib import Path
 
