@@ -11,6 +11,7 @@ from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 
+from api.limits import Quota
 from api.problems import Refused
 from api.scan import scan_json
 
@@ -78,14 +79,18 @@ def require_media(request: Request, accepted: tuple[str, ...]) -> None:
         raise Refused("unsupported-media", f"{what}, not {accepted[0]}", accepted=list(accepted))
 
 
-async def write_body(request: Request, path: Path) -> str:
+async def write_body(request: Request, path: Path, quota: Quota | None = None) -> str:
     """Write a body to a file as it arrives.
 
     Returns:
       Its digest.
+
+    Raises:
+      Refused: `quota`, as soon as it is more than still fits.
     """
     digest = hashlib.sha256()
     waiting = bytearray()
+    size = 0
     with path.open("wb") as file:
 
         def write(data: bytes) -> None:
@@ -94,6 +99,9 @@ async def write_body(request: Request, path: Path) -> str:
 
         async for part in request.stream():
             waiting += part
+            size += len(part)
+            if quota is not None:
+                quota.check(size)
             if len(waiting) >= CHUNK:
                 await run_sync(write, bytes(waiting))
                 waiting.clear()

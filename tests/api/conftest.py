@@ -53,12 +53,16 @@ def free_port() -> int:
 
 
 @contextmanager
-def serving(data: Path, command: tuple[str, ...] = (), **environment: str) -> Iterator[Server]:
+def serving(
+    data: Path, command: tuple[str, ...] = (), stderr: Any = None, **environment: str
+) -> Iterator[Server]:
     """Start a server on a free port and wait until it is ready."""
     line = [*(command or (sys.executable, "-c", COMMAND, "serve")), "--port", "0", "--json"]
     known = {name: text for name, text in os.environ.items() if not name.startswith("QPLAN_")}
     variables = {**known, "PYTHONPATH": str(ROOT), "QPLAN_DATA": str(data), **environment}
-    with subprocess.Popen(line, env=variables, cwd=data, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        line, env=variables, cwd=data, stdout=subprocess.PIPE, stderr=stderr, text=True
+    ) as process:
         try:
             told = json.loads("".join(iter(process.stdout.readline, "}\n")) + "}")
             # The port is taken before the application is up: the first answer waits for it.
@@ -72,7 +76,8 @@ def serving(data: Path, command: tuple[str, ...] = (), **environment: str) -> It
 @contextmanager
 def served_here(settings: Settings) -> Iterator[httpx.Client]:
     """Serve in a thread of this process, and give a client of it."""
-    config = uvicorn.Config(create_app(settings), port=free_port(), log_level="critical")
+    app = create_app(settings)
+    config = uvicorn.Config(app, port=free_port(), log_level="critical")
     running = uvicorn.Server(config)
     thread = threading.Thread(target=running.run)
     thread.start()
@@ -81,6 +86,7 @@ def served_here(settings: Settings) -> Iterator[httpx.Client]:
             assert thread.is_alive()
             time.sleep(0.02)
         with httpx.Client(base_url=f"{URL}:{config.port}", trust_env=False, timeout=100) as client:
+            client.app = app
             yield client
     finally:
         running.should_exit = True

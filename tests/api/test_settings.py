@@ -48,7 +48,7 @@ def test_settings_are_read():
     )
     assert found.data == Path("/somewhere")
     assert found.hosts == {"planner.example", "other"}
-    assert (found.quota, found.children, found.access_log, found.rate) == (0, 3, False, Settings.rate)
+    assert (found.quota, found.children, found.access_log, found.rate) == (0, 3, False, 50)
     assert found.functions == (("mine", "my.rules:follow"),)
 
 

@@ -1,0 +1,313 @@
+"""A server at work: what it counts, logs, waits for, and how it ends."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from api.exchange import REQUEST_ID, Exchange
+from api.logs import ACCESS
+from api.settings import Settings
+from tests.api.conftest import COMMAND, ROOT, serving
+from tests.api.documents import JSON, chain, digest, put, relu
+from tests.api.test_problems import check
+
+CANARY = "canary_of_a_name"
+
+
+def numbers(client) -> dict[tuple[str, ...], float]:
+    """Samples of /metrics by name and values of labels."""
+    families = text_string_to_metric_families(client.get("/metrics").text)
+    return {(one.name, *one.labels.values()): one.value for family in families for one in family.samples}
+
+
+def named_model() -> dict:
+    text = json.dumps(chain(2)).replace('"k0"', f'"{CANARY}"')
+    return json.loads(text)
+
+
+def test_requests_are_counted_by_route_and_never_by_address(make_service):
+    service = make_service()
+    body = {"model": chain(2), "target": "litert-int8"}
+    key = service.post("/v1/plans", json=body).json()["key"]
+    for address in (f"/v1/plans/{key}", f"/v1/plans/{key}", "/v1/none", "/v2/%22%0a"):
+        service.get(address)
+    service.request("BREW", "/v1/plans")
+    found = numbers(service)
+    assert found["qplan_requests_total", "POST", "/v1/plans", "200"] == 1
+    assert found["qplan_requests_total", "GET", "/v1/plans/{key}", "200"] == 2
+    assert found["qplan_requests_total", "GET", "none", "404"] == 2
+    assert found["qplan_request_seconds_count", "/v1/plans/{key}"] == 2
+    assert found["qplan_received_bytes_total",] > 100
+    assert found["qplan_sent_bytes_total",] > 1000
+    assert found["qplan_requests_under_way",] == 1
+    labels = {label for name, *labels in found for label in labels}
+    assert {"other", "none"} < labels
+    assert [label for label in labels if key[-8:] in label or "BREW" in label] == []
+
+
+def test_children_are_counted_by_task_and_ending(make_service):
+    service = make_service()
+    good = service.post("/v1/models", json={"blob": put(service, relu())})
+    assert good.status_code == 201, good.text
+    service.post("/v1/models", json={"blob": put(service, relu()[:-7])})
+    found = numbers(service)
+    assert found["qplan_children_total", "ok", "model"] == 1
+    assert found["qplan_children_total", "model-invalid", "model"] == 1
+    assert found["qplan_children_at_work",] == 0
+    assert 10 << 20 < found["qplan_child_peak_bytes",] < 512 << 20
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        lambda service: service.post("/v1/plans", json={"model": named_model(), "target": "litert-int8"}),
+        lambda service: service.get("/v1/targets/x", params={"q": CANARY}),
+        lambda service: service.post(
+            "/v1/plans",
+            json={"model": {**named_model(), "values": [{"name": CANARY}]}, "target": "litert-int8"},
+        ),
+    ],
+    ids=["planned", "query", "refused"],
+)
+def test_logs_hold_no_contents(tmp_path, ending):
+    log = tmp_path / "log"
+    with log.open("wb") as stream, serving(tmp_path, stderr=stream) as server:
+        client = httpx.Client(base_url=server.url, trust_env=False, timeout=60)
+        answer = ending(client)
+        client.close()
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    (line,) = [line for line in lines if line.get("request_id") == answer.headers["x-request-id"]]
+    assert (line["status"], line["method"], line["client"]) == (
+        answer.status_code,
+        answer.request.method,
+        "127.0.0.1",
+    )
+    assert line["sent"] == len(answer.content)
+    assert set(ACCESS) <= set(line)
+    if answer.is_error:
+        assert answer.json()["type"].endswith(line["problem"])
+    assert CANARY not in log.read_text()
+
+
+def test_a_bug_is_logged_by_its_place(make_service, tmp_path, caplog):
+    service = make_service(data=tmp_path / "data")
+    (tmp_path / "data" / "drafts").rmdir()
+    answer = service.put(
+        f"/v1/blobs/{digest(b'x')}", content=b"x", headers={"content-type": "application/octet-stream"}
+    )
+    name = check(answer, "internal")["request_id"]
+    (record,) = [record for record in caplog.records if name in record.getMessage()]
+    assert record.exc_info[0] is FileNotFoundError
+
+
+def test_a_head_that_never_ends(tmp_path):
+    with serving(tmp_path, QPLAN_HEAD_SECONDS="1") as server:
+        for start in (b"", b"GET /v1/targets HTTP/1.1\r\nHost: loc"):
+            with socket.create_connection(("127.0.0.1", server.port), timeout=20) as line:
+                line.sendall(start)
+                answer = b"".join(iter(lambda: line.recv(65_536), b""))
+            assert answer.startswith(b"HTTP/1.1 408 ")
+            assert b"urn:qplan:problem:slow-head" in answer
+
+
+def test_a_second_head_that_never_ends(tmp_path):
+    whole = b"GET /v1/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with (
+        serving(tmp_path, QPLAN_HEAD_SECONDS="1") as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=20) as line,
+    ):
+        line.sendall(whole)
+        assert line.recv(65_536).startswith(b"HTTP/1.1 200 ")
+        line.sendall(whole[:20])
+        answer = b"".join(iter(lambda: line.recv(65_536), b""))
+    assert b"urn:qplan:problem:slow-head" in answer
+
+
+def test_what_is_no_http(tmp_path):
+    with (
+        serving(tmp_path) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=20) as line,
+    ):
+        line.sendall(b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n")
+        answer = b"".join(iter(lambda: line.recv(65_536), b""))
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"application/problem+json" in head
+    assert json.loads(body)["type"] == "urn:qplan:problem:http-invalid"
+
+
+def test_connections_beyond_the_most_are_closed(tmp_path):
+    with serving(tmp_path, QPLAN_CONNECTIONS="4") as server, ExitStack() as stack:
+        lines = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=20))
+            for _ in range(8)
+        ]
+        closed = 0
+        for line in lines[4:]:
+            try:
+                closed += line.recv(1) == b""
+            except ConnectionResetError:
+                closed += 1
+        assert closed >= 3
+
+
+def test_slow_sockets_hold_nobody_up(tmp_path):
+    """The small form of the proof in benchmarks/service_load.py: 60 of 200 sockets, seconds of 60."""
+    with serving(tmp_path) as server, ExitStack() as stack:
+        lines = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=20))
+            for _ in range(60)
+        ]
+        head = b"POST /v1/plans HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900\r\n"
+        head += b"Content-Type: application/json\r\n"
+        for place, line in enumerate(lines):
+            line.sendall(head + b"\r\n{" if place % 2 else head)
+        with httpx.Client(base_url=server.url, trust_env=False, timeout=20) as client:
+            for _ in range(20):
+                for line in lines:
+                    line.sendall(b"a")
+                assert client.get("/v1/health/live").status_code == 200
+            body = {"model": chain(2), "target": "litert-int8"}
+            assert client.post("/v1/plans", json=body).status_code == 200
+
+
+def test_two_processes_share_a_port_and_their_numbers(tmp_path):
+    command = (sys.executable, "-c", COMMAND, "serve", "--processes", "2")
+    with serving(tmp_path, command) as server:
+        for _ in range(40):  # each a connection of its own
+            assert httpx.get(f"{server.url}/v1/targets", trust_env=False).status_code == 200
+        with httpx.Client(base_url=server.url, trust_env=False, timeout=60) as client:
+            assert numbers(client)["qplan_requests_total", "GET", "/v1/targets", "200"] == 40
+        first, second = workers_of(server.process.pid)
+        os.kill(first, signal.SIGKILL)
+        wait_for(lambda: len(alive := workers_of(server.process.pid)) == 2 and first not in alive)
+        assert httpx.get(f"{server.url}/v1/targets", trust_env=False, timeout=60).status_code == 200
+        server.process.kill()
+        wait_for(lambda: not Path(f"/proc/{second}").exists())
+
+
+def workers_of(pid: int) -> list[int]:
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(one) for one in found if b"api.server" in Path(f"/proc/{one}/cmdline").read_bytes()]
+
+
+def wait_for(what) -> None:
+    for _ in range(600):
+        if what():
+            return
+        time.sleep(0.05)
+    raise AssertionError(what)
+
+
+def test_requests_under_way_end_before_the_server_does(tmp_path):
+    """A body of which half is sent when the server is told to end is still taken, and answered."""
+    with serving(tmp_path) as server:
+        body = json.dumps({"model": chain(2), "target": "litert-int8"}).encode()
+        head = f"POST /v1/plans HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+        with (
+            socket.create_connection(("127.0.0.1", server.port), timeout=30) as line,
+            socket.create_connection(("127.0.0.1", server.port), timeout=30) as other,
+        ):
+            line.sendall(head.encode() + b"Content-Type: application/json\r\n\r\n" + body[:100])
+            other.sendall(b"PUT /v1/blobs/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n")
+            time.sleep(0.3)
+            server.process.send_signal(signal.SIGTERM)
+            wait_for(lambda: refuses(server.port))
+            line.sendall(body[100:])
+            answer = b"".join(iter(lambda: line.recv(65_536), b""))
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert b'"qplan.plan/1"' in answer
+        assert b"connection: close" in answer.lower()
+        server.process.wait(timeout=60)
+    key = json.loads(answer.partition(b"\r\n\r\n")[2])["key"].removeprefix("sha256:")
+    assert (tmp_path / "plans" / key[:2] / key).is_file()
+
+
+def refuses(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+    except OSError:
+        return True
+    return False
+
+
+def test_streams_end_when_the_server_does():
+    """Whoever streams events waits for `receive`, which says that the client left."""
+
+    async def one() -> list[str]:
+        draining = asyncio.Event()
+        sent = []
+
+        async def receive():
+            await asyncio.sleep(60)
+
+        async def send(message):
+            sent.append(message)
+
+        scope = {"headers": [], REQUEST_ID: "x"}
+        exchange = Exchange(10, Settings(data=Path()), (scope, receive, send), draining)
+        exchange.complete = True
+        kind = (b"content-type", b"text/event-stream; charset=utf-8")
+        await exchange.send({"type": "http.response.start", "status": 200, "headers": [kind]})
+        waiting = asyncio.create_task(exchange.receive())
+        await asyncio.sleep(0)
+        draining.set()
+        return [(await waiting)["type"]]
+
+    assert asyncio.run(one()) == ["http.disconnect"]
+
+
+def test_a_server_that_ends_is_not_ready(make_service):
+    service = make_service()
+    service.app.state.draining.set()
+    check(service.get("/v1/health/ready"), "not-ready", "ending")
+    assert service.get("/v1/health/live").status_code == 200
+
+
+def test_the_quota(make_service):
+    service = make_service(quota=1000)
+    put(service, bytes(600))
+    kind = {"content-type": "application/octet-stream"}
+    more = b"1" * 600
+    check(service.put(f"/v1/blobs/{digest(more)}", content=more, headers=kind), "quota", "1000 bytes")
+    assert service.head(f"/v1/blobs/{digest(more)}").status_code == 404
+    put(service, b"2" * 300)
+
+
+def test_a_preflight_is_not_answered(service):
+    asked = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
+    answer = service.options("/v1/plans", headers=asked)
+    assert answer.status_code == 405
+    answers = [answer, service.get("/v1/targets", headers=asked)]
+    names = {name for answer in answers for name in answer.headers if name.startswith("access-control")}
+    assert names == set()
+
+
+def test_a_form_is_not_a_request(service):
+    """A page elsewhere can send a form, and text/plain, without asking first."""
+    kinds = ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x")
+    body = json.dumps({"model": chain(1), "target": "litert-int8"})
+    for kind in kinds:
+        check(service.post("/v1/plans", content=body, headers={"content-type": kind}), "unsupported-media")
+    assert service.post("/v1/plans", content=body, headers=JSON).status_code == 200
+
+
+def test_no_module_is_run_as_a_script_beside_the_data(tmp_path):
+    """A file in the data folder is not imported by children, whatever it is called."""
+    (tmp_path / "json.py").write_text("raise SystemExit('imported')")
+    line = [sys.executable, "-P", "-m", "api.child"]
+    done = subprocess.run(
+        line, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, input=b"", capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
