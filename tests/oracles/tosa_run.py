@@ -1,7 +1,8 @@
 """Run by the oracle's own Python in a folder of jobs: TOSA modules serialised, then the reference model.
 
-`jobs.json` lists {"module": file of MLIR text, "inputs": archives of arrays in order, "extensions", "profiles"}.
-Job n leaves `answer_n_k.npz` (outputs in order) for its k-th archive, or `answer_n.txt` with what was refused.
+`jobs.json` lists {"module": file of MLIR text, "inputs": archives of arrays in order, "extensions",
+"profiles"}. Job n leaves `answer_n_k.npz` (outputs in order) for its k-th archive, or `answer_n.txt` with
+what was refused.
 """
 
 import json

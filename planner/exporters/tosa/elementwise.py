@@ -13,7 +13,7 @@ from planner.exporters.blocks import Block, Clamp
 from planner.exporters.qlinear import Operand, operand_of
 from planner.exporters.tosa.program import Order, Tensor, plain
 from planner.exporters.tosa.scaling import UNIT, Factor, factor_of, rescale, sum_of, widened
-from planner.exporters.tosa.sheet import Sheet, as_tensor, element_of, held
+from planner.exporters.tosa.sheet import Sheet, element_of, held
 from planner.interpreter.fixed_point import ratios
 from planner.ir.qtypes import Uniform
 
@@ -96,7 +96,7 @@ def selected(sheet: Sheet, condition: Tensor, sides: Sequence[Tensor], stem: str
     """SELECT by a condition, all of one rank."""
     rank = max(len(item.shape) for item in (condition, *sides))
     order = next((item.order for item in sides if len(item.shape) == rank), plain(rank))
-    found = [as_tensor(sheet.program, item, (1,) * rank) for item in (condition, *sides)]
+    found = [sheet.program.raised(item, rank) for item in (condition, *sides)]
     found = [sheet.program.ordered(item, order) for item in found]
     shape = np.broadcast_shapes(*(item.shape for item in found))
     return sheet.program.emit("select", found, replace(found[1], shape=shape), stem)
@@ -164,7 +164,7 @@ def _brought(sheet: Sheet, side: Operand, order: Order) -> Tensor:
     tensor = sheet.operand(
         side.value, side.kind, order if len(sheet.sizes(side.value)) == len(order) else None
     )
-    return sheet.program.ordered(as_tensor(sheet.program, tensor, (1,) * len(order)), order)
+    return sheet.program.ordered(sheet.program.raised(tensor, len(order)), order)
 
 
 def onto(sheet: Sheet, tensor: Tensor, side: Operand, y: Uniform) -> Tensor:

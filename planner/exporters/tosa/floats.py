@@ -6,22 +6,24 @@ engine's in their last bits. Source: TOSA 1.0, elementwise and activation operat
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Final, TypeAlias
 
 import numpy as np
 
-from planner.exporters.blocks import Block
+from planner.exporters.blocks import Block, Clamp
 from planner.exporters.tosa.elementwise import joined
-from planner.exporters.tosa.moving import move
+from planner.exporters.tosa.moving import axes_of, move
 from planner.exporters.tosa.pooling import reduced
 from planner.exporters.tosa.program import Order, Tensor, plain
+from planner.exporters.tosa.reals import bounded, scaled
 from planner.exporters.tosa.scaling import widened
-from planner.exporters.tosa.sheet import Sheet, as_tensor, held, scaled
+from planner.exporters.tosa.sheet import Sheet, held
 from planner.ir.graph import Op
 from planner.ir.qtypes import Uniform
 from planner.ir.roles import is_mover
 
-FloatOp: TypeAlias = Callable[[Sheet, Op, Sequence[Tensor]], Tensor]
+FloatOp: TypeAlias = Callable[[Sheet, Op, Sequence[Tensor]], Tensor | None]
 
 
 def write_floats(sheet: Sheet, block: Block) -> None:
@@ -30,8 +32,32 @@ def write_floats(sheet: Sheet, block: Block) -> None:
     Raises:
       UnsupportedExport: an op that TOSA cannot say.
     """
-    for op in block.region.ops:
-        found = _results(sheet, op)
+    for name, tensor in _computed(sheet, block, block.region.ops).items():
+        sheet.define(name, tensor)
+
+
+def write_real(sheet: Sheet, block: Block, y: Uniform, clamp: Clamp) -> None:
+    """A block that its row computes in float32: reals of what it reads, the ops, their result quantized.
+
+    Raises:
+      UnsupportedExport: an op that TOSA cannot say.
+    """
+    result = _computed(sheet, block, block.core)[block.core[-1].outputs[0]]
+    port = block.kernel.outputs[0].value
+    stored = sheet.quantized(port, result, y)
+    sheet.settle(port, y, stored, clamp.low, clamp.high)
+
+
+def _computed(sheet: Sheet, block: Block, ops: Sequence[Op]) -> Mapping[str, Tensor]:
+    """The results of ops on reals, by value name; operands at integer ports are seen through their types."""
+    inner: dict[str, Tensor] = {}
+    for op in ops:
+        operands = []
+        for i, name in enumerate(op.inputs):
+            kind = block.kinds.get((op.name, i))
+            is_data = bool(name) and (sheet.graph.values[name].dtype in ("f32", "bool") or name in inner)
+            operands.append(inner.get(name) or sheet.seen(name, kind) if is_data else None)
+        found = _results(sheet, op, operands)
         if found is None or len([name for name in op.outputs if name]) > len(found):
             known = ", ".join(sorted(FLOAT_OPS))
             reason = f" ({block.kernel.reason})" if block.kernel.reason else ""
@@ -39,8 +65,8 @@ def write_floats(sheet: Sheet, block: Block) -> None:
                 f"kernel {block.kernel.name!r} runs {op.type} in float{reason}; tosa accepts there {known} "
                 "and ops that move data"
             )
-        for name, tensor in zip(op.outputs, found, strict=False):
-            sheet.define(name, tensor)
+        inner.update(zip(op.outputs, found, strict=False))
+    return inner
 
 
 def compare(sheet: Sheet, block: Block) -> bool:
@@ -91,44 +117,55 @@ def argmax(sheet: Sheet, block: Block) -> bool:
     return True
 
 
-def _results(sheet: Sheet, op: Op) -> Sequence[Tensor] | None:
-    """Results of one op on float tensors."""
-    if op.captures:
+def _results(sheet: Sheet, op: Op, operands: Sequence[Tensor | None]) -> Sequence[Tensor] | None:
+    """Results of one op on float tensors; operands that are no data are None."""
+    data = [tensor for tensor in operands if tensor is not None]
+    if op.captures or not data:
         return None
-    if is_mover(op, sheet.graph):
-        data = _data(op)
-        tensors = [sheet.real(op.inputs[i]) for i in data]
-        return move(sheet, op, tensors, None)
+    if is_mover(op, sheet.graph) and op.type not in FLOAT_OPS:
+        return move(sheet, op, data[1:] if op.type == "Where" else data, None)
     writer = FLOAT_OPS.get(op.type)
-    if writer is None or not all(op.inputs):
-        return None
-    return [writer(sheet, op, [sheet.real(name) for name in op.inputs])]
-
-
-def _data(op: Op) -> Sequence[int]:
-    """Which operands of a mover are data."""
-    if op.type in ("Concat", "Max", "Min"):
-        return range(len(op.inputs))
-    return (1, 2) if op.type == "Where" else (0,)
+    found = None if writer is None else writer(sheet, op, data)
+    return None if found is None else [found]
 
 
 def _broadcastable(sheet: Sheet, tensors: Sequence[Tensor]) -> list[Tensor]:
     rank = max(len(tensor.shape) for tensor in tensors)
     order: Order = next(tensor.order for tensor in tensors if len(tensor.shape) == rank)
-    found = [as_tensor(sheet.program, tensor, (1,) * rank) for tensor in tensors]
+    found = [sheet.program.raised(tensor, rank) for tensor in tensors]
     return [sheet.program.ordered(tensor, order) for tensor in found]
 
 
 def _softmax(sheet: Sheet, op: Op, tensors: Sequence[Tensor]) -> Tensor:
     """EXP of what is left after the maximum, over its sum."""
-    x, stem, program = tensors[0], op.outputs[0], sheet.program
-    axis = op.attributes.get("axis", -1) % len(x.shape)
+    powers, total = _powers(sheet, op, tensors[0])[1:]
+    share = sheet.program.emit("reciprocal", [total], total, f"{op.outputs[0]}_share")
+    return _times(sheet, powers, share, op.outputs[0])
+
+
+def _log_softmax(sheet: Sheet, op: Op, tensors: Sequence[Tensor]) -> Tensor:
+    below, _, total = _powers(sheet, op, tensors[0])
+    height = sheet.program.emit("log", [total], total, f"{op.outputs[0]}_log")
+    return joined(sheet, "sub", [below, height], op.outputs[0])
+
+
+def _powers(sheet: Sheet, op: Op, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """What is left after the maximum, its EXP, and the sum of that."""
+    axis, stem = op.attributes.get("axis", -1) % len(x.shape), op.outputs[0]
     top = reduced(sheet, "reduce_max", x, axis, f"{stem}_max")
     below = joined(sheet, "sub", [x, top], stem)
-    powers = program.emit("exp", [below], below, f"{stem}_exp")
-    total = reduced(sheet, "reduce_sum", powers, axis, f"{stem}_sum")
-    share = program.emit("reciprocal", [total], total, f"{stem}_share")
-    return joined(sheet, "mul", [powers, share], stem, program.number(0, "i8"))
+    powers = sheet.program.emit("exp", [below], below, f"{stem}_exp")
+    return below, powers, reduced(sheet, "reduce_sum", powers, axis, f"{stem}_sum")
+
+
+def _times(sheet: Sheet, a: Tensor, b: Tensor, stem: str) -> Tensor:
+    return joined(sheet, "mul", [a, b], stem, sheet.program.number(0, "i8"))
+
+
+def _divide(sheet: Sheet, op: Op, tensors: Sequence[Tensor]) -> Tensor:
+    a, b = _broadcastable(sheet, tensors)
+    inverse = sheet.program.emit("reciprocal", [b], b, f"{op.outputs[0]}_inverse")
+    return _times(sheet, a, inverse, op.outputs[0])
 
 
 def _binary(kind: str) -> FloatOp:
@@ -146,14 +183,62 @@ def _unary(kind: str) -> FloatOp:
     return write
 
 
-def _relu(sheet: Sheet, op: Op, tensors: Sequence[Tensor]) -> Tensor:
-    largest = np.finfo(np.float32).max
-    attributes = {
-        "min_val": "0.0 : f32",
-        "max_val": f"{float(largest)!r} : f32",
-        "nan_mode": "#tosa.nan_mode<PROPAGATE>",
-    }
-    return sheet.program.emit("clamp", [tensors[0]], tensors[0], op.outputs[0], attributes=attributes)
+def _clip(sheet: Sheet, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:
+    """Relu, and Clip with constant bounds."""
+    limit = float(np.finfo(np.float32).max)
+    low, high = (
+        (0.0 if op.type == "Relu" else op.attributes.get("min", -limit)),
+        op.attributes.get("max", limit),
+    )
+    for i, name in enumerate(op.inputs[1:3]):
+        if name and not sheet.is_constant(name):
+            return None
+        if name:
+            number = float(sheet.array(name).reshape(()))
+            low, high = (number, high) if i == 0 else (low, number)
+    return bounded(sheet.program, tensors[0], max(low, -limit), min(high, limit), op.outputs[0])
+
+
+def _mean(sheet: Sheet, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:
+    """ReduceMean, ReduceSum and GlobalAveragePool over constant axes."""
+    x, rank = tensors[0], len(tensors[0].shape)
+    axes = range(2, rank) if op.type == "GlobalAveragePool" else axes_of(sheet, op, rank)
+    if axes is None:
+        return None
+    count = prod(x.sizes[axis] for axis in axes)
+    for axis in axes:
+        x = reduced(sheet, "reduce_sum", x, axis, f"{op.outputs[0]}_sum")
+    if op.type != "ReduceSum":
+        x = scaled(sheet.program, x, 1 / count, op.outputs[0])
+    if op.attributes.get("keepdims", 1):
+        return x
+    x = sheet.program.ordered(x, plain(rank))
+    return sheet.program.reshaped(x, [size for i, size in enumerate(x.shape) if i not in axes])
+
+
+def _layer_normalization(sheet: Sheet, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:
+    if any(op.outputs[1:]):
+        return None
+    x, stem, program = tensors[0], op.outputs[0], sheet.program
+    axes = range(op.attributes.get("axis", -1) % len(x.shape), len(x.shape))
+    share = 1 / prod(x.sizes[axis] for axis in axes)
+    middle = _averaged(sheet, x, axes, share, stem)
+    apart = joined(sheet, "sub", [x, middle], stem)
+    spread = _averaged(sheet, _times(sheet, apart, apart, stem), axes, share, stem)
+    least = program.constant(np.full((1,) * len(x.shape), op.attributes.get("epsilon", 1e-5)), "f32")
+    spread = program.emit("add", [spread, least], spread, f"{stem}_spread")
+    inverse = program.emit("rsqrt", [spread], spread, f"{stem}_rsqrt")
+    a, b = _broadcastable(sheet, [_times(sheet, apart, inverse, stem), tensors[1]])
+    result = _times(sheet, a, b, stem)
+    if len(tensors) == 2:
+        return result
+    return joined(sheet, "add", _broadcastable(sheet, [result, tensors[2]]), stem)
+
+
+def _averaged(sheet: Sheet, x: Tensor, axes: Sequence[int], share: float, stem: str) -> Tensor:
+    for axis in axes:
+        x = reduced(sheet, "reduce_sum", x, axis, f"{stem}_sum")
+    return scaled(sheet.program, x, share, f"{stem}_mean")
 
 
 COMPARISONS: Final[Mapping[str, str]] = {
@@ -168,12 +253,26 @@ FLOAT_OPS: Final[Mapping[str, FloatOp]] = {
     "Abs": _unary("abs"),
     "Add": _binary("add"),
     "Ceil": _unary("ceil"),
+    "Clip": _clip,
+    "Cos": _unary("cos"),
+    "Div": _divide,
+    "Erf": _unary("erf"),
     "Exp": _unary("exp"),
     "Floor": _unary("floor"),
+    "GlobalAveragePool": _mean,
+    "LayerNormalization": _layer_normalization,
     "Log": _unary("log"),
+    "LogSoftmax": _log_softmax,
+    "Max": _binary("maximum"),
+    "Min": _binary("minimum"),
     "Mul": _binary("mul"),
-    "Relu": _relu,
+    "Pow": _binary("pow"),
+    "Reciprocal": _unary("reciprocal"),
+    "ReduceMean": _mean,
+    "ReduceSum": _mean,
+    "Relu": _clip,
     "Sigmoid": _unary("sigmoid"),
+    "Sin": _unary("sin"),
     "Softmax": _softmax,
     "Sub": _binary("sub"),
     "Tanh": _unary("tanh"),

@@ -16,7 +16,7 @@ import numpy as np
 from planner.exporters.tosa.elementwise import concatenated, extreme, selected
 from planner.exporters.tosa.pooling import max_pool, reduced
 from planner.exporters.tosa.program import Tensor, plain
-from planner.exporters.tosa.sheet import Array, Sheet, as_tensor, held
+from planner.exporters.tosa.sheet import Array, Sheet, held
 from planner.interpreter.programs import Read, program_of
 from planner.ir.graph import Op
 from planner.ir.qtypes import Uniform
@@ -128,7 +128,7 @@ def _pick_along(sheet: Sheet, call: Move) -> Sequence[Tensor] | None:
     if picks is None:
         return None
     rank = len(picks)
-    x = as_tensor(sheet.program, x, (1,) * rank)
+    x = sheet.program.raised(x, rank)
     return [picked(sheet, x, dict(enumerate(picks)), stem)]
 
 
@@ -268,25 +268,32 @@ def _global_max_pool(sheet: Sheet, call: Move) -> Sequence[Tensor]:
     return [x]
 
 
-def _reduce(sheet: Sheet, call: Move) -> Sequence[Tensor] | None:
-    """ReduceMax and ReduceMin over constant axes."""
-    x, op = call.tensors[0], call.op
-    rank = len(x.shape)
+def axes_of(sheet: Sheet, op: Op, rank: int) -> Sequence[int] | None:
+    """The axes that a reduction is over, ascending; None where they are known only at run time."""
     axes = op.attributes.get("axes")
     if axes is None and len(op.inputs) > 1 and op.inputs[1]:
         if not sheet.is_constant(op.inputs[1]):
             return None
         axes = sheet.array(op.inputs[1]).tolist()
-    if not axes and op.attributes.get("noop_with_empty_axes"):
-        return [x]
-    chosen = sorted({axis % rank for axis in axes}) if axes else list(range(rank))
+    if axes is not None and len(axes):
+        return sorted({axis % rank for axis in axes})
+    return [] if op.attributes.get("noop_with_empty_axes") else list(range(rank))
+
+
+def _reduce(sheet: Sheet, call: Move) -> Sequence[Tensor] | None:
+    """ReduceMax and ReduceMin over constant axes."""
+    x, op = call.tensors[0], call.op
+    rank = len(x.shape)
+    axes = axes_of(sheet, op, rank)
+    if axes is None:
+        return None
     name = "reduce_max" if op.type == "ReduceMax" else "reduce_min"
-    for axis in chosen:
+    for axis in axes:
         x = reduced(sheet, name, x, axis, op.outputs[0])
     if op.attributes.get("keepdims", 1):
         return [x]
     x = sheet.program.ordered(x, plain(rank))
-    return [sheet.program.reshaped(x, [size for i, size in enumerate(x.shape) if i not in chosen])]
+    return [sheet.program.reshaped(x, [size for i, size in enumerate(x.shape) if i not in axes])]
 
 
 def _extreme(sheet: Sheet, call: Move) -> Sequence[Tensor] | None:
@@ -295,7 +302,7 @@ def _extreme(sheet: Sheet, call: Move) -> Sequence[Tensor] | None:
         return None
     rank = max(len(tensor.shape) for tensor in call.tensors)
     order = next(tensor.order for tensor in call.tensors if len(tensor.shape) == rank)
-    found = [as_tensor(sheet.program, tensor, (1,) * rank) for tensor in call.tensors]
+    found = [sheet.program.raised(tensor, rank) for tensor in call.tensors]
     found = [sheet.program.ordered(tensor, order) for tensor in found]
     name = "maximum" if call.op.type == "Max" else "minimum"
     return [extreme(sheet, found, call.kind, name, call.op.outputs[0])]

@@ -2,8 +2,9 @@
 
 A tensor knows which axis of the model each of its own axes holds (`order`), so a transpose of the model costs
 nothing until somebody needs the elements in another order; that is made once, and going back is the tensor
-it came from. A reshape of a reshape is one reshape. Nothing here knows plans or types. Source: TOSA 1.0, operator signatures as MLIR's dialect has
-them: zero points, multipliers, shifts and shapes are operands.
+it came from. A reshape of a reshape is one reshape. Nothing here knows plans or types.
+Source: TOSA 1.0, operator signatures as MLIR's dialect has them: zero points, multipliers, shifts and shapes
+are operands.
 """
 
 from collections.abc import Mapping, Sequence
@@ -172,6 +173,14 @@ class Program:
             self._shaped[source.name, like.shape] = known
             self._unshaped[known] = source
         return replace(like, name=known)
+
+    def raised(self, tensor: Tensor, rank: int) -> Tensor:
+        """A tensor brought to so many axes by ones in front, where it has fewer."""
+        extra = rank - len(tensor.shape)
+        if not extra:
+            return tensor
+        order = (*range(extra), *(axis + extra for axis in tensor.order))
+        return self.reshaped(tensor, (*(1,) * extra, *tensor.shape), order)
 
     def function(self, name: str, results: Sequence[Tensor], comment: str) -> Function:
         """The function, without the operations whose results nobody reads."""

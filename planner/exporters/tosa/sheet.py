@@ -6,18 +6,18 @@ unsigned types are held with their zero point moved down; only arguments and res
 model's own sign. Source: design 01, section 3; plans/rescales.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
-import numpy as np
 import numpy.typing as npt
 
-from planner.constants.quantize import quantize_array
+from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import RuleError, UnsupportedExport
 from planner.exporters.accepts import numbers_of, short_text
 from planner.exporters.tosa.program import Order, Program, Tensor, plain
-from planner.exporters.tosa.scaling import ARITHMETICS, UNIT, clamp, factor_of, rescale, widened
+from planner.exporters.tosa.reals import dequantized, problem_of, quantized
+from planner.exporters.tosa.scaling import ARITHMETICS, UNIT, clamp, factor_of, rescale
 from planner.interpreter.fixed_point import ratios
 from planner.ir.graph import BOUNDARY, Graph, port_address
 from planner.ir.qtypes import Storage, Uniform
@@ -88,14 +88,11 @@ class Sheet:
 
     def define(self, value: str, tensor: Tensor) -> None:
         """Say that a value is defined in its own element type."""
-        pinned = self._pins.get(value)
-        if pinned is not None:
-            raise self.refuse(
-                f"{value!r} is float where it is computed and pinned to {short_text(pinned)}; tosa accepts "
-                "no quantization of reals inside the program"
-            )
-        self._bases[value] = None
-        self._reals[value] = tensor
+        self._bases[value] = pinned = self._pins.get(value)
+        if pinned is None:
+            self._reals[value] = tensor
+        else:
+            self._stored[value, held(pinned)] = self.quantized(value, tensor, pinned)
 
     def define_stored(self, value: str, kind: Uniform, tensor: Tensor) -> None:
         """Say that a value is defined in stored integers (of `held(kind)`); a rescale to its pin follows."""
@@ -115,13 +112,11 @@ class Sheet:
         if key not in self._stored:
             base = self._bases.get(value)
             if not isinstance(base, Uniform):
-                raise self.refuse(
-                    f"{value!r} is float and read as {short_text(wanted)}; tosa accepts no quantization of "
-                    "reals inside the program"
-                )
-            source = self._stored[value, held(base)]
-            is_same = self.is_same(base, wanted)
-            self._stored[key] = source if is_same else self._rescaled(value, source, base, wanted)
+                self._stored[key] = self.quantized(value, self.real(value), wanted)
+            elif self.is_same(base, wanted):
+                self._stored[key] = self._stored[value, held(base)]
+            else:
+                self._stored[key] = self._rescaled(value, self._stored[value, held(base)], base, wanted)
         return self._stored[key]
 
     def operand(self, value: str, wanted: Uniform, order: Order | None = None) -> Tensor:
@@ -146,6 +141,15 @@ class Sheet:
             raise self.refuse(f"{value!r} is read, but nothing tosa can say computes it")
         self._reals[value] = self._dequantized(value, self._stored[value, held(base)], base)
         return self._reals[value]
+
+    def seen(self, value: str, kind: PortTyped) -> Tensor:
+        """A value's reals as a port reads them: through its integer type, if it has one."""
+        if not isinstance(kind, Uniform):
+            return self.real(value)
+        if not self.is_constant(value):
+            return self._dequantized(value, self.stored(value, kind), kind)
+        reals = dequantize_array(quantize_array(self.array(value), kind), kind)
+        return self.program.tensor(reals, "f32", plain(reals.ndim), value)
 
     def result(self, value: str) -> Tensor:
         """What the function returns for a model output, stored as the model has it."""
@@ -183,7 +187,7 @@ class Sheet:
         return self.arithmetic
 
     def _feed(self, name: str, wanted: set[PortTyped]) -> None:
-        """An argument: stored where it is pinned or all its readers want one type, else as it is."""
+        """An argument: stored where it is pinned or all its readers want one type, else float."""
         value, kind = self.graph.values[name], self._pins.get(name)
         if name not in self._pins and len(wanted) == 1:
             only = next(iter(wanted))
@@ -193,11 +197,6 @@ class Sheet:
             return
         if value.dtype not in PLAIN_ELEMENTS:
             raise self.refuse(f"input {name!r} is {value.dtype}; tosa accepts {', '.join(PLAIN_ELEMENTS)}")
-        if any(isinstance(item, Uniform) for item in wanted):
-            raise self.refuse(
-                f"input {name!r} is float and its readers want {len(wanted)} types; tosa accepts one",
-                "pin the input to one type",
-            )
         self._bases[name] = None
         self._reals[name] = self.program.argument(name, self.sizes(name), PLAIN_ELEMENTS[value.dtype])
         self.notes.append(f"argument {name!r}: {PLAIN_ELEMENTS[value.dtype]}")
@@ -231,19 +230,24 @@ class Sheet:
 
     def _dequantized(self, value: str, tensor: Tensor, kind: Uniform) -> Tensor:
         """`float32(stored - zero point) * scale`, as DequantizeLinear computes it."""
+        self._check_real(value, kind)
+        return dequantized(self.program, tensor, held(kind), value)
+
+    def quantized(self, value: str, tensor: Tensor, kind: Uniform) -> Tensor:
+        """The stored integers of a float tensor."""
+        self._check_real(value, kind)
         one = held(kind)
-        if not one.is_per_tensor or self.graph.values[value].dtype != "f32":
-            raise self.refuse(f"{value!r} as reals of {short_text(kind)}; tosa accepts one scale and f32")
-        program = self.program
-        whole = widened(program, tensor, one.zero_point)
-        whole = program.emit("cast", [whole], replace(whole, element="f32"), f"{value}_f32")
-        return scaled(program, whole, one.scale, f"{value}_real")
+        self.program.remark(f"quantize {value!r} to {short_text(kind)}")
+        stored = quantized(self.program, tensor, one, element_of(kind), value)
+        return clamp(self.program, stored, one.storage.qmin, one.storage.qmax, f"{value}_clamped")
 
-
-def scaled(program: Program, tensor: Tensor, scale: float, stem: str) -> Tensor:
-    """A float tensor times a number."""
-    factor = program.constant(np.full((1,) * len(tensor.shape), scale, np.float32), "f32")
-    return program.emit("mul", [tensor, factor, program.number(0, "i8")], tensor, stem)
+    def _check_real(self, value: str, kind: Uniform) -> None:
+        problem = problem_of(held(kind))
+        if problem or self.graph.values[value].dtype != "f32":
+            problem = problem or f"it is {self.graph.values[value].dtype}"
+            raise self.refuse(
+                f"{value!r} between reals and integers: {problem}; tosa accepts one scale and f32"
+            )
 
 
 def held(kind: Uniform) -> Uniform:
@@ -269,16 +273,6 @@ def width_of(kind: Uniform) -> int:
 def element_of(kind: Uniform) -> str:
     """Element type of the tensor that holds a type."""
     return f"i{width_of(kind)}"
-
-
-def as_tensor(program: Program, tensor: Tensor, sizes: Sequence[int]) -> Tensor:
-    """A tensor brought to more axes by ones in front, where it has fewer."""
-    extra = len(sizes) - len(tensor.shape)
-    if not extra:
-        return tensor
-    shape = (*(1,) * extra, *tensor.shape)
-    order = (*range(extra), *(axis + extra for axis in tensor.order))
-    return program.reshaped(tensor, shape, order)
 
 
 _HINT: Final = (

@@ -13,12 +13,12 @@ from planner.errors import RuleError, UnsupportedExport
 from planner.exporters.accepts import common_problem, refusal, typed_ports
 from planner.exporters.blocks import Block, Clamp, blocks, clamp_of
 from planner.exporters.tosa.elementwise import concat, plus, times, where
-from planner.exporters.tosa.floats import argmax, compare, write_floats
+from planner.exporters.tosa.floats import argmax, compare, write_floats, write_real
 from planner.exporters.tosa.linear import conv, conv_transpose, fully_connected
 from planner.exporters.tosa.moving import move
 from planner.exporters.tosa.pooling import average_pool, global_average_pool
 from planner.exporters.tosa.sheet import Sheet, held
-from planner.exporters.tosa.tables import POINTWISE, pointwise
+from planner.exporters.tosa.tables import pointwise
 from planner.interpreter.kernels import KERNELS
 from planner.ir.graph import BOUNDARY, Graph, port_address
 from planner.ir.qtypes import Uniform
@@ -114,7 +114,9 @@ def _write_kernel(sheet: Sheet, block: Block) -> None:
         is_float = ops not in KERNELS or ops in _KERNELS_IN_FLOAT
         if clamp is not None and writer is not None and writer(sheet, block, y, clamp):
             return
-        if clamp is not None and is_float and pointwise(sheet, block, y, clamp):
+        if clamp is not None and is_float:
+            if not pointwise(sheet, block, y, clamp):
+                write_real(sheet, block, y, clamp)
             return
     raise _refusal(sheet, block)
 
@@ -149,7 +151,7 @@ def _refusal(sheet: Sheet, block: Block) -> UnsupportedExport:
     return sheet.refuse(
         f"no TOSA operators compute {ops} on these operands as its row does in {sheet.arithmetic}; "
         f"tosa accepts {linear}, MatMul, Add, Sub, Mul, Concat, Where, AveragePool, GlobalAveragePool, "
-        f"comparisons, ops that move data, and one byte through {', '.join(sorted(POINTWISE))}"
+        "comparisons, ops that move data, and ops of the float profile where the row computes in float"
     )
 
 
