@@ -1,7 +1,8 @@
 """Constant folding: what depends on constants alone is computed once, by onnxruntime.
 
 Sizes are bounded: a small file must not unfold into a big model. `ConstantOfShape` becomes a view of
-one number and takes no memory. Quantize and dequantize ops stay: they say something about types.
+one number and takes no memory. Quantize and dequantize ops stay, and clips of stored integers: they say
+something about types.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,7 @@ _KEPT: Final = frozenset({
     "Bernoulli", "DequantizeLinear", "DynamicQuantizeLinear", "If", "Loop", "Multinomial", "QuantizeLinear",
     "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Scan", "SequenceMap",
 })  # fmt: skip
+_STORED: Final = frozenset({"i8", "i16", "u8", "u16"})
 _RUNNABLE: Final = frozenset(
     {"bool", "f16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"}
 )  # what onnxruntime takes as numpy arrays
@@ -107,6 +109,8 @@ def _cast(op: Op, array: np.ndarray, graph: Graph) -> np.ndarray | None:
 
 def _is_foldable(op: Op, graph: Graph, known: set[str]) -> bool:
     if "::" in op.type or op.type in _KEPT or op.captures or not op.inputs:
+        return False
+    if op.type == "Clip" and graph.values[op.outputs[0]].dtype in _STORED:
         return False
     if not all(name in known for name in op.inputs if name):
         return False

@@ -10,6 +10,7 @@ from planner.conversion.convert import convert
 from planner.errors import UnsupportedExport
 from planner.interpreter.models import run_model
 from planner.onnx.quantized.formulas import quant
+from planner.onnx.read import read_onnx, read_written
 from tests.conversion.files import edges, file_of, op_types, quant_node, run_onnxruntime
 
 WIDTHS = (2, 3, 4, 5, 6, 7, 8, 2.5, 6.3, 7.5)
@@ -124,6 +125,34 @@ def test_weights_are_stored_as_integers():
     back = convert(done, "qonnx")
     assert op_types(back) == ["Quant", "MatMul"]
     np.testing.assert_array_equal(run_model(back, {"x": x})["y"], expected)
+    restored = read_written(back)
+    quant = restored.ops[0]
+    assert quant.attributes == {"signed": 1, "narrow": 1, "rounding_mode": "ROUND"}
+    assert restored.constants[quant.inputs[3]].array == 3
+
+
+@pytest.mark.parametrize("name", ["TFC_2W2A", "espcn_subpixel_quant", "kwsmlp_w3a3", "qkeras_jettagging"])
+def test_a_model_and_its_pairs_say_the_same_to_the_planner(models, name):
+    """Widths, ranges in use, scales and zero points of every value; the container alone is another."""
+    path = models / "qonnx" / f"{name}.onnx"
+    first, second = read_onnx(path), read_onnx(convert(path, "onnx-qcdq"))
+    assert {key: said(value) for key, value in first.values.items() if value.facts} == {
+        key: said(value) for key, value in second.values.items() if value.facts
+    }
+
+
+def said(value):
+    """What facts say, apart from the container."""
+    return [
+        (type(fact).__name__, *ends_of(fact), getattr(fact, "scales", ()), getattr(fact, "zero_points", ()))
+        for fact in value.facts
+    ]
+
+
+def ends_of(fact):
+    """The stored integers in use; a signed width stands for its even range too."""
+    store = getattr(fact, "storage", None)
+    return () if store is None else (store.qmin, store.qmax)
 
 
 def file_nodes(kind, inputs, output):

@@ -207,8 +207,9 @@ def _constant_facts(work: _Work, found: Found, kind: QType, array: Array) -> Fac
     kind = _tight(kind, array)
     readers = _readers_of_weight(work, found.result)
     store = kind.storage
-    is_whole = store.bits in (8, 16) and store.qmin == -store.qmax and not any(kind.zero_points)
+    is_whole = store.bits in (8, 16) and store.qmin == -store.qmax == 1 - (1 << store.bits - 1)
     is_usual = kind.is_per_tensor or (not kind.blocks and readers <= {"Conv", "ConvTranspose"})
+    is_usual = is_usual and not any(kind.zero_points)
     if readers and (store.float_name or kind.blocks or (is_whole and is_usual)):
         return (kind,)
     if store.range_bits <= _WIDEST_FACT and not store.float_name:
