@@ -119,7 +119,7 @@ class Program:
 
     def tensor(self, array: Array, element: str, order: Order, stem: str = "c") -> Tensor:
         """A constant given by the model's axes, stored in an order."""
-        stored = np.ascontiguousarray(array.transpose(order))
+        stored = array.transpose(order)
         return Tensor(self.constant(stored, element, stem), stored.shape, element, order)
 
     def number(self, value: float, element: str) -> str:

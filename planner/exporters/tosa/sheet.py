@@ -98,11 +98,10 @@ class Sheet:
         """Say that a value is defined in stored integers (of `held(kind)`); a rescale to its pin follows."""
         pinned = self._pins.get(value, kind)
         self._bases[value] = pinned
-        self._stored[value, held(kind)] = tensor
         if pinned is None:
             self._reals[value] = self._dequantized(value, tensor, kind)
         elif self.is_same(kind, pinned):
-            self._stored[value, held(pinned)] = tensor
+            self._stored[value, held(kind)] = self._stored[value, held(pinned)] = tensor
         else:
             self._stored[value, held(pinned)] = self._rescaled(value, tensor, kind, pinned)
 

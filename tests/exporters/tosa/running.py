@@ -1,5 +1,7 @@
 """What a TOSA program of a plan is given and gives: stored integers where the plan has them."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from planner.constants.quantize import quantize_array
@@ -17,3 +19,22 @@ def fed(graph, plan, sample):
         array = np.asarray(sample[name])
         found.append(quantize_array(array.astype(np.float32), kind) if isinstance(kind, Uniform) else array)
     return found
+
+
+def with_all_results(graph, plan):
+    """The same model and plan with every value that a kernel stores as an output, after the model's own."""
+    stored = [port.value for kernel in plan.kernels_in_order for port in kernel.outputs if port.type is not None]
+    outputs = tuple(dict.fromkeys((*graph.outputs, *(name for name in stored if name))))
+    planned = replace(plan, graph=replace(plan.graph, outputs=outputs), origin=None)
+    return replace(graph, outputs=outputs), planned
+
+
+def agreed(evaluation, plan, got):
+    """Pairs of what the interpreter says and what the program gave, by model output.
+
+    Stored integers where the result is stored, in its pin's type; unsigned ones come as the same bits.
+    """
+    for name, array in zip(plan.graph.outputs, got, strict=True):
+        is_stored = name in evaluation.stored and name not in pins(plan.graph) and array.dtype.kind == "i"
+        wanted = evaluation.stored[name] if is_stored else evaluation.outputs[name]
+        yield name, wanted, array.view(wanted.dtype) if wanted.dtype.kind == "u" else array
