@@ -11,6 +11,7 @@ from planner.exporters.qcdq import write_qcdq
 from planner.exporters.qdq import write_qdq
 from planner.exporters.qonnx import write_qonnx
 from planner.exporters.qoperator import write_qoperator, write_qoperator_clip
+from planner.exporters.stablehlo.write import write_stablehlo, write_stablehlo_int
 from planner.exporters.tosa.write import write_tosa
 from planner.ir.graph import Graph
 from planner.plans.plan import Plan
@@ -27,11 +28,18 @@ EXPORTERS: Final[Mapping[str, Exporter]] = {
     "onnx-qoperator": write_qoperator,
     "onnx-qoperator-clip": write_qoperator_clip,
     "qonnx": write_qonnx,
+    "stablehlo": write_stablehlo,
+    "stablehlo-int": write_stablehlo_int,
     "tosa": write_tosa,
 }
 
 # What a file of a format is called by: ONNX unless said here.
-SUFFIXES: Final[Mapping[str, str]] = {"hls4ml": ".zip", "tosa": ".mlir"}
+SUFFIXES: Final[Mapping[str, str]] = {
+    "hls4ml": ".zip",
+    "stablehlo": ".mlir",
+    "stablehlo-int": ".mlir",
+    "tosa": ".mlir",
+}
 
 
 def file_name(name: str) -> str:

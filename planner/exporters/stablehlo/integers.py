@@ -1,0 +1,290 @@
+"""Integers: kernels of `stablehlo-int`, plain integer operations that equal `exact_even` for every input.
+
+Accumulators are i32 where the weights show that they fit, else i64; each result is rounded once
+(`rounding`). Functions of one or two stored tensors that have no integer formula are tables of what the
+reference interpreter computes. Source: design 01, section 8.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from math import prod
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from planner.exporters.blocks import Block, Clamp
+from planner.exporters.products import shifted_weight
+from planner.exporters.qlinear import Operand, operand_of
+from planner.exporters.stablehlo.calls import Call
+from planner.exporters.stablehlo.linears import Linear, largest, linear_of, multiply_out, stored_bias
+from planner.exporters.stablehlo.movement import pool_window
+from planner.exporters.stablehlo.operations import (
+    along,
+    binary,
+    clamp,
+    concatenate,
+    convert,
+    reduce,
+    reduce_window,
+    reshape,
+    select,
+    spread,
+    unary,
+)
+from planner.exporters.stablehlo.program import Array, Program
+from planner.exporters.stablehlo.rounding import Grid, Term, rounded
+from planner.exporters.stablehlo.sheet import Form, Sheet
+from planner.exporters.stablehlo.tensors import Tensor, plain, storage_element
+from planner.exporters.stablehlo.windows import window_counts
+from planner.interpreter.fixed_point import ratios
+from planner.ir.qtypes import Uniform
+
+Kernel: TypeAlias = Callable[[Sheet, Block, Uniform, Clamp], Tensor | None]
+
+_INT32: Final = (1 << 31) - 1
+
+
+def linear(sheet: Sheet, block: Block, y: Uniform, ends: Clamp) -> Tensor | None:
+    """Conv, ConvTranspose, Gemm, MatMul, and MatMul with an Add of one number per column."""
+    found, p = linear_of(sheet, block, y), sheet.p
+    if found is None:
+        return None
+    element = "i32" if found.reach <= _INT32 else "i64"
+    x = widened(sheet, found.x, element)
+    w = _weight(sheet, found, element)
+    acc = multiply_out(p, found, x, w)
+    if found.bias is not None:
+        row = p.constant(stored_bias(sheet, found.bias), element)
+        acc = binary(p, "add", acc, along(p, row, acc.shape, found.channel_axis))
+    trailing = acc.rank - 1 - found.channel_axis
+    ratio = ratios(found.w.kind.scales, prod((found.x.kind.scale, found.alpha)), y.scale)
+    added = None
+    if found.real_bias is not None:
+        added = ratios(found.real_bias.astype(np.float64).tolist(), 1.0, y.scale).reshape(-1, *[1] * trailing)
+    term = Term(acc, ratio.reshape(-1, *[1] * trailing), found.reach)
+    return rounded(p, [term], grid_of(y, ends), added)
+
+
+def _weight(sheet: Sheet, found: Linear, element: str) -> Tensor:
+    if found.weight is None:
+        return widened(sheet, found.w, element)
+    return sheet.p.constant(shifted_weight(found.weight, found.w.kind), element)
+
+
+def plus(sheet: Sheet, block: Block, y: Uniform, ends: Clamp) -> Tensor | None:
+    """Add and Sub: both sides on one grid, rounded once."""
+    op, sides = block.core[0], _operands(block, y)
+    if sides is None:
+        return None
+    sign = -1 if op.type == "Sub" else 1
+    pair = _spread_out(sheet.p, [widened(sheet, side, _wide(side)) for side in sides])
+    terms = [
+        Term(tensor, ratios((factor * side.kind.scale,), 1.0, y.scale).reshape(()), largest(side.kind))
+        for tensor, side, factor in zip(pair, sides, (1, sign), strict=True)
+    ]
+    return rounded(sheet.p, terms, grid_of(y, ends))
+
+
+def times(sheet: Sheet, block: Block, y: Uniform, ends: Clamp) -> Tensor | None:
+    """Mul: one product, rounded once."""
+    sides = _operands(block, y)
+    if sides is None:
+        return None
+    a, b = sides
+    reach = largest(a.kind) * largest(b.kind)
+    element = "i32" if reach <= _INT32 else "i64"
+    product = binary(sheet.p, "multiply", widened(sheet, a, element), widened(sheet, b, element))
+    ratio = ratios((a.kind.scale,), b.kind.scale, y.scale).reshape(())
+    return rounded(sheet.p, [Term(product, ratio, reach)], grid_of(y, ends))
+
+
+def concat(sheet: Sheet, block: Block, y: Uniform, ends: Clamp) -> Tensor | None:
+    """Concat: every input on the result's grid."""
+    parts = _rescaled(sheet, block, y, range(len(block.core[0].inputs)))
+    if parts is None:
+        return None
+    axis = block.core[0].attributes["axis"] % parts[0].rank
+    return clamped(sheet.p, concatenate(sheet.p, parts, axis), y, ends.low, ends.high)
+
+
+def where(sheet: Sheet, block: Block, y: Uniform, ends: Clamp) -> Tensor | None:
+    """Where: both branches on the result's grid."""
+    parts = _rescaled(sheet, block, y, (1, 2))
+    if parts is None:
+        return None
+    chosen = select(sheet.p, sheet.real(block.core[0].inputs[0]), parts[0], parts[1])
+    return clamped(sheet.p, chosen, y, ends.low, ends.high)
+
+
+def average_pool(sheet: Sheet, block: Block, y: Uniform, ends: Clamp) -> Tensor | None:
+    """AveragePool: one sum per window, rounded once."""
+    op, sides, p = block.core[0], _operands(block, y), sheet.p
+    has_steps = any(step != 1 for step in op.attributes.get("dilations") or ())
+    includes = op.attributes.get("count_include_pad")
+    if sides is None or has_steps or (op.attributes.get("ceil_mode") and includes):
+        return None
+    x = widened(sheet, sides[0], "i32")
+    call = Call(p, op, lambda _: x, lambda _: None)
+    window = pool_window(call, x.shape)
+    total = reduce_window(p, "add", x, p.number(0, "i32"), window)
+    counts = window_counts(call, x.shape, window)
+    if includes:
+        counts = np.full_like(counts, prod(window.sizes))
+    if np.unique(counts).size == 1:
+        counts = counts.reshape(-1)[0].reshape(())
+    if largest(sides[0].kind) * prod(window.sizes) > _INT32:
+        return None
+    return _averaged(p, total, _Average(sides[0].kind, counts, prod(window.sizes)), y, ends)
+
+
+def global_average_pool(sheet: Sheet, block: Block, y: Uniform, ends: Clamp) -> Tensor | None:
+    """GlobalAveragePool: one sum per channel, rounded once."""
+    sides, p = _operands(block, y), sheet.p
+    if sides is None:
+        return None
+    count = prod(sheet.shape(sides[0].value)[2:])
+    if largest(sides[0].kind) * count > _INT32:
+        return None
+    x = widened(sheet, sides[0], "i32")
+    total = reduce(p, "add", x, p.number(0, "i32"), tuple(range(2, x.rank)))
+    kept = reshape(p, total, (*x.shape[:2], *[1] * (x.rank - 2)))
+    return _averaged(p, kept, _Average(sides[0].kind, np.asarray(count), count), y, ends)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Average:
+    """What a sum of integers is divided by: numbers of elements, which broadcast, and the largest of them."""
+
+    x: Uniform
+    counts: Array
+    most: int
+
+
+def _averaged(p: Program, total: Tensor, average: _Average, y: Uniform, ends: Clamp) -> Tensor:
+    ratio, counts = Fraction(average.x.scale) / Fraction(y.scale), average.counts
+    each = np.asarray([ratio / int(count) for count in counts.flat], object).reshape(counts.shape)
+    return rounded(p, [Term(total, each, largest(average.x) * average.most)], grid_of(y, ends))
+
+
+def widened(sheet: Sheet, operand: Operand, element: str) -> Tensor:
+    """A stored tensor less its zero point, in a wider integer type."""
+    p = sheet.p
+    key = (operand.value, operand.kind, element)
+    if key not in sheet.widened:
+        x = convert(p, sheet.stored(operand.value, operand.kind), element)
+        if operand.kind.zero_point:
+            x = binary(p, "subtract", x, p.number(operand.kind.zero_point, element))
+        sheet.widened[key] = x
+    return sheet.widened[key]
+
+
+def _wide(operand: Operand) -> str:
+    return "i32" if operand.kind.storage.bits <= 16 else "i64"
+
+
+def _spread_out(p: Program, tensors: list[Tensor]) -> list[Tensor]:
+    shape = tuple(np.broadcast_shapes(*(tensor.shape for tensor in tensors)))
+    return [spread(p, tensor, shape) for tensor in tensors]
+
+
+def _operands(block: Block, y: Uniform) -> list[Operand] | None:
+    """All operands of the op, if all are stored per tensor."""
+    op = block.core[0]
+    found = [operand_of(block, op, i) for i in range(len(op.inputs))]
+    kept = [x for x in found if x is not None and x.kind.is_per_tensor]
+    return kept if len(kept) == len(found) and y.is_per_tensor else None
+
+
+def _rescaled(
+    sheet: Sheet, block: Block, y: Uniform, indices: "range | tuple[int, ...]"
+) -> list[Tensor] | None:
+    found = [operand_of(block, block.core[0], i) for i in indices]
+    kept = [x for x in found if x is not None and x.kind.is_per_tensor]
+    if len(kept) != len(found) or not y.is_per_tensor:
+        return None
+    return [rescale(sheet.p, sheet.stored(x.value, x.kind), x.kind, y) for x in kept]
+
+
+def grid_of(y: Uniform, ends: Clamp) -> Grid:
+    """Where the results of a kernel go."""
+    return Grid(ends.low, ends.high, y.zero_point, storage_element(y))
+
+
+def rescale(p: Program, x: Tensor, source: Uniform, wanted: Uniform) -> Tensor:
+    """Stored integers of one type as those of another: exact per tensor, else through f32."""
+    if source == wanted:
+        return x
+    if not (source.is_per_tensor and wanted.is_per_tensor):
+        return quantize(p, dequantize(p, x, source), wanted)
+    wide = convert(p, x, "i32" if source.storage.bits <= 16 else "i64")
+    if source.zero_point:
+        wide = binary(p, "subtract", wide, p.number(source.zero_point, wide.element))
+    ends = Clamp(wanted.storage.qmin, wanted.storage.qmax)
+    ratio = ratios((source.scale,), 1.0, wanted.scale).reshape(())
+    return rounded(p, [Term(wide, ratio, largest(source))], grid_of(wanted, ends))
+
+
+def quantize(p: Program, x: Tensor, kind: Uniform) -> Tensor:
+    """ONNX QuantizeLinear of f32: `round(x / scale) + zero_point`, saturated."""
+    scale, zero = (_slices(p, items, kind, x.shape) for items in (kind.scales, kind.zero_points))
+    whole = unary(p, "round_nearest_even", binary(p, "divide", x, scale))
+    moved = binary(p, "add", whole, zero) if any(kind.zero_points) else whole
+    low, high = (p.number(end, "f32") for end in (kind.storage.qmin, kind.storage.qmax))
+    return convert(p, clamp(p, low, moved, high), storage_element(kind))
+
+
+def dequantize(p: Program, x: Tensor, kind: Uniform) -> Tensor:
+    """`(q - zero_point) * scale` in f32."""
+    whole = convert(p, x, "i32" if kind.storage.bits <= 16 else "i64")
+    if any(kind.zero_points):
+        zero = _slices(p, kind.zero_points, kind, x.shape, whole.element)
+        whole = binary(p, "subtract", whole, zero)
+    return binary(p, "multiply", convert(p, whole, "f32"), _slices(p, kind.scales, kind, x.shape))
+
+
+def _slices(
+    p: Program,
+    items: "tuple[float, ...] | tuple[int, ...]",
+    kind: Uniform,
+    shape: tuple[int, ...],
+    element: str = "f32",
+) -> Tensor:
+    """One number per tensor or per slice of the axis, broadcast."""
+    dtype = np.float32 if element == "f32" else np.int64
+    if kind.axis is None:
+        return p.constant(np.asarray(items[0], dtype), element)
+    return along(p, p.constant(np.asarray(items, dtype), element), shape, kind.axis)
+
+
+def clamped(p: Program, x: Tensor, kind: Uniform, low: int, high: int) -> Tensor:
+    """Cut by an activation or a narrower range."""
+    if (low, high) == (kind.storage.qmin, kind.storage.qmax):
+        return x
+    return clamp(p, p.number(low, x.element), x, p.number(high, x.element))
+
+
+def _held(shape: tuple[int, ...], kind: Uniform) -> Tensor:
+    return plain(shape, storage_element(kind))
+
+
+def _constant(p: Program, stored: Array, kind: Uniform) -> Tensor:
+    return p.constant(stored, storage_element(kind))
+
+
+INTEGER_KERNELS: Final[Mapping[tuple[str, ...], Kernel]] = {
+    ("Add",): plus,
+    ("AveragePool",): average_pool,
+    ("Concat",): concat,
+    ("Conv",): linear,
+    ("ConvTranspose",): linear,
+    ("Gemm",): linear,
+    ("GlobalAveragePool",): global_average_pool,
+    ("MatMul",): linear,
+    ("MatMul", "Add"): linear,
+    ("Mul",): times,
+    ("Sub",): plus,
+    ("Where",): where,
+}
+
+INTEGER: Final = Form("stablehlo-int", _held, _constant, quantize, dequantize, rescale, "exact_even")

@@ -1,0 +1,280 @@
+"""Write: a planned model as one StableHLO function, region by region, in either form.
+
+A region is a clamp of stored values, a mover of them, a kernel of the form, or else float operations between
+dequantize and quantize. Source: design 05, "Out"; design 01, section 7.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from planner.errors import UnsupportedExport
+from planner.exporters.accepts import Accepts, refuse_unsupported
+from planner.exporters.blocks import CLAMPS, Block, Clamp, blocks, clamp_of
+from planner.exporters.stablehlo.arithmetic import ARITHMETIC
+from planner.exporters.stablehlo.calls import Call
+from planner.exporters.stablehlo.composites import COMPOSITES
+from planner.exporters.stablehlo.integers import INTEGER, INTEGER_KERNELS
+from planner.exporters.stablehlo.integers import clamped as clamp_integers
+from planner.exporters.stablehlo.movement import MOVEMENT
+from planner.exporters.stablehlo.operations import convert
+from planner.exporters.stablehlo.program import Array
+from planner.exporters.stablehlo.quantized import QUANTIZED, QUANTIZED_KERNELS, hybrid
+from planner.exporters.stablehlo.quantized import clamped as clamp_quantized
+from planner.exporters.stablehlo.sheet import Sheet
+from planner.exporters.stablehlo.tables import tabulated
+from planner.exporters.stablehlo.tensors import Tensor
+from planner.exporters.stablehlo.windows import WINDOWS, completed
+from planner.interpreter.programs import program_of
+from planner.ir.graph import Graph, Op
+from planner.ir.qtypes import Uniform
+from planner.ir.roles import is_mover
+from planner.mlir.generic import Function, module_text
+from planner.plans.plan import Plan
+from planner.plans.records import Port
+
+OPS: Final = {**ARITHMETIC, **COMPOSITES, **MOVEMENT, **WINDOWS}
+"""What each ONNX op is in StableHLO."""
+
+_ACTIVATIONS: Final = "integers of 2 to 32 bits (a narrower range too), per tensor or per axis"
+_CONSTANTS: Final = "integers of 2 to 32 bits, per tensor, per axis or per block"
+
+
+def write_stablehlo(graph: Graph, plan: Plan) -> bytes:
+    """Serialise a planned model as StableHLO with quantized element types, in generic form.
+
+    Args:
+      graph: the imported float model the plan was made from, with the numbers of its constants.
+      plan: of that model.
+
+    Raises:
+      UnsupportedExport: a type or kernel the specification has nothing for; names port, row and constraint.
+    """
+    return _write(Sheet(graph, plan, QUANTIZED))
+
+
+def write_stablehlo_int(graph: Graph, plan: Plan) -> bytes:
+    """Serialise a planned model as StableHLO on plain integers, equal to `exact_even` (design 01, section 8).
+
+    Args:
+      graph: the imported float model the plan was made from, with the numbers of its constants.
+      plan: of that model.
+
+    Raises:
+      UnsupportedExport: a type or kernel this form has nothing for; names port and row.
+    """
+    return _write(Sheet(graph, plan, INTEGER))
+
+
+def _write(sheet: Sheet) -> bytes:
+    accepts = Accepts(sheet.form.name, range(1, 33), _ACTIVATIONS, _CONSTANTS, blocks=True)
+    refuse_unsupported(sheet.graph, sheet.plan, accepts)
+    for block in blocks(sheet.plan):
+        _write_block(sheet, block)
+    results = [(name, sheet.result(name)) for name in sheet.graph.outputs]
+    function = Function(
+        "main",
+        tuple((tensor.name, tensor.type) for _, tensor in sheet.arguments),
+        tuple(tensor.name for _, tensor in results),
+        tuple(sheet.p.operations),
+        comment="\n".join(_heading(sheet, results)),
+    )
+    return module_text([function]).encode()
+
+
+def _heading(sheet: Sheet, results: list[tuple[str, Tensor]]) -> Iterator[str]:
+    yield f"{sheet.form.name} of {sheet.graph.name!r} for {sheet.plan.target.id}"
+    for name, tensor in sheet.arguments:
+        open_ = " (dimensions left open are 1)" if name in sheet.assumed else ""
+        yield f"argument {tensor.name}: {name!r}{open_}"
+    for name, tensor in results:
+        yield f"result {tensor.name}: {name!r}"
+
+
+def _write_block(sheet: Sheet, block: Block) -> None:
+    row = None if block.kernel.row is None else sheet.plan.row_of(block.kernel.name)
+    sheet.arithmetic = sheet.form.arithmetic or ("" if row is None else row.requantize)
+    address = next((port.address for port in block.kernel.outputs), block.kernel.name)
+    sheet.p.place = f"{address} ({'in float' if row is None else f'row {block.kernel.row}'})"
+    sheet.p.stem = block.kernel.name
+    if block.is_integer:
+        sheet.p.remark(f"{block.kernel.name}: {block.kernel.kernel}")
+    if _fold(sheet, block) or _write_mover(sheet, block) or _write_kernel(sheet, block):
+        return
+    _write_real(sheet, block)
+
+
+def _fold(sheet: Sheet, block: Block) -> bool:
+    """Compute what is known before running: shapes, and what follows from constants alone."""
+    if block.is_integer:
+        return False
+    for op in block.region.ops:
+        if not _is_foldable(sheet, op):
+            return False
+        arrays = {name: sheet.known(name) for name in op.inputs if name}
+        for name, array in _folded(sheet, op, arrays).items():
+            sheet.define_known(name, array)
+    return True
+
+
+def _is_foldable(sheet: Sheet, op: Op) -> bool:
+    if op.type in ("Shape", "Size"):
+        return True
+    is_integer = all(not sheet.graph.values[name].is_float for name in op.outputs if name)
+    return is_integer and not op.captures and all(sheet.known(name) is not None for name in op.inputs if name)
+
+
+def _folded(sheet: Sheet, op: Op, arrays: "dict[str, Array | None]") -> "dict[str, Array]":
+    if op.type == "Size":
+        return {op.outputs[0]: np.asarray(int(np.prod(sheet.shape(op.inputs[0]))), np.int64)}
+    if op.type == "Shape":
+        shape = sheet.shape(op.inputs[0])
+        kept = shape[op.attributes.get("start", 0) : op.attributes.get("end", len(shape))]
+        return {op.outputs[0]: np.asarray(kept, np.int64)}
+    outputs = tuple(name for name in op.outputs if name)
+    program = program_of(sheet.graph, [op], outputs, {})
+    return dict(program.run(lambda read: np.asarray(arrays[read.value])))
+
+
+def _write_mover(sheet: Sheet, block: Block) -> bool:
+    """Write a mover, or a clamp alone, on stored elements; False where types differ."""
+    op = block.core[0]
+    ports = [port for port in (*block.kernel.inputs, *block.kernel.outputs) if port.value]
+    kind = ports[0].type if ports else None
+    is_lone = len(block.region.ops) == 1 and bool(block.kernel.outputs)
+    if not is_lone or not isinstance(kind, Uniform) or not kind.is_per_tensor:
+        return False
+    if not is_mover(op, sheet.graph) or any(not sheet.is_same(kind, port.type) for port in ports):
+        return False
+    if op.type in CLAMPS:
+        ends = clamp_of(sheet, op, kind)
+        if ends is None:
+            return False
+        _settle(sheet, block, _clamped(sheet, sheet.stored(op.inputs[0], kind), kind, ends))
+        return True
+    maker = MOVEMENT.get(op.type)
+    if maker is None:
+        return False
+    results = maker(_call(sheet, block, op, {}, kind))
+    for port in block.kernel.outputs:
+        if port.value and isinstance(port.type, Uniform):
+            tensor = results[op.outputs.index(port.value)]
+            sheet.define_stored(port.value, port.type, sheet.form.rescale(sheet.p, tensor, kind, port.type))
+    return True
+
+
+def _write_kernel(sheet: Sheet, block: Block) -> bool:
+    ports = [port for port in block.kernel.outputs if port.value]
+    y = ports[0].type if len(ports) == 1 else None
+    if sheet.form is INTEGER and not ports and len(block.core[-1].outputs) == 1:
+        return _write_comparison(sheet, block)
+    if not isinstance(y, Uniform) or len(block.kernel.outputs) != 1:
+        return False
+    ends, ops = clamp_of(sheet, block.activation, y), tuple(op.type for op in block.core)
+    if ends is None:
+        return False
+    if sheet.form is INTEGER:
+        maker = INTEGER_KERNELS.get(ops)
+        tensor = None if maker is None else maker(sheet, block, y, ends)
+        tensor = tensor or tabulated(sheet, block, y, ends)
+        if tensor is None:
+            return False
+        sheet.define_stored(ports[0].value, y, tensor)
+        return True
+    kernel = QUANTIZED_KERNELS.get(ops)
+    result = None if kernel is None else kernel(sheet, block, y)
+    if result is None:
+        return False
+    _settle(sheet, block, _clamped(sheet, result, y, ends))
+    return True
+
+
+def _write_comparison(sheet: Sheet, block: Block) -> bool:
+    tensor = tabulated(sheet, block, None, None) if block.is_integer else None
+    if tensor is None:
+        return False
+    sheet.define_real(block.core[-1].outputs[0], tensor)
+    return True
+
+
+def _clamped(sheet: Sheet, tensor: Tensor, kind: Uniform, ends: Clamp) -> Tensor:
+    if (ends.low, ends.high) == (kind.storage.qmin, kind.storage.qmax):
+        return tensor
+    cut = clamp_integers if sheet.form is INTEGER else clamp_quantized
+    return cut(sheet.p, tensor, kind, ends.low, ends.high)
+
+
+def _settle(sheet: Sheet, block: Block, tensor: Tensor) -> None:
+    port = next(port for port in block.kernel.outputs if port.value)
+    if isinstance(port.type, Uniform):
+        sheet.define_stored(port.value, port.type, tensor)
+
+
+def _write_real(sheet: Sheet, block: Block) -> None:
+    """Write a block's ops on floats: dequantize what it reads, quantize what it defines."""
+    made: dict[str, Tensor] = {}
+    weighed = hybrid(sheet, block) if sheet.form is QUANTIZED else None
+    for i, op in enumerate(block.core):
+        maker = OPS.get(op.type)
+        if maker is None:
+            raise _unknown(sheet, op)
+        call = _call(sheet, block, op, made, None)
+        results = maker(call) if i or weighed is None else (completed(call, weighed),)
+        made.update({name: tensor for name, tensor in zip(op.outputs, results, strict=False) if name})
+    ports = {port.value: port for port in block.kernel.outputs if port.value}
+    if block.activation is not None:
+        _quantized_result(sheet, block, next(iter(ports.values())), made[block.result])
+        return
+    for name, tensor in made.items():
+        port = ports.get(name)
+        if port is not None and isinstance(port.type, Uniform):
+            _quantized_result(sheet, block, port, tensor)
+        else:
+            sheet.define_real(name, tensor)
+
+
+def _quantized_result(sheet: Sheet, block: Block, port: Port, tensor: Tensor) -> None:
+    kind = port.type
+    assert isinstance(kind, Uniform)  # noqa: S101 - the caller looked
+    ends = clamp_of(sheet, block.activation, kind)
+    if ends is None:
+        raise UnsupportedExport(
+            f"{sheet.p.place}: bounds of {block.core[-1].name!r} known only at run time, or per slice",
+            hint="use a type per tensor and constant bounds",
+        )
+    stored = sheet.form.quantize(sheet.p, convert(sheet.p, tensor, "f32"), kind)
+    sheet.define_stored(port.value, kind, _clamped(sheet, stored, kind, ends))
+
+
+def _call(
+    sheet: Sheet,
+    block: Block,
+    op: Op,
+    made: dict[str, Tensor],
+    kind: Uniform | None,
+) -> Call:
+    """The op on floats, or on stored elements of one type."""
+
+    def tensor_of(index: int) -> Tensor:
+        name = op.inputs[index]
+        if name in made:
+            return made[name]
+        port = block.kinds.get((op.name, index))
+        if kind is not None and port is not None:
+            return sheet.stored(name, kind)
+        return sheet.real(name, port)
+
+    def known_of(index: int) -> Array | None:
+        name = op.inputs[index]
+        return None if name in made else sheet.known(name)
+
+    return Call(sheet.p, op, tensor_of, known_of, kind)
+
+
+def _unknown(sheet: Sheet, op: Op) -> UnsupportedExport:
+    return UnsupportedExport(
+        f"{sheet.p.place}: {op.type} at {op.name!r} has no form in StableHLO here; "
+        f"{sheet.form.name} accepts {', '.join(sorted(OPS))}",
+        hint="use an ONNX format, or plan the model without this op",
+    )
