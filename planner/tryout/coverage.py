@@ -18,6 +18,8 @@ from planner.target.records import Target
 from planner.target.support import value_text
 
 LINEAR: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+STATES: Final[Mapping[str, tuple[str, ...]]] = {"GRU": ("h",), "LSTM": ("h", "c"), "RNN": ("h",)}
+"""Recurrent ops and the states they carry from step to step."""
 VARIADIC: Final = frozenset({"Concat", "Max", "Mean", "Min", "Sum"})
 
 
@@ -79,6 +81,8 @@ def coverage(model: Graph, target: Target) -> Coverage:
 
 def draft_row(region: Region, graph: Graph, target: Target) -> str:
     """Write the row that would serve a region, as a line of YAML."""
+    if region.kernel in STATES:
+        return f"- {value_text(_recurrent(region.kernel, target))}"
     ports, sums = _inputs(region, graph, target)
     port = _port_spec(target)
     many = len(region.outputs) > 1
@@ -90,6 +94,25 @@ def draft_row(region: Region, graph: Graph, target: Target) -> str:
     if not fields["rules"]:
         fields.pop("rules")
     return f"- {value_text(fields)}"
+
+
+def _recurrent(kernel: str, target: Target) -> dict[str, Any]:
+    """The whole op, absent operands and results too: each state has one scale on its way in and out."""
+    port, weight = _port_spec(target), "{storage: i8, range: [-127, 127], symmetric: true}"
+    weight = _named_type(target, {"storage": "i8", "granularity": None, "symmetric": True}, weight)
+    cell = "{storage: i16, symmetric: true, power_of_two: true}"
+    cell = _named_type(target, {"storage": "i16", "power_of_two": True, "symmetric": True}, cell)
+    bias = _named_type(target, {"storage": "i32"}, "{storage: i32, symmetric: true}")
+    types = {"h": port, "c": cell}
+    states = STATES[kernel]
+    ports = {"x": port, "w": weight, "r": weight, "b?": bias, **{f"{s}_in?": types[s] for s in states}}
+    classes = [{"same_scale": [f"{s}_in", *(("y",) if s == "h" else ()), f"{s}_out"]} for s in states]
+    return {
+        "kernel": kernel,
+        "in": ports | ({"p?": cell} if "c" in states else {}),
+        "out": {"y?": port, **{f"{s}_out?": types[s] for s in states}},
+        "rules": [{"multiplier_accumulator_scale": {"port": "b", "of": ["x", "w"]}}, *classes],
+    }
 
 
 def _inputs(region: Region, graph: Graph, target: Target) -> tuple[dict[str, Any], list[Any]]:

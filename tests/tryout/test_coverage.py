@@ -71,3 +71,36 @@ def test_what_is_missing_says_why_and_how_often():
 def test_a_target_that_refuses_kernels_without_a_row_is_asked_all_the_same():
     target = load_target(BARE + "defaults: {on_no_kernel: error}\n")
     assert not coverage(read_onnx(DIGITS), target).complete
+
+
+RECURRENT = """
+x : f32[3,1,4]
+w = constant : f32[1,16,4] {-0.5, 0.5}
+r = constant : f32[1,16,4] {-0.5, 0.5}
+u = constant : f32[1,4,4] {-0.5, 0.5}
+h : f32[1,1,4]
+c : f32[1,1,4]
+a, b, d = LSTM(x, w, r, _, _, h, c) [hidden_size=4] : f32[3,1,1,4], f32[1,1,4], f32[1,1,4]
+e = LSTM(x, w, r) [hidden_size=4] : f32[3,1,1,4]
+f, g = RNN(x, u, u, _, _, h) [hidden_size=4] : f32[3,1,1,4], f32[1,1,4]
+"""
+
+
+def test_a_drafted_recurrent_row_has_classes_of_states_and_serves_every_form(tmp_path):
+    target = load_target(BARE)
+    found = coverage(read_model_text(RECURRENT, "m"), target)
+    assert [(item.kernel, item.count) for item in found.missing] == [("LSTM", 2), ("RNN", 1)]
+    assert found.missing[1].row == (
+        "- {kernel: RNN, in: {x: {storage: i8}, w: {storage: i8, range: [-127, 127], symmetric: true}, "
+        "r: {storage: i8, range: [-127, 127], symmetric: true}, b?: {storage: i32, symmetric: true}, "
+        "h_in?: {storage: i8}}, out: {y?: {storage: i8}, h_out?: {storage: i8}}, rules: "
+        "[{multiplier_accumulator_scale: {port: b, of: [x, w]}}, {same_scale: [h_in, y, h_out]}]}"
+    )
+    (tmp_path / "bare.yaml").write_text(BARE)
+    (tmp_path / "drafted.yaml").write_text(drafted(load_target(tmp_path / "bare.yaml"), found.missing))
+    served = load_target(tmp_path / "drafted.yaml")
+    assert coverage(read_model_text(RECURRENT, "m"), served).complete
+    assert [rule.args["ports"] for rule in served.rows["LSTM"][0].rules[1:]] == [
+        ("h_in", "y", "h_out"),
+        ("c_in", "c_out"),
+    ]
