@@ -18,6 +18,7 @@ MLIR_BYTES: Final = 256 << 20
 MLIR_DEPTH: Final = 128
 MLIR_NAMES: Final = 5_000_000
 MLIR_NAME: Final = 4096
+MLIR_DIGITS: Final = 5
 
 # Runs of dashes and question marks that open a collection each, as in `- - - a`.
 _OPENERS: Final = re.compile(rb"^[ ]*((?:[-?][ ]+)+)", re.MULTILINE)
@@ -26,6 +27,7 @@ _QUOTED: Final = re.compile(rb'"(?:[^"\\\n]|\\.)*+"|\'[^\'\n]*+\'|(?:^|\s)#[^\n]
 _FLOW: Final = re.compile(rb"[\[\]{}]")
 _MLIR_TEXT: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|//[^\n]*+|->', re.DOTALL)
 _MLIR_SIGN: Final = re.compile(rb"[\[\](){}<>]")
+_MLIR_WIDE: Final = re.compile(rb"\b[su]?i([0-9]{%d,}+)" % (MLIR_DIGITS + 1))
 _MLIR_LONG: Final = re.compile(rb"[\w.$]{%d,}+" % (MLIR_NAME + 1))
 
 
@@ -82,6 +84,8 @@ def scan_mlir(data: bytes) -> None:
     if data.count(b"%") > MLIR_NAMES:
         raise ModelError(f"more than {MLIR_NAMES} names of values in MLIR")
     bare = _MLIR_TEXT.sub(b" ", data)
+    if wide := _MLIR_WIDE.search(bare):
+        raise ModelError(f"an integer type of {len(wide[1])} digits in MLIR; {MLIR_DIGITS} are the limit")
     if long := _MLIR_LONG.search(bare):
         raise ModelError(f"a word of {len(long[0])} letters in MLIR; {MLIR_NAME} are the limit")
     depth = 0
