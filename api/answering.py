@@ -90,9 +90,13 @@ def read_cursor(cursor: str | None) -> str:
         text = cursor or ""
         return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError):
-        message = "cursor: none that a page of this list gave"
-        errors = [{"pointer": "/cursor", "message": message}]
-        raise Refused("request-invalid", message, errors=errors) from None
+        raise no_cursor() from None
+
+
+def no_cursor() -> Refused:
+    """Make the refusal of a cursor that no page gave."""
+    message = "cursor: none that a page of this list gave"
+    return Refused("request-invalid", message, errors=[{"pointer": "/cursor", "message": message}])
 
 
 def next_link(request: Request, cursor: str | None) -> dict[str, str]:

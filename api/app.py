@@ -19,9 +19,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from api.bodies import Gate
+from api.database import default_url, open_database
 from api.edge import PROBLEM, Edge, render, request_id
+from api.jobs.dispatcher import Dispatcher
+from api.jobs.executors import open_executor
 from api.limits import Quota
 from api.metrics import Metrics
+from api.objects import open_objects
 from api.plugins import load_functions
 from api.problems import Problem, Refused, http_problem, problem_of
 from api.retention import keep_sweeping
@@ -38,6 +42,8 @@ from planner.errors import PlannerError
 from planner.version import VERSION
 
 THREADS: Final = 2
+LEASE_SECONDS: Final = 20
+"""How long a job waits for a server that does not say that it is still there."""
 MOST_ERRORS: Final = 20
 
 
@@ -66,7 +72,10 @@ def create_app(settings: Settings) -> FastAPI:
 def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN202 - contextlib's own type
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        store, sandbox = Store(settings.data), Sandbox(settings, app.state.metrics)
+        store, sandbox = (
+            Store(settings.data, open_objects(settings.blobs)),
+            Sandbox(settings, app.state.metrics),
+        )
         store.open()
         await sandbox.start()
         shelf = Shelf(store, await run_sync(shipped_targets), load_functions(settings.functions))
@@ -75,16 +84,23 @@ def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN2
         app.state.quota = Quota(settings.quota, settings.data / "blobs")
         await run_sync(app.state.quota.count)
         uploads = Uploads(settings, store, app.state.quota)
-        app.state.service = Service(settings, store, sandbox, threads, shelf, writes, gate, uploads)
-        sweeping = asyncio.create_task(keep_sweeping(store, None, settings, app.state.quota))
+        engine = await run_sync(open_database, settings.database_url or default_url(settings.data))
+        dispatcher = Dispatcher(engine, open_executor(settings, store), seconds=LEASE_SECONDS)
+        app.state.service = Service(
+            settings, store, sandbox, threads, shelf, writes, gate, uploads, engine, dispatcher
+        )
+        await dispatcher.start()
+        sweeping = asyncio.create_task(keep_sweeping(store, engine, settings, app.state.quota))
         gc.freeze()
         try:
             yield
         finally:
             app.state.draining.set()
             sweeping.cancel()
+            await dispatcher.stop()
             await writes.finish()
             await sandbox.stop()
+            engine.dispose()
 
     return lifespan
 

@@ -57,3 +57,5 @@ EDITS: Final[dict[str, Any]] = {"values": {VALUE: "!quant.uniform<i8:f32, 0.0312
 RESCALE: Final = "x#0"
 UPLOAD: Final = f"6a000000-{'0' * 32}"
 """Stands for the id of an upload."""
+NO_JOB: Final = "0" * 32
+"""Stands for the id of a job."""

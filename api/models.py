@@ -6,19 +6,20 @@ from typing import Any
 from anyio.to_thread import run_sync
 
 from api.answering import page_of
+from api.jobs.records import made
 from api.schemas import ModelRequest
-from api.service import Service, model_files, values_of
+from api.service import Service, laid_out, model_arguments, values_of
 
 
 async def read_model(service: Service, request: ModelRequest) -> dict[str, Any]:
     """Read an uploaded model in a child and keep the record of what it is."""
     record: dict[str, Any] = request.model_dump()
     store = service.store
+    asked = {**model_arguments(store, record), "out": made("answers")}
     with store.draft() as folder:
-        files, size = await run_sync(model_files, store, record)
-        out = folder / "values"
-        summary = await service.sandbox.run("model", **files, out=str(out), reads=size)
-        await run_sync(store.keep, "answers", values_of(summary.pop("plain")), out)
+        job, size = await run_sync(laid_out, store, asked, folder)
+        summary = await service.sandbox.run("model", **job, reads=size)
+        await run_sync(store.keep, "answers", values_of(summary.pop("plain")), folder / "out")
     digest = summary.pop("digest")
     record = {"digest": digest, **record, "bytes": size, **summary}
     await run_sync(store.put, "models", digest, json.dumps(record).encode())

@@ -15,10 +15,11 @@ from anyio.to_thread import run_sync
 
 from api.extent import check_extent
 from api.history import Origin, origin_text, read_origin
+from api.jobs.records import File, made, stored, written
 from api.problems import Refused
 from api.schemas import PlanRequest
-from api.service import Service, model_files
-from api.store import digest_of
+from api.service import Service, laid_out, model_arguments
+from api.store import Store, digest_of
 from planner.annotated.document import read_annotated
 from planner.calibration.annotate import annotate
 from planner.calibration.statsjson import read_statistics
@@ -37,11 +38,14 @@ MAX_SLICES: Final = 100_000
 BLOCK: Final = 32
 
 
-async def make_plan(service: Service, request: PlanRequest) -> bytes:
-    """Answer a plan request from the store, or plan; the answer is the text of the plan.
+async def plan_at_once(service: Service, request: PlanRequest) -> bytes | tuple[Origin, str]:
+    """Answer a plan request from the store, or plan a small model here.
+
+    Returns:
+      The text of the plan; for what is left to a child, its origin and the digest of the request.
 
     Raises:
-      Refused: unknown digests or names, or what a child refused.
+      Refused: unknown digests or names.
       PlannerError: what the planner refused of an annotated model.
     """
     target = await service.shelf.find(request.target)
@@ -55,7 +59,7 @@ async def make_plan(service: Service, request: PlanRequest) -> bytes:
         if made is not None:
             await service.writes.begin(digest, *made, origin)
             return made[1]
-    return await plan_in_child(service, read_origin(origin), digest)
+    return read_origin(origin), digest
 
 
 def _request_text(request: PlanRequest, target: Target) -> bytes:
@@ -128,46 +132,44 @@ async def lay_out_job(service: Service, origin: Origin, folder: Path) -> dict[st
     Raises:
       Refused: a model, statistics or target that is not there any more.
     """
-    target = await service.shelf.find(origin.target)
-    return await run_sync(_lay_out_job, service, origin, target, folder)
+    await service.shelf.find(origin.target)
+    return await run_sync(_lay_out_job, service, origin, folder)
 
 
-def _lay_out_job(service: Service, origin: Origin, target: Target, folder: Path) -> dict[str, Any]:
-    request = origin.request
-    files, reads = _model_files(service, request["model"], folder)
-    stats = _stats_file(service, request["stats"], folder)
-    told = service.shelf.text(target)
-    if told is not None:
-        (folder / "target").write_bytes(told[0])
+def _lay_out_job(service: Service, origin: Origin, folder: Path) -> dict[str, Any]:
+    job, reads = laid_out(service.store, plan_arguments(service, origin), folder)
+    return {**job, "reads": reads}
+
+
+def plan_arguments(service: Service, origin: Origin) -> dict[str, Any]:
+    """What the task `plan` wants to know of an origin, whose target is on the shelf; files as `File`.
+
+    Raises:
+      Refused: a model, statistics or target that is not there any more.
+    """
+    request, store = origin.request, service.store
+    model, stats = request["model"], request["stats"]
+    text = service.shelf.text(origin.target)
     return {
-        **files,
-        "stats": None if stats is None else str(stats),
+        **(
+            model_arguments(store, store.read_json("models", model))
+            if isinstance(model, str)
+            else {"model": written(json.dumps(model)), "external": []}
+        ),
+        "stats": _stats_file(store, stats),
         "annotations": request["annotations"],
-        "target": {"name": target.id} if told is None else {"name": told[1], "text": str(folder / "target")},
+        "target": {"name": text[1], "text": text[0]} if text else {"name": origin.target.partition("@")[0]},
         "options": request["options"],
         "steps": list(origin.steps),
-        "out": str(folder / "out"),
-        "reads": reads + (0 if stats is None else stats.stat().st_size),
+        "out": made("plans"),
     }
 
 
-def _model_files(
-    service: Service, model: str | Mapping[str, Any], folder: Path
-) -> tuple[dict[str, Any], int]:
-    if isinstance(model, str):
-        return model_files(service.store, service.store.read_json("models", model))
-    path = folder / "model.json"
-    path.write_text(json.dumps(model), encoding="utf-8")
-    return {"model": str(path)}, path.stat().st_size
-
-
-def _stats_file(service: Service, stats: str | Mapping[str, Any] | None, folder: Path) -> Path | None:
+def _stats_file(store: Store, stats: str | Mapping[str, Any] | None) -> File | None:
     if isinstance(stats, str):
-        return service.store.find("stats", stats)
-    if stats is None:
-        return None
-    (folder / "stats").write_text(json.dumps(stats), encoding="utf-8")
-    return folder / "stats"
+        store.find("stats", stats)
+        return stored("stats", stats)
+    return None if stats is None else written(json.dumps(stats))
 
 
 async def find_origin(service: Service, key: str) -> Origin:

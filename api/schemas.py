@@ -104,6 +104,53 @@ class ExportRequest(BaseModel):
     )
 
 
+class CalibrationRequest(BaseModel):
+    """Samples to run through a model."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"model": NO_DIGEST, "samples": NO_DIGEST}]}
+    )
+    model: Digest
+    samples: Digest = Field(description="a blob: one .npz of arrays by input name")
+    method: str = Field("minmax", max_length=40, description="minmax, percentile, percentile:99.9")
+
+
+class ComparisonRequest(BaseModel):
+    """A quantized ONNX file to run beside its model."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"model": NO_DIGEST, "file": NO_DIGEST, "samples": NO_DIGEST}]},
+    )
+    model: Digest
+    file: Digest = Field(description="a blob, of an export")
+    samples: Digest = Field(description="a blob: one .npz of arrays by input name")
+    values: bool = Field(default=False, description="compare inner values too")
+
+
+class JobRecord(BaseModel):
+    """A job; times are seconds since 1970, `result` as the route that asked for it says."""
+
+    id: str
+    kind: Literal["plan", "export", "calibration", "comparison"]
+    state: Literal["queued", "running", "done", "failed", "cancelled"]
+    progress: dict[str, Any] | None
+    attempt: int
+    created: float
+    started: float | None
+    finished: float | None
+    link: str
+    result: dict[str, Any] | None
+    problem: dict[str, Any] | None
+
+
+class JobPage(BaseModel):
+    """Some of the jobs, the latest first; `next` is the cursor of the following page."""
+
+    items: list[JobRecord]
+    next: str | None
+
+
 class Boundary(BaseModel):
     """An input or output of a model; null is an unknown dimension or rank."""
 
@@ -172,6 +219,24 @@ class UploadRecord(BaseModel):
     bytes: int
     offset: int
     expires: int
+    link: str
+
+
+class QualityRecord(BaseModel):
+    """How an output compares; SQNR in dB, null where there is no error at all (`exact`) or only error."""
+
+    sqnr: float | None
+    exact: bool
+    max_error: float | None
+    elements: int
+
+
+class ComparisonRecord(BaseModel):
+    """A comparison; the whole of it, inner values too, is the blob."""
+
+    samples: int
+    outputs: dict[str, QualityRecord]
+    blob: Digest
     link: str
 
 

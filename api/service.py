@@ -3,25 +3,27 @@
 What strangers send is read in a child (`sandbox`); this process only moves files. Source: design 06.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
+from sqlalchemy import Engine
 
 from api.bodies import Gate
+from api.jobs.dispatcher import Dispatcher
+from api.jobs.records import File, made, stored
 from api.live import Live
 from api.problems import Refused
 from api.sandbox import Sandbox
 from api.schemas import ExportRequest
 from api.settings import Settings
 from api.shelf import Shelf
-from api.store import Store, digest_of
+from api.store import Kind, Store, digest_of, digest_of_file
 from api.uploads import Uploads
 from api.writes import Writes
 
@@ -38,6 +40,8 @@ class Service:
     writes: Writes
     gate: Gate
     uploads: Uploads
+    engine: Engine
+    dispatcher: Dispatcher
     live: Live = field(default_factory=Live)
 
 
@@ -74,8 +78,8 @@ def values_of(plain: str) -> str:
     return digest_of(f"values {plain}".encode())
 
 
-def model_files(store: Store, record: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
-    """What a child needs to read a model: paths of its file and its external data, and the bytes of all.
+def model_arguments(store: Store, record: Mapping[str, Any]) -> dict[str, Any]:
+    """What tells a task of a model: its file and its external data.
 
     Args:
       record: of a model, or a request for one.
@@ -83,37 +87,58 @@ def model_files(store: Store, record: Mapping[str, Any]) -> tuple[dict[str, Any]
     Raises:
       Refused: a blob that is not there.
     """
-    model = store.find_whole("blobs", record["blob"])
     given = record.get("external_data", ())
-    external = [(entry["location"], store.find_whole("blobs", entry["blob"])) for entry in given]
-    size = sum(path.stat().st_size for path in (model, *(path for _, path in external)))
-    return {"model": str(model), "external": [[name, str(path)] for name, path in external]}, size
+    for blob in (record["blob"], *(entry["blob"] for entry in given)):
+        store.find("blobs", blob)
+    external = [[entry["location"], stored("blobs", entry["blob"])] for entry in given]
+    return {"model": stored("blobs", record["blob"]), "external": external}
+
+
+def laid_out(store: Store, arguments: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any], int]:
+    """Arguments of a task with paths for their files, and the bytes that the task reads.
+
+    Args:
+      folder: a draft's, for files that are written now, and for what the task makes.
+
+    Raises:
+      Refused: a file that is not there, or damaged.
+    """
+    reads = 0
+
+    def path(key: str, item: Any) -> Any:
+        nonlocal reads
+        if isinstance(item, Mapping):
+            return {name: path(name, inner) for name, inner in item.items()}
+        if isinstance(item, list):
+            return [path(f"{key}{k}", inner) for k, inner in enumerate(item)]
+        if not isinstance(item, File):
+            return item
+        if item.how == "made":
+            return str(folder / key)
+        if item.how == "stored":
+            found = store.find_whole(cast(Kind, item.what[0]), item.what[1])
+        else:
+            found = folder / f"{key}.given"
+            found.write_text(item.what[0], encoding="utf-8")
+        reads += found.stat().st_size
+        return str(found)
+
+    return path("", arguments), reads
 
 
 async def export_plan(service: Service, request: ExportRequest) -> dict[str, Any]:
     """Write a stored plan of a stored model in a format, in a child; the file becomes a blob."""
     store = service.store
-    record = store.read_json("models", request.model)
-    plan = await service.writes.find(request.plan)
+    record = await run_sync(store.read_json, "models", request.model)
+    await service.writes.find(request.plan)
+    plan, out = stored("plans", request.plan), made("blobs")
+    asked = {**model_arguments(store, record), "plan": plan, "format": request.format, "out": out}
     with store.draft() as folder:
-        files, size = await run_sync(model_files, store, record)
-        out = folder / "out"
-        result = await service.sandbox.run(
-            "export",
-            **files,
-            plan=str(plan),
-            format=request.format,
-            out=str(out),
-            reads=size + plan.stat().st_size,
-        )
-        digest = await run_sync(_digest_of_file, out)
-        await run_sync(store.keep, "blobs", digest, out)
+        job, reads = await run_sync(laid_out, store, asked, folder)
+        result = await service.sandbox.run("export", **job, reads=reads)
+        digest = await run_sync(digest_of_file, folder / "out")
+        await run_sync(store.keep, "blobs", digest, folder / "out")
     return {"blob": digest, "format": request.format, "link": f"/v1/blobs/{digest}", **result}
-
-
-def _digest_of_file(path: Path) -> str:
-    with path.open("rb") as file:
-        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
 async def lint_target(service: Service, text: Path) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from anyio.to_thread import run_sync
 
+from api.jobs.records import File, stored
 from api.problems import Refused, unknown
 from api.sandbox import Sandbox
 from api.store import Store, digest_of
@@ -78,12 +79,16 @@ class Shelf:
             raise Refused("input-invalid", f"the description is of {told!r}", hint=f"put it under {told}")
         return report, await run_sync(self._keep, name, text, report)
 
-    def text(self, target: Target) -> tuple[bytes, str] | None:
-        """A description that was put, and what its lines are called by; None of a shipped target."""
-        if self.shipped.get(target.id) is target:
+    def text(self, name: str) -> tuple[File, str] | None:
+        """A description that was put, by `id@version`, and what its lines are called by; else None.
+
+        Raises:
+          Refused: there is none.
+        """
+        id_, _, version = name.partition("@")
+        if id_ in self.shipped and self.shipped[id_].version == version:
             return None
-        name = f"{target.id}@{target.version}"
-        return self.store.find("blobs", self._record(name)["blob"]).read_bytes(), file_name(name)
+        return stored("blobs", self._record(name)["blob"]), file_name(name)
 
     def _keep(self, name: str, path: Path, report: Mapping[str, Any]) -> bool:
         text = path.read_bytes()

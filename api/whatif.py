@@ -12,12 +12,11 @@ from typing import Any
 
 from anyio.to_thread import run_sync
 
-from api.answering import make_cursor, read_cursor
+from api.answering import make_cursor, no_cursor, read_cursor
 from api.answers import READERS
 from api.history import Origin, Step, applied, with_steps
 from api.live import Live
 from api.planning import SMALL, find_origin, is_small, lay_out_job, plan_here, plan_in_child
-from api.problems import Refused
 from api.schemas import EditsRequest
 from api.service import Service
 from api.store import digest_of
@@ -129,8 +128,7 @@ def lines_of(path: Path, limit: int, cursor: str | None) -> tuple[list[Any], str
         if start > 0:
             file.seek(start - 1)
         if start < 0 or (start and file.read(1) != b"\n"):
-            message = "cursor: none that a page of this list gave"
-            raise Refused("request-invalid", message, errors=[{"pointer": "/cursor", "message": message}])
+            raise no_cursor()
         found = [json.loads(line) for line in (file.readline() for _ in range(limit)) if line]
         after = file.tell()
         return found, make_cursor(str(after)) if file.read(1) else None

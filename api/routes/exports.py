@@ -1,16 +1,76 @@
-"""Exports: a plan as a file that a real engine runs."""
+"""Exports, calibrations and comparisons: work that runs models, as jobs."""
 
-from fastapi import APIRouter
+import json
 
+from fastapi import APIRouter, Request, Response
+
+from api.answering import JSON
+from api.asking import answer_of, calibration_work, comparison_work, export_work, wait_of
 from api.bodies import JsonRoute
-from api.routes.parts import ServiceOf
-from api.schemas import ExportRecord, ExportRequest
+from api.idempotency import IdempotencyKey, hold
+from api.routes.parts import JOB, Prefer, ServiceOf
+from api.schemas import (
+    CalibrationRequest,
+    ComparisonRecord,
+    ComparisonRequest,
+    ExportRecord,
+    ExportRequest,
+    StatsRecord,
+)
 from api.service import export_plan
 
 router = APIRouter(tags=["exports"], route_class=JsonRoute)
 
 
-@router.post("/exports", operation_id="export_plan", status_code=201)
-async def post_export(body: ExportRequest, service: ServiceOf) -> ExportRecord:
-    """Write a plan of a model in a format; the file is a blob."""
-    return ExportRecord.model_validate(await export_plan(service, body))
+@router.post(
+    "/exports", operation_id="export_plan", status_code=201, responses=JOB, response_model=ExportRecord
+)
+async def post_export(
+    body: ExportRequest,
+    request: Request,
+    service: ServiceOf,
+    prefer: Prefer = None,  # noqa: ARG001 - for OpenAPI; `wait_of` reads it
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Write a plan of a model in a format; the file is a blob. Without `Prefer`, never a job."""
+    key, _ = await hold(service, request, idempotency_key)
+    if wait_of(request) is None:
+        return Response(json.dumps(await export_plan(service, body)), 201, media_type=JSON)
+    return await answer_of(service, request, "export", await export_work(service, body), key)
+
+
+@router.post(
+    "/calibrations",
+    operation_id="calibrate",
+    status_code=202,
+    responses=JOB | {201: {"description": "statistics, within the time to wait", "model": StatsRecord}},
+)
+async def post_calibration(
+    body: CalibrationRequest,
+    request: Request,
+    service: ServiceOf,
+    prefer: Prefer = None,  # noqa: ARG001 - for OpenAPI; `wait_of` reads it
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Run samples through a model and keep the statistics."""
+    key, _ = await hold(service, request, idempotency_key)
+    return await answer_of(service, request, "calibration", await calibration_work(service, body), key)
+
+
+@router.post(
+    "/comparisons",
+    operation_id="compare",
+    status_code=202,
+    responses=JOB
+    | {201: {"description": "a comparison, within the time to wait", "model": ComparisonRecord}},
+)
+async def post_comparison(
+    body: ComparisonRequest,
+    request: Request,
+    service: ServiceOf,
+    prefer: Prefer = None,  # noqa: ARG001 - for OpenAPI; `wait_of` reads it
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Run a quantized file and its model side by side."""
+    key, _ = await hold(service, request, idempotency_key)
+    return await answer_of(service, request, "comparison", await comparison_work(service, body), key)

@@ -5,7 +5,8 @@ from typing import Annotated, Any, Final, TypeAlias
 from fastapi import Depends, Header, Path, Query, Request
 
 from api.answering import MOST, PAGE
-from api.examples import BLOB, NO_DIGEST
+from api.examples import BLOB, NO_DIGEST, NO_JOB
+from api.schemas import JobRecord
 from api.service import Service
 
 
@@ -23,10 +24,23 @@ Cursor: TypeAlias = Annotated[
     str | None,
     Query(max_length=400, description="`next` of the page before; none for the first", examples=[""]),
 ]
+JobId: TypeAlias = Annotated[str, Path(max_length=40, description="id of a job", examples=[NO_JOB])]
+Prefer: TypeAlias = Annotated[
+    str | None,
+    Header(
+        max_length=200,
+        description="`wait=30`: answer with what was made, or with its job after so many seconds; "
+        "`respond-async`: with its job at once",
+        examples=["wait=30"],
+    ),
+]
 IfMatch: TypeAlias = Annotated[
     str | None, Header(max_length=1000, description="tags, one of which has to be its", examples=["*"])
 ]
 
 NOT_MODIFIED: Final[dict[int | str, dict[str, Any]]] = {
     304: {"description": "If-None-Match has its tag"},
+}
+JOB: Final[dict[int | str, dict[str, Any]]] = {
+    202: {"description": "its job, see `Location`", "model": JobRecord},
 }

@@ -7,10 +7,12 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.responses import FileResponse
 
 from api.answering import PAGE, file_answer, json_answer, next_link
+from api.asking import plan_answer
 from api.bodies import JsonRoute
 from api.examples import NO_DIGEST, PORT, RESCALE, VALUE
-from api.planning import explain_plan, make_plan
-from api.routes.parts import NOT_MODIFIED, Cursor, Limit, PlanKey, ServiceOf
+from api.idempotency import IdempotencyKey, hold
+from api.planning import explain_plan
+from api.routes.parts import JOB, NOT_MODIFIED, Cursor, Limit, PlanKey, Prefer, ServiceOf
 from api.schemas import (
     Difference,
     EditsRequest,
@@ -35,10 +37,17 @@ _PAGE: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.post("/plans", operation_id="make_plan", response_class=Response, responses=_PLAN)
-async def post_plan(body: PlanRequest, service: ServiceOf) -> Response:
+@router.post("/plans", operation_id="make_plan", response_class=Response, responses=_PLAN | JOB)
+async def post_plan(
+    body: PlanRequest,
+    request: Request,
+    service: ServiceOf,
+    prefer: Prefer = None,  # noqa: ARG001 - for OpenAPI; `wait_of` reads it
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
     """Plan a model for a target; the same request is the same plan, from the store."""
-    return Response(await make_plan(service, body), media_type="application/json")
+    key, _ = await hold(service, request, idempotency_key)
+    return await plan_answer(service, request, body, key)
 
 
 @router.get(

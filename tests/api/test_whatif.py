@@ -186,7 +186,7 @@ def test_asked_wrongly(service, wrong):
 
 
 def test_a_plan_without_its_model(service):
-    data = json.dumps(chain(4)).encode()
+    data = json.dumps({**chain(4), "name": "taken-away"}).encode()
     record = service.post("/v1/models", json={"blob": put(service, data)}).json()
     key = make(service, record["digest"])["key"]
     assert service.delete(f"/v1/models/{record['digest']}").status_code == 204

@@ -1,0 +1,74 @@
+"""Jobs: how they stand, what happens to them, cancelling one."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Final, Literal
+
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Header, Query, Request, Response
+from sse_starlette.sse import EventSourceResponse
+
+from api.answering import PAGE, next_link
+from api.asking import list_jobs, record_of, told
+from api.jobs import queue
+from api.routes.parts import Cursor, JobId, Limit, ServiceOf
+from api.schemas import JobPage, JobRecord
+
+router = APIRouter(tags=["jobs"])
+
+PING: Final = 15
+_STREAM: Final[dict[int | str, dict[str, Any]]] = {
+    200: {
+        "description": "events: `id` their number, `event` what happened, `data` JSON",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    }
+}
+_State = Literal["queued", "running", "done", "failed", "cancelled"]
+_Kind = Literal["plan", "export", "calibration", "comparison"]
+
+
+@router.get("/jobs", operation_id="list_jobs")
+async def get_jobs(
+    request: Request,
+    response: Response,
+    service: ServiceOf,
+    *,
+    limit: Limit = PAGE,
+    cursor: Cursor = None,
+    state: Annotated[_State | None, Query(examples=["done"])] = None,
+    kind: Annotated[_Kind | None, Query(examples=["export"])] = None,
+) -> JobPage:
+    """List the jobs, the latest first."""
+    page = await run_sync(list_jobs, service, limit, cursor, state, kind)
+    response.headers.update(next_link(request, page["next"]))
+    return JobPage.model_validate(page)
+
+
+@router.get("/jobs/{id}", operation_id="get_job")
+async def get_job(id: JobId, service: ServiceOf) -> JobRecord:  # noqa: A002
+    """Say how a job stands, and what it came to."""
+    return JobRecord.model_validate(record_of(await run_sync(queue.get, service.engine, id)))
+
+
+@router.get(
+    "/jobs/{id}/events", operation_id="job_events", response_class=EventSourceResponse, responses=_STREAM
+)
+async def get_events(
+    id: JobId,  # noqa: A002
+    request: Request,
+    service: ServiceOf,
+    last_event_id: Annotated[
+        int, Header(ge=0, lt=1 << 31, description="the last one seen", examples=[0])
+    ] = 0,
+) -> Response:
+    """Tell what happens to a job as it happens, until it ends; all of it, or what came after an event."""
+    await run_sync(queue.get, service.engine, id)
+    events: AsyncIterator[dict[str, str]] = told(service, id, last_event_id, request.app.state.draining)
+    return EventSourceResponse(events, ping=PING, sep="\n")
+
+
+@router.post("/jobs/{id}:cancel", operation_id="cancel_job")
+async def cancel_job(id: JobId, service: ServiceOf) -> JobRecord:  # noqa: A002
+    """Cancel a job: one that waits at once, one that runs soon; one that ended stays as it is."""
+    job = await run_sync(queue.cancel, service.engine, id)
+    service.dispatcher.nudge()
+    return JobRecord.model_validate(record_of(job))

@@ -1,0 +1,211 @@
+"""Jobs over HTTP: asked for, waited for, watched, cancelled; what they make is what the library makes."""
+
+import io
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+import planner
+from tests.api.documents import chain, put
+from tests.api.test_problems import check
+
+DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits"
+WAIT = {"Prefer": "wait=60"}
+AT_ONCE = {"Prefer": "respond-async"}
+ENDED = ("done", "failed", "cancelled")
+
+
+@pytest.fixture(scope="module")
+def digits(service):
+    """The digits example: its model, a few samples, and both as the library has them."""
+    data = (DIGITS / "digits.onnx").read_bytes()
+    whole = np.load(DIGITS / "calibration.npz")
+    few = {name: whole[name][:4] for name in whole.files}
+    file = io.BytesIO()
+    np.savez(file, **few)
+    model = service.post("/v1/models", json={"blob": put(service, data)}).json()["digest"]
+    samples = [{name: few[name][i : i + 1] for name in few} for i in range(4)]
+    return {
+        "model": model,
+        "samples": put(service, file.getvalue()),
+        "graph": planner.load_model(data),
+        "arrays": samples,
+    }
+
+
+def end_of(client: httpx.Client, link: str) -> dict:
+    """Wait for a job to end."""
+    until = time.monotonic() + 90
+    while (job := client.get(link).json())["state"] not in ENDED:
+        assert time.monotonic() < until, job
+        time.sleep(0.05)
+    return job
+
+
+def events_of(lines: Iterator[str]) -> list[tuple[int, str, dict]]:
+    """Events of a stream that ends."""
+    found, fields = [], {}
+    for line in lines:
+        name, _, text = line.partition(": ")
+        if name:
+            fields[name] = text
+        elif fields:
+            found.append((int(fields["id"]), fields["event"], json.loads(fields["data"])))
+            fields = {}
+    return found
+
+
+def test_a_job_is_asked_for_and_watched(service, digits):
+    body = {"model": digits["model"], "samples": digits["samples"]}
+    answer = service.post("/v1/calibrations", json=body)
+    assert answer.status_code == 202, answer.text
+    link = answer.headers["location"]
+    assert answer.json()["link"] == link
+    with service.stream("GET", f"{link}/events") as stream:
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        events = events_of(stream.iter_lines())
+    assert [number for number, *_ in events] == list(range(1, len(events) + 1))
+    assert [kind for _, kind, _ in events if kind != "progress"] == ["queued", "running", "done"]
+    with service.stream("GET", f"{link}/events", headers={"Last-Event-ID": "1"}) as stream:
+        assert events_of(stream.iter_lines()) == events[1:]
+    job = service.get(link).json()
+    assert (job["state"], job["kind"], job["problem"]) == ("done", "calibration", None)
+    stats = planner.calibrate(digits["graph"], digits["arrays"])
+    assert job["result"]["samples"] == 4
+    request = {"model": digits["model"], "target": "onnxruntime-cpu", "stats": job["result"]["digest"]}
+    plan = planner.plan(planner.annotate(digits["graph"], stats=stats), "onnxruntime-cpu")
+    assert service.post("/v1/plans", json=request).json()["key"] == plan.key
+
+
+def test_an_export_and_a_comparison_within_the_time_to_wait(service, digits):
+    body = {"model": digits["model"], "samples": digits["samples"], "method": "percentile"}
+    stats = service.post("/v1/calibrations", json=body, headers=WAIT)
+    assert (stats.status_code, stats.headers["preference-applied"]) == (201, "wait=60")
+    assert stats.json()["method"] == "percentile"
+    request = {"model": digits["model"], "target": "onnxruntime-cpu", "stats": stats.json()["digest"]}
+    key = service.post("/v1/plans", json=request).json()["key"]
+    body = {"model": digits["model"], "plan": key, "format": "onnx-qdq"}
+    export = service.post("/v1/exports", json=body, headers=WAIT)
+    assert (export.status_code, export.json()) == (201, service.post("/v1/exports", json=body).json())
+    body = {"model": digits["model"], "file": export.json()["blob"], "samples": digits["samples"]}
+    record = service.post("/v1/comparisons", json=body, headers=WAIT).json()
+    file = service.get(export.json()["link"]).content
+    expected = planner.compare(digits["graph"], file, digits["arrays"])
+    assert {name: found["sqnr"] for name, found in record["outputs"].items()} == {
+        name: quality.sqnr for name, quality in expected.outputs.items()
+    }
+    assert service.get(record["link"]).json()["outputs"] == record["outputs"]
+
+
+def test_a_plan_is_a_job_where_the_client_prefers(service, make_service):
+    client = make_service(inline_kernels=1)
+    body = {"model": chain(12), "target": "litert-int8"}
+    answer = client.post("/v1/plans", json=body, headers=AT_ONCE)
+    assert (answer.status_code, answer.headers["preference-applied"]) == (202, "respond-async")
+    job = end_of(client, answer.headers["location"])
+    plan = client.get(job["result"]["link"])
+    assert plan.text == service.post("/v1/plans", json=body).text
+    assert client.post("/v1/plans", json=body, headers=AT_ONCE).text == plan.text
+    edits = {"restore": ["k3"]}
+    after = client.post(f"/v1/plans/{job['result']['plan']}:replan", json=edits).json()
+    graph = planner.load_model(json.dumps(chain(12)).encode(), format="json")
+    assert after["key"] == planner.restore(planner.plan(graph, "litert-int8"), "k3").key
+    other = client.post("/v1/plans", json={**body, "options": {"strategy": "rfc"}}, headers=WAIT)
+    assert (other.status_code, other.json()["format"]) == (200, "qplan.plan/1")
+
+
+def test_a_small_plan_is_never_a_job(service):
+    body = {"model": chain(11), "target": "litert-int8"}
+    assert service.post("/v1/plans", json=body, headers=AT_ONCE).status_code == 200
+
+
+def test_a_job_that_fails_says_why(service, digits):
+    body = {"model": digits["model"], "samples": put(service, b"no samples")}
+    check(service.post("/v1/calibrations", json=body, headers=WAIT), "input-invalid")
+    job = end_of(service, service.post("/v1/calibrations", json=body).json()["link"])
+    assert (job["state"], job["result"]) == ("failed", None)
+    assert job["problem"]["type"] == "urn:qplan:problem:input-invalid"
+    with service.stream("GET", f"{job['link']}/events") as stream:
+        *_, (_, kind, data) = events_of(stream.iter_lines())
+    assert (kind, data["name"]) == ("failed", "input-invalid")
+
+
+def test_a_job_is_cancelled(make_service):
+    client = make_service(job_workers=1, inline_kernels=1)
+    links = []
+    for n in range(3):
+        body = {"model": chain(2500 + n), "target": "litert-int8"}
+        links.append(client.post("/v1/plans", json=body, headers=AT_ONCE).json()["link"])
+    for link in (links[2], links[0]):
+        answer = client.post(f"{link}:cancel")
+        assert answer.status_code == 200, answer.text
+    start = time.monotonic()
+    assert end_of(client, links[2])["state"] == "cancelled"
+    assert end_of(client, links[0])["state"] in ("cancelled", "done")
+    assert time.monotonic() - start < 60
+    ended = end_of(client, links[1])
+    assert client.post(f"{links[1]}:cancel").json() == ended
+    assert ended["state"] == "done"
+
+
+def test_jobs_are_listed_in_pages(make_service):
+    client = make_service(inline_kernels=1)
+    bodies = [{"model": chain(n), "target": "litert-int8"} for n in range(2, 7)]
+    ids = [client.post("/v1/plans", json=body, headers=AT_ONCE).json()["id"] for body in bodies]
+    for name in ids:
+        end_of(client, f"/v1/jobs/{name}")
+    found, url = [], "/v1/jobs?limit=2"
+    while url:
+        answer = client.get(url)
+        found += [job["id"] for job in answer.json()["items"]]
+        url = answer.links.get("next", {}).get("url")
+    assert found == ids[::-1]
+    assert client.get("/v1/jobs", params={"state": "queued"}).json() == {"items": [], "next": None}
+    assert len(client.get("/v1/jobs", params={"kind": "plan", "state": "done"}).json()["items"]) == 5
+
+
+def test_the_same_key_is_the_same_job(service, digits):
+    body = {"model": digits["model"], "samples": digits["samples"]}
+    key = {"Idempotency-Key": "calibrate-once"}
+    first, again = (service.post("/v1/calibrations", json=body, headers=key).json() for _ in range(2))
+    assert first["id"] == again["id"]
+    assert end_of(service, first["link"])["attempt"] == 1
+    other = service.post("/v1/calibrations", json={**body, "method": "percentile"}, headers=key)
+    check(other, "key-reused", "'calibrate-once'")
+    assert service.post("/v1/calibrations", json=body).json()["id"] != first["id"]
+
+
+def test_the_same_key_is_the_same_plan(service):
+    key = {"Idempotency-Key": "plan-once"}
+    body = {"model": chain(4), "target": "litert-int8"}
+    first, again = (service.post("/v1/plans", json=body, headers=key) for _ in range(2))
+    assert first.text == again.text
+    check(service.post("/v1/plans", json={**body, "model": chain(5)}, headers=key), "key-reused")
+
+
+def test_asked_wrongly(service, digits):
+    nowhere = f"sha256:{'0' * 64}"
+    check(service.get("/v1/jobs/none"), "unknown-name", "job")
+    check(service.get("/v1/jobs/none/events"), "unknown-name", "job")
+    check(service.post("/v1/jobs/none:cancel"), "unknown-name", "job")
+    check(service.get("/v1/jobs", params={"cursor": "bm9uZQ"}), "request-invalid", "/cursor")
+    check(service.get("/v1/jobs", params={"state": "lost"}), "request-invalid", "/state")
+    body = {"model": digits["model"], "samples": nowhere}
+    check(service.post("/v1/calibrations", json=body), "unknown-name", "blob")
+    check(service.post("/v1/comparisons", json={**body, "file": nowhere}), "unknown-name", "blob")
+    check(service.post("/v1/calibrations", json={**body, "model": nowhere}), "unknown-name", "model")
+    body = {"model": digits["model"], "plan": nowhere, "format": "onnx-qdq"}
+    check(service.post("/v1/exports", json=body, headers=WAIT), "unknown-name", "plan")
+
+
+@pytest.mark.parametrize("prefer", ["wait=soon", "return=minimal", ""])
+def test_preferences_that_say_nothing_to_us(service, digits, prefer):
+    body = {"model": digits["model"], "samples": digits["samples"]}
+    answer = service.post("/v1/calibrations", json=body, headers={"Prefer": prefer})
+    assert answer.status_code == 202
+    assert "preference-applied" not in answer.headers
