@@ -11,14 +11,17 @@ import os
 import resource
 import shutil
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from api.answers import READERS
 from api.confine import confine, peak_memory
 from api.extent import check_extent
+from api.jobs.tasks import calibrate_model, compare_file, count_samples, merge_statistics
 from api.history import applied
 from api.logs import frames
 from api.plugins import load_functions
@@ -131,9 +134,13 @@ def lint_target(job: Arguments) -> dict[str, Any]:
 
 
 TASKS: Final[Mapping[str, Callable[[Arguments], dict[str, Any]]]] = {
+    "calibrate": lambda job: calibrate_model(_model(job)[1], job),
+    "compare": lambda job: compare_file(_model(job)[1], job),
+    "count": lambda job: count_samples(_model(job)[1], job),
     "explain": explain_plan,
     "export": export_plan,
     "lint": lint_target,
+    "merge": merge_statistics,
     "model": read_model,
     "plan": make_plan,
     "read": read_plan,
@@ -159,11 +166,30 @@ def main() -> None:
     job = json.loads(line)
     _limit(job["limits"])
     job |= _laid_out(job) | {"functions": load_functions(job["limits"].get("functions", ()))}
+    job["tell"] = _silent
+    if job.get("watched"):
+        threading.Thread(target=_watch, daemon=True).start()
+        job["tell"] = partial(_tell, answer)
     _confine(job["limits"])
     reply = json.dumps({**_done(job), "peak": peak_memory()}).encode()
     while reply:
         reply = reply[os.write(answer, reply) :]
     os._exit(0)
+
+
+def _watch() -> None:
+    """End when the parent does: the pipe to it has nothing more to say but that."""
+    while os.read(0, 1):
+        pass
+    os._exit(1)
+
+
+def _silent(done: int, total: int | None) -> None:
+    """Say nothing: nobody asked for progress."""
+
+
+def _tell(answer: int, done: int, total: int | None) -> None:
+    os.write(answer, json.dumps({"progress": {"done": done, "total": total}}).encode() + b"\n")
 
 
 def _done(job: Arguments) -> dict[str, Any]:

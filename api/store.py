@@ -53,6 +53,12 @@ def digest_of(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
+def digest_of_file(path: Path) -> str:
+    """`sha256:...` of a file's bytes."""
+    with path.open("rb") as file:
+        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+
+
 @dataclass(frozen=True, slots=True)
 class Store:
     """A folder of content-addressed files; in front of an object store it holds what was asked for here.
@@ -202,9 +208,8 @@ class Store:
         mark = (str(path), stands.st_size, stands.st_mtime_ns)
         if mark in self.checked:
             return True
-        with path.open("rb") as file:
-            if f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}" != digest:
-                return False
+        if digest_of_file(path) != digest:
+            return False
         if len(self.checked) >= _MOST_CHECKED:
             self.checked.clear()
         self.checked.add(mark)

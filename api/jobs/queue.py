@@ -202,11 +202,14 @@ def fail(engine: Engine, job: Job, problem: Mapping[str, Any]) -> bool:
         return _end(connection, job, now(connection), problem)
 
 
-def end_cancelled(engine: Engine, job: Job) -> bool:
-    """Write that a job was stopped because somebody cancelled it; False where it is not ours any more."""
+def give_up(engine: Engine, job: Job) -> bool:
+    """Write that a job was stopped: cancelled where somebody asked for that, else put back into the queue."""
     with writing(engine) as connection:
-        ended = {"state": "cancelled", "finished": now(connection)}
-        return _change(connection, job, "cancelled", ended, held=True)
+        at = now(connection)
+        ended = {"state": "cancelled", "finished": at}
+        if _get(connection, job.id, lock=True).cancelling:
+            return _change(connection, job, "cancelled", ended, held=True)
+        return _put_back(connection, job, at)
 
 
 def retry(engine: Engine, job: Job, reason: str) -> bool:
@@ -220,10 +223,9 @@ def retry(engine: Engine, job: Job, reason: str) -> bool:
 
 
 def release(engine: Engine, job: Job, *, seconds: float = 0.0) -> bool:
-    """Give a job back that could not be run here, to be run after `seconds`; it does not count."""
+    """Put a job that could not be run here back into the queue, for after `seconds`; it does not count."""
     with writing(engine) as connection:
-        again = {"state": "queued", "owner": None, "due": now(connection) + seconds}
-        return _change(connection, job, "queued", {**again, "attempt": job.attempt - 1}, held=True)
+        return _put_back(connection, job, now(connection) + seconds)
 
 
 def forget(engine: Engine, older_than: float) -> int:
@@ -280,6 +282,11 @@ def _change(
 def _end(connection: Connection, job: Job, at: float, problem: Mapping[str, Any]) -> bool:
     ended = {"state": "failed", "finished": at, "problem": dict(problem)}
     return _change(connection, job, "failed", ended, data=problem, held=True)
+
+
+def _put_back(connection: Connection, job: Job, due: float) -> bool:
+    again = {"state": "queued", "owner": None, "due": due, "attempt": job.attempt - 1}
+    return _change(connection, job, "queued", again, held=True)
 
 
 def _insert(

@@ -1,7 +1,7 @@
 """Job records, and the work a job asks for.
 
-A work is a task of `api.child` and its arguments as plain JSON, in which `stored`, `written` and `made` stand
-for files: only digests travel, whoever runs it opens the files from the store. Source: design 06, "Jobs".
+A work is a task of `api.child` and its arguments, in which `stored`, `written` and `made` stand for files:
+only digests travel, whoever runs it opens the files from the store. Source: design 06, "Jobs".
 """
 
 from collections.abc import Mapping
@@ -13,9 +13,6 @@ from api.store import Kind
 State: TypeAlias = Literal["queued", "running", "done", "failed", "cancelled"]
 
 ENDED: Final = ("done", "failed", "cancelled")
-STORED: Final = "$stored"
-WRITTEN: Final = "$written"
-MADE: Final = "$made"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,29 +70,55 @@ class Event:
     at: float
 
 
-def work(task: str, arguments: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    """Make the request of a job: a task of `api.child.TASKS` and its arguments.
+@dataclass(frozen=True, slots=True)
+class File:
+    """An argument that is the path of a file: `stored` kind and digest, `written` text, or `made` kind."""
+
+    how: Literal["stored", "written", "made"]
+    what: tuple[str, ...]
+
+
+def stored(kind: Kind, digest: str) -> File:
+    """A file of the store."""
+    return File("stored", (kind, digest))
+
+
+def written(text: str) -> File:
+    """A file with this text."""
+    return File("written", (text,))
+
+
+def made(kind: Kind) -> File:
+    """A file the task writes, kept in the store afterwards.
+
+    A plan is kept under the task's `key`, everything else under the digest of its bytes; the job's result has
+    them in `kept`, by where they stand in the arguments (`out`, `parts.0`).
+    """
+    return File("made", (kind,))
+
+
+def work(
+    task: str, arguments: Mapping[str, Any], *, link: str | None = None, origin: str | None = None
+) -> dict[str, Any]:
+    """Make the request of a job: plain JSON, its files apart, so that no text of a stranger's becomes a path.
 
     Args:
-      more: `links` (digest of a request whose answer is the plan made), `shards` (of a calibration).
+      task: key of `api.child.TASKS`.
+      arguments: JSON with a `File` wherever the task wants a path.
+      link: digest of a request whose answer is the plan made.
+      origin: text kept as the plan's origin.
     """
-    return {"task": task, "arguments": dict(arguments), **more}
+    files: list[dict[str, Any]] = []
+    plain = _plain(dict(arguments), (), files)
+    return {"task": task, "arguments": plain, "files": files, "link": link, "origin": origin}
 
 
-def stored(kind: Kind, digest: str) -> dict[str, Any]:
-    """An argument that is the path of a file of the store."""
-    return {STORED: [kind, digest]}
-
-
-def written(text: str) -> dict[str, Any]:
-    """An argument that is the path of a file with this text."""
-    return {WRITTEN: text}
-
-
-def made(kind: Kind) -> dict[str, Any]:
-    """An argument that is the path of a file the task writes, kept in the store afterwards.
-
-    A plan is kept under the task's `key`, everything else under its digest; the job's result has them in
-    `kept` by argument.
-    """
-    return {MADE: kind}
+def _plain(tree: Any, place: tuple[str | int, ...], files: list[dict[str, Any]]) -> Any:
+    if isinstance(tree, File):
+        files.append({"at": list(place), "how": tree.how, "what": list(tree.what)})
+        return None
+    if isinstance(tree, Mapping):
+        return {key: _plain(item, (*place, key), files) for key, item in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return [_plain(item, (*place, k), files) for k, item in enumerate(tree)]
+    return tree

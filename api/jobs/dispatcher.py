@@ -1,0 +1,185 @@
+"""The dispatcher: in every server, leases waiting jobs, has them run, keeps the leases, and writes the ends.
+
+Several dispatchers share one queue. One that is killed loses its leases after a while, and others take over;
+one that cannot reach the database goes on with what it has, and writes when it can. Source: design 06.
+"""
+
+import asyncio
+import logging
+import secrets
+import socket
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
+from sqlalchemy import Engine
+from sqlalchemy.exc import DatabaseError
+
+from api.jobs import queue
+from api.jobs.executors import Executor, Unavailable, WorkerLost
+from api.jobs.fan import run_work
+from api.jobs.records import Job
+from api.problems import Problem, Refused
+
+POLL: Final = 0.25
+BEATS: Final = 4
+"""Heartbeats within one lease."""
+PROGRESS_SECONDS: Final = 0.5
+PAUSE: Final = 1.0
+THREADS: Final = 4
+
+T = TypeVar("T")
+
+log: Final = logging.getLogger("qplan.jobs")
+
+
+class Dispatcher:
+    """The jobs of one server.
+
+    Args:
+      seconds: of a lease.
+    """
+
+    def __init__(self, engine: Engine, executor: Executor, *, seconds: float) -> None:
+        self.engine = engine
+        self.executor = executor
+        self.seconds = seconds
+        self.owner = f"{socket.gethostname()[:40]}-{secrets.token_hex(8)}"
+        self.held: dict[str, tuple[Job, asyncio.Task[None]]] = {}
+        self.progress: dict[str, Mapping[str, Any]] = {}
+        self.stopping: set[str] = set()
+        self.wake = asyncio.Event()
+        self.threads = CapacityLimiter(THREADS)
+        self.loops: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Begin to take jobs."""
+        await self.executor.start()
+        loops = (self._take, self._watch, self._beat)
+        self.loops = [asyncio.create_task(self._for_ever(loop)) for loop in loops]
+
+    async def stop(self) -> None:
+        """Stop what runs and give it back, for another server to begin anew."""
+        for loop in self.loops:
+            loop.cancel()
+        await asyncio.gather(*self.loops, return_exceptions=True)
+        tasks = [task for _, task in self.held.values()]
+        self._halt(list(self.held))
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.executor.stop()
+
+    def nudge(self) -> None:
+        """Say that a job was put into the queue, so that it need not wait for the next look."""
+        self.wake.set()
+
+    async def _for_ever(self, once: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        while True:
+            try:
+                await once()
+            except (DatabaseError, Unavailable) as error:
+                log.warning("jobs wait: %s", str(error).splitlines()[0][:300])
+                await asyncio.sleep(PAUSE)
+
+    async def _take(self) -> None:
+        """Lease as many jobs as there are slots."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(POLL):  # wait_for may swallow a cancellation
+                await self.wake.wait()
+        self.wake.clear()
+        free = await self.executor.slots() - len(self.held)
+        if free <= 0:
+            return
+        for job in await self._do(queue.lease, self.owner, free, seconds=self.seconds):
+            self.held[job.id] = (job, asyncio.create_task(self._run(job)))
+
+    async def _watch(self) -> None:
+        """Stop what was cancelled or lost."""
+        await asyncio.sleep(POLL)
+        if self.held:
+            self._settle(await self._do(queue.standing, [job for job, _ in self.held.values()]))
+
+    async def _beat(self) -> None:
+        """Prolong the leases."""
+        await asyncio.sleep(self.seconds / BEATS)
+        if self.held:
+            self._settle(await self._do(queue.heartbeat, [job for job, _ in self.held.values()]))
+
+    def _settle(self, standing: queue.Standing) -> None:
+        self._halt(standing.lost | standing.cancelling)
+
+    def _halt(self, names: Iterable[str]) -> None:
+        for name in names:
+            # Once: a second time would interrupt the writing of its end.
+            if name in self.held and name not in self.stopping:
+                self.stopping.add(name)
+                self.held[name][1].cancel()
+
+    async def _run(self, job: Job) -> None:
+        telling = asyncio.create_task(self._tell(job))
+        try:
+            await self._write(await self._end_of(job))
+        finally:
+            telling.cancel()
+            self.progress.pop(job.id, None)
+            self.held.pop(job.id, None)
+            self.stopping.discard(job.id)
+            self.wake.set()
+
+    async def _end_of(self, job: Job) -> Callable[[], bool]:
+        """Run a job; what to write of its end."""
+
+        def tell(progress: Mapping[str, Any]) -> None:
+            self.progress[job.id] = dict(progress)
+
+        try:
+            result = await run_work(self.executor, job.request, tell)
+        except asyncio.CancelledError:
+            return lambda: queue.give_up(self.engine, job)
+        except Refused as error:
+            problem = error.problem
+            return lambda: queue.fail(self.engine, job, _document(problem))
+        except WorkerLost as error:
+            reason = str(error)
+            return lambda: queue.retry(self.engine, job, reason)
+        except Unavailable as error:
+            log.warning("job %s waits: %s", job.id, error)
+            return lambda: queue.release(self.engine, job, seconds=PAUSE)
+        except Exception:
+            log.exception("job %s failed", job.id)
+            return lambda: queue.fail(
+                self.engine, job, _document(Problem("internal", "this is a bug of ours"))
+            )
+        return lambda: queue.finish(self.engine, job, result)
+
+    async def _write(self, end: Callable[[], bool]) -> None:
+        """Write an end, however long the database is away: a lease that ran out meanwhile makes it void."""
+        until = time.monotonic() + self.seconds * BEATS
+        while True:
+            try:
+                await run_sync(end, limiter=self.threads)
+            except DatabaseError as error:
+                if time.monotonic() > until:
+                    raise
+                log.warning("an end waits for the database: %s", str(error).splitlines()[0][:300])
+                await asyncio.sleep(PAUSE)
+            else:
+                return
+
+    async def _tell(self, job: Job) -> None:
+        """Write the progress of a job now and then."""
+        while True:
+            await asyncio.sleep(PROGRESS_SECONDS)
+            progress = self.progress.pop(job.id, None)
+            if progress is not None:
+                with suppress(DatabaseError):
+                    await self._do(queue.note_progress, job, progress)
+
+    async def _do(self, call: Callable[..., T], *arguments: Any, **named: Any) -> T:
+        return await run_sync(lambda: call(self.engine, *arguments, **named), limiter=self.threads)
+
+
+def _document(problem: Problem) -> dict[str, Any]:
+    return {"name": problem.name, "detail": problem.detail, **problem.more}

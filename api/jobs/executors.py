@@ -1,0 +1,253 @@
+"""Executors: where the bodies of jobs run: threads here that each watch a child, or a Dask cluster's workers.
+
+`run_body` is the same in both. An executor knows nothing of rows: it answers with a result, a problem, or
+that the worker was lost. A cluster trusts whoever reaches its scheduler: a private network, or Dask's TLS.
+Source: design 06, "Past one machine".
+"""
+
+import asyncio
+import os
+import secrets
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor as Futures
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import cache, partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from api.jobs.body import Bounds, Cancelled, Tell, run_body
+from api.objects import open_objects
+from api.problems import Refused
+from api.settings import Settings
+from api.store import Store
+from planner.errors import InputError
+
+DASK: Final = "dask://"
+TOPIC: Final = "qplan-progress"
+CONNECT_SECONDS: Final = 10
+AHEAD: Final = 1
+"""Bodies that wait at a cluster beside those at work, so that no worker waits for us."""
+
+
+class WorkerLost(Exception):
+    """The process that ran a body is gone."""
+
+
+class Unavailable(Exception):
+    """Nothing can be run now; not the work's doing."""
+
+
+class Executor(Protocol):
+    """What runs works; `fans_out`: one job is worth cutting into several works."""
+
+    fans_out: bool
+
+    async def start(self) -> None:
+        """Get ready."""
+
+    async def stop(self) -> None:
+        """Stop everything that runs."""
+
+    async def slots(self) -> int:
+        """How many works to have under way."""
+
+    async def run(self, work: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+        """Run a work; cancelling this ends it at once.
+
+        Raises:
+          Refused: what the work ended with.
+          Unavailable, WorkerLost: no end of the work's own.
+        """
+
+
+class Pool:
+    """Threads of this process, or of any `concurrent.futures.Executor` of threads, each beside a child."""
+
+    fans_out = False
+
+    def __init__(self, store: Store, bounds: Bounds, workers: int, futures: Futures | None = None) -> None:
+        self.store = store
+        self.bounds = bounds
+        self.workers = workers
+        self.futures = futures or ThreadPoolExecutor(workers, thread_name_prefix="qplan-job")
+
+    async def start(self) -> None:
+        """Nothing to do: threads start when there is work."""
+
+    async def stop(self) -> None:
+        """End the threads, which have nothing to do any more."""
+        self.futures.shutdown(wait=False, cancel_futures=True)
+
+    async def slots(self) -> int:
+        """One for each thread."""
+        return self.workers
+
+    async def run(self, work: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+        """Run a work in a thread."""
+        stop = threading.Event()
+        loop = asyncio.get_running_loop()
+        body = partial(
+            run_body, self.store, work, self.bounds, stopped=stop.is_set, tell=_threadsafe(loop, tell)
+        )
+        running = loop.run_in_executor(self.futures, body)
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            stop.set()
+            with suppress(Cancelled, Refused):
+                await running
+            raise
+
+
+class Cluster:
+    """The workers of a Dask cluster; they open the same object store, or see the same data folder."""
+
+    fans_out = True
+
+    def __init__(self, address: str, root: Path, blobs: str, bounds: Bounds) -> None:
+        self.address = address
+        self.place = (str(root), blobs)
+        self.bounds = bounds
+        self.client: Any = None
+        self.opening = asyncio.Lock()
+        self.told: dict[str, Tell] = {}
+
+    async def start(self) -> None:
+        """Connect; a cluster that is not there yet is asked again when there is work."""
+        with suppress(Unavailable):
+            await self._client()
+
+    async def stop(self) -> None:
+        """Leave; the cluster drops what we asked for."""
+        await self._leave()
+
+    async def slots(self) -> int:
+        """One for each thread of the workers, and a little ahead."""
+        client = await self._client()
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                threads: dict[str, int] = await client.scheduler.ncores()
+        except (OSError, TimeoutError) as error:
+            await self._leave()
+            raise Unavailable(str(error)) from error
+        if not threads:
+            raise Unavailable("the cluster has no workers")
+        return sum(threads.values()) + AHEAD
+
+    async def run(self, work: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+        """Run a work on a worker; a worker that dies is replaced by another three times."""
+        client = await self._client()
+        key = f"qplan-{secrets.token_hex(8)}"
+        self.told[key] = tell
+        future = client.submit(run_on_worker, self.place, work, self.bounds, key=key, pure=False)
+        try:
+            answer: dict[str, Any] = await future
+        except asyncio.CancelledError:
+            await client.cancel([future], force=True)
+            raise
+        except _dask("scheduler").KilledWorker as error:
+            raise WorkerLost(str(error)[:300]) from error
+        except (_dask("client").FutureCancelledError, OSError, TimeoutError) as error:
+            raise Unavailable(f"{type(error).__name__}: {error}"[:300]) from error
+        finally:
+            del self.told[key]
+            future.release()
+        if "problem" in answer:
+            raise Refused(**answer["problem"])
+        if "result" not in answer:
+            raise Unavailable("the cluster stopped the work")
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    async def _client(self) -> Any:
+        async with self.opening:
+            if self.client is not None and self.client.status == "running":
+                return self.client
+            if self.client is not None:
+                await self._leave()
+            connect = _dask("client").Client
+            try:
+                self.client = await connect(
+                    self.address, asynchronous=True, set_as_default=False, timeout=CONNECT_SECONDS
+                )
+            except (OSError, TimeoutError) as error:
+                raise Unavailable(f"no cluster at {self.address}") from error
+            self.client.subscribe_topic(TOPIC, self._hear)
+            return self.client
+
+    async def _leave(self) -> None:
+        client, self.client = self.client, None
+        if client is not None:
+            with suppress(OSError, TimeoutError):
+                await client.close(timeout=CONNECT_SECONDS)
+
+    def _hear(self, event: tuple[float, Mapping[str, Any]]) -> None:
+        told = self.told.get(event[1].get("key", ""))
+        if told is not None:
+            told(event[1]["progress"])
+
+
+def run_on_worker(place: tuple[str, str], work: Mapping[str, Any], bounds: Bounds) -> dict[str, Any]:
+    """Run a body in a thread of a Dask worker; the client's cancelling shows in the task's state there."""
+    worker = _dask("worker").get_worker()
+    key = _dask("worker").thread_state.key
+
+    def stopped() -> bool:
+        task = worker.state.tasks.get(key)
+        return task is None or task.state != "executing"
+
+    def tell(progress: Mapping[str, Any]) -> None:
+        worker.log_event(TOPIC, {"key": key, "progress": dict(progress)})
+
+    try:
+        return {"result": run_body(_opened(*place), work, bounds, stopped=stopped, tell=tell)}
+    except Cancelled:
+        return {}
+    except Refused as error:
+        problem = error.problem
+        return {"problem": {"name": problem.name, "detail": problem.detail, **problem.more}}
+
+
+def open_executor(settings: Settings, store: Store) -> Executor:
+    """Make the executor that `QPLAN_EXECUTOR` names; none is this process.
+
+    Raises:
+      InputError: an address that is none, or `distributed` is not installed.
+    """
+    bounds = Bounds(settings.job_memory, settings.job_seconds, settings.functions)
+    if not settings.executor:
+        return Pool(store, bounds, settings.job_workers)
+    if not settings.executor.startswith(DASK):
+        raise InputError(f"QPLAN_EXECUTOR is {settings.executor!r}", hint="dask://HOST:8786, or leave it out")
+    try:
+        _dask("client")
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"QPLAN_EXECUTOR needs {error.name}, which is not installed",
+            hint="pip install 'quant-planner[cluster]'",
+        ) from error
+    address = f"tcp://{settings.executor.removeprefix(DASK)}"
+    return Cluster(address, settings.data, settings.blobs, bounds)
+
+
+@cache
+def _opened(root: str, blobs: str) -> Store:
+    """The store as a worker sees it: its own data folder where it was told one, before the same objects."""
+    store = Store(Path(os.environ.get("QPLAN_DATA") or root), open_objects(blobs))
+    store.open()
+    return store
+
+
+def _threadsafe(loop: asyncio.AbstractEventLoop, tell: Tell) -> Callable[[Mapping[str, Any]], None]:
+    def send(progress: Mapping[str, Any]) -> None:
+        loop.call_soon_threadsafe(tell, progress)
+
+    return send
+
+
+def _dask(name: str) -> Any:
+    """A module of `distributed`, which only the extra `[cluster]` brings."""
+    return import_module(f"distributed.{name}")

@@ -1,0 +1,56 @@
+"""Fanning out: one job as several works on a cluster, and their results as one. Nothing here knows rows.
+
+A calibration is cut by samples; what its shards and their joining write is the same, to the last bit, as one
+worker writes alone (`tasks`). Source: design 06, "Past one machine".
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from api.jobs.body import Tell
+from api.jobs.executors import Executor
+from api.jobs.records import made, stored, work
+from planner.calibration.shards import cut
+
+
+async def run_work(executor: Executor, asked: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    """Run a job's work, in parts where that pays.
+
+    Raises:
+      Refused, Unavailable, WorkerLost: as `Executor.run`.
+    """
+    if executor.fans_out and asked["task"] == "calibrate" and asked["arguments"]["shard"] is None:
+        return await calibrate_in_shards(executor, asked, tell)
+    return await executor.run(asked, tell)
+
+
+async def calibrate_in_shards(executor: Executor, asked: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    """Count the samples, calibrate shards of them at once, and join the statistics."""
+    samples = (await executor.run({**asked, "task": "count", "files": _apart(asked)}, tell))["samples"]
+    shards = cut(samples, await executor.slots()) if samples else ()
+    if len(shards) < 2:
+        return await executor.run(asked, tell)
+    done = [0] * len(shards)
+
+    async def calibrate(place: int) -> str:
+        def hear(progress: Mapping[str, Any]) -> None:
+            done[place] = progress["done"]
+            tell({"done": sum(done), "total": samples})
+
+        arguments = {**asked["arguments"], "shard": list(shards[place])}
+        part = await executor.run({**asked, "arguments": arguments, "files": _apart(asked)}, hear)
+        return str(part["kept"]["out"])
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            running = [group.create_task(calibrate(place)) for place in range(len(shards))]
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    parts = [stored("answers", task.result()) for task in running]
+    return await executor.run(work("merge", {"parts": parts, "out": made("stats")}), tell)
+
+
+def _apart(asked: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The files of a part: what it writes is nobody's to list."""
+    return [{**file, "what": ["answers"]} if file["how"] == "made" else dict(file) for file in asked["files"]]
