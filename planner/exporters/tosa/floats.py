@@ -87,8 +87,9 @@ def compare(sheet: Sheet, block: Block) -> bool:
         operands.append(tensor)
     pair = _broadcastable(sheet, operands)
     pair = pair[::-1] if op.type.startswith("Less") else pair
-    result = joined(sheet, name, pair, op.outputs[0])
-    sheet.define(op.outputs[0], result)
+    shape = np.broadcast_shapes(*(tensor.shape for tensor in pair))
+    like = replace(pair[0], shape=tuple(shape), element="i1")
+    sheet.define(op.outputs[0], sheet.program.emit(name, pair, like, op.outputs[0]))
     return True
 
 

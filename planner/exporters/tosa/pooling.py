@@ -15,7 +15,7 @@ from planner.exporters.blocks import Block, Clamp
 from planner.exporters.qlinear import Operand, operand_of
 from planner.exporters.tosa.geometry import Windows, flat, trimmed
 from planner.exporters.tosa.program import Tensor, channels_last, plain
-from planner.exporters.tosa.scaling import Factor, factor_of, rescale, widened
+from planner.exporters.tosa.scaling import Factor, factor_of, narrowed, rescale, widened
 from planner.exporters.tosa.sheet import Array, Sheet, element_of, held
 from planner.interpreter.geometry import pool_geometry
 from planner.interpreter.pooling import pooled_sizes
@@ -167,14 +167,15 @@ def _pool(sheet: Sheet, block: Block, x: Operand, tensor: Tensor, windows: Windo
 def _summed(sheet: Sheet, block: Block, x: Operand, tensor: Tensor, windows: Windows) -> Tensor:
     """Sums over each window, i32: DEPTHWISE_CONV2D with ones; padding is the zero point, real zero."""
     program, channels = sheet.program, tensor.shape[-1]
-    if tensor.element != "i8":
-        raise sheet.refuse("averages of 16 bits that AVG_POOL2D rounds otherwise; tosa accepts 8 bits")
+    acc = "i48" if tensor.element == "i16" else "i32"
     ones = program.constant(np.ones((*windows.kernel, channels, 1), np.int64), "i8", "ones")
-    zeros = program.constant(np.zeros(channels, np.int64), "i32", "zeros")
-    operands = (tensor, ones, zeros, program.number(held(x.kind).zero_point, "i8"), program.number(0, "i8"))
-    like = replace(_pooled(tensor, windows), element="i32")
-    attributes = {**windows.attributes(), "acc_type": "i32"}
-    return program.emit("depthwise_conv2d", operands, like, f"{block.result}_sum", attributes=attributes)
+    zeros = program.constant(np.zeros(channels, np.int64), acc, "zeros")
+    zero = program.number(held(x.kind).zero_point, tensor.element)
+    like = replace(_pooled(tensor, windows), element=acc)
+    attributes = {**windows.attributes(), "acc_type": acc}
+    operands = (tensor, ones, zeros, zero, program.number(0, "i8"))
+    total = program.emit("depthwise_conv2d", operands, like, f"{block.result}_sum", attributes=attributes)
+    return total if acc == "i32" else narrowed(program, total)
 
 
 def _divided(  # noqa: PLR0917

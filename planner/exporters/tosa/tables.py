@@ -1,7 +1,8 @@
-"""Tables: what a row computes in float from one byte, as TABLE; from one byte and its channel, as GATHER.
+"""Tables: ops that a row computes in float on one stored tensor, as TABLE, or as GATHER.
 
-The numbers are the reference interpreter's: dequantize, the ops in float32, quantize, for every stored value.
-Source: TOSA 1.0, TABLE; design 01, section 8.
+GATHER has the tables of a byte and its channel, and those of 16 bits, whole: TABLE interpolates there. The
+numbers are the reference interpreter's: dequantize, the ops in float32, quantize, for every stored value.
+Source: TOSA 1.0, TABLE, GATHER; design 01, section 8.
 """
 
 from dataclasses import replace
@@ -14,8 +15,8 @@ from planner.constants.quantize import dequantize_array, quantize_array
 from planner.exporters.blocks import Block, Clamp
 from planner.exporters.qlinear import Operand
 from planner.exporters.tosa.program import Tensor, plain
-from planner.exporters.tosa.scaling import UNIT, rescale
-from planner.exporters.tosa.sheet import Array, Sheet, held, width_of
+from planner.exporters.tosa.scaling import widened
+from planner.exporters.tosa.sheet import Array, Sheet, element_of, held, width_of
 from planner.interpreter.memory import as_f32
 from planner.interpreter.programs import Read, program_of
 from planner.ir.qtypes import Uniform
@@ -30,32 +31,31 @@ POINTWISE: Final = frozenset(
 )
 """Ops whose result at an element depends on their operands at that element."""
 
-_COUNT: Final = 256
+_WIDEST: Final = 16
+_ENTRIES: Final = 1 << 22
+"""More entries than this are no table: the ops then run in float."""
 
 
 def pointwise(sheet: Sheet, block: Block, y: Uniform, clamp: Clamp) -> bool:
-    """Any ops of `POINTWISE` on one tensor of bytes and constants that vary along one axis at most."""
+    """Any ops of `POINTWISE` on one stored tensor and constants that vary along one axis at most."""
     x = _only(sheet, block)
-    if (
-        x is None
-        or width_of(x.kind) != 8
-        or width_of(y) != 8
-        or not all(op.type in POINTWISE for op in block.core)
-    ):
+    if x is None or not all(op.type in POINTWISE for op in block.core):
         return False
     tensor = sheet.stored(x.value, x.kind)
     axis = _varying(sheet, block, len(tensor.shape))
-    if axis is None:
+    if axis is None or width_of(x.kind) > _WIDEST:
         return False
-    channels = 1 if axis < 0 else tensor.sizes[axis]
     shape = [1] * len(tensor.shape)
     if axis >= 0:
-        shape[axis] = channels
+        shape[axis] = tensor.sizes[axis]
+    if prod(shape) << width_of(x.kind) > _ENTRIES:
+        return False
     table = _tabulated(sheet, block, x, y, shape).clip(clamp.low, clamp.high)
-    if channels == 1:
-        stored = _table(sheet, tensor, table[0], block.result)
+    if len(table) == 1 and tensor.element == element_of(y) == "i8":
+        name = sheet.program.constant(table[0], "i8", f"{block.result}_table")
+        stored = sheet.program.emit("table", [tensor, name], tensor, block.result)
     else:
-        stored = _tables(sheet, tensor, axis, table, block.result)
+        stored = _looked_up(sheet, replace(tensor, element=element_of(y)), tensor, axis, table)
     sheet.define_stored(block.kernel.outputs[0].value, y, stored)
     return True
 
@@ -90,10 +90,10 @@ def _varying(sheet: Sheet, block: Block, rank: int) -> int | None:
 
 
 def _tabulated(sheet: Sheet, block: Block, x: Operand, y: Uniform, shape: list[int]) -> Array:
-    """The stored results of every stored value, (channels, 256) int64; `shape` has the channels' axis."""
-    one, result = held(x.kind), block.core[-1].outputs[0]
-    values = np.arange(-_COUNT // 2, _COUNT // 2).reshape(-1, *(1 for _ in shape))
-    ramp = np.ascontiguousarray(np.broadcast_to(dequantize_array(values, one), (_COUNT, *shape)))
+    """The stored results of every stored value, (channels, values) int64; `shape` has the channels' axis."""
+    one, result, count = held(x.kind), block.core[-1].outputs[0], 1 << width_of(x.kind)
+    values = np.arange(-count // 2, count // 2).reshape(-1, *(1 for _ in shape))
+    ramp = np.ascontiguousarray(np.broadcast_to(dequantize_array(values, one), (count, *shape)))
 
     def feed(read: Read) -> Array:
         if not isinstance(read.kind, Uniform) or not sheet.is_constant(read.value):
@@ -101,26 +101,21 @@ def _tabulated(sheet: Sheet, block: Block, x: Operand, y: Uniform, shape: list[i
         return dequantize_array(quantize_array(sheet.array(read.value), read.kind), read.kind)
 
     real = as_f32(program_of(sheet.graph, block.core, (result,), block.kinds).run(feed)[result])
-    stored = quantize_array(np.ascontiguousarray(np.broadcast_to(real, (_COUNT, *shape))), held(y))
-    return stored.astype(np.int64).reshape(_COUNT, -1).T
+    stored = quantize_array(np.ascontiguousarray(np.broadcast_to(real, (count, *shape))), held(y))
+    return stored.astype(np.int64).reshape(count, -1).T
 
 
-def _table(sheet: Sheet, tensor: Tensor, table: Array, stem: str) -> Tensor:
-    name = sheet.program.constant(table, "i8", f"{stem}_table")
-    return sheet.program.emit("table", [tensor, name], replace(tensor, element="i8"), stem)
-
-
-def _tables(sheet: Sheet, tensor: Tensor, axis: int, table: Array, stem: str) -> Tensor:
-    """A table per channel: GATHER at `channel * 256 + value + 128`."""
-    program = sheet.program
-    at = tensor.at(axis)
-    places = rescale(program, tensor, UNIT, (-_COUNT // 2, 0), "i32", f"{stem}_at")
+def _looked_up(sheet: Sheet, like: Tensor, tensor: Tensor, axis: int, table: Array) -> Tensor:
+    """A table per channel: GATHER at `channel * values + value + values / 2`."""
+    program, (channels, count) = sheet.program, table.shape
     shape = [1] * len(tensor.shape)
-    shape[at] = len(table)
-    firsts = program.constant((np.arange(len(table)) * _COUNT).reshape(shape), "i32")
-    places = program.emit("add", [places, firsts], places, f"{stem}_at")
+    if axis >= 0:
+        shape[tensor.at(axis)] = channels
+    firsts = program.constant((np.arange(channels) * count + count // 2).reshape(shape), "i32")
+    places = widened(program, tensor, 0)
+    places = program.emit("add", [places, firsts], places, f"{tensor.name}_at")
     places = program.reshaped(places, (1, prod(tensor.shape)))
-    numbers = program.constant(table.reshape(1, -1, 1), "i8", f"{stem}_table")
-    like = Tensor("", (1, prod(tensor.shape), 1), "i8", plain(3))
-    found = program.emit("gather", [numbers, places], like, stem)
+    numbers = program.constant(table.reshape(1, -1, 1), like.element, f"{tensor.name}_table")
+    flat = Tensor("", (1, prod(tensor.shape), 1), like.element, plain(3))
+    found = program.emit("gather", [numbers, places], flat, f"{tensor.name}_found")
     return program.reshaped(found, tensor.shape, tensor.order)
