@@ -65,19 +65,19 @@ def rounded(p: Program, terms: Sequence[Term], grid: Grid, added: Array | None =
     shape = terms[0].tensor.shape
     values = [convert(p, term.tensor, "i64") for term in terms]
     ratios = [term.ratio for term in terms]
-    reaches = [term.reach for term in terms]
+    reaches = [np.asarray(term.reach, object) for term in terms]
     if added is not None:
         values.append(_spread(p, np.asarray(1, np.int64), shape))
         ratios.append(added)
-        reaches.append(1)
+        reaches.append(np.asarray(1, object))
     q_scale = _common_denominator(ratios)
     low, high = grid.low - grid.zero_point, grid.high - grid.zero_point
     if q_scale == 1:
-        total = _dot(p, values, [_integers(ratio) for ratio in ratios])
-        return _placed(p, total, grid)
-    if len(terms) == 1 and added is None:
-        values, reaches = _narrowed(p, values, ratios, reaches, max(abs(low), abs(high)) + 2)
-    quotient = _quotient(p, p.place, values, ratios, reaches)
+        return _placed(p, _dot(p, values, [_integers(ratio) for ratio in ratios]), grid)
+    if len(values) == 1:
+        levels = max(abs(low), abs(high)) + 2
+        values[0], reaches[0] = _narrowed(p, values[0], ratios[0], terms[0].reach, levels)
+    quotient = _quotient(p, values, ratios, reaches)
     near = clamp(p, _number(p, low - 1), quotient, _number(p, high + 1))
     tops = [np.asarray(ratio * q_scale, object) for ratio in ratios]
     has_ties = q_scale % 2 == 0 and _may_tie(ratios, reaches)
@@ -86,39 +86,34 @@ def rounded(p: Program, terms: Sequence[Term], grid: Grid, added: Array | None =
     return _placed(p, binary(p, "subtract", raised, convert(p, ends[1], "i64")), grid)
 
 
-def _narrowed(
-    p: Program, values: list[Tensor], ratios: list[Array], reaches: list[int], levels: int
-) -> tuple[list[Tensor], list[int]]:
-    """Integers cut to what the result can tell apart, where their product would not fit."""
-    largest = max(ratios[0].flat)
-    bits = math.ceil(reaches[0] * largest).bit_length() + reaches[0].bit_length()
-    if bits < _SUM_BITS - 2 and reaches[0] < 1 << 32:
-        return values, reaches
-    reach = min(reaches[0], math.ceil(levels / min(ratios[0].flat)))
-    cut = clamp(p, _number(p, -reach), values[0], _number(p, reach))
-    return [cut], [reach]
-
-
-def _quotient(
-    p: Program, place: str, values: list[Tensor], ratios: list[Array], reaches: list[int]
-) -> Tensor:
-    """At most three quarters from the exact sum."""
-    most = sum(
-        math.ceil(reach * max(abs(r) for r in ratio.flat))
-        for reach, ratio in zip(reaches, ratios, strict=True)
+def _narrowed(p: Program, value: Tensor, ratio: Array, reach: int, levels: int) -> tuple[Tensor, Array]:
+    """Integers cut to what the result can tell apart, where their products would not fit; their reaches."""
+    bits = math.ceil(reach * max(ratio.flat)).bit_length() + reach.bit_length()
+    if bits < _SUM_BITS - 2 and reach < 1 << 32:
+        return value, np.asarray(reach, object)
+    bounds = np.asarray([min(reach, math.ceil(levels / item)) for item in ratio.flat], object).reshape(
+        ratio.shape
     )
+    high, low = (_spread(p, _integers(end), value.shape) for end in (bounds, -bounds))
+    return binary(p, "maximum", low, binary(p, "minimum", value, high)), bounds
+
+
+def _quotient(p: Program, values: list[Tensor], ratios: list[Array], reaches: list[Array]) -> Tensor:
+    """At most three quarters from the exact sum."""
+    pairs = zip(reaches, ratios, strict=True)
+    sums = [np.asarray(reach * ratio, object) for reach, ratio in pairs]
+    most = sum(max(math.ceil(abs(item)) for item in total.flat) for total in sums)
+    widest = sum(max(reach.flat) for reach in reaches)
     shift = min(_SUM_BITS - most.bit_length(), _MAX_SHIFT)
-    if shift < 1 or sum(reaches) >= 1 << (shift - 1):
+    if shift < 1 or widest >= 1 << (shift - 1):
         raise UnsupportedExport(
-            f"{place}: results up to {most} steps from integers up to {max(reaches)} do not fit in 64 bits",
+            f"{p.place}: results up to {most} steps from integers up to {widest} do not fit in 64 bits",
             hint="use scales that are closer to each other",
         )
-    factors = [
-        _integers(np.vectorize(lambda r: round(r * (1 << shift)), otypes=[object])(ratio)) for ratio in ratios
-    ]
-    total = binary(
-        p, "add", _dot(p, values, factors), _spread(p, np.asarray(1 << shift - 1), values[0].shape)
-    )
+    factors = [np.asarray([round(item * (1 << shift)) for item in ratio.flat]) for ratio in ratios]
+    shaped = [factor.reshape(ratio.shape) for factor, ratio in zip(factors, ratios, strict=True)]
+    half = _spread(p, np.asarray(1 << shift - 1), values[0].shape)
+    total = binary(p, "add", _dot(p, values, shaped), half)
     return binary(p, "shift_right_arithmetic", total, _number(p, shift))
 
 
@@ -187,14 +182,14 @@ def _common_denominator(ratios: Sequence[Array]) -> int:
     return found
 
 
-def _may_tie(ratios: Sequence[Array], reaches: Sequence[int]) -> bool:
+def _may_tie(ratios: Sequence[Array], reaches: Sequence[Array]) -> bool:
     """Whether some integer gets half way between two results; a fraction needs a multiple of half its Q."""
     if len(ratios) > 1:
         return True
     halves = [
         Fraction(item).denominator // 2 for item in ratios[0].flat if Fraction(item).denominator % 2 == 0
     ]
-    return any(half <= reaches[0] for half in halves)
+    return any(half <= max(reaches[0].flat) for half in halves)
 
 
 def _integers(array: Array) -> Array:

@@ -42,7 +42,7 @@ def tabulated(sheet: Sheet, block: Block, y: Uniform | None, ends: Clamp | None)
     if sources is None:
         return None
     program = program_of(sheet.graph, block.core, (block.result,), block.kinds)
-    results = _tried(program, sources)
+    results = _tried(sheet, program, sources)
     if y is None or ends is None:
         element, stored = "i1", results
     else:
@@ -72,7 +72,7 @@ def _sources(sheet: Sheet, block: Block) -> list[tuple[str, Uniform]] | None:
     return list(found) if 1 <= len(found) <= 2 and bits <= _BITS and is_plain else None
 
 
-def _tried(program: FloatProgram, sources: list[tuple[str, Uniform]]) -> Array:
+def _tried(sheet: Sheet, program: FloatProgram, sources: list[tuple[str, Uniform]]) -> Array:
     """Float32 results for every stored value, (A,) or (A, B)."""
     arrays: Mapping[tuple[str, Uniform], Array] = {
         (name, kind): _all_reals(kind).reshape(
@@ -82,12 +82,20 @@ def _tried(program: FloatProgram, sources: list[tuple[str, Uniform]]) -> Array:
     }
 
     def fed(read: Read) -> Array:
-        assert isinstance(read.kind, Uniform)  # noqa: S101 - constants are part of the program
-        return arrays.get((read.value, read.kind), np.zeros(()))
+        found = arrays.get((read.value, read.kind)) if isinstance(read.kind, Uniform) else None
+        return _constant(sheet, read) if found is None else found
 
     shape = tuple(array.size for array in arrays.values())
     (result,) = program.run(fed).values()
     return np.broadcast_to(result, shape)
+
+
+def _constant(sheet: Sheet, read: Read) -> Array:
+    """A constant of one number, seen through its type."""
+    number = sheet.array(read.value).reshape(())
+    if not isinstance(read.kind, Uniform):
+        return number
+    return dequantize_array(quantize_array(number, read.kind), read.kind).reshape(())
 
 
 def _all_reals(kind: Uniform) -> Array:
