@@ -175,7 +175,12 @@ def is_per_tensor(uniform: WrittenUniform) -> bool:
 
 
 def _per_tensor(operands: Sequence[WrittenUniform], result: WrittenUniform) -> bool:
-    return all(is_per_tensor(kind) and kind.expressed == result.expressed for kind in (*operands, result))
+    """Per tensor, of one storage and one expressed type: "compatible types"."""
+    return all(is_per_tensor(kind) and _carrier(kind) == _carrier(result) for kind in (*operands, result))
+
+
+def _carrier(kind: WrittenUniform) -> tuple[int, bool, str]:
+    return kind.storage.bits, kind.storage.signed, kind.expressed
 
 
 def _one_type(operands: Sequence[WrittenUniform], result: WrittenUniform) -> bool:
@@ -185,19 +190,18 @@ def _one_type(operands: Sequence[WrittenUniform], result: WrittenUniform) -> boo
 def _added(operands: Sequence[WrittenUniform], result: WrittenUniform) -> bool:
     """Per tensor, or along one axis that all three share: spec, `add` C2 to C7."""
     axes = {kind.axis for kind in (*operands, result)}
-    plain = all(kind.blocks is None for kind in (*operands, result))
-    stores = {kind.storage.bits for kind in operands}
-    return plain and len(stores) == 1 and (axes == {None} or (len(axes) == 1 and _one_type(operands, result)))
+    plain = all(kind.blocks is None and _carrier(kind) == _carrier(result) for kind in (*operands, result))
+    return plain and (axes == {None} or (len(axes) == 1 and _one_type(operands, result)))
 
 
 def _multiplied(operands: Sequence[WrittenUniform], result: WrittenUniform) -> bool:
     """Weights quantized like the data; a result along an axis only where the weights are: `dot_general`."""
     left, right = operands
-    stored = left.storage.bits == right.storage.bits and left.storage.signed == right.storage.signed
-    plain = right.blocks is None and result.blocks is None
-    zeros = right.axis is None or not any(right.zero_points)
+    plain = is_per_tensor(left) and right.blocks is None and result.blocks is None
+    centred = not any(right.zero_points)
     axes = result.axis is None or right.axis is not None
-    return stored and plain and zeros and axes and is_per_tensor(left) and left.expressed == result.expressed
+    same = _carrier(left) == _carrier(right) and left.expressed == result.expressed
+    return plain and centred and axes and same
 
 
 Rule = Callable[[Sequence[WrittenUniform], WrittenUniform], bool]

@@ -17,7 +17,7 @@ import numpy as np
 from xdsl.builder import Builder
 from xdsl.dialects import builtin
 from xdsl.dialects.builtin import IntegerType
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from planner.mlir.hlo import (
@@ -27,6 +27,7 @@ from planner.mlir.hlo import (
     convert,
     items_of,
     like,
+    make,
     name_of,
     parameters,
     put,
@@ -130,7 +131,20 @@ def _accumulate(
         for value, kind in zip(op.operands, (left, right), strict=True)
     ]
     result = with_element(op.results[0].type, wide)
-    return build.insert(like(op, factors, [result])).results[0]
+    made = (
+        _general_dot(op, factors, result) if name_of(op) == "stablehlo.dot" else like(op, factors, [result])
+    )
+    return build.insert(made).results[0]
+
+
+def _general_dot(op: Operation, factors: Sequence[SSAValue], result: Attribute) -> Operation:
+    """Write a dot as a `dot_general`, which more tools know."""
+    rank = len(shape_of(factors[0].type))
+    text = f"lhs_contracting_dimensions = [{rank - 1}], rhs_contracting_dimensions = [0]"
+    kind = builtin.UnregisteredAttr.with_name_and_type("stablehlo.dot", is_type=False)
+    numbers = kind("stablehlo.dot", False, False, text)
+    items = {**items_of(op), "dot_dimension_numbers": numbers}
+    return make("stablehlo.dot_general", factors, [result], items)
 
 
 def _reach(uniform: WrittenUniform) -> int:

@@ -62,7 +62,9 @@ def _known(op: Operation) -> list[WrittenUniform] | None:
         uniform = uniform_of(value.type)
         if uniform is None or not is_per_tensor(uniform) or not isinstance(value.type, TensorType):
             return None
-        if uniform.storage.name not in _STORAGES or (uniform.storage.name == "i16" and uniform.zero_points[0]):
+        if uniform.storage.name not in _STORAGES or (
+            uniform.storage.name == "i16" and uniform.zero_points[0]
+        ):
             return None
         found.append(uniform)
     return found

@@ -39,7 +39,7 @@ def evaluated(jobs):
 
 
 def _written(array):
-    plain = np.ascontiguousarray(array)
+    plain = np.asarray(array, order="C")
     return [plain.dtype.name, plain.shape, plain.tobytes().hex()]
 
 
