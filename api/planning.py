@@ -17,6 +17,7 @@ from api.extent import check_extent
 from api.history import Origin, origin_text, read_origin
 from api.jobs.records import File, made, stored, written
 from api.problems import Refused
+from api.scan import values_in
 from api.schemas import PlanRequest
 from api.service import Service, laid_out, model_arguments
 from api.store import Store, digest_of
@@ -34,6 +35,8 @@ from planner.version import VERSION
 
 SMALL: Final = 1 << 20
 INLINE_BYTES: Final = 1 << 18
+INLINE_VALUES: Final = 20_000
+"""Of JSON: what is wrong with each of them would take kilobytes to say."""
 MAX_SLICES: Final = 100_000
 BLOCK: Final = 32
 
@@ -54,7 +57,8 @@ async def plan_at_once(service: Service, request: PlanRequest) -> bytes | tuple[
     if service.store.has("requests", digest):
         return await run_sync(service.store.path("requests", digest).read_bytes)
     origin = origin_text(_full_name(target), whole)
-    if len(whole) <= INLINE_BYTES and is_small(service, request.model, request.stats):
+    light = len(whole) <= INLINE_BYTES and values_in(whole) <= INLINE_VALUES
+    if light and is_small(service, request.model, request.stats):
         made = await run_sync(partial(_text_here, request, target), limiter=service.threads)
         if made is not None:
             await service.writes.begin(digest, *made, origin)

@@ -36,20 +36,20 @@ def scan_json(data: bytes, max_values: int, *, max_depth: int = MAX_DEPTH) -> No
     """
     bare = data
     long_digits = _TWENTY in data.translate(_DIGITS)
-    if b"\\" in data or _values(data) > max_values or long_digits:
-        bare = _STRINGS.sub(b'""', data) if _values(data) <= max_values * 2 else data
+    if b"\\" in data or values_in(data) > max_values or long_digits:
+        bare = _STRINGS.sub(b'""', data) if values_in(data) <= max_values * 2 else data
     depth = 0
     for sign in _BRACKETS.findall(_STRINGS.sub(b"", bare.translate(None, _NO_SIGNS))):
         depth += 1 if sign in b"[{" else -1
         if depth > max_depth:
             raise Refused("json-invalid", f"the JSON is nested deeper than {max_depth}")
-    if _values(bare) > max_values:
+    if values_in(bare) > max_values:
         raise Refused("json-invalid", f"the JSON holds more than {max_values} values; upload it as a blob")
     if long_digits and _LONG_INTEGER.search(bare):
         raise Refused("json-invalid", "the JSON holds an integer of more than 19 digits")
 
 
-def _values(text: bytes) -> int:
+def values_in(text: bytes) -> int:
     """At least the number of values of JSON text; exactly it where no string holds a comma or bracket."""
     return text.count(b",") + text.count(b"[") + text.count(b"{") + 1
 
