@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import planner
-from planner.tryout.kit import TOLERANCE, make_kit
-from tests.exporters.tosa.running import agreed
+from planner.tryout.kit import make_kit
 from tests.oracles import tosa
 
 # By target: kernels whose rows TOSA cannot compute, or has no operator for, and the words that say so.
@@ -15,10 +14,29 @@ REFUSED = {
         "Resize-4": "runs Resize in float",
         "matmul-2": "RESCALE multiplies by 16 bits only",
     },
+    "litert-int8": {
+        "GatherND-1": "runs GatherND in float",
+        "LSTM-1": "no TOSA operators compute LSTM",
+        "Resize-2": "runs Resize in float",
+        "Resize-4": "runs Resize in float",
+        "batch_matmul-2": "RESCALE multiplies by 16 bits only",
+        "l2_normalization-1": "runs LpNormalization in float",
+    },
+    "ethos-u55": {
+        "LSTM-1": "no TOSA operators compute LSTM",
+        "LSTM-2": "no TOSA operators compute LSTM",
+        "Resize-1": "runs Resize in float",
+    },
+    "teaching-npu": {
+        "GRU-1": "no TOSA operators compute GRU",
+        "LSTM-1": "no TOSA operators compute LSTM",
+    },
 }
+# Computed in float32 by the plan itself: sums, exponentials and reciprocals have no last bit in common.
+NEARLY = {"LogSoftmax", "Softmax"}
 
 
-@pytest.mark.parametrize("target", ["tosa-int8"])
+@pytest.mark.parametrize("target", REFUSED)
 def test_every_row_computes_what_the_interpreter_does(target, tmp_path):
     kit = make_kit(planner.load_target(target), form="tosa")
     refused = {item.name: item.refusal for item in kit.items if item.file is None}
@@ -32,4 +50,5 @@ def test_every_row_computes_what_the_interpreter_does(target, tmp_path):
         assert not isinstance(found, str), f"{item.name}: {found}"
         for name, got in zip(item.plan.graph.outputs, found[0], strict=True):
             wanted = item.expected[name]
-            np.testing.assert_array_equal(got, wanted, item.name)
+            np.testing.assert_allclose(got, wanted, rtol=0, atol=item.kernel in NEARLY, err_msg=item.name)
+            assert np.count_nonzero(got != wanted) <= 0.05 * wanted.size, item.name
