@@ -19,6 +19,7 @@ from planner.exporters.blocks import Block, blocks
 from planner.exporters.qonnx import refuse_what_no_quant_has, write_block
 from planner.exporters.quants import QUANT_NAME
 from planner.exporters.realsheet import RealSheet
+from planner.interpreter.geometry import conv_geometry
 from planner.ir.graph import Graph, Op
 from planner.ir.qtypes import Uniform
 from planner.plans.plan import Plan
@@ -87,12 +88,17 @@ def fixed_point(kind: Uniform, *, guard: int = 0) -> str:
 
 
 def _windows(graph: Graph, op: Op) -> Mapping[str, Any]:
-    """What ONNX takes for granted of a convolution or pool, and hls4ml wants to read."""
+    """What ONNX takes for granted of a convolution or pool, and hls4ml wants to read; nothing if unknown."""
     weight = graph.values[op.inputs[1]].shape if op.type == "Conv" else None
-    kernel = tuple(op.attributes.get("kernel_shape", weight[2:] if weight else ()))
-    rank = len(kernel)
-    said = {"dilations": (1,) * rank, "kernel_shape": kernel, "pads": (0,) * 2 * rank, "strides": (1,) * rank}
-    return {**said, "group": 1} if op.type == "Conv" else said
+    kernel = op.attributes.get("kernel_shape", weight[2:] if weight else ())
+    spatial = (graph.values[op.inputs[0]].shape or ())[2:]
+    sizes = [size for size in spatial if isinstance(size, int)]
+    if not kernel or len(sizes) != len(kernel):
+        return {}
+    geometry = conv_geometry(op.attributes, sizes, kernel)
+    said = {"kernel_shape": tuple(kernel), "dilations": geometry.dilations, "auto_pad": "NOTSET"}
+    said |= {"pads": geometry.pads, "strides": geometry.strides}
+    return {**said, "group": geometry.group} if op.type == "Conv" else said
 
 
 def _tables(graph: Graph, op: Op) -> Mapping[str, str]:

@@ -73,10 +73,12 @@ class RealSheet:
             self._nodes[i] = replace(node, name=renamed[node.name])
         return renamed
 
-    def spell_out(self, defaults: Mapping[str, Mapping[str, Any]]) -> None:
-        """Give nodes, by their names, the attributes they left out."""
+    def spell_out(self, attributes: Mapping[str, Mapping[str, Any]]) -> None:
+        """Set attributes of nodes, by their names."""
         for i, node in enumerate(self._nodes):
-            self._nodes[i] = replace(node, attributes={**defaults.get(node.name, {}), **node.attributes})
+            said = attributes.get(node.name)
+            if said:
+                self._nodes[i] = replace(node, attributes={**node.attributes, **said})
 
     @property
     def nodes(self) -> Sequence[Node]:
