@@ -13,6 +13,7 @@ import numpy as np
 
 from planner.calibration.observe import Array
 from planner.calibration.statistics import Mean
+from planner.ir.borders import homes
 from planner.ir.graph import Constant, Graph, Op, Value
 
 _FLOAT: Final = 1  # TensorProto.FLOAT
@@ -63,7 +64,8 @@ def probes(graph: Graph, wanted: Iterable[str]) -> tuple[Probe, ...]:
 
     A value that is read along two axes is probed along the first reader's.
     """
-    asked = set(wanted)
+    inside = homes(graph)
+    asked = {name for name in wanted if name not in inside}
     found: dict[str, Probe] = {}
     for op in graph.ops:
         axis = channel_axis(op, graph)

@@ -14,6 +14,7 @@ from typing import Final
 import onnxruntime
 
 from planner.calibration.derive import CUTTING, derivable, derive
+from planner.calibration.exposing import exposed
 from planner.calibration.means import Probe, Sums, probes, with_probes
 from planner.calibration.observe import OBSERVERS, Array, Observed, merge
 from planner.calibration.samples import Feed, Samples, Source, open_samples
@@ -40,18 +41,20 @@ class _Watch:
       method: key of the observers and the derivations.
       wanted: in order of definition.
       inputs: read from the samples.
-      sessions: each with the values fetched from it.
+      sessions: each with the values fetched from it, and by what names where they are inside bodies.
       derived: ops whose results follow.
       probes: channel means that the first session computes.
+      threads: of each session; 0 is one a core.
     """
 
     graph: Graph
     method: str
     wanted: tuple[str, ...]
     inputs: tuple[str, ...]
-    sessions: tuple[tuple[onnxruntime.InferenceSession, tuple[str, ...]], ...]
+    sessions: tuple[tuple[onnxruntime.InferenceSession, tuple[str, ...], Mapping[str, str]], ...]
     derived: tuple[Op, ...]
     probes: tuple[Probe, ...]
+    threads: int
 
     @property
     def cuts(self) -> bool:
@@ -66,6 +69,7 @@ def calibrate(
     method: str = "minmax",
     values: Iterable[str] | None = None,
     progress: Progress | None = None,
+    threads: int = 0,
 ) -> Statistics:
     """Run a float model over samples and observe its activations.
 
@@ -75,6 +79,7 @@ def calibrate(
       method: `minmax`, `percentile` (99.99) or `percentile:99.9`.
       values: names to observe; every float input and result of an op otherwise.
       progress: called after each sample with the number done and, if known, of all.
+      threads: of onnxruntime; 0 is one a core.
 
     Raises:
       SampleError: no samples, or one that does not fit or does not run.
@@ -89,7 +94,7 @@ def calibrate(
     wanted = _wanted(flat, values)
     _check_observable(flat)
     opened = samples if isinstance(samples, Samples) else open_samples(samples, graph)
-    watch, sums = _watch(flat, kind, wanted, derivable(flat, wanted, kind)), Sums()
+    watch, sums = _watch(flat, kind, wanted, derivable(flat, wanted, kind), threads), Sums()
     seen, done = _gather(watch, opened, sums, progress)
     if not done:
         raise SampleError("no samples to calibrate with", hint="32 to 128 representative ones are usual")
@@ -158,21 +163,23 @@ def _gather(
     return derive(watch.derived, watch.graph, seen, watch.method) if done else seen, done
 
 
-def _watch(graph: Graph, method: str, wanted: tuple[str, ...], derived: tuple[Op, ...]) -> _Watch:
+def _watch(
+    graph: Graph, method: str, wanted: tuple[str, ...], derived: tuple[Op, ...], threads: int
+) -> _Watch:
     inputs = tuple(name for name in wanted if name in graph.inputs)
     skipped = {*inputs, *(op.outputs[0] for op in derived)}
     fetched = [name for name in wanted if name not in skipped]
     added = probes(graph, wanted)
     groups = [*_groups(graph, fetched)] or [()] * bool(added)
     sessions = tuple(
-        (_open_session(graph, group, () if i else added), group) for i, group in enumerate(groups)
+        _open_session(graph, group, () if i else added, threads) for i, group in enumerate(groups)
     )
-    return _Watch(graph, method, wanted, inputs, sessions, derived, added)
+    return _Watch(graph, method, wanted, inputs, sessions, derived, added, threads)
 
 
 def _watch_closely(watch: _Watch) -> _Watch:
     kept = tuple(op for op in watch.derived if op.type not in CUTTING)
-    return _watch(watch.graph, watch.method, watch.wanted, kept)
+    return _watch(watch.graph, watch.method, watch.wanted, kept, watch.threads)
 
 
 def _groups(graph: Graph, names: Iterable[str]) -> Iterator[tuple[str, ...]]:
@@ -190,14 +197,15 @@ def _groups(graph: Graph, names: Iterable[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _open_session(
-    graph: Graph, fetched: tuple[str, ...], added: tuple[Probe, ...]
-) -> onnxruntime.InferenceSession:
-    probed = with_probes(graph, added)
-    outputs = (*fetched, *(probe.output for probe in added))
+    graph: Graph, fetched: tuple[str, ...], added: tuple[Probe, ...], threads: int
+) -> tuple[onnxruntime.InferenceSession, tuple[str, ...], Mapping[str, str]]:
+    probed, shown = exposed(with_probes(graph, added), fetched)
+    outputs = (*(shown.get(name, name) for name in fetched), *(probe.output for probe in added))
     # No shapes for the new outputs: onnxruntime refuses claims that it infers otherwise.
     loose = {name: replace(probed.values[name], shape=None) for name in outputs}
     model = replace(probed, outputs=outputs, values={**probed.values, **loose})
     options = session_options()
+    options.intra_op_num_threads = threads
     # Between two runs we observe: threads that spin in the meantime take the core we do it on.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     with tempfile.TemporaryDirectory(prefix="qplan-", ignore_cleanup_errors=True) as folder:
@@ -205,7 +213,7 @@ def _open_session(
         path = Path(folder) / "model.onnx"
         path.write_bytes(write_graph(model, external=path.with_suffix(".data")))
         try:
-            return open_session(str(path), options)
+            return open_session(str(path), options), fetched, shown
         except FAILURES as error:
             reason = one_line(error)
             raise ModelError(f"onnxruntime cannot load model {graph.name!r}: {reason}") from error
@@ -217,9 +225,9 @@ def _observe(watch: _Watch, feed: Feed) -> tuple[dict[str, Observed], dict[str, 
     found = {name: observer(feed.arrays[name]) for name in watch.inputs}
     means: dict[str, Array] = {}
     added = tuple(probe.output for probe in watch.probes)
-    for session, names in watch.sessions:
+    for session, names, shown in watch.sessions:
         outputs = names if means else (*names, *added)
-        tensors = _run(session, outputs, feed)
+        tensors = _run(session, tuple(shown.get(name, name) for name in outputs), feed)
         for name in reversed(outputs):
             if name in watch.graph.values:
                 found[name] = observer(tensors.pop())

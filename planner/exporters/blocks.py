@@ -15,9 +15,11 @@ import numpy as np
 from planner.constants.quantize import quantize_array
 from planner.errors import UnsupportedExport
 from planner.exporters.sheet import SHAPE_READERS, Array, Sheet, held_dtype
+from planner.ir.borders import border_op
 from planner.ir.graph import Graph, Op, Region
 from planner.ir.qtypes import Uniform
 from planner.ir.roles import NON_PORT_INPUTS
+from planner.ir.structure import JOIN
 from planner.onnx.dtypes import NUMPY
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, PortTyped
@@ -90,6 +92,30 @@ def blocks(plan: Plan) -> Iterator[Block]:
         activation = _fused_activation(region, kernel)
         core = region.ops[:-1] if activation is not None else region.ops
         yield Block(region, kernel, core, activation, _port_kinds(region, kernel))
+
+
+def write_border(sheet: Sheet, block: Block) -> bool:
+    """Write what hands a value over the border of a body, in the type it has there; False: it is none."""
+    op = border_op(block.region)
+    if op is None:
+        return False
+    value = op.outputs[0]
+    outputs = block.kernel.outputs
+    kind = outputs[0].type if outputs else None
+    steering = op.inputs[:1] if op.type == JOIN else ()
+    sources = op.inputs[len(steering) :]
+    if isinstance(kind, Uniform):
+        tensors = [sheet.stored(source, kind) for source in sources]
+        result = sheet.stored_name(value, kind)
+    else:
+        tensors = [sheet.operand(source) for source in sources]
+        result = sheet.raw_name(value, None) if sheet.graph.values[value].is_float else value
+    sheet.emit_border(op, [*(sheet.operand(name) for name in steering), *tensors], result, kind)
+    if isinstance(kind, Uniform):
+        sheet.define_stored(value, kind, result)
+    elif sheet.graph.values[value].is_float:
+        sheet.define_real(value, result)
+    return True
 
 
 def _needed(plan: Plan) -> frozenset[str]:

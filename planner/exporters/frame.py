@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from planner.exporters.accepts import Accepts, refuse_unsupported
-from planner.exporters.blocks import Block, blocks
+from planner.exporters.blocks import Block, blocks, write_border
 from planner.exporters.sheet import Rescale, Sheet
 from planner.ir.graph import Graph
 from planner.plans.plan import Plan
@@ -56,5 +56,7 @@ def write_form(graph: Graph, plan: Plan, form: Form) -> bytes:
         rescale=form.rescale,
     )
     for block in blocks(plan):
-        form.write_block(sheet, block)
+        with sheet.standing(block.region.scope):
+            if not write_border(sheet, block):
+                form.write_block(sheet, block)
     return sheet.finish()

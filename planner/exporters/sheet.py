@@ -7,7 +7,8 @@ value's own name, unless the model's boundary is pinned: then the stored tensor 
 Source: design 01, section 3; plans/rescales.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -18,7 +19,8 @@ from planner.errors import UnsupportedExport
 from planner.exporters.accepts import numbers_of
 from planner.exporters.names import Names
 from planner.exporters.opsets import choose_opset
-from planner.ir.graph import Graph, Op
+from planner.ir.borders import homes
+from planner.ir.graph import Graph, Op, Shape
 from planner.ir.qtypes import Uniform
 from planner.onnx.write import Node, write_model
 from planner.plans.plan import Plan
@@ -68,6 +70,9 @@ class Sheet:
         self._reals_f32: dict[tuple[str, Uniform], str] = {}
         self._parameters: dict[Uniform, tuple[str, str]] = {}
         self._scalars: dict[tuple[str, float], str] = {}
+        self._scope = ""
+        self._homes = homes(plan.graph)
+        self._border_types: dict[str, tuple[str, Shape | None]] = {}
         for name in graph.inputs:
             self._bases[name] = pinned = self._pins.get(name)
             if pinned is None:
@@ -87,11 +92,37 @@ class Sheet:
     ) -> None:
         """Append a node; without a name it gets one from its type and first result."""
         node_name = name or self._names.fresh(f"{outputs[0]}_{kind}")
-        self._nodes.append(Node(kind, tuple(inputs), tuple(outputs), node_name, domain, attributes or {}))
+        self._nodes.append(
+            Node(kind, tuple(inputs), tuple(outputs), node_name, domain, attributes or {}, self._scope)
+        )
+
+    @contextmanager
+    def standing(self, scope: str) -> Iterator[None]:
+        """Put what is written meanwhile into a body."""
+        before, self._scope = self._scope, scope
+        try:
+            yield
+        finally:
+            self._scope = before
+
+    def _beside(self, value: str) -> AbstractContextManager[None]:
+        """Put what is written meanwhile where a value is defined: whoever reads it can read that."""
+        return self.standing(self._homes.get(value, "")) if self._homes else nullcontext()
+
+    def emit_border(self, op: Op, inputs: Sequence[str], output: str, kind: PortTyped) -> None:
+        """Append what hands a value over the border of a body, as float or as stored integers."""
+        value = self.graph.values[op.outputs[0]]
+        dtype = _dtype_text(kind) if isinstance(kind, Uniform) else value.dtype
+        self._border_types[output] = dtype, value.shape
+        self.emit_op(op, inputs, [output])
 
     def emit_op(self, op: Op, inputs: Sequence[str], outputs: Sequence[str]) -> None:
         """Append a source op on other tensors, its name and attributes as they are."""
-        self._nodes.append(_node_of(op, inputs, outputs))
+        domain, _, kind = op.type.rpartition("::")
+        attributes = op.attributes
+        self._nodes.append(
+            Node(kind, tuple(inputs), tuple(outputs), op.name, domain, attributes, self._scope)
+        )
 
     def fresh(self, stem: str) -> str:
         """A tensor name that is free."""
@@ -123,13 +154,18 @@ class Sheet:
         self._bases[value] = pinned
         if pinned is None:
             self._reals[value, None] = tensor
-        else:
-            result = self.stored_name(value, pinned)
+            return
+        result = self.stored_name(value, pinned)
+        with self._beside(value):
             self._quantize_in_range(self.as_f32(value, tensor), pinned, result)
-            self._stored[value, pinned] = result
+        self._stored[value, pinned] = result
 
     def define_stored(self, value: str, kind: Uniform, tensor: str) -> None:
         """Say that a value is defined in stored integers; a rescale to its pin follows right behind."""
+        with self._beside(value):
+            self._define_stored(value, kind, tensor)
+
+    def _define_stored(self, value: str, kind: Uniform, tensor: str) -> None:
         pinned = self._pins.get(value, kind)
         self._bases[value] = pinned
         if pinned is None or pinned == kind:
@@ -154,6 +190,10 @@ class Sheet:
         known = self._stored.get((value, wanted))
         if known is not None:
             return known
+        with self._beside(value):
+            return self._made_stored(value, wanted)
+
+    def _made_stored(self, value: str, wanted: Uniform) -> str:
         base = self.base(value)
         if value in self.graph.constants:
             is_own = self._boundary.get(value) == wanted
@@ -199,7 +239,8 @@ class Sheet:
         stored = self.stored(value, seen)
         owns_name = seen == self.base(value) and value not in self._boundary
         result = value if owns_name else self.fresh(f"{value}_dequantized")
-        self._dequantize_value(value, stored, seen, result)
+        with self._beside(value):
+            self._dequantize_value(value, stored, seen, result)
         self._reals[value, seen] = result
         return result
 
@@ -209,7 +250,8 @@ class Sheet:
             return self.real(value, seen)
         if (value, seen) not in self._reals_f32:
             stored, result = self.stored(value, seen), self.fresh(f"{value}_f32")
-            self.dequantize(stored, seen, result)
+            with self._beside(value):
+                self.dequantize(stored, seen, result)
             self._reals_f32[value, seen] = result
         return self._reals_f32[value, seen]
 
@@ -323,6 +365,8 @@ class Sheet:
             constants=self._constants,
             opset=choose_opset(self.plan),
             domains={domain: number for domain, number in versions.items() if domain in used},
+            scopes=self.plan.graph.scopes,
+            typed=self._border_types.__getitem__,
         )
 
     def _port(self, name: str) -> tuple[str, str, Any]:
@@ -371,11 +415,6 @@ def _held(stored: Array, value: str, kind: Uniform) -> Array:
             hint="a coarser weight scale makes its numbers smaller",
         )
     return stored.astype(bounds.dtype, copy=False)
-
-
-def _node_of(op: Op, inputs: Sequence[str], outputs: Sequence[str]) -> Node:
-    domain, _, kind = op.type.rpartition("::")
-    return Node(kind, tuple(inputs), tuple(outputs), op.name, domain, op.attributes)
 
 
 def _axis(kind: Uniform) -> Mapping[str, int]:

@@ -5,9 +5,13 @@ only because the other does. Pure readers of an expanded graph. Source: design 0
 """
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from planner.ir.graph import Graph, Op, Region
 from planner.ir.structure import BEGIN, BORDERS, END, Scope
+
+WHOLE: Final = frozenset({"Loop", "Scan"})
+"""Types of loops whose operands and results are told by their place: none can be left out."""
 
 
 def border_op(step: Op | Region) -> Op | None:
@@ -46,13 +50,16 @@ def bonds(graph: Graph) -> Mapping[str, tuple[str, ...]]:
     for name, op in borders(graph):
         if op.type in (BEGIN, END):
             body = op.attributes["body"]
-            if not graph.values[op.outputs[0]].is_float:
+            if not graph.values[op.outputs[0]].is_float or graph.scopes[body].type in WHOLE:
                 steering.setdefault(body, []).append(name)
             if op.type == END:
                 leaving.setdefault(body, []).append(name)
     for body, names in leaving.items():
         for name in names:
             found[name] = (*found.get(name, ()), *steering.get(body, ()))
+    for path, scope in graph.scopes.items():
+        if scope.type in WHOLE:
+            found |= dict.fromkeys(steering.get(path, ()), tuple(steering.get(path, ())))
     return found
 
 
@@ -61,3 +68,18 @@ def closed_scope(scopes: Mapping[str, Scope], path: str) -> str:
     while path and scopes[path].kind == "call":
         path = scopes[path].parent
     return path
+
+
+def homes(graph: Graph) -> Mapping[str, str]:
+    """The loop or branch in which each value is defined, of those that are defined in one."""
+    found: dict[str, str] = {}
+    for op in graph.all_ops() if graph.scopes else ():
+        scope = op.scope
+        if op.type == BEGIN:
+            scope = op.attributes["body"]
+        elif op.type == END:
+            scope = graph.scopes[op.attributes["body"]].parent
+        home = closed_scope(graph.scopes, scope)
+        if home:
+            found |= dict.fromkeys(op.outputs, home)
+    return found

@@ -159,10 +159,8 @@ def _loop(flat: Flat, place: Place, step: Op | Region, loop: Loop) -> None:
     _place(flat, inner)
     source = {written: read for read, written in loop.carried}
     for i, (own, result) in enumerate(zip(inner.graph.outputs, step.outputs, strict=True)):
-        if result or i in source:
-            _end(
-                flat, place, inner, (i, own, result), carried=source.get(i, -1), facts=_facts(step, "out", i)
-            )
+        carried = source.get(i, -1)
+        _end(flat, place, inner, (i, own, result), carried=carried, facts=_facts(step, "out", i))
 
 
 def _branches(flat: Flat, place: Place, step: Op | Region, branches: Branches) -> None:
@@ -190,7 +188,7 @@ def _branches(flat: Flat, place: Place, step: Op | Region, branches: Branches) -
                 JOIN,
                 operands,
                 (named(flat, place, result),),
-                _marks(step.name, i),
+                _marks(prefixed(place.path, step.name), i),
                 (),
                 None,
                 place.scope,

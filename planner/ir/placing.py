@@ -65,11 +65,11 @@ def named(flat: Flat, place: Place, name: str) -> str:
 
 def _new_name(flat: Flat, place: Place, name: str) -> str:
     if name not in place.graph.constants:
-        return _fresh(f"{place.path}/{name}", flat)
+        return _fresh(prefixed(place.path, name), flat)
     function = place.chain[-1]
     key = (function, name)
     if key not in flat.constants_of:
-        flat.constants_of[key] = _fresh(f"{function}/{name}", flat)
+        flat.constants_of[key] = _fresh(prefixed(function, name), flat)
     return flat.constants_of[key]
 
 
@@ -111,8 +111,8 @@ def path_of(flat: Flat, place: Place, name: str) -> str:
 
 
 def prefixed(path: str, name: str) -> str:
-    """A name behind the path of the body it stands in."""
-    return f"{path}/{name}" if path else name
+    """A name behind the path of the body it stands in, as it is where it says that path already."""
+    return name if not path or name.startswith(f"{path}/") else f"{path}/{name.lstrip('/')}"
 
 
 def _numbered(name: str) -> Iterator[str]:

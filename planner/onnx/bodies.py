@@ -11,7 +11,7 @@ from onnx import AttributeProto, GraphProto, NodeProto
 from planner.ir.graph import BOUNDARY, Op, Opaque
 from planner.onnx.attributes import GRAPH, value_of
 from planner.onnx.naming import unused
-from planner.onnx.write import node_proto, op_node
+from planner.onnx.nodes import node_proto, op_node
 
 
 def ops_of(nodes: Sequence[NodeProto], folder: Path | None = None) -> tuple[Op, ...]:

@@ -1,23 +1,17 @@
 """Branches: an `If` whose condition is known is replaced by the branch it takes.
 
-Bodies of other `If`, `Loop` and `Scan` ops stay closed, and the graph's notes say so.
+Bodies of other `If`, `Loop` and `Scan` ops are `opening`'s.
 """
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from planner.ir.graph import Constant, Graph, Op, Value
-from planner.onnx.bodies import defined_names, graph_of, ops_of, rename_values, subgraphs
+from planner.onnx.bodies import defined_names, graph_of, ops_of, rename_values
 from planner.onnx.dtypes import NAMES, UNKNOWN
 from planner.onnx.naming import unused
 from planner.onnx.shapes import type_of
 from planner.onnx.tensors import array_of
-
-_REASONS: Final = {
-    "If": "its branch is chosen while running",
-    "Loop": "its body runs in a loop",
-    "Scan": "its body runs in a loop",
-}
 
 
 def inline_known_branches(graph: Graph) -> Graph:
@@ -27,16 +21,6 @@ def inline_known_branches(graph: Graph) -> Graph:
         if condition is not None and condition.array is not None and condition.array.size == 1:
             graph = _inline(graph, op, "then_branch" if bool(condition.array.item()) else "else_branch")
     return graph
-
-
-def note_closed_bodies(graph: Graph) -> Graph:
-    """Note every op whose body is not looked into."""
-    notes = [
-        f"{op.type} at {op.name!r} stays float: {_REASONS.get(op.type, 'its body is not looked into')}"
-        for op in graph.ops
-        if subgraphs(op)
-    ]
-    return replace(graph, notes=(*graph.notes, *notes)) if notes else graph
 
 
 def _inline(graph: Graph, op: Op, branch: str) -> Graph:

@@ -12,12 +12,12 @@ import numpy as np
 
 from planner.ir.graph import Constant, Graph, Op, Value
 from planner.onnx.affine import fold_affine
-from planner.onnx.branches import inline_known_branches, note_closed_bodies
+from planner.onnx.branches import inline_known_branches
 from planner.onnx.dtypes import NAMES, UNKNOWN
 from planner.onnx.folding import fold_constants
 from planner.onnx.gemm import plain_gemms
 from planner.onnx.naming import rewritten, unused, use_counts
-from planner.onnx.recurrent import time_first
+from planner.onnx.recurrent import name_states, time_first
 from planner.onnx.shapes import infer
 
 Pass: TypeAlias = Callable[[Graph], Graph]
@@ -27,7 +27,7 @@ _MAX_ROUNDS: Final = 16
 
 def normalise(graph: Graph) -> Graph:
     """Run every pass. In: ops of opset 21 in topological order; out: the same, fewer and plainer."""
-    graph = infer(time_first(split_sums(fold_constants(drop_identities(graph)))))
+    graph = infer(split_sums(fold_constants(drop_identities(graph))))
     for _ in range(_MAX_ROUNDS):
         before = graph
         for rewrite in TO_FIXPOINT:
@@ -213,13 +213,18 @@ def _adds(op: Op, taken: set[str]) -> list[Op]:
     return [*ops, Op(op.name, "Add", (left, op.inputs[-1]), op.outputs)]
 
 
-TO_FIXPOINT: Final[tuple[Pass, ...]] = (fold_constants, inline_known_branches, drop_identities)
+TO_FIXPOINT: Final[tuple[Pass, ...]] = (
+    fold_constants,
+    inline_known_branches,
+    drop_identities,
+    time_first,
+    name_states,
+)
 ONCE: Final[tuple[Pass, ...]] = (
     fold_gemm_factors,
     plain_gemms,
     fill_pads,
     fold_affine,
     drop_dead,
-    note_closed_bodies,
     name_apart,
 )

@@ -4,26 +4,24 @@ External data is mapped, not copied. Protobuf ends here. What had to be left alo
 notes. Source: onnx.proto; ONNX versioning.
 """
 
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-import numpy as np
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from onnx import GraphProto, ModelProto, SparseTensorProto, ValueInfoProto, defs, inliner
+from onnx import GraphProto, ModelProto, defs, inliner
 
 from planner.errors import ModelError
-from planner.ir.graph import Constant, Graph, Op, Value, validate
+from planner.ir.expand import expand
+from planner.ir.graph import Graph, validate
 from planner.ir.topology import topological
-from planner.onnx.bodies import ops_of
-from planner.onnx.dtypes import NAMES, UNKNOWN, dtype_of
+from planner.onnx.decoding import decoded
 from planner.onnx.normalise import normalise
+from planner.onnx.opening import open_bodies
 from planner.onnx.opsets import OLDEST, TARGET, to_opset_21
 from planner.onnx.quantized.absorb import absorb
 from planner.onnx.quantized.dialect import canonical
-from planner.onnx.shapes import infer, type_of
-from planner.onnx.tensors import array_of
+from planner.onnx.shapes import infer
 
 NEWEST: Final = int(defs.onnx_opset_version())
 _RANK_MATTERS_BEFORE: Final = 13
@@ -36,12 +34,13 @@ def read_onnx(source: str | Path | bytes, *, name: str | None = None) -> Graph:
       name: the graph's name; else the file's stem, or what the file calls it.
 
     Returns:
-      A valid Graph: ops in topological order with the meaning of opset 21, constants as arrays.
+      A valid Graph: ops in topological order with the meaning of opset 21, constants as arrays; bodies of
+      loops and branches in their place (`Graph.scopes`).
 
     Raises:
       ModelError: no ONNX model, or one that cannot be read; one line that says where and why.
     """
-    return _settled(validate(normalise(absorb(_plain_opset(_as_written(source, name))))))
+    return _settled(validate(expand(_normal(_plain_opset(_as_written(source, name))))))
 
 
 def read_written(source: str | Path | bytes, *, name: str | None = None) -> Graph:
@@ -53,6 +52,11 @@ def read_written(source: str | Path | bytes, *, name: str | None = None) -> Grap
       ModelError: no ONNX model, or one that cannot be read; one line that says where and why.
     """
     return _settled(validate(infer(_plain_opset(_as_written(source, name)))))
+
+
+def _normal(graph: Graph) -> Graph:
+    """A graph of opset 21, or a body, in normal form, its bodies opened."""
+    return open_bodies(normalise(absorb(graph)), _normal)
 
 
 def _plain_opset(graph: Graph) -> Graph:
@@ -76,7 +80,8 @@ def _as_written(source: str | Path | bytes, name: str | None) -> Graph:
     opsets = _opsets(parsed, label)
     model = _without_functions(parsed, label)
     stem = Path(source).stem if isinstance(source, (str, Path)) else ""
-    graph = _decoded(model, opsets, name or stem or model.graph.name or "model", folder)
+    _check_tensors(model.graph)
+    graph = decoded(model.graph, opsets, name or stem or model.graph.name or "model", folder)
     notes = tuple(f"function {function.name} is inlined" for function in parsed.functions)
     return canonical(validate(replace(graph, ops=topological(graph.ops), notes=notes)))
 
@@ -141,32 +146,6 @@ def _domain(domain: str) -> str:
     return "" if domain == "ai.onnx" else domain
 
 
-def _decoded(model: ModelProto, opsets: dict[str, int], name: str, folder: Path | None) -> Graph:
-    proto = model.graph
-    _check_tensors(proto)
-    outputs = tuple(info.name for info in proto.output)
-    ops, constants, values = _constants_apart(ops_of(proto.node, folder), outputs)
-    for tensor in proto.initializer:
-        array = array_of(tensor, folder)
-        _check_single(tensor.name, array, constants.get(tensor.name))
-        constants[tensor.name] = array
-        values[tensor.name] = Value(tensor.name, tuple(tensor.dims), NAMES[tensor.data_type])
-    for sparse in proto.sparse_initializer:
-        tensor = sparse.values
-        constants[tensor.name] = _dense(sparse)
-        values[tensor.name] = Value(tensor.name, tuple(sparse.dims), NAMES[tensor.data_type])
-    inputs = tuple(info.name for info in proto.input if info.name not in constants)
-    return Graph(
-        name=name,
-        values=_declared(ops, (*proto.value_info, *proto.output, *proto.input)) | values,
-        ops=ops,
-        inputs=inputs,
-        outputs=outputs,
-        constants={key: Constant(array) for key, array in constants.items()},
-        opsets=opsets,
-    )
-
-
 def _check_tensors(proto: GraphProto) -> None:
     """Lists, maps and optionals cannot cross the model's boundary: samples hold tensors alone."""
     for side, infos in (("input", proto.input), ("output", proto.output)):
@@ -178,63 +157,3 @@ def _check_tensors(proto: GraphProto) -> None:
                     f"model inputs and outputs here",
                     hint="cut the model so that the operators on other kinds stay outside",
                 )
-
-
-def _check_single(name: str, array: np.ndarray, other: np.ndarray | None) -> None:
-    if other is not None and not (other.dtype == array.dtype and np.array_equal(other, array)):
-        raise ModelError(
-            f"initializer {name!r} is there twice, with different numbers",
-            hint="nothing says which one counts",
-        )
-
-
-def _constants_apart(
-    ops: Iterable[Op], outputs: tuple[str, ...]
-) -> tuple[tuple[Op, ...], dict[str, np.ndarray], dict[str, Value]]:
-    """Take the Constant nodes out; one that writes a model output stays."""
-    kept: list[Op] = []
-    arrays: dict[str, np.ndarray] = {}
-    for op in ops:
-        array = _constant(op) if op.type == "Constant" and op.outputs[0] not in outputs else None
-        if array is None:
-            kept.append(op)
-        else:
-            arrays[op.outputs[0]] = array
-    values = {name: Value(name, array.shape, dtype_of(array)) for name, array in arrays.items()}
-    return tuple(kept), arrays, values
-
-
-def _constant(op: Op) -> np.ndarray | None:
-    for key, dtype in _CONSTANT_KINDS.items():
-        if key in op.attributes:
-            return np.asarray(op.attributes[key], dtype=dtype)
-    return None
-
-
-def _declared(ops: Iterable[Op], infos: Iterable[ValueInfoProto]) -> dict[str, Value]:
-    """Every value that ops name, with the type the file declares of it, if any."""
-    values = {out: Value(out, None, UNKNOWN) for op in ops for out in op.outputs if out}
-    for info in infos:
-        values[info.name] = Value(info.name, *type_of(info.type))
-    return values
-
-
-def _dense(sparse: SparseTensorProto) -> np.ndarray:
-    values, indices = array_of(sparse.values), array_of(sparse.indices)
-    dense = np.zeros(tuple(sparse.dims), dtype=values.dtype)
-    if indices.ndim == 1:
-        dense.reshape(-1)[indices] = values
-    else:
-        dense[tuple(indices.T)] = values
-    return dense
-
-
-_CONSTANT_KINDS: Final[dict[str, type | None]] = {
-    "value": None,
-    "value_float": np.float32,
-    "value_floats": np.float32,
-    "value_int": np.int64,
-    "value_ints": np.int64,
-    "value_string": np.object_,
-    "value_strings": np.object_,
-}

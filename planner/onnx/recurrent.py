@@ -1,7 +1,9 @@
-"""Recurrent ops time first: LSTM, GRU and RNN with `layout` 1 become the same op between Transposes.
+"""Recurrent ops in plain form: time first, and with names for the states they carry from step to step.
 
-Devices and onnxruntime have the layout of the first opsets only, (time, batch, width) with states of
-(directions, batch, hidden). Source: ONNX operators, `layout` since opset 14.
+LSTM, GRU and RNN with `layout` 1 become the same op between Transposes: devices and onnxruntime have the layout
+of the first opsets only, (time, batch, width) with states of (directions, batch, hidden). The sequence of hidden
+states and the cell state are results even where nothing reads them: a device stores them at every step, so they
+have ranges and types. Source: ONNX operators, `layout` since opset 14.
 """
 
 from collections.abc import Iterator
@@ -37,6 +39,25 @@ def time_first(graph: Graph) -> Graph:
     if not turned.values:
         return graph
     return replace(graph, ops=tuple(ops), values={**graph.values, **turned.values})
+
+
+def name_states(graph: Graph) -> Graph:
+    """Give recurrent ops the results of their states that they leave out; the same graph if none does."""
+    taken = set(graph.values)
+    values: dict[str, Value] = {}
+    ops = tuple(_with_states(op, graph, taken, values) if op.type in RECURRENT else op for op in graph.ops)
+    return graph if not values else replace(graph, ops=ops, values={**graph.values, **values})
+
+
+def _with_states(op: Op, graph: Graph, taken: set[str], values: dict[str, Value]) -> Op:
+    wanted = {0: "states", 2: "cell"} if op.type == "LSTM" else {0: "states"}
+    outputs = [*op.outputs, *("" for _ in range(len(op.outputs), max(wanted) + 1))]
+    like = next((name for name in op.outputs if name), "")
+    for index, part in wanted.items() if like else ():
+        if not outputs[index]:
+            outputs[index] = unused(f"{like}/{part}", taken)
+            values[outputs[index]] = Value(outputs[index], None, graph.values[like].dtype)
+    return replace(op, outputs=tuple(outputs))
 
 
 def _is_batch_first(op: Op) -> bool:

@@ -5,38 +5,29 @@ is. Nothing here plans or quantizes. Source: onnx.proto.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
-from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
+from onnx import GraphProto, ModelProto
 
 from planner.errors import ModelError, UnsupportedExport
-from planner.ir.graph import Dim, Graph, Op
-from planner.onnx.attributes import attribute_of
-from planner.onnx.dtypes import byte_size, dtype_of, enum_of
+from planner.ir.expand import expand
+from planner.ir.graph import Dim, Graph
+from planner.ir.structure import Scope
+from planner.onnx.dtypes import byte_size, dtype_of
+from planner.onnx.nesting import QPLAN, nest
+from planner.onnx.nodes import Node, Port, fill_node, op_node, value_info
 from planner.onnx.tensors import aligned, external_tensor, fill_tensor, raw_bytes, tensor_of
 
 Data: TypeAlias = np.ndarray | tuple[np.ndarray, str]
-Port: TypeAlias = tuple[str, str, Sequence[Dim] | None]
+
+__all__ = ["IR_VERSION", "OPSET", "Node", "Port", "op_node", "value_info", "write_graph", "write_model"]
 
 OPSET: Final = 21
 IR_VERSION: Final = 10
 MAX_BYTES: Final = 1_900_000_000
 _MAX_INLINE: Final = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One node of a model to write; attributes are plain values, arrays or `Opaque` subgraphs."""
-
-    op_type: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    name: str = ""
-    domain: str = ""
-    attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
 def write_model(
@@ -55,6 +46,8 @@ def write_model(
     producer: str = "quant-planner",
     annotations: Mapping[str, Mapping[str, str]] | None = None,
     inner: Sequence[Port] = (),
+    scopes: Mapping[str, Scope] | None = None,
+    typed: Callable[[str], tuple[str, Sequence[Dim] | None]] | None = None,
 ) -> bytes:
     """Serialise a model.
 
@@ -66,6 +59,7 @@ def write_model(
         the returned bytes belong into the same folder.
       annotations: quantization annotations of tensors, key to text, by tensor name.
       inner: shapes and element types of values inside, for readers that infer none.
+      scopes: bodies that nodes stand in; with `typed`, the types of tensors at their borders.
 
     Raises:
       UnsupportedExport: over 1.9 GB without `external`: no protobuf holds more than 2 GB.
@@ -77,7 +71,10 @@ def write_model(
             f"model {name!r} has {total} bytes of weights, one ONNX file holds at most {MAX_BYTES}",
             hint="write it to a path, then the weights go into a file beside it",
         )
-    versions = {"": opset, **{node.domain: 1 for node in nodes if node.domain}, **(domains or {})}
+    used = {node.domain: 1 for node in nodes if node.domain not in ("", QPLAN)}
+    if scopes and typed is not None:
+        nodes = nest(nodes, scopes, typed)
+    versions = {"": opset, **used, **(domains or {})}
     model = ModelProto(ir_version=ir_version, producer_name=producer, doc_string=doc)
     for domain, version in sorted(versions.items()):
         model.opset_import.add(domain=domain, version=version)
@@ -86,7 +83,7 @@ def write_model(
     graph = model.graph
     graph.name = name
     for node in nodes:
-        _fill_node(graph.node.add(), node)
+        fill_node(graph.node.add(), node)
     graph.input.extend(value_info(*port) for port in inputs)
     graph.output.extend(value_info(*port) for port in outputs)
     graph.value_info.extend(value_info(*port) for port in inner)
@@ -103,23 +100,6 @@ def write_model(
     return data
 
 
-def op_node(op: Op, rename: Callable[[str], str] = str) -> Node:
-    """Make the node of a source op, its operands renamed; "" stays absent.
-
-    Raises:
-      ModelError: `rename` changes a value that a subgraph body of the op captures.
-    """
-    for name in op.captures:
-        if rename(name) != name:
-            raise ModelError(f"a subgraph of {op.name!r} captures {name!r}, so it cannot be renamed")
-    domain, _, kind = op.type.rpartition("::")
-
-    def named(values: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(rename(value) if value else "" for value in values)
-
-    return Node(kind, named(op.inputs), named(op.outputs), op.name, domain, op.attributes)
-
-
 def write_graph(graph: Graph, *, external: Path | None = None, with_shapes: bool = False) -> bytes:
     """Re-emit an imported Graph as float ONNX, op by op; facts on values are not written.
 
@@ -130,10 +110,15 @@ def write_graph(graph: Graph, *, external: Path | None = None, with_shapes: bool
     Raises:
       ModelError: a constant whose numbers are not known, only its range.
     """
+    graph = expand(graph)
     for name, constant in graph.constants.items():
         if constant.array is None:
             raise ModelError(f"constant {name!r} has a range but no numbers, so no model can be written")
     others = {domain: version for domain, version in graph.opsets.items() if domain}
+
+    def typed(name: str) -> tuple[str, Sequence[Dim] | None]:
+        return graph.values[name].dtype, graph.values[name].shape
+
     boundary = {*graph.inputs, *graph.outputs, *graph.constants}
     made = [out for op in graph.all_ops() for out in op.outputs if out and out not in boundary]
     known = [name for name in made if graph.values[name].shape is not None and graph.values[name].dtype]
@@ -150,42 +135,10 @@ def write_graph(graph: Graph, *, external: Path | None = None, with_shapes: bool
         opset=graph.opsets.get("", OPSET),
         domains=others,
         external=external,
-        inner=[_port(graph, name) for name in known] if with_shapes else (),
+        inner=[_port(graph, name) for name in known] if with_shapes and not graph.scopes else (),
+        scopes=graph.scopes,
+        typed=typed,
     )
-
-
-def node_proto(node: Node) -> NodeProto:
-    """Encode one node."""
-    proto = NodeProto()
-    _fill_node(proto, node)
-    return proto
-
-
-def _fill_node(proto: NodeProto, node: Node) -> None:
-    proto.op_type, proto.name = node.op_type, node.name
-    if node.domain:
-        proto.domain = node.domain
-    proto.input.extend(node.inputs)
-    proto.output.extend(node.outputs)
-    if node.attributes:
-        proto.attribute.extend(attribute_of(key, value) for key, value in node.attributes.items())
-
-
-def value_info(name: str, dtype: str, shape: Sequence[Dim] | None) -> ValueInfoProto:
-    """Encode a value's type; nothing is claimed about what is unknown."""
-    info = ValueInfoProto(name=name)
-    tensor = info.type.tensor_type
-    tensor.elem_type = enum_of(dtype)
-    if shape is None:
-        return info
-    tensor.shape.SetInParent()
-    for dim in shape:
-        entry = tensor.shape.dim.add()
-        if isinstance(dim, int):
-            entry.dim_value = dim
-        elif dim:
-            entry.dim_param = dim
-    return info
 
 
 def _port(graph: Graph, name: str) -> Port:

@@ -1,0 +1,87 @@
+"""Exposing: values inside loops and branches as values of the model, so that a run can be watched.
+
+A value of a loop's body comes out as those of all trips, one of a branch as itself or, where another branch
+ran, as nothing. Works on the expanded graph, with the border ops that any body has. Source: `ir.expand`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+
+from planner.ir.borders import homes
+from planner.ir.graph import Constant, Graph, Op, Value
+from planner.ir.structure import END, JOIN
+from planner.onnx.dtypes import NUMPY
+
+SHOWN: Final = "@shown"
+
+
+@dataclass(slots=True)
+class _Work:
+    """The graph as it grows; `results`: how many results the kernel of a body has by now."""
+
+    graph: Graph
+    values: dict[str, Value]
+    constants: dict[str, Constant]
+    ops: list[Op]
+    results: dict[str, int]
+
+
+def exposed(graph: Graph, names: Iterable[str]) -> tuple[Graph, Mapping[str, str]]:
+    """Let values out of the bodies they are in.
+
+    Returns:
+      The graph with ops at the borders, and for each value inside a body the name of what comes out.
+    """
+    inside = homes(graph)
+    if not inside:
+        return graph, {}
+    ends = {path: len(scope.results) for path, scope in graph.scopes.items()}
+    work = _Work(graph, dict(graph.values), dict(graph.constants), list(graph.ops), ends)
+    shown: dict[str, str] = {}
+    for name in names:
+        outer, scope = name, inside.get(name, "")
+        while scope:
+            outer = _let_out(work, outer, scope)
+            scope = _parent(graph, scope)
+        if outer != name:
+            shown[name] = outer
+    grown = replace(graph, values=work.values, constants=work.constants, ops=tuple(work.ops))
+    return grown, shown
+
+
+def _parent(graph: Graph, path: str) -> str:
+    path = graph.scopes[path].parent
+    while path and graph.scopes[path].kind == "call":
+        path = graph.scopes[path].parent
+    return path
+
+
+def _let_out(work: _Work, name: str, path: str) -> str:
+    """Let a value out of one body."""
+    scope = work.graph.scopes[path]
+    inner, outer = work.values[name], f"{name}{SHOWN}"
+    work.values[outer] = Value(outer, None, inner.dtype)
+    index = work.results[path]
+    work.results[path] += 1
+    marks: dict[str, Any] = {"body": path, "index": index, "carried": -1}
+    if scope.kind == "loop":
+        work.ops.append(Op(outer, END, (name,), (outer,), marks, (), None, path))
+        return outer
+    operands = [scope.operands[0]]
+    for other, twin in work.graph.scopes.items():
+        if twin.kind == "branch" and twin.owner == scope.owner:
+            operands.append(name if other == path else _nothing(work, inner))
+    marks["body"] = scope.owner
+    work.ops.append(Op(outer, JOIN, tuple(operands), (outer,), marks, (), None, scope.parent))
+    return outer
+
+
+def _nothing(work: _Work, like: Value) -> str:
+    """A constant without elements."""
+    name = f"nothing:{like.dtype}"
+    work.values[name] = Value(name, (0,), like.dtype)
+    work.constants[name] = Constant(np.zeros(0, NUMPY[like.dtype]))
+    return name

@@ -1,0 +1,208 @@
+"""Nesting: nodes that stand in bodies go back into `If`, `Loop` and `Scan`.
+
+In: flat nodes, each with its scope, and border nodes where values enter and leave; out: nodes with subgraphs.
+What enters a branch, or a loop unchanged, is captured. Calls leave no trace: their nodes stand where the call
+stood. Source: ONNX operators If, Loop and Scan; `ir.expand`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeAlias
+
+from onnx import GraphProto
+
+from planner.errors import UnsupportedExport
+from planner.ir.borders import closed_scope
+from planner.ir.graph import Dim, Opaque
+from planner.ir.structure import BEGIN, END, JOIN, Scope
+from planner.onnx.attributes import GRAPH
+from planner.onnx.bodies import free_names, graph_of
+from planner.onnx.nodes import Node, Port, fill_node, value_info
+
+Typed: TypeAlias = Callable[[str], tuple[str, Sequence[Dim] | None]]
+"""Element type and shape of a tensor that enters or leaves a body."""
+
+QPLAN: Final = BEGIN.partition("::")[0]
+_BEGIN, _END, _JOIN = (kind.partition("::")[2] for kind in (BEGIN, END, JOIN))
+
+
+@dataclass(slots=True)
+class _Body:
+    """Nodes of one body (or of the model), and the borders of the bodies that stand in it."""
+
+    nodes: list[Node] = field(default_factory=list)
+    begins: dict[int, Node] = field(default_factory=dict)
+    ends: dict[int, Node] = field(default_factory=dict)
+
+
+def nest(nodes: Sequence[Node], scopes: Mapping[str, Scope], typed: Typed) -> list[Node]:
+    """Put the nodes of bodies into the nodes that run them.
+
+    Raises:
+      UnsupportedExport: a loop or branch that is none of ONNX's.
+    """
+    if not scopes:
+        return list(nodes)
+    bodies: dict[str, _Body] = {"": _Body()}
+    bodies |= {path: _Body() for path, scope in scopes.items() if scope.kind != "call"}
+    joins: dict[str, list[Node]] = {}
+    alias: dict[str, str] = {}
+    for node in nodes:
+        home = closed_scope(scopes, node.scope)
+        if node.domain != QPLAN:
+            bodies[home].nodes.append(node)
+        elif node.op_type == _JOIN:
+            joins.setdefault(node.attributes["body"], []).append(node)
+        else:
+            _sort_border(node, scopes, bodies, alias)
+    for body in bodies.values():
+        _rename(body, alias)
+    found = {owner: [_aliased(node, alias) for node in group] for owner, group in joins.items()}
+    for path in sorted(bodies, key=lambda path: -_depth(scopes, path)):
+        scope = scopes.get(path)
+        if scope is None:
+            continue
+        outer = bodies[closed_scope(scopes, scope.parent)]
+        if scope.kind == "loop" and bodies[path].ends:
+            outer.nodes.append(_loop(path, scope, bodies[path], typed))
+        elif scope.kind == "branch" and scope.index == 0 and scope.owner in found:
+            branches = [p for p, s in scopes.items() if s.kind == "branch" and s.owner == scope.owner]
+            outer.nodes.append(_branches(scope, [bodies[p] for p in branches], found[scope.owner], typed))
+    return _in_order(bodies[""].nodes)
+
+
+def _depth(scopes: Mapping[str, Scope], path: str) -> int:
+    depth = 0
+    while path:
+        path, depth = scopes[path].parent, depth + 1
+    return depth
+
+
+def _aliased(node: Node, alias: Mapping[str, str]) -> Node:
+    """A node that reads tensors by the names they have outside."""
+
+    def resolved(name: str) -> str:
+        while name in alias:
+            name = alias[name]
+        return name
+
+    inputs = tuple(map(resolved, node.inputs))
+    return node if inputs == node.inputs else replace(node, inputs=inputs)
+
+
+def _rename(body: _Body, alias: Mapping[str, str]) -> None:
+    body.nodes = [_aliased(node, alias) for node in body.nodes]
+    for side in (body.begins, body.ends):
+        side.update({index: _aliased(node, alias) for index, node in side.items()})
+
+
+def _sort_border(
+    node: Node, scopes: Mapping[str, Scope], bodies: Mapping[str, _Body], alias: dict[str, str]
+) -> None:
+    """What enters or leaves unchanged is one tensor with what it was; the rest are operands and results."""
+    body, index = node.attributes["body"], node.attributes["index"]
+    if scopes[body].kind == "loop" and node.op_type == _END:
+        bodies[body].ends[index] = node
+    elif scopes[body].kind == "loop" and _is_handed(scopes[body], node):
+        bodies[body].begins[index] = node
+    else:
+        alias[node.outputs[0]] = node.inputs[0]
+
+
+def _is_handed(scope: Scope, node: Node) -> bool:
+    """Whether something else enters in each trip."""
+    varies = node.attributes["index"] == 0 if scope.type == "Loop" else True
+    return node.attributes["carried"] >= 0 or varies
+
+
+def _loop(path: str, scope: Scope, body: _Body, typed: Typed) -> Node:
+    if scope.type not in ("Loop", "Scan"):
+        raise UnsupportedExport(
+            f"{scope.owner!r} loops in a way that ONNX has no operator for; accepted: Loop and Scan",
+            hint="write the loop as one of these in the source model",
+        )
+    begins = [body.begins[i] for i in sorted(body.begins)]
+    ends = [body.ends[i] for i in sorted(body.ends)]
+    inner = [(node.outputs[0], *typed(node.outputs[0])) for node in begins]
+    tensors, like = [node.inputs[0] for node in ends], [node.outputs[0] for node in ends]
+    results, copies = _own_results(body, path, tensors, [typed(name) for name in like])
+    proto = _graph(path, [*body.nodes, *copies], inner, results)
+    outputs = [node.outputs[0] for node in ends]
+    attributes = {**scope.attributes, "body": Opaque(GRAPH, proto.SerializeToString())}
+    return Node(
+        scope.type,
+        tuple(node.inputs[0] for node in begins),
+        tuple(outputs[1:] if scope.type == "Loop" else outputs),
+        scope.owner,
+        "",
+        attributes,
+        scope.parent,
+    )
+
+
+def _branches(scope: Scope, bodies: Sequence[_Body], joins: Sequence[Node], typed: Typed) -> Node:
+    if scope.type != "If":
+        raise UnsupportedExport(
+            f"{scope.owner!r} branches in a way that ONNX has no operator for; accepted: If",
+            hint="write the branches as an If in the source model",
+        )
+    graphs = {}
+    for n, (key, body) in enumerate(zip(("then_branch", "else_branch"), bodies, strict=True)):
+        tensors = [node.inputs[1 + n] for node in joins]
+        like = [node.outputs[0] for node in joins]
+        results, copies = _own_results(body, f"{scope.owner}/{key}", tensors, [typed(name) for name in like])
+        proto = _graph(key, [*body.nodes, *copies], [], results)
+        graphs[key] = Opaque(GRAPH, proto.SerializeToString())
+    outputs = tuple(node.outputs[0] for node in joins)
+    attributes = {**scope.attributes, **graphs}
+    return Node("If", joins[0].inputs[:1], outputs, scope.owner, "", attributes, scope.parent)
+
+
+def _own_results(
+    body: _Body, path: str, tensors: Sequence[str], types: Sequence[tuple[str, Sequence[Dim] | None]]
+) -> tuple[list[Port], list[Node]]:
+    """Results that a body writes itself, each once: what it only hands through is copied."""
+    written = {out for node in body.nodes for out in node.outputs}
+    ports: list[Port] = []
+    copies: list[Node] = []
+    for i, (tensor, (dtype, _)) in enumerate(zip(tensors, types, strict=True)):
+        name = tensor
+        if tensor not in written or tensor in tensors[:i]:
+            name = f"{path}/result_{i}"
+            copies.append(Node("Identity", (tensor,), (name,), f"{name}/copy"))
+        ports.append((name, dtype, None))
+    return ports, copies
+
+
+def _graph(name: str, nodes: Iterable[Node], inputs: Sequence[Port], outputs: Sequence[Port]) -> GraphProto:
+    proto = GraphProto(name=name)
+    for node in _in_order(list(nodes)):
+        fill_node(proto.node.add(), node)
+    proto.input.extend(value_info(*port) for port in inputs)
+    proto.output.extend(value_info(*port) for port in outputs)
+    return proto
+
+
+def _in_order(nodes: list[Node]) -> list[Node]:
+    """Each node behind what it reads, in its own right or in a body; the given order where it is free."""
+    writer = {out: i for i, node in enumerate(nodes) for out in node.outputs if out}
+    before = [sorted({writer[name] for name in _reads(node) if name in writer}) for node in nodes]
+    if all(not places or places[-1] < i for i, places in enumerate(before)):
+        return nodes
+    order: dict[int, None] = {}
+    for start in range(len(nodes)):
+        waiting = [start]
+        while waiting:
+            missing = [i for i in before[waiting[-1]] if i not in order]
+            if missing:
+                waiting += missing[:1]
+            else:
+                order.setdefault(waiting.pop())
+    return [nodes[i] for i in order]
+
+
+def _reads(node: Node) -> Iterable[str]:
+    yield from node.inputs
+    for value in node.attributes.values():
+        if isinstance(value, Opaque) and value.kind == GRAPH:
+            yield from free_names(graph_of(value))

@@ -1,0 +1,86 @@
+"""Nodes: plain records of what an ONNX graph holds, and their protobuf.
+
+Source: onnx.proto.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from onnx import NodeProto, ValueInfoProto
+
+from planner.errors import ModelError
+from planner.ir.graph import Dim, Op
+from planner.onnx.attributes import attribute_of
+from planner.onnx.dtypes import enum_of
+
+Port: TypeAlias = tuple[str, str, Sequence[Dim] | None]
+"""Name, element type and shape; an unknown shape is None, an unknown dim too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node of a model to write; attributes are plain values, arrays or `Opaque` subgraphs.
+
+    `scope` is the body it stands in (`ir.structure.Scope`); `nesting` puts it there.
+    """
+
+    op_type: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    name: str = ""
+    domain: str = ""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    scope: str = ""
+
+
+def op_node(op: Op, rename: Callable[[str], str] = str) -> Node:
+    """Make the node of a source op, its operands renamed; "" stays absent.
+
+    Raises:
+      ModelError: `rename` changes a value that a subgraph body of the op captures.
+    """
+    for name in op.captures:
+        if rename(name) != name:
+            raise ModelError(f"a subgraph of {op.name!r} captures {name!r}, so it cannot be renamed")
+    domain, _, kind = op.type.rpartition("::")
+
+    def named(values: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(rename(value) if value else "" for value in values)
+
+    return Node(kind, named(op.inputs), named(op.outputs), op.name, domain, op.attributes, op.scope)
+
+
+def node_proto(node: Node) -> NodeProto:
+    """Encode one node."""
+    proto = NodeProto()
+    fill_node(proto, node)
+    return proto
+
+
+def fill_node(proto: NodeProto, node: Node) -> None:
+    """Write a node into an empty one."""
+    proto.op_type, proto.name = node.op_type, node.name
+    if node.domain:
+        proto.domain = node.domain
+    proto.input.extend(node.inputs)
+    proto.output.extend(node.outputs)
+    if node.attributes:
+        proto.attribute.extend(attribute_of(key, value) for key, value in node.attributes.items())
+
+
+def value_info(name: str, dtype: str, shape: Sequence[Dim] | None) -> ValueInfoProto:
+    """Encode a value's type; nothing is claimed about what is unknown."""
+    info = ValueInfoProto(name=name)
+    tensor = info.type.tensor_type
+    tensor.elem_type = enum_of(dtype)
+    if shape is None:
+        return info
+    tensor.shape.SetInParent()
+    for dim in shape:
+        entry = tensor.shape.dim.add()
+        if isinstance(dim, int):
+            entry.dim_value = dim
+        elif dim:
+            entry.dim_param = dim
+    return info
