@@ -120,8 +120,10 @@ def big_file(layers: int = 26, width: int = 1024) -> bytes:
     rng = np.random.default_rng(0)
     nodes: list[Node] = []
     constants: dict[str, np.ndarray] = {
-        "bits": np.asarray(4, np.float32), "zero": np.asarray(0, np.float32), "step": np.asarray(0.1, np.float32)
-    }  # fmt: skip
+        "bits": np.asarray(4, np.float32),
+        "zero": np.asarray(0, np.float32),
+        "step": np.asarray(0.1, np.float32),
+    }
     said = {"signed": 1, "narrow": 0, "rounding_mode": "ROUND"}
     domain, x = "qonnx.custom_op.general", "x"
     for i in range(layers):
@@ -165,30 +167,37 @@ def speed_rows() -> Iterable[str]:
             yield f"| to `{to}` | {seconds:.2f} | {seconds - plain:+.2f} |"
 
 
+INTRODUCTION: Final = """
+Made by `python -m benchmarks.formats --write`: SQNR (dB) of the worst output beside the float model, {count}
+calibration and {count} held-out samples, default settings; each file runs in onnxruntime {version} as it is
+written (QONNX as the plain ops it means, `finn` in our runner on {few} samples). Targets: `onnxruntime-cpu`; for
+`hls4ml` `hls4ml-fpga` (16 bits), for `finn` `finn-fpga`, for `onnx-matmulnbits` `llm-w4` (weights alone). Theirs:
+`quantize_static`, QDQ, u8/s8, per channel, MinMax.
+"""
+CONVERSION: Final = f"""
+Converting a file of 26 quantized matrices (`planner.convert`), medians of {ROUNDS}; wanted: at most 2 s beyond
+reading and writing.
+
+| | seconds | beyond |
+|---|---|---|"""
+
+
 def report(count: int, only: list[str]) -> str:
-    """The section of the page."""
+    """Return the section of the page."""
     reasons: dict[str, str] = {}
     chosen = [model for model in models() if not only or model.name in only]
     heads = [f"`{name}`" for name in TARGETS]
     lines = [
-        f"\nMade by `python -m benchmarks.formats --write`: SQNR (dB) of the worst output beside the float model, "
-        f"{count} calibration and\n{count} held-out samples, default settings; each file runs in onnxruntime "
-        f"{onnxruntime.__version__} as it is written (QONNX as the\nplain ops it means, `finn` in our runner on "
-        f"{FINN_SAMPLES} samples). Targets: `onnxruntime-cpu`, for `hls4ml` `hls4ml-fpga` (16 bits),\nfor `finn` "
-        "`finn-fpga`, for `onnx-matmulnbits` `llm-w4` (weights alone). Theirs: `quantize_static`, QDQ, u8/s8, "
-        "per channel,\nMinMax.\n",
+        INTRODUCTION.format(count=count, version=onnxruntime.__version__, few=FINN_SAMPLES),
         f"| model | theirs | {' | '.join(heads)} |",
         f"|---{'|---' * (len(heads) + 1)}|",
         *quality_rows(chosen, count, reasons),
         "",
         *(f"- {number} {reason}" for reason, number in reasons.items()),
-        "\nConverting a file of 26 quantized matrices (`planner.convert`), medians of "
-        f"{ROUNDS}; wanted: at most 2 s beyond reading and writing.\n",
-        "| | seconds | beyond |",
-        "|---|---|---|",
+        CONVERSION,
         *speed_rows(),
     ]
-    return "\n".join(line for line in lines) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def main() -> None:
