@@ -170,13 +170,13 @@ def speed_rows() -> Iterable[str]:
 INTRODUCTION: Final = """
 Made by `python -m benchmarks.formats --write`: SQNR (dB) of the worst output beside the float model, {count}
 calibration and {count} held-out samples, default settings; each file runs in onnxruntime {version} as it is
-written (QONNX as the plain ops it means, `finn` in our runner on {few} samples). Targets: `onnxruntime-cpu`; for
-`hls4ml` `hls4ml-fpga` (16 bits), for `finn` `finn-fpga`, for `onnx-matmulnbits` `llm-w4` (weights alone). Theirs:
-`quantize_static`, QDQ, u8/s8, per channel, MinMax.
+written (QONNX as the plain ops it means, `finn` in our runner on {few} samples). Targets: `onnxruntime-cpu`;
+for `hls4ml` `hls4ml-fpga` (16 bits), for `finn` `finn-fpga`, for `onnx-matmulnbits` `llm-w4` (weights alone).
+Theirs: `quantize_static`, QDQ, u8/s8, per channel, MinMax.
 """
 CONVERSION: Final = f"""
-Converting a file of 26 quantized matrices (`planner.convert`), medians of {ROUNDS}; wanted: at most 2 s beyond
-reading and writing.
+Converting a file of 26 quantized matrices (`planner.convert`), medians of {ROUNDS}; wanted: at most 2 s
+beyond reading and writing.
 
 | | seconds | beyond |
 |---|---|---|"""
