@@ -127,18 +127,14 @@ def open_database(url: str) -> Engine:
     """
     engine = _engine(url)
     try:
-        with writing(engine) as connection:
-            if engine.dialect.name == "postgresql":
-                connection.execute(select(func.pg_advisory_xact_lock(MIGRATING)))
-            config = Config()
-            config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+        _migrate(engine)
     except CommandError as error:
+        engine.dispose()
         raise InputError(
             f"the database at {_shown(url)} is of another version: {error}", hint="use that version's qplan"
         ) from error
     except DatabaseError as error:
+        engine.dispose()
         raise InputError(f"cannot use the database at {_shown(url)}: {error.orig}") from error
     return engine
 
@@ -167,6 +163,16 @@ def now(connection: Connection) -> float:
     if connection.dialect.name == "sqlite":
         return time.time()
     return float(connection.execute(select(func.extract("epoch", func.clock_timestamp()))).scalar_one())
+
+
+def _migrate(engine: Engine) -> None:
+    with writing(engine) as connection:
+        if engine.dialect.name == "postgresql":
+            connection.execute(select(func.pg_advisory_xact_lock(MIGRATING)))
+        config = Config()
+        config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
 
 
 def _engine(url: str) -> Engine:

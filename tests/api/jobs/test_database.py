@@ -1,0 +1,71 @@
+"""The tables that migrations make are those the code speaks of, and what cannot be used is said."""
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import text
+
+from api.database import default_url, metadata, open_database, reading, writing
+from benchmarks.clusters import free_port
+from planner.errors import InputError
+
+
+def test_migrations_make_the_tables(engine):
+    with reading(engine) as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+
+
+def test_opening_twice_changes_nothing(engine, database_url):
+    open_database(database_url).dispose()
+    with reading(engine) as connection:
+        assert connection.execute(text("select count(*) from alembic_version")).scalar_one() == 1
+
+
+def test_a_database_of_a_later_version_is_refused(engine, database_url):
+    with writing(engine) as connection:
+        connection.execute(text("update alembic_version set version_num = '9999'"))
+    try:
+        with pytest.raises(InputError, match=r"is of another version: Can't locate revision.*'9999'"):
+            open_database(database_url)
+    finally:
+        with writing(engine) as connection:
+            connection.execute(text("update alembic_version set version_num = '0001'"))
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("nonsense", "is no database address"),
+        ("oracle://x/y", "needs|is no database address"),
+        ("sqlite:////nowhere/at/all", "unable to open"),
+    ],
+)
+def test_what_is_no_database_is_said(url, words):
+    with pytest.raises(InputError, match=words):
+        open_database(url)
+
+
+def test_a_database_that_is_not_there_is_said_without_its_password():
+    with pytest.raises(InputError, match="cannot use the database") as caught:
+        open_database(f"postgresql://user:hidden@127.0.0.1:{free_port()}/name")
+    assert "hidden" not in str(caught.value)
+
+
+def test_what_was_not_finished_is_not_kept(engine):
+    def fail():
+        with writing(engine) as connection:
+            connection.execute(text("update alembic_version set version_num = 'half'"))
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    with reading(engine) as connection:
+        assert connection.execute(text("select version_num from alembic_version")).scalar_one() == "0001"
+
+
+def test_a_killed_server_loses_nothing_of_sqlite(tmp_path):
+    engine = open_database(default_url(tmp_path))
+    with reading(engine) as connection:
+        assert connection.execute(text("pragma journal_mode")).scalar_one() == "wal"
+        assert connection.execute(text("pragma synchronous")).scalar_one() == 2
+    engine.dispose()

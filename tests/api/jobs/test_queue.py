@@ -1,0 +1,220 @@
+"""The queue's contract, on SQLite and on PostgreSQL: a job is leased by one, ends once, and is never lost."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from api.jobs import queue
+from api.problems import Refused
+
+WORK = {"task": "none", "arguments": {}, "files": []}
+LONG = 1000.0
+OVER = -1.0
+"""Of a lease that ran out before it began."""
+
+
+def submit(engine, **more):
+    return queue.submit(engine, "plan", WORK, **more)
+
+
+def lease(engine, owner="one", limit=100, seconds=LONG):
+    return queue.lease(engine, owner, limit, seconds=seconds)
+
+
+def kinds(engine, job):
+    return [event.kind for event in queue.events_after(engine, job.id)]
+
+
+def test_a_job_from_beginning_to_end(engine):
+    job = submit(engine, principal="who")
+    assert (job.state, job.attempt, job.principal, job.request) == ("queued", 0, "who", WORK)
+    (held,) = lease(engine)
+    assert (held.id, held.state, held.attempt, held.owner) == (job.id, "running", 1, "one")
+    assert queue.note_progress(engine, held, {"done": 1, "total": 2})
+    assert queue.finish(engine, held, {"key": "x"})
+    done = queue.get(engine, job.id)
+    assert (done.state, done.result, done.problem) == ("done", {"key": "x"}, None)
+    assert done.has_ended
+    assert done.created <= done.started <= done.finished
+    assert kinds(engine, job) == ["queued", "running", "progress", "done"]
+    assert [event.number for event in queue.events_after(engine, job.id, 2)] == [3, 4]
+    assert queue.events_after(engine, job.id)[2].data == {"done": 1, "total": 2}
+
+
+def test_a_job_ends_once(engine):
+    submit(engine)
+    (held,) = lease(engine)
+    assert queue.finish(engine, held, {"first": True})
+    assert not queue.finish(engine, held, {"first": False})
+    assert not queue.fail(engine, held, {"name": "timeout", "detail": ""})
+    assert not queue.retry(engine, held, "")
+    assert not queue.note_progress(engine, held, {"done": 1})
+    assert queue.get(engine, held.id).result == {"first": True}
+
+
+def test_what_is_leased_is_nobody_elses(engine):
+    for _ in range(3):
+        submit(engine)
+    first, second = lease(engine, "one", 2), lease(engine, "two")
+    assert [len(first), len(second)] == [2, 1]
+    assert {job.id for job in first}.isdisjoint(job.id for job in second)
+    assert lease(engine, "three") == []
+
+
+def test_the_oldest_is_taken_first(engine):
+    jobs = [submit(engine).id for _ in range(5)]
+    assert [job.id for job in lease(engine, limit=2)] == jobs[:2]
+    assert [job.id for job in lease(engine)] == jobs[2:]
+
+
+def test_a_lease_that_ran_out_is_taken_over(engine):
+    submit(engine)
+    (old,) = lease(engine, "one")
+    assert lease(engine, "two") == []
+    (new,) = lease(engine, "two", seconds=OVER)
+    assert (new.id, new.attempt, new.owner) == (old.id, 2, "two")
+    assert queue.heartbeat(engine, [old]).lost == {old.id}
+    assert not queue.finish(engine, old, {"by": "one"})
+    assert queue.finish(engine, new, {"by": "two"})
+    assert queue.get(engine, old.id).result == {"by": "two"}
+
+
+def test_the_same_owner_does_not_write_for_an_earlier_lease(engine):
+    submit(engine)
+    (old,) = lease(engine)
+    (new,) = lease(engine, seconds=OVER)
+    assert not queue.finish(engine, old, {})
+    assert queue.standing(engine, [old]).lost == {old.id}
+    assert queue.standing(engine, [new]).lost == frozenset()
+
+
+def test_a_heartbeat_prolongs_the_lease(engine):
+    submit(engine)
+    (held,) = lease(engine)
+    before = queue.get(engine, held.id).heartbeat
+    assert queue.heartbeat(engine, [held]) == queue.Standing(frozenset(), frozenset())
+    assert queue.get(engine, held.id).heartbeat > before
+
+
+def test_lost_workers_are_replaced_three_times(engine):
+    submit(engine)
+    for attempt in range(queue.LOSSES - 1):
+        (held,) = lease(engine)
+        assert (held.lost, held.attempt) == (attempt, attempt + 1)
+        assert queue.retry(engine, held, "killed")
+    (held,) = lease(engine)
+    assert queue.retry(engine, held, "killed")
+    failed = queue.get(engine, held.id)
+    assert (failed.state, failed.problem["name"]) == ("failed", "worker-lost")
+    assert kinds(engine, failed).count("retried") == queue.LOSSES - 1
+
+
+def test_a_job_that_brings_every_server_down_fails(engine):
+    job = submit(engine)
+    for _ in range(queue.TAKEOVERS):
+        assert len(lease(engine, seconds=OVER)) == 1
+    assert lease(engine, seconds=OVER) == []
+    assert queue.get(engine, job.id).problem["name"] == "worker-lost"
+
+
+def test_giving_back_does_not_count(engine):
+    submit(engine)
+    (held,) = lease(engine)
+    assert queue.release(engine, held)
+    (again,) = lease(engine, "two")
+    assert (again.attempt, again.lost) == (1, 0)
+    assert queue.release(engine, again, seconds=LONG)
+    assert lease(engine) == []
+
+
+def test_a_waiting_job_is_cancelled_at_once(engine):
+    job = submit(engine)
+    assert queue.cancel(engine, job.id).state == "cancelled"
+    assert lease(engine) == []
+    assert queue.cancel(engine, job.id).state == "cancelled"
+    assert kinds(engine, job) == ["queued", "cancelled"]
+
+
+def test_a_running_job_is_cancelled_by_its_owner(engine):
+    submit(engine)
+    (held,) = lease(engine)
+    assert queue.cancel(engine, held.id).state == "running"
+    assert queue.standing(engine, [held]).cancelling == {held.id}
+    assert queue.give_up(engine, held)
+    assert queue.get(engine, held.id).state == "cancelled"
+    assert kinds(engine, held) == ["queued", "running", "cancelling", "cancelled"]
+
+
+def test_a_cancelled_job_whose_owner_died_is_not_run_again(engine):
+    submit(engine)
+    (held,) = lease(engine)
+    queue.cancel(engine, held.id)
+    assert lease(engine, "two", seconds=OVER) == []
+    assert queue.get(engine, held.id).state == "cancelled"
+
+
+def test_a_job_given_up_that_nobody_cancelled_waits_again(engine):
+    submit(engine)
+    (held,) = lease(engine)
+    assert queue.give_up(engine, held)
+    assert queue.get(engine, held.id).state == "queued"
+
+
+def test_the_same_key_is_the_same_job(engine):
+    assert submit(engine, key="k").id == submit(engine, key="k").id
+    assert submit(engine, key="k").id != submit(engine, key="l").id
+    assert len({submit(engine).id for _ in range(3)}) == 3
+
+
+def test_too_many_jobs_are_refused(engine):
+    for _ in range(2):
+        submit(engine, most=2)
+    with pytest.raises(Refused, match="queue-full"):
+        submit(engine, most=2)
+    lease(engine, limit=1)
+    submit(engine, most=2)
+
+
+def test_jobs_are_listed_in_pages_latest_first(engine):
+    jobs = [submit(engine, principal=f"p{k % 2}").id for k in range(5)][::-1]
+    first = queue.list_page(engine, limit=2)
+    second = queue.list_page(engine, limit=10, before=first[-1])
+    assert [job.id for job in (*first, *second)] == jobs
+    lease(engine, limit=1)
+    assert [job.id for job in queue.list_page(engine, state="running")] == jobs[-1:]
+    assert [job.id for job in queue.list_page(engine, principal="p1")] == [jobs[1], jobs[3]]
+    assert queue.list_page(engine, kind="export") == []
+    assert queue.count(engine) == {"queued": 4, "running": 1}
+
+
+def test_what_is_not_there_is_unknown(engine):
+    for call in (queue.get, queue.cancel):
+        with pytest.raises(Refused, match="unknown-name"):
+            call(engine, "0" * 32)
+    assert queue.events_after(engine, "0" * 32) == []
+
+
+def test_ended_jobs_are_forgotten_with_their_events(engine):
+    submit(engine)
+    waiting = submit(engine)
+    (held,) = lease(engine, limit=1)
+    queue.finish(engine, held, {})
+    assert queue.forget(engine, queue.get(engine, held.id).finished) == 0
+    assert queue.forget(engine, queue.get(engine, held.id).finished + 1) == 1
+    assert queue.events_after(engine, held.id) == []
+    assert [job.id for job in queue.list_page(engine)] == [waiting.id]
+
+
+def test_many_owners_at_once_share_without_doubles(engine):
+    jobs = {submit(engine).id for _ in range(60)}
+
+    def work(owner):
+        ended = []
+        while held := lease(engine, f"owner{owner}", 3):
+            ended += [job.id for job in held if queue.finish(engine, job, {"by": owner})]
+        return ended
+
+    with ThreadPoolExecutor(6) as pool:
+        ended = [job for found in pool.map(work, range(6)) for job in found]
+    assert len(ended) == len(set(ended)) == 60
+    assert set(ended) == jobs
