@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 import planner
 from api.examples import TARGET
 from api.filed import SCHEMAS
+from api.store import Store
 from tests.api.conftest import serving
 from tests.api.documents import YAML, chain, digest, put, relu
 from tests.api.test_problems import check
@@ -275,3 +276,14 @@ def test_the_same_target_at_once(service):
     with ThreadPoolExecutor(6) as pool:
         answers = list(pool.map(lambda _: put_target(service, "raced-npu@1.0.0", text), range(6)))
     assert {answer.status_code for answer in answers} <= {200, 201}
+
+
+def test_a_blob_that_was_damaged_on_disk(make_service, tmp_path):
+    client = make_service()
+    name = put(client, b"intact")
+    path = Store(tmp_path).path("blobs", name)
+    path.write_bytes(b"broken")
+    check(client.get(f"/v1/blobs/{name}"), "corrupted", name)
+    check(client.get(f"/v1/blobs/{name}"), "unknown-name")
+    assert put(client, b"intact") == name
+    assert client.get(f"/v1/blobs/{name}").content == b"intact"
