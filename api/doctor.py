@@ -112,8 +112,8 @@ def _variables(environment: Mapping[str, str]) -> Iterator[Check]:
 def _data(name: str, settings: Settings) -> Iterator[Check]:
     folder = settings.data
     if not folder.is_dir():
-        parent = next(path for path in folder.parents if path.is_dir())
-        writable = os.access(parent, os.W_OK)
+        parent = next(path for path in (folder, *folder.parents) if path.exists())
+        writable = parent.is_dir() and os.access(parent, os.W_OK)
         detail = "not there yet" if writable else f"not there, and {parent} takes no folders"
         yield Check(name, "odd" if writable else "bad", f"{folder} is {detail}")
         return

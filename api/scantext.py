@@ -27,7 +27,7 @@ _QUOTED: Final = re.compile(rb'"(?:[^"\\\n]|\\.)*+"|\'[^\'\n]*+\'|(?:^|\s)#[^\n]
 _FLOW: Final = re.compile(rb"[\[\]{}]")
 _MLIR_TEXT: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|//[^\n]*+|->', re.DOTALL)
 _MLIR_SIGN: Final = re.compile(rb"[\[\](){}<>]")
-_MLIR_WIDE: Final = re.compile(rb"\b[su]?i([0-9]{%d,}+)" % (MLIR_DIGITS + 1))
+_MLIR_WIDE: Final = re.compile(rb"(?:\b|(?<=[0-9?*]x))[su]?i([0-9]{%d,}+)" % (MLIR_DIGITS + 1))
 _MLIR_LONG: Final = re.compile(rb"[\w.$]{%d,}+" % (MLIR_NAME + 1))
 
 

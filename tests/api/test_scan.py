@@ -1,6 +1,7 @@
 """The scans let good files through and stop the others where their limits are."""
 
 import json
+from pathlib import Path
 
 import onnx
 import pytest
@@ -9,9 +10,11 @@ from hypothesis import strategies as st
 
 from api.problems import Refused
 from api.scan import MAX_DEPTH, scan_json, scan_onnx
-from planner.errors import ModelError
+from api.scantext import MLIR_DEPTH, YAML_DEPTH, scan_mlir, scan_yaml
+from planner.errors import ModelError, TargetError
 from tests.api.documents import chain, nested, relu
 
+ROOT = Path(__file__).resolve().parents[2]
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
@@ -95,3 +98,76 @@ def test_real_models_pass(models):
     assert files
     for path in files:
         scan_onnx(path.read_bytes())
+
+
+def shipped(pattern: str) -> list:
+    return sorted(path for folder in ("targets", "tests") for path in (ROOT / folder).rglob(pattern))
+
+
+def test_every_target_here_passes():
+    refused = []
+    for path in shipped("*.yaml"):
+        try:
+            scan_yaml(path.read_bytes(), path.name)
+        except TargetError as error:
+            refused.append((path.name, error.errors[0].code))
+    assert refused in ([], [("T003.yaml", "T003")])
+
+
+def test_all_mlir_here_passes():
+    files = shipped("*.mlir")
+    assert len(files) > 4
+    for path in files:
+        scan_mlir(path.read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("a: 1\nb:\n  " + "- " * (YAML_DEPTH + 1), 3, "nested deeper"),
+        ("? " * (YAML_DEPTH + 1), 1, "nested deeper"),
+        ("a:\n" + "\n".join(" " * i + "a:" for i in range(1, 200)), 129, "indented deeper"),
+        ("\n" * 3 + "a: " + "{a: [" * 600, 4, "open brackets"),
+        ("a: 1\nb: " + "x" * 20_000, 2, "a line of 20003 bytes"),
+        ("a: 1\n" * 200_001, 1, "1000005 bytes"),
+    ],
+)
+def test_yaml_that_is_stopped(text, line, words):
+    with pytest.raises(TargetError) as caught:
+        scan_yaml(text.encode(), "x.yaml")
+    assert (caught.value.errors[0].line, words in str(caught.value)) == (line, True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: '[[[[" + "[" * 2000 + "'",
+        'a: "' + "[" * 2000 + '"',
+        "# " + "[" * 2000,
+        "a: " + "[]" * 2000,
+        "text: |\n" + "".join(f"  don't [ {i}\n" for i in range(500)),
+        "\n".join("- " * YAML_DEPTH + "a" for _ in range(100)),
+    ],
+)
+def test_yaml_that_only_looks_deep(text):
+    scan_yaml(text.encode())
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("(" * (MLIR_DEPTH + 1), "nested too deep"),
+        ("x" * 4097, "word of 4097 letters"),
+        ("tensor<1xui123456>", "integer type of 6 digits"),
+    ],
+)
+def test_mlir_that_is_stopped(text, words):
+    with pytest.raises(ModelError, match=words):
+        scan_mlir(text.encode())
+
+
+@pytest.mark.parametrize(
+    "text", ['"' + "(" * 500 + '"', "// " + "(" * 500, "->" * 500, '"\\"((" i32 %maxi1234567']
+)
+def test_mlir_that_only_looks_deep(text):
+    scan_mlir(text.encode())

@@ -1,0 +1,183 @@
+"""What is kept, for how long, and how it comes back: retention, backup, `qplan doctor`."""
+
+import json
+import os
+import sqlite3
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from api.backup import back_up, damaged
+from api.database import default_url, open_database
+from api.doctor import examine
+from api.jobs import queue
+from api.retention import DAY, sweep
+from api.settings import Settings
+from api.store import Store, digest_of
+from planner.cli.app import run
+from planner.errors import InputError
+from tests.api.conftest import serving
+from tests.api.documents import chain, put, relu
+
+
+def age(path: Path, days: float) -> None:
+    at = time.time() - days * DAY
+    os.utime(path, (at, at))
+
+
+@pytest.fixture
+def store(tmp_path):
+    made = Store(tmp_path)
+    made.open()
+    return made
+
+
+def test_what_is_unused_goes_and_models_go_with_their_blobs(store, tmp_path):
+    old, new = digest_of(b"old"), digest_of(b"new")
+    for digest, data in ((old, b"old"), (new, b"new")):
+        store.put("blobs", digest, data)
+        store.put("models", digest_of(data * 2), json.dumps({"blob": digest}).encode())
+    age(store.path("blobs", old), 8)
+    done = sweep(store, None, Settings(data=tmp_path, keep_days=7), time.time())
+    assert (store.has("blobs", old), store.has("blobs", new)) == (False, True)
+    assert (store.has("models", digest_of(b"oldold")), store.has("models", digest_of(b"newnew"))) == (
+        False,
+        True,
+    )
+    assert done.files == 2
+    assert sweep(store, None, Settings(data=tmp_path), time.time()).files == 0
+
+
+def test_the_longest_unused_blobs_go_first(store, tmp_path):
+    blobs = {days: digest_of(str(days).encode() * 10) for days in (1, 2, 3)}
+    for days, digest in blobs.items():
+        store.put("blobs", digest, str(days).encode() * 10)
+        age(store.path("blobs", digest), days)
+    sweep(store, None, Settings(data=tmp_path, keep_bytes=20), time.time())
+    assert [days for days, digest in blobs.items() if store.has("blobs", digest)] == [1, 2]
+
+
+def test_jobs_that_ended_are_forgotten(store, tmp_path):
+    engine = open_database(default_url(tmp_path))
+    ended = queue.submit(engine, "plan", {})
+    waiting = queue.submit(engine, "plan", {})
+    queue.cancel(engine, ended.id)
+    settings = Settings(data=tmp_path, keep_days=7)
+    assert sweep(store, engine, settings, time.time()).jobs == 0
+    assert sweep(store, engine, settings, time.time() + 8 * DAY).jobs == 1
+    assert [job.id for job in queue.list_page(engine)] == [waiting.id]
+    engine.dispose()
+
+
+def test_a_copy_of_a_running_server_serves(tmp_path):
+    data, copy = tmp_path / "data", tmp_path / "copy"
+    data.mkdir()
+    body = {"model": chain(3), "target": "litert-int8"}
+    with serving(data) as server, httpx.Client(base_url=server.url, trust_env=False, timeout=60) as client:
+        blob = put(client, relu())
+        model = client.post("/v1/models", json={"blob": blob}).json()["digest"]
+        plan = client.post("/v1/plans", json=body).text
+        client.get(f"/v1/plans/{json.loads(plan)['key']}")
+        assert run(["backup", str(copy), "--data", str(data)]) == 0
+        first = back_up(data, copy)
+        later = put(client, b"later")
+        second = back_up(data, copy)
+    assert (second.copied - first.copied, second.there - first.there) == (1, 0)
+    assert not (copy / "drafts").exists()
+    assert damaged(copy) == []
+    with serving(copy) as server, httpx.Client(base_url=server.url, trust_env=False, timeout=60) as client:
+        assert client.post("/v1/plans", json=body).text == plan
+        assert client.get(f"/v1/blobs/{later}").content == b"later"
+        again = client.post("/v1/plans", json={"model": model, "target": "onnxruntime-cpu"})
+        assert again.status_code == 200, again.text
+
+
+def test_rows_are_copied_whole_while_somebody_writes(tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    engine = open_database(default_url(data))
+    queue.submit(engine, "plan", {"a": 1})
+    with sqlite3.connect(data / "qplan.sqlite") as other:
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("UPDATE jobs SET kind = 'changed'")
+        back_up(data, tmp_path / "copy")
+        other.rollback()
+    engine.dispose()
+    copy = open_database(default_url(tmp_path / "copy"))
+    assert [job.kind for job in queue.list_page(copy)] == ["plan"]
+    copy.dispose()
+
+
+def test_backups_that_cannot_be(tmp_path):
+    with pytest.raises(InputError, match="no data folder"):
+        back_up(tmp_path / "none", tmp_path / "copy")
+    with pytest.raises(InputError, match="inside the data folder"):
+        back_up(tmp_path, tmp_path / "copy")
+
+
+def found(
+    environment: dict[str, str], host: str = "127.0.0.1", *, deep: bool = False
+) -> dict[str, tuple[str, str]]:
+    return {check.name: (check.state, check.detail) for check in examine(environment, host, deep=deep)}
+
+
+def test_a_doctor_finds_nothing_on_a_healthy_machine(tmp_path, store):
+    open_database(default_url(tmp_path)).dispose()
+    store.put("blobs", digest_of(b"a"), b"a")
+    checks = found({"QPLAN_DATA": str(tmp_path)}, deep=True)
+    checks.pop("confinement")
+    assert {name: state for name, (state, _) in checks.items() if state != "good"} == {}
+    assert {"versions", "settings", "data", "database", "blobs", "executor", "children", "tokens"} <= set(
+        checks
+    )
+
+
+@pytest.mark.parametrize(
+    ("variables", "check", "state", "words"),
+    [
+        ({"QPLAN_CHILDREN": "none"}, "settings", "bad", "QPLAN_CHILDREN is 'none'"),
+        ({"QPLAN_DATA": f"{__file__}/none"}, "data", "bad", "takes no folders"),
+        ({"QPLAN_DATABASE_URL": "nonsense"}, "database", "bad", "is no address"),
+        ({"QPLAN_DATABASE_URL": "postgresql://u:secret@127.0.0.1:9/x"}, "database", "bad", "does not answer"),
+        ({"QPLAN_EXECUTOR": "ray://x"}, "executor", "bad", "dask://HOST:PORT"),
+        ({"QPLAN_FUNCTIONS": "f=nowhere:f"}, "plugins", "bad", "cannot be imported"),
+    ],
+)
+def test_a_doctor_finds(tmp_path, variables, check, state, words):
+    checks = found({"QPLAN_DATA": str(tmp_path), **variables})
+    assert checks[check][0] == state, checks
+    assert words in checks[check][1]
+    assert "secret" not in str(checks)
+
+
+def test_a_doctor_reads_names_and_tokens(tmp_path):
+    checks = found({"QPLAN_DATA": str(tmp_path), "QPLAN_TOKEN": "x"}, "192.0.2.1")
+    assert checks["tokens"] == ("bad", "none, and 192.0.2.1 can be reached from other machines")
+    odd = [
+        check.detail
+        for check in examine({"QPLAN_DATA": str(tmp_path), "QPLAN_TOKEN": "x"}, "::1")
+        if check.state == "odd"
+    ]
+    assert "QPLAN_TOKEN is no setting; QPLAN_TOKENS?" in odd
+
+
+def test_a_doctor_finds_damage(tmp_path, store, capsys):
+    digest = digest_of(b"whole")
+    store.put("blobs", digest, b"whole")
+    path = store.path("blobs", digest)
+    path.chmod(0o600)
+    path.write_bytes(b"holed")
+    assert damaged(tmp_path) == [f"blobs/{path.name}"]
+    assert run(["doctor", "--deep", "--json", "--data", str(tmp_path)]) == 1
+    checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
+    assert checks["digests"]["state"] == "bad"
+
+
+def test_a_token_is_made_on_the_command_line(capsys):
+    assert run(["token", "ci", "--scope", "read", "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert made["setting"].startswith("ci:read:")
+    assert made["token"] not in made["setting"]
+    assert run(["token", "ci", "--scope", "everything"]) == 2
