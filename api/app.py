@@ -42,8 +42,6 @@ from planner.errors import PlannerError
 from planner.version import VERSION
 
 THREADS: Final = 2
-LEASE_SECONDS: Final = 20
-"""How long a job waits for a server that does not say that it is still there."""
 MOST_ERRORS: Final = 20
 
 
@@ -85,7 +83,7 @@ def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN2
         await run_sync(app.state.quota.count)
         uploads = Uploads(settings, store, app.state.quota)
         engine = await run_sync(open_database, settings.database_url or default_url(settings.data))
-        dispatcher = Dispatcher(engine, open_executor(settings, store), seconds=LEASE_SECONDS)
+        dispatcher = Dispatcher(engine, open_executor(settings, store), seconds=settings.lease_seconds)
         app.state.service = Service(
             settings, store, sandbox, threads, shelf, writes, gate, uploads, engine, dispatcher
         )

@@ -130,7 +130,8 @@ async def submit(
       Refused: `queue-full`.
     """
     who = request.scope.get("qplan.token") or ""
-    job = await run_sync(lambda: queue.submit(service.engine, kind, asked, key=key, principal=who))
+    most = service.settings.max_jobs
+    job = await run_sync(lambda: queue.submit(service.engine, kind, asked, key=key, principal=who, most=most))
     service.dispatcher.nudge()
     return job
 
