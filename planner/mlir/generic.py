@@ -10,6 +10,7 @@ import re
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 import ml_dtypes
@@ -104,7 +105,12 @@ def ssa_name(stem: str) -> str:
 
 def tensor_text(shape: Sequence[int], element: str) -> str:
     """Write a ranked tensor type: `tensor<1x8xf32>`."""
-    return f"tensor<{''.join(f'{size}x' for size in shape)}{element}>"
+    return _tensor_text(tuple(shape), element)
+
+
+@lru_cache(maxsize=1 << 14)
+def _tensor_text(shape: tuple[int, ...], element: str) -> str:
+    return f"tensor<{''.join([f'{size}x' for size in shape])}{element}>"
 
 
 def number_text(value: float | np.generic, element: str) -> str:
@@ -178,7 +184,7 @@ def _function_lines(function: Function) -> Iterator[str]:
     types = dict(function.arguments)
     body: list[str] = []
     for operation in function.body:
-        body.extend(_operation_lines(operation, types, "    "))
+        _write_operation(operation, types, "    ", body)
     returned = [types[name] for name in function.results]
     signature = f"({', '.join(kind for _, kind in function.arguments)}) -> ({', '.join(returned)})"
     yield from _comment_lines(function.comment, "  ")
@@ -191,28 +197,30 @@ def _function_lines(function: Function) -> Iterator[str]:
     yield f"  }}){_braced(heads)} : () -> ()"
 
 
-def _operation_lines(operation: Operation, types: MutableMapping[str, str], indent: str) -> Iterator[str]:
-    """Lines of an operation; `types` gains its results, and keeps what its regions define to themselves."""
-    yield from _comment_lines(operation.comment, indent)
-    results = ", ".join(f"%{name}" for name, _ in operation.results)
-    head = f"{indent}{results} = " if results else indent
-    operands = ", ".join([f"%{name}" for name in operation.operands])
-    start = f'{head}"{operation.name}"({operands})'
-    taken = ", ".join([types[name] for name in operation.operands])
-    tail = f"{_braced(operation.attributes)} : ({taken}) -> ({', '.join([k for _, k in operation.results])})"
+def _write_operation(
+    operation: Operation, types: MutableMapping[str, str], indent: str, lines: list[str]
+) -> None:
+    """Append lines; `types` gains the results, and keeps what regions define to themselves."""
+    if operation.comment:
+        lines.extend(_comment_lines(operation.comment, indent))
+    operands, results = operation.operands, operation.results
+    head = f"{indent}%{', %'.join([name for name, _ in results])} = " if results else indent
+    start = f'{head}"{operation.name}"({"%" + ", %".join(operands) if operands else ""})'
+    taken = ", ".join([types[name] for name in operands])
+    tail = f"{_braced(operation.attributes)} : ({taken}) -> ({', '.join([kind for _, kind in results])})"
     if not operation.regions:
-        yield start + tail
+        lines.append(start + tail)
     else:
-        yield f"{start} ({{"
+        lines.append(f"{start} ({{")
         for i, block in enumerate(operation.regions):
             if i:
-                yield f"{indent}}}, {{"
-            yield f"{indent}^bb0({_arguments(block.arguments)}):"
+                lines.append(f"{indent}}}, {{")
+            lines.append(f"{indent}^bb0({_arguments(block.arguments)}):")
             inner = ChainMap(dict(block.arguments), types)
             for item in block.operations:
-                yield from _operation_lines(item, inner, indent + "  ")
-        yield f"{indent}}}){tail}"
-    types.update(operation.results)
+                _write_operation(item, inner, indent + "  ", lines)
+        lines.append(f"{indent}}}){tail}")
+    types.update(results)
 
 
 def _arguments(pairs: Iterable[tuple[str, str]]) -> str:

@@ -30,14 +30,16 @@ def unary(p: Program, kind: str, x: Tensor, result: Uniform | None = None) -> Te
 
 def binary(p: Program, kind: str, a: Tensor, b: Tensor, result: Uniform | None = None) -> Tensor:
     """`add`, `maximum`, ... with numpy's broadcasting."""
-    shape = joined(a.shape, b.shape)
-    a, b = spread(p, a, shape), spread(p, b, shape)
-    return p.emit(kind, [a, b], a if result is None else quantized(shape, result))
+    if a.shape != b.shape:
+        shape = joined(a.shape, b.shape)
+        a, b = spread(p, a, shape), spread(p, b, shape)
+    return p.emit(kind, [a, b], a if result is None else quantized(a.shape, result))
 
 
 def joined(*shapes: Shape) -> Shape:
     """The shape that shapes broadcast to."""
-    return tuple(np.broadcast_shapes(*shapes))
+    some = {shape for shape in shapes if shape}
+    return some.pop() if len(some) == 1 else tuple(np.broadcast_shapes(*shapes))
 
 
 def spread(p: Program, x: Tensor, shape: Shape) -> Tensor:
@@ -56,6 +58,9 @@ def broadcast(p: Program, x: Tensor, shape: Shape, dims: Shape) -> Tensor:
     """broadcast_in_dim; a quantization dimension moves along."""
     if x.shape == shape and dims == tuple(range(len(shape))):
         return x
+    full = p.splat(x, shape) if x.rank == 0 else None
+    if full is not None:
+        return full
     result = like(x, shape)
     if x.kind is not None and x.kind.axis is not None:
         result = quantized(shape, replace(x.kind, axis=dims[x.kind.axis]))

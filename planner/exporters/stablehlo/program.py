@@ -5,6 +5,7 @@ Source: StableHLO specification, "Programs".
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -14,31 +15,47 @@ from planner.errors import UnsupportedExport
 from planner.exporters.stablehlo.constraints import broken
 from planner.exporters.stablehlo.tensors import Tensor, quantized_text, storage_element
 from planner.ir.qtypes import Uniform
-from planner.mlir.generic import Block, Operation, array_text, dense_text, ssa_name
+from planner.mlir.generic import (
+    Block,
+    Operation,
+    array_text,
+    dense_text,
+    number_text,
+    ssa_name,
+    tensor_text,
+)
 
 Array = npt.NDArray[Any]
 Numbers = Mapping[str, Sequence[int]]
 
 _MAX_STEM: Final = 48
+_FEW: Final = 64
 
 
 class Program:
     """Operations in order, and what tells them apart.
 
+    Constants are written at their first use, and a number as large as its reader needs it.
+
     Attributes:
       operations: so far.
-      stem: what results are called after, followed by a number.
       place: what a refusal names: the kernel's first port and row.
     """
 
     def __init__(self) -> None:
         """Start empty."""
         self.operations: list[Operation] = []
-        self.stem = "v"
         self.place = ""
+        self._stem = "v"
         self._comments: list[str] = []
         self._counts: dict[str, int] = {}
         self._constants: dict[tuple[Any, ...], Tensor] = {}
+        self._waiting: dict[str, tuple[Array, str, Tensor]] = {}
+        self._numbers: dict[str, tuple[Array, str]] = {}
+
+    def start(self, name: str, place: str) -> None:
+        """Call results after a kernel, followed by a number."""
+        self._stem, self.place = ssa_name(name)[:_MAX_STEM], place
 
     def remark(self, comment: str) -> None:
         """Say something above the next operation."""
@@ -46,10 +63,12 @@ class Program:
 
     def name(self, stem: str) -> str:
         """A fresh SSA name."""
-        text = ssa_name(stem)[:_MAX_STEM]
-        count = self._counts.get(text, 0)
-        self._counts[text] = count + 1
-        return f"{text}.{count}"
+        return self._next(ssa_name(stem)[:_MAX_STEM])
+
+    def _next(self, stem: str) -> str:
+        count = self._counts.get(stem, 0)
+        self._counts[stem] = count + 1
+        return f"{stem}.{count}"
 
     def emit(
         self,
@@ -67,7 +86,8 @@ class Program:
           kind: the operation without its dialect.
           result: shape and element type of the result; its name is not looked at.
           attributes: finished text; those of `numbers` are added as arrays.
-          numbers: the attributes that are lists of integers, for the constraints too.
+          numbers: the attributes that are lists of integers, for the constraints too; names that start
+            with an underscore are for these alone.
 
         Raises:
           UnsupportedExport: a constraint of the specification that does not hold.
@@ -75,9 +95,21 @@ class Program:
         problem = broken(kind, operands, result, numbers or {})
         if problem:
             raise UnsupportedExport(f"{self.place}: {problem}", hint="use stablehlo-int, or another type")
-        named = Tensor(self.name(self.stem), result.shape, result.element, result.kind)
-        listed = {key: array_text(items) for key, items in (numbers or {}).items() if key[0] != "_"}
-        self._append(kind, operands, (named,), {**listed, **(attributes or {})}, regions)
+        texts = dict(attributes or {})
+        for key, items in (numbers or {}).items():
+            if key[0] != "_":
+                texts[key] = array_text(items)
+        named = Tensor(self._next(self._stem), result.shape, result.element, result.kind)
+        names = tuple([operand.name for operand in operands])
+        self._append(
+            Operation(
+                f"stablehlo.{kind}",
+                names,
+                ((named.name, named.type),),
+                texts,
+                regions,
+            )
+        )
         return named
 
     def emit_many(
@@ -89,23 +121,30 @@ class Program:
         attributes: Mapping[str, str] | None = None,
     ) -> tuple[Tensor, ...]:
         """Append an operation with several results."""
-        named = tuple(Tensor(self.name(self.stem), r.shape, r.element, r.kind) for r in results)
-        self._append(kind, operands, named, attributes or {}, regions)
+        named = tuple(Tensor(self._next(self._stem), r.shape, r.element, r.kind) for r in results)
+        pairs = tuple((tensor.name, tensor.type) for tensor in named)
+        names = tuple(operand.name for operand in operands)
+        self._append(Operation(f"stablehlo.{kind}", names, pairs, attributes or {}, regions))
         return named
 
-    def _append(
-        self,
-        kind: str,
-        operands: Sequence[Tensor],
-        results: tuple[Tensor, ...],
-        attributes: Mapping[str, str],
-        regions: tuple[Block, ...],
-    ) -> None:
-        comment = "\n".join(self._comments)
-        self._comments.clear()
-        pairs = tuple((tensor.name, tensor.type) for tensor in results)
-        names = tuple(operand.name for operand in operands)
-        self.operations.append(Operation(f"stablehlo.{kind}", names, pairs, attributes, regions, comment))
+    def _append(self, operation: Operation) -> None:
+        for name in operation.operands:
+            if name in self._waiting:
+                self.settle(name)
+        if self._comments:
+            operation = replace(operation, comment="\n".join(self._comments))
+            self._comments.clear()
+        self.operations.append(operation)
+
+    def settle(self, name: str) -> None:
+        """Write a constant that waits for its first use."""
+        if name not in self._waiting:
+            return
+        array, element, tensor = self._waiting.pop(name)
+        text = dense_text(array, element)
+        if array.shape != tensor.shape:
+            text = f"dense<{number_text(array.item(), element)}> : {tensor_text(tensor.shape, element)}"
+        self.operations.append(Operation("stablehlo.constant", (), ((name, tensor.type),), {"value": text}))
 
     def constant(self, array: Array, element: str) -> Tensor:
         """A constant tensor of plain elements; equal ones of few elements are one."""
@@ -120,17 +159,27 @@ class Program:
         dtype = np.float64 if "f" in element else np.int64
         return self.constant(np.asarray(value, dtype), element)
 
+    def splat(self, number: Tensor, shape: tuple[int, ...]) -> Tensor | None:
+        """A scalar constant as large as that; None where it is no constant of plain elements."""
+        found = self._numbers.get(number.name)
+        if found is None:
+            return None
+        key = (number.name, shape)
+        if key not in self._constants:
+            result = Tensor(self._next("c"), shape, number.element)
+            self._waiting[result.name] = (found[0], found[1], result)
+            self._constants[key] = result
+        return self._constants[key]
+
     def _constant(self, array: Array, element: str, kind: Uniform | None) -> Tensor:
-        key = (array.shape, element, kind, array.dtype.str, array.tobytes()) if array.size <= 64 else None
+        key = (array.shape, element, kind, array.dtype.str, array.tobytes()) if array.size <= _FEW else None
         if key in self._constants:
             return self._constants[key]
         held = element if kind is None else quantized_text(kind)
-        result = Tensor(self.name("c"), tuple(array.shape), held, kind)
-        self.operations.append(
-            Operation(
-                "stablehlo.constant", (), ((result.name, result.type),), {"value": dense_text(array, element)}
-            )
-        )
+        result = Tensor(self._next("c"), tuple(array.shape), held, kind)
+        self._waiting[result.name] = (array, element, result)
         if key is not None:
             self._constants[key] = result
+            if not array.shape and kind is None:
+                self._numbers[result.name] = (array, element)
         return result

@@ -9,8 +9,7 @@ bits the remainder is kept in two limbs. Source: design 01, section 8, `exact_ev
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -62,65 +61,79 @@ def rounded(p: Program, terms: Sequence[Term], grid: Grid, added: Array | None =
     Raises:
       UnsupportedExport: ratios so fine or so coarse that 64 bits do not hold the sum.
     """
-    shape = terms[0].tensor.shape
     values = [convert(p, term.tensor, "i64") for term in terms]
-    ratios = [term.ratio for term in terms]
-    reaches = [np.asarray(term.reach, object) for term in terms]
+    ratios, reaches = [term.ratio for term in terms], [term.reach for term in terms]
     if added is not None:
-        values.append(_spread(p, np.asarray(1, np.int64), shape))
+        values.append(_spread(p, np.asarray(1, np.int64), terms[0].tensor.shape))
         ratios.append(added)
-        reaches.append(np.asarray(1, object))
-    q_scale = _common_denominator(ratios)
+        reaches.append(1)
+    whole = math.lcm(*(item.denominator for ratio in ratios for item in ratio.flat))
+    tops = [_counted(ratio, whole) for ratio in ratios]
+    if whole == 1:
+        return _placed(p, _dot(p, values, [_integers(top) for top in tops]), grid)
     low, high = grid.low - grid.zero_point, grid.high - grid.zero_point
-    if q_scale == 1:
-        return _placed(p, _dot(p, values, [_integers(ratio) for ratio in ratios]), grid)
-    if len(values) == 1:
-        levels = max(abs(low), abs(high)) + 2
-        values[0], reaches[0] = _narrowed(p, values[0], ratios[0], terms[0].reach, levels)
-    quotient = _quotient(p, values, ratios, reaches)
+    parts = [_Part(value, top, _full(reach)) for value, top, reach in zip(values, tops, reaches, strict=True)]
+    has_ties = whole % 2 == 0 and (len(parts) > 1 or _may_tie(ratios[0], reaches[0]))
+    if len(parts) == 1:
+        parts = [_narrowed(p, parts[0], whole, max(abs(low), abs(high)) + 2)]
+    quotient = _quotient(p, parts, whole)
     near = clamp(p, _number(p, low - 1), quotient, _number(p, high + 1))
-    tops = [np.asarray(ratio * q_scale, object) for ratio in ratios]
-    has_ties = q_scale % 2 == 0 and _may_tie(ratios, reaches)
-    ends = _ends(p, values, tops, near, q_scale, has_ties=has_ties)
+    ends = _ends(p, parts, near, whole, has_ties=has_ties)
     raised = binary(p, "add", near, convert(p, ends[0], "i64"))
     return _placed(p, binary(p, "subtract", raised, convert(p, ends[1], "i64")), grid)
 
 
-def _narrowed(p: Program, value: Tensor, ratio: Array, reach: int, levels: int) -> tuple[Tensor, Array]:
-    """Integers cut to what the result can tell apart, where their products would not fit; their reaches."""
-    bits = math.ceil(reach * max(ratio.flat)).bit_length() + reach.bit_length()
-    if bits < _SUM_BITS - 2 and reach < 1 << 32:
-        return value, np.asarray(reach, object)
-    bounds = np.asarray([min(reach, math.ceil(levels / item)) for item in ratio.flat], object).reshape(
-        ratio.shape
-    )
-    high, low = (_spread(p, _integers(end), value.shape) for end in (bounds, -bounds))
-    return binary(p, "maximum", low, binary(p, "minimum", value, high)), bounds
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """64-bit integers, what one is worth in 1/Q, and their largest magnitudes; the latter two as Python's."""
+
+    value: Tensor
+    top: Array
+    reach: Array
 
 
-def _quotient(p: Program, values: list[Tensor], ratios: list[Array], reaches: list[Array]) -> Tensor:
+def _counted(ratio: Array, whole: int) -> Array:
+    """Fractions as whole numbers of `1 / whole`."""
+    items = [item.numerator * (whole // item.denominator) for item in ratio.flat]
+    return _full(items).reshape(ratio.shape)
+
+
+def _full(items: Array | int | list[int]) -> Array:
+    return np.asarray(items, object)
+
+
+def _narrowed(p: Program, part: _Part, whole: int, levels: int) -> _Part:
+    """Integers cut to what the result can tell apart, where their products would not fit."""
+    reach, most = int(part.reach), max(part.top.flat)
+    if (reach * most // whole + 1).bit_length() + reach.bit_length() < _SUM_BITS - 2 and reach < 1 << 32:
+        return part
+    ends = [min(reach, levels * whole // item + 1) for item in part.top.flat]
+    bounds = _full(ends).reshape(part.top.shape)
+    high, low = (_spread(p, _integers(end), part.value.shape) for end in (bounds, -bounds))
+    return _Part(binary(p, "maximum", low, binary(p, "minimum", part.value, high)), part.top, bounds)
+
+
+def _quotient(p: Program, parts: list[_Part], whole: int) -> Tensor:
     """At most three quarters from the exact sum."""
-    pairs = zip(reaches, ratios, strict=True)
-    sums = [np.asarray(reach * ratio, object) for reach, ratio in pairs]
-    most = sum(max(math.ceil(abs(item)) for item in total.flat) for total in sums)
-    widest = sum(max(reach.flat) for reach in reaches)
+    most = sum(int(np.max(np.abs(_full(part.reach * part.top)))) // whole + 1 for part in parts)
+    widest = sum(int(np.max(part.reach)) for part in parts)
     shift = min(_SUM_BITS - most.bit_length(), _MAX_SHIFT)
     if shift < 1 or widest >= 1 << (shift - 1):
         raise UnsupportedExport(
             f"{p.place}: results up to {most} steps from integers up to {widest} do not fit in 64 bits",
             hint="use scales that are closer to each other",
         )
-    factors = [np.asarray([round(item * (1 << shift)) for item in ratio.flat]) for ratio in ratios]
-    shaped = [factor.reshape(ratio.shape) for factor, ratio in zip(factors, ratios, strict=True)]
-    half = _spread(p, np.asarray(1 << shift - 1), values[0].shape)
-    total = binary(p, "add", _dot(p, values, shaped), half)
+    factors = [_full((part.top * (1 << shift + 1) + whole) // (2 * whole)).astype(np.int64) for part in parts]
+    half = _spread(p, np.asarray(1 << shift - 1), parts[0].value.shape)
+    total = binary(p, "add", _dot(p, [part.value for part in parts], factors), half)
     return binary(p, "shift_right_arithmetic", total, _number(p, shift))
 
 
 def _ends(
-    p: Program, values: list[Tensor], tops: list[Array], near: Tensor, q_scale: int, *, has_ties: bool
+    p: Program, parts: list[_Part], near: Tensor, q_scale: int, *, has_ties: bool
 ) -> tuple[Tensor, Tensor]:
     """Whether the remainder is above half of Q, and whether below minus half."""
+    values, tops = [part.value for part in parts], [part.top for part in parts]
     half = q_scale // 2
     odd = binary(p, "and", near, _number(p, 1)) if has_ties else None
     if q_scale < _ONE_LIMB:
@@ -174,22 +187,9 @@ def _dot(p: Program, values: list[Tensor], factors: list[Array]) -> Tensor:
     return total
 
 
-def _common_denominator(ratios: Sequence[Array]) -> int:
-    found = 1
-    for ratio in ratios:
-        for item in ratio.flat:
-            found = math.lcm(found, Fraction(item).denominator)
-    return found
-
-
-def _may_tie(ratios: Sequence[Array], reaches: Sequence[Array]) -> bool:
-    """Whether some integer gets half way between two results; a fraction needs a multiple of half its Q."""
-    if len(ratios) > 1:
-        return True
-    halves = [
-        Fraction(item).denominator // 2 for item in ratios[0].flat if Fraction(item).denominator % 2 == 0
-    ]
-    return any(half <= max(reaches[0].flat) for half in halves)
+def _may_tie(ratio: Array, reach: int) -> bool:
+    """Whether some integer gets half way between two results: it is a multiple of half its fraction's Q."""
+    return any(item.denominator % 2 == 0 and item.denominator // 2 <= reach for item in ratio.flat)
 
 
 def _integers(array: Array) -> Array:
@@ -199,12 +199,11 @@ def _integers(array: Array) -> Array:
 
 
 def _low_limb(array: Array) -> Array:
-    mask = (1 << _LIMB_BITS) - 1
-    return np.asarray([int(item) & mask for item in array.flat], np.int64).reshape(array.shape)
+    return _full(array & ((1 << _LIMB_BITS) - 1)).astype(np.int64)
 
 
-def _shifted(array: Array) -> Any:
-    return np.asarray([int(item) >> _LIMB_BITS for item in array.flat], object).reshape(array.shape)
+def _shifted(array: Array) -> Array:
+    return _full(array >> _LIMB_BITS)
 
 
 def _number(p: Program, value: int) -> Tensor:

@@ -73,6 +73,8 @@ def _write(sheet: Sheet) -> bytes:
     for block in blocks(sheet.plan):
         _write_block(sheet, block)
     results = [(name, sheet.result(name)) for name in sheet.graph.outputs]
+    for _, tensor in results:
+        sheet.p.settle(tensor.name)
     function = Function(
         "main",
         tuple((tensor.name, tensor.type) for _, tensor in sheet.arguments),
@@ -96,8 +98,9 @@ def _write_block(sheet: Sheet, block: Block) -> None:
     row = None if block.kernel.row is None else sheet.plan.row_of(block.kernel.name)
     sheet.arithmetic = sheet.form.arithmetic or ("" if row is None else row.requantize)
     address = next((port.address for port in block.kernel.outputs), block.kernel.name)
-    sheet.p.place = f"{address} ({'in float' if row is None else f'row {block.kernel.row}'})"
-    sheet.p.stem = block.kernel.name
+    sheet.p.start(
+        block.kernel.name, f"{address} ({'in float' if row is None else f'row {block.kernel.row}'})"
+    )
     if block.is_integer:
         sheet.p.remark(f"{block.kernel.name}: {block.kernel.kernel}")
     if _fold(sheet, block) or _write_mover(sheet, block) or _write_kernel(sheet, block):
