@@ -23,7 +23,9 @@ def fed(graph, plan, sample):
 
 def with_all_results(graph, plan):
     """The same model and plan with every value that a kernel stores as an output, after the model's own."""
-    stored = [port.value for kernel in plan.kernels_in_order for port in kernel.outputs if port.type is not None]
+    stored = [
+        port.value for kernel in plan.kernels_in_order for port in kernel.outputs if port.type is not None
+    ]
     outputs = tuple(dict.fromkeys((*graph.outputs, *(name for name in stored if name))))
     planned = replace(plan, graph=replace(plan.graph, outputs=outputs), origin=None)
     return replace(graph, outputs=outputs), planned

@@ -1,4 +1,4 @@
-"""Every row of the targets that TOSA's arithmetic serves, as a small program: the reference model against ours."""
+"""Every row of the targets in TOSA's arithmetic, as a small program: the reference model against ours."""
 
 import numpy as np
 import pytest
