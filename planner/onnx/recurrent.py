@@ -1,9 +1,9 @@
 """Recurrent ops in plain form: time first, and with names for the states they carry from step to step.
 
-LSTM, GRU and RNN with `layout` 1 become the same op between Transposes: devices and onnxruntime have the layout
-of the first opsets only, (time, batch, width) with states of (directions, batch, hidden). The sequence of hidden
-states and the cell state are results even where nothing reads them: a device stores them at every step, so they
-have ranges and types. Source: ONNX operators, `layout` since opset 14.
+LSTM, GRU and RNN with `layout` 1 become the same op between Transposes: devices and onnxruntime have the
+layout of the first opsets only, (time, batch, width) with states of (directions, batch, hidden). The sequence
+of hidden states and the cell state are results even where nothing reads them: a device stores them at every
+step, so they have ranges and types. Source: ONNX operators, `layout` since opset 14.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,8 @@
 """Extents: the range of every value, what its uses keep of it, and so what every port has to hold.
 
 Two passes, forward (ranges) and backward (kept), over kernels in topological order; then each port's
-required range is its value's range cut to what is kept. Clipping what nobody keeps is free.
+required range is its value's range cut to what is kept. Clipping what nobody keeps is free; a state that a
+recurrent kernel hands to its own next step is kept, whether or not anything else reads it.
 Source: design 01, section 5, the price, item 1.
 """
 
@@ -145,6 +146,8 @@ def _backward(network: Network) -> dict[int, Interval | None]:
             if p >= 0:
                 value = values[ports[p].value]
                 value.kept = _kept(network, ports[p].value, kept_by, moved=kernel.moves)
+                if value.kept is None and _is_state(kernel, ports[p].name):
+                    value.kept = ALL if value.pin is None else (value.pin.lo, value.pin.hi)
         moved = [values[ports[p].value].kept for p in kernel.outputs if p >= 0] if kernel.moves else []
         through = _hull([*moved, kernel.asked] if kernel.asked else moved)
         for p in kernel.inputs:
@@ -210,6 +213,16 @@ def _kept(
         return extent
     own = (value.pin.lo, value.pin.hi)
     return _cut(own, extent) if moved else own
+
+
+def _is_state(kernel: Kernel, port: str) -> bool:
+    """Whether a kernel that computes reads this result itself at its next step: its row joins them."""
+    row = kernel.choice.row
+    if row is None or kernel.moves:
+        return False
+    read = {pattern.name for pattern in row.inputs}
+    joined = (rule.args["ports"] for rule in row.rules if rule.kind == "same_scale")
+    return any(port in names and not read.isdisjoint(names) for names in joined)
 
 
 def _hull(extents: Iterable[Interval | None]) -> Interval | None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from planner.pipeline import plan
+from planner.plans.check import check
 from planner.plans.explain import explain
 from planner.target.load import load_target
 from planner.target.modeltext import read_model_text
@@ -49,3 +50,26 @@ def test_an_explanation_names_the_rule_that_joins_the_port():
     hidden, cell = (rule.source for rule in target.rows["LSTM"][0].rules[1:])
     assert f"same_scale gives y.out[1] its type ({hidden})" in explain(made, "y.out[1]")
     assert f"same_scale gives y.out[2] its type ({cell})" in explain(made, "y.out[2]")
+
+
+UNREAD = """
+x : f32[4,1,8] {-2, 2}
+w = constant : f32[1,64,8] {-0.5, 0.5}
+r = constant : f32[1,64,16] {-0.5, 0.5}
+zeros = constant 0 : f32[1,1,16]
+y, h, c = LSTM(x, w, r, _, _, zeros, zeros) : f32[4,1,1,16] {-1, 1}, f32[1,1,16] {-1, 1}, f32[1,1,16] {-3, 3}
+z = Relu(y) : f32[4,1,1,16]
+return z
+"""
+
+
+@pytest.mark.parametrize("start", ["zeros", "_"])
+def test_a_state_that_nothing_reads_still_has_its_range(start):
+    """The cell state comes back at every step: on the scale of its constant start it would be all zeros."""
+    text = UNREAD.replace("zeros, zeros)", f"zeros, {start})")
+    made = plan(read_model_text(text, "m"), load_target(TEXT))
+    kernel = made.kernels["y"]
+    types = {port.address: port.type for port in (*kernel.inputs, *kernel.outputs) if port.value}
+    assert types["y.out[2]"].scale == 2**-13
+    assert types.get("y.in[5]", types["y.out[2]"]) == types["y.out[2]"]
+    check(made, read_model_text(text, "m"), load_target(TEXT))
