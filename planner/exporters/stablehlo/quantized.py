@@ -63,7 +63,7 @@ def linear(sheet: Sheet, block: Block, y: Uniform) -> Tensor | None:
 def _products(p: Program, found: Linear, x: Tensor, w: Tensor, kind: Uniform) -> Tensor:
     """Products with the channels of kernel and result last: jaxlib lowers types per axis only there."""
     if not found.is_conv:
-        if found.weight is None:
+        if found.weight is None or w.rank > 2:
             return multiplied(p, x, w, kind)
         return dot_general(p, x, w, Dots((), (), (x.rank - 1,), (0,)), kind)
     shape = (w.shape[-1], w.shape[-2], *w.shape[:-2])

@@ -7,8 +7,9 @@ Unknown dimensions of inputs are 1. Source: design 01, section 3; plans/rescales
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
-from planner.constants.quantize import quantize_array
+from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import UnsupportedExport
 from planner.exporters.accepts import numbers_of
 from planner.exporters.stablehlo.operations import convert
@@ -21,6 +22,8 @@ from planner.mlir.generic import ssa_name
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
 from planner.plans.rescales import kind_of, pins
+
+_WIDEST: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +173,10 @@ class Sheet:
         if kind is not None:
             if kind.grid:
                 return self._in_own_float(value, self._from_blocks(value, kind))
+            array = self.known(value)
+            if array is not None and kind.storage.bits > _WIDEST:
+                self.p.remark(f"{value}: {kind.storage} written as f32")
+                return self.p.constant(dequantize_array(quantize_array(array, kind), kind), "f32")
             return self._in_own_float(value, self.form.dequantize(self.p, self.stored(value, kind), kind))
         array = self.known(value)
         if array is None:
