@@ -205,8 +205,8 @@ def _term(  # noqa: PLR0917
     if sign < 0 and not later:
         none = program.constant(np.zeros((1,) * len(whole.shape), np.int64), "i32")
         whole = program.emit("sub", [none, whole], whole, f"{stem}_minus")
-    reach = max(abs(low), abs(high)) << left
-    factor.check(-reach, reach)
+    ends = (-high << left, -low << left) if sign < 0 and not later else (low << left, high << left)
+    factor.check(*ends)
     return rescale(program, whole, factor, (0, 0), "i32", stem), later
 
 

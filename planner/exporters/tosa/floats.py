@@ -184,6 +184,10 @@ def _unary(kind: str) -> FloatOp:
     return write
 
 
+def _negate(sheet: Sheet, op: Op, tensors: Sequence[Tensor]) -> Tensor:
+    return scaled(sheet.program, tensors[0], -1.0, op.outputs[0])
+
+
 def _clip(sheet: Sheet, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:
     """Relu, and Clip with constant bounds."""
     limit = float(np.finfo(np.float32).max)
@@ -267,6 +271,7 @@ FLOAT_OPS: Final[Mapping[str, FloatOp]] = {
     "Max": _binary("maximum"),
     "Min": _binary("minimum"),
     "Mul": _binary("mul"),
+    "Neg": _negate,
     "Pow": _binary("pow"),
     "Reciprocal": _unary("reciprocal"),
     "ReduceMean": _mean,

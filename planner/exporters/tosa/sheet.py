@@ -222,7 +222,7 @@ class Sheet:
             factor = factor_of(ratios((a.scale,), 1.0, b.scale), arithmetic)
             factor.check(a.storage.qmin - a.zero_point, a.storage.qmax - a.zero_point)
         except RuleError as error:
-            raise self.refuse(f"a rescale of {value!r}: {error}") from error
+            raise self.refuse(f"a rescale of {value!r}: {error.message}", error.hint) from error
         zeros = a.zero_point, b.zero_point
         result = rescale(self.program, tensor, factor, zeros, element_of(wanted), f"{value}_rescaled")
         return clamp(self.program, result, b.storage.qmin, b.storage.qmax, f"{value}_clamped")

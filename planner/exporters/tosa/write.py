@@ -95,7 +95,7 @@ def _write_block(sheet: Sheet, block: Block) -> None:
     try:
         _write_kernel(sheet, block)
     except RuleError as error:
-        raise sheet.refuse(str(error)) from error
+        raise sheet.refuse(error.message, error.hint) from error
 
 
 def _write_kernel(sheet: Sheet, block: Block) -> None:
