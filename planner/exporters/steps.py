@@ -8,7 +8,7 @@ pages Div, Gather; `thresholds` for what is written.
 import numpy as np
 
 from planner.exporters.sheet import Array, Sheet, held_dtype
-from planner.exporters.thresholds import Pairs, Steps
+from planner.exporters.thresholds import PAIR_REACH, Pairs, Steps
 from planner.ir.qtypes import Uniform
 
 INT64 = 7
@@ -75,7 +75,7 @@ def write_pairs(
     )
     total = sheet.fresh(f"{result}_sum")
     sheet.emit("Add", [one, two], [total])
-    reach = (1 << 16) * (abs(pairs.multipliers[0]) + abs(pairs.multipliers[1])) + abs(pairs.offset)
+    reach = PAIR_REACH * (abs(pairs.multipliers[0]) + abs(pairs.multipliers[1])) + abs(pairs.offset)
     lift = (reach >> pairs.shift) + 1
     moved = apply(sheet, "Add", total, pairs.offset + (lift << pairs.shift), result)
     whole = apply(sheet, "Div", moved, 1 << pairs.shift, result)

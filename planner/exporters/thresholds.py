@@ -18,6 +18,7 @@ Reals: TypeAlias = npt.NDArray[np.float64]
 Levels: TypeAlias = Callable[[Integers], npt.NDArray[Any]]
 
 NEVER: Final = (1 << 62) - 1
+PAIR_REACH: Final = 1 << 9  # no byte less its zero point is further out
 _MULTIPLIER_BITS: Final = (31, 48)
 _PRODUCT_BITS: Final = 60
 _SEARCH_STEPS: Final = 80
@@ -174,13 +175,17 @@ def fit_pairs(
       slopes: levels one step of each side is worth.
     """
     one, two = (round(slope * (1 << _PAIR_SHIFT)) for slope in slopes)
+    # The sum is lifted above zero before it is divided: twice its reach has to fit.
+    room = (1 << _PRODUCT_BITS - 1) - PAIR_REACH * (abs(one) + abs(two))
+    if room < 0:
+        return None
     total = a[:, None] * one + b[None, :] * two
     least = np.where(levels > 0, (levels << _PAIR_SHIFT) - total, np.iinfo(np.int64).min).max()
     most = np.where(levels < top, ((levels + 1) << _PAIR_SHIFT) - total, np.iinfo(np.int64).max).min()
     if least >= most:
         return None
     offset = int(least) + (int(most) - int(least)) // 2
-    if abs(offset) > 1 << _PRODUCT_BITS:
+    if abs(offset) > room:
         return None
     is_right = np.array_equal(np.clip((total + offset) >> _PAIR_SHIFT, 0, top), levels)
     return Pairs((one, two), offset, _PAIR_SHIFT) if is_right else None

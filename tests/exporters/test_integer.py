@@ -97,6 +97,18 @@ def test_a_rescale_on_an_edge_is_integer_too(arithmetic):
     np.testing.assert_array_equal(run(data, {"x": X})[0], wanted)
 
 
+@pytest.mark.parametrize("arithmetic", ["exact_even", "float32_even"])
+@pytest.mark.parametrize("scale", [1e-3, 1e-5, 1e-9])
+def test_a_sum_far_beyond_its_result_saturates(scale, arithmetic):
+    """A multiplier of thousands or millions does not leave 64 bits."""
+    y = u8(scale, 7)
+    graph = model([op("Add", "x x", "y")], inputs={"x": X.shape}, outputs={"y": tuple("abcd")}, constants={})
+    plan = plan_of(graph, [(["y"], "x x", "y")], {"x": u8(0.03, 128), "y": y}, arithmetic)
+    wanted = Interpreter(graph, plan).run({"x": X}).outputs["y"]
+    assert len(np.unique(wanted)) > 1
+    np.testing.assert_array_equal(run(write_integer(graph, plan), {"x": X})[0], wanted)
+
+
 def test_what_no_integer_operator_computes_is_refused():
     w = RNG.normal(size=(4, 2, 3, 3)).astype(np.float32)
     graph = model(
