@@ -1,6 +1,25 @@
-"""Annotated models as MLIR modules: `read_mlir` and `write_mlir`, lossless with the JSON form."""
+"""Models as MLIR modules: annotated ones, lossless with the JSON form, and StableHLO programs."""
 
-from planner.mlir.moduleread import Module, read_mlir, read_module
+from planner.errors import ModelError
+from planner.ir.graph import Graph
+from planner.mlir import moduleread
+from planner.mlir.hlomodule import read_hlo_model
+from planner.mlir.moduleread import Module, read_module
 from planner.mlir.moduletext import write_mlir
 
 __all__ = ["Module", "read_mlir", "read_module", "write_mlir"]
+
+
+def read_mlir(text: str | bytes) -> Graph:
+    """Read an annotated model, or a StableHLO program, from MLIR text.
+
+    Raises:
+      ModelError: `line:column: ` and what is wrong there, a graph that breaks a rule of validity,
+        or a type that does not fit its tensor.
+    """
+    try:
+        source = text if isinstance(text, str) else text.decode()
+    except UnicodeDecodeError as error:
+        raise ModelError(f"not UTF-8 text at byte {error.start}") from None
+    found = read_hlo_model(source)
+    return moduleread.read_mlir(source) if found is None else found

@@ -1,0 +1,65 @@
+"""Reading the ops of a StableHLO function into a graph of ONNX's ops, opset 21.
+
+An op with an exact equivalent becomes that, so that targets' fusions find it; any other stays under its own
+name, float and opaque, and a note says why. Quantized types are constraints of values. Source: StableHLO
+specification; `hloelements`, `hlomovers`, `hlolinear`, `hloreductions` for the ops.
+"""
+
+from collections.abc import Mapping
+from io import StringIO
+from typing import Final
+
+from xdsl.ir import Operation
+from xdsl.printer import Printer
+
+from planner.ir.graph import Op, Opaque
+from planner.mlir.elements import FOREIGN
+from planner.mlir.hlo import name_of
+from planner.mlir.hlodraft import HloDraft
+from planner.mlir.hloelements import ELEMENTS, Reader
+from planner.mlir.hlolinear import LINEAR
+from planner.mlir.hlomovers import MOVERS
+from planner.mlir.hloreductions import REDUCTIONS
+
+READERS: Final[Mapping[str, Reader]] = {**ELEMENTS, **LINEAR, **MOVERS, **REDUCTIONS}
+_DOMAINS: Final = frozenset({"chlo", "stablehlo"})
+_BODY: Final = "mlir"
+"""Attribute of an opaque op that holds its text, where it has regions."""
+
+
+def read_hlo(draft: HloDraft, op: Operation) -> bool:
+    """Read an op of StableHLO; False if it is none, or states a constant or a constraint."""
+    name = name_of(op)
+    domain, _, plain = name.partition(".")
+    if domain not in _DOMAINS or name == "stablehlo.constant":
+        settle(draft, op)
+        return False
+    reader = READERS.get(name)
+    why = "no ONNX op means the same" if reader is None else reader(draft, op)
+    if not why:
+        return True
+    inputs = tuple([draft.name(value) for value in op.operands])
+    outputs = draft.read.define(op, op.results, None)
+    attributes = {_BODY: Opaque(FOREIGN, _text(op).encode())} if op.regions else {}
+    if not op.regions:
+        items = {**op.attributes, **op.properties}
+        items.pop("op_name__", None)
+        attributes = {key: draft.read.plain(op, item) for key, item in items.items()}
+    draft.read.ops.append(
+        Op(outputs[0] if outputs else plain, f"{domain}::{plain}", inputs, outputs, attributes)
+    )
+    draft.notes.append(f"{name} {outputs[0] if outputs else ''!r} stays opaque and float: {why}")
+    return True
+
+
+def settle(draft: HloDraft, op: Operation) -> None:
+    """Expand the broadcasts that an op reads."""
+    for value in op.operands:
+        if value in draft.aligned:
+            draft.name(value)
+
+
+def _text(op: Operation) -> str:
+    stream = StringIO()
+    Printer(stream, print_generic_format=True).print_op(op)
+    return stream.getvalue()
