@@ -15,7 +15,7 @@ from api.limits import Quota
 from api.problems import Refused
 from api.scan import scan_json
 
-CHUNK: Final = 1 << 20
+CHUNK: Final = 1 << 18
 SMALL: Final = 1 << 16
 JSON: Final = ("application/json",)
 YAML: Final = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", "text/plain")
@@ -93,7 +93,7 @@ async def write_body(request: Request, path: Path, quota: Quota | None = None) -
     size = 0
     with path.open("wb") as file:
 
-        def write(data: bytes) -> None:
+        def write(data: bytearray) -> None:
             digest.update(data)
             file.write(data)
 
@@ -103,7 +103,7 @@ async def write_body(request: Request, path: Path, quota: Quota | None = None) -
             if quota is not None:
                 quota.check(size)
             if len(waiting) >= CHUNK:
-                await run_sync(write, bytes(waiting))
-                waiting.clear()
-        await run_sync(write, bytes(waiting))
+                await run_sync(write, waiting)
+                waiting = bytearray()
+        await run_sync(write, waiting)
     return f"sha256:{digest.hexdigest()}"
