@@ -28,6 +28,7 @@ from planner.errors import InputError
 DASK: Final = "dask://"
 TOPIC: Final = "qplan-progress"
 CONNECT_SECONDS: Final = 10
+FAN_FROM: Final = 1 << 29
 AHEAD: Final = 1
 """Bodies that wait at a cluster beside those at work, so that no worker waits for us."""
 
@@ -41,9 +42,12 @@ class Unavailable(Exception):
 
 
 class Executor(Protocol):
-    """What runs works; `fans_out`: one job is worth cutting into several works."""
+    """What runs works.
 
-    fans_out: bool
+    `fan_from`: a job that goes through this many bytes of weights is worth cutting into several; None: never.
+    """
+
+    fan_from: int | None
 
     async def start(self) -> None:
         """Get ready."""
@@ -66,7 +70,7 @@ class Executor(Protocol):
 class Pool:
     """Threads of this process, or of any `concurrent.futures.Executor` of threads, each beside a child."""
 
-    fans_out = False
+    fan_from: int | None = None
 
     def __init__(self, store: Store, bounds: Bounds, workers: int, futures: Futures | None = None) -> None:
         self.store = store
@@ -105,9 +109,10 @@ class Pool:
 class Cluster:
     """The workers of a Dask cluster; they open the same object store, or see the same data folder."""
 
-    fans_out = True
-
-    def __init__(self, address: str, root: Path, blobs: str, bounds: Bounds) -> None:
+    def __init__(
+        self, address: str, root: Path, blobs: str, bounds: Bounds, *, fan_from: int = FAN_FROM
+    ) -> None:
+        self.fan_from: int | None = fan_from
         self.address = address
         self.place = (str(root), blobs)
         self.bounds = bounds
@@ -116,9 +121,7 @@ class Cluster:
         self.told: dict[str, Tell] = {}
 
     async def start(self) -> None:
-        """Connect; a cluster that is not there yet is asked again when there is work."""
-        with suppress(Unavailable):
-            await self._client()
+        """Nothing to do: the first look for work connects, and a cluster may come later than we."""
 
     async def stop(self) -> None:
         """Leave; the cluster drops what we asked for."""
@@ -168,21 +171,25 @@ class Cluster:
                 return self.client
             if self.client is not None:
                 await self._leave()
-            connect = _dask("client").Client
+            client = _dask("client").Client(
+                self.address, asynchronous=True, set_as_default=False, timeout=CONNECT_SECONDS
+            )
             try:
-                self.client = await connect(
-                    self.address, asynchronous=True, set_as_default=False, timeout=CONNECT_SECONDS
-                )
+                await client
             except (OSError, TimeoutError) as error:
+                await _close(client)
                 raise Unavailable(f"no cluster at {self.address}") from error
+            except asyncio.CancelledError:
+                await _close(client)
+                raise
+            self.client = client
             self.client.subscribe_topic(TOPIC, self._hear)
             return self.client
 
     async def _leave(self) -> None:
         client, self.client = self.client, None
         if client is not None:
-            with suppress(OSError, TimeoutError):
-                await client.close(timeout=CONNECT_SECONDS)
+            await _close(client)
 
     def _hear(self, event: tuple[float, Mapping[str, Any]]) -> None:
         told = self.told.get(event[1].get("key", ""))
@@ -239,6 +246,11 @@ def _opened(root: str, blobs: str) -> Store:
     store = Store(Path(os.environ.get("QPLAN_DATA") or root), open_objects(blobs))
     store.open()
     return store
+
+
+async def _close(client: Any) -> None:
+    with suppress(OSError, TimeoutError):
+        await client.close(timeout=CONNECT_SECONDS)
 
 
 def _threadsafe(loop: asyncio.AbstractEventLoop, tell: Tell) -> Callable[[Mapping[str, Any]], None]:

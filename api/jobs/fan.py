@@ -20,15 +20,23 @@ async def run_work(executor: Executor, asked: Mapping[str, Any], tell: Tell) -> 
     Raises:
       Refused, Unavailable, WorkerLost: as `Executor.run`.
     """
-    if executor.fans_out and asked["task"] == "calibrate" and asked["arguments"]["shard"] is None:
-        return await calibrate_in_shards(executor, asked, tell)
+    if executor.fan_from is not None and asked["task"] == "calibrate" and asked["arguments"]["shard"] is None:
+        return await calibrate_in_shards(executor, asked, tell, executor.fan_from)
     return await executor.run(asked, tell)
 
 
-async def calibrate_in_shards(executor: Executor, asked: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    """Count the samples, calibrate shards of them at once, and join the statistics."""
-    samples = (await executor.run({**asked, "task": "count", "files": _apart(asked)}, tell))["samples"]
-    shards = cut(samples, await executor.slots()) if samples else ()
+async def calibrate_in_shards(
+    executor: Executor, asked: Mapping[str, Any], tell: Tell, fan_from: int
+) -> dict[str, Any]:
+    """Count the samples; where that pays, calibrate shards of them at once, and join the statistics.
+
+    Args:
+      fan_from: bytes of weights, those of all samples together, from where it pays.
+    """
+    counted = await executor.run({**asked, "task": "count", "files": _apart(asked)}, tell)
+    samples = counted["samples"]
+    pays = samples and samples * counted["bytes"] >= fan_from
+    shards = cut(samples, await executor.slots()) if pays else ()
     if len(shards) < 2:
         return await executor.run(asked, tell)
     done = [0] * len(shards)

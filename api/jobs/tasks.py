@@ -46,8 +46,9 @@ def calibrate_model(graph: Graph, job: Arguments) -> dict[str, Any]:
 
 
 def count_samples(graph: Graph, job: Arguments) -> dict[str, Any]:
-    """Say, and write, how many samples a file holds."""
-    found = {"samples": open_samples(_scanned(job["samples"]), expand(graph)).count}
+    """Say, and write, how many samples a file holds, and how many bytes the model has."""
+    samples = open_samples(_scanned(job["samples"]), expand(graph)).count
+    found = {"samples": samples, "bytes": sum(graph.values[name].elements * 4 for name in graph.constants)}
     Path(job["out"]).write_text(json.dumps(found), encoding="utf-8")
     return found
 
