@@ -3,13 +3,14 @@
 Source: TOSA 1.0, elementwise operators, which take i32; interpreter `kernels`, which says what they give.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from planner.exporters.blocks import Block, Clamp
+from planner.exporters.products import INT32
 from planner.exporters.qlinear import Operand, operand_of
 from planner.exporters.tosa.program import Order, Tensor, plain
 from planner.exporters.tosa.scaling import UNIT, Factor, factor_of, rescale, sum_of, widened
@@ -36,9 +37,11 @@ def plus(sheet: Sheet, block: Block, y: Uniform, clamp: Clamp) -> bool:
     kind = "sub" if sign < 0 and terms[1][1] else "add"
     total = joined(sheet, kind, [tensor for tensor, _ in terms], block.result)
     reach = sum(
-        abs(int(factor.apply(_ends(side) << how.left).max())) + 1
+        int(np.abs(factor.apply(_ends(side) << how.left)).max()) + 1
         for side, factor in zip(sides, how.terms, strict=True)
     )
+    if reach > INT32:
+        raise sheet.refuse(f"sums of {reach} do not fit 32 bits; tosa accepts scales nearer to each other")
     how.total.check(-reach, reach)
     stored = rescale(sheet.program, total, how.total, (0, held(y).zero_point), element_of(y), block.result)
     sheet.settle(block.kernel.outputs[0].value, y, stored, clamp.low, clamp.high)
@@ -208,6 +211,3 @@ def _term(  # noqa: PLR0917
     ends = (-high << left, -low << left) if sign < 0 and not later else (low << left, high << left)
     factor.check(*ends)
     return rescale(program, whole, factor, (0, 0), "i32", stem), later
-
-
-Extreme = Callable[[Sheet, Block, Uniform, Clamp], bool]

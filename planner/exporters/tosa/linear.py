@@ -14,7 +14,7 @@ import numpy as np
 
 from planner.constants.quantize import quantize_array
 from planner.exporters.blocks import Block, Clamp
-from planner.exporters.products import Product, product_of, range_of, stored_bias
+from planner.exporters.products import INT32, Product, product_of, range_of, stored_bias
 from planner.exporters.qlinear import is_accumulator, operand_of
 from planner.exporters.tosa.geometry import Windows, trimmed, windows_of
 from planner.exporters.tosa.program import Tensor, channels_last, plain
@@ -26,7 +26,6 @@ from planner.ir.qtypes import Uniform
 from planner.mlir.generic import array_text
 
 WORD_BITS: Final = 16
-_INT32: Final = (1 << 31) - 1
 _INT48: Final = (1 << 47) - 1
 
 
@@ -137,7 +136,7 @@ def matmul(sheet: Sheet, block: Block, y: Uniform, clamp: Clamp) -> bool:
     depth = left.shape[-1]
     reach = depth * prod(_magnitude(held(item.kind)) for item in (a, b))
     is_word = width_of(a.kind) == WORD_BITS
-    if reach > (_INT48 if is_word else _INT32):
+    if reach > (_INT48 if is_word else INT32):
         return False
     left3, right3 = (
         sheet.program.reshaped(item, (prod(item.shape[:-2]), *item.shape[-2:])) for item in (left, right)
@@ -165,7 +164,7 @@ def _parts(sheet: Sheet, product: Product) -> _Parts | None:
     if w.kind.storage.bits > 8 or (any(w.kind.zero_points) and not w.kind.is_per_tensor):
         return None
     low, high = range_of(sheet, moved)
-    if max(-int(low.min(initial=0)), int(high.max(initial=0))) > (_INT48 if is_word else _INT32):
+    if max(-int(low.min(initial=0)), int(high.max(initial=0))) > (_INT48 if is_word else INT32):
         raise sheet.refuse(
             f"sums of {max(-int(low.min()), int(high.max()))} do not fit its accumulator; tosa accepts "
             f"{'48 bits' if is_word else '32 bits'}"
@@ -266,7 +265,7 @@ def _scaled(  # noqa: PLR0917
     factor = factor_of(ratio, sheet.checked_arithmetic())
     factor.check(*ends)
     if acc.element == "i48":
-        if max(-int(ends[0].min()), int(ends[1].max())) > _INT32:
+        if max(-int(ends[0].min()), int(ends[1].max())) > INT32:
             raise sheet.refuse(
                 "sums beyond 32 bits, which RESCALE multiplies by 16 bits only; tosa accepts 16-bit "
                 "activations where the weights keep the sums below 2^31"

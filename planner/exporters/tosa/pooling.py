@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from math import prod
-from typing import Final
 
 import numpy as np
 
 from planner.exporters.blocks import Block, Clamp
+from planner.exporters.products import INT32
 from planner.exporters.qlinear import Operand, operand_of
 from planner.exporters.tosa.geometry import Windows, flat, trimmed
 from planner.exporters.tosa.program import Tensor, channels_last, plain
@@ -21,8 +21,6 @@ from planner.interpreter.geometry import pool_geometry
 from planner.interpreter.pooling import pooled_sizes
 from planner.ir.graph import Op
 from planner.ir.qtypes import Uniform
-
-_INT32: Final = (1 << 31) - 1
 
 
 def global_average_pool(sheet: Sheet, block: Block, y: Uniform, clamp: Clamp) -> bool:
@@ -204,7 +202,7 @@ def _factor(sheet: Sheet, x: Operand, y: Uniform, count: int) -> Factor:
 def _check(sheet: Sheet, x: Operand, factor: Factor, count: int) -> None:
     kind = held(x.kind)
     low, high = (count * (end - kind.zero_point) for end in (kind.storage.qmin, kind.storage.qmax))
-    if max(-low, high) > _INT32:
+    if max(-low, high) > INT32:
         raise sheet.refuse(f"sums of {count} elements do not fit 32 bits; tosa accepts smaller windows")
     factor.check(low, high)
 
