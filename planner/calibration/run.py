@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import onnxruntime
 
@@ -17,6 +17,7 @@ from planner.calibration.derive import CUTTING, derivable, derive
 from planner.calibration.exposing import exposed
 from planner.calibration.means import Probe, Sums, probes, with_probes
 from planner.calibration.observe import OBSERVERS, Array, Observed, merge
+from planner.calibration.recurrent import CELL, cell_states, followed, read_by
 from planner.calibration.samples import Feed, Samples, Source, open_samples
 from planner.calibration.statistics import Statistics, calibration_digest, from_observed, percentile_of
 from planner.errors import ModelError, SampleError, unknown_name
@@ -31,6 +32,9 @@ OBSERVED_DTYPES: Final = frozenset({"f16", "f32", "f64"})
 # Fetched at once; a model with more is run once per this much.
 MAX_FETCH_BYTES: Final = 1 << 29
 
+Session: TypeAlias = tuple[onnxruntime.InferenceSession, tuple[str, ...], Mapping[str, str]]
+"""A model, the values fetched from it, and by what names where they are inside bodies."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Watch:
@@ -41,9 +45,10 @@ class _Watch:
       method: key of the observers and the derivations.
       wanted: in order of definition.
       inputs: read from the samples.
-      sessions: each with the values fetched from it, and by what names where they are inside bodies.
+      sessions: each with the values fetched from it.
       derived: ops whose results follow.
       probes: channel means that the first session computes.
+      cells: LSTMs whose cell state is followed step by step, from what the last of `sessions` fetches.
       threads: of each session; 0 is one a core.
     """
 
@@ -51,9 +56,10 @@ class _Watch:
     method: str
     wanted: tuple[str, ...]
     inputs: tuple[str, ...]
-    sessions: tuple[tuple[onnxruntime.InferenceSession, tuple[str, ...], Mapping[str, str]], ...]
+    sessions: tuple[Session, ...]
     derived: tuple[Op, ...]
     probes: tuple[Probe, ...]
+    cells: tuple[Op, ...]
     threads: int
 
     @property
@@ -174,7 +180,11 @@ def _watch(
     sessions = tuple(
         _open_session(graph, group, () if i else added, threads) for i, group in enumerate(groups)
     )
-    return _Watch(graph, method, wanted, inputs, sessions, derived, added, threads)
+    cells = followed(graph, wanted)
+    read = dict.fromkeys(name for op in cells for name in read_by(op, graph) if name not in graph.inputs)
+    if cells:
+        sessions += (_open_session(graph, tuple(read), (), threads),)
+    return _Watch(graph, method, wanted, inputs, sessions, derived, added, cells, threads)
 
 
 def _watch_closely(watch: _Watch) -> _Watch:
@@ -196,9 +206,7 @@ def _groups(graph: Graph, names: Iterable[str]) -> Iterator[tuple[str, ...]]:
         yield tuple(group)
 
 
-def _open_session(
-    graph: Graph, fetched: tuple[str, ...], added: tuple[Probe, ...], threads: int
-) -> tuple[onnxruntime.InferenceSession, tuple[str, ...], Mapping[str, str]]:
+def _open_session(graph: Graph, fetched: tuple[str, ...], added: tuple[Probe, ...], threads: int) -> Session:
     probed, shown = exposed(with_probes(graph, added), fetched)
     outputs = (*(shown.get(name, name) for name in fetched), *(probe.output for probe in added))
     # No shapes for the new outputs: onnxruntime refuses claims that it infers otherwise.
@@ -225,7 +233,7 @@ def _observe(watch: _Watch, feed: Feed) -> tuple[dict[str, Observed], dict[str, 
     found = {name: observer(feed.arrays[name]) for name in watch.inputs}
     means: dict[str, Array] = {}
     added = tuple(probe.output for probe in watch.probes)
-    for session, names, shown in watch.sessions:
+    for session, names, shown in watch.sessions[: len(watch.sessions) - bool(watch.cells)]:
         outputs = names if means else (*names, *added)
         tensors = _run(session, tuple(shown.get(name, name) for name in outputs), feed)
         for name in reversed(outputs):
@@ -233,7 +241,19 @@ def _observe(watch: _Watch, feed: Feed) -> tuple[dict[str, Observed], dict[str, 
                 found[name] = observer(tensors.pop())
             else:
                 means[name] = tensors.pop()
+    arrays = _read(watch.sessions[-1], feed) if watch.cells else {}
+    for op in watch.cells:
+        states = cell_states(op, watch.graph, arrays)
+        if states is not None:
+            found[op.outputs[CELL]] = observer(states)
     return found, means
+
+
+def _read(session: Session, feed: Feed) -> Mapping[str, Array]:
+    """Inputs and what a session fetches, by value name."""
+    runner, names, shown = session
+    tensors = _run(runner, tuple(shown.get(name, name) for name in names), feed)
+    return {**feed.arrays, **dict(zip(names, tensors, strict=True))}
 
 
 def _run(session: onnxruntime.InferenceSession, names: tuple[str, ...], feed: Feed) -> list[Array]:
