@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from planner.conversion.layout import channels_last
+from planner.conversion.operators import integer_products, qlinear_products
 from planner.conversion.pairs import QCDQ, QDQ, Containers, write_pair
 from planner.conversion.quants import write_quant
 from planner.conversion.tidy import cleaned, extracted
@@ -79,6 +80,16 @@ def to_qcdq(graph: Graph) -> Graph:
 def to_qdq(graph: Graph) -> Graph:
     """Every quantizer as QuantizeLinear and DequantizeLinear of whole integer formats."""
     return _to_pairs(graph, QDQ)
+
+
+def to_integer(graph: Graph) -> Graph:
+    """Products of quantized operands as ConvInteger and MatMulInteger, all else as `to_qcdq`."""
+    return integer_products(infer(_to_pairs(graph, replace(QCDQ, format="onnx-integer"))))
+
+
+def to_qoperator(graph: Graph) -> Graph:
+    """Products of quantized operands and results as QLinear operators, all else as `to_qcdq`."""
+    return qlinear_products(infer(_to_pairs(graph, replace(QCDQ, format="onnx-qoperator"))))
 
 
 def to_plain(graph: Graph) -> Graph:
@@ -155,8 +166,10 @@ CONVERSIONS: Final[Mapping[str, Conversion]] = {
     "channels-last": channels_last,
     "cleaned": cleaned,
     "onnx": to_plain,
+    "onnx-integer": to_integer,
     "onnx-qcdq": to_qcdq,
     "onnx-qdq": to_qdq,
+    "onnx-qoperator": to_qoperator,
     "qonnx": to_qonnx,
     "scale-zero-point-extracted": extracted,
 }
