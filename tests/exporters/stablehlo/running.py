@@ -1,4 +1,4 @@
-"""What a StableHLO export of a plan is given and gives: reals at the boundary, every stored value as a result."""
+"""What a StableHLO export is given and gives: reals at the boundary, every stored value as a result."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Every row of the target `stablehlo` as a small program, in both forms: jaxlib's interpreter against ours."""
+"""Every row of the target `stablehlo` as a small program, in both forms: jaxlib against our interpreter."""
 
 import numpy as np
 import pytest
