@@ -68,9 +68,9 @@ class Sheet:
         """
         shape = self.graph.values[value].shape
         if shape is None:
-            raise UnsupportedExport(
-                f"value {value!r} has no known shape, tosa accepts static ones",
-                hint="give the model's inputs fixed sizes",
+            raise self.refuse(
+                f"value {value!r} has no known shape; tosa accepts static ones",
+                "give the model's inputs fixed sizes",
             )
         return tuple(size if isinstance(size, int) else 1 for size in shape)
 
