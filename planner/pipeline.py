@@ -26,6 +26,7 @@ from planner.interpreter.evaluate import Evaluation
 from planner.interpreter.evaluate import evaluate as evaluate_plan
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, model_digest
+from planner.onnx.normalise import normalise
 from planner.onnx.read import read_onnx
 from planner.plans.check import check
 from planner.plans.plan import Plan
@@ -37,7 +38,7 @@ Source = str | Path | bytes
 
 _READERS: Mapping[str, Callable[[Source], Graph]] = {
     "json": lambda source: annotated.read_annotated(_text(source)),
-    "mlir": lambda source: mlir.read_mlir(_text(source)),
+    "mlir": lambda source: _normal(mlir.read_mlir(_text(source))),
     "onnx": read_onnx,
 }
 
@@ -181,6 +182,11 @@ def _collection_paused() -> Iterator[None]:
         yield
     finally:
         gc.enable()
+
+
+def _normal(model: Graph) -> Graph:
+    """Bring a program that was read as ONNX ops (StableHLO) to their normal form; others stay as written."""
+    return normalise(model) if model.opsets and not model.regions else model
 
 
 def _text(source: Source) -> str:

@@ -99,7 +99,7 @@ class HloDraft:
 
     def constant(self, array: np.ndarray, base: str = "c", facts: Facts = ()) -> str:
         """Add a constant."""
-        name = self.read.fresh(base)
+        name = self.read.fresh(base.partition("#")[0])
         dtype = _NAMES[array.dtype]
         self.read.values[name] = Value(name, array.shape, dtype)
         self.read.constants[name] = Constant(array)

@@ -217,7 +217,8 @@ def divide(draft: HloDraft, op: Operation) -> str:
 def _terms(draft: HloDraft, total: Op, mean: str) -> float | None:
     """How many elements a sum adds up; None where it is no sum."""
     if mean == "AveragePool":
-        pool = draft.producer(total.inputs[0], mean)
+        back = draft.producer(total.inputs[0], "Transpose")
+        pool = draft.producer(total.inputs[0] if back is None else back.inputs[0], mean)
         return None if pool is None else draft.number(total.inputs[1])
     shape, axes = draft.shape(total.inputs[0]), draft.array(total.inputs[1])
     if shape is None or axes is None:

@@ -19,6 +19,7 @@ from planner.mlir.hlo import name_of
 from planner.mlir.hlodraft import OPSET, HloDraft
 from planner.mlir.hloprepare import is_hlo, main_of, prepare
 from planner.mlir.hloread import read_hlo, settle
+from planner.mlir.hlotidy import tidy
 from planner.mlir.parse import TextParser, parse_text, verify
 from planner.mlir.places import StuckAt, place
 from planner.mlir.plainread import read_plain
@@ -68,6 +69,7 @@ def _function(source: str, parser: TextParser, main: func.FuncOp) -> Graph:
                 raise StuckAt(op, f"{name_of(op)} is no op of StableHLO")
         except (AttributeError, IndexError, KeyError, StopIteration, TypeError, ValueError) as error:
             raise StuckAt(op, f"an attribute of this op has the wrong form: {error!r}") from None
+    tidy(draft, outputs)
     return Graph(
         name=main.sym_name.data,
         values=_used(draft, inputs, outputs, read.stated),
