@@ -72,9 +72,6 @@ class OpDoc(TypedDict):
     attributes: NotRequired[dict[str, Any]]
     captures: NotRequired[list[str]]
     scope: NotRequired[str]
-    call: NotRequired[str]
-    loop: NotRequired[LoopDoc]
-    branches: NotRequired[list[str]]
 
 
 @with_config(STRICT)
@@ -346,15 +343,14 @@ def _op_doc(op: Op) -> dict[str, Any]:
         entry["captures"] = list(op.captures)
     if op.scope:
         entry["scope"] = op.scope
-    return entry | structure_to_json(op.structure)
+    return entry
 
 
 def _read_op(entry: OpDoc, path: str) -> Op:
     attributes = attributes_from_json(entry.get("attributes", {}), f"{path}.attributes")
     inputs, outputs = _names(entry["inputs"]), _names(entry["outputs"])
-    captures, structure = tuple(entry.get("captures", ())), structure_from_json(entry, path)
-    name, scope = entry["name"], entry.get("scope", "")
-    return Op(name, entry["type"], inputs, outputs, attributes, captures, structure, scope)
+    name, captures = entry["name"], tuple(entry.get("captures", ()))
+    return Op(name, entry["type"], inputs, outputs, attributes, captures, scope=entry.get("scope", ""))
 
 
 def _kernel_doc(region: Region, types: dict[int, str]) -> dict[str, Any]:

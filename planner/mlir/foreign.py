@@ -7,7 +7,7 @@ Source: MLIR arith, tensor and shape dialects.
 from collections.abc import Sequence
 from typing import Final
 
-from xdsl.dialects import arith, builtin, func, linalg, math, tensor
+from xdsl.dialects import arith, builtin, func, linalg, math, scf, tensor
 from xdsl.dialects.builtin import IndexType, TensorType
 from xdsl.ir import Attribute, Dialect, Operation, SSAValue
 from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, result_def, traits_def
@@ -184,6 +184,7 @@ DIALECTS: Final = (
     linalg.Linalg,
     math.Math,
     Dialect("shape", [NumElementsOp, ShapeOfOp, SplitAtOp], []),
+    scf.Scf,
     _widened(tensor.Tensor, [ReshapeOp]),
 )
 """Dialects that modules may use in custom form; any other comes in generic form."""

@@ -1,7 +1,7 @@
 """Reading an MLIR module of `quant.region` ops into a graph; xDSL parses and verifies.
 
 Ops of other dialects become source ops; casts, statistics and element types become constraints
-(`plainread`). Calls, loops and branches are refused for now. Source: design 09, "MLIR"; the writing side
+(`plainread`); calls, loops and branches are `structureread`'s. Source: design 09, "MLIR"; the writing side
 is `moduletext`.
 """
 
@@ -11,13 +11,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from xdsl.dialects import builtin, func
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from planner.annotated.attributes import array_from_json
+from planner.annotated.structure import scope_from_json
 from planner.errors import ModelError, PlanFormatError, QTypeError
 from planner.ir.fit import refuse_misfits
 from planner.ir.graph import Constant, Facts, Graph, Op, Region, validate
 from planner.ir.ranges import check_range
+from planner.ir.structure import Scope, Structure
 from planner.ir.topology import topological
 from planner.mlir.attributes import attribute_value, spec_facts
 from planner.mlir.dialect import ConstantOp, RegionOp
@@ -26,6 +28,7 @@ from planner.mlir.places import place
 from planner.mlir.plainread import read_plain
 from planner.mlir.readstate import ReadState
 from planner.mlir.specs import port_facts, value_facts
+from planner.mlir.structureread import RUNNING, is_scaffold, op_name, read_running
 
 _KNOWN: Final = frozenset(
     {
@@ -35,12 +38,16 @@ _KNOWN: Final = frozenset(
         "qplan.operands",
         "qplan.output_facts",
         "qplan.results",
+        "qplan.scope",
         "qplan.trip_count",
         "qplan.unfused",
         "qplan.values",
+        "qplan.varying",
     }
 )
-_LATER: Final = ("func.call", "scf.")
+
+
+_PRIVATE: Final = builtin.StringAttr("private")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +77,25 @@ def read_module(text: str | bytes) -> Module:
         raise ModelError(f"not UTF-8 text at byte {error.start}") from None
     module, parser = parse_text(source)
     functions = [op for op in module.body.ops if isinstance(op, func.FuncOp)]
-    if len(functions) != 1 or len(list(module.body.ops)) != 1:
+    main = [op for op in functions if op.sym_visibility != _PRIVATE]
+    if len(main) != 1 or len(list(module.body.ops)) != len(functions):
         raise ModelError(
-            f"1:1: a model is one func.func @main; this module holds {len(functions)} functions and "
-            f"{len(list(module.body.ops)) - len(functions)} other ops (functions come later)"
+            f"1:1: a model is one public func.func @main, and private ones that it calls; this module holds "
+            f"{len(main)} public functions and {len(list(module.body.ops)) - len(functions)} other ops"
         )
-    reader = _Reader(source, parser.starts, parser.spelled)
-    try:
-        graph = reader.function(functions[0])
-    except (AttributeError, IndexError, KeyError, StopIteration, TypeError, ValueError) as error:
-        at = place(source, parser.starts.get(id(reader.current), 0))
-        raise ModelError(f"{at}: an attribute of this op has the wrong form: {error!r}") from None
+    graphs: dict[str, Graph] = {}
+    extras: dict[str, dict[str, Any]] = {}
+    for function in functions:
+        reader = _Reader(source, parser.starts, parser.spelled)
+        try:
+            graphs[function.sym_name.data] = reader.function(function)
+        except (AttributeError, IndexError, KeyError, StopIteration, TypeError, ValueError) as error:
+            at = place(source, parser.starts.get(id(reader.current), 0))
+            raise ModelError(f"{at}: an attribute of this op has the wrong form: {error!r}") from None
+        extras |= reader.extras
+    graph = replace(graphs.pop(main[0].sym_name.data), functions=graphs)
     attributes = {key: attribute_value(item) for key, item in module.attributes.items()}
-    return Module(validate(graph), reader.extras, attributes)
+    return Module(validate(graph), extras, attributes)
 
 
 @dataclass
@@ -123,16 +136,23 @@ class _Reader(ReadState):
             regions=topological(regions),
             opsets=dict(told.get("qplan.opsets", ())),
             notes=told.get("qplan.notes", ()),
+            scopes=self.scopes(told.get("qplan.scopes", "[]")),
         )
+
+    def scopes(self, text: str) -> Mapping[str, Scope]:
+        """The bodies in their place of a plan's graph."""
+        return {entry["path"]: scope_from_json(entry, "qplan.scopes") for entry in json.loads(text)}
 
     def step(self, op: Operation) -> None:
         if isinstance(op, ConstantOp):
             self.constant(op)
         elif isinstance(op, RegionOp):
             self.region(op)
-        elif (name := _op_name(op)).startswith(_LATER):
-            self.fail(op, f"{name}: functions, loops and branches come later")
-        elif not read_plain(self, op, name):
+        elif (name := op_name(op)) in RUNNING:
+            self.running(op)
+        elif name.startswith("scf."):
+            self.fail(op, f"{name}: of scf, for and if are read, around one func.call each")
+        elif not is_scaffold(op) and not read_plain(self, op, name):
             self.ops.append(self.op(op, self.names))
 
     def facts(self, told: Mapping[str, Facts], specs: str) -> list[Region]:
@@ -175,14 +195,36 @@ class _Reader(ReadState):
         lows, highs = tuple([lo for lo, _ in pairs]), tuple([hi for _, hi in pairs])
         self.constants[name] = Constant(array, lows, highs, axis)
 
+    def running(self, op: Operation) -> None:
+        """Read a call, loop or branch; one without specs has none on its ports."""
+        found = read_running(self, op)
+        specs = (op.attributes.get("input_specs"), op.attributes.get("output_specs"))
+        sides = ([value.type for value in found.operands], [value.type for value in op.results])
+        given, made = (
+            spec if isinstance(spec, builtin.ArrayAttr) else builtin.ArrayAttr(map(_element, types))
+            for spec, types in zip(specs, sides, strict=True)
+        )
+        name = op.attributes.get("kernel", builtin.StringAttr(op_name(op)))
+        self.kernel(op, found.operands, (given, made), name, found.structure)
+
     def region(self, op: RegionOp) -> None:
+        self.kernel(op, op.operands, (op.input_specs, op.output_specs), op.kernel or op.logical_kernel)
+
+    def kernel(
+        self,
+        op: Operation,
+        read: Sequence[SSAValue],
+        specs: tuple[builtin.ArrayAttr[Any], builtin.ArrayAttr[Any]],
+        kernel: Attribute | None,
+        structure: Structure | None = None,
+    ) -> None:
+        """Read a kernel: its ports, and everything in `qplan.` attributes."""
         told = {k: self.plain(op, item) for k, item in op.attributes.items() if k.startswith("qplan.")}
         results = self.define(op, op.results, told.get("qplan.values"))
-        operands = [self.names[value] for value in op.operands]
+        operands = [self.names[value] for value in read]
         more, outside = told.get("qplan.operands", 0), told.get("qplan.results", 0)
-        inputs, inputs_shown = self.ports(op, op.input_specs, operands, op.operands, more)
-        outputs, outputs_shown = self.ports(op, op.output_specs, results, op.results, outside)
-        kernel = op.kernel or op.logical_kernel
+        inputs, inputs_shown = self.ports(op, specs[0], operands, read, more)
+        outputs, outputs_shown = self.ports(op, specs[1], results, op.results, outside)
         name = told.get("qplan.name", f"kernel_{len(self.regions)}")
         if kernel is None or name in self.extras:
             self.fail(op, f"two kernels are named {name!r}")
@@ -191,10 +233,12 @@ class _Reader(ReadState):
             kernel=self.plain(op, kernel),
             inputs=inputs,
             outputs=outputs,
-            ops=self.body(op, operands, results),
+            ops=self.body(op, operands, results) if isinstance(op, RegionOp) else (),
             attributes=told.get("qplan.attributes", {}),
             trip_count=told.get("qplan.trip_count", 1),
             reason=told.get("qplan.unfused", ""),
+            structure=structure,
+            scope=told.get("qplan.scope", ""),
         )
         self.regions.append(region)
         self.shown.append((inputs_shown, outputs_shown))
@@ -238,7 +282,7 @@ class _Reader(ReadState):
         items.pop("op_name__", None)
         told = {key: self.plain(op, item) for key, item in items.items()}
         if op.regions:
-            self.fail(op, f"{_op_name(op)}: ops with regions of their own come later")
+            self.fail(op, f"{op_name(op)}: ops with regions of their own come later")
         outputs = told.pop("qplan.values", None)
         if outputs is None:
             outputs = tuple(
@@ -254,7 +298,7 @@ class _Reader(ReadState):
             names[value] = name
             if not known:
                 self.add(op, name, value.type)
-        domain, _, plain = _op_name(op).partition(".")
+        domain, _, plain = op_name(op).partition(".")
         domain = told.pop("qplan.domain", "" if domain == "onnx" else domain)
         return Op(
             name=told.pop("qplan.name", outputs[0] if outputs else plain),
@@ -262,10 +306,10 @@ class _Reader(ReadState):
             inputs=tuple(inputs),
             outputs=outputs,
             captures=told.pop("qplan.captures", ()),
+            scope=told.pop("qplan.scope", ""),
             attributes=told,
         )
 
 
-def _op_name(op: Operation) -> str:
-    given = op.attributes.get("op_name__")
-    return given.data if isinstance(given, builtin.StringAttr) else op.name
+def _element(kind: Attribute) -> Attribute:
+    return kind.element_type if isinstance(kind, builtin.TensorType) else kind

@@ -12,9 +12,11 @@ from typing import Any, Final, Literal, TypeAlias
 
 from planner.annotated.attributes import array_to_json
 from planner.annotated.document import definition_order
+from planner.annotated.structure import scope_to_json
 from planner.ir.dtypes import NUMPY
 from planner.ir.graph import Constant, Facts, Graph, Op, Region, Value
 from planner.ir.qtypes import FloatType, float_text
+from planner.ir.structure import Loop, Structure
 from planner.mlir.elements import (
     DENSE,
     attribute_text,
@@ -27,6 +29,7 @@ from planner.mlir.elements import (
     tensor_text,
 )
 from planner.mlir.specs import port_facts, shown_facts, value_facts
+from planner.mlir.structuretext import Running, running_lines
 
 _SSA: Final = re.compile(r"[A-Za-z_$.][A-Za-z0-9_$.]*")
 Specs: TypeAlias = Literal["values", "ports"]
@@ -48,7 +51,8 @@ def write_mlir(
       attributes: attributes of the module, likewise; a module without any is its function alone.
       specs: whether the specs of regions show the facts of values, or of ports and nothing else.
     """
-    text = _Writer(graph, extras, specs).function()
+    parts = {"main": graph, **graph.functions}
+    text = "".join([_Writer(part, extras, specs, name).function() for name, part in parts.items()])
     if not attributes:
         return text
     table = entries({key: attribute_text(value) for key, value in attributes.items()})
@@ -75,8 +79,10 @@ class _Names:
 class _Writer:
     """The text of one function, built line by line."""
 
-    def __init__(self, graph: Graph, extras: Mapping[str, Mapping[str, Any]], specs: Specs) -> None:
-        self.graph = graph
+    def __init__(
+        self, graph: Graph, extras: Mapping[str, Mapping[str, Any]], specs: Specs, name: str
+    ) -> None:
+        self.graph, self.name = graph, name
         self.extras = extras
         self.names = _Names()
         self.ssa: dict[str, str] = {}
@@ -103,7 +109,10 @@ class _Writer:
         returned = ", ".join(self.ssa[name] for name in graph.outputs)
         self.lines.append(f"  func.return {returned} : {results}" if graph.outputs else "  func.return")
         arrow = f" -> ({results})" if graph.outputs else ""
-        head = f"func.func @main({arguments}){arrow} attributes {{{entries(self.function_attributes())}}} {{"
+        symbol = self.name if _SSA.fullmatch(self.name) else string(self.name)
+        private = "" if self.name == "main" else "private "
+        attributes = entries(self.function_attributes())
+        head = f"func.func {private}@{symbol}({arguments}){arrow} attributes {{{attributes}}} {{"
         return "\n".join([head, *self.lines, "}", ""])
 
     def function_attributes(self) -> dict[str, str]:
@@ -132,6 +141,9 @@ class _Writer:
             items["qplan.opsets"] = attribute_text(tuple(graph.opsets.items()))
         if graph.notes:
             items["qplan.notes"] = strings(graph.notes)
+        if graph.scopes:
+            told_of = (scope_to_json(path, scope) for path, scope in graph.scopes.items())
+            items["qplan.scopes"] = string(json.dumps(list(told_of)))
         return items
 
     def read_outside(self) -> dict[str, tuple[str, ...]]:
@@ -184,9 +196,27 @@ class _Writer:
         items["input_specs"] = self.specs(region.inputs, shown[0], more)
         items["output_specs"] = self.specs(region.outputs, shown[1], outside)
         items |= self.region_entries(region, shown, len(more), len(outside))
+        if region.structure is not None:
+            self.running(region.structure, operands, results, items)
+            return
         equals = f"{defined} = " if defined else ""
         self.lines.append(f'  {equals}"quant.region"({used}) ({{{body}}}) {{{entries(items)}}}')
         self.lines.append(f"    : {signature}")
+
+    def running(
+        self, structure: Structure, operands: Sequence[str], results: Sequence[str], items: Mapping[str, str]
+    ) -> None:
+        """Write a kernel that runs functions."""
+        kernel = Running(
+            structure=structure,
+            operands=[self.ssa[name] for name in operands],
+            taken=[self.type(name) for name in operands],
+            results=[self.ssa[name] for name in results],
+            given=[self.type(name) for name in results],
+            items=entries(items),
+            fresh=self.names.new,
+        )
+        self.lines += running_lines(kernel)
 
     def region_entries(
         self, region: Region, shown: tuple[tuple[Facts, ...], tuple[Facts, ...]], more: int, outside: int
@@ -197,6 +227,8 @@ class _Writer:
             "qplan.attributes": dict(region.attributes),
             "qplan.trip_count": region.trip_count if region.trip_count != 1 else 0,
             "qplan.unfused": region.reason,
+            "qplan.scope": region.scope,
+            "qplan.varying": region.structure.varying if isinstance(region.structure, Loop) else (),
         }
         items = {key: item for key, item in items.items() if item}
         if port_facts(region.inputs, shown[0], self.implied) != region.input_facts:
@@ -253,6 +285,8 @@ class _Writer:
             items["qplan.absent"] = tuple(i for i, name in enumerate(op.inputs) if not name)
         if op.captures:
             items["qplan.captures"] = op.captures
+        if op.scope:
+            items["qplan.scope"] = op.scope
         items |= op.attributes
         defined = []
         for name in op.outputs:

@@ -1,7 +1,7 @@
 """Cases 40 and 41 of design 02: loops, branches and functions, as annotated models planned for `npu.yaml`.
 
-The models are in `structure/`, the whole plan and its reasons in `golden/`. What holds of any model (a function
-is as good as its body, a loop no better than its trips) is at the end, on random graphs.
+The models are in `structure/`, the whole plan and its reasons in `golden/`. What holds of any model (a
+function costs what its body costs, a loop no less than its trips) is at the end, on random graphs.
 """
 
 import json
@@ -18,8 +18,11 @@ from planner.errors import Conflict, ModelError, PlanFormatError, PlanInvalid
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, Region, validate
 from planner.ir.structure import Call, Loop
+from planner.mlir.moduleread import read_mlir
+from planner.mlir.moduletext import write_mlir
 from planner.plans.check import check
 from planner.plans.plan import Plan
+from planner.plans.planmlir import plan_from_mlir
 from tests.cases.test_cases import A, B, counted, port_type, told
 from tests.propagation.graphs import TARGET, random_graph, seeded
 
@@ -101,10 +104,29 @@ def test_text_forms(name):
     graph, plan = planned(name)
     text = write_annotated(graph)
     assert write_annotated(read_annotated(text)) == text
-    again = planner.plan_from_json(plan.to_json())
-    assert again.to_json() == plan.to_json()
-    check(again, graph, NPU)
-    assert again.bodies == plan.bodies
+    module = write_mlir(graph)
+    assert write_annotated(read_mlir(module)) == text
+    assert write_mlir(read_mlir(module)) == module
+    for again in (planner.plan_from_json(plan.to_json()), plan_from_mlir(plan.to_mlir())):
+        assert again.to_json() == plan.to_json()
+        check(again, graph, NPU)
+        assert again.bodies == plan.bodies
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ('"scf.yield"(%next)', '"scf.yield"(%state)', "a body of scf.for holds one func.call and a yield"),
+        ('%from = "arith.constant"() {value = 0 : index}', '%from = "some.op"()', "only tensors are known"),
+        ("private @step", "@step", "2 public functions"),
+        ('callee = @"step"', 'callee = @"main"', "has 2 inputs for 2|runs|1 inputs|itself|could not"),
+    ],
+)
+def test_bad_modules_are_refused(old, new, problem):
+    text = write_mlir(read("loop_start_is_finer"))
+    assert old in text
+    with pytest.raises((ModelError, Conflict), match=problem):
+        planner.plan(read_mlir(text.replace(old, new)), NPU)
 
 
 def test_every_model_has_a_case():
@@ -175,7 +197,7 @@ def outlined(graph: Graph, first: int, last: int) -> Graph:
     outside = {name for region in others for name in region.inputs} | set(graph.outputs)
     inputs = tuple(dict.fromkeys(n for n in read_inside if n not in written and n not in graph.constants))
     outputs = tuple(n for n in graph.values if n in written and n in outside)
-    inner = {n for n in (*read_inside, *written)}
+    inner = {*read_inside, *written}
     # What a caller knows of an operand is not the function's to say; its own values keep what is known.
     values = {
         n: replace(v, facts=() if n in inputs or n in outputs else v.facts)

@@ -185,7 +185,7 @@ def test_specs_of_regions_and_casts_go_together():
         (
             '%0 = "scf.while"(%x) : (tensor<4xf32>) -> tensor<4xf32>',
             "%x: tensor<4xf32>",
-            "2:1: scf.while: functions, loops and branches come later",
+            "2:1: scf.while: of scf, for and if are read, around one func.call each",
         ),
     ],
 )

@@ -34,7 +34,7 @@ def test_a_model_written_again_computes_the_same(path):
     again = read_onnx(write_graph(graph), name=graph.name)
     if graph.scopes:
         # Names of bodies are paths, and a path read again is one step longer.
-        assert op_types(again) == op_types(graph)
+        assert sorted(op_types(again)) == sorted(op_types(graph))
         assert len(again.scopes) == len(graph.scopes)
     else:
         assert structure_digest(again) == structure_digest(graph)

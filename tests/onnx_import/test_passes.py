@@ -232,7 +232,16 @@ PASSES = {
             "else_branch = e () => (float[2] q) { q = Add(d, k) }> }"
         ),
         # An Identity that a body captured is gone too: the body reads what it copies.
-        ["Identity", "Neg", "Identity", *["qplan::Begin"] * 2, "Add", *["qplan::Begin"] * 2, "Add", "qplan::Join"],
+        [
+            "Identity",
+            "Neg",
+            "Identity",
+            *["qplan::Begin"] * 2,
+            "Add",
+            *["qplan::Begin"] * 2,
+            "Add",
+            "qplan::Join",
+        ],
     ),
     "zero_size": (
         (
