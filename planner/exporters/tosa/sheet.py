@@ -46,7 +46,7 @@ class Sheet:
         """Start with the model's inputs."""
         self.graph, self.plan, self.program = graph, plan, Program()
         self.arithmetic, self.address = "", ""
-        self.notes: list[str] = []
+        self.notes = [f"tosa of {graph.name!r} for {plan.target.id}"]
         self._pins = pins(plan.graph)
         self._bases: dict[str, PortTyped] = {}
         self._stored: dict[tuple[str, Uniform], Tensor] = {}
@@ -198,10 +198,10 @@ class Sheet:
             raise self.refuse(f"input {name!r} is {value.dtype}; tosa accepts {', '.join(PLAIN_ELEMENTS)}")
         self._bases[name] = None
         self._reals[name] = self.program.argument(name, self.sizes(name), PLAIN_ELEMENTS[value.dtype])
-        self.notes.append(f"argument {name!r}: {PLAIN_ELEMENTS[value.dtype]}")
+        self._note(name, PLAIN_ELEMENTS[value.dtype])
 
     def _feed_stored(self, name: str, kind: Uniform) -> None:
-        self.notes.append(f"argument {name!r}: {short_text(kind)}")
+        self._note(name, short_text(kind))
         tensor = self.program.argument(name, self.sizes(name), element_of(kind))
         if _is_moved(kind):
             zeros = kind.storage.offset, 0
@@ -210,6 +210,10 @@ class Sheet:
             )
         self._bases[name] = kind
         self._stored[name, held(kind)] = tensor
+
+    def _note(self, name: str, what: str) -> None:
+        is_open = not all(isinstance(size, int) for size in self.graph.values[name].shape or ())
+        self.notes.append(f"argument {name!r}: {what}{' (open dimensions are 1)' if is_open else ''}")
 
     def _rescaled(self, value: str, tensor: Tensor, source: Uniform, wanted: Uniform) -> Tensor:
         """Stored integers of one type as those of another, in the arithmetic of the row being written."""

@@ -45,6 +45,7 @@ def test_arguments_and_results_are_stored_integers():
     kind, comment = heads(write_tosa(*chain(i8(0.1, 3), i8(0.01), i8(1 / 256, -128))))
     assert kind == "(tensor<2x3xi8>) -> (tensor<2x3xi8>)"
     assert comment == [
+        "tosa of 'test' for test",
         "argument 'x': !quant.uniform<i8:f32, 0.10000000149011612:3>",
         "result 'y': !quant.uniform<i8:f32, 0.00390625:-128>",
     ]
@@ -54,7 +55,9 @@ def test_none_keeps_the_interface_float(tmp_path):
     facts = {"x": (NoneType(),), "y": (NoneType(),)}
     graph, plan = chain(i8(0.1, 3), i8(0.01), i8(1 / 256, -128), facts=facts)
     data = write_tosa(graph, plan)
-    assert heads(data) == ("(tensor<2x3xf32>) -> (tensor<2x3xf32>)", ["argument 'x': f32", "result 'y': f32"])
+    kind, comment = heads(data)
+    assert kind == "(tensor<2x3xf32>) -> (tensor<2x3xf32>)"
+    assert comment[1:] == ["argument 'x': f32", "result 'y': f32"]
     sample = {"x": np.linspace(-3, 2, 6, dtype=np.float32).reshape(2, 3)}
     found = tosa.run(tmp_path, [(data, [fed(graph, plan, sample)])])[0]
     assert not isinstance(found, str), found
@@ -75,35 +78,33 @@ def test_unsigned_arguments_are_the_same_bits(tmp_path):
 
 
 def test_open_dimensions_are_one():
-    kind, _ = heads(write_tosa(*chain(i8(0.1), i8(0.01), i8(0.1), shape=("N", 3))))
+    kind, comment = heads(write_tosa(*chain(i8(0.5), i8(0.01), i8(0.1), shape=("N", 3))))
     assert kind == "(tensor<1x3xi8>) -> (tensor<1x3xi8>)"
+    assert comment[1] == "argument 'x': !quant.uniform<i8:f32, 0.5> (open dimensions are 1)"
 
 
 ACTIVATIONS = (
-    "tosa accepts i8 and u8 (or less) with any zero point, i16 with 0, u16 with 32768, one scale each (annotate "
-    "the value with one of these, or use a target whose rows do)"
+    "tosa accepts i8 and u8 (or less) with any zero point, i16 with 0, u16 with 32768, one scale each "
+    "(annotate the value with one of these, or use a target whose rows do)"
+)
+ARITHMETIC = (
+    "h.out[0] (row row@1): its row computes in float32_even; tosa accepts rows of gemmlowp, power_of_two, "
+    "tosa_double, tosa_single (use a target whose rows requantize so, such as tosa-int8 or litert-int8)"
+)
+ZERO_POINT = (
+    "h.in[0] ('x', row row@1) is !quant.uniform<i16:f32, 0.5:3>: a zero point on more than 8 bits; "
+    f"{ACTIVATIONS}"
+)
+WIDTH = f"h.in[0] ('x', row row@1) is !quant.uniform<i32:f32, 0.5>: 32 bits; {ACTIVATIONS}"
+SHAPE = (
+    "@model.out[0]: value 'x' has no known shape; tosa accepts static ones (give the model's inputs fixed "
+    "sizes)"
 )
 REFUSALS = [
-    (
-        chain(i8(0.1), i8(0.01), i8(0.1), arithmetic="float32_even"),
-        "h.out[0] (row row@1): its row computes in float32_even; tosa accepts rows of gemmlowp, "
-        "power_of_two, tosa_double, tosa_single (use a target whose rows requantize so, such as tosa-int8 or "
-        "litert-int8)",
-    ),
-    (
-        chain(uniform(storage("i16"), 0.5, 3), i8(0.01), i8(0.1)),
-        "h.in[0] ('x', row row@1) is !quant.uniform<i16:f32, 0.5:3>: a zero point on more than 8 bits; "
-        f"{ACTIVATIONS}",
-    ),
-    (
-        chain(uniform(storage("i32"), 0.5), i8(0.01), i8(0.1)),
-        f"h.in[0] ('x', row row@1) is !quant.uniform<i32:f32, 0.5>: 32 bits; {ACTIVATIONS}",
-    ),
-    (
-        chain(None, None, None, shape=None),
-        "@model.out[0]: value 'x' has no known shape; tosa accepts static ones (give the model's inputs "
-        "fixed sizes)",
-    ),
+    (chain(i8(0.1), i8(0.01), i8(0.1), arithmetic="float32_even"), ARITHMETIC),
+    (chain(uniform(storage("i16"), 0.5, 3), i8(0.01), i8(0.1)), ZERO_POINT),
+    (chain(uniform(storage("i32"), 0.5), i8(0.01), i8(0.1)), WIDTH),
+    (chain(None, None, None, shape=None), SHAPE),
 ]
 
 
