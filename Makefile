@@ -17,13 +17,13 @@ demo: $(VENV)/.core ## plan the digits example for three targets, run the files,
 serve: $(VENV)/.service ## serve the planner over HTTP on loopback, data in out/service
 	$(BIN)/qplan serve --data out/service
 
-oracles: .oracles/hls4ml/.made .oracles/mlir/.made .oracles/qonnx/.made .oracles/tosa/.made ## the tools that tests compare with, each in an environment of its own
+oracles: .oracles/hls4ml/.made .oracles/mlir/.made .oracles/qonnx/.made .oracles/schemathesis/.made .oracles/tosa/.made ## the tools that tests compare with, each in an environment of its own
 
-test: lint oracles ## format, lint, types, and every test
+test: lint oracles ## format, lint, types, and every test but those of soak
 	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
 
 check: lint ## the same without the slow tests
-	$(BIN)/python -m pytest -n 2 -m "not slow" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 -m "not slow and not soak" $(PYTEST_ARGS)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff format --check $(SOURCES)
@@ -33,8 +33,9 @@ lint: $(VENV)/.test
 bench: $(VENV)/.test ## compare with onnxruntime's own quantizer (needs the model folder, see benchmarks/)
 	$(BIN)/python -m benchmarks.main_job
 
-soak: $(VENV)/.test ## only the slow tests, one at a time
-	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+soak: $(VENV)/.test oracles ## the slow tests and those of hours, one at a time, into docs/soak.md
+	$(BIN)/python -m pytest -m "slow or soak" --junitxml out/soak.xml $(PYTEST_ARGS)
+	$(BIN)/python -m benchmarks.soak_page out/soak.xml docs/soak.md
 
 clean: ## remove .venv, caches and what demo and builds wrote
 	rm -rf $(VENV) .oracles out build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,52 @@
+"""docs/soak.md from what `make soak` wrote: each test, how much it did, how long, at which commit.
+
+Usage, from the repository root: `python -m benchmarks.soak_page out/soak.xml docs/soak.md`.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+from xml.etree import ElementTree as ET  # our own pytest wrote the file
+
+HEAD: Final = """\
+# What `make soak` found
+
+Tests that take longer than everyday work allows, from one run of `make soak` at commit `{commit}` of {date}.
+{passed} passed, {failed} failed, {skipped} skipped; {minutes:.0f} minutes.
+
+| test | did | found | seconds |
+|---|---|---|---|
+"""
+
+
+def page(report: Path) -> str:
+    """The page of a JUnit report; tests without a count are summed up."""
+    cases = ET.parse(report).getroot().iter("testcase")  # noqa: S314
+    rows, ended, seconds = [], {"passed": 0, "failed": 0, "skipped": 0}, 0.0
+    for case in cases:
+        state = "skipped" if case.find("skipped") is not None else "passed"
+        if case.find("failure") is not None or case.find("error") is not None:
+            state = "failed"
+        ended[state] += 1
+        took = float(case.get("time", "0"))
+        seconds += took
+        told = {p.get("name"): p.get("value") for p in case.iter("property")}
+        if told or state == "failed":
+            found = "; ".join(f"{name}: {text}" for name, text in told.items() if name != "count")
+            name = f"{case.get('classname', '').removeprefix('tests.')}.{case.get('name')}"
+            rows.append(f"| `{name}` | {told.get('count', '')} | {state}; {found} | {took:.0f} |")
+    return (
+        HEAD.format(commit=_git("%h"), date=_git("%cs"), minutes=seconds / 60, **ended)
+        + "\n".join(rows)
+        + "\n"
+    )
+
+
+def _git(what: str) -> str:
+    line = ["git", "log", "-1", f"--format={what}"]
+    return subprocess.run(line, capture_output=True, text=True, check=True).stdout.strip()
+
+
+if __name__ == "__main__":
+    Path(sys.argv[2]).write_text(page(Path(sys.argv[1])), encoding="utf-8")
