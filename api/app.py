@@ -5,6 +5,7 @@ Every failure leaves through `handle`, as problem+json. Source: design 06.
 
 import asyncio
 import gc
+import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,12 +15,13 @@ from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
+from sqlalchemy.exc import DatabaseError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from api.bodies import Gate
-from api.database import default_url, open_database
+from api.database import default_url, failure_of, open_database
 from api.edge import PROBLEM, Edge, render, request_id
 from api.jobs.dispatcher import Dispatcher
 from api.jobs.executors import open_executor
@@ -44,6 +46,8 @@ from planner.version import VERSION
 THREADS: Final = 2
 MOST_ERRORS: Final = 20
 
+log: Final = logging.getLogger("qplan.api")
+
 
 def create_app(settings: Settings) -> FastAPI:
     """Make the application; its folders and first child come when it starts."""
@@ -61,7 +65,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.include_router(metrics.router)
     app.state.metrics = Metrics()
     app.state.draining = asyncio.Event()
-    for kind in (Refused, PlannerError, RequestValidationError, HTTPException):
+    for kind in (Refused, PlannerError, RequestValidationError, HTTPException, DatabaseError, OSError):
         app.add_exception_handler(kind, handle)
     app.add_middleware(Edge, settings=settings, metrics=app.state.metrics, draining=app.state.draining)
     return app
@@ -121,7 +125,11 @@ def _problem(error: Exception) -> Problem:
         return _invalid(error)
     if isinstance(error, HTTPException):
         return http_problem(error.status_code, str(error.detail))
-    raise error
+    found = failure_of(error)
+    if found is None:
+        raise error
+    log.error("%s: %s", found.name, str(error).splitlines()[0][:300])
+    return found
 
 
 def _invalid(error: RequestValidationError) -> Problem:

@@ -21,11 +21,11 @@ from typing import Any, Final
 from api.answers import READERS
 from api.confine import confine, peak_memory
 from api.extent import check_extent
-from api.jobs.tasks import calibrate_model, compare_file, count_samples, merge_statistics
 from api.history import applied
+from api.jobs.tasks import calibrate_model, compare_file, count_samples, merge_statistics
 from api.logs import frames
 from api.plugins import load_functions
-from api.problems import Problem, Refused, problem_of
+from api.problems import FULL, Problem, Refused, full, problem_of
 from api.scan import scan_json, scan_onnx
 from api.scantext import scan_mlir, scan_yaml
 from api.studies import STUDIES
@@ -204,6 +204,8 @@ def _done(job: Arguments) -> dict[str, Any]:
     except RecursionError:
         return _refusal(Problem("model-invalid", "the input is nested too deep to read"))
     except OSError as error:
+        if error.errno in FULL:
+            return _refusal(full())
         if error.errno in (errno.ENOMEM, errno.EFBIG):
             return _refusal(Problem("out-of-memory", f"the work this input asks for: {error.strerror}"))
         return _crash(error)

@@ -33,9 +33,16 @@ from sqlalchemy import (
     select,
 )
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DatabaseError,
+    InterfaceError,
+    NoSuchModuleError,
+    OperationalError,
+)
 from sqlalchemy.types import JSON
 
+from api.problems import FULL, Problem, full
 from planner.errors import InputError
 
 POOL: Final = 8
@@ -163,6 +170,17 @@ def now(connection: Connection) -> float:
     if connection.dialect.name == "sqlite":
         return time.time()
     return float(connection.execute(select(func.extract("epoch", func.clock_timestamp()))).scalar_one())
+
+
+def failure_of(error: Exception) -> Problem | None:
+    """What a failure of the disk or the database is to whoever asked; None where it is a bug of ours."""
+    if isinstance(error, OSError):
+        return full() if error.errno in FULL else None
+    if isinstance(error, OperationalError) and "disk is full" in str(error.orig):
+        return full()
+    if isinstance(error, (OperationalError, InterfaceError)):
+        return Problem("not-ready", "the database does not answer", {"hint": "try again later"})
+    return None
 
 
 def _migrate(engine: Engine) -> None:

@@ -17,7 +17,6 @@ from api.problems import Refused
 from planner.errors import InputError
 
 PART: Final = ".part"
-FAILURES: Final = (OSError, TimeoutError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class Objects:
             self.system.get_file(self._path(name), str(path))
         except FileNotFoundError:
             return False
-        except FAILURES as error:
+        except Exception as error:
             raise _unreachable(error) from error
         return True
 
@@ -75,8 +74,8 @@ def open_objects(url: str) -> Objects | None:
     if not url:
         return None
     try:
-        # No caches of listings: another server may just have written.
-        system, root = fsspec.core.url_to_fs(url, use_listings_cache=False)
+        # No caches: another server may just have written, and keys change.
+        system, root = fsspec.core.url_to_fs(url, use_listings_cache=False, skip_instance_cache=True)
     except (ValueError, ImportError) as error:
         raise InputError(
             f"QPLAN_BLOBS: cannot open {url!r}: {error}", hint="s3://BUCKET/PREFIX or file:///DIR"
@@ -90,7 +89,7 @@ def open_objects(url: str) -> Objects | None:
 def _tried(call: Any, *arguments: Any, **named: Any) -> Any:
     try:
         return call(*arguments, **named)
-    except FAILURES as error:
+    except Exception as error:  # each store's client has errors of its own
         raise _unreachable(error) from error
 
 

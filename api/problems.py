@@ -4,6 +4,7 @@
 Nothing here knows a route. Source: RFC 9457; design 06.
 """
 
+import errno
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
@@ -101,6 +102,10 @@ CLASSES: Final[Mapping[type[PlannerError], str]] = {
 }
 
 
+FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+"""Errors of the system that say that a disk is full."""
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One failure to answer with: its type, what happened, and members of that type."""
@@ -138,6 +143,11 @@ def problem_of(error: PlannerError) -> Problem:
     if name == "conflict" and any(fact.endswith(NO_KERNEL) for fact in more["facts"]):
         name = "no-kernel"
     return Problem(name, _short(error.message), more)
+
+
+def full() -> Problem:
+    """Word that nothing more can be kept."""
+    return Problem("storage-full", "there is no room left to keep anything")
 
 
 def http_problem(status: int, detail: str) -> Problem:

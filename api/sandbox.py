@@ -192,6 +192,7 @@ def _result(child: Process, reply: bytes, ended: Ending) -> dict[str, Any]:
 
 
 def ending_of(code: int) -> Problem:
+    """Word how a child ended that said nothing: its exit code, or the signal, negative."""
     if code == -signal.SIGXCPU:
         return Problem("timeout", "the processor time allowed was used up")
     if code == -signal.SIGKILL:

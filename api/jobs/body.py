@@ -21,7 +21,7 @@ from operator import getitem
 from pathlib import Path
 from typing import Any, Final
 
-from api.problems import Refused
+from api.problems import FULL, Refused, full
 from api.sandbox import MAPPED, MAX_FILE, PER_BYTE, child_environment, ending_of
 from api.store import Store, digest_of_file
 
@@ -69,23 +69,33 @@ def run_body(
       Cancelled: `stopped` said so.
       Refused: what the child refused, or how it ended.
     """
-    with store.draft() as folder:
-        arguments = copy.deepcopy(work["arguments"])
-        reads = sum(
-            _lay_out(store, file, arguments, folder / f"file{k}") for k, file in enumerate(work["files"])
-        )
-        limits = {
-            "memory": bounds.memory + PER_BYTE * reads,
-            "mapped": MAPPED,
-            "seconds": bounds.seconds,
-            "file": MAX_FILE,
-            "readable": [str(store.root)],
-            "writable": [str(store.root / "drafts")],
-            "functions": bounds.functions,
-        }
-        job = {**arguments, "task": work["task"], "limits": limits, "watched": True}
-        reply = _converse(store.root, json.dumps(job).encode() + b"\n", bounds.seconds, stopped, tell)
-        return {**reply, "kept": _keep(store, work, reply, folder)}
+    try:
+        with store.draft() as folder:
+            return _run(store, work, bounds, folder, stopped=stopped, tell=tell)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        problem = full()
+        raise Refused(problem.name, problem.detail) from error
+
+
+def _run(
+    store: Store, work: Mapping[str, Any], bounds: Bounds, folder: Path, *, stopped: Stopped, tell: Tell
+) -> dict[str, Any]:
+    arguments = copy.deepcopy(work["arguments"])
+    reads = sum(_lay_out(store, file, arguments, folder / f"file{k}") for k, file in enumerate(work["files"]))
+    limits = {
+        "memory": bounds.memory + PER_BYTE * reads,
+        "mapped": MAPPED,
+        "seconds": bounds.seconds,
+        "file": MAX_FILE,
+        "readable": [str(store.root)],
+        "writable": [str(store.root / "drafts")],
+        "functions": bounds.functions,
+    }
+    job = {**arguments, "task": work["task"], "limits": limits, "watched": True}
+    reply = _converse(store.root, json.dumps(job).encode() + b"\n", bounds.seconds, stopped, tell)
+    return {**reply, "kept": _keep(store, work, reply, folder)}
 
 
 def _lay_out(store: Store, file: Mapping[str, Any], arguments: Any, path: Path) -> int:

@@ -1,0 +1,145 @@
+"""The store before an object store: what one server keeps another finds, and what is damaged is noticed."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from api.objects import Objects, open_objects
+from api.problems import Refused
+from api.store import Store, digest_of
+from benchmarks.clusters import free_port, object_store
+from planner.errors import InputError
+
+DATA = b"bytes of a model"
+DIGEST = digest_of(DATA)
+PLAN = f"sha256:{'1' * 64}"
+REQUEST = f"sha256:{'2' * 64}"
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    """An S3-compatible server, and its keys in the environment."""
+    with object_store() as (url, variables), mock.patch.dict(os.environ, variables):
+        yield url
+
+
+@pytest.fixture(params=["file", "s3"])
+def objects(request, tmp_path) -> Objects:
+    """An object store of each kind, empty."""
+    if request.param == "file":
+        url = f"file://{tmp_path}/shared"
+    else:
+        url = f"{request.getfixturevalue('s3')}/{tmp_path.name}"
+    opened = open_objects(url)
+    assert opened is not None
+    return opened
+
+
+@pytest.fixture
+def make_store(objects, tmp_path):
+    """A server's store: a folder of its own before the same objects."""
+
+    def make(name: str) -> Store:
+        store = Store(tmp_path / name, objects)
+        store.open()
+        return store
+
+    return make
+
+
+def test_what_one_keeps_the_other_finds(make_store):
+    one, other = make_store("one"), make_store("other")
+    assert not other.has("blobs", DIGEST)
+    one.put("blobs", DIGEST, DATA)
+    assert other.has("blobs", DIGEST)
+    assert list(other.digests("blobs")) == [DIGEST]
+    assert other.find_whole("blobs", DIGEST).read_bytes() == DATA
+    assert other.find("blobs", DIGEST).is_relative_to(other.root)
+
+
+def test_links_are_found(make_store):
+    one, other = make_store("one"), make_store("other")
+    one.put("plans", PLAN, b"a plan")
+    one.link(REQUEST, PLAN)
+    assert other.has("requests", REQUEST)
+    assert other.find("requests", REQUEST).read_bytes() == b"a plan"
+
+
+def test_what_was_taken_away_is_gone_everywhere(make_store):
+    one, other = make_store("one"), make_store("other")
+    one.put("models", DIGEST, b"{}")
+    assert other.read_json("models", DIGEST) == {}
+    one.drop("models", DIGEST)
+    assert not other.has("models", DIGEST)
+    with pytest.raises(Refused, match="unknown-name"):
+        other.find("models", DIGEST)
+
+
+def test_what_is_not_there_is_unknown_with_the_nearest(make_store):
+    store = make_store("one")
+    store.put("blobs", DIGEST, DATA)
+    with pytest.raises(Refused, match="unknown-name") as caught:
+        store.find("blobs", DIGEST[:-1] + "0")
+    assert caught.value.problem.more["nearest"] == [DIGEST]
+
+
+def test_a_damaged_copy_is_brought_again(make_store):
+    one, other = make_store("one"), make_store("other")
+    one.put("blobs", DIGEST, DATA)
+    other.find("blobs", DIGEST).write_bytes(b"damage")
+    assert other.find_whole("blobs", DIGEST).read_bytes() == DATA
+
+
+def test_a_damaged_object_is_taken_away_and_can_be_sent_again(make_store, objects, tmp_path):
+    one, other = make_store("one"), make_store("other")
+    one.put("blobs", DIGEST, DATA)
+    damage = tmp_path / "damage"
+    damage.write_bytes(b"damage")
+    objects.send(damage, one.path("blobs", DIGEST).relative_to(one.root).as_posix())
+    with pytest.raises(Refused, match="corrupted"):
+        other.find_whole("blobs", DIGEST)
+    assert not other.has("blobs", DIGEST)
+    other.put("blobs", DIGEST, DATA)
+    assert other.find_whole("blobs", DIGEST).read_bytes() == DATA
+
+
+def test_without_an_object_store_damage_is_noticed_too(tmp_path):
+    store = Store(tmp_path)
+    store.open()
+    store.put("blobs", DIGEST, DATA)
+    path = store.find_whole("blobs", DIGEST)
+    path.write_bytes(b"damage")
+    with pytest.raises(Refused, match="corrupted"):
+        store.find_whole("blobs", DIGEST)
+    assert not path.exists()
+
+
+def test_a_draft_of_a_living_server_stays(tmp_path):
+    store = Store(tmp_path)
+    store.open()
+    with store.draft() as folder:
+        Store(tmp_path).open()
+        assert folder.is_dir()
+    assert list((tmp_path / "drafts").iterdir()) == []
+
+
+@pytest.mark.parametrize(("url", "words"), [("nothing://x", "nothing"), ("s4://x/y", "s4")])
+def test_what_is_no_object_store_is_said(url, words):
+    with pytest.raises(InputError, match=f"QPLAN_BLOBS: cannot open .*{words}"):
+        open_objects(url)
+
+
+def test_no_address_is_the_data_folder_alone():
+    assert open_objects("") is None
+
+
+def test_an_object_store_that_is_away_is_a_problem_not_a_bug(tmp_path):
+    keys = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_MAX_ATTEMPTS": "1"}
+    with mock.patch.dict(os.environ, {**keys, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{free_port()}"}):
+        store = Store(Path(tmp_path), open_objects("s3://away/store"))
+        store.open()
+        with pytest.raises(Refused, match="not-ready"):
+            store.has("blobs", DIGEST)
