@@ -20,7 +20,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Final
 
-import yaml
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine
@@ -36,7 +35,8 @@ from api.problems import Refused
 from api.sandbox import Sandbox
 from api.server import is_loopback
 from api.settings import VARIABLES, Settings, settings_from, unknown_variables
-from planner.errors import PlannerError
+from planner.errors import InputError, PlannerError
+from planner.target.yamltree import read_yaml
 from planner.version import VERSION
 
 LITTLE: Final = 1 << 30
@@ -99,8 +99,10 @@ def _versions() -> Iterator[Check]:
     onnx = tuple(int(part) for part in importlib.metadata.version("onnx").split(".")[:2])
     if onnx < OLDEST_ONNX:
         yield Check("packages", "bad", "onnx is older than 1.21, which has known holes")
-    if not hasattr(yaml, "CSafeLoader"):
-        yield Check("packages", "bad", "PyYAML was built without libyaml; install it from its wheel")
+    try:
+        read_yaml("a: 1", "probe")
+    except InputError as error:
+        yield Check("packages", "bad", str(error))
 
 
 def _variables(environment: Mapping[str, str]) -> Iterator[Check]:
