@@ -1,50 +1,77 @@
-"""The client: a method for each route. Failures come as the planner's own errors where there is one.
+"""The clients: the calls of `calls` as methods, one after another or beside others (`asyncio`).
 
-Plans are dictionaries as in plan files; `planner.plan_from_json(json.dumps(plan))` makes a `Plan` of one.
-Nothing here plans or reads models. Source: design 06; docs/problems.md.
+Failures come as the planner's own errors where there is one. Source: design 06; docs/problems.md.
 """
 
-import hashlib
+import asyncio
+import functools
+import inspect
 import json
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from types import TracebackType
-from typing import Any, Final, Literal, Self
-from urllib.parse import quote
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
 import httpx
 
-from planner.errors import (
-    AnnotationError,
-    Conflict,
-    InputError,
-    ModelError,
-    PlanInvalid,
-    PlannerError,
-    Problem,
-    QTypeError,
-    RuleError,
-    StatsError,
-    TargetError,
-    UnknownName,
-    UnsupportedExport,
-)
+from planner.client import calls
+from planner.client.failures import ServiceError, failure
+from planner.client.steps import Ask, Do, Pause, Step, Steps
+from planner.errors import PlannerError
 
 URL: Final = "http://127.0.0.1:8000"
-CHUNK: Final = 1 << 20
-_PREFIX: Final = "urn:qplan:problem:"
+QUIET: Final = 60.0
+"""Seconds without a word, not even a sign of life, after which a stream of events is opened again."""
+TRIES: Final = 5
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
-class ServiceError(PlannerError):
-    """An answer that is a failure of a type no error class stands for, or no answer.
+def _settings(url: str, token: str | None, timeout: float) -> dict[str, Any]:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    # An environment's proxy must not see models.
+    return {"base_url": url, "headers": headers, "timeout": timeout, "trust_env": False}
 
-    Attributes:
-      problem: the problem document; empty where nothing was understood.
-    """
 
-    def __init__(self, message: str, *, problem: Mapping[str, Any] | None = None, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.problem = dict(problem or {})
+def _request(ask: Ask) -> dict[str, Any]:
+    given = {"json": ask.json, "content": ask.content, "params": dict(ask.params) or None}
+    return {name: item for name, item in given.items() if item is not None} | {"headers": dict(ask.headers)}
+
+
+def _checked(ask: Ask, answer: httpx.Response) -> httpx.Response:
+    if answer.is_success or answer.status_code in ask.also:
+        return answer
+    raise failure(answer)
+
+
+def _no_answer(url: object, error: Exception) -> ServiceError:
+    return ServiceError(f"no answer from {url}: {error}")
+
+
+def _described(method: Callable[..., Any], make: Callable[..., Any]) -> None:
+    """Let a method show the name, documentation and parameters of its call."""
+    functools.update_wrapper(method, make)
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    signature = inspect.signature(make)
+    found = signature.replace(parameters=[own, *signature.parameters.values()])
+    method.__signature__ = found  # type: ignore[attr-defined]
+
+
+def _called(make: Callable[P, Steps[T]]) -> Callable[Concatenate["Client", P], T]:
+    def method(self: "Client", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.take(make(*args, **kwargs))
+
+    _described(method, make)
+    return method
+
+
+def _awaited(make: Callable[P, Steps[T]]) -> Callable[Concatenate["AsyncClient", P], Coroutine[Any, Any, T]]:
+    async def method(self: "AsyncClient", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.take(make(*args, **kwargs))
+
+    _described(method, make)
+    return method
 
 
 class Client:
@@ -57,9 +84,7 @@ class Client:
     """
 
     def __init__(self, url: str = URL, *, token: str | None = None, timeout: float = 120.0) -> None:
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        # An environment's proxy must not see models.
-        self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout, trust_env=False)
+        self._http = httpx.Client(**_settings(url, token, timeout))
 
     def __enter__(self) -> Self:
         return self
@@ -73,166 +98,214 @@ class Client:
         """Close the connections."""
         self._http.close()
 
-    def server(self) -> dict[str, Any]:
-        """Versions, limits and formats of the server."""
-        return self._json("GET", "/v1/server")
+    def take(self, steps: Steps[T]) -> T:
+        """Take the steps of a call to its end."""
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    result = self._take(step)
+                except PlannerError as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(result)
+        except StopIteration as ended:
+            found: T = ended.value
+            return found
 
-    def targets(self) -> list[dict[str, Any]]:
-        """List the targets."""
-        found: list[dict[str, Any]] = self._send("GET", "/v1/targets").json()
-        return found
+    def _take(self, step: Step) -> Any:
+        if isinstance(step, Pause):
+            return time.sleep(step.seconds)
+        if isinstance(step, Do):
+            return step.work()
+        try:
+            answer = self._http.request(step.method, step.path, **_request(step))
+        except httpx.HTTPError as error:
+            raise _no_answer(self._http.base_url, error) from error
+        return _checked(step, answer)
 
-    def target(self, name: str) -> dict[str, Any]:
-        """Show a target by `id` or `id@version`."""
-        return self._json("GET", f"/v1/targets/{_quoted(name)}")
-
-    def lint(self, text: str) -> list[dict[str, Any]]:
-        """Say what is odd in a target description.
-
-        Raises:
-          TargetError: what is wrong, with lines and columns.
-        """
-        headers = {"Content-Type": "application/yaml"}
-        report = self._json("POST", "/v1/targets:lint", content=text.encode(), headers=headers)
-        found: list[dict[str, Any]] = report["findings"]
-        return found
-
-    def upload(self, source: bytes | str | Path) -> str:
-        """Store bytes, or a file, unless the server has them; returns their digest."""
-        digest = _digest(source)
-        path = f"/v1/blobs/{digest}"
-        if self._http.head(path).status_code != httpx.codes.OK:
-            headers = {"Content-Type": "application/octet-stream"}
-            content = source if isinstance(source, bytes) else _chunks(source)
-            self._send("PUT", path, content=content, headers=headers)
-        return digest
-
-    def download(self, digest: str) -> bytes:
-        """Fetch a blob."""
-        return self._send("GET", f"/v1/blobs/{_quoted(digest)}").content
-
-    def model(self, source: bytes | str | Path) -> dict[str, Any]:
-        """Upload a model (ONNX, annotated JSON or MLIR) and have it read; the record has its `digest`.
-
-        Raises:
-          ModelError: what is wrong with it, and where.
-        """
-        return self._json("POST", "/v1/models", json={"blob": self.upload(source)})
-
-    def stats(self, document: Mapping[str, Any] | str | Path) -> dict[str, Any]:
-        """Store statistics, the document or a path; the record has their `digest`."""
-        body = document if isinstance(document, Mapping) else json.loads(Path(document).read_bytes())
-        return self._json("POST", "/v1/stats", json=body)
-
-    def plan(
-        self,
-        model: str | Mapping[str, Any],
-        target: str,
-        *,
-        stats: str | Mapping[str, Any] | None = None,
-        annotations: Mapping[str, Any] | None = None,
-        strategy: Literal["minimal", "rfc"] = "minimal",
-        **costs: float | None,
-    ) -> dict[str, Any]:
-        """Plan a model for a target.
+    def events(self, id: str, after: int = 0) -> Iterator[dict[str, Any]]:  # noqa: A002
+        """What happens to a job as it happens, to its end: `id`, `event`, and what it says.
 
         Args:
-          model: the digest of a read model, or an annotated model itself.
-          target: `id` or `id@version`.
-          stats: the digest of stored statistics, or the document.
-          costs: prices over the target's own.
-
-        Raises:
-          Conflict: constraints that cannot all hold; `.facts` is a small set of them.
+          after: number of the last event that was seen.
         """
-        body: dict[str, Any] = {"model": model, "target": target}
-        body["options"] = {"strategy": strategy, "costs": costs}
-        given = {"stats": stats, "annotations": annotations}
-        body |= {name: item for name, item in given.items() if item is not None}
-        return self._json("POST", "/v1/plans", json=body)
+        reading = _Events(after)
+        while True:
+            try:
+                with self._http.stream("GET", **reading.request(id)) as answer:
+                    if answer.is_error:
+                        answer.read()
+                        raise failure(answer)
+                    for line in answer.iter_lines():
+                        yield from reading.take(line)
+            except httpx.TransportError as error:
+                time.sleep(reading.failed(self._http.base_url, error))
+            else:
+                if reading.has_ended:
+                    return
+                time.sleep(reading.failed(self._http.base_url, EOFError("the stream broke off")))
 
-    def get_plan(self, key: str) -> dict[str, Any]:
-        """Fetch a plan that was made before."""
-        return self._json("GET", f"/v1/plans/{_quoted(key)}")
+    calibrate = _called(calls.calibrate)
+    cancel = _called(calls.cancel)
+    compare = _called(calls.compare)
+    delete_model = _called(calls.delete_model)
+    diff = _called(calls.diff)
+    download = _called(calls.download)
+    explain = _called(calls.explain)
+    export = _called(calls.export)
+    get_model = _called(calls.get_model)
+    get_plan = _called(calls.get_plan)
+    job = _called(calls.job)
+    jobs = _called(calls.jobs)
+    lint = _called(calls.lint)
+    model = _called(calls.model)
+    models = _called(calls.models)
+    pareto = _called(calls.pareto)
+    plan = _called(calls.plan)
+    ports = _called(calls.ports)
+    put_target = _called(calls.put_target)
+    replan = _called(calls.replan)
+    report = _called(calls.report)
+    schema = _called(calls.schema)
+    server = _called(calls.server)
+    stats = _called(calls.stats)
+    suggest = _called(calls.suggest)
+    target = _called(calls.target)
+    targets = _called(calls.targets)
+    upload = _called(calls.upload)
+    wait = _called(calls.wait)
 
-    def explain(self, key: str, address: str) -> str:
-        """Say why a port (`conv1.in[0]`), value, kernel or rescale of a plan is as it is."""
-        found = self._json("GET", f"/v1/plans/{_quoted(key)}/explain", params={"port": address})
-        return "\n".join(found["lines"])
 
-    def export(self, model: str, plan: str, format: str) -> bytes:  # noqa: A002 - as planner.export
-        """Write a plan, by key, of a model, by digest, in a format.
+class AsyncClient:
+    """The same for `asyncio`: every method is awaited; use it in an `async with` block."""
 
-        Raises:
-          UnsupportedExport: the format cannot say this plan.
-        """
-        record = self._json("POST", "/v1/exports", json={"model": model, "plan": plan, "format": format})
-        return self.download(record["blob"])
+    def __init__(self, url: str = URL, *, token: str | None = None, timeout: float = 120.0) -> None:
+        self._http = httpx.AsyncClient(**_settings(url, token, timeout))
 
-    def _json(self, method: str, path: str, **request: Any) -> dict[str, Any]:
-        found: dict[str, Any] = self._send(method, path, **request).json()
-        return found
+    async def __aenter__(self) -> Self:
+        return self
 
-    def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def take(self, steps: Steps[T]) -> T:
+        """Take the steps of a call to its end."""
         try:
-            answer = self._http.request(method, path, **request)
+            step = next(steps)
+            while True:
+                try:
+                    result = await self._take(step)
+                except PlannerError as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(result)
+        except StopIteration as ended:
+            found: T = ended.value
+            return found
+
+    async def _take(self, step: Step) -> Any:
+        if isinstance(step, Pause):
+            return await asyncio.sleep(step.seconds)
+        if isinstance(step, Do):
+            return await asyncio.to_thread(step.work)
+        try:
+            answer = await self._http.request(step.method, step.path, **_request(step))
         except httpx.HTTPError as error:
-            raise ServiceError(f"no answer from {self._http.base_url}: {error}") from error
-        if answer.is_success:
-            return answer
-        raise _failure(answer)
+            raise _no_answer(self._http.base_url, error) from error
+        return _checked(step, answer)
+
+    async def events(self, id: str, after: int = 0) -> AsyncIterator[dict[str, Any]]:  # noqa: A002
+        """What happens to a job as it happens, to its end; see `Client.events`."""
+        reading = _Events(after)
+        while True:
+            try:
+                async with self._http.stream("GET", **reading.request(id)) as answer:
+                    if answer.is_error:
+                        await answer.aread()
+                        raise failure(answer)
+                    async for line in answer.aiter_lines():
+                        for event in reading.take(line):
+                            yield event
+            except httpx.TransportError as error:
+                await asyncio.sleep(reading.failed(self._http.base_url, error))
+            else:
+                if reading.has_ended:
+                    return
+                await asyncio.sleep(reading.failed(self._http.base_url, EOFError("the stream broke off")))
+
+    calibrate = _awaited(calls.calibrate)
+    cancel = _awaited(calls.cancel)
+    compare = _awaited(calls.compare)
+    delete_model = _awaited(calls.delete_model)
+    diff = _awaited(calls.diff)
+    download = _awaited(calls.download)
+    explain = _awaited(calls.explain)
+    export = _awaited(calls.export)
+    get_model = _awaited(calls.get_model)
+    get_plan = _awaited(calls.get_plan)
+    job = _awaited(calls.job)
+    jobs = _awaited(calls.jobs)
+    lint = _awaited(calls.lint)
+    model = _awaited(calls.model)
+    models = _awaited(calls.models)
+    pareto = _awaited(calls.pareto)
+    plan = _awaited(calls.plan)
+    ports = _awaited(calls.ports)
+    put_target = _awaited(calls.put_target)
+    replan = _awaited(calls.replan)
+    report = _awaited(calls.report)
+    schema = _awaited(calls.schema)
+    server = _awaited(calls.server)
+    stats = _awaited(calls.stats)
+    suggest = _awaited(calls.suggest)
+    target = _awaited(calls.target)
+    targets = _awaited(calls.targets)
+    upload = _awaited(calls.upload)
+    wait = _awaited(calls.wait)
 
 
-def _failure(answer: httpx.Response) -> PlannerError:
-    try:
-        problem: dict[str, Any] = answer.json()
-        name, detail = problem["type"].removeprefix(_PREFIX), problem["detail"]
-    except (ValueError, KeyError, AttributeError, TypeError):
-        return ServiceError(f"the server answered {answer.status_code} {answer.reason_phrase}")
-    hint = problem.get("hint") or _nearest(problem.get("nearest", ()))
-    if name == "conflict":
-        return Conflict(detail, facts=tuple(problem.get("facts", ())), hint=hint)
-    if name == "plan-invalid":
-        return PlanInvalid(detail, port=problem.get("port", ""), row=problem.get("row", ""))
-    if name == "target-invalid":
-        errors = [Problem(file="text", **entry) for entry in problem.get("errors", ())]
-        return TargetError(detail, errors=errors, hint=hint)
-    if name in _ERRORS:
-        return _ERRORS[name](detail, hint=hint)
-    return ServiceError(f"{problem['title']}: {detail}", problem=problem, hint=hint)
+class _Events:
+    """A stream of server-sent events, read line by line; goes on after a break. Source: HTML, section 9.2."""
 
+    def __init__(self, after: int) -> None:
+        self.last = after
+        self.fields: dict[str, str] = {}
+        self.has_ended = False
+        self.breaks = 0
 
-def _nearest(names: Any) -> str:
-    return f"did you mean {' or '.join(repr(name) for name in names)}?" if names else ""
+    def request(self, job: str) -> dict[str, Any]:
+        """What opens the stream, or opens it again."""
+        headers = {"Last-Event-ID": str(self.last), "Accept": "text/event-stream"}
+        timeout = httpx.Timeout(QUIET)
+        return {"url": f"/v1/jobs/{job}/events", "headers": headers, "timeout": timeout}
 
+    def take(self, line: str) -> Iterable[dict[str, Any]]:
+        """Take a line; the event it completes."""
+        name, _, text = line.partition(":")
+        if line:
+            self.fields[name] = text.removeprefix(" ")
+            return ()
+        fields, self.fields = self.fields, {}
+        if "id" not in fields:
+            return ()
+        self.last, self.breaks = int(fields["id"]), 0
+        self.has_ended = fields["event"] in ("done", "failed", "cancelled")
+        return ({"id": self.last, "event": fields["event"], **json.loads(fields["data"])},)
 
-def _digest(source: bytes | str | Path) -> str:
-    if isinstance(source, bytes):
-        return f"sha256:{hashlib.sha256(source).hexdigest()}"
-    try:
-        with Path(source).open("rb") as file:
-            return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
-    except OSError as error:
-        raise InputError(f"cannot read {str(source)!r}: {error.strerror}") from error
+    def failed(self, url: object, error: Exception) -> float:
+        """Count a break; how long to wait before the stream is opened again.
 
-
-def _chunks(path: str | Path) -> Iterator[bytes]:
-    with Path(path).open("rb") as file:
-        while part := file.read(CHUNK):
-            yield part
-
-
-def _quoted(name: str) -> str:
-    return quote(name, safe=":@")
-
-
-_ERRORS: Final[Mapping[str, type[PlannerError]]] = {
-    "annotation-invalid": AnnotationError,
-    "input-invalid": InputError,
-    "model-invalid": ModelError,
-    "rule-invalid": RuleError,
-    "stats-invalid": StatsError,
-    "type-invalid": QTypeError,
-    "unknown-name": UnknownName,
-    "unsupported-export": UnsupportedExport,
-}
+        Raises:
+          ServiceError: one too many.
+        """
+        self.breaks += 1
+        if self.breaks == TRIES:
+            raise _no_answer(url, error) from error
+        return float(2 ** (self.breaks - 2))

@@ -1,13 +1,22 @@
 """The Python client: every route, and failures as the planner's own errors."""
 
+import asyncio
+import inspect
 import json
+import os
+import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import planner
 from planner.calibration.statsjson import write_statistics
-from planner.client import Client, ServiceError
+from planner.client import AsyncClient, Client, ServiceError, calls
+from planner.client import client as client_module
+from planner.client.steps import Ask
 from planner.errors import (
     AnnotationError,
     Conflict,
@@ -22,15 +31,45 @@ from planner.errors import (
 from planner.version import VERSION
 from tests.api.conftest import free_port
 from tests.api.documents import chain, overflowing, relu
+from tests.api.test_openapi import OPERATIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "examples" / "digits" / "digits.onnx"
 
 
-@pytest.fixture
-def client(server):
-    with Client(server.url) as made:
-        yield made
+class Awaiting:
+    """An `AsyncClient` whose methods are awaited here, one after another."""
+
+    def __init__(self, url: str) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.client = AsyncClient(url)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return lambda *args, **named: self.loop.run_until_complete(getattr(self.client, name)(*args, **named))
+
+    def events(self, *args: Any) -> list[dict[str, Any]]:
+        """All events of a job."""
+
+        async def gather() -> list[dict[str, Any]]:
+            return [event async for event in self.client.events(*args)]
+
+        return self.loop.run_until_complete(gather())
+
+    def end(self) -> None:
+        """Close everything."""
+        self.loop.run_until_complete(self.client.close())
+        self.loop.close()
+
+
+@pytest.fixture(params=["Client", "AsyncClient"])
+def client(server, request):
+    if request.param == "Client":
+        with Client(server.url) as made:
+            yield made
+        return
+    made = Awaiting(server.url)
+    yield made
+    made.end()
 
 
 def test_the_whole_job(client, tmp_path):
@@ -54,6 +93,108 @@ def test_annotated_models_and_lint(client):
     plan = client.plan(chain(2), "litert-int8", annotations=note, strategy="rfc")
     assert {rescale["value"] for rescale in plan["rescales"]} >= {"v0"}
     assert client.lint((ROOT / "targets" / "litert-int8.yaml").read_text()) == []
+
+
+def test_what_if(client):
+    before = client.plan(chain(9), "litert-int8")
+    after = client.replan(before["key"], values={"v3": "!quant.uniform<i8:f32, 5.0e-02>"}, restore=["k7"])
+    plan = planner.plan(planner.load_model(json.dumps(chain(9)).encode(), format="json"), "litert-int8")
+    edited = planner.replan(plan, {"values": {"v3": "!quant.uniform<i8:f32, 5.0e-02>"}})
+    assert after["key"] == planner.restore(edited, "k7").key
+    assert client.diff(before["key"], after["key"])["same"] is False
+    assert client.suggest(before["key"], plan.rescales[0].id)["rescale"] == plan.rescales[0].id
+    assert client.pareto(before["key"], "v3")["lines"]
+    assert client.report(before["key"]).startswith("<!doctype html>")
+    long = client.plan(chain(900), "litert-int8", as_job=True)
+    ports = sum(bool(name) for kernel in long["kernels"] for name in (*kernel["inputs"], *kernel["outputs"]))
+    assert len(client.ports(long["key"])) == ports > 1000
+
+
+def test_jobs(client, tmp_path):
+    model = client.model(DIGITS)["digest"]
+    whole = np.load(ROOT / "examples" / "digits" / "calibration.npz")
+    np.savez(tmp_path / "few.npz", **{name: whole[name][:3] for name in whole.files})
+    stats = client.calibrate(model, tmp_path / "few.npz")
+    key = client.plan(model, "onnxruntime-cpu", stats=stats["digest"])["key"]
+    data = client.export(model, key, "onnx-qdq", as_job=True)
+    found = client.compare(model, data, (tmp_path / "few.npz").read_bytes(), values=True)
+    assert found["samples"] == 3
+    assert json.loads(client.download(found["blob"]))["values"]
+    ids = [job["id"] for job in client.jobs(state="done", kind="comparison")]
+    job = client.job(ids[0])
+    assert (job["state"], job["result"]) == ("done", found)
+    events = list(client.events(ids[0]))
+    assert (events[0]["event"], events[-1]["event"]) == ("queued", "done")
+    assert list(client.events(ids[0], events[-2]["id"])) == events[-1:]
+    assert client.cancel(ids[0]) == job
+    with pytest.raises(InputError, match="npz"):
+        client.calibrate(model, b"none")
+
+
+def test_models_and_targets(client):
+    record = client.model(json.dumps({**chain(3), "name": "short-lived"}).encode())
+    assert client.get_model(record["digest"]) == record
+    assert record in client.models()
+    client.delete_model(record["digest"])
+    assert record not in client.models()
+    text = (ROOT / "targets" / "teaching-npu.yaml").read_text().replace("id: teaching", "id: client", 1)
+    assert client.put_target("client-npu@1.0.0", text)["findings"] == []
+    assert client.target("client-npu")["id"] == "client-npu"
+    with pytest.raises(ServiceError) as caught:
+        client.put_target("client-npu@1.0.0", text.replace("title:", "title: New", 1))
+    assert caught.value.name == "exists"
+    assert client.schema("plan")["title"] == "PlanDoc"
+
+
+def test_long_files_go_in_parts(client, monkeypatch, tmp_path):
+    monkeypatch.setattr(calls, "PART", 1_000_000)
+    data = os.urandom(2_500_000)
+    (tmp_path / "long").write_bytes(data)
+    digest = client.upload(tmp_path / "long")
+    assert client.download(digest) == data
+
+
+def test_parts_go_on_after_a_break(client, monkeypatch):
+    """A first answer that is lost: the part has arrived all the same, and is not sent again."""
+    monkeypatch.setattr(calls, "PART", 1_000_000)
+    data = os.urandom(2_500_000)
+    offsets = []
+
+    def losing(steps):
+        step = next(steps)
+        while True:
+            taken = yield step
+            is_part = isinstance(step, Ask) and step.method == "PATCH"
+            is_lost = is_part and not offsets
+            offsets.extend([step.headers["Upload-Offset"]] if is_part else [])
+            try:
+                step = steps.throw(ServiceError("no answer")) if is_lost else steps.send(taken)
+            except StopIteration as ended:
+                return ended.value
+
+    assert client.download(client.take(losing(calls.upload(data)))) == data
+    assert offsets == ["0", "1000000", "2000000"]
+
+
+def test_both_clients_have_every_call():
+    made = {
+        name for name, item in vars(calls).items() if inspect.isgeneratorfunction(item) and name[0] != "_"
+    }
+    for kind in (Client, AsyncClient):
+        methods = {name for name in vars(kind) if name[0] != "_"} - {"close", "events", "take"}
+        assert methods == made
+        assert list(inspect.signature(kind.explain).parameters) == ["self", "key", "address"]
+        assert kind.plan.__doc__ == calls.plan.__doc__
+
+
+def test_calls_know_every_operation():
+    """By path: a call names each one but those for machines that watch the server."""
+    text = inspect.getsource(calls) + inspect.getsource(client_module)
+    for name, (_, path) in OPERATIONS.items():
+        if name in ("live", "ready") or "{id}" in path and "upload" in name:  # an upload has its link
+            continue
+        fixed = re.split(r"\{\w+\}", path)
+        assert all(part in text for part in fixed if part), name
 
 
 def test_uploads_twice_are_one(client):

@@ -1,0 +1,370 @@
+"""Calls: one function for each operation of the service, as steps; methods of `Client` and `AsyncClient`.
+
+Plans are dictionaries as in plan files; `planner.plan_from_json(json.dumps(plan))` makes a `Plan` of one.
+Nothing here plans or reads models. Source: design 06.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Literal
+from urllib.parse import quote
+
+from planner.client.failures import ServiceError, failure_of
+from planner.client.steps import Ask, Do, Pause, Steps
+from planner.errors import InputError
+
+PART: Final = 16 << 20
+"""Bytes of a part; longer files go in several."""
+TRIES: Final = 4
+"""Times that a part is sent before we give up."""
+FIRST_LOOK: Final = 0.05
+LAST_LOOK: Final = 2.0
+_ENDED: Final = ("done", "failed", "cancelled")
+_OCTETS: Final = {"Content-Type": "application/octet-stream"}
+_YAML: Final = {"Content-Type": "application/yaml"}
+_AS_JOB: Final = {"Prefer": "wait=30"}
+
+Source = bytes | str | Path
+
+
+def server() -> Steps[dict[str, Any]]:
+    """Versions, limits and formats of the server."""
+    return (yield from _object(Ask("GET", "/v1/server")))
+
+
+def targets() -> Steps[list[dict[str, Any]]]:
+    """List the targets."""
+    found: list[dict[str, Any]] = []
+    ask: Ask | None = Ask("GET", "/v1/targets")
+    while ask is not None:
+        answer = yield ask
+        found += answer.json()
+        ask = Ask("GET", answer.links["next"]["url"]) if "next" in answer.links else None
+    return found
+
+
+def target(name: str) -> Steps[dict[str, Any]]:
+    """Show a target by `id` or `id@version`."""
+    return (yield from _object(Ask("GET", f"/v1/targets/{_quoted(name)}")))
+
+
+def put_target(name: str, text: str) -> Steps[dict[str, Any]]:
+    """Keep a target description under its `id@version`; the report has its `digest` and `findings`.
+
+    Raises:
+      TargetError: what is wrong, with lines and columns.
+      ServiceError: another one is kept under that name already.
+    """
+    path = f"/v1/targets/{_quoted(name)}"
+    return (yield from _object(Ask("PUT", path, content=text.encode(), headers=_YAML)))
+
+
+def lint(text: str) -> Steps[list[dict[str, Any]]]:
+    """Say what is odd in a target description.
+
+    Raises:
+      TargetError: what is wrong, with lines and columns.
+    """
+    report = yield from _object(Ask("POST", "/v1/targets:lint", content=text.encode(), headers=_YAML))
+    found: list[dict[str, Any]] = report["findings"]
+    return found
+
+
+def schema(name: str) -> Steps[dict[str, Any]]:
+    """The JSON Schema of a file format: `annotated`, `annotations`, `plan`, `stats`, `target`."""
+    return (yield from _object(Ask("GET", f"/v1/schemas/{_quoted(name)}")))
+
+
+def upload(source: Source) -> Steps[str]:
+    """Store bytes, or a file, unless the server has them; returns their digest.
+
+    A long file goes in parts, and goes on where it stood when the connection breaks.
+    """
+    digest, size = yield Do(partial(_digest, source))
+    path = f"/v1/blobs/{digest}"
+    if (yield Ask("HEAD", path, also=(404,))).status_code == 200:
+        return str(digest)
+    if size <= PART:
+        content = yield Do(partial(_read, source, 0))
+        yield Ask("PUT", path, content=content, headers=_OCTETS)
+    else:
+        yield from _upload_in_parts(source, digest, size)
+    return str(digest)
+
+
+def _upload_in_parts(source: Source, digest: str, size: int) -> Steps[None]:
+    begun = yield from _object(Ask("POST", "/v1/uploads", json={"digest": digest, "bytes": size}))
+    link, offset, failed = begun["link"], begun["offset"], 0
+    while offset < size:
+        content = yield Do(partial(_read, source, offset))
+        try:
+            headers = _OCTETS | {"Upload-Offset": str(offset)}
+            answer = yield Ask("PATCH", link, content=content, headers=headers, also=(409,))
+        except ServiceError as error:
+            failed += 1
+            if error.problem or failed == TRIES:
+                raise
+            yield Pause(FIRST_LOOK * 4**failed)
+            answer = None
+        if answer is not None and answer.status_code == 204:
+            offset, failed = int(answer.headers["upload-offset"]), 0
+        else:
+            offset = (yield from _object(Ask("GET", link)))["offset"]
+
+
+def download(digest: str) -> Steps[bytes]:
+    """Fetch a blob."""
+    content: bytes = (yield Ask("GET", f"/v1/blobs/{_quoted(digest)}")).content
+    return content
+
+
+def model(source: Source, external_data: Mapping[str, Source] | None = None) -> Steps[dict[str, Any]]:
+    """Upload a model (ONNX, annotated JSON or MLIR) and have it read; the record has its `digest`.
+
+    Args:
+      external_data: the files it refers to, by the names it calls them.
+
+    Raises:
+      ModelError: what is wrong with it, and where.
+    """
+    body: dict[str, Any] = {"blob": (yield from upload(source)), "external_data": []}
+    for location, part in (external_data or {}).items():
+        body["external_data"].append({"location": location, "blob": (yield from upload(part))})
+    return (yield from _object(Ask("POST", "/v1/models", json=body)))
+
+
+def models() -> Steps[list[dict[str, Any]]]:
+    """List the models."""
+    return (yield from _items("/v1/models", {}))
+
+
+def get_model(digest: str) -> Steps[dict[str, Any]]:
+    """Say what a model is."""
+    return (yield from _object(Ask("GET", f"/v1/models/{_quoted(digest)}")))
+
+
+def delete_model(digest: str) -> Steps[None]:
+    """Take the record of a model away; its plans stay, but cannot be edited."""
+    yield Ask("DELETE", f"/v1/models/{_quoted(digest)}")
+
+
+def stats(document: Mapping[str, Any] | str | Path) -> Steps[dict[str, Any]]:
+    """Store statistics, the document or a path; the record has their `digest`."""
+    is_path = not isinstance(document, Mapping)
+    body = json.loads((yield Do(partial(_whole, document)))) if is_path else document
+    return (yield from _object(Ask("POST", "/v1/stats", json=body)))
+
+
+def plan(
+    model: str | Mapping[str, Any],
+    target: str,
+    *,
+    stats: str | Mapping[str, Any] | None = None,
+    annotations: Mapping[str, Any] | None = None,
+    strategy: Literal["minimal", "rfc"] = "minimal",
+    best_effort: bool = False,
+    bias_pins: Literal["error", "derive"] = "error",
+    as_job: bool = False,
+    **costs: float | None,
+) -> Steps[dict[str, Any]]:
+    """Plan a model for a target.
+
+    Args:
+      model: the digest of a read model, or an annotated model itself.
+      target: `id` or `id@version`.
+      stats: the digest of stored statistics, or the document.
+      best_effort: give some constraints up where not all can hold, each with a warning.
+      bias_pins: what to do with a bias pinned to another scale than its factors' product.
+      as_job: for models that take longer than the server plans within a request.
+      costs: prices over the target's own.
+
+    Raises:
+      Conflict: constraints that cannot all hold; `.facts` is a small set of them.
+    """
+    options = {"strategy": strategy, "best_effort": best_effort, "bias_pins": bias_pins, "costs": costs}
+    body: dict[str, Any] = {"model": model, "target": target, "options": options}
+    given = {"stats": stats, "annotations": annotations}
+    body |= {name: item for name, item in given.items() if item is not None}
+    answer = yield Ask("POST", "/v1/plans", json=body, headers=_AS_JOB if as_job else {})
+    if answer.status_code == 202:
+        made = yield from wait(answer.json()["id"])
+        return (yield from get_plan(made["plan"]))
+    return dict(answer.json())
+
+
+def get_plan(key: str) -> Steps[dict[str, Any]]:
+    """Fetch a plan that was made before."""
+    return (yield from _object(Ask("GET", f"/v1/plans/{_quoted(key)}")))
+
+
+def ports(key: str) -> Steps[list[dict[str, Any]]]:
+    """List the ports of a plan with their types, in plan order."""
+    return (yield from _items(f"/v1/plans/{_quoted(key)}/ports", {"limit": "1000"}))
+
+
+def explain(key: str, address: str) -> Steps[str]:
+    """Say why a port (`conv1.in[0]`), value, kernel or rescale of a plan is as it is."""
+    found = yield from _object(Ask("GET", f"/v1/plans/{_quoted(key)}/explain", params={"port": address}))
+    return "\n".join(found["lines"])
+
+
+def replan(
+    key: str,
+    *,
+    values: Mapping[str, Any] | None = None,
+    ports: Mapping[str, Any] | None = None,
+    remove: tuple[str, ...] | list[str] = (),
+    restore: tuple[str, ...] | list[str] = (),
+) -> Steps[dict[str, Any]]:
+    """Plan again with changed constraints.
+
+    Args:
+      values, ports: types by name of a value or glob, by address of a port.
+      remove: values and ports whose facts go.
+      restore: kernels to run in float.
+    """
+    body = {"values": values or {}, "ports": ports or {}, "remove": list(remove), "restore": list(restore)}
+    return (yield from _object(Ask("POST", f"/v1/plans/{_quoted(key)}:replan", json=body)))
+
+
+def suggest(key: str, rescale: str) -> Steps[dict[str, Any]]:
+    """Find edits that remove a rescale (`y#0`): `suggestions` with their `edits`, and `lines` to read."""
+    path = f"/v1/plans/{_quoted(key)}/suggest"
+    return (yield from _object(Ask("GET", path, params={"rescale": rescale})))
+
+
+def pareto(key: str, component: str) -> Steps[dict[str, Any]]:
+    """List the trade-offs around a value or rescale: `tradeoffs`, and `lines` to read."""
+    path = f"/v1/plans/{_quoted(key)}/pareto"
+    return (yield from _object(Ask("GET", path, params={"component": component})))
+
+
+def diff(before: str, after: str) -> Steps[dict[str, Any]]:
+    """Compare two plans, by key, kernel by kernel: `totals`, changes with reasons, and `lines` to read."""
+    path = f"/v1/plans/{_quoted(before)}/diff"
+    return (yield from _object(Ask("GET", path, params={"against": after})))
+
+
+def report(key: str) -> Steps[str]:
+    """The report of a plan: one HTML file that needs nothing else."""
+    text: str = (yield Ask("GET", f"/v1/plans/{_quoted(key)}/report")).text
+    return text
+
+
+def export(model: str, plan: str, format: str, *, as_job: bool = False) -> Steps[bytes]:  # noqa: A002
+    """Write a plan, by key, of a model, by digest, in a format.
+
+    Args:
+      as_job: for models that take longer than the server works within a request.
+
+    Raises:
+      UnsupportedExport: the format cannot say this plan.
+    """
+    body = {"model": model, "plan": plan, "format": format}
+    headers = _AS_JOB if as_job else {}
+    record = yield from _made(Ask("POST", "/v1/exports", json=body, headers=headers))
+    return (yield from download(record["blob"]))
+
+
+def calibrate(model: str, samples: Source, *, method: str = "minmax") -> Steps[dict[str, Any]]:
+    """Run samples, one `.npz`, through a model; the record has the `digest` of the statistics."""
+    body = {"model": model, "samples": (yield from upload(samples)), "method": method}
+    return (yield from _made(Ask("POST", "/v1/calibrations", json=body, headers=_AS_JOB)))
+
+
+def compare(model: str, file: Source, samples: Source, *, values: bool = False) -> Steps[dict[str, Any]]:
+    """Run a quantized file and its model side by side; `outputs` has SQNR (dB) by name.
+
+    Args:
+      values: compare inner values too; they are in the whole comparison, the record's `blob`.
+    """
+    given = {"file": (yield from upload(file)), "samples": (yield from upload(samples))}
+    body = {"model": model, "values": values, **given}
+    return (yield from _made(Ask("POST", "/v1/comparisons", json=body, headers=_AS_JOB)))
+
+
+def jobs(*, state: str | None = None, kind: str | None = None) -> Steps[list[dict[str, Any]]]:
+    """List the jobs, the latest first."""
+    given = {"state": state, "kind": kind}
+    return (yield from _items("/v1/jobs", {name: text for name, text in given.items() if text}))
+
+
+def job(id: str) -> Steps[dict[str, Any]]:  # noqa: A002 - as the service has it
+    """Say how a job stands, and what it came to."""
+    return (yield from _object(Ask("GET", f"/v1/jobs/{_quoted(id)}")))
+
+
+def cancel(id: str) -> Steps[dict[str, Any]]:  # noqa: A002 - as the service has it
+    """Cancel a job; says how it stands now."""
+    return (yield from _object(Ask("POST", f"/v1/jobs/{_quoted(id)}:cancel")))
+
+
+def wait(id: str) -> Steps[dict[str, Any]]:  # noqa: A002 - as the service has it
+    """Wait for a job to end; returns its result.
+
+    Raises:
+      PlannerError: what it failed with.
+      ServiceError: it was cancelled.
+    """
+    pause = FIRST_LOOK
+    while (found := (yield from job(id)))["state"] not in _ENDED:
+        yield Pause(pause)
+        pause = min(2 * pause, LAST_LOOK)
+    if found["state"] == "failed":
+        raise failure_of(found["problem"])
+    if found["state"] == "cancelled":
+        raise ServiceError(f"job {id} was cancelled")
+    return dict(found["result"])
+
+
+def _made(ask: Ask) -> Steps[dict[str, Any]]:
+    answer = yield ask
+    if answer.status_code == 202:
+        return (yield from wait(answer.json()["id"]))
+    return dict(answer.json())
+
+
+def _object(ask: Ask) -> Steps[dict[str, Any]]:
+    return dict((yield ask).json())
+
+
+def _items(path: str, params: Mapping[str, str]) -> Steps[list[dict[str, Any]]]:
+    found: list[dict[str, Any]] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        page = (yield Ask("GET", path, params={**params, **({"cursor": cursor} if cursor else {})})).json()
+        found += page["items"]
+        cursor = page["next"]
+    return found
+
+
+def _digest(source: Source) -> tuple[str, int]:
+    if isinstance(source, bytes):
+        return f"sha256:{hashlib.sha256(source).hexdigest()}", len(source)
+    try:
+        with Path(source).open("rb") as file:
+            return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}", file.tell()
+    except OSError as error:
+        raise InputError(f"cannot read {str(source)!r}: {error.strerror}") from error
+
+
+def _read(source: Source, offset: int) -> bytes:
+    if isinstance(source, bytes):
+        return source[offset : offset + PART]
+    with Path(source).open("rb") as file:
+        file.seek(offset)
+        return file.read(PART)
+
+
+def _whole(path: Any) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {str(path)!r}: {error.strerror}") from error
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe=":@")
