@@ -191,7 +191,7 @@ def test_calls_know_every_operation():
     """By path: a call names each one but those for machines that watch the server."""
     text = inspect.getsource(calls) + inspect.getsource(client_module)
     for name, (_, path) in OPERATIONS.items():
-        if name in ("live", "ready") or "{id}" in path and "upload" in name:  # an upload has its link
+        if name in ("live", "ready") or ("{id}" in path and "upload" in name):  # an upload has its link
             continue
         fixed = re.split(r"\{\w+\}", path)
         assert all(part in text for part in fixed if part), name
