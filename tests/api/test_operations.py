@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from api.exchange import REQUEST_ID, Exchange
 from api.logs import ACCESS
+from api.routes.metrics import STATES
 from api.settings import Settings
 from tests.api.conftest import COMMAND, ROOT, serving
 from tests.api.documents import JSON, chain, digest, put, relu
@@ -51,6 +52,7 @@ def test_requests_are_counted_by_route_and_never_by_address(make_service):
     assert found["qplan_received_bytes_total",] > 100
     assert found["qplan_sent_bytes_total",] > 1000
     assert found["qplan_requests_under_way",] == 1
+    assert {state: found["qplan_jobs", state] for state in STATES} == dict.fromkeys(STATES, 0)
     labels = {label for name, *labels in found for label in labels}
     assert {"other", "none"} < labels
     assert [label for label in labels if key[-8:] in label or "BREW" in label] == []
