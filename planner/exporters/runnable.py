@@ -1,20 +1,24 @@
 """Runnable: an exported file as one that onnxruntime runs, for comparing it with the float model.
 
-QONNX ops become plain ones; a FINN file is left to the reference interpreter, its thresholds are no ONNX ops.
+QONNX ops become plain ones; a FINN file is left to the reference interpreter, its thresholds are no ONNX ops,
+and so are programs in MLIR.
 """
 
 import io
 import zipfile
+from typing import Final
 
 from planner.exporters.hls4ml import MODEL_FILE
 from planner.onnx.quantized.lowering import lower
 from planner.onnx.read import read_written
 from planner.onnx.write import write_graph
 
+_OTHERS: Final = frozenset({"finn", "stablehlo", "stablehlo-int", "tosa"})
+
 
 def runnable(name: str, data: bytes) -> bytes | None:
     """The model of a file in a format, in ONNX and com.microsoft operators; None where it has others."""
-    if name == "finn":
+    if name in _OTHERS:
         return None
     if name == "hls4ml":
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
