@@ -156,8 +156,9 @@ EXPECTED: Final[Mapping[str, Runs | Refused]] = {
     "selection": Runs((7, 4, 3)),
     "split_forms": Runs((5, 5, 3)),
     "absent_operands": Runs((5, 3, 5)),
-    "lstm": Runs((4, 4, 0)),
-    "gru": Runs((4, 4, 0)),
+    # its hidden state shares a scale with an initial one that is eight times as wide
+    "lstm": Runs((4, 4, 3), floor=20),
+    "gru": Runs((4, 4, 3)),
     "rnn": Runs((4, 4, 0)),
     "quantized_already": Runs((2, 2, 2)),
     "qoperator_already": Runs((2, 2, 2)),
