@@ -14,6 +14,7 @@ from planner.errors import ModelError
 from planner.ir.graph import Constant, Graph, Op, Value
 from planner.onnx.bodies import ops_of
 from planner.onnx.dtypes import NAMES, UNKNOWN, dtype_of
+from planner.onnx.quantized.datatypes import with_datatypes
 from planner.onnx.shapes import type_of
 from planner.onnx.tensors import array_of
 
@@ -36,7 +37,7 @@ def decoded(proto: GraphProto, opsets: Mapping[str, int], name: str, folder: Pat
         constants[tensor.name] = _dense(sparse)
         values[tensor.name] = Value(tensor.name, tuple(sparse.dims), NAMES[tensor.data_type])
     inputs = tuple(info.name for info in proto.input if info.name not in constants)
-    return Graph(
+    graph = Graph(
         name=name,
         values=_declared(ops, (*proto.value_info, *proto.output, *proto.input)) | values,
         ops=ops,
@@ -45,6 +46,7 @@ def decoded(proto: GraphProto, opsets: Mapping[str, int], name: str, folder: Pat
         constants={key: Constant(array) for key, array in constants.items()},
         opsets=opsets,
     )
+    return with_datatypes(graph, proto.quantization_annotation)
 
 
 def _check_single(name: str, array: np.ndarray, other: np.ndarray | None) -> None:

@@ -5,8 +5,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from planner.onnx.quantized.datatypes import with_datatypes
-from planner.onnx.read import read_written
+from planner.onnx.read import read_onnx, read_written
 from tests.conversion.files import file_of
 
 
@@ -23,7 +22,7 @@ def annotated(**datatypes):
         entry = proto.graph.quantization_annotation.add(tensor_name=name)
         entry.quant_parameter_tensor_names.add(key="tensor_layout", value="['N', 'C']")
         entry.quant_parameter_tensor_names.add(key="finn_datatype", value=text)
-    return with_datatypes(read_written(proto.SerializeToString()), proto.graph.quantization_annotation)
+    return read_written(proto.SerializeToString())
 
 
 @pytest.mark.parametrize(
@@ -51,7 +50,7 @@ def test_a_datatype_is_a_type(name, text, facts):
 
 def test_the_zoo_model_has_one_bit_weights_and_bytes_for_its_input(models):
     path = models / "qonnx" / "tfc_w1a1_finn_thresholds.onnx"
-    graph = with_datatypes(read_written(path), onnx.load(path).graph.quantization_annotation)
-    facts = [str(fact) for value in graph.values.values() for fact in value.facts]
-    assert facts.count("!quant.bipolar<f32, 1.0>") == 8
-    assert [str(fact) for fact in graph.values["global_in"].facts] == ["!quant.uniform<u8:f32, 1.0>"]
+    facts = {name: [str(fact) for fact in value.facts] for name, value in read_onnx(path).values.items()}
+    assert sum("!quant.bipolar<f32, 1.0>" in found for found in facts.values()) == 7
+    assert facts["global_in"] == ["!quant.uniform<u8:f32, 1.0>"]
+    assert facts["MatMul_3_param0"] == ["!quant.any<i2<-1:1>>"]  # behind it a factor was folded in

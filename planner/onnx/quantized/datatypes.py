@@ -16,9 +16,9 @@ from onnx import TensorAnnotation
 from planner.errors import QTypeError
 from planner.ir.graph import Facts, Graph
 from planner.ir.qtypes import AnyType, Bipolar, Storage, Uniform, storage
-from planner.onnx.quantized.dialect import MULTI_THRESHOLD
 
 DATATYPE: Final = "finn_datatype"
+_STEPS: Final = "MultiThreshold"
 _WIDEST: Final = 16
 _LINEAR: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 _INTEGER: Final = re.compile(r"(U?)INT(\d+)")
@@ -29,10 +29,11 @@ def with_datatypes(graph: Graph, annotations: Iterable[TensorAnnotation]) -> Gra
     """Put the types that a file's annotations say on its values; the same graph if they say none.
 
     Args:
-      graph: canonical ops, as the file has them.
+      graph: ops as the file has them, of any domain.
       annotations: `quantization_annotation` of the file's graph.
     """
-    made = {out for op in graph.ops if op.type == MULTI_THRESHOLD for out in op.outputs} | set(graph.inputs)
+    steps = (op for op in graph.ops if op.type.endswith(_STEPS))
+    made = {out for op in steps for out in op.outputs} | set(graph.inputs)
     weights = {name for op in graph.ops if op.type in _LINEAR for name in op.inputs[:2]} & set(
         graph.constants
     )
