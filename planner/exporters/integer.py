@@ -31,6 +31,8 @@ IntegerKernel: TypeAlias = Callable[[Sheet, Block, Uniform], bool]
 
 # In the reference arithmetic these compute in float unless the row is onnxruntime's own.
 _FUNCTIONS: Final = frozenset({("LeakyRelu",), ("Sigmoid",), ("Softmax",)})
+# Integer kernels of the reference interpreter in `exact_even` alone.
+_EXACT: Final = frozenset({("ReduceMean",), ("ReduceSum",)})
 
 
 def write_integer(graph: Graph, plan: Plan) -> bytes:
@@ -70,7 +72,8 @@ def _refuse_integer_kernels(sheet: Sheet, block: Block) -> None:
     ops = tuple(op.type for op in block.core)
     ports = [port for port in (*block.kernel.inputs, *block.kernel.outputs) if port.value]
     is_integer = all(isinstance(port.type, Uniform) and not port.type.blocks for port in ports)
-    if sheet.arithmetic == FLOAT32_EVEN or ops not in KERNELS or ops in _FUNCTIONS or not is_integer:
+    is_float = ops not in KERNELS or ops in _FUNCTIONS or (ops in _EXACT and sheet.arithmetic != "exact_even")
+    if sheet.arithmetic == FLOAT32_EVEN or is_float or not is_integer:
         return
     raise UnsupportedExport(
         f"{_first(block)} (row {block.kernel.row}): no integer ONNX operators compute {'+'.join(ops)} with "

@@ -140,6 +140,30 @@ def global_average_pool(call: Call) -> Array | None:
     return _average(call, x.shifted().sum(axes, keepdims=True), x, count)
 
 
+def reduce_mean(call: Call) -> Array | None:
+    """ReduceMean in `exact_even`: one integer sum, rounded once; elsewhere it computes in float."""
+    return _reduced(call, is_mean=True)
+
+
+def reduce_sum(call: Call) -> Array | None:
+    """ReduceSum in `exact_even`: the same."""
+    return _reduced(call, is_mean=False)
+
+
+def _reduced(call: Call, *, is_mean: bool) -> Array | None:
+    x, attributes, inputs = call.operand(0), call.op.attributes, call.op.inputs
+    if call.arithmetic != "exact_even" or x is None or not _fits(x, call):
+        return None
+    given = call.other(inputs[1]).reshape(-1).tolist() if len(inputs) > 1 and inputs[1] else ()
+    axes = tuple(given or attributes.get("axes", ()))
+    if not axes and not attributes.get("noop_with_empty_axes"):
+        axes = tuple(range(x.stored.ndim))
+    total = x.shifted().sum(axes, keepdims=bool(attributes.get("keepdims", 1)))
+    count = int(np.prod([x.stored.shape[axis] for axis in axes])) if is_mean else 1
+    ratio = np.asarray(_ratio(x.kind, call.y)[0] / count, object)
+    return onto([(np.asarray(total), ratio)], call.y, call.arithmetic)
+
+
 def _average(call: Call, total: Array, x: Operand, counts: Array) -> Array:
     distinct, places = np.unique(counts, return_inverse=True)
     ratio = np.empty(len(distinct), object)
@@ -211,6 +235,8 @@ KERNELS: Final[Mapping[tuple[str, ...], Kernel]] = {
     ("MatMul",): matmul,
     ("MatMul", "Add"): matmul_add,
     ("Mul",): multiply,
+    ("ReduceMean",): reduce_mean,
+    ("ReduceSum",): reduce_sum,
     ("Sigmoid",): sigmoid,
     ("Softmax",): softmax,
     ("Sub",): subtract,

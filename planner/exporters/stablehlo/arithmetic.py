@@ -60,6 +60,7 @@ COMPARISONS: Final[Mapping[str, str]] = {
 }
 
 # M. Abramowitz, I. Stegun, "Handbook of Mathematical Functions", 7.1.26: within 1.5e-7 of the error function.
+_SELU: Final = (1.67326319217681884765625, 1.05070102214813232421875)
 _ERF_SLOPE: Final = 0.3275911
 _ERF_TERMS: Final = (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592, 0.0)
 
@@ -133,9 +134,39 @@ def _hard_swish(call: Call) -> Results:
 
 
 def _softplus(call: Call) -> Results:
+    return (softplus(call.p, call.x),)
+
+
+def _selu(call: Call) -> Results:
+    p, x, attributes = call.p, call.x, call.attributes
+    alpha, gamma = attributes.get("alpha", _SELU[0]), attributes.get("gamma", _SELU[1])
+    bent = binary(p, "multiply", unary(p, "exponential_minus_one", x), full(p, alpha, x))
+    chosen = select(p, compare(p, x, full(p, 0.0, x), "GT"), x, bent)
+    return (binary(p, "multiply", chosen, full(p, gamma, x)),)
+
+
+def _celu(call: Call) -> Results:
     p, x = call.p, call.x
+    alpha = full(p, call.attributes.get("alpha", 1.0), x)
+    grown = unary(p, "exponential_minus_one", binary(p, "divide", x, alpha))
+    low = binary(p, "minimum", binary(p, "multiply", grown, alpha), full(p, 0.0, x))
+    return (binary(p, "add", binary(p, "maximum", x, full(p, 0.0, x)), low),)
+
+
+def _mish(call: Call) -> Results:
+    p, x = call.p, call.x
+    return (binary(p, "multiply", x, unary(p, "tanh", softplus(p, x))),)
+
+
+def _softsign(call: Call) -> Results:
+    p, x = call.p, call.x
+    return (binary(p, "divide", x, binary(p, "add", unary(p, "abs", x), full(p, 1.0, x))),)
+
+
+def softplus(p: Program, x: Tensor) -> Tensor:
+    """`log(1 + exp(x))`, without overflow."""
     tail = unary(p, "log_plus_one", unary(p, "exponential", unary(p, "negate", unary(p, "abs", x))))
-    return (binary(p, "add", tail, binary(p, "maximum", x, full(p, 0.0, x))),)
+    return binary(p, "add", tail, binary(p, "maximum", x, full(p, 0.0, x)))
 
 
 def _reciprocal(call: Call) -> Results:
@@ -201,6 +232,7 @@ ARITHMETIC: Final[Mapping[str, Maker]] = {
     **{kind: _compared(direction) for kind, direction in COMPARISONS.items()},
     "And": _two("and"),
     "Cast": _cast,
+    "Celu": _celu,
     "Clip": clip,
     "Elu": _elu,
     "Erf": _erf,
@@ -209,11 +241,14 @@ ARITHMETIC: Final[Mapping[str, Maker]] = {
     "HardSwish": _hard_swish,
     "LeakyRelu": _leaky_relu,
     "Mean": _many("add", is_mean=True),
+    "Mish": _mish,
     "Not": _one("not"),
     "Or": _two("or"),
     "PRelu": _prelu,
     "Reciprocal": _reciprocal,
     "Relu": relu,
+    "Selu": _selu,
     "Softplus": _softplus,
+    "Softsign": _softsign,
     "Sum": _many("add"),
 }

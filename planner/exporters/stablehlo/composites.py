@@ -7,10 +7,25 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
+import numpy as np
+
 from planner.exporters.stablehlo.calls import Call, Maker
-from planner.exporters.stablehlo.movement import keeps_axes, reduced_axes
-from planner.exporters.stablehlo.operations import along, binary, full, reshape, unary
+from planner.exporters.stablehlo.movement import MOVEMENT, keeps_axes, reduced_axes
+from planner.exporters.stablehlo.operations import (
+    Dots,
+    along,
+    binary,
+    compare,
+    dot_general,
+    full,
+    reduce,
+    reshape,
+    select,
+    transpose,
+    unary,
+)
 from planner.exporters.stablehlo.program import Program
+from planner.exporters.stablehlo.resizing import linear_weights
 from planner.exporters.stablehlo.tensors import Tensor
 from planner.exporters.stablehlo.windows import mean, summed
 
@@ -90,7 +105,45 @@ def _kept(call: Call, y: Tensor, axes: tuple[int, ...]) -> Tensor:
     return reshape(call.p, y, tuple(n for i, n in enumerate(y.shape) if i not in axes))
 
 
+def _resize(call: Call) -> Results:
+    """Nearest takes elements; linear multiplies by a matrix of weights along each axis."""
+    p, x = call.p, call.x
+    if call.attributes.get("mode", "nearest") == "nearest":
+        return MOVEMENT[call.op.type](call)
+    if call.attributes["mode"] != "linear":
+        raise call.refusal(f"mode {call.attributes['mode']!r}; nearest and linear are accepted")
+    for axis, matrix in linear_weights(call, x.shape).items():
+        dots = Dots((), (), (axis,), (1,))
+        y = dot_general(p, x, p.constant(matrix, x.element), dots)
+        order = [*range(axis), x.rank - 1, *range(axis, x.rank - 1)]
+        x = transpose(p, y, order)
+    return (x,)
+
+
+def _extreme_place(kind: str, start: float) -> Maker:
+    """The index of the largest (or least) element along an axis, the first or the last of equal ones."""
+
+    def make(call: Call) -> Results:
+        p, x = call.p, call.x
+        axis = call.attributes.get("axis", 0) % x.rank
+        is_last = bool(call.attributes.get("select_last_index", 0))
+        best = compare(p, x, summed(p, x, (axis,), kind, start), "EQ")
+        places = p.constant(np.arange(x.shape[axis]), "i64")
+        beyond = p.number(-1 if is_last else x.shape[axis], "i64")
+        held = select(p, best, along(p, places, x.shape, axis), beyond)
+        found = reduce(p, "maximum" if is_last else "minimum", held, beyond, (axis,))
+        return (
+            _kept(
+                call, reshape(p, found, tuple(1 if i == axis else n for i, n in enumerate(x.shape))), (axis,)
+            ),
+        )
+
+    return make
+
+
 COMPOSITES: Final[Mapping[str, Maker]] = {
+    "ArgMax": _extreme_place("maximum", -math.inf),
+    "ArgMin": _extreme_place("minimum", math.inf),
     "BatchNormalization": _batch_normalization,
     "InstanceNormalization": _instance_normalization,
     "LayerNormalization": _layer_normalization,
@@ -98,5 +151,7 @@ COMPOSITES: Final[Mapping[str, Maker]] = {
     "ReduceMean": _reduce_mean,
     "ReduceProd": _reduced("multiply", 1.0),
     "ReduceSum": _reduced("add"),
+    "Resize": _resize,
     "Softmax": _softmax,
+    "Upsample": _resize,
 }

@@ -18,7 +18,7 @@ from planner.exporters.products import shifted_weight
 from planner.exporters.qlinear import Operand, operand_of
 from planner.exporters.stablehlo.calls import Call
 from planner.exporters.stablehlo.linears import Linear, largest, linear_of, multiply_out, stored_bias
-from planner.exporters.stablehlo.movement import pool_window
+from planner.exporters.stablehlo.movement import keeps_axes, pool_window, reduced_axes
 from planner.exporters.stablehlo.operations import (
     along,
     binary,
@@ -152,6 +152,27 @@ def global_average_pool(sheet: Sheet, block: Block, y: Uniform, ends: Clamp) -> 
     return _averaged(p, kept, _Average(sides[0].kind, np.asarray(count), count), y, ends)
 
 
+def reduced(sheet: Sheet, block: Block, y: Uniform, ends: Clamp) -> Tensor | None:
+    """ReduceMean and ReduceSum: one sum along the axes, rounded once."""
+    op, p = block.core[0], sheet.p
+    x = operand_of(block, op, 0)
+    if x is None or not x.kind.is_per_tensor:
+        return None
+    shape = sheet.shape(x.value)
+    call = Call(p, op, lambda _: plain(shape, "i32"), lambda i: sheet.known(op.inputs[i]))
+    axes = reduced_axes(call)
+    count = prod(shape[axis] for axis in axes)
+    if largest(x.kind) * count > _INT32:
+        return None
+    total = reduce(p, "add", widened(sheet, x, "i32"), p.number(0, "i32"), axes)
+    if keeps_axes(call):
+        total = reshape(p, total, tuple(1 if i in axes else n for i, n in enumerate(shape)))
+    ratio = np.asarray(ratios((x.kind.scale,), 1.0, y.scale)[0], object)
+    if op.type == "ReduceSum":
+        return rounded(p, [Term(total, ratio, largest(x.kind) * count)], grid_of(y, ends))
+    return _averaged(p, total, _Average(x.kind, np.asarray(count), count), y, ends)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Average:
     """What a sum of integers is divided by: numbers of elements, which broadcast, and the largest of them."""
@@ -283,6 +304,8 @@ INTEGER_KERNELS: Final[Mapping[tuple[str, ...], Kernel]] = {
     ("MatMul",): linear,
     ("MatMul", "Add"): linear,
     ("Mul",): times,
+    ("ReduceMean",): reduced,
+    ("ReduceSum",): reduced,
     ("Sub",): plus,
     ("Where",): where,
 }

@@ -22,8 +22,8 @@ from planner.interpreter.programs import Read, program_of
 from planner.ir.qtypes import Uniform
 
 ELEMENTWISE: Final = frozenset(
-    {*UNARY, *BINARY, *COMPARISONS, "Clip", "Elu", "Erf", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu"}
-    | {"Max", "Min", "Reciprocal", "Relu", "Softplus"}
+    {*UNARY, *BINARY, *COMPARISONS, "Celu", "Clip", "Elu", "Erf", "Gelu", "HardSigmoid", "HardSwish"}
+    | {"LeakyRelu", "Max", "Min", "Mish", "Reciprocal", "Relu", "Selu", "Softplus", "Softsign"}
 )
 _BITS: Final = 16
 

@@ -34,7 +34,7 @@ from planner.mlir.generic import Function, module_text
 from planner.plans.plan import Plan
 from planner.plans.records import Port
 
-OPS: Final = {**ARITHMETIC, **COMPOSITES, **MOVEMENT, **WINDOWS}
+OPS: Final = {**ARITHMETIC, **MOVEMENT, **COMPOSITES, **WINDOWS}
 """What each ONNX op is in StableHLO."""
 
 _ACTIVATIONS: Final = "integers of 2 to 32 bits (a narrower range too), per tensor or per axis"

@@ -33,7 +33,9 @@ FUNCTION: Final = "main"
 _ACTIVATIONS: Final = "i8 and u8 (or less) with any zero point, i16 with 0, u16 with 32768, one scale each"
 _CONSTANTS: Final = "up to i16, or i32 and more with zero point 0, per tensor or per axis"
 _CENTRES: Final = (0, 1 << 15)
-_KERNELS_IN_FLOAT: Final = frozenset({("LeakyRelu",), ("Sigmoid",), ("Softmax",)})
+_KERNELS_IN_FLOAT: Final = frozenset(
+    {("LeakyRelu",), ("ReduceMean",), ("ReduceSum",), ("Sigmoid",), ("Softmax",)}
+)
 
 
 def write_tosa(graph: Graph, plan: Plan) -> bytes:
