@@ -131,6 +131,18 @@ class Dask:
         self.died += 1
         self.start_worker()
 
+    def kill_scheduler(self) -> None:
+        """Kill the scheduler, and start another with workers of its own: without it, they end."""
+        for process in (*self.workers, self.scheduler):
+            if process is not None:
+                process.kill()
+                process.wait()
+        count, self.workers = len(self.workers), []
+        self.start_scheduler()
+        wait_for(self.port)
+        for _ in range(count):
+            self.start_worker()
+
     def _start(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
         line = [sys.executable, "-m", f"distributed.cli.{module}", *arguments, "--no-dashboard"]
         return subprocess.Popen(
