@@ -98,8 +98,11 @@ class _Open:
         self.external = False
 
 
-def scan_onnx(data: bytes) -> None:
+def scan_onnx(data: bytes, *, whole: bool = False) -> None:
     """Refuse an ONNX file whose wire format is broken, or claims more than its bytes can hold.
+
+    Args:
+      whole: also refuse tensors whose numbers lie in another file.
 
     Raises:
       ModelError: what and at which byte; nested too deep, too many fields or nodes, a name too long, a
@@ -110,7 +113,10 @@ def scan_onnx(data: bytes) -> None:
     while stack:
         here = stack[-1]
         if position >= here.end:
-            _close(stack.pop(), position)
+            done = stack.pop()
+            if whole and done.external:
+                raise ModelError(f"the tensor that ends at byte {position} has its numbers in another file")
+            _close(done, position)
             continue
         fields += 1
         tag, position = _varint(data, position, here.end)

@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
+from api.scan import scan_onnx
 from api.scanzip import scan_npz
 from planner.calibration.run import calibrate
 from planner.calibration.samples import Samples, open_samples
@@ -70,7 +71,9 @@ def compare_file(graph: Graph, job: Arguments) -> dict[str, Any]:
     _work_in(Path(job["out"]).parent)
     flat = expand(graph)
     samples = open_samples(_scanned(job["samples"]), flat)
-    found = compare(flat, Path(job["file"]).read_bytes(), samples, values=job["values"])
+    file = Path(job["file"]).read_bytes()
+    scan_onnx(file, whole=True)
+    found = compare(flat, file, samples, values=job["values"])
     outputs = _rows(found.outputs)
     whole = {"samples": found.samples, "outputs": outputs, "values": _rows(found.values)}
     Path(job["out"]).write_text(json.dumps(whole), encoding="utf-8")

@@ -12,7 +12,7 @@ from api.problems import Refused
 from api.scan import MAX_DEPTH, scan_json, scan_onnx
 from api.scantext import MLIR_DEPTH, YAML_DEPTH, scan_mlir, scan_yaml
 from planner.errors import ModelError, TargetError
-from tests.api.documents import chain, nested, relu
+from tests.api.documents import chain, external, nested, relu
 
 ROOT = Path(__file__).resolve().parents[2]
 PLAIN = st.recursive(
@@ -91,6 +91,13 @@ def test_any_bytes_are_read_or_refused(data):
         scan_onnx(data)
     except ModelError:
         return
+
+
+def test_a_file_that_has_to_be_whole():
+    scan_onnx(external("a.bin"))
+    with pytest.raises(ModelError, match="in another file"):
+        scan_onnx(external("a.bin"), whole=True)
+    scan_onnx(relu(), whole=True)
 
 
 def test_real_models_pass(models):
