@@ -5,7 +5,6 @@ and only a reader that needs the whole tensor makes it an Expand. Constants are 
 pinned types with them. Source: ONNX operators, opset 21; StableHLO specification, `broadcast_in_dim`.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -15,7 +14,6 @@ from xdsl.ir import Operation, SSAValue
 
 from planner.ir.graph import Constant, Facts, Op, Value
 from planner.ir.qtypes import Uniform
-from planner.mlir.hlo import name_of
 from planner.mlir.readstate import ReadState
 
 OPSET: Final = 21
@@ -158,15 +156,6 @@ class HloDraft:
         found = next((op for op in reversed(self.read.ops) if name in op.outputs), None)
         return found if found is not None and found.type == kind else None
 
-    def replace_op(self, old: Op, new: Sequence[Op]) -> None:
-        """Put other ops in the place of one."""
-        at = next(i for i, op in enumerate(self.read.ops) if op is old)
-        self.read.ops[at : at + 1] = new
-
-    def opaque(self, op: Operation, why: str) -> None:
-        """Note an op that has no equivalent here."""
-        self.notes.append(f"{name_of(op)} {self.read.names.get(op.results[0], '')!r} stays opaque: {why}")
-
     @staticmethod
     def op(value: SSAValue) -> Operation:
         """The op that a value is a result of."""
@@ -193,8 +182,3 @@ _NAMES: Final = {
         "u8": np.uint8,
     }.items()
 }
-
-
-def count_of(shape: Sequence[int]) -> int:
-    """Number of elements."""
-    return math.prod(shape)

@@ -132,11 +132,9 @@ def minimum(draft: HloDraft, op: Operation) -> str:
         relu = draft.producer(name, "Relu")
         if bound is None or relu is None or not _is_single(op, one) or draft.read.stated.get(name):
             continue
-        dtype = np.float32 if draft.read.values[name].dtype == "f32" else None
-        if dtype is None:
+        if draft.read.values[name].dtype != "f32":
             continue
-        draft.replace_op(relu, [])
-        ends = [draft.constant(np.array(end, dtype)) for end in (0, bound)]
+        ends = [draft.constant(np.array(end, np.float32)) for end in (0, bound)]
         draft.result("Clip", [relu.inputs[0], *ends], op.results[0])
         return ""
     return elementwise(draft, op)
@@ -206,42 +204,74 @@ def divide(draft: HloDraft, op: Operation) -> str:
     """Read a division; of a sum by the number of its terms it is a mean."""
     count = draft.number(draft.loose(op.operands[1]))
     name = draft.loose(op.operands[0])
-    if count is not None and _is_single(op, 0) and not draft.read.stated.get(name):
-        for kind, mean in (("ReduceSum", "ReduceMean"), ("Mul", "AveragePool")):
-            total = draft.producer(name, kind)
-            if total is not None and _terms(draft, total, mean) == count:
-                return _mean(draft, op, total, mean)
-    return elementwise(draft, op)
+    if count is None or draft.read.stated.get(name):
+        return elementwise(draft, op)
+    back = draft.producer(name, "Transpose")
+    product = draft.producer(name, "Mul")
+    pool = None if product is None else draft.producer(product.inputs[0], "AveragePool")
+    if product is not None and pool is None:
+        back = draft.producer(product.inputs[0], "Transpose")
+        pool = None if back is None else draft.producer(back.inputs[0], "AveragePool")
+    if product is not None and pool is not None and draft.number(product.inputs[1]) == count:
+        draft.alias(op.results[0], product.inputs[0])
+        return ""
+    kept = draft.producer(name, "Reshape")
+    total = draft.producer(name if kept is None else kept.inputs[0], "ReduceSum")
+    shape = tuple(op.results[0].type.get_shape())  # type: ignore[attr-defined]
+    if total is None or _terms(draft, total) != count or draft.shape(name) != shape:
+        return elementwise(draft, op)
+    if kept is None:
+        draft.result("ReduceMean", list(total.inputs), op.results[0], total.attributes)
+    else:
+        sizes = draft.shape(total.outputs[0]) or ()
+        mean = draft.between("ReduceMean", list(total.inputs), sizes, total.attributes)
+        draft.result("Reshape", [mean, kept.inputs[1]], op.results[0])
+    return ""
 
 
-def _terms(draft: HloDraft, total: Op, mean: str) -> float | None:
-    """How many elements a sum adds up; None where it is no sum."""
-    if mean == "AveragePool":
-        back = draft.producer(total.inputs[0], "Transpose")
-        pool = draft.producer(total.inputs[0] if back is None else back.inputs[0], mean)
-        return None if pool is None else draft.number(total.inputs[1])
+def _terms(draft: HloDraft, total: Op) -> float | None:
+    """How many elements a sum adds up; None where it is not known."""
     shape, axes = draft.shape(total.inputs[0]), draft.array(total.inputs[1])
     if shape is None or axes is None:
         return None
     return float(np.prod([shape[axis] for axis in axes]))
 
 
-def _mean(draft: HloDraft, op: Operation, total: Op, mean: str) -> str:
-    draft.replace_op(total, [])
-    if mean == "AveragePool":
-        draft.alias(op.results[0], total.inputs[0])
-    else:
-        draft.result(mean, list(total.inputs), op.results[0], total.attributes)
+def square(draft: HloDraft, op: Operation) -> str:
+    """Read a square as a product."""
+    name = draft.name(op.operands[0])
+    draft.result("Mul", [name, name], op.results[0])
+    return ""
+
+
+def beside_one(draft: HloDraft, op: Operation) -> str:
+    """Read `exp(x) - 1`, `log(x + 1)` and `1 - erf(x)` as two ops, equal up to the rounding of 1."""
+    name = draft.name(op.operands[0])
+    shape, dtype = draft.shape(name), draft.read.values[name].dtype
+    if shape is None or dtype != "f32":
+        return "it is read for f32 of known shape"
+    one = draft.constant(np.array(1, np.float32))
+    match name_of(op):
+        case "stablehlo.exponential_minus_one":
+            draft.result("Sub", [draft.between("Exp", [name], shape), one], op.results[0])
+        case "stablehlo.log_plus_one":
+            draft.result("Log", [draft.between("Add", [name, one], shape)], op.results[0])
+        case _:
+            draft.result("Sub", [one, draft.between("Erf", [name], shape)], op.results[0])
     return ""
 
 
 ELEMENTS: Final[Mapping[str, Reader]] = {
     **dict.fromkeys(DIRECT, elementwise),
     **dict.fromkeys(_LOGIC, logic),
+    "chlo.erfc": beside_one,
+    "chlo.square": square,
     "stablehlo.clamp": clamp,
     "stablehlo.compare": compare,
     "stablehlo.convert": convert,
     "stablehlo.divide": divide,
+    "stablehlo.exponential_minus_one": beside_one,
+    "stablehlo.log_plus_one": beside_one,
     "stablehlo.maximum": maximum,
     "stablehlo.minimum": minimum,
     "stablehlo.rsqrt": rsqrt,

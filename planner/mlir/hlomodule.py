@@ -89,7 +89,7 @@ def _used(
     read = draft.read
     wanted = {*inputs, *outputs}
     for op in read.ops:
-        wanted.update(op.inputs)
+        wanted.update((*op.inputs, *op.captures))
         wanted.update(op.outputs)
     for name in [name for name in read.constants if name not in wanted]:
         del read.constants[name]

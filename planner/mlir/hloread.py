@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from io import StringIO
 from typing import Final
 
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 from xdsl.printer import Printer
 
-from planner.ir.graph import Op, Opaque
-from planner.mlir.elements import FOREIGN
+from planner.ir.graph import Op
 from planner.mlir.hlo import name_of
 from planner.mlir.hlodraft import HloDraft
 from planner.mlir.hloelements import ELEMENTS, Reader
@@ -23,8 +22,8 @@ from planner.mlir.hloreductions import REDUCTIONS
 
 READERS: Final[Mapping[str, Reader]] = {**ELEMENTS, **LINEAR, **MOVERS, **REDUCTIONS}
 _DOMAINS: Final = frozenset({"chlo", "stablehlo"})
-_BODY: Final = "mlir"
-"""Attribute of an opaque op that holds its text, where it has regions."""
+_TEXT: Final = "mlir"
+"""Attribute of an opaque op that holds its text."""
 
 
 def read_hlo(draft: HloDraft, op: Operation) -> bool:
@@ -39,17 +38,25 @@ def read_hlo(draft: HloDraft, op: Operation) -> bool:
     if not why:
         return True
     inputs = tuple([draft.name(value) for value in op.operands])
+    captures = tuple([draft.name(value) for value in _captured(op)])
     outputs = draft.read.define(op, op.results, None)
-    attributes = {_BODY: Opaque(FOREIGN, _text(op).encode())} if op.regions else {}
-    if not op.regions:
-        items = {**op.attributes, **op.properties}
-        items.pop("op_name__", None)
-        attributes = {key: draft.read.plain(op, item) for key, item in items.items()}
-    draft.read.ops.append(
-        Op(outputs[0] if outputs else plain, f"{domain}::{plain}", inputs, outputs, attributes)
-    )
+    kind, first = f"{domain}::{plain}", outputs[0] if outputs else plain
+    draft.read.ops.append(Op(first, kind, inputs, outputs, {_TEXT: _text(op)}, captures))
     draft.notes.append(f"{name} {outputs[0] if outputs else ''!r} stays opaque and float: {why}")
     return True
+
+
+def _captured(op: Operation) -> list[SSAValue]:
+    """Values from outside that the regions of an op read."""
+    inside = {op} | {inner for region in op.regions for inner in region.walk()}
+    found: dict[SSAValue, None] = {}
+    for region in op.regions:
+        for inner in region.walk():
+            for value in inner.operands:
+                home = value.owner if isinstance(value.owner, Operation) else value.owner.parent_op()
+                if home not in inside and value not in op.operands:
+                    found[value] = None
+    return list(found)
 
 
 def settle(draft: HloDraft, op: Operation) -> None:

@@ -40,7 +40,7 @@ def _sweep(draft: HloDraft, outputs: Sequence[str]) -> None:
     for op in reversed(draft.read.ops):
         if not wanted.isdisjoint(op.outputs) or "::" in op.type:
             kept.append(op)
-            wanted.update(op.inputs)
+            wanted.update((*op.inputs, *op.captures))
     draft.read.ops = kept[::-1]
 
 
