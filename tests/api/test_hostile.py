@@ -14,7 +14,7 @@ import pytest
 from api.problems import problem_of
 from api.scanzip import scan_npz
 from planner.errors import SampleError
-from tests.api.documents import JSON, OCTETS, YAML, chain, expanding, put, relu
+from tests.api.documents import JSON, OCTETS, YAML, chain, expanding, external, put, relu
 from tests.api.hostile.corpus import CASES
 from tests.api.test_problems import check
 
@@ -89,6 +89,31 @@ def test_corpus_of_samples(name, tmp_path):
         scan_npz(path)
     found = problem_of(caught.value)
     assert (found.name, SAMPLES[name].words in found.detail) == (SAMPLES[name].problem, True)
+
+
+PLACES = [
+    "../../evil",
+    "/etc/evil",
+    "a/../../b",
+    "a\0b",
+    "",
+    ".",
+    "..",
+    "./a",
+    "a//b",
+    "\\..\\x",
+    "x" * 5000,
+    "model",
+]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_external_data_lies_where_the_model_does(client, place):
+    data = [{"location": place, "blob": put(client, bytes(8))}]
+    body = {"blob": put(client, external("a.bin")), "external_data": data}
+    answer = client.post("/v1/models", json=body)
+    assert answer.json()["type"].rpartition(":")[2] in ("request-invalid", "model-invalid")
+    assert answer.status_code == 422
 
 
 def test_good_samples_pass(tmp_path):
