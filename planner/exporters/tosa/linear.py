@@ -36,11 +36,13 @@ class _Parts:
     Attributes:
       weight: stored integers, as the model has them.
       bias: (C,) stored integers on the accumulator's grid.
+      ends: least and greatest sum of each channel, bias included.
     """
 
     product: Product
     weight: Array
     bias: Array
+    ends: tuple[Array, Array]
 
     @property
     def acc_element(self) -> str:
@@ -172,7 +174,7 @@ def _parts(sheet: Sheet, product: Product) -> _Parts | None:
     bias = stored_bias(sheet, moved)
     channels = sheet.array(w.value).shape[product.w_axis]
     bias = np.zeros(channels, np.int64) if bias is None else np.broadcast_to(bias, (channels,))
-    return _Parts(moved, quantize_array(sheet.array(w.value), w.kind), bias)
+    return _Parts(moved, quantize_array(sheet.array(w.value), w.kind), bias, (low, high))
 
 
 def _spread(sheet: Sheet, parts: _Parts) -> Tensor:
@@ -252,7 +254,7 @@ def _transposed(sheet: Sheet, parts: _Parts) -> Tensor:
 def _requantized(sheet: Sheet, block: Block, parts: _Parts, acc: Tensor, y: Uniform) -> Tensor:
     product = parts.product
     ratio = ratios(product.w.kind.scales, product.x.kind.scale * product.alpha, y.scale)
-    low, high = range_of(sheet, product)
+    low, high = parts.ends
     if len(ratio) == 1:
         low, high = low.min()[None], high.max()[None]
     return _scaled(sheet, acc, ratio, y, (low, high), block.result)
