@@ -8,6 +8,7 @@ each dialect, beside reading and writing it. Run as
 
 import argparse
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
@@ -26,6 +27,7 @@ from planner.exporters.runnable import runnable
 from planner.interpreter.models import ModelRunner
 from planner.ir.graph import Graph
 from planner.onnx.read import read_written
+from planner.onnx.sessions import FAILURES, one_line
 from planner.onnx.write import Node, write_graph, write_model
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
@@ -78,8 +80,11 @@ def ours(ready: Mapping[str, Graph], name: str, held_out: list[Sample], work: Pa
         return _run_by_us(data, reference, held_out[:FINN_SAMPLES])
     path = work / "quantized.onnx"
     path.write_bytes(plain)
-    sessions = [open_session(item, AS_WRITTEN) for item in (reference, path)]
-    return min(sqnr(sessions[0], sessions[1], held_out).values())
+    try:
+        session = open_session(path, AS_WRITTEN)
+    except FAILURES as error:
+        return f"onnxruntime does not run the file: {one_line(error)}"
+    return min(sqnr(open_session(reference, AS_WRITTEN), session, held_out).values())
 
 
 def _run_by_us(data: bytes, reference: Path, held_out: list[Sample]) -> float:
@@ -97,6 +102,7 @@ def _run_by_us(data: bytes, reference: Path, held_out: list[Sample]) -> float:
 def quality_rows(chosen: Iterable[BenchModel], count: int, reasons: dict[str, str]) -> Iterable[str]:
     """A line per model; what was refused is numbered, its reason goes to `reasons`."""
     for model in chosen:
+        print(model.name, file=sys.stderr, flush=True)
         graph = planner.load_model(model.path)
         batch, held_out = (draw(model.name, model.path, count) for draw in (samples, evaluation))
         stats = planner.calibrate(graph, batch)
