@@ -130,11 +130,8 @@ def _compute(op: Operation) -> None:
     lower = _LOWERINGS.get(name)
     if lower is not None and lower(op):
         return
-    if (
-        name in ELEMENTWISE
-        or name in _DECOMPOSED
-        or (name in MOVERS and not op.regions and _changes_type(op))
-    ):
+    moves = name in MOVERS and name not in _SEVERAL and not op.regions
+    if name in ELEMENTWISE or name in _DECOMPOSED or (moves and _changes_type(op)):
         decompose(op)
 
 

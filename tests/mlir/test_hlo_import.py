@@ -138,8 +138,9 @@ func.func @main(%x: tensor<2x4xf32>) -> tensor<2x3xf32> {{
   %0 = "stablehlo.uniform_quantize"(%c) : (tensor<4x3xf32>) -> tensor<4x3x{w}>
   %1 = "stablehlo.uniform_dequantize"(%0) : (tensor<4x3x{w}>) -> tensor<4x3xf32>
   %2 = "stablehlo.transpose"(%1) <{{permutation = array<i64: 1, 0>}}> : (tensor<4x3xf32>) -> tensor<3x4xf32>
-  %3 = "stablehlo.dot_general"(%x, %2) <{{dot_dimension_numbers = #stablehlo.dot<lhs_contracting_dimensions = [1],
-    rhs_contracting_dimensions = [1]>}}> : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
+  %3 = "stablehlo.dot_general"(%x, %2) <{{
+    dot_dimension_numbers = #stablehlo.dot<lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1]>
+  }}> : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
   return %3 : tensor<2x3xf32>
 }}"""
     graph = read_mlir(text)
