@@ -52,23 +52,19 @@ async def plan_at_once(service: Service, request: PlanRequest) -> bytes | tuple[
       PlannerError: what the planner refused of an annotated model.
     """
     target = await service.shelf.find(request.target)
-    whole = _request_text(request, target)
+    asked = request.model_dump(exclude={"target"})
+    whole = json.dumps([asked, target.digest, VERSION], sort_keys=True).encode()
     digest = digest_of(whole)
     if service.store.has("requests", digest):
         return await run_sync(service.store.path("requests", digest).read_bytes)
     origin = origin_text(_full_name(target), whole)
     light = len(whole) <= INLINE_BYTES and values_in(whole) <= INLINE_VALUES
     if light and is_small(service, request.model, request.stats):
-        made = await run_sync(partial(_text_here, request, target), limiter=service.threads)
+        made = await run_sync(partial(_text_here, asked, target), limiter=service.threads)
         if made is not None:
             await service.writes.begin(digest, *made, origin)
             return made[1]
     return read_origin(origin), digest
-
-
-def _request_text(request: PlanRequest, target: Target) -> bytes:
-    parts = [request.model_dump(exclude={"target"}), target.digest, VERSION]
-    return json.dumps(parts, sort_keys=True).encode()
 
 
 def _full_name(target: Target) -> str:
@@ -82,8 +78,8 @@ def is_small(service: Service, model: str | Mapping[str, Any], stats: str | Mapp
     return isinstance(kernels, list) and len(kernels) <= service.settings.inline_kernels and not stored
 
 
-def _text_here(request: PlanRequest, target: Target) -> tuple[str, bytes] | None:
-    planned = plan_here(request.model_dump(), target)
+def _text_here(asked: Mapping[str, Any], target: Target) -> tuple[str, bytes] | None:
+    planned = plan_here(asked, target)
     return None if planned is None else (planned.key, planned.to_json().encode())
 
 

@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -151,12 +151,18 @@ class Store:
 
     def put(self, kind: Kind, digest: str, data: bytes) -> None:
         """Keep bytes under a digest; what is there stays."""
-        if self.has(kind, digest):
+        self.put_all([(kind, digest, data)])
+
+    def put_all(self, files: Iterable[tuple[Kind, str, bytes]]) -> None:
+        """Keep bytes under digests, in this order; what is there stays."""
+        missing = [file for file in files if not self.has(*file[:2])]
+        if not missing:
             return
         with self.draft() as folder:
-            path = folder / "data"
-            path.write_bytes(data)
-            self.keep(kind, digest, path)
+            for number, (kind, digest, data) in enumerate(missing):
+                path = folder / str(number)
+                path.write_bytes(data)
+                self.keep(kind, digest, path)
 
     def keep(self, kind: Kind, digest: str, draft: Path) -> None:
         """Move a finished file into its place: fsync, then rename."""

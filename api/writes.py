@@ -59,8 +59,7 @@ class Writes:
         await run_sync(self._keep, request, key, text, origin)
 
     def _keep(self, request: str, key: str, text: bytes, origin: bytes) -> None:
-        self.store.put("origins", key, origin)
-        self.store.put("plans", key, text)
+        self.store.put_all([("origins", key, origin), ("plans", key, text)])
         self.store.link(request, key)
 
     def _done(self, key: str, task: asyncio.Task[None]) -> None:
