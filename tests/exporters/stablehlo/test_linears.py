@@ -190,8 +190,8 @@ def test_scales_per_block_of_activations_are_refused():
         EXPORTERS["stablehlo"](graph, plan)
     assert str(caught.value) == (
         "y.in[0] ('x', row row@1) is !quant.uniform<i8:f32:{1:4}, "
-        "{{0.10000000149011612, 0.20000000298023224}}>: scales per block; stablehlo accepts integers of 2 to 32 "
-        "bits (a narrower range too), per tensor or per axis "
+        "{{0.10000000149011612, 0.20000000298023224}}>: scales per block; "
+        "stablehlo accepts integers of 2 to 32 bits (a narrower range too), per tensor or per axis "
         "(annotate the value with one of these, or use a target whose rows do)"
     )
 
