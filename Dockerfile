@@ -1,6 +1,8 @@
 # Two stages: docker/build.sh makes the environment in the first, the second holds only what runs.
 # A test runs docker/build.sh and the command below without an engine.
-#   docker build -t qplan . && docker run -p 8000:8000 -e QPLAN_TOKENS=$(printf %s TOKEN | sha256sum | cut -c1-64) qplan
+#   docker build -t qplan .
+#   docker run --read-only --tmpfs /tmp -p 8000:8000 -v qplan:/data -e QPLAN_TOKENS=... qplan
+# compose.yaml has the setup of a company.
 FROM python:3.11-slim AS build
 WORKDIR /source
 COPY pyproject.toml constraints.txt README.md LICENSE ./

@@ -1,20 +1,35 @@
 """The image without an engine: its build script into an empty environment, and its command from there."""
 
+import importlib.util
 import json
+import os
 import re
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
+import yaml
 
+from api.settings import VARIABLES
 from tests.api.conftest import serving
 from tests.api.documents import chain
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = {"Authorization": "Bearer token"}
 KNOWN = "3c469e9d6c5875d37a43f353d4f88e61fcf812c66eee3457465a40b0da4153e0"  # of "token"
+UID = 10001
+JAIL = """\
+set -e
+mount --make-rprivate /
+mount --bind {data} {data}
+mount -o remount,bind,ro /
+if touch /writable 2> /dev/null; then exit 9; fi
+exec setpriv --reuid={uid} --regid={uid} --clear-groups -- "$@"
+"""
 RECIPE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 
 
@@ -35,24 +50,49 @@ def test_what_is_copied_is_there():
     assert [name for name in copied if not (ROOT / name).exists()] == []
 
 
-@pytest.mark.slow
-def test_the_built_environment_serves(tmp_path):
-    source, home, data = tmp_path / "source", tmp_path / "opt", tmp_path / "data"
-    data.mkdir()
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    copied = tuple(name for line in instructions("COPY")[:-1] for name in line.split()[:-1])
-    for name in listed.splitlines():
-        if name.split("/")[0] in copied:
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, source / name)
-    done = subprocess.run(
-        ["docker/build.sh", str(home)], cwd=source, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_the_company_setup_says_what_the_code_reads():
+    setup = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
+    services = setup["services"]
+    assert sorted(services) == ["api", "database", "scheduler", "worker"]
+    told = {name for entry in services.values() for name in entry.get("environment", {})}
+    assert {name for name in told if name.startswith("QPLAN_")} <= set(VARIABLES)
+    assert [name for name, entry in services.items() if "ports" in entry] == ["api"]
+    for name in ("api", "scheduler", "worker"):
+        entry = services[name]
+        assert entry["read_only"]
+        assert (entry["cap_drop"], entry["security_opt"]) == (["ALL"], ["no-new-privileges:true"])
+    for name in ("scheduler", "worker"):
+        assert importlib.util.find_spec(services[name]["entrypoint"][-1]) is not None
+
+
+@pytest.fixture(scope="module")
+def built() -> Iterator[Path]:
+    """The environment that docker/build.sh makes of what the Dockerfile copies, where anybody may look."""
+    with tempfile.TemporaryDirectory(prefix="image.", dir="/var/tmp") as place:
+        folder = Path(place)
+        folder.chmod(0o755)
+        source, home = folder / "source", folder / "opt"
+        listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+        copied = tuple(name for line in instructions("COPY")[:-1] for name in line.split()[:-1])
+        for name in listed.stdout.splitlines():
+            if name.split("/")[0] in copied:
+                (source / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / name, source / name)
+        line = ["docker/build.sh", str(home)]
+        done = subprocess.run(line, cwd=source, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        yield home
+
+
+def command_of(home: Path) -> tuple[str, ...]:
+    """What the image runs."""
     entry, *_ = json.loads(instructions("ENTRYPOINT")[0])
-    arguments = json.loads(instructions("CMD")[-1])
-    command = (str(home / "bin" / entry), *arguments)
-    with serving(data, command, QPLAN_TOKENS=KNOWN, PYTHONPATH="") as server:
+    return (str(home / "bin" / entry), *json.loads(instructions("CMD")[-1]))
+
+
+@pytest.mark.slow
+def test_the_built_environment_serves(built, tmp_path):
+    with serving(tmp_path, command_of(built), QPLAN_TOKENS=KNOWN, PYTHONPATH="") as server:
         local = f"http://127.0.0.1:{server.port}"
         body = {"model": chain(3), "target": "litert-int8"}
         assert httpx.post(f"{local}/v1/plans", json=body, trust_env=False).status_code == 401
@@ -66,3 +106,24 @@ def test_the_built_environment_serves(tmp_path):
             timeout=60,
         )
         assert lint.status_code == 422
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a root that nobody may write")
+def test_it_serves_as_the_images_user_with_a_root_that_is_read_only(built):
+    data = built.parent / "data"
+    data.mkdir()
+    os.chown(data, UID, UID)
+    jail = built.parent / "jail.sh"
+    jail.write_text(JAIL.format(data=data, uid=UID))
+    command = ("unshare", "--mount", "sh", str(jail), *command_of(built))
+    with serving(data, command, QPLAN_TOKENS=KNOWN, PYTHONPATH="", TMPDIR=str(data)) as server:
+        local = f"http://127.0.0.1:{server.port}"
+        status = Path(f"/proc/{server.process.pid}/status").read_text()
+        assert f"Uid:\t{UID}\t{UID}" in status
+        body = {"model": chain(3), "target": "litert-int8"}
+        headers = {**TOKEN, "Prefer": "respond-async"}
+        asked = {"content": "id: x", "headers": {**TOKEN, "Content-Type": "application/yaml"}, "timeout": 60}
+        assert httpx.post(f"{local}/v1/targets:lint", trust_env=False, **asked).status_code == 422
+        assert httpx.post(f"{local}/v1/plans", json=body, headers=headers, trust_env=False).status_code == 200
+    assert (data / "qplan.sqlite").exists()
