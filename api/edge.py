@@ -81,6 +81,7 @@ class Edge:
         try:
             if problem is None:
                 await self.app(scope, exchange.receive, exchange.send)
+                await exchange.close()
                 return None
         except Refused as error:
             problem = error.problem

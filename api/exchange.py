@@ -42,6 +42,7 @@ class Exchange:
         self.sent = 0
         self.status = 0
         self.streams = False
+        self.ended = False
         self.complete = False
         self.waited_for = any(name == b"expect" for name, _ in self.scope["headers"])
 
@@ -94,6 +95,7 @@ class Exchange:
             message = self._headed(message)
         self.sent += len(message.get("body", b""))
         last = message["type"] == "http.response.body" and not message.get("more_body", False)
+        self.ended = last
         if not last or self.complete or self.waited_for:
             await self._send(message)
             return
@@ -101,6 +103,11 @@ class Exchange:
         await self._send({**message, "more_body": True})
         await self._drain()
         await self._send({"type": "http.response.body", "body": b""})
+
+    async def close(self) -> None:
+        """End a stream of events whole that ended because the server does."""
+        if self.streams and not self.ended and self.draining.is_set():
+            await self.send({"type": "http.response.body", "body": b""})
 
     def _headed(self, message: Message) -> Message:
         self.status = message["status"]

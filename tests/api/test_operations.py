@@ -247,7 +247,7 @@ def refuses(port: int) -> bool:
 def test_streams_end_when_the_server_does():
     """Whoever streams events waits for `receive`, which says that the client left."""
 
-    async def one() -> list[str]:
+    async def one() -> list[object]:
         draining = asyncio.Event()
         sent = []
 
@@ -265,9 +265,26 @@ def test_streams_end_when_the_server_does():
         waiting = asyncio.create_task(exchange.receive())
         await asyncio.sleep(0)
         draining.set()
-        return [(await waiting)["type"]]
+        left = (await waiting)["type"]
+        await exchange.close()
+        return [left, sent[-1]]
 
-    assert asyncio.run(one()) == ["http.disconnect"]
+    assert asyncio.run(one()) == ["http.disconnect", {"type": "http.response.body", "body": b""}]
+
+
+def test_events_of_a_job_end_whole_with_the_server(tmp_path):
+    with serving(tmp_path, QPLAN_ACCESS_LOG="off") as server:
+        with httpx.Client(base_url=server.url, trust_env=False, timeout=60) as client:
+            blob = put(client, json.dumps(chain(8000)).encode())
+            model = client.post("/v1/models", json={"blob": blob}).json()["digest"]
+            body = {"model": model, "target": "litert-int8"}
+            job = client.post("/v1/plans", json=body, headers={"Prefer": "wait=0"}).json()
+            with client.stream("GET", f"{job['link']}/events") as events:
+                lines = events.iter_lines()
+                assert "event: queued" in (next(lines), next(lines))
+                server.process.send_signal(signal.SIGTERM)
+                assert list(lines)[-1] == ""
+        server.process.wait(timeout=60)
 
 
 def test_a_server_that_ends_is_not_ready(make_service):
