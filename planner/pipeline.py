@@ -18,7 +18,7 @@ from planner.calibration.annotate import annotate as annotate_graph
 from planner.calibration.run import calibrate as run_calibration
 from planner.calibration.statistics import Statistics
 from planner.errors import ModelError, unknown_name
-from planner.exporters.table import EXPORTERS
+from planner.exporters.table import EXPORTERS, refuse_bodies
 from planner.fusion.fuse import fuse
 from planner.interpreter.compare import Comparison
 from planner.interpreter.compare import compare as compare_models
@@ -150,6 +150,7 @@ def export(model: Graph, plan: Plan, format: str) -> bytes:  # noqa: A002 - the 
     with _collection_paused():
         model = expand(model)
         check(plan, model)
+        refuse_bodies(plan, format)
         return EXPORTERS[format](model, plan)
 
 

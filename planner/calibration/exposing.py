@@ -1,7 +1,8 @@
 """Exposing: values inside loops and branches as values of the model, so that a run can be watched.
 
 A value of a loop's body comes out as those of all trips, one of a branch as itself or, where another branch
-ran, as nothing. Works on the expanded graph, with the border ops that any body has. Source: `ir.expand`.
+ran, as nothing; nothing in some trips of a Loop is added up, as its shape differs from trip to trip. Works on
+the expanded graph, with the border ops that any body has. Source: `ir.expand`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +13,7 @@ import numpy as np
 
 from planner.ir.borders import homes
 from planner.ir.graph import Constant, Graph, Op, Value
-from planner.ir.structure import END, JOIN
+from planner.ir.structure import BEGIN, END, JOIN
 from planner.onnx.dtypes import NUMPY
 
 SHOWN: Final = "@shown"
@@ -43,8 +44,14 @@ def exposed(graph: Graph, names: Iterable[str]) -> tuple[Graph, Mapping[str, str
     shown: dict[str, str] = {}
     for name in names:
         outer, scope = name, inside.get(name, "")
+        from_branch = False
         while scope:
-            outer = _let_out(work, outer, scope)
+            kind = graph.scopes[scope]
+            if kind.kind == "loop" and from_branch and kind.type == "Loop":
+                outer = _add_up(work, outer, scope)
+            else:
+                outer = _let_out(work, outer, scope)
+            from_branch = kind.kind == "branch"
             scope = _parent(graph, scope)
         if outer != name:
             shown[name] = outer
@@ -76,6 +83,31 @@ def _let_out(work: _Work, name: str, path: str) -> str:
             operands.append(name if other == path else _nothing(work, inner))
     marks["body"] = scope.owner
     work.ops.append(Op(outer, JOIN, tuple(operands), (outer,), marks, (), None, scope.parent))
+    return outer
+
+
+def _add_up(work: _Work, name: str, path: str) -> str:
+    """Let the elements of a value of a Loop's body out, one trip's behind the other's."""
+    inner, outer = work.values[name], f"{name}{SHOWN}"
+    begun, flat, grown, shape = (f"{outer}:{word}" for word in ("begun", "flat", "grown", "shape"))
+    for made in (outer, begun, flat, grown):
+        work.values[made] = Value(made, (None,), inner.dtype)
+    work.values[shape], work.constants[shape] = (
+        Value(shape, (1,), "i64"),
+        Constant(np.asarray([-1], np.int64)),
+    )
+    index = work.results[path]
+    work.results[path] += 1
+    # Operands are told by their place; this one stands behind all that were there.
+    place = len(work.graph.scopes[path].operands) + index
+    marks = {"body": path, "index": place, "carried": place}
+    parent, nothing = work.graph.scopes[path].parent, _nothing(work, inner)
+    work.ops += [
+        Op(begun, BEGIN, (nothing,), (begun,), marks, (), None, parent),
+        Op(flat, "Reshape", (name, shape), (flat,), {}, (), None, path),
+        Op(grown, "Concat", (begun, flat), (grown,), {"axis": 0}, (), None, path),
+        Op(outer, END, (grown,), (outer,), {**marks, "index": index}, (), None, path),
+    ]
     return outer
 
 

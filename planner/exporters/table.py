@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
+from planner.errors import UnsupportedExport
 from planner.exporters.finn import write_finn
 from planner.exporters.hls4ml import write_hls4ml
 from planner.exporters.integer import write_integer
@@ -33,6 +34,11 @@ EXPORTERS: Final[Mapping[str, Exporter]] = {
     "tosa": write_tosa,
 }
 
+WITH_BODIES: Final = frozenset(
+    {"onnx-integer", "onnx-qcdq", "onnx-qdq", "onnx-qoperator", "onnx-qoperator-clip"}
+)
+"""Formats that say loops and branches."""
+
 # What a file of a format is called by: ONNX unless said here.
 SUFFIXES: Final[Mapping[str, str]] = {
     "hls4ml": ".zip",
@@ -40,6 +46,21 @@ SUFFIXES: Final[Mapping[str, str]] = {
     "stablehlo-int": ".mlir",
     "tosa": ".mlir",
 }
+
+
+def refuse_bodies(plan: Plan, name: str) -> None:
+    """Refuse loops and branches where a format has no word for them.
+
+    Raises:
+      UnsupportedExport: naming the first one, and the formats that take it.
+    """
+    found = next((scope for scope in plan.graph.scopes.values() if scope.kind != "call"), None)
+    if found is not None and name not in WITH_BODIES:
+        raise UnsupportedExport(
+            f"{found.owner!r} is a {found.type} with a body, which {name} has no word for here; accepted: "
+            f"{', '.join(sorted(WITH_BODIES))}",
+            hint="export one of these, or give a model without loops and branches",
+        )
 
 
 def file_name(name: str) -> str:

@@ -62,16 +62,21 @@ class Floats:
 Stage: TypeAlias = Block | Floats
 
 
-def stages(
-    graph: Graph, plan: Plan, arithmetic: str | None, pinned: Mapping[str, object]
+def stages_of(
+    graph: Graph,
+    plan: Plan,
+    arithmetic: str | None,
+    pinned: Mapping[str, object],
+    regions: Sequence[Region],
 ) -> tuple[Stage, ...]:
-    """What to run, in order.
+    """What to run of some regions, in order.
 
     Args:
       graph: the float model.
       plan: of that model.
       arithmetic: for every kernel; None: each row's own.
       pinned: values with a pin: their readers start from the pin, so it ends a float step.
+      regions: of the plan, in order.
 
     Raises:
       ModelError: a region without ops.
@@ -79,7 +84,7 @@ def stages(
     readers = _readers(plan)
     found: list[Stage] = []
     waiting: list[tuple[Region, tuple[str, ...]]] = []
-    for region in _needed(plan):
+    for region in regions:
         kernel = plan.kernels.get(region.name) or KernelPlan(region.name, region.kernel, None, None, (), ())
         if not region.ops:
             raise ModelError(
@@ -193,7 +198,7 @@ def _kinds(region: Region, kernel: KernelPlan) -> Mapping[tuple[str, int], Unifo
     return found
 
 
-def _needed(plan: Plan) -> tuple[Region, ...]:
+def needed_regions(plan: Plan) -> tuple[Region, ...]:
     """Regions that a planned kernel or a model output rests on; shape arithmetic has no plan of its own."""
     values = set(plan.graph.outputs)
     found: list[Region] = []

@@ -6,7 +6,7 @@ copies them; everything else dequantizes, runs its float ops in onnxruntime and 
 Source: design 01, sections 3, 7 and 8.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,8 @@ import numpy as np
 from planner.calibration.samples import fit
 from planner.constants.quantize import quantize_array, stored_dtype
 from planner.errors import UnknownName, unknown_name
-from planner.interpreter.blocks import CLAMPS, Block, Floats, Stage, bound_names, clamped, mover_kind, stages
+from planner.interpreter.blocks import CLAMPS, Block, Floats, Stage, bound_names, clamped, mover_kind
+from planner.interpreter.bodies import Body, Border, Item, choose, cross, items_of, run_loop
 from planner.interpreter.calls import FLOAT32_EVEN, Call
 from planner.interpreter.fixed_point import ARITHMETICS
 from planner.interpreter.geometry import pool_geometry
@@ -77,7 +78,7 @@ class Interpreter:
             raise unknown_arithmetic(arithmetic)
         self._graph, self._plan = graph, plan
         self._pinned = pins(plan.graph)
-        self._stages = stages(graph, plan, arithmetic, self._pinned)
+        self._items = items_of(graph, plan, arithmetic, self._pinned)
         self._weights: dict[tuple[str, Uniform], Array] = {}
         self._programs: dict[int, Program] = {}
 
@@ -85,15 +86,26 @@ class Interpreter:
         """Run on one sample; see `evaluate`."""
         memory = Memory(self._graph, self._plan, self._pinned, self._weights)
         self._feed(memory, sample)
-        for index, stage in enumerate(self._stages):
-            if isinstance(stage, Floats):
-                self._run_floats(memory, index, stage)
-            else:
-                self._run_block(memory, index, stage)
+        self._run(memory, self._items)
         values = self._graph.values
         reals = {name: as_f32(memory.real(name)) for name in memory.names() if values[name].is_float}
         outputs = {name: self._output(memory, name) for name in self._graph.outputs}
         return Evaluation(memory.defined, reals, outputs)
+
+    def _run(self, memory: Memory, items: Sequence[Item]) -> None:
+        taken: dict[str, int] = {}
+        for item in items:
+            if isinstance(item, Floats):
+                self._run_floats(memory, item)
+            elif isinstance(item, Border):
+                cross(memory, item, taken)
+            elif not isinstance(item, Body):
+                self._run_block(memory, item)
+            elif item.scope.kind == "loop":
+                run_loop(memory, item, self._run)
+            elif choose(memory, item) == item.scope.index:
+                taken[item.scope.owner] = item.scope.index
+                self._run(memory, item.items)
 
     def _feed(self, memory: Memory, sample: Mapping[str, Array]) -> None:
         arrays = {name: np.asarray(array) for name, array in sample.items()}
@@ -108,29 +120,27 @@ class Interpreter:
             stored = given if is_stored else quantize_array(as_f32(feeds[name]), pinned)
             memory.define_stored(name, pinned, stored, FLOAT32_EVEN)
 
-    def _run_floats(self, memory: Memory, index: int, stage: Floats) -> None:
-        results = self._program(index, stage).run(lambda read: memory.real(read.value))
+    def _run_floats(self, memory: Memory, stage: Floats) -> None:
+        results = self._program(stage).run(lambda read: memory.real(read.value))
         for name in stage.outputs:
             memory.define(name, results[name])
 
-    def _run_block(self, memory: Memory, index: int, block: Block) -> None:
+    def _run_block(self, memory: Memory, block: Block) -> None:
         kind = mover_kind(block, self._graph)
         if kind is not None and all(memory.is_same(kind, port.type) for port in _ports(block)):
-            self._move(memory, index, block, kind)
+            self._move(memory, block, kind)
             return
         result = block.result
         stored = None if result is None else _on_integers(memory, block, result)
         if stored is None or result is None:
-            self._compute(memory, index, block)
+            self._compute(memory, block)
             return
         port = next(port for port in block.kernel.outputs if port.value)
         self._settle(memory, block, port, stored)
 
-    def _compute(self, memory: Memory, index: int, block: Block) -> None:
+    def _compute(self, memory: Memory, block: Block) -> None:
         """Dequantize what the block reads, run it in float, quantize what it defines."""
-        results = self._program(index, block).run(
-            lambda read: memory.real(read.value, read.kind, block.arithmetic)
-        )
+        results = self._program(block).run(lambda read: memory.real(read.value, read.kind, block.arithmetic))
         for name in block.others:
             memory.define(name, results[name])
         for port in block.kernel.outputs:
@@ -143,7 +153,7 @@ class Interpreter:
             else:
                 memory.define(port.value, results[name])
 
-    def _move(self, memory: Memory, index: int, block: Block, kind: Uniform) -> None:
+    def _move(self, memory: Memory, block: Block, kind: Uniform) -> None:
         """Move stored integers, less the zero point, so that what an op fills in is real zero."""
         op, source = block.core[0], block.kernel.inputs[0]
         if op.type in CLAMPS:
@@ -163,7 +173,7 @@ class Interpreter:
             stored = memory.stored(read.value, read.kind, block.arithmetic)
             return (stored.astype(np.int32) - kind.zero_point).astype(np.float32)
 
-        results = self._program(index, block).run(shifted)
+        results = self._program(block).run(shifted)
         for name in block.others:
             memory.define(name, results[name])
         for port in block.kernel.outputs:
@@ -179,16 +189,16 @@ class Interpreter:
         bounds = {name: memory.real(name) for name in bound_names(op)} if op is not None else {}
         memory.define_stored(port.value, port.type, clamped(stored, port.type, op, bounds), block.arithmetic)
 
-    def _program(self, index: int, stage: Stage) -> Program:
-        if index not in self._programs:
+    def _program(self, stage: Stage) -> Program:
+        if id(stage) not in self._programs:
             if isinstance(stage, Floats):
                 program = program_of(self._graph, stage.ops, stage.outputs, {})
             else:
                 wanted = [port.value for port in stage.kernel.outputs if port.value]
                 wanted = wanted if stage.activation is None else [stage.core[-1].outputs[0]]
                 program = program_of(self._graph, stage.core, (*wanted, *stage.others), stage.kinds)
-            self._programs[index] = program
-        return self._programs[index]
+            self._programs[id(stage)] = program
+        return self._programs[id(stage)]
 
     def _output(self, memory: Memory, name: str) -> Array:
         pinned = self._pinned.get(name)

@@ -69,6 +69,7 @@ class Memory:
 
     def define(self, value: str, array: Array) -> None:
         """Give a value its float (or integer, if that is its element type) array, then its pin."""
+        self._forget(value)
         pinned = self._pinned.get(value)
         self._bases[value] = pinned
         if pinned is None:
@@ -78,6 +79,7 @@ class Memory:
 
     def define_stored(self, value: str, kind: Uniform, stored: Array, arithmetic: str) -> None:
         """Give a value its stored integers; a rescale to its pin follows."""
+        self._forget(value)
         self.defined[value] = stored
         pinned = self._pinned.get(value, kind)
         self._bases[value] = pinned
@@ -87,6 +89,14 @@ class Memory:
             self._stored[value, kind] = self._stored[value, pinned] = stored
         else:
             self._stored[value, pinned] = rescaled(stored, kind, pinned, arithmetic)
+
+    def _forget(self, value: str) -> None:
+        """Drop what another trip of a loop gave a value."""
+        if value in self._bases:
+            for kind in [kind for name, kind in self._stored if name == value]:
+                del self._stored[value, kind]
+            for seen in [seen for name, seen in self._reals if name == value]:
+                del self._reals[value, seen]
 
     def stored(self, value: str, wanted: Uniform, arithmetic: str = FLOAT32_EVEN) -> Array:
         """A value's integers in a type: quantized or rescaled from its base at first use."""

@@ -122,7 +122,7 @@ def _loop(path: str, scope: Scope, body: _Body, typed: Typed) -> Node:
             hint="write the loop as one of these in the source model",
         )
     begins = [body.begins[i] for i in sorted(body.begins)]
-    ends = [body.ends[i] for i in sorted(body.ends)]
+    ends = sorted(body.ends.values(), key=_place_of_result)
     inner = [(node.outputs[0], *typed(node.outputs[0])) for node in begins]
     tensors, like = [node.inputs[0] for node in ends], [node.outputs[0] for node in ends]
     results, copies = _own_results(body, path, tensors, [typed(name) for name in like])
@@ -138,6 +138,11 @@ def _loop(path: str, scope: Scope, body: _Body, typed: Typed) -> Node:
         attributes,
         scope.parent,
     )
+
+
+def _place_of_result(end: Node) -> tuple[bool, int]:
+    """Carried values come before those that are collected."""
+    return end.attributes["carried"] < 0, end.attributes["index"]
 
 
 def _branches(scope: Scope, bodies: Sequence[_Body], joins: Sequence[Node], typed: Typed) -> Node:
