@@ -53,10 +53,10 @@ def _computed(sheet: Sheet, block: Block, ops: Sequence[Op]) -> Mapping[str, Ten
     inner: dict[str, Tensor] = {}
     for op in ops:
         operands = []
-        for i, name in enumerate(op.inputs):
-            kind = block.kinds.get((op.name, i))
-            is_data = bool(name) and (sheet.graph.values[name].dtype in ("f32", "bool") or name in inner)
-            operands.append(inner.get(name) or sheet.seen(name, kind) if is_data else None)
+        for i in _data(op):
+            name = op.inputs[i]
+            if name:
+                operands.append(inner.get(name) or sheet.seen(name, block.kinds.get((op.name, i))))
         found = _results(sheet, op, operands)
         if found is None or len([name for name in op.outputs if name]) > len(found):
             known = ", ".join(sorted(FLOAT_OPS))
@@ -118,16 +118,23 @@ def argmax(sheet: Sheet, block: Block) -> bool:
     return True
 
 
-def _results(sheet: Sheet, op: Op, operands: Sequence[Tensor | None]) -> Sequence[Tensor] | None:
-    """Results of one op on float tensors; operands that are no data are None."""
-    data = [tensor for tensor in operands if tensor is not None]
-    if op.captures or not data:
+def _results(sheet: Sheet, op: Op, operands: Sequence[Tensor]) -> Sequence[Tensor] | None:
+    """Results of one op on float tensors, masks or indices."""
+    if op.captures or not operands:
         return None
     if is_mover(op, sheet.graph) and op.type not in FLOAT_OPS:
-        return move(sheet, op, data[1:] if op.type == "Where" else data, None)
+        return move(sheet, op, operands, None)
     writer = FLOAT_OPS.get(op.type)
-    found = None if writer is None else writer(sheet, op, data)
+    found = None if writer is None else writer(sheet, op, operands)
     return None if found is None else [found]
+
+
+def _data(op: Op) -> Sequence[int]:
+    """Which operands are data: not the shapes, indices and bounds of movers and reductions."""
+    if op.type == "Where":
+        return (1, 2)
+    is_variadic = op.type in ("Concat", "LayerNormalization", "Max", "Min", "Pow") or op.type in _PAIRS
+    return range(len(op.inputs)) if is_variadic else (0,)
 
 
 def _broadcastable(sheet: Sheet, tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -246,6 +253,21 @@ def _averaged(sheet: Sheet, x: Tensor, axes: Sequence[int], share: float, stem: 
     return scaled(sheet.program, x, share, f"{stem}_mean")
 
 
+def _cast(sheet: Sheet, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:
+    """To a float, an integer or a flag; a flag becomes a float by way of an integer."""
+    x, wanted = tensors[0], _ONNX_ELEMENTS.get(op.attributes.get("to", 0))
+    if wanted is None or (x.element == "f32" and wanted != "f32"):
+        return None
+    if x.element == "i1" and wanted == "f32":
+        x = sheet.program.emit("cast", [x], replace(x, element="i32"), f"{op.outputs[0]}_i32")
+    if x.element == wanted:
+        return x
+    return sheet.program.emit("cast", [x], replace(x, element=wanted), op.outputs[0])
+
+
+_ONNX_ELEMENTS: Final[Mapping[int, str]] = {1: "f32", 6: "i32", 7: "i32", 9: "i1"}
+_PAIRS: Final = frozenset({"Add", "And", "Div", "Mul", "Or", "Sub", "Xor"})
+
 COMPARISONS: Final[Mapping[str, str]] = {
     "Equal": "equal",
     "Greater": "greater",
@@ -257,6 +279,8 @@ COMPARISONS: Final[Mapping[str, str]] = {
 FLOAT_OPS: Final[Mapping[str, FloatOp]] = {
     "Abs": _unary("abs"),
     "Add": _binary("add"),
+    "And": _binary("logical_and"),
+    "Cast": _cast,
     "Ceil": _unary("ceil"),
     "Clip": _clip,
     "Cos": _unary("cos"),
@@ -272,6 +296,8 @@ FLOAT_OPS: Final[Mapping[str, FloatOp]] = {
     "Min": _binary("minimum"),
     "Mul": _binary("mul"),
     "Neg": _negate,
+    "Not": _unary("logical_not"),
+    "Or": _binary("logical_or"),
     "Pow": _binary("pow"),
     "Reciprocal": _unary("reciprocal"),
     "ReduceMean": _mean,
@@ -282,4 +308,5 @@ FLOAT_OPS: Final[Mapping[str, FloatOp]] = {
     "Softmax": _softmax,
     "Sub": _binary("sub"),
     "Tanh": _unary("tanh"),
+    "Xor": _binary("logical_xor"),
 }

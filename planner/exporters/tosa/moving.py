@@ -134,9 +134,11 @@ def _pick_along(sheet: Sheet, call: Move) -> Sequence[Tensor] | None:
 
 def _asked(sheet: Sheet, op: Op, x: Tensor) -> list[Array] | None:
     """Source indices by axis, from running the op on each axis' numbers; None where axes mix."""
-    sizes = x.sizes
-    kinds = {(op.name, 0): None}
-    program = program_of(sheet.graph, (op,), op.outputs[:1], kinds)
+    sizes, graph = x.sizes, sheet.graph
+    ends = {name: replace(graph.values[name], dtype="f32") for name in (op.inputs[0], op.outputs[0])}
+    if x.element in ("i1", "i32"):
+        graph = replace(graph, values={**graph.values, **ends})
+    program = program_of(graph, (op,), op.outputs[:1], {(op.name, 0): None})
     if len(program.reads) != 1:
         return None
     found: list[Array] = []
@@ -164,16 +166,31 @@ def _given(array: Array, _: Read) -> Array:
 
 
 def _gather(sheet: Sheet, call: Move) -> Sequence[Tensor] | None:
+    """Gather by constant indices, or by indices computed or given (not below 0, as TOSA has them)."""
     x, op = call.tensors[0], call.op
-    if not sheet.is_constant(op.inputs[1]):
-        return None
     axis = op.attributes.get("axis", 0) % len(x.shape)
+    if not sheet.is_constant(op.inputs[1]):
+        return [_gathered(sheet, x, axis, sheet.real(op.inputs[1]), op.outputs[0])]
     indices = sheet.array(op.inputs[1])
     found = picked(sheet, x, {axis: np.where(indices < 0, indices + x.sizes[axis], indices)}, op.outputs[0])
     if indices.ndim == 1:
         return [found]
     found = sheet.program.ordered(found, plain(len(found.shape)))
     return [sheet.program.reshaped(found, (*x.sizes[:axis], *indices.shape, *x.sizes[axis + 1 :]))]
+
+
+def _gathered(sheet: Sheet, x: Tensor, axis: int, indices: Tensor, stem: str) -> Tensor:
+    """GATHER along an axis of the model, the same indices for all that stands before it."""
+    program, sizes, count = sheet.program, x.sizes, prod(indices.shape)
+    outer, inner = prod(sizes[:axis]), prod(sizes[axis + 1 :])
+    flat = program.reshaped(program.ordered(x, plain(len(sizes))), (outer, sizes[axis], inner))
+    where = program.reshaped(program.ordered(indices, plain(len(indices.shape))), (1, count))
+    if outer > 1:
+        like = Tensor("", (outer, count), where.element, plain(2))
+        where = program.emit("tile", [where, program.shape([outer, 1])], like, f"{stem}_at")
+    rows = Tensor("", (outer, count, inner), x.element, plain(3))
+    found = program.emit("gather", [flat, where], rows, stem)
+    return program.reshaped(found, (*sizes[:axis], *indices.sizes, *sizes[axis + 1 :]))
 
 
 def _split(sheet: Sheet, call: Move) -> Sequence[Tensor]:

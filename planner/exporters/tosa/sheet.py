@@ -15,6 +15,7 @@ import numpy.typing as npt
 from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import RuleError, UnsupportedExport
 from planner.exporters.accepts import numbers_of, short_text
+from planner.exporters.products import INT32
 from planner.exporters.tosa.program import Order, Program, Tensor, plain
 from planner.exporters.tosa.reals import dequantized, problem_of, quantized
 from planner.exporters.tosa.scaling import ARITHMETICS, UNIT, clamp, factor_of, rescale
@@ -27,8 +28,8 @@ from planner.plans.rescales import kind_of, pins, uses
 
 Array: TypeAlias = npt.NDArray[Any]
 
-PLAIN_ELEMENTS: Final[Mapping[str, str]] = {"f32": "f32", "bool": "i1", "i32": "i32"}
-"""Elements of tensors that are not quantized, by the model's element type."""
+PLAIN_ELEMENTS: Final[Mapping[str, str]] = {"f32": "f32", "bool": "i1", "i32": "i32", "i64": "i32"}
+"""Elements of tensors that are not quantized, by the model's element type; TOSA's indices have 32 bits."""
 
 
 class Sheet:
@@ -134,6 +135,8 @@ class Sheet:
             array = self.array(value)
             if dtype not in PLAIN_ELEMENTS:
                 raise self.refuse(f"constant {value!r} is {dtype}; tosa accepts {', '.join(PLAIN_ELEMENTS)}")
+            if dtype == "i64" and array.size and max(-int(array.min()), int(array.max())) > INT32:
+                raise self.refuse(f"constant {value!r} has integers beyond 32 bits; tosa accepts none")
             return self.program.tensor(array, PLAIN_ELEMENTS[dtype], order or plain(array.ndim), value)
         base = self._bases.get(value)
         if not isinstance(base, Uniform):
@@ -198,7 +201,8 @@ class Sheet:
             raise self.refuse(f"input {name!r} is {value.dtype}; tosa accepts {', '.join(PLAIN_ELEMENTS)}")
         self._bases[name] = None
         self._reals[name] = self.program.argument(name, self.sizes(name), PLAIN_ELEMENTS[value.dtype])
-        self._note(name, PLAIN_ELEMENTS[value.dtype])
+        element = PLAIN_ELEMENTS[value.dtype]
+        self._note(name, f"{element}, i64 in the model" if value.dtype == "i64" else element)
 
     def _feed_stored(self, name: str, kind: Uniform) -> None:
         self._note(name, short_text(kind))

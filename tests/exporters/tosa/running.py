@@ -17,7 +17,9 @@ def fed(graph, plan, sample):
         kinds = {use.type for use in readers.get(name, ()) if use.kernel != "@model"}
         kind = pinned.get(name) if name in pinned else next(iter(kinds), None)
         array = np.asarray(sample[name])
-        found.append(quantize_array(array.astype(np.float32), kind) if isinstance(kind, Uniform) else array)
+        if isinstance(kind, Uniform):
+            array = quantize_array(array.astype(np.float32), kind)
+        found.append(array.astype(np.int32) if array.dtype == np.int64 else array)
     return found
 
 
