@@ -15,7 +15,7 @@ from planner.errors import InputError
 
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20
-_FUNCTION: Final = re.compile(r"([a-z_][a-z0-9_]*)=([A-Za-z_][\w.]*:[A-Za-z_]\w*)")
+_FUNCTION: Final = re.compile(r"([\w.:-]{1,200})=([A-Za-z_][\w.]*:[A-Za-z_]\w*)")
 
 
 @dataclass(frozen=True, slots=True)

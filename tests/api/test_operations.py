@@ -20,7 +20,7 @@ from api.logs import ACCESS
 from api.routes.metrics import STATES
 from api.settings import Settings
 from tests.api.conftest import COMMAND, ROOT, serving
-from tests.api.documents import JSON, chain, digest, put, relu
+from tests.api.documents import JSON, YAML, chain, digest, put, relu
 from tests.api.test_problems import check
 
 CANARY = "canary_of_a_name"
@@ -320,6 +320,26 @@ def test_a_form_is_not_a_request(service):
     for kind in kinds:
         check(service.post("/v1/plans", content=body, headers={"content-type": kind}), "unsupported-media")
     assert service.post("/v1/plans", content=body, headers=JSON).status_code == 200
+
+
+CALLING = b"""\
+apiVersion: planner/v1
+kind: Target
+id: calling-npu
+version: 1.0.0
+kernels:
+  - kernel: relu
+    in: {x: {storage: i8}}
+    out: {y: {storage: i8}}
+    rules: [{fn: {name: "mine:follow", args: {}}}]
+"""
+
+
+def test_functions_of_targets_are_those_of_the_allow_list(service, make_service):
+    check(service.post("/v1/targets:lint", content=CALLING, headers=YAML), "target-invalid", "mine:follow")
+    allowing = make_service(functions=(("mine:follow", "planner.target.rules:same_scale"),))
+    found = allowing.post("/v1/targets:lint", content=CALLING, headers=YAML)
+    assert (found.status_code, found.json().get("id")) == (200, "calling-npu"), found.text
 
 
 def test_no_module_is_run_as_a_script_beside_the_data(tmp_path):

@@ -42,14 +42,14 @@ def test_settings_are_read():
             "QPLAN_QUOTA": "0",
             "QPLAN_CHILDREN": " 3 ",
             "QPLAN_ACCESS_LOG": "off",
-            "QPLAN_FUNCTIONS": "mine=my.rules:follow",
+            "QPLAN_FUNCTIONS": "mine:follow=my.rules:follow",
             "QPLAN_RATE": "",
         }
     )
     assert found.data == Path("/somewhere")
     assert found.hosts == {"planner.example", "other"}
     assert (found.quota, found.children, found.access_log, found.rate) == (0, 3, False, 50)
-    assert found.functions == (("mine", "my.rules:follow"),)
+    assert found.functions == (("mine:follow", "my.rules:follow"),)
 
 
 @pytest.mark.parametrize(
