@@ -1,9 +1,11 @@
 """StableHLO's passes on text: the page's numbers, dynamic shapes, what stays and what is refused."""
 
 import re
+from pathlib import Path
 
 import pytest
 
+from benchmarks.arithmetics import table
 from planner.mlir.passes import HLO_PASSES
 from planner.mlir.tool import run_parts
 from tests.mlir.hlo import SETS, binary, kind, lowered, module
@@ -197,3 +199,8 @@ def test_scales_too_far_apart_for_a_multiplier_are_refused():
     text = binary("multiply", ("i8:f32, 1.0e20", "i8:f32, 1.0e20", "i8:f32, 1.0e-5"), "2x")
     (part,) = run_parts(text, [RESCALE])
     assert "stablehlo.multiply: a requantize by" in part.error
+
+
+def test_the_page_counts_what_arithmetics_differ_by():
+    page = (Path(__file__).parents[2] / "docs" / "mlir.md").read_text(encoding="utf-8")
+    assert table() in page
