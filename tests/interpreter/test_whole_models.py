@@ -9,8 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.samples import models as benchmark_models
+from benchmarks.samples import samples as real_samples
 from planner.calibration.annotate import annotate
 from planner.calibration.run import calibrate
+from planner.exporters.qoperator import write_qoperator
 from planner.fusion.fuse import fuse
 from planner.interpreter.evaluate import Interpreter
 from planner.ir.graph import Graph
@@ -18,7 +21,7 @@ from planner.onnx.read import read_onnx
 from planner.plans.plan import Plan
 from planner.propagation.propagate import propagate
 from planner.target.load import load_target
-from tests.interpreter.exported import assert_file_agrees
+from tests.interpreter.exported import assert_file_agrees, run_everything
 
 ROOT = Path(__file__).parents[2]
 MODELS = Path(os.environ.get("QPLAN_MODELS", ROOT.parent / "shared" / "models"))
@@ -66,6 +69,44 @@ def test_mlperf_tiny(name, values, target):
     path, samples = tiny(name)
     graph, plan = planned(path, samples, target)
     assert assert_file_agrees(graph, plan, samples) == values
+
+
+LARGER = {
+    "bert_l4_h256": 109,
+    "bilstm_ctc": 7,
+    "mnist": 6,
+    "mobilenetv2_100": 65,
+    "squeezenet_real_fp32": 41,
+    "superres_real": 5,
+    "ultraface_slim320_op13": 60,
+    "unet_b32_128": 25,
+}
+
+
+def real(name: str) -> tuple[Path, Samples]:
+    """A model of the vision or sequence folder, and real inputs."""
+    found = {model.name: model.path for model in benchmark_models()}
+    if name not in found:
+        pytest.skip(f"no models in {MODELS}")
+    return found[name], real_samples(name, found[name], 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "values"), LARGER.items())
+def test_vision_and_sequence(name, values):
+    path, samples = real(name)
+    graph, plan = planned(path, samples, "onnxruntime-cpu")
+    assert assert_file_agrees(graph, plan, samples[:1]) == values
+
+
+@pytest.mark.slow
+def test_a_model_in_branches():
+    """What stands in bodies cannot be watched from outside: the outputs are compared."""
+    path, samples = real("silero_vad_16k_op15")
+    graph, plan = planned(path, samples, "onnxruntime-cpu")
+    got = run_everything(write_qoperator(graph, plan), samples[0])
+    for output, array in Interpreter(graph, plan, arithmetic="float32_even").run(samples[0]).outputs.items():
+        np.testing.assert_array_equal(array, got[output])
 
 
 @pytest.mark.parametrize("arithmetic", ["exact_even", "gemmlowp", "tosa_double", "tosa_single"])
