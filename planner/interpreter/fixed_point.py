@@ -118,7 +118,8 @@ def _exact_even(terms: Sequence[Term], _headroom: int) -> Integers:
     if all(_is_dyadic(ratio) for _, ratio in terms):
         return rounded
     to_tie = np.abs(approximate - np.floor(approximate) - 0.5)
-    doubtful = np.flatnonzero(to_tie <= reach * 2.0**-48)
+    # Sums beyond the limit saturate whatever their last bits are.
+    doubtful = np.flatnonzero((to_tie <= reach * 2.0**-48) & (np.abs(approximate) < _LIMIT))
     parts = [(np.broadcast_to(n, rounded.shape), np.broadcast_to(r, rounded.shape)) for n, r in terms]
     flat = rounded.reshape(-1)
     for i in doubtful.tolist():

@@ -6,7 +6,7 @@ reference interpreter computes. Source: design 01, section 8.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
 from typing import Final, TypeAlias
@@ -33,16 +33,19 @@ from planner.exporters.stablehlo.operations import (
     unary,
 )
 from planner.exporters.stablehlo.program import Array, Program
-from planner.exporters.stablehlo.rounding import Grid, Term, rounded
+from planner.exporters.stablehlo.rounding import Grid, Term, fits, rounded
 from planner.exporters.stablehlo.sheet import Form, Sheet
+from planner.exporters.stablehlo.tables import looked_up
 from planner.exporters.stablehlo.tensors import Tensor, plain, storage_element
 from planner.exporters.stablehlo.windows import window_counts
+from planner.interpreter.calls import onto
 from planner.interpreter.fixed_point import ratios
 from planner.ir.qtypes import Uniform
 
 Kernel: TypeAlias = Callable[[Sheet, Block, Uniform, Clamp], Tensor | None]
 
 _INT32: Final = (1 << 31) - 1
+_TABLE_BITS: Final = 16
 
 
 def linear(sheet: Sheet, block: Block, y: Uniform, ends: Clamp) -> Tensor | None:
@@ -78,12 +81,31 @@ def plus(sheet: Sheet, block: Block, y: Uniform, ends: Clamp) -> Tensor | None:
     if sides is None:
         return None
     sign = -1 if op.type == "Sub" else 1
+    pairs = list(zip(sides, (1, sign), strict=True))
+    ratio = [ratios((factor * side.kind.scale,), 1.0, y.scale).reshape(()) for side, factor in pairs]
+    reach = [largest(side.kind) for side in sides]
+    drafts = [Term(plain((), "i32"), each, most) for each, most in zip(ratio, reach, strict=True)]
+    if not fits(drafts) and sum(side.kind.storage.bits for side in sides) <= _TABLE_BITS:
+        return _pairs_looked_up(sheet, sides, ratio, y, ends)
     pair = _spread_out(sheet.p, [widened(sheet, side, _wide(side)) for side in sides])
-    terms = [
-        Term(tensor, ratios((factor * side.kind.scale,), 1.0, y.scale).reshape(()), largest(side.kind))
-        for tensor, side, factor in zip(pair, sides, (1, sign), strict=True)
-    ]
+    terms = [replace(draft, tensor=tensor) for draft, tensor in zip(drafts, pair, strict=True)]
     return rounded(sheet.p, terms, grid_of(y, ends))
+
+
+def _pairs_looked_up(
+    sheet: Sheet, sides: list[Operand], ratio: list[Array], y: Uniform, ends: Clamp
+) -> Tensor:
+    """The sum of scales too far apart for 64 bits, as a table of all pairs."""
+    values = [_stored_values(side.kind) for side in sides]
+    terms = [(values[0][:, None], ratio[0]), (values[1][None, :], ratio[1])]
+    table = np.clip(onto(terms, y, "exact_even").astype(np.int64), ends.low, ends.high)
+    tensors = [sheet.stored(side.value, side.kind) for side in sides]
+    return looked_up(sheet.p, tensors, [side.kind for side in sides], table, storage_element(y))
+
+
+def _stored_values(kind: Uniform) -> Array:
+    """Every stored value less the zero point."""
+    return np.arange(kind.storage.qmin, kind.storage.qmax + 1) - kind.zero_point
 
 
 def times(sheet: Sheet, block: Block, y: Uniform, ends: Clamp) -> Tensor | None:
@@ -238,11 +260,15 @@ def rescale(p: Program, x: Tensor, source: Uniform, wanted: Uniform) -> Tensor:
         return x
     if not (source.is_per_tensor and wanted.is_per_tensor):
         return quantize(p, dequantize(p, x, source), wanted)
+    ratio = ratios((source.scale,), 1.0, wanted.scale).reshape(())
+    ends = Clamp(wanted.storage.qmin, wanted.storage.qmax)
+    if not fits([Term(x, ratio, largest(source))]) and source.storage.bits <= _TABLE_BITS:
+        whole = onto([(_stored_values(source), ratio)], wanted, "exact_even").astype(np.int64)
+        table = np.clip(whole, ends.low, ends.high)
+        return looked_up(p, [x], [source], table, storage_element(wanted))
     wide = convert(p, x, "i32" if source.storage.bits <= 16 else "i64")
     if source.zero_point:
         wide = binary(p, "subtract", wide, p.number(source.zero_point, wide.element))
-    ends = Clamp(wanted.storage.qmin, wanted.storage.qmax)
-    ratio = ratios((source.scale,), 1.0, wanted.scale).reshape(())
     return rounded(p, [Term(wide, ratio, largest(source))], grid_of(wanted, ends))
 
 

@@ -83,6 +83,16 @@ def rounded(p: Program, terms: Sequence[Term], grid: Grid, added: Array | None =
     return _placed(p, binary(p, "subtract", raised, convert(p, ends[1], "i64")), grid)
 
 
+def fits(terms: Sequence[Term]) -> bool:
+    """Whether 64 bits hold the sum of per-tensor terms, so that `rounded` does not refuse it."""
+    ratios = [term.ratio for term in terms]
+    whole = math.lcm(*(item.denominator for ratio in ratios for item in ratio.flat))
+    if whole >= _TWO_LIMBS:
+        return False
+    tops, reaches = [_counted(ratio, whole) for ratio in ratios], [_full(term.reach) for term in terms]
+    return _shift_of(tops, reaches, whole)[0] > 0
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
     """64-bit integers, what one is worth in 1/Q, and their largest magnitudes; the latter two as Python's."""
@@ -113,12 +123,19 @@ def _narrowed(p: Program, part: _Part, whole: int, levels: int) -> _Part:
     return _Part(binary(p, "maximum", low, binary(p, "minimum", part.value, high)), part.top, bounds)
 
 
+def _shift_of(tops: Sequence[Array], reaches: Sequence[Array], whole: int) -> tuple[int, int, int]:
+    """Bits to shift by, 0 where none do, the largest sum in steps, and the largest sum of the integers."""
+    pairs = zip(tops, reaches, strict=True)
+    most = sum(int(np.max(np.abs(_full(reach * top)))) // whole + 1 for top, reach in pairs)
+    widest = sum(int(np.max(reach)) for reach in reaches)
+    shift = min(_SUM_BITS - most.bit_length(), _MAX_SHIFT)
+    return (shift if shift > 0 and widest < 1 << shift - 1 else 0), most, widest
+
+
 def _quotient(p: Program, parts: list[_Part], whole: int) -> Tensor:
     """At most three quarters from the exact sum."""
-    most = sum(int(np.max(np.abs(_full(part.reach * part.top)))) // whole + 1 for part in parts)
-    widest = sum(int(np.max(part.reach)) for part in parts)
-    shift = min(_SUM_BITS - most.bit_length(), _MAX_SHIFT)
-    if shift < 1 or widest >= 1 << (shift - 1):
+    shift, most, widest = _shift_of([part.top for part in parts], [part.reach for part in parts], whole)
+    if not shift:
         raise UnsupportedExport(
             f"{p.place}: results up to {most} steps from integers up to {widest} do not fit in 64 bits",
             hint="use scales that are closer to each other",

@@ -49,7 +49,7 @@ def tabulated(sheet: Sheet, block: Block, y: Uniform | None, ends: Clamp | None)
         element = storage_element(y)
         stored = np.clip(quantize_array(results.astype(np.float32), y), ends.low, ends.high)
     tensors = [sheet.stored(value, kind) for value, kind in sources]
-    return _gathered(sheet.p, tensors, [kind for _, kind in sources], stored, element)
+    return looked_up(sheet.p, tensors, [kind for _, kind in sources], stored, element)
 
 
 def _sources(sheet: Sheet, block: Block) -> list[tuple[str, Uniform]] | None:
@@ -103,8 +103,15 @@ def _all_reals(kind: Uniform) -> Array:
     return dequantize_array(stored, kind)
 
 
-def _gathered(p: Program, tensors: list[Tensor], kinds: list[Uniform], table: Array, element: str) -> Tensor:
-    """Look every element up."""
+def looked_up(p: Program, tensors: list[Tensor], kinds: list[Uniform], table: Array, element: str) -> Tensor:
+    """Look every element up.
+
+    Args:
+      tensors: one or two of stored integers, of shapes that broadcast.
+      kinds: their types.
+      table: results for every stored value, (A,) or (A, B).
+      element: type of the results.
+    """
     held = p.constant(table.reshape(-1), element if element != "i1" else "i8")
     shape = joined(*(tensor.shape for tensor in tensors))
     place: Tensor | None = None

@@ -75,6 +75,13 @@ def test_quantized_types_equal_float32_spec(name, step):
         assert pairs <= (kind == "Div"), kind
 
 
+@pytest.mark.parametrize("kind", ["Add", "Sub"])
+def test_sums_beyond_64_bits_are_tables(kind, monkeypatch):
+    """A mask of -3e38 beside scores of 10: the exact sum of every pair, looked up."""
+    monkeypatch.setitem(SETS, "masked", ((0.05, 4), (1.3e36, 127), (0.06, -8)))
+    assert _count("stablehlo-int", "exact_even", [(kind, "masked", 16)]) == {(kind, "masked", 16): (0, 0)}
+
+
 def test_a_fused_relu_cuts_at_the_zero_point():
     graph, plan, sample = _case("Add", "fine", 16, relu=True)
     for form, arithmetic in (("stablehlo", "float32_spec"), ("stablehlo-int", "exact_even")):
