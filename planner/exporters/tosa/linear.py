@@ -16,7 +16,9 @@ from planner.constants.quantize import quantize_array
 from planner.exporters.blocks import Block, Clamp
 from planner.exporters.products import INT32, Product, product_of, range_of, stored_bias
 from planner.exporters.qlinear import is_accumulator, operand_of
+from planner.exporters.tosa.elementwise import concatenated
 from planner.exporters.tosa.geometry import Windows, trimmed, windows_of
+from planner.exporters.tosa.moving import picked
 from planner.exporters.tosa.program import Tensor, channels_last, plain
 from planner.exporters.tosa.scaling import factor_of, narrowed, rescale
 from planner.exporters.tosa.sheet import Array, Sheet, element_of, held, width_of
@@ -50,7 +52,7 @@ class _Parts:
 
 
 def conv(sheet: Sheet, block: Block, y: Uniform, clamp: Clamp) -> bool:
-    """Conv of two, three or one spatial axes, of one group or one per channel, else group by group."""
+    """Conv of two, three or one spatial axes: one group, one per channel, or group by group."""
     product = product_of(sheet, block, max_bits=WORD_BITS)
     parts = None if product is None else _parts(sheet, product)
     if parts is None or parts.product.trailing not in (1, 2, 3):
@@ -62,12 +64,13 @@ def conv(sheet: Sheet, block: Block, y: Uniform, clamp: Clamp) -> bool:
     x = trimmed(sheet.program, x, windows)
     windows = windows.fitted(x.sizes[2:])
     group, channels = geometry.group, x.sizes[1]
+    kind = "conv2d" if x.order == (0, 2, 3, 1) else "conv3d"
     if group == 1:
-        acc = _convolved(sheet, parts, x, windows, "conv2d" if x.order == (0, 2, 3, 1) else "conv3d")
+        acc = _convolved(sheet, parts, x, windows, kind)
     elif group == channels and parts.product.trailing < 3:
         acc = _depthwise(sheet, parts, x, windows)
     else:
-        return False
+        acc = _grouped(sheet, parts, x, windows, kind)
     return _finish(sheet, block, parts, acc, y, clamp)
 
 
@@ -222,6 +225,18 @@ def _convolved(sheet: Sheet, parts: _Parts, x: Tensor, windows: Windows, kind: s
     last = weight.transpose(0, *range(2, weight.ndim), 1)
     sizes = (x.shape[0], *windows.sizes(x.sizes[2:]), weight.shape[0])
     return _operator(sheet, parts, kind, x, last, sizes, windows.attributes())
+
+
+def _grouped(sheet: Sheet, parts: _Parts, x: Tensor, windows: Windows, kind: str) -> Tensor:
+    """A convolution for each group of channels, joined."""
+    depth, stem = parts.weight.shape[1], parts.product.op.outputs[0]
+    groups = x.sizes[1] // depth
+    weights, biases = np.split(parts.weight, groups), np.split(parts.bias, groups)
+    found = []
+    for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+        own = picked(sheet, x, {1: np.arange(i * depth, (i + 1) * depth)}, f"{stem}_group")
+        found.append(_convolved(sheet, replace(parts, weight=weight, bias=bias), own, windows, kind))
+    return concatenated(sheet, found, 1, f"{stem}_acc")
 
 
 def _depthwise(sheet: Sheet, parts: _Parts, x: Tensor, windows: Windows) -> Tensor:

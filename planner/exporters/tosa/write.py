@@ -149,7 +149,7 @@ def _write_mover(sheet: Sheet, block: Block) -> bool:
 
 def _refusal(sheet: Sheet, block: Block) -> UnsupportedExport:
     ops = "+".join(op.type for op in block.region.ops)
-    linear = "Conv (one group, or one per channel), ConvTranspose, Gemm and MatMul of constant weights"
+    linear = "Conv, ConvTranspose (one group, no dilations), Gemm and MatMul of constant weights"
     return sheet.refuse(
         f"no TOSA operators compute {ops} on these operands as its row does in {sheet.arithmetic}; "
         f"tosa accepts {linear}, MatMul, Add, Sub, Mul, Concat, Where, AveragePool, GlobalAveragePool, "

@@ -67,3 +67,25 @@ def test_results_are_exact_sums_rounded_once(make, tmp_path):
             assert wanted.size > 100_000
             assert (wanted == ends.min).any()
             assert (wanted == ends.max).any()
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_a_convolution_in_groups(axes, tmp_path):
+    rng = np.random.default_rng(axes)
+    shape, sizes = (2, 6, *(5, 6, 7)[:axes]), (8, 3, *(2,) * axes)
+    w, b = rng.normal(size=sizes).astype(np.float32), rng.normal(size=8).astype(np.float32)
+    result = (2, 8, *(size - 1 for size in shape[2:]))
+    graph = model(
+        [op("Conv", "x w b", "y", group=2)],
+        inputs={"x": shape},
+        outputs={"y": result},
+        constants={"w": w, "b": b},
+    )
+    kind = weight(w)
+    types = {"x": i8(0.03, -7), "w": kind, "b": bias(i8(0.03), kind), "y": i8(0.1, 9)}
+    plan = plan_of(graph, [(("y",), "x w b", "y")], types, "tosa_double")
+    sample = {"x": rng.normal(size=shape).astype(np.float32)}
+    found = tosa.run(tmp_path, [(write_tosa(graph, plan), [fed(graph, plan, sample)])])[0]
+    assert not isinstance(found, str), found
+    for _, wanted, got in agreed(Interpreter(graph, plan).run(sample), plan, found[0]):
+        np.testing.assert_array_equal(got, wanted)
