@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from planner.errors import PlannerError
-from planner.exporters.table import EXPORTERS
+from planner.exporters.table import EXPORTERS, file_name
 from planner.fusion.fuse import fuse
 from planner.ir.graph import Graph
 from planner.ir.qtypes import FloatType, Storage, Uniform, storage
@@ -143,7 +143,7 @@ def kit_files(kit: Kit) -> Mapping[str, bytes]:
         files[f"{item.name}/inputs.npz"] = _npz(item.inputs)
         files[f"{item.name}/expected.npz"] = _npz(item.expected)
         if item.file is not None:
-            files[f"{item.name}/{kit.form}.onnx"] = item.file
+            files[f"{item.name}/{file_name(kit.form)}"] = item.file
     return files
 
 

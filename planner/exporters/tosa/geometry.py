@@ -6,7 +6,6 @@ shrinks, or the input is cut. Source: TOSA 1.0, ERROR_IF of CONV2D, AVG_POOL2D a
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import prod
 
 from planner.exporters.tosa.program import Program, Tensor
 from planner.interpreter.conv import ConvGeometry
@@ -79,8 +78,3 @@ def trimmed(program: Program, x: Tensor, windows: Windows) -> Tensor:
         shape[x.at(2 + i)] -= count
     operands = (x, program.shape([0] * len(shape)), program.shape(shape))
     return program.emit("slice", operands, replace(x, shape=tuple(shape)), f"{x.name}_cut")
-
-
-def pixels(windows: Windows) -> int:
-    """Pixels of a window."""
-    return prod(windows.kernel)
