@@ -21,7 +21,7 @@ SETS = {
 OPS = ("Add", "Div", "Max", "Min", "Mul", "Sub")
 
 
-def _case(kind, name, step=1, *, relu=False):
+def pairs_of(kind, name, step=1, *, relu=False):
     """One operation on every stored a, and every `step`-th stored b."""
     a, b, y = (i8(*numbers) for numbers in SETS[name])
     columns = 256 // step
@@ -45,7 +45,7 @@ def _case(kind, name, step=1, *, relu=False):
 
 def _count(form, arithmetic, cases):
     """Pairs that differ, and by how much at most, of each case."""
-    made = [_case(*case) for case in cases]
+    made = [pairs_of(*case) for case in cases]
     jobs = [job(graph, plan, form, sample) for graph, plan, sample in made]
     found = []
     for (graph, plan, sample), results in zip(made, hlo.evaluated(jobs), strict=True):
@@ -83,7 +83,7 @@ def test_sums_beyond_64_bits_are_tables(kind, monkeypatch):
 
 
 def test_a_fused_relu_cuts_at_the_zero_point():
-    graph, plan, sample = _case("Add", "fine", 16, relu=True)
+    graph, plan, sample = pairs_of("Add", "fine", 16, relu=True)
     for form, arithmetic in (("stablehlo", "float32_spec"), ("stablehlo-int", "exact_even")):
         (results,) = hlo.evaluated([job(graph, plan, form, sample)])
         stored, _ = steps_off(graph, plan, arithmetic, sample, results)
@@ -95,7 +95,7 @@ def test_sums_are_what_fractions_say():
     """The interpreter aside: half to even of the exact sum, the zero point added, saturated."""
     name = "shifts"
     (sa, za), (sb, zb), (sy, zy) = SETS[name]
-    graph, plan, sample = _case("Add", name, 16)
+    graph, plan, sample = pairs_of("Add", name, 16)
     ((got,),) = hlo.evaluated([job(graph, plan, "stablehlo-int", sample)])
     rng = np.random.default_rng(0)
     for row, column in rng.integers(0, [256, 16], (500, 2)).tolist():
