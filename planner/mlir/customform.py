@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from planner.errors import ModelError
 
-_MARK: Final = re.compile(r"(?<![\"\w.#!])(?:stablehlo|chlo)\.[a-z_]+")
+_MARK: Final = re.compile(r"(?<![\"\w.#!@])(?:stablehlo|chlo)\.[a-z_]++(?!\s*=)")
 _STRING: Final = re.compile(r'"[^"\n]*"|//[^\n]*')
 _PLACE: Final = re.compile(r'error: "-":(\d+:\d+): (.*)')
 _LOADS_QUANT: Final = "builtin.module(vhlo-legalize-to-stablehlo)"

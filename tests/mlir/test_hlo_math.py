@@ -19,6 +19,7 @@ from tests.mlir.hlo import (
     pairs,
     quantized,
 )
+from tests.mlir.test_lowering import FLOATS, carriers, reals
 from tests.oracles.hlo import TO_QDQ, evaluated, printed
 
 MATH, QDQ = "stablehlo-legalize-quant-to-math", "stablehlo-legalize-quantized-op-to-qdq"
@@ -194,3 +195,53 @@ def test_rescales_are_within_one_step_of_exact(name, chosen):
     halves = np.mod(exact.astype(np.float64) / float(kinds[2].split(", ")[1].partition(":")[0]), 1)
     assert off.max() <= 1
     assert not np.any(off[np.abs(halves - 0.5) > 1e-3])  # ties go up here, to even there
+
+
+CASTS = [
+    ("i8:f32, 0.1:-7", "f32", "i8"),
+    ("i8<-127:127>:f32, 0.37:5", "f32", "i8"),
+    ("ui8:f32, 0.1:131", "f32", "ui8"),
+    ("u4:f32, 3.0:9", "f32", "ui4"),
+    ("i4:f32, 3.0", "f32", "i4"),
+    ("i16:f32, 0.001:3", "f32", "i16"),
+    ("u16:f32, 0.001:40000", "f32", "ui16"),
+    ("i32:f32, 1.0e-7:77", "f32", "i32"),
+    ("ui32:f32, 1.0e-7:2147483648", "f32", "ui32"),
+    ("i8:f64, 0.1:3", "f64", "i8"),
+    ("i8:f16, 0.1:3", "f16", "i8"),
+    ("i16:f16, 0.01:9", "f16", "i16"),
+]
+
+
+@pytest.mark.parametrize(("text", "real", "integer"), CASTS, ids=[text for text, *_ in CASTS])
+def test_casts_of_every_width_round_half_to_even_and_saturate(text, real, integer):
+    """Reals to stored integers and back, beyond the ends of the range and at ties."""
+    _, _, uniform = carriers(f"!quant.uniform<{text}>", None)
+    values = reals(uniform, (3000,))
+    values = values[np.isfinite(values)]
+    shape = f"{values.size}x"
+    types = f"tensor<{shape}{real}>", kind(text, shape), f"tensor<{shape}{integer}>", f"tensor<{shape}i64>"
+    body = (
+        f'  %0 = "stablehlo.uniform_quantize"(%x) : ({types[0]}) -> {types[1]}\n'
+        f'  %1 = "stablehlo.bitcast_convert"(%0) : ({types[1]}) -> {types[2]}\n'
+        f'  %2 = "stablehlo.convert"(%1) : ({types[2]}) -> {types[3]}\n'
+        f'  %3 = "stablehlo.uniform_dequantize"(%0) : ({types[1]}) -> {types[0]}\n'
+        f"  return %2, %3 : {types[3]}, {types[0]}"
+    )
+    ((stored, back),) = evaluated([(lowered(module({"x": types[0]}, [types[3], types[0]], body)), [values])])
+    scale, zero = FLOATS[real](uniform.scales[0]), uniform.zero_points[0]
+    wanted = stored_values(values, uniform)
+    np.testing.assert_array_equal(stored, wanted)
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(back, (wanted - zero).astype(FLOATS[real]) * scale)
+
+
+def stored_values(values, uniform):
+    """`rint(clip(x / scale + zero_point))`, the quotient and sum in the expressed type."""
+    kind_of = values.dtype.type
+    with np.errstate(over="ignore"):
+        steps = values / kind_of(uniform.scales[0])
+        if uniform.zero_points[0]:
+            steps = steps + kind_of(uniform.zero_points[0])
+    clipped = np.clip(steps.astype(np.float64), uniform.storage.qmin, uniform.storage.qmax)
+    return np.rint(clipped).astype(np.int64)
