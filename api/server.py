@@ -8,6 +8,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -65,12 +66,13 @@ def serve(host: str, port: int, data: str | None, processes: int, tell: Callable
     environment = {**os.environ, **({"QPLAN_DATA": data} if data else {})}
     settings = settings_from(environment)
     _make(settings.data)
-    with _bound(host, port, settings) as listening:
-        tell(_url(listening), str(settings.data))
+    with ExitStack() as stack:
+        listening = [stack.enter_context(one) for one in _sockets(host, port, processes, settings)]
+        tell(_url(listening[0]), str(settings.data))
         if processes == 1:
-            run(settings, listening)
+            run(settings, listening[0])
         else:
-            supervise(listening, processes, {**environment, "QPLAN_DATA": str(settings.data)})
+            supervise(listening, {**environment, "QPLAN_DATA": str(settings.data)})
 
 
 def run(settings: Settings, listening: socket.socket) -> None:
@@ -87,7 +89,17 @@ def _make(folder: Path) -> None:
         raise InputError(f"cannot keep data in {str(folder)!r}: {reason}", hint="give a folder") from error
 
 
-def _bound(host: str, port: int, settings: Settings) -> socket.socket:
+def _sockets(host: str, port: int, count: int, settings: Settings) -> list[socket.socket]:
+    """Sockets of one port; several of them share it, once nobody else has it."""
+    first = _bound(host, port, settings)
+    if count == 1:
+        return [first]
+    taken = first.getsockname()[1]
+    first.close()
+    return [_bound(host, taken, settings, share=True) for _ in range(count)]
+
+
+def _bound(host: str, port: int, settings: Settings, *, share: bool = False) -> socket.socket:
     if not settings.tokens and not is_loopback(host):
         raise InputError(
             f"{host} can be reached from other machines, and there are no tokens",
@@ -97,6 +109,8 @@ def _bound(host: str, port: int, settings: Settings) -> socket.socket:
     # asyncio switches Nagle's algorithm off only where the protocol is named; with it, answers take 40 ms.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if share:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     try:
         listening.bind((host, port))
     except OSError as error:

@@ -1,5 +1,7 @@
-"""Workers: several server processes on one socket, started again when they end; `--processes`.
+"""Workers: several server processes on one port, started again when they end; `--processes`.
 
+Each has a socket of its own, between which the system spreads connections: on a shared one, whoever wakes
+first takes them all. This process keeps the sockets, so what waits at one outlives its worker.
 They end when this process does, however it does: each watches a pipe that only this process holds open.
 Nothing here knows the application.
 """
@@ -12,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import FrameType
 from typing import Final
 
@@ -25,24 +27,28 @@ PAUSE: Final = 1.0
 TICK: Final = 0.1
 
 
-def supervise(listening: socket.socket, processes: int, environment: Mapping[str, str]) -> None:
-    """Keep a number of servers running until this process is told to end, then let them drain."""
+def supervise(listening: Sequence[socket.socket], environment: Mapping[str, str]) -> None:
+    """Keep a server running on each socket until this process is told to end, then let them drain."""
     told = threading.Event()
     before = {sign: signal.signal(sign, _teller(told)) for sign in (signal.SIGINT, signal.SIGTERM)}
     metrics = tempfile.mkdtemp(prefix="qplan-metrics.")
     lifeline, held = os.pipe()
     variables = {**environment, SHARED: metrics, "PYTHONPATH": import_path()}
-    line = [sys.executable, "-P", "-m", "api.server", str(listening.fileno()), str(lifeline)]
-    handed = (listening.fileno(), lifeline)
+
+    def started(place: int) -> subprocess.Popen[bytes]:
+        own = listening[place].fileno()
+        line = [sys.executable, "-P", "-m", "api.server", str(own), str(lifeline)]
+        return subprocess.Popen(line, env=variables, pass_fds=(own, lifeline))  # noqa: S603
+
     try:
-        running = [subprocess.Popen(line, env=variables, pass_fds=handed) for _ in range(processes)]  # noqa: S603
+        running = [started(place) for place in range(len(listening))]
         while not told.wait(TICK):
             for place, process in enumerate(running):
                 if process.poll() is None:
                     continue
                 mark_process_dead(process.pid, metrics)  # type: ignore[no-untyped-call]
                 told.wait(PAUSE)
-                running[place] = subprocess.Popen(line, env=variables, pass_fds=handed)  # noqa: S603
+                running[place] = started(place)
         for process in running:
             process.terminate()
         for process in running:

@@ -191,12 +191,23 @@ def test_two_processes_share_a_port_and_their_numbers(tmp_path):
             assert httpx.get(f"{server.url}/v1/targets", trust_env=False).status_code == 200
         with httpx.Client(base_url=server.url, trust_env=False, timeout=60) as client:
             assert numbers(client)["qplan_requests_total", "GET", "/v1/targets", "200"] == 40
+        with ExitStack() as stack:  # connections that stay open are spread
+            for _ in range(64):
+                line = stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+                line.sendall(b"GET /v1/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                assert line.recv(12) == b"HTTP/1.1 200"
+            held = [sockets_of(pid) for pid in workers_of(server.process.pid)]
+            assert min(held) > max(held) / 4
         first, second = workers_of(server.process.pid)
         os.kill(first, signal.SIGKILL)
         wait_for(lambda: len(alive := workers_of(server.process.pid)) == 2 and first not in alive)
         assert httpx.get(f"{server.url}/v1/targets", trust_env=False, timeout=60).status_code == 200
         server.process.kill()
         wait_for(lambda: not Path(f"/proc/{second}").exists())
+
+
+def sockets_of(pid: int) -> int:
+    return sum(str(path.readlink()).startswith("socket:") for path in Path(f"/proc/{pid}/fd").iterdir())
 
 
 def workers_of(pid: int) -> list[int]:
