@@ -25,6 +25,7 @@ from api.service import Service, model_arguments
 LONGEST_WAIT: Final = 60
 FIRST_LOOK: Final = 0.02
 LAST_LOOK: Final = 0.5
+_ID: Final = re.compile("[0-9a-f]{32}")
 _WAIT: Final = re.compile(r"(?:^|[,;\s])wait\s*=\s*(\d{1,6})(?:$|[,;\s])")
 _ASYNC: Final = re.compile(r"(?:^|[,;\s])respond-async(?:$|[,;\s])")
 
@@ -207,7 +208,7 @@ def list_jobs(
     """
     last = read_cursor(cursor)
     try:
-        before = queue.get(service.engine, last) if last else None
+        before = queue.get(service.engine, last if _ID.fullmatch(last) else "none") if last else None
     except Refused:
         raise no_cursor() from None
     found = queue.list_page(service.engine, limit=limit + 1, before=before, state=state, kind=kind)

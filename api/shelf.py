@@ -88,7 +88,7 @@ class Shelf:
         id_, _, version = name.partition("@")
         if id_ in self.shipped and self.shipped[id_].version == version:
             return None
-        return stored("blobs", self._record(name)["blob"]), file_name(name)
+        return stored("descriptions", self._record(name)["description"]), file_name(name)
 
     def _keep(self, name: str, path: Path, report: Mapping[str, Any]) -> bool:
         text = path.read_bytes()
@@ -96,13 +96,13 @@ class Shelf:
         if id_ in self.shipped:
             raise Refused("exists", f"{id_!r} is a shipped target", hint="choose an id of your own")
         is_new = not self.store.has("targets", digest_of(name.encode()))
-        blob = digest_of(text)
+        digest = digest_of(text)
         if is_new:
-            self.store.put("blobs", blob, text)
-            record = {key: report[key] for key in _FIELDS} | {"blob": blob}
+            self.store.put("descriptions", digest, text)
+            record = {key: report[key] for key in _FIELDS} | {"description": digest}
             self.store.put("targets", digest_of(name.encode()), json.dumps(record).encode())
         kept = self._record(name)
-        if blob != kept["blob"] and report["digest"] != kept["digest"]:
+        if digest != kept["description"] and report["digest"] != kept["digest"]:
             raise Refused(
                 "exists",
                 f"{name} is kept already, as {kept['digest']}",
@@ -120,7 +120,12 @@ class Shelf:
         if not self.store.has("targets", digest_of(whole.encode())):
             known = [f"{record['id']}@{record['version']}" for record in self.records()]
             raise unknown("target", name, [*self.shipped, *known])
-        text = self.store.find("blobs", self._record(whole)["blob"]).read_text(encoding="utf-8-sig") + "\n"
+        text = (
+            self.store.find_whole("descriptions", self._record(whole)["description"]).read_text(
+                encoding="utf-8-sig"
+            )
+            + "\n"
+        )
         target = load_target(text, self.functions, trusted=False, name=file_name(whole))
         self.loaded[whole] = target
         while len(self.loaded) > MOST_LOADED:

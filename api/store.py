@@ -2,8 +2,8 @@
 
 `blobs` are bytes as sent, `models` records of what a blob holds, `stats` and `plans` JSON text, `requests`
 links from a request's digest to its plan, `origins` the requests of plans by their keys, `answers` what
-follows from plans, `targets` by id and version, `keys` of requests that may come twice. A restart finds
-everything. Source: design 06, "Shape".
+follows from plans, `targets` by id and version with their `descriptions`, `keys` of requests that may come
+twice. A restart finds everything. Source: design 06, "Shape".
 """
 
 import fcntl
@@ -24,13 +24,14 @@ from api.objects import Objects
 from api.problems import Refused, unknown
 
 Kind: TypeAlias = Literal[
-    "answers", "blobs", "keys", "models", "origins", "plans", "requests", "stats", "targets"
+    "answers", "blobs", "descriptions", "keys", "models", "origins", "plans", "requests", "stats", "targets"
 ]
 
 DIGEST: Final = r"^sha256:[0-9a-f]{64}$"
 _NAMES: Final[dict[Kind, str]] = {
     "answers": "answer",
     "blobs": "blob",
+    "descriptions": "target description",
     "keys": "idempotency key",
     "models": "model",
     "origins": "origin of plan",
@@ -41,9 +42,9 @@ _NAMES: Final[dict[Kind, str]] = {
 }
 _KINDS: Final = tuple(_NAMES)
 _LISTED: Final = 200
-_UNCHANGING: Final = frozenset({"answers", "blobs", "origins", "plans", "requests", "stats"})
+_UNCHANGING: Final = frozenset({"answers", "blobs", "descriptions", "origins", "plans", "requests", "stats"})
 """Kinds that are the same for ever: a copy of them need not be looked after."""
-_BY_CONTENT: Final = frozenset({"blobs", "stats"})
+_BY_CONTENT: Final = frozenset({"blobs", "descriptions", "stats"})
 """Kinds whose digest is that of their bytes."""
 _MOST_CHECKED: Final = 10_000
 

@@ -24,7 +24,9 @@ Cursor: TypeAlias = Annotated[
     str | None,
     Query(max_length=400, description="`next` of the page before; none for the first", examples=[""]),
 ]
-JobId: TypeAlias = Annotated[str, Path(max_length=40, description="id of a job", examples=[NO_JOB])]
+JobId: TypeAlias = Annotated[
+    str, Path(pattern="^[0-9a-z]{1,32}$", description="id of a job", examples=[NO_JOB])
+]
 Prefer: TypeAlias = Annotated[
     str | None,
     Header(
