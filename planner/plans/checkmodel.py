@@ -20,14 +20,16 @@ from planner.target.records import Costs, Target
 
 def check_target(plan: Plan, target: Target) -> None:
     """The plan's target is this one: identity, digest, the rows in use, the prices it was made with."""
-    ours = plan.target
+    ours, name = plan.target, target.file or target.id
+    if ours.id != target.id:
+        refuse("", f"the plan is for target {ours.id!r}; this is {target.id!r}: plan again for it")
     for what, mine, theirs in (
-        ("target", ours.id, target.id),
         ("version", ours.version, target.version),
         ("digest", ours.digest, target.digest),
     ):
         if mine != theirs:
-            refuse("", f"the plan is for {what} {mine!r}; this is {theirs!r}: plan again for it")
+            said = f"target {ours.id!r} of {what} {mine}; {name} has {theirs}: the target changed since"
+            refuse("", f"the plan is for {said}, plan again")
     groups = (*target.rows.values(), *BORDER_ROWS.values())
     rows = {row.key: row for group in groups for row in group}
     users = {kernel.row: kernel.name for kernel in plan.kernels_in_order if kernel.row}

@@ -1,6 +1,7 @@
 """The checker passes real plans and refuses every mutant of them, naming the port at fault."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 import pytest
@@ -73,3 +74,20 @@ def test_there_are_mutants_enough():
     assert [kind for kind, count in found.items() if count == 0] == []
     assert len(found) >= 100
     assert sum(found.values()) >= 1000
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"id": "other"}, "for target 'other'; this is 'litert-int8': plan again for it"),
+        ({"version": "9.9.9"}, "of version 9.9.9; litert-int8.yaml has 1.0.0: the target changed since"),
+        ({"digest": "sha256:0"}, "for target 'litert-int8' of digest sha256:0; litert-int8.yaml has"),
+    ],
+)
+def test_a_target_that_changed_is_named(change, words):
+    """Its file was edited behind the plan's back, say: the message tells it from a changed model."""
+    known = case("litert-int8")
+    stale = replace(known.plan, target=replace(known.plan.target, **change))
+    with pytest.raises(PlanInvalid) as caught:
+        check(stale, known.model, known.target)
+    assert words in str(caught.value)
