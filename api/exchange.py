@@ -16,14 +16,21 @@ from api.settings import Settings
 REQUEST_ID: Final = "qplan.request_id"
 DRAINED: Final = 1 << 30
 DRAIN_SECONDS: Final = 30
+_POLICY: Final = b"content-security-policy"
 HEADERS: Final = (
-    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (_POLICY, b"default-src 'none'; frame-ancestors 'none'"),
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"referrer-policy", b"no-referrer"),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
 )
 _STREAM: Final = b"text/event-stream"
+_PAGE: Final = b"text/html"
+# A report styles itself; it runs nothing, and is no page of this origin.
+PAGE_POLICY: Final = (
+    _POLICY,
+    b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; sandbox",
+)
 
 
 class Exchange:
@@ -112,8 +119,10 @@ class Exchange:
     def _headed(self, message: Message) -> Message:
         self.status = message["status"]
         given = list(message["headers"])
-        self.streams = any(name == b"content-type" and text.startswith(_STREAM) for name, text in given)
-        more = [*HEADERS, (b"x-request-id", self.scope[REQUEST_ID].encode())]
+        kind = next((text for name, text in given if name == b"content-type"), b"")
+        self.streams = kind.startswith(_STREAM)
+        policy = PAGE_POLICY if kind.startswith(_PAGE) else HEADERS[0]
+        more = [policy, *HEADERS[1:], (b"x-request-id", self.scope[REQUEST_ID].encode())]
         if (self.waited_for and not self.complete) or self.draining.is_set():
             more.append((b"connection", b"close"))
         return {**message, "headers": [*given, *more]}

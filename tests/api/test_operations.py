@@ -315,6 +315,15 @@ def test_the_quota(make_service):
     put(service, b"2" * 300)
 
 
+def test_a_report_may_style_itself_and_nothing_else(service):
+    key = service.post("/v1/plans", json={"model": chain(2), "target": "litert-int8"}).json()["key"]
+    answer = service.get(f"/v1/plans/{key}/report")
+    assert answer.headers["content-type"].startswith("text/html")
+    policy = answer.headers["content-security-policy"].split("; ")
+    wanted = ["default-src 'none'", "style-src 'unsafe-inline'", "frame-ancestors 'none'", "sandbox"]
+    assert policy == wanted
+
+
 def test_a_preflight_is_not_answered(service):
     asked = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
     answer = service.options("/v1/plans", headers=asked)
