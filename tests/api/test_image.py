@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,10 +26,18 @@ UID = 10001
 JAIL = """\
 set -e
 mount --make-rprivate /
-mount --bind {data} {data}
+{open_python}mount --bind {data} {data}
 mount -o remount,bind,ro /
 if touch /writable 2> /dev/null; then exit 9; fi
 exec setpriv --reuid={uid} --regid={uid} --clear-groups -- "$@"
+"""
+# A Python in root's home is nobody else's to run: the jail shows that much of the home.
+OPEN_PYTHON = """\
+mkdir {shown}
+mount --bind {python} {shown}
+mount -t tmpfs -o mode=755 tmpfs {home}
+mkdir -p {python}
+mount --bind {shown} {python}
 """
 RECIPE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 
@@ -115,7 +124,10 @@ def test_it_serves_as_the_images_user_with_a_root_that_is_read_only(built):
     data.mkdir()
     os.chown(data, UID, UID)
     jail = built.parent / "jail.sh"
-    jail.write_text(JAIL.format(data=data, uid=UID))
+    python, home = Path(sys.base_prefix), Path.home()
+    hidden = python.is_relative_to(home)
+    shown = OPEN_PYTHON.format(shown=data.parent / "python", python=python, home=home) if hidden else ""
+    jail.write_text(JAIL.format(data=data, uid=UID, open_python=shown))
     command = ("unshare", "--mount", "sh", str(jail), *command_of(built))
     with serving(data, command, QPLAN_TOKENS=KNOWN, PYTHONPATH="", TMPDIR=str(data)) as server:
         local = f"http://127.0.0.1:{server.port}"
