@@ -89,3 +89,26 @@ def test_quantized_types_compute_every_value(name, count):
     assert largest <= 1
     assert differing <= total * 1e-5
     assert error < 1e-5 or differing
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["stablehlo", "stablehlo-int"])
+def test_the_verifier_takes_every_model(form):
+    """The models of the folder but the one with branches, planned on one random sample."""
+    paths = [path for path in sorted(MODELS.glob("*/*.onnx")) if "silero" not in path.name]
+    if not paths:
+        pytest.skip(f"no test models at {MODELS}: set QPLAN_MODELS")
+    rng = np.random.default_rng(0)
+    for path in paths:
+        model = planner.load_model(path)
+        values = [(name, model.values[name]) for name in model.inputs]
+        shapes = {name: [n if isinstance(n, int) else 1 for n in value.shape] for name, value in values}
+        sample = {
+            name: rng.standard_normal(shapes[name]).astype(np.float32)
+            if value.is_float
+            else np.ones(shapes[name], np.int64)
+            for name, value in values
+        }
+        ready = planner.annotate(model, stats=planner.calibrate(model, [sample]))
+        text = planner.export(ready, planner.plan(ready, "stablehlo"), form).decode()
+        assert not hlo.printed([text])[0].startswith("ERROR"), path.name
