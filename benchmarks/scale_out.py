@@ -1,0 +1,148 @@
+"""Scale-out: what a second Dask worker brings, and a matrix of models and targets planned on the cluster.
+
+A calibration of a real model on one worker and on two, one onnxruntime thread each, in turns: seconds, their
+ratio (median), and whether the statistics are the same to the last bit, also as the library's own. Then every
+model with every target, all at once. Usage, from the repository root:
+`python -m benchmarks.scale_out [--model mobilenetv2_100] [--samples 256] [--rounds 5] [--matrix 20]`.
+"""
+
+import argparse
+import asyncio
+import os
+import statistics
+import tempfile
+import time
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+import planner
+from api.jobs.body import Bounds
+from api.jobs.executors import Cluster
+from api.jobs.fan import run_work
+from api.jobs.records import made, stored, work
+from api.problems import Refused
+from api.store import Store, digest_of
+from benchmarks.clusters import dask
+from benchmarks.samples import model_folder, samples
+from planner.calibration.run import calibrate
+from planner.calibration.statsjson import write_statistics
+
+BOUNDS: Final = Bounds(4 << 30, 3000)
+OPTIONS: Final = {"strategy": "minimal", "best_effort": False, "bias_pins": "error", "costs": {}}
+
+
+def keep(store: Store, data: bytes) -> str:
+    """Keep bytes as a blob."""
+    store.put("blobs", digest_of(data), data)
+    return digest_of(data)
+
+
+async def calibrations(store: Store, asked: dict[str, Any], rounds: int) -> list[str]:
+    """Time a calibration on one worker and on two, in turns; the digests of all statistics."""
+    kept, ratios = [], []
+    with ExitStack() as stack:
+        clusters = [stack.enter_context(dask(workers)) for workers in (1, 2)]
+        ports = [cluster.port for cluster in clusters]
+        executors = [Cluster(f"tcp://127.0.0.1:{port}", store.root, "", BOUNDS, fan_from=0) for port in ports]
+        executors[0].fan_from = None  # one worker has nothing to share
+        for executor in executors:
+            await warm(executor, asked)
+        for turn in range(rounds):
+            took = []
+            for executor in executors:
+                start = time.perf_counter()
+                result = await run_work(executor, asked, lambda _: None)
+                took.append(time.perf_counter() - start)
+                kept.append(str(result["kept"]["out"]))
+            ratios.append(took[0] / took[1])
+            print(f"round {turn + 1}: one worker {took[0]:6.2f} s, two {took[1]:6.2f} s: {ratios[-1]:.2f}")
+        for executor in executors:
+            await executor.stop()
+    print(f"median {statistics.median(ratios):.2f} times as fast; load {os.getloadavg()[0]:.1f}")
+    return kept
+
+
+async def warm(executor: Cluster, asked: dict[str, Any]) -> None:
+    """Wait for all workers, and have each import what it needs."""
+    while True:
+        try:
+            slots = await executor.slots()
+            break
+        except Exception:  # noqa: BLE001 - not there yet, whatever the reason
+            await asyncio.sleep(0.2)
+    counted = {
+        **asked,
+        "task": "count",
+        "files": [*asked["files"][:-1], {**asked["files"][-1], "what": ["answers"]}],
+    }
+    await asyncio.gather(*(executor.run(counted, lambda _: None) for _ in range(slots)))
+
+
+async def matrix(store: Store, models: list[Path]) -> None:
+    """Plan every model for every target on a cluster of two workers, and count how they end."""
+    ends: Counter[str] = Counter()
+    with dask(2) as cluster:
+        executor = Cluster(f"tcp://127.0.0.1:{cluster.port}", store.root, "", BOUNDS)
+        gate = asyncio.Semaphore(4)
+
+        async def plan(model: str, target: str) -> None:
+            files = {"model": stored("blobs", model), "external": [], "out": made("plans")}
+            facts = {"stats": None, "annotations": None, "steps": [], "options": OPTIONS}
+            asked = work("plan", {**files, **facts, "target": {"name": target}})
+            async with gate:
+                try:
+                    await executor.run(asked, lambda _: None)
+                    ends["planned"] += 1
+                except Refused as refused:
+                    ends[refused.problem.name] += 1
+
+        start = time.perf_counter()
+        blobs = [keep(store, path.read_bytes()) for path in models]
+        await asyncio.gather(*(plan(blob, target) for blob in blobs for target in planner.target_ids()))
+        took = time.perf_counter() - start
+        await executor.stop()
+    n = ends.total()
+    print(f"{len(models)} models x {len(planner.target_ids())} targets: {dict(ends)}")
+    print(f"{took:.1f} s, {n / took:.2f} plans a second, {took * 2 / n:.2f} s a plan and worker; ", end="")
+    print(f"{n / took * 86400:.0f} a day; load {os.getloadavg()[0]:.1f}")
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default="mobilenetv2_100")
+    parser.add_argument("--samples", type=int, default=256)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--matrix", type=int, default=20)
+    options = parser.parse_args()
+    files = sorted(model_folder().rglob("*.onnx"), key=lambda path: (path.stat().st_size, path.name))
+    with tempfile.TemporaryDirectory(prefix="scale.") as folder:
+        store = Store(Path(folder))
+        store.open()
+        if options.rounds:
+            one_model(store, next(path for path in files if path.stem == options.model), options)
+        if options.matrix:
+            asyncio.run(matrix(store, files[: options.matrix]))
+
+
+def one_model(store: Store, path: Path, options: argparse.Namespace) -> None:
+    """Calibrate one model everywhere, and compare the statistics."""
+    drawn = samples(path.stem, path, options.samples)
+    stacked = store.root / "samples.npz"
+    np.savez(stacked, **{name: np.stack([sample[name] for sample in drawn]) for name in drawn[0]})
+    blobs = [keep(store, path.read_bytes()), keep(store, stacked.read_bytes())]
+    files = {"model": stored("blobs", blobs[0]), "samples": stored("blobs", blobs[1]), "external": []}
+    asked = work("calibrate", {**files, "method": "minmax", "shard": None, "out": made("stats")})
+    print(f"{path.stem}, {options.samples} samples")
+    kept = asyncio.run(calibrations(store, asked, options.rounds))
+    graph = planner.load_model(path.read_bytes())
+    here = write_statistics(calibrate(graph, stacked, threads=1))
+    print(f"different statistics: {len({*kept, digest_of(here.encode())})}")
+
+
+if __name__ == "__main__":
+    main()
