@@ -13,7 +13,8 @@ import numpy.typing as npt
 from xdsl.builder import Builder
 from xdsl.dialects import builtin
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerType, Signedness, TensorType
-from xdsl.ir import Attribute, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.rewriter import InsertPoint
 
 from planner.mlir.types import uniform_of, with_element
 from planner.mlir.written import WrittenStorage, WrittenUniform
@@ -24,6 +25,7 @@ Tensor: TypeAlias = "TensorType[Any]"
 PREFIX: Final = "stablehlo."
 I32: Final = IntegerType(32)
 I64: Final = IntegerType(64)
+_SHARED: Final = frozenset({"broadcast_in_dim", "constant"})
 _FLOATS: Final[Mapping[str, Attribute]] = {
     "bf16": builtin.bf16,
     "f16": builtin.f16,
@@ -36,6 +38,34 @@ _NUMPY: Final[Mapping[str, Any]] = {"f32": np.float32, "f64": np.float64}
 @lru_cache(maxsize=256)
 def _kind(name: str) -> type[Operation]:
     return builtin.UnregisteredOp.with_name(name)
+
+
+Known: TypeAlias = "dict[Block | None, dict[Any, SSAValue]]"
+"""Constants and their broadcasts that a block has already, by what they are."""
+
+
+class Sharing(Builder):
+    """Inserts before an op; constants and broadcasts of them are made once in a block.
+
+    Ops are to be visited in order, so that what is shared stands before all its readers.
+    """
+
+    def __init__(self, op: Operation, known: Known) -> None:
+        super().__init__(InsertPoint.before(op))
+        self.known = known.setdefault(op.parent, {})
+
+    def once(
+        self,
+        name: str,
+        operands: Sequence[SSAValue],
+        kind: Attribute,
+        properties: Mapping[str, Attribute],
+    ) -> SSAValue:
+        """Insert an op of one result, or give the result of the same op before."""
+        key = name, tuple(operands), kind, tuple(properties.items())
+        if key not in self.known:
+            self.known[key] = self.insert(make(name, operands, [kind], properties)).results[0]
+        return self.known[key]
 
 
 def make(
@@ -59,6 +89,8 @@ def put(
     properties: Mapping[str, Attribute] | None = None,
 ) -> SSAValue:
     """Insert a StableHLO op of one result and give that."""
+    if isinstance(build, Sharing) and name in _SHARED:
+        return build.once(PREFIX + name, operands, kind, properties or {})
     return build.insert(make(PREFIX + name, operands, [kind], properties)).results[0]
 
 
@@ -81,6 +113,13 @@ def like(op: Operation, operands: Sequence[SSAValue], results: Sequence[Attribut
     made = make(name_of(op), operands, results, op.properties, regions)
     made.attributes.update(op.attributes)
     return made
+
+
+@lru_cache(maxsize=256)
+def foreign(name: str, text: str, *, opaque: bool = False) -> Attribute:
+    """An attribute of a dialect unknown here: `#name<text>`, or `#dialect<rest text>` (opaque)."""
+    kind = builtin.UnregisteredAttr.with_name_and_type(name, is_type=False)
+    return kind(name, False, opaque, text)
 
 
 def is_ranked(kind: Attribute) -> bool:

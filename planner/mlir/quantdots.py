@@ -18,13 +18,16 @@ from xdsl.builder import Builder
 from xdsl.dialects import builtin
 from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.rewriter import Rewriter
 
 from planner.mlir.hlo import (
     I32,
     I64,
+    Known,
+    Sharing,
     bitcast,
     convert,
+    foreign,
     items_of,
     like,
     make,
@@ -57,7 +60,7 @@ class Product:
     places: dict[int, int]
 
 
-def lower_product(op: Operation) -> bool:
+def lower_product(op: Operation, known: Known) -> bool:
     """Lower a dot or convolution of quantized operands; False where integers cannot do it."""
     left, right, result = (uniform_of(value.type) for value in (*op.operands, op.results[0]))
     if left is None or right is None or result is None or not is_per_tensor(left):
@@ -67,7 +70,7 @@ def lower_product(op: Operation) -> bool:
         return False
     if right.axis is not None and right.axis not in product.places:
         return False
-    build = Builder(InsertPoint.before(op))
+    build = Sharing(op, known)
     total = _accumulate(build, op, left, right, product)
     made = _requantize(build, op, total, (left, right, result), product)
     Rewriter.replace_op(op, [], [made])
@@ -141,8 +144,7 @@ def _general_dot(op: Operation, factors: Sequence[SSAValue], result: Attribute) 
     """Write a dot as a `dot_general`, which more tools know."""
     rank = len(shape_of(factors[0].type))
     text = f"lhs_contracting_dimensions = [{rank - 1}], rhs_contracting_dimensions = [0]"
-    kind = builtin.UnregisteredAttr.with_name_and_type("stablehlo.dot", is_type=False)
-    numbers = kind("stablehlo.dot", False, False, text)
+    numbers = foreign("stablehlo.dot", text)
     items = {**items_of(op), "dot_dimension_numbers": numbers}
     return make("stablehlo.dot_general", factors, [result], items)
 

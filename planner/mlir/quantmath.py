@@ -14,7 +14,7 @@ from xdsl.builder import Builder
 from xdsl.dialects import builtin, func
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.rewriter import Rewriter
 
 from planner.mlir.arithmetic import DIGITS
 from planner.mlir.casts import DequantizeCastOp, QuantizeCastOp, StorageCastOp
@@ -22,6 +22,8 @@ from planner.mlir.hlo import (
     I32,
     I64,
     PREFIX,
+    Known,
+    Sharing,
     bitcast,
     constant,
     convert,
@@ -109,12 +111,14 @@ def quant_to_math(module: builtin.ModuleOp) -> None:
       StuckAt: an op that cannot do without the quantized type of what it reads or gives: a custom call, a
         send, a tuple; a shape of unknown rank; a storage of floats; sub-channel types of dynamic shapes.
     """
+    known: Known = {}
     for op in list(module.walk()):
         if is_quantized(op):
-            _compute(op)
+            _compute(op, known)
+    known = {}
     for op in list(module.walk()):
         if is_quantized(op):
-            _cast(op)
+            _cast(op, known)
     for op in module.walk():
         _check(op)
     for op in list(module.walk()):
@@ -122,13 +126,13 @@ def quant_to_math(module: builtin.ModuleOp) -> None:
     sweep(module)
 
 
-def _compute(op: Operation) -> None:
+def _compute(op: Operation, known: Known) -> None:
     """Rewrite an op that computes until only casts and ops that move data have quantized types."""
     for value in (*op.operands, *op.results):
         _check_type(op, value.type)
     name = name_of(op)
     lower = _LOWERINGS.get(name)
-    if lower is not None and lower(op):
+    if lower is not None and lower(op, known):
         return
     moves = name in MOVERS and name not in _SEVERAL and not op.regions
     if name in ELEMENTWISE or name in _DECOMPOSED or (moves and _changes_type(op)):
@@ -168,9 +172,9 @@ def _check_type(op: Operation, kind: Attribute) -> None:
         raise StuckAt(op, f"{name_of(op)}: {kind} has blocks and a dynamic shape; blocks need known sizes")
 
 
-def _cast(op: Operation) -> None:
+def _cast(op: Operation, known: Known) -> None:
     """Rewrite a cast as arithmetic on stored integers."""
-    build, name = Builder(InsertPoint.before(op)), name_of(op)
+    build, name = Sharing(op, known), name_of(op)
     if isinstance(op, StorageCastOp):
         value = bitcast(build, op.input, op.result.type)
         Rewriter.replace_op(op, [], [value])
@@ -286,7 +290,7 @@ _DECOMPOSED: Final = (
         )
     }
 )
-_LOWERINGS: Final[Mapping[str, Callable[[Operation], bool]]] = {
+_LOWERINGS: Final[Mapping[str, Callable[[Operation, Known], bool]]] = {
     f"{PREFIX}add": lower_sum,
     f"{PREFIX}clamp": lower_choice,
     f"{PREFIX}convolution": lower_product,

@@ -7,11 +7,13 @@ pick one of their operands. Source: StableHLO specification, "Quantization compu
 
 from xdsl.builder import Builder
 from xdsl.ir import Operation, SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.rewriter import Rewriter
 
 from planner.mlir.hlo import (
     I32,
     I64,
+    Known,
+    Sharing,
     bitcast,
     constant,
     convert,
@@ -32,32 +34,32 @@ _NARROW = 30
 def one_type(op: Operation) -> WrittenUniform | None:
     """The quantized type of all quantized operands and results; None where there are several."""
     kinds = [uniform_of(value.type) for value in (*op.operands, *op.results)]
-    known = [kind for kind in kinds if kind is not None]
-    is_one = all(is_same(kind, known[0]) and kind.axis == known[0].axis for kind in known)
-    return known[0] if is_one else None
+    found = [kind for kind in kinds if kind is not None]
+    is_one = all(is_same(kind, found[0]) and kind.axis == found[0].axis for kind in found)
+    return found[0] if is_one else None
 
 
-def lower_choice(op: Operation) -> bool:
+def lower_choice(op: Operation, known: Known) -> bool:
     """Let an op choose between stored integers; False where types differ."""
     uniform = one_type(op)
     chosen = op.operands[1:] if name_of(op) == "stablehlo.select" else op.operands
     if uniform is None or any(uniform_of(value.type) is None for value in (*chosen, *op.results)):
         return False
-    build = Builder(InsertPoint.before(op))
+    build = Sharing(op, known)
     kind = op.results[0].type
     made = build.insert(like(op, [_stored(build, value) for value in op.operands], [stored_type(kind)]))
     Rewriter.replace_op(op, [], [bitcast(build, made.results[0], kind)])
     return True
 
 
-def lower_sum(op: Operation) -> bool:
+def lower_sum(op: Operation, known: Known) -> bool:
     """Add or subtract stored integers; False where types differ."""
     uniform = one_type(op)
     if uniform is None or any(uniform_of(value.type) is None for value in (*op.operands, *op.results)):
         return False
     if not (is_per_tensor(uniform) or uniform.axis is not None or is_static(op.results[0].type)):
         return False
-    build = Builder(InsertPoint.before(op))
+    build = Sharing(op, known)
     kind, store = op.results[0].type, uniform.storage
     wide = I32 if store.bits <= _NARROW else I64
     left, right = (convert(build, _stored(build, value), wide) for value in op.operands)

@@ -14,11 +14,11 @@ from xdsl.builder import Builder
 from xdsl.dialects import builtin
 from xdsl.dialects.builtin import IntegerType, TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.rewriter import Rewriter
 
 from planner.errors import RuleError
 from planner.ir.rescaling import multiplier_and_shift
-from planner.mlir.hlo import I32, I64, dense, like, make, name_of, put
+from planner.mlir.hlo import I32, I64, Known, Sharing, dense, foreign, like, make, name_of, put
 from planner.mlir.places import StuckAt
 from planner.mlir.qdq import is_per_tensor, is_quantized
 from planner.mlir.sweeping import sweep
@@ -47,10 +47,11 @@ def quant_to_rescale(module: builtin.ModuleOp) -> None:
     Raises:
       StuckAt: scales so far apart that no multiplier and shift bridges them.
     """
+    known: Known = {}
     for op in list(module.walk()):
         factors = _FACTORS.get(name_of(op))
         if factors is not None and is_quantized(op):
-            _rescaled(op, factors)
+            _rescaled(op, factors, known)
     sweep(module)
 
 
@@ -70,13 +71,13 @@ def _known(op: Operation) -> list[WrittenUniform] | None:
     return found
 
 
-def _rescaled(op: Operation, factors: Callable[[list[float], int], Factors]) -> None:
+def _rescaled(op: Operation, factors: Callable[[list[float], int], Factors], known: Known) -> None:
     kinds = _known(op)
     if kinds is None:
         return
     spare = min(_STORAGES[kind.storage.name] for kind in kinds)
     wanted = factors([kind.scales[0] for kind in kinds], spare)
-    build = Builder(InsertPoint.before(op))
+    build = Sharing(op, known)
     made: SSAValue
     try:
         values = [
@@ -148,7 +149,7 @@ def rescale(
         name: builtin.IntegerAttr.from_bool(name == "scale32")
         for name in ("scale32", "per_channel", "input_unsigned", "output_unsigned")
     }
-    flags["rounding_mode"] = _rounding(_ROUNDING)
+    flags["rounding_mode"] = foreign("tosa.rounding_mode", _ROUNDING)
     return build.insert(make(RESCALE, operands, [kind], dict(sorted(flags.items())))).results[0]
 
 
@@ -159,13 +160,10 @@ def _width(kind: Attribute) -> int:
 
 def _constant(build: Builder, number: int, element: IntegerType) -> SSAValue:
     values = {"values": dense([number], element, [1])}
-    return build.insert(make(_CONST, [], [TensorType(element, [1])], values)).results[0]
-
-
-def _rounding(mode: str) -> Attribute:
-    name = "tosa.rounding_mode"
-    made = builtin.UnregisteredAttr.with_name_and_type(name, is_type=False)
-    return made(name, False, False, mode)
+    kind = TensorType(element, [1])
+    if isinstance(build, Sharing):
+        return build.once(_CONST, [], kind, values)
+    return build.insert(make(_CONST, [], [kind], values)).results[0]
 
 
 def _sum(scales: list[float], spare: int) -> Factors:

@@ -13,16 +13,19 @@ from xdsl.builder import Builder
 from xdsl.dialects import builtin
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerType, Signedness
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.rewriter import Rewriter
 
 from planner.ir.qtypes import full_range
 from planner.ir.rescaling import DOUBLE_ROUND_ABOVE
 from planner.mlir.attributes import dense_array
 from planner.mlir.hlo import (
     I64,
+    Known,
+    Sharing,
     bitcast,
     constant,
     convert,
+    foreign,
     is_ranked,
     items_of,
     name_of,
@@ -42,13 +45,14 @@ _STORE: Final = WrittenStorage("i64", -(1 << 63), (1 << 63) - 1)
 
 def rescale_to_math(module: builtin.ModuleOp) -> None:
     """Write out every rescale whose multiplier, shift and zero points are constants; others stay."""
+    known: Known = {}
     for op in list(module.walk()):
         if name_of(op) == "tosa.rescale":
-            _write_out(op)
+            _write_out(op, known)
     sweep(module)
 
 
-def _write_out(op: Operation) -> None:
+def _write_out(op: Operation, known: Known) -> None:
     numbers = [_numbers(operand) for operand in op.operands[1:]]
     value, kind = op.operands[0], op.results[0].type
     if len(numbers) != len(_OPERANDS) or not all(map(is_ranked, (value.type, kind))):
@@ -60,7 +64,7 @@ def _write_out(op: Operation) -> None:
     )
     items = items_of(op)
     double = "DOUBLE_ROUND" in str(items.get("rounding_mode", _ALIVE))
-    build = Builder(InsertPoint.before(op))
+    build = Sharing(op, known)
     wide = _widened(build, value, is_unsigned=_flag(items, "input_unsigned"))
     wide = _offset(build, "subtract", wide, zero_in)
     product = put(build, "multiply", [wide, _spread(build, multiplier, wide)], wide.type)
@@ -125,14 +129,9 @@ def _first_rounding(build: Builder, wide: SSAValue, shift: Sequence[int]) -> SSA
     sizes = [1 << 30 if amount > DOUBLE_ROUND_ABOVE else 0 for amount in shift]
     up, down = (_spread(build, [sign * size for size in sizes], wide) for sign in (1, -1))
     zero = _spread(build, [0], wide)
-    direction = {"comparison_direction": _direction("GE")}
+    direction = {"comparison_direction": foreign("stablehlo.comparison_direction", " GE", opaque=True)}
     is_up = put(build, "compare", [wide, zero], with_element(wide.type, builtin.i1), direction)
     return put(build, "select", [is_up, up, down], wide.type)
-
-
-def _direction(name: str) -> Attribute:
-    made = builtin.UnregisteredAttr.with_name_and_type("stablehlo.comparison_direction", is_type=False)
-    return made("stablehlo.comparison_direction", False, True, f" {name}")
 
 
 def _finished(build: Builder, total: SSAValue, kind: Attribute, *, is_unsigned: bool) -> SSAValue:
