@@ -5,6 +5,7 @@ Source: onnx.proto, `TensorProto`; ONNX "External Data".
 """
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from planner.errors import ModelError
 from planner.onnx.dtypes import NAMES, NARROW_BITS, NUMPY, byte_size, dtype_of, enum_of
 
 _ALIGNMENT: Final = 4096
+_DELIMITED: Final = 2  # protobuf's wire type of bytes, strings and messages
 
 
 def array_of(tensor: TensorProto, folder: Path | None = None) -> np.ndarray:
@@ -42,20 +44,36 @@ def array_of(tensor: TensorProto, folder: Path | None = None) -> np.ndarray:
 
 def tensor_of(name: str, array: np.ndarray, dtype: str = "") -> TensorProto:
     """Write an array; `dtype` names a format numpy has no own type for (`i4` of an int8 array)."""
-    tensor = TensorProto()
-    fill_tensor(tensor, name, array, dtype)
-    return tensor
-
-
-def fill_tensor(tensor: TensorProto, name: str, array: np.ndarray, dtype: str = "") -> None:
-    """Write an array into an empty tensor, so that a model's weights are copied no oftener than needed."""
     wanted = dtype or dtype_of(array)
-    tensor.name, tensor.data_type = name, enum_of(wanted)
-    tensor.dims.extend(array.shape)
+    tensor = TensorProto(name=name, data_type=enum_of(wanted), dims=array.shape)
     if wanted == "string":
         tensor.string_data.extend(_as_bytes(item) for item in array.reshape(-1).tolist())
     else:
         tensor.raw_data = raw_bytes(array, wanted)
+    return tensor
+
+
+def tensor_parts(name: str, array: np.ndarray, dtype: str) -> list[bytes]:
+    """The serialised tensor in parts, its elements as they are: joining is the only time they are copied."""
+    if dtype == "string":
+        return [tensor_of(name, array, dtype).SerializeToString()]
+    head = TensorProto(name=name, data_type=enum_of(dtype), dims=array.shape)
+    raw = raw_bytes(array, dtype)
+    return [head.SerializeToString(), *field_parts(TensorProto.RAW_DATA_FIELD_NUMBER, [raw])]
+
+
+def field_parts(number: int, parts: Sequence[bytes]) -> list[bytes]:
+    """A length-delimited field of a protobuf message whose value lies in parts."""
+    tag, size = bytes([number << 3 | _DELIMITED]), sum(map(len, parts))
+    return [tag + _varint(size), *parts]
+
+
+def _varint(number: int) -> bytes:
+    digits = bytearray()
+    while number > 127:
+        digits.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*digits, number])
 
 
 def external_tensor(name: str, array: np.ndarray, dtype: str, *, location: str, offset: int) -> TensorProto:

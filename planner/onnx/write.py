@@ -18,7 +18,7 @@ from planner.ir.structure import Scope
 from planner.onnx.dtypes import byte_size, dtype_of
 from planner.onnx.nesting import QPLAN, nest
 from planner.onnx.nodes import Node, Port, fill_node, op_node, value_info
-from planner.onnx.tensors import aligned, external_tensor, fill_tensor, raw_bytes, tensor_of
+from planner.onnx.tensors import aligned, external_tensor, field_parts, raw_bytes, tensor_of, tensor_parts
 
 Data: TypeAlias = np.ndarray | tuple[np.ndarray, str]
 
@@ -28,6 +28,8 @@ OPSET: Final = 21
 IR_VERSION: Final = 10
 MAX_BYTES: Final = 1_900_000_000
 _MAX_INLINE: Final = 1024
+_GRAPH: Final = ModelProto.GRAPH_FIELD_NUMBER
+_INITIALIZER: Final = GraphProto.INITIALIZER_FIELD_NUMBER
 
 
 def write_model(
@@ -92,12 +94,19 @@ def write_model(
         for key, text in texts.items():
             entry.quant_parameter_tensor_names.add(key=key, value=text)
     if external is None:
-        for key, (array, dtype) in tensors.items():
-            fill_tensor(graph.initializer.add(), key, array, dtype)
-    else:
-        _write_external(graph, tensors, external)
+        return _joined(model, tensors)
+    _write_external(graph, tensors, external)
     data: bytes = model.SerializeToString()
     return data
+
+
+def _joined(model: ModelProto, tensors: Mapping[str, tuple[np.ndarray, str]]) -> bytes:
+    """The bytes of a model and its weights, which are copied once: protobuf would copy them twice."""
+    parts: list[bytes] = [model.graph.SerializeToString()]
+    for key, (array, dtype) in tensors.items():
+        parts += field_parts(_INITIALIZER, tensor_parts(key, array, dtype))
+    model.ClearField("graph")
+    return b"".join([model.SerializeToString(), *field_parts(_GRAPH, parts)])
 
 
 def write_graph(graph: Graph, *, external: Path | None = None, with_shapes: bool = False) -> bytes:

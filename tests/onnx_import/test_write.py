@@ -43,6 +43,30 @@ def test_narrow_formats_are_packed(dtype, numbers):
     assert onnx.numpy_helper.to_array(tensor).astype(np.int64).tolist() == numbers
 
 
+def test_weights_stand_in_the_file_as_protobuf_writes_them():
+    """Of every length of a length: none, one byte, two and three; packed, text and scalars."""
+    constants = {
+        "none": np.zeros((0, 3), np.float32),
+        "scalar": np.asarray(2.5, np.float64),
+        "short": np.arange(5, dtype=np.int64),
+        "longer": np.arange(100, dtype=np.float32).reshape(4, 25).T,
+        "longest": np.arange(70_000, dtype=np.int8).reshape(700, 100),
+        "packed": (np.asarray([-8, 7, -1], np.int8), "i4"),
+        "text": np.asarray(["a", "äö"], dtype=object),
+    }
+    node = Node("Identity", ("short",), ("y",))
+    data = write_model(
+        name="m", nodes=[node], inputs=[], outputs=[("y", "i64", (5,))], constants=constants, doc="d"
+    )
+    proto = onnx.load_from_string(data)
+    wanted = [
+        tensor_of(name, *(item if isinstance(item, tuple) else (item,))) for name, item in constants.items()
+    ]
+    assert list(proto.graph.initializer) == wanted
+    assert (proto.doc_string, proto.graph.name, proto.graph.node[0].op_type) == ("d", "m", "Identity")
+    assert len(proto.SerializeToString()) == len(data)
+
+
 @pytest.mark.parametrize(
     "value",
     [1, 0.5, "text", b"\xff", (1, 2), (0.5, 1.5), ("a", "b"), (), np.arange(3, dtype=np.int8)],
