@@ -1,8 +1,7 @@
 """The database: tables, connections and migrations; SQLite by default, PostgreSQL past one machine.
 
-Blobs, models, plans are files (`store`); rows are what changes: jobs, their events, unfinished uploads, and
-what listings page through. Times are seconds since 1970, by the database's clock where it has one: a lease
-is judged by one clock. Source: design 06, "Parts".
+Blobs, models, plans are files (`store`); rows are what changes: jobs and their events. Times are seconds
+since 1970, by the database's clock where it has one: a lease is judged by one clock. Source: design 06.
 """
 
 import time
@@ -15,7 +14,6 @@ from alembic import command
 from alembic.config import Config
 from alembic.util import CommandError
 from sqlalchemy import (
-    BigInteger,
     Boolean,
     Column,
     Connection,
@@ -26,7 +24,6 @@ from sqlalchemy import (
     MetaData,
     String,
     Table,
-    Text,
     create_engine,
     event,
     func,
@@ -87,39 +84,6 @@ events: Final = Table(
     Column("kind", String(20), nullable=False),
     Column("data", JSON, nullable=False),
     Column("at", Float(53), nullable=False),
-)
-
-records: Final = Table(
-    "records",
-    metadata,
-    Column("kind", String(20), primary_key=True),
-    Column("digest", String(80), primary_key=True),
-    Column("bytes", BigInteger, nullable=False),
-    Column("summary", JSON, nullable=False),
-    Column("created", Float(53), nullable=False),
-    Index("records_by_age", "kind", "created", "digest"),
-)
-
-uploads: Final = Table(
-    "uploads",
-    metadata,
-    Column("id", String(32), primary_key=True),
-    Column("principal", String(80), nullable=False),
-    Column("digest", String(80)),
-    Column("size", BigInteger, nullable=False),
-    Column("position", BigInteger, nullable=False),
-    Column("created", Float(53), nullable=False),
-    Column("expires", Float(53), nullable=False),
-)
-
-keys: Final = Table(
-    "keys",
-    metadata,
-    Column("principal", String(80), primary_key=True),
-    Column("key", String(200), primary_key=True),
-    Column("request", String(80), nullable=False),
-    Column("answer", Text),
-    Column("created", Float(53), nullable=False),
 )
 
 

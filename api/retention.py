@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from anyio.to_thread import run_sync
-from sqlalchemy import Engine, delete
+from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from api.database import keys, records, uploads, writing
 from api.jobs.queue import forget
 from api.limits import Quota
 from api.problems import Refused
@@ -37,7 +36,6 @@ _SWEPT: Final[tuple[Kind, ...]] = (
     "requests",
     "stats",
 )
-_MANY: Final = 500
 
 log: Final = logging.getLogger("qplan.retention")
 
@@ -55,7 +53,7 @@ def sweep(store: Store, engine: Engine | None, settings: Settings, now: float) -
     """Take away what `keep_days` and `keep_bytes` do not keep; models go with their blobs.
 
     Args:
-      engine: whose jobs and records are swept too.
+      engine: whose jobs are swept too.
       now: seconds since 1970.
     """
     gone: list[tuple[Kind, str, int]] = []
@@ -67,7 +65,9 @@ def sweep(store: Store, engine: Engine | None, settings: Settings, now: float) -
         gone += _drop_beyond(store, settings.keep_bytes)
     if any(kind == "blobs" for kind, _, _ in gone):
         gone += [("models", path.name, _drop(path)) for path in _without_blob(store)]
-    forgotten = 0 if engine is None else _forget(engine, settings, now, gone)
+    forgotten = 0
+    if engine is not None and settings.keep_days:
+        forgotten = forget(engine, now - settings.keep_days * DAY)
     done = Swept(len(gone), sum(size for _, _, size in gone), forgotten)
     if done.files or done.jobs:
         log.info("swept", extra={"fields": {"message": "swept", "files": done.files, "jobs": done.jobs}})
@@ -121,14 +121,3 @@ def _without_blob(store: Store) -> list[Path]:
         if not store.has("blobs", blob):
             found.append(path)
     return found
-
-
-def _forget(engine: Engine, settings: Settings, now: float, gone: list[tuple[Kind, str, int]]) -> int:
-    with writing(engine) as connection:
-        for start in range(0, len(gone), _MANY):
-            names = [f"sha256:{name}" for _, name, _ in gone[start : start + _MANY]]
-            connection.execute(delete(records).where(records.c.digest.in_(names)))
-        connection.execute(delete(uploads).where(uploads.c.expires < now))
-        if settings.keep_days:
-            connection.execute(delete(keys).where(keys.c.created < now - settings.keep_days * DAY))
-    return forget(engine, now - settings.keep_days * DAY) if settings.keep_days else 0

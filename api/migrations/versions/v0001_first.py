@@ -1,4 +1,4 @@
-"""Jobs with their events, records for listings, uploads, idempotency keys."""
+"""Jobs and their events."""
 
 from typing import Final
 
@@ -43,36 +43,9 @@ def upgrade() -> None:
         sa.Column("data", sa.JSON, nullable=False),
         sa.Column("at", sa.Float(53), nullable=False),
     )
-    op.create_table(
-        "records",
-        sa.Column("kind", sa.String(20), primary_key=True),
-        sa.Column("digest", sa.String(80), primary_key=True),
-        sa.Column("bytes", sa.BigInteger, nullable=False),
-        sa.Column("summary", sa.JSON, nullable=False),
-        sa.Column("created", sa.Float(53), nullable=False),
-    )
-    op.create_index("records_by_age", "records", ["kind", "created", "digest"])
-    op.create_table(
-        "uploads",
-        sa.Column("id", sa.String(32), primary_key=True),
-        sa.Column("principal", sa.String(80), nullable=False),
-        sa.Column("digest", sa.String(80)),
-        sa.Column("size", sa.BigInteger, nullable=False),
-        sa.Column("position", sa.BigInteger, nullable=False),
-        sa.Column("created", sa.Float(53), nullable=False),
-        sa.Column("expires", sa.Float(53), nullable=False),
-    )
-    op.create_table(
-        "keys",
-        sa.Column("principal", sa.String(80), primary_key=True),
-        sa.Column("key", sa.String(200), primary_key=True),
-        sa.Column("request", sa.String(80), nullable=False),
-        sa.Column("answer", sa.Text),
-        sa.Column("created", sa.Float(53), nullable=False),
-    )
 
 
 def downgrade() -> None:
     """Drop the tables."""
-    for name in ("keys", "uploads", "records", "events", "jobs"):
+    for name in ("events", "jobs"):
         op.drop_table(name)
