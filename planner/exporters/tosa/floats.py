@@ -29,11 +29,24 @@ FloatOp: TypeAlias = Callable[[Sheet, Op, Sequence[Tensor]], Tensor | None]
 def write_floats(sheet: Sheet, block: Block) -> None:
     """The ops of a float region, one by one.
 
+    Shape arithmetic that TOSA cannot say is left out: sizes are numbers here, readers say what they miss.
+
     Raises:
       UnsupportedExport: an op that TOSA cannot say.
     """
+    has_ports = any(port.value for port in (*block.kernel.inputs, *block.kernel.outputs))
+    if not has_ports and not _is_computable(sheet, block.region.ops):
+        return
     for name, tensor in _computed(sheet, block, block.region.ops).items():
         sheet.define(name, tensor)
+
+
+def _is_computable(sheet: Sheet, ops: Sequence[Op]) -> bool:
+    """Whether ops have operators, and operands that are there."""
+    inner = {name for op in ops for name in op.outputs}
+    names = {name for op in ops for name in op.inputs if name} - inner
+    has_words = all(op.type in FLOAT_OPS or is_mover(op, sheet.graph) for op in ops)
+    return has_words and all(sheet.is_constant(name) or sheet.is_defined(name) for name in names)
 
 
 def write_real(sheet: Sheet, block: Block, y: Uniform, clamp: Clamp) -> None:
@@ -54,7 +67,7 @@ def _computed(sheet: Sheet, block: Block, ops: Sequence[Op]) -> Mapping[str, Ten
     for op in ops:
         operands = []
         for i in _data(op):
-            name = op.inputs[i]
+            name = op.inputs[i] if i < len(op.inputs) else ""
             if name:
                 operands.append(inner.get(name) or sheet.seen(name, block.kinds.get((op.name, i))))
         found = _results(sheet, op, operands)

@@ -55,7 +55,7 @@ class Sheet:
         readers = uses(plan.graph, plan.kernels_in_order)
         for i, name in enumerate(graph.inputs):
             self.address = port_address(BOUNDARY, "out", i)
-            self._feed(name, {use.type for use in readers.get(name, ()) if use.kernel != BOUNDARY})
+            self._feed(name, {use.type for use in readers.get(name, ())})
 
     def array(self, value: str) -> Array:
         """The numbers of a constant."""
@@ -82,6 +82,10 @@ class Sheet:
     def is_constant(self, value: str) -> bool:
         """Whether a value is known before running."""
         return value in self.graph.constants
+
+    def is_defined(self, value: str) -> bool:
+        """Whether a value is an argument or has been computed."""
+        return value in self._bases
 
     def refuse(self, problem: str, hint: str = "") -> UnsupportedExport:
         """Make the refusal of what is being written."""
@@ -140,7 +144,9 @@ class Sheet:
             return self.program.tensor(array, PLAIN_ELEMENTS[dtype], order or plain(array.ndim), value)
         base = self._bases.get(value)
         if not isinstance(base, Uniform):
-            raise self.refuse(f"{value!r} is read, but nothing tosa can say computes it")
+            raise self.refuse(
+                f"{value!r} is read, but not computed here; tosa accepts no shape arithmetic at run time"
+            )
         self._reals[value] = self._dequantized(value, self._stored[value, held(base)], base)
         return self._reals[value]
 

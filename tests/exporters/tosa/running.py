@@ -14,8 +14,8 @@ def fed(graph, plan, sample):
     readers, pinned = uses(plan.graph, plan.kernels_in_order), pins(plan.graph)
     found = []
     for name in graph.inputs:
-        kinds = {use.type for use in readers.get(name, ()) if use.kernel != "@model"}
-        kind = pinned.get(name) if name in pinned else next(iter(kinds), None)
+        kinds = {use.type for use in readers.get(name, ())}
+        kind = pinned.get(name) if name in pinned else next(iter(kinds), None) if len(kinds) == 1 else None
         array = np.asarray(sample[name])
         if isinstance(kind, Uniform):
             array = quantize_array(array.astype(np.float32), kind)
