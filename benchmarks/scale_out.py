@@ -104,11 +104,19 @@ async def matrix(store: Store, models: list[Path]) -> None:
         blobs = [keep(store, path.read_bytes()) for path in models]
         await asyncio.gather(*(plan(blob, target) for blob in blobs for target in planner.target_ids()))
         took = time.perf_counter() - start
+        used = sum(cpu_seconds(worker.pid) for worker in cluster.workers)
         await executor.stop()
     n = ends.total()
     print(f"{len(models)} models x {len(planner.target_ids())} targets: {dict(ends)}")
-    print(f"{took:.1f} s, {n / took:.2f} plans a second, {took * 2 / n:.2f} s a plan and worker; ", end="")
-    print(f"{n / took * 86400:.0f} a day; load {os.getloadavg()[0]:.1f}")
+    print(f"{took:.1f} s, {n / took:.2f} plans a second, {n / took * 86400:.0f} a day; ", end="")
+    print(f"{used / n:.2f} s of processor a plan, {n / used * 86400:.0f} a core and day; ", end="")
+    print(f"load {os.getloadavg()[0]:.1f}")
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time of a process and of the children it waited for."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(int(field) for field in fields[11:15]) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
