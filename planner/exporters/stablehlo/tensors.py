@@ -75,13 +75,15 @@ def storage_element(kind: Uniform) -> str:
 def quantized_text(kind: Uniform) -> str:
     """A quantized element type: `!quant.uniform<ui8:f32, 0.1:3>`.
 
+    Ranges per slice are written as their hull: only constants have them, and keep to them.
+
     Raises:
-      UnsupportedExport: scales per block, storage above 32 bits, or a range per slice.
+      UnsupportedExport: scales per block, or storage above 32 bits.
     """
-    if kind.grid or kind.ranges or kind.storage.bits > 32 or kind.storage.float_name:
+    if kind.grid or kind.storage.bits > 32 or kind.storage.float_name:
         raise UnsupportedExport(
             f"StableHLO has no quantized type for {str(kind)[:120]}; "
-            "it accepts integers of at most 32 bits with one range, per tensor or per axis"
+            "it accepts integers of at most 32 bits, per tensor or per axis"
         )
     store, width = kind.storage, storage_width(kind)
     low = -(1 << width - 1) if store.signed else 0

@@ -6,7 +6,7 @@ import pytest
 import planner
 from planner.errors import UnsupportedExport
 from planner.exporters.table import EXPORTERS
-from planner.ir.qtypes import storage, sub_channel, uniform
+from planner.ir.qtypes import Uniform, storage, sub_channel, uniform
 from tests.exporters.plans import bias, i8, model, op, plan_of, u8, weight
 from tests.exporters.stablehlo.running import job, steps_off
 from tests.oracles import hlo
@@ -180,6 +180,18 @@ def test_scales_per_block_go_through_a_reshape(form):
     (results,) = hlo.evaluated([job(graph, plan, form, sample)])
     _, floats = steps_off(graph, plan, None, sample, results)
     np.testing.assert_allclose(*floats["y"], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("form", ["stablehlo", "stablehlo-int"])
+def test_a_width_per_channel_is_a_range_of_the_widest(form):
+    """Channels of 2, 4 and 8 bits in i8, as QONNX has them."""
+    w = _reals(3, 4, 1, 1)
+    ranges = ((-2, 1), (-8, 7), (-128, 127))
+    kind = Uniform(storage("i8"), (0.5, 0.125, 0.0078125), (0, 0, 0), axis=0, ranges=ranges)
+    graph, plan = _one(
+        [op("Conv", "x w", "y")], (1, 4, 3, 3), {"w": w}, {"x": X, "w": kind, "y": Y}, reads="x w"
+    )
+    assert _off(form, "exact_even", graph, plan)[2] == 0
 
 
 def test_scales_per_block_of_activations_are_refused():
