@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
-from planner.fusion.groups import Group, groups_of, ports_of_group, reenters
+from planner.fusion.groups import Group, groups_of, is_group, ports_of_group, reenters
 from planner.fusion.legalize import legalize
 from planner.fusion.match import Fit, OpIndex, fits, index_ops
 from planner.ir.borders import closed_scope
@@ -97,7 +97,7 @@ def _read(target: Target) -> _Book:
     groups = []
     for fusion in target.fusions:
         patterns = [parse_pattern(text) for text in fusion.patterns]
-        groups += [(fusion, pattern) for pattern in patterns if pattern.chain or pattern.scope]
+        groups += [(fusion, pattern) for pattern in patterns if is_group(pattern)]
         names = tuple(dict.fromkeys(v.name for pattern in patterns for v in pattern.variables))
         found += [_Variant(fusion, p, tree, names) for p in patterns for tree in variants(p)]
     ordered = tuple(sorted(found, key=lambda variant: -count_ops(variant.tree)))

@@ -1,12 +1,12 @@
-"""Groups: ops that belong together without a tree: all in one name scope, or a chain of linear ops.
+"""Groups: ops that belong together without a tree: of one name scope, of one call, or a chain of linear ops.
 
-In: an index of the ops and a pattern `scope:GLOB` or `linear_chain`. Out: candidate groups, ascending op
-numbers. Whether a group may become a kernel is for `fuse` to say. Source: design 04; MLIR quantization RFC,
-"linear ops between two non-linear ones" (code-gen targets merge their scales).
+In: an index of the ops and a pattern `scope:GLOB`, `function:DOMAIN.NAME` or `linear_chain`. Out: candidate
+groups, ascending op numbers. Whether a group may become a kernel is for `fuse` to say. Source: design 04;
+MLIR quantization RFC, "linear ops between two non-linear ones" (code-gen targets merge their scales).
 """
 
 import fnmatch
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -55,8 +55,19 @@ class Group:
 
 def groups_of(pattern: Pattern, index: OpIndex) -> tuple[Group, ...]:
     """List the groups that a pattern stands for, by their first op; none for a tree."""
-    found = _chains(index) if pattern.chain else _scopes(pattern.scope, index) if pattern.scope else ()
+    found: Iterable[Group] = ()
+    if pattern.chain:
+        found = _chains(index)
+    elif pattern.scope:
+        found = _scopes(pattern.scope, index)
+    elif pattern.function:
+        found = _calls(pattern.function, index)
     return tuple(sorted(found, key=lambda group: group.members))
+
+
+def is_group(pattern: Pattern) -> bool:
+    """Whether a pattern stands for groups of ops, besides what its tree stands for."""
+    return pattern.chain or bool(pattern.scope) or bool(pattern.function)
 
 
 def ports_of_group(group: Group, index: OpIndex) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -118,6 +129,21 @@ def _scopes(glob: str, index: OpIndex) -> Iterator[Group]:
         path = "/".join(parts[:depth])
         if len(parts) > depth and _matches(parts[:depth], glob.split("/")):
             members.setdefault(path, []).append(i)
+    for path, numbers in members.items():
+        yield Group(path, tuple(numbers))
+
+
+def _calls(function: str, index: OpIndex) -> Iterator[Group]:
+    """One group per call of a function: all its ops, those of the functions it calls too."""
+    scopes = index.graph.scopes
+    outermost: dict[str, str] = {}
+    for path, scope in scopes.items():
+        outer = outermost.get(scope.parent, "")
+        outermost[path] = outer or (path if scope.kind == "call" and scope.function == function else "")
+    members: dict[str, list[int]] = {}
+    for i, op in enumerate(index.ops):
+        if outermost.get(op.scope):
+            members.setdefault(outermost[op.scope], []).append(i)
     for path, numbers in members.items():
         yield Group(path, tuple(numbers))
 

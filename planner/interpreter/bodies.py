@@ -138,9 +138,9 @@ def run_loop(memory: Memory, body: Body, run: Run) -> None:
         for index, array in made.items():
             collected[index].append(array)
         for end in body.ends:
-            begin = _carrier(body, end)
-            if begin is not None:
-                _give(memory, begin.op.outputs[0], begin, made[end.index])
+            carrier = _carrier(body, end)
+            if carrier is not None:
+                _give(memory, carrier.op.outputs[0], carrier, made[end.index])
         if body.scope.type == "Loop" and 0 in made and not bool(np.asarray(made[0]).reshape(-1)[0]):
             break
     for end in body.ends:

@@ -65,17 +65,21 @@ def _place(flat: Flat, place: Place) -> None:
     graph = place.graph
     for name, constant in graph.constants.items():
         flat.constants.setdefault(named(flat, place, name), constant)
+    for path, scope in graph.scopes.items():
+        parent = prefixed(place.path, scope.parent) if scope.parent else place.scope
+        flat.scopes[prefixed(place.path, path)] = replace(scope, parent=parent, trips=place.trips)
     steps: tuple[Op | Region, ...] = (*topological(graph.regions), *topological(graph.ops))
     for step in steps:
+        here = replace(place, scope=prefixed(place.path, step.scope)) if step.scope else place
         match step.structure:
             case None:
-                _copy(flat, place, step)
+                _copy(flat, here, step)
             case Call() as call:
-                _call(flat, place, step, call)
+                _call(flat, here, step, call)
             case Loop() as loop:
-                _loop(flat, place, step, loop)
+                _loop(flat, here, step, loop)
             case Branches() as branches:
-                _branches(flat, place, step, branches)
+                _branches(flat, here, step, branches)
 
 
 def _copy(flat: Flat, place: Place, step: Op | Region) -> None:
@@ -95,7 +99,7 @@ def _copy(flat: Flat, place: Place, step: Op | Region) -> None:
             inputs=all_named(flat, place, op.inputs),
             outputs=all_named(flat, place, op.outputs),
             captures=all_named(flat, place, op.captures),
-            scope=place.scope,
+            scope=changed["scope"],
         )
         for op in step.ops
     )

@@ -10,6 +10,7 @@ from onnx import AttributeProto, GraphProto, NodeProto
 
 from planner.ir.graph import BOUNDARY, Op, Opaque
 from planner.onnx.attributes import GRAPH, value_of
+from planner.onnx.calls import SCOPE_KEY
 from planner.onnx.naming import unused
 from planner.onnx.nodes import node_proto, op_node
 
@@ -90,6 +91,7 @@ def _op(node: NodeProto, name: str, folder: Path | None) -> Op:
         outputs=tuple(node.output),
         attributes={a.name: value_of(a, folder) for a in node.attribute},
         captures=tuple(captures),
+        scope=next((entry.value for entry in node.metadata_props if entry.key == SCOPE_KEY), ""),
     )
 
 

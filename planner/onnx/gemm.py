@@ -69,7 +69,7 @@ def _transpose(op: Op, source: str, part: str, graph: Graph, added: _Added) -> O
     value = graph.values[source]
     shape = None if value.shape is None else value.shape[::-1]
     turned = added.value(f"{op.outputs[0]}/{part}", shape, value.dtype)
-    return Op(f"{op.name}/{part}", "Transpose", (source,), (turned,), {"perm": (1, 0)})
+    return Op(f"{op.name}/{part}", "Transpose", (source,), (turned,), {"perm": (1, 0)}, scope=op.scope)
 
 
 def _with_row_bias(op: Op, graph: Graph, added: _Added) -> tuple[Op, list[Op]]:
@@ -113,9 +113,9 @@ def _bias_apart(op: Op, bias: str, graph: Graph, added: _Added) -> tuple[Op, lis
         factor = np.asarray(beta, NUMPY[value.dtype])
         scaled = added.value(f"{result.name}/bias", value.shape, value.dtype)
         factor_name = added.constant(f"{result.name}/beta", factor, value.dtype)
-        after.append(Op(f"{op.name}/beta", "Mul", (bias, factor_name), (scaled,)))
+        after.append(Op(f"{op.name}/beta", "Mul", (bias, factor_name), (scaled,), scope=op.scope))
         bias = scaled
-    return bare, [*after, Op(op.name, "Add", (product, bias), op.outputs)]
+    return bare, [*after, Op(op.name, "Add", (product, bias), op.outputs, scope=op.scope)]
 
 
 def _as_matmul(op: Op, graph: Graph, added: _Added) -> tuple[list[Op], Op, list[Op]]:
@@ -132,5 +132,5 @@ def _as_matmul(op: Op, graph: Graph, added: _Added) -> tuple[list[Op], Op, list[
     result = added.values.get(out) or graph.values[out]
     bare = added.value(f"{out}/matmul", result.shape, result.dtype)
     factor = added.constant(f"{out}/alpha", np.asarray(alpha, NUMPY[result.dtype]), result.dtype)
-    scaling = Op(f"{op.name}/alpha", "Mul", (bare, factor), op.outputs)
+    scaling = Op(f"{op.name}/alpha", "Mul", (bare, factor), op.outputs, scope=op.scope)
     return turns, replace(matmul, outputs=(bare,)), [scaling]

@@ -208,9 +208,9 @@ def _adds(op: Op, taken: set[str]) -> list[Op]:
     left = op.inputs[0]
     for i, right in enumerate(op.inputs[1:-1]):
         out = unused(f"{op.outputs[0]}/partial_{i}", taken)
-        ops.append(Op(f"{op.name}/partial_{i}", "Add", (left, right), (out,)))
+        ops.append(Op(f"{op.name}/partial_{i}", "Add", (left, right), (out,), scope=op.scope))
         left = out
-    return [*ops, Op(op.name, "Add", (left, op.inputs[-1]), op.outputs)]
+    return [*ops, Op(op.name, "Add", (left, op.inputs[-1]), op.outputs, scope=op.scope)]
 
 
 TO_FIXPOINT: Final[tuple[Pass, ...]] = (

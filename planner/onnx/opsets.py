@@ -206,9 +206,12 @@ def _group_normalization(op: Op, scope: _Scope) -> list[Op]:
 def _image_scaler(op: Op, scope: _Scope) -> list[Op]:
     scale = scope.constant(op, "scale", np.asarray(op.attributes.get("scale", 1.0), dtype=np.float32))
     scaled = scope.name(f"{op.outputs[0]}/scaled")
-    mul = Op(f"{op.name}/scale", "Mul", (op.inputs[0], scale), (scaled,))
+    mul = Op(f"{op.name}/scale", "Mul", (op.inputs[0], scale), (scaled,), scope=op.scope)
     channels = np.asarray(op.attributes["bias"], dtype=np.float32).reshape(-1, 1, 1)
-    return [mul, Op(op.name, "Add", (scaled, scope.constant(op, "bias", channels)), op.outputs)]
+    return [
+        mul,
+        Op(op.name, "Add", (scaled, scope.constant(op, "bias", channels)), op.outputs, scope=op.scope),
+    ]
 
 
 def _pad(op: Op, scope: _Scope) -> list[Op]:
@@ -281,10 +284,10 @@ def _softmax(op: Op, scope: _Scope) -> list[Op]:
         return [replace(op, attributes={"axis": axis})]
     rows, flat, shape_name = (scope.name(f"{op.outputs[0]}/{p}") for p in ("rows", "flat", "shape"))
     return [
-        Op(f"{op.name}/flatten", "Flatten", (op.inputs[0],), (rows,), {"axis": axis}),
-        Op(op.name, op.type, (rows,), (flat,), {"axis": -1}),
-        Op(f"{op.name}/shape", "Shape", (op.inputs[0],), (shape_name,)),
-        Op(f"{op.name}/reshape", "Reshape", (flat, shape_name), op.outputs),
+        Op(f"{op.name}/flatten", "Flatten", (op.inputs[0],), (rows,), {"axis": axis}, scope=op.scope),
+        Op(op.name, op.type, (rows,), (flat,), {"axis": -1}, scope=op.scope),
+        Op(f"{op.name}/shape", "Shape", (op.inputs[0],), (shape_name,), scope=op.scope),
+        Op(f"{op.name}/reshape", "Reshape", (flat, shape_name), op.outputs, scope=op.scope),
     ]
 
 

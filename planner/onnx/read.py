@@ -15,6 +15,7 @@ from planner.errors import ModelError
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, validate
 from planner.ir.topology import topological
+from planner.onnx.calls import mark_calls
 from planner.onnx.decoding import decoded
 from planner.onnx.normalise import normalise
 from planner.onnx.opening import open_bodies
@@ -78,12 +79,13 @@ def _as_written(source: str | Path | bytes, name: str | None) -> Graph:
     parsed = _parsed(data, label)
     del data
     opsets = _opsets(parsed, label)
-    model = _without_functions(parsed, label)
+    marked, scopes = mark_calls(parsed) if parsed.functions else (parsed, {})
+    model = _without_functions(marked, label)
     stem = Path(source).stem if isinstance(source, (str, Path)) else ""
     _check_tensors(model.graph)
     graph = decoded(model.graph, opsets, name or stem or model.graph.name or "model", folder)
     notes = tuple(f"function {function.name} is inlined" for function in parsed.functions)
-    return canonical(validate(replace(graph, ops=topological(graph.ops), notes=notes)))
+    return canonical(validate(replace(graph, ops=topological(graph.ops), notes=notes, scopes=scopes)))
 
 
 def _contents(source: str | Path | bytes) -> tuple[str, Path | None, bytes]:

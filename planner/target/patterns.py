@@ -76,6 +76,7 @@ class Pattern:
     Attributes:
       scope: glob of node name scopes, each one kernel; then the tree is empty.
       chain: whether it stands for chains of linear ops; then the tree is empty.
+      function: DOMAIN.NAME of a function whose calls are kernels; the tree is an op called like it.
     """
 
     text: str
@@ -83,6 +84,7 @@ class Pattern:
     variables: tuple[Variable, ...]
     scope: str = ""
     chain: bool = False
+    function: str = ""
 
 
 @lru_cache(maxsize=1024)
@@ -167,7 +169,8 @@ def _function(text: str) -> Pattern:
     if match is None:
         raise TargetError(f"pattern {text!r}: column 10: write function:DOMAIN.NAME")
     inputs = Variable("xs", variadic=True)
-    return Pattern(text, OpPattern((f"{match['domain']}::{match['name']}",), (inputs,)), (inputs,))
+    root = OpPattern((f"{match['domain']}::{match['name']}",), (inputs,))
+    return Pattern(text, root, (inputs,), function=f"{match['domain']}.{match['name']}")
 
 
 def _scope(text: str) -> Pattern:

@@ -111,13 +111,15 @@ def _channels_first(op: Op, kind: str, values: dict[str, Value], names: set[str]
         old = values.get(op.inputs[i])
         shape = None if old is None or old.shape is None else tuple(old.shape[axis] for axis in first)
         values[turned] = Value(turned, shape, old.dtype if old is not None else "f32")
-        turn = Op(f"{op.name}/turn_{i}", "Transpose", (op.inputs[i],), (turned,), {"perm": first})
+        turn = Op(
+            f"{op.name}/turn_{i}", "Transpose", (op.inputs[i],), (turned,), {"perm": first}, scope=op.scope
+        )
         before.append(turn)
         inputs[i] = turned
     result = unused(f"{op.outputs[0]}/channels_first", names)
     values[result] = Value(result, None, "")
     inner = replace(op, type=kind, inputs=tuple(inputs), outputs=(result,))
-    back = Op(f"{op.name}/turn_back", "Transpose", (result,), op.outputs[:1], {"perm": last})
+    back = Op(f"{op.name}/turn_back", "Transpose", (result,), op.outputs[:1], {"perm": last}, scope=op.scope)
     return [*before, inner, back]
 
 
