@@ -226,7 +226,9 @@ def _picked(one: Steps, two: Steps, is_one: npt.NDArray[np.bool_]) -> Steps:
 def _rounded(levels: Thresholds, slope: Reals, bits: int, lead: float = 0.0) -> Steps:
     """Integers for a slope, the offset in the middle of its room, less a lead."""
     shift = _shift_for(levels, slope, bits)
-    multiplier = np.maximum(np.rint(np.ldexp(slope, shift)).astype(np.int64), 1)
+    # A slope beyond all levels saturates at the first step, and so does the largest one that fits.
+    most = np.minimum(2.0 ** _MULTIPLIER_BITS[1], np.floor(2.0 ** (_PRODUCT_BITS - 1) / (levels.reach + 1.0)))
+    multiplier = np.clip(np.rint(np.ldexp(slope, shift)), 1, most).astype(np.int64)
     least, most = _room(levels, np.ldexp(multiplier.astype(np.float64), -shift))
     alone = np.where(np.isfinite(least), least + 0.5, np.where(np.isfinite(most), most - 0.5, 0.0))
     middle = np.where(np.isfinite(least) & np.isfinite(most), least / 2 + most / 2, alone) - lead

@@ -109,6 +109,18 @@ def test_a_sum_far_beyond_its_result_saturates(scale, arithmetic):
     np.testing.assert_array_equal(run(write_integer(graph, plan), {"x": X})[0], wanted)
 
 
+@pytest.mark.parametrize("scale", [1e-9, 1e-12])
+def test_a_rescale_far_beyond_its_result_saturates(scale):
+    """As of an attention mask: one step of the source is more than all of the result."""
+    y = u8(scale, 7)
+    ops = [op("Concat", "x w", "y", axis=1)]
+    graph = model(ops, inputs={"x": X.shape}, outputs={"y": tuple("abcd")}, constants={"w": X * scale})
+    plan = plan_of(graph, [(["y"], "x w", "y")], {"x": u8(0.03, 128), "w": y, "y": y}, "exact_even")
+    wanted = Interpreter(graph, plan).run({"x": X}).outputs["y"]
+    assert len(np.unique(wanted)) > 2
+    np.testing.assert_array_equal(run(write_integer(graph, plan), {"x": X})[0], wanted)
+
+
 def test_what_no_integer_operator_computes_is_refused():
     w = RNG.normal(size=(4, 2, 3, 3)).astype(np.float32)
     graph = model(
