@@ -252,12 +252,10 @@ def _limit(limits: Arguments) -> None:
 
 
 def _confine(limits: Arguments) -> None:
-    """Leave the data folder readable, drafts writable, and the system's and our own code."""
-    here = Path.cwd()
+    """Leave the files of this job, its draft to write, and the system's and our own code."""
     code = (*SYSTEM, sys.prefix, sys.base_prefix, *sys.path)
-    readable = [Path(name) for name in (*limits.get("readable", (here,)), *filter(None, code))]
-    writable = [Path(name) for name in (*limits.get("writable", (here / "drafts",)), "/dev/null")]
-    confine(readable, writable)
+    readable = [Path(name) for name in (*limits["readable"], *filter(None, code))]
+    confine(readable, [Path(name) for name in (*limits["writable"], "/dev/null")])
 
 
 def _model(job: Arguments) -> tuple[str, Graph]:

@@ -28,6 +28,7 @@ MAX_FILE: Final = 2 << 30
 # What the child's libraries map beside what they use.
 MAPPED: Final = 1 << 30
 PER_BYTE: Final = 10
+FOREIGN: Final = frozenset({"address", "annotations", "arguments", "options", "steps"})
 
 log: Final = logging.getLogger("qplan.sandbox")
 
@@ -83,7 +84,8 @@ class Sandbox:
         start = perf_counter()
         ended = Ending()
         try:
-            return await self._run({"task": task, "limits": self._limits(reads), **arguments}, ended)
+            limits = self._limits(reads) | files_of(self.settings.data, arguments)
+            return await self._run({"task": task, "limits": limits, **arguments}, ended)
         except Refused as error:
             ended.name = error.problem.name
             raise
@@ -100,8 +102,6 @@ class Sandbox:
             "seconds": self.settings.child_seconds,
             "file": MAX_FILE,
             "functions": self.settings.functions,
-            "readable": [str(self.settings.data)],
-            "writable": [str(self.settings.data / "drafts")],
         }
 
     async def _run(self, job: Mapping[str, Any], ended: Ending) -> dict[str, Any]:
@@ -125,6 +125,31 @@ class Sandbox:
 
     async def _refill(self) -> None:
         self.spare = await _spawn(self.settings.data)
+
+
+def files_of(root: Path, arguments: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Say which files below a data folder a job is given, and may open: no others.
+
+    Args:
+      arguments: of the job; what clients wrote (`FOREIGN`) names no files.
+
+    Returns:
+      `readable` files, and `writable` drafts.
+    """
+    drafts = root / "drafts"
+    found: dict[str, list[str]] = {"readable": [], "writable": []}
+    waiting: list[Any] = [value for name, value in arguments.items() if name not in FOREIGN]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, Mapping):
+            waiting.extend(value.values())
+        elif isinstance(value, (list, tuple)):
+            waiting.extend(value)
+        elif isinstance(value, str) and Path(value).is_relative_to(drafts):
+            found["writable"].append(str(drafts / Path(value).relative_to(drafts).parts[0]))
+        elif isinstance(value, str) and Path(value).is_relative_to(root):
+            found["readable"].append(value)
+    return found
 
 
 async def _spawn(folder: Path) -> Process:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from api.problems import FULL, Refused, full
-from api.sandbox import MAPPED, MAX_FILE, PER_BYTE, child_environment, ending_of
+from api.sandbox import MAPPED, MAX_FILE, PER_BYTE, child_environment, ending_of, files_of
 from api.store import Store, digest_of_file
 
 TICK: Final = 0.1
@@ -89,9 +89,8 @@ def _run(
         "mapped": MAPPED,
         "seconds": bounds.seconds,
         "file": MAX_FILE,
-        "readable": [str(store.root)],
-        "writable": [str(store.root / "drafts")],
         "functions": bounds.functions,
+        **files_of(store.root, arguments),
     }
     job = {**arguments, "task": work["task"], "limits": limits, "watched": True}
     reply = _converse(store.root, json.dumps(job).encode() + b"\n", bounds.seconds, stopped, tell)

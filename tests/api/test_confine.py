@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from api.confine import _REFUSED, _filter
+from api.sandbox import files_of
 
 ROOT = Path(__file__).resolve().parents[2]
 # One try each; what may still be done says so.
@@ -63,6 +64,25 @@ def test_what_is_left(folder):
     if not all(found["took"].values()):
         pytest.skip(f"this kernel does not confine: {found['took']}")
     assert found["may"] == ["read", "write", "thread"]
+
+
+def test_a_job_is_given_its_own_files_alone(tmp_path):
+    root = tmp_path / "data"
+    arguments = {
+        "model": f"{root}/blobs/ab/cd",
+        "external": [["w.bin", f"{root}/blobs/ef/gh"]],
+        "target": {"name": "x", "text": f"{root}/targets/ij"},
+        "out": f"{root}/drafts/tmp1/out",
+        "stats": None,
+        "annotations": {"values": {"x": f"{root}/qplan.sqlite"}},
+        "address": f"{root}/qplan.sqlite",
+        "format": "/etc/passwd",
+    }
+    found = files_of(root, arguments)
+    assert sorted(found["readable"]) == [
+        f"{root}/{name}" for name in ("blobs/ab/cd", "blobs/ef/gh", "targets/ij")
+    ]
+    assert found["writable"] == [f"{root}/drafts/tmp1"]
 
 
 @pytest.mark.parametrize("machine", _REFUSED)
