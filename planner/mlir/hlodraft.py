@@ -115,7 +115,7 @@ class HloDraft:
             return name
         array, shape = self.array(name), self.shape(name)
         if array is not None:
-            moved = self._moved(name, {axis: place for place, axis in enumerate(order)})
+            moved = self.moved(name, {axis: place for place, axis in enumerate(order)})
             if moved is not None:
                 return self.constant(np.ascontiguousarray(array.transpose(order)), name, moved)
         if shape is None:
@@ -133,12 +133,12 @@ class HloDraft:
             places = [axis for axis, size in enumerate(shape) if size != 1]
             same = [size for _, size in kept] == [shape[axis] for axis in places]
             axes = dict(zip([axis for axis, _ in kept], places, strict=False)) if same else {}
-            moved = self._moved(name, axes)
+            moved = self.moved(name, axes)
             if moved is not None:
                 return self.constant(array.reshape(shape), name, moved)
         return self.between("Reshape", [name, self.integers(shape)], shape)
 
-    def _moved(self, name: str, axes: Mapping[int, int]) -> Facts | None:
+    def moved(self, name: str, axes: Mapping[int, int]) -> Facts | None:
         """Facts of a constant whose axes move; None where a fact cannot follow."""
         found: list[Any] = []
         facts: tuple[Any, ...] = self.read.stated.get(name, ())

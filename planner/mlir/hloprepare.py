@@ -21,6 +21,8 @@ from planner.mlir.types import uniform_of
 
 _MAX_OPS: Final = 1_000_000
 _BITCAST: Final = f"{PREFIX}bitcast_convert"
+_KEPT: Final = frozenset({DEQUANTIZE, QUANTIZE, _BITCAST, f"{PREFIX}constant"})
+_WIDEST: Final = 16
 
 
 def is_hlo(module: builtin.ModuleOp) -> bool:
@@ -38,6 +40,7 @@ def prepare(module: builtin.ModuleOp, main: func.FuncOp) -> None:
     for other in [op for op in module.body.ops if isinstance(op, func.FuncOp) and op is not main]:
         Rewriter.erase_op(other)
     for op in list(module.walk()):
+        _free_accumulators(op)
         _recast(op)
     sweep(module)
 
@@ -86,6 +89,16 @@ def _inline(module: builtin.ModuleOp, main: func.FuncOp) -> None:
 
 def _calls(op: Operation) -> list[func.CallOp]:
     return [inner for region in op.regions for inner in region.walk() if isinstance(inner, func.CallOp)]
+
+
+def _free_accumulators(op: Operation) -> None:
+    """Let results wider than 16 bits be reals: sums on their way to a requantize, no choice of a type."""
+    if not name_of(op).startswith(PREFIX) or name_of(op) in _KEPT:
+        return
+    for result in op.results:
+        uniform = uniform_of(result.type)
+        if uniform is not None and uniform.storage.bits > _WIDEST:
+            Rewriter.replace_value_with_new_type(result, expressed_type(result.type))
 
 
 def _recast(op: Operation) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 from xdsl.ir import Operation
 
+from planner.ir.qtypes import Uniform
 from planner.mlir.hlo import name_of
 from planner.mlir.hlodraft import HloDraft
 from planner.mlir.hloelements import Reader
@@ -25,6 +26,7 @@ _REDUCED: Final[Mapping[str, tuple[str, float]]] = {
     "stablehlo.multiply": ("ReduceProd", 1.0),
 }
 """Body -> ONNX op, and what it starts from."""
+_SLACK: Final = 1e-6
 _BODY: Final = "its body is no add, multiply, maximum or minimum from the number that leaves it alone"
 
 
@@ -52,7 +54,18 @@ def _body(draft: HloDraft, op: Operation) -> str | None:
         return None
     known = _REDUCED.get(name_of(ops[0]))
     start = draft.number(draft.loose(op.operands[1]))
-    return name_of(ops[0]) if known is not None and start == known[1] else None
+    if known is None or start is None:
+        return None
+    return name_of(ops[0]) if start == known[1] or _is_end(draft, op, start, known[1]) else None
+
+
+def _is_end(draft: HloDraft, op: Operation, start: float, end: float) -> bool:
+    """Whether a start is the least, or greatest, real that the quantized type of the operand holds."""
+    facts = draft.read.stated.get(draft.loose(op.operands[0]), ())
+    uniform = next((fact for fact in facts if isinstance(fact, Uniform)), None)
+    if uniform is None or not math.isinf(end):
+        return False
+    return start <= uniform.lo * (1 - _SLACK) if end < 0 else start >= uniform.hi * (1 - _SLACK)
 
 
 def reduce_window(draft: HloDraft, op: Operation) -> str:

@@ -8,11 +8,11 @@ Source: ONNX operators, opset 21.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from planner.ir.graph import Op, Value
+from planner.ir.graph import Facts, Op, Value
 from planner.mlir.hlodraft import HloDraft
 
 Order: TypeAlias = tuple[int, ...]
@@ -66,17 +66,28 @@ class _Work:
     def made(self, name: str, kind: str) -> Op | None:
         """The op that gives a value without constraints, where it is of this kind."""
         op = self.makers.get(name)
-        plain = op is not None and op.type == kind and not self.draft.read.stated.get(name)
-        return op if plain else None
+        return op if op is not None and op.type == kind and not self.facts(name) else None
 
     def turned(self, name: str) -> tuple[str, Order] | None:
-        """What a value is a transpose of, and the order; None where it is none."""
-        op = self.made(name, "Transpose")
-        return None if op is None else (op.inputs[0], tuple(op.attributes["perm"]))
+        """What a value is a transpose of, and the order; None where it is none, or says more."""
+        op = self.makers.get(name)
+        if op is None or op.type != "Transpose" or not self.is_same(op.inputs[0], name):
+            return None
+        return op.inputs[0], tuple(op.attributes["perm"])
 
-    def free(self, name: str) -> bool:
-        """Whether a value has no constraints."""
-        return not self.draft.read.stated.get(name)
+    def facts(self, name: str) -> Facts:
+        """Constraints of a value."""
+        return self.draft.read.stated.get(name, ())
+
+    def is_same(self, source: str, name: str) -> bool:
+        """Whether a value that moves another has no constraints of its own."""
+        found = self.facts(name)
+        return not found or (found == self.facts(source) and self.is_plain(name))
+
+    def is_plain(self, name: str) -> bool:
+        """Whether a value's constraints are of the whole tensor, whatever the order of its axes."""
+        facts: tuple[Any, ...] = self.facts(name)
+        return all(getattr(fact, "axis", None) is None and not getattr(fact, "grid", ()) for fact in facts)
 
     def before(self, op: Op, inputs: Sequence[str], order: Order, attributes: Mapping[str, object]) -> None:
         """Put an op on untransposed operands, and the transpose of its result."""
@@ -88,7 +99,9 @@ class _Work:
         for place, axis in enumerate(order):
             sizes[axis] = shape[place]
         self.draft.read.values[inner] = Value(inner, tuple(sizes), value.dtype)
-        self.put(replace(op, name=inner, inputs=tuple(inputs), outputs=(inner,), attributes=attributes))
+        if self.facts(name):
+            self.draft.read.stated[inner] = self.facts(name)
+        self.take(replace(op, name=inner, inputs=tuple(inputs), outputs=(inner,), attributes=attributes))
         self.take(Op(name, "Transpose", (inner,), (name,), {"perm": order}))
 
 
@@ -99,7 +112,7 @@ def _transpose(work: _Work, op: Op) -> bool:
         return False
     order = tuple([source[1][axis] for axis in op.attributes["perm"]])
     if order == tuple(range(len(order))):
-        if work.free(op.outputs[0]) and op.outputs[0] not in work.outputs:
+        if work.is_same(source[0], op.outputs[0]) and op.outputs[0] not in work.outputs:
             work.names[op.outputs[0]] = source[0]
         else:
             work.put(replace(op, type="Identity", inputs=(source[0],), attributes={}))
@@ -110,17 +123,19 @@ def _transpose(work: _Work, op: Op) -> bool:
 
 def _unary(work: _Work, op: Op) -> bool:
     source = work.turned(op.inputs[0])
-    if source is None or not work.free(op.outputs[0]):
+    if source is None or not work.is_plain(op.outputs[0]):
         return False
     work.before(op, [source[0], *op.inputs[1:]], source[1], op.attributes)
     return True
 
 
 def _binary(work: _Work, op: Op) -> bool:
-    """Both operands transposed alike, or one of them and a constant."""
+    """Both operands transposed alike, or one of them and a constant; a bias goes into its convolution."""
+    if op.type == "Add" and _bias(work, op):
+        return True
     sources = [work.turned(name) for name in op.inputs]
     known = [source for source in sources if source is not None]
-    if not known or not work.free(op.outputs[0]) or any(source[1] != known[0][1] for source in known):
+    if not known or not work.is_plain(op.outputs[0]) or any(source[1] != known[0][1] for source in known):
         return False
     order = known[0][1]
     inputs = []
@@ -136,28 +151,71 @@ def _binary(work: _Work, op: Op) -> bool:
 def _turned_back(work: _Work, name: str, order: Order) -> str | None:
     """A constant as it is before a transpose; None for any other value."""
     array = work.draft.array(name)
-    if array is None or not work.free(name):
-        return None
-    if array.size == 1:
-        return name
-    wide = array.reshape((1,) * (len(order) - array.ndim) + array.shape)
-    back = wide.transpose(np.argsort(order))
-    while back.ndim > 1 and back.shape[0] == 1:
-        back = back[0]
-    return work.draft.constant(np.ascontiguousarray(back), name)
+    if array is None or array.size == 1:
+        return None if array is None else name
+    ahead = len(order) - array.ndim
+    back = array.reshape((1,) * ahead + array.shape).transpose(np.argsort(order))
+    facts = work.draft.moved(name, {axis: order[axis + ahead] for axis in range(array.ndim)})
+    return None if facts is None else work.draft.constant(np.ascontiguousarray(back), name, facts)
+
+
+def _bias(work: _Work, op: Op) -> bool:
+    """Give a convolution what is added to its channels as its bias."""
+    for value, added in (op.inputs, op.inputs[::-1]):
+        made = work.made(value, "Conv") or work.made(value, "ConvTranspose")
+        shape, array = work.draft.shape(value), work.draft.array(added)
+        if made is None or len(made.inputs) != 2 or shape is None or array is None:
+            continue
+        wide = (1,) * (len(shape) - array.ndim) + array.shape
+        if wide != (1, shape[1], *(1,) * (len(shape) - 2)):
+            continue
+        facts = work.draft.moved(added, {array.ndim - len(shape) + 1: 0})
+        if facts is None:
+            continue
+        bias = work.draft.constant(np.ascontiguousarray(array.reshape(-1)), added, facts)
+        work.put(replace(op, type=made.type, inputs=(*made.inputs, bias), attributes=made.attributes))
+        return True
+    return False
 
 
 def _reduction(work: _Work, op: Op) -> bool:
     """Reduce before a transpose, where the axes that stay keep their order."""
     source, axes = work.turned(op.inputs[0]), work.draft.array(op.inputs[1])
-    if source is None or axes is None or op.attributes.get("keepdims", 1):
+    shape = work.draft.shape(op.inputs[0])
+    if axes is None or shape is None or op.attributes.get("keepdims", 1):
         return False
-    name, order = source
+    name, order = source or (op.inputs[0], tuple(range(len(shape))))
     reduced = sorted(order[axis] for axis in axes.tolist())
     stay = [axis for place, axis in enumerate(order) if place not in axes.tolist()]
     if stay != sorted(stay):
         return False
-    work.put(replace(op, inputs=(name, work.draft.integers(reduced))))
+    if op.type == "ReduceMean" and len(shape) > 2 and stay == [0, 1] and work.is_plain(op.outputs[0]):
+        _global_pool(work, op, name)
+    else:
+        work.put(replace(op, inputs=(name, work.draft.integers(reduced))))
+    return True
+
+
+def _global_pool(work: _Work, op: Op, name: str) -> None:
+    """The mean of every channel, and its shape without the spatial axes."""
+    shape, result = work.draft.shape(name) or (), op.outputs[0]
+    inner = work.draft.read.fresh(result)
+    sizes = (*shape[:2], *(1,) * (len(shape) - 2))
+    work.draft.read.values[inner] = Value(inner, sizes, work.draft.read.values[result].dtype)
+    if work.facts(result):
+        work.draft.read.stated[inner] = work.facts(result)
+    work.put(
+        replace(op, name=inner, type="GlobalAveragePool", inputs=(name,), outputs=(inner,), attributes={})
+    )
+    work.take(Op(result, "Reshape", (inner, work.draft.integers(shape[:2])), (result,)))
+
+
+def _reshape(work: _Work, op: Op) -> bool:
+    """Two reshapes are one."""
+    before = work.makers.get(op.inputs[0])
+    if before is None or before.type != "Reshape" or not work.is_same(before.inputs[0], op.inputs[0]):
+        return False
+    work.put(replace(op, inputs=(before.inputs[0], op.inputs[1])))
     return True
 
 
@@ -193,5 +251,6 @@ _REWRITES: Final[Mapping[str, Callable[[_Work, Op], bool]]] = {
     **dict.fromkeys(_BINARY, _binary),
     **dict.fromkeys(_REDUCING, _reduction),
     "Div": _softmax,
+    "Reshape": _reshape,
     "Transpose": _transpose,
 }

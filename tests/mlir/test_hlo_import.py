@@ -130,6 +130,27 @@ def test_quantized_types_are_constraints():
     assert [str(port.type) for port in (*matmul.inputs, *matmul.outputs)] == [x, w, y]
 
 
+def test_an_exported_plan_is_read_back():
+    """The file of a plan is a model with the plan's types: the same kernels have the same ones again."""
+    digits = ROOT / "examples" / "digits"
+    model = planner.load_model(digits / "digits.onnx")
+    ready = planner.annotate(model, stats=planner.calibrate(model, digits / "calibration.npz"))
+    plan = planner.plan(ready, "litert-int8")
+    again = planner.load_model(planner.export(ready, plan, "stablehlo"), format="mlir")
+    assert [op.type for op in again.ops] == [
+        "Conv", "Conv", "Conv", "Add", "MaxPool", "Conv", "Conv", "Conv", "Clip", "MaxPool", "Identity",
+        "Concat", "Conv", "GlobalAveragePool", "Reshape", "Reshape", "Gemm", "Softmax",
+    ]  # fmt: skip
+    assert again.notes == ()
+    found = planner.plan(again, "litert-int8")
+    wanted = [types(kernel) for kernel in plan.kernels_in_order if "conv2d" in kernel.kernel]
+    assert [types(kernel) for kernel in found.kernels_in_order if "conv2d" in kernel.kernel] == wanted
+
+
+def types(kernel):
+    return [str(port.type) for port in (*kernel.inputs, *kernel.outputs)]
+
+
 def test_weights_pinned_by_a_pair_keep_their_type_through_transposes():
     w = "!quant.uniform<i8:f32:1, {0.25,0.125,1.0}>"
     text = f"""
