@@ -18,6 +18,8 @@ Reals: TypeAlias = npt.NDArray[np.float64]
 Levels: TypeAlias = Callable[[Integers], npt.NDArray[Any]]
 
 NEVER: Final = (1 << 62) - 1
+# onnxruntime 1.31 clips an int64 of 2^31 and more to the lower end: quotients stay below.
+_CLIPPED: Final = 1 << 30
 PAIR_REACH: Final = 1 << 9  # no byte less its zero point is further out
 _MULTIPLIER_BITS: Final = (31, 48)
 _PRODUCT_BITS: Final = 60
@@ -152,7 +154,8 @@ def is_exact(steps: Steps, levels: Thresholds) -> npt.NDArray[np.bool_]:
     result = np.all(~is_inside | ((at >= wanted) & (before < wanted)), axis=1)
     for end in (low, high):
         result &= steps.of(end)[:, 0] == np.sum(least <= end, axis=1)
-    return np.asarray(result)
+    largest = steps.reach * steps.multiplier + np.abs(steps.offset) + steps.sign
+    return np.asarray(result & (np.right_shift(largest, steps.shift) < _CLIPPED))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

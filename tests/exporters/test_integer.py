@@ -109,16 +109,27 @@ def test_a_sum_far_beyond_its_result_saturates(scale, arithmetic):
     np.testing.assert_array_equal(run(write_integer(graph, plan), {"x": X})[0], wanted)
 
 
-@pytest.mark.parametrize("scale", [1e-9, 1e-12])
-def test_a_rescale_far_beyond_its_result_saturates(scale):
-    """As of an attention mask: one step of the source is more than all of the result."""
+def coarse_concat(scale):
+    """A concat whose first operand has steps far beyond the result, as behind an attention mask."""
     y = u8(scale, 7)
     ops = [op("Concat", "x w", "y", axis=1)]
     graph = model(ops, inputs={"x": X.shape}, outputs={"y": tuple("abcd")}, constants={"w": X * scale})
-    plan = plan_of(graph, [(["y"], "x w", "y")], {"x": u8(0.03, 128), "w": y, "y": y}, "exact_even")
+    return graph, plan_of(graph, [(["y"], "x w", "y")], {"x": u8(0.03, 128), "w": y, "y": y}, "exact_even")
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1e-6])
+def test_a_rescale_far_beyond_its_result_saturates(scale):
+    graph, plan = coarse_concat(scale)
     wanted = Interpreter(graph, plan).run({"x": X}).outputs["y"]
     assert len(np.unique(wanted)) > 2
     np.testing.assert_array_equal(run(write_integer(graph, plan), {"x": X})[0], wanted)
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e-12, 1e-30, 1e-38])
+def test_quotients_of_more_than_32_bits_are_refused(scale):
+    """Onnxruntime's Clip of int64 gives the lower end for them."""
+    with pytest.raises(UnsupportedExport, match="no integer ONNX operators compute Concat"):
+        write_integer(*coarse_concat(scale))
 
 
 def test_what_no_integer_operator_computes_is_refused():
