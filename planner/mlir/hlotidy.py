@@ -189,7 +189,7 @@ def _reduction(work: _Work, op: Op) -> bool:
     stay = [axis for place, axis in enumerate(order) if place not in axes.tolist()]
     if stay != sorted(stay):
         return False
-    if op.type == "ReduceMean" and len(shape) > 2 and stay == [0, 1] and work.is_plain(op.outputs[0]):
+    if op.type == "ReduceMean" and len(shape) > 3 and stay == [0, 1] and work.is_plain(op.outputs[0]):
         _global_pool(work, op, name)
     else:
         work.put(replace(op, inputs=(name, work.draft.integers(reduced))))
