@@ -70,9 +70,12 @@ def ours(ready: Mapping[str, Graph], name: str, held_out: list[Sample], work: Pa
     """
     graph = ready[TARGETS[name]]
     try:
-        data = planner.export(graph, planner.plan(graph, TARGETS[name]), name)
+        plan = planner.plan(graph, TARGETS[name])
+        data = planner.export(graph, plan, name)
     except UnsupportedExport as error:
         return str(error)
+    if all(kernel.row is None for kernel in plan.kernels_in_order):
+        return f"{TARGETS[name]} has no kernel for this model: all of it is float"
     reference = work / "float.onnx"
     reference.write_bytes(write_graph(graph))
     plain = runnable(name, data)
