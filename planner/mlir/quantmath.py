@@ -207,7 +207,7 @@ def dequantized(build: Builder, value: SSAValue, uniform: WrittenUniform) -> SSA
 def quantized(build: Builder, value: SSAValue, uniform: WrittenUniform, wanted: Attribute) -> SSAValue:
     """Give `rint(clamp(value / scale + zero_point))` of reals, of a quantized type.
 
-    The clamp and the rounding are in a type whose digits hold every stored value; NaN becomes the least.
+    The clamp and the rounding are in a type whose digits hold every stored value; NaN is left to `convert`.
     """
     real = float_type(uniform.expressed) or builtin.f32
     value = convert(build, value, real)
