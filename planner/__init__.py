@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from planner.advice.pareto import pareto
     from planner.advice.replan import replan
     from planner.advice.restore import restore
+    from planner.advice.retarget import retarget
     from planner.advice.suggest import suggest
     from planner.conditioning.biases import correct_biases
     from planner.conversion.convert import convert
@@ -57,6 +58,7 @@ _HOMES: Final = {
     "plan_from_json": "planner.plans.planjson",
     "replan": "planner.advice.replan",
     "restore": "planner.advice.restore",
+    "retarget": "planner.advice.retarget",
     "run": "planner.interpreter.models:run_model",
     "suggest": "planner.advice.suggest",
     "target_ids": "planner.target.load",
@@ -89,6 +91,7 @@ __all__ = [
     "plan_from_json",
     "replan",
     "restore",
+    "retarget",
     "run",
     "suggest",
     "target_ids",

@@ -137,6 +137,23 @@ def restore(
     _write(planner.restore(before, kernel, model=graph, target=device), out, json=json)
 
 
+def retarget(
+    plan_file: PlanFile,
+    other: Annotated[str, typer.Argument(metavar="OTHER", help="The other target: an id or a file.")],
+    *,
+    model: ModelOption,
+    target: TargetOption,
+    out: OutOption,
+    functions: FunctionsOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Plan a planned model for another target, whose `legalize` table takes coarse kernels apart."""
+    import planner
+
+    before, graph, device = read_planned(plan_file, model, target, functions)
+    _write(planner.retarget(before, planner.load_target(other), model=graph, source=device), out, json=json)
+
+
 def print_or_say(document: str, text: str, *, json: bool) -> None:
     """One of the two forms."""
     if json:

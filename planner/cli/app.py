@@ -63,6 +63,7 @@ VERBS: Final[Mapping[str, Callable[..., int | None]]] = {
     "pareto": advice.pareto,
     "replan": advice.replan,
     "restore": advice.restore,
+    "retarget": advice.retarget,
     "mlir": mlir.mlir,
     "convert": convert.convert,
     "run": run_model,

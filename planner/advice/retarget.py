@@ -1,0 +1,36 @@
+"""Retarget: a planned model for another target, whose kernels are finer.
+
+A kernel that the other target's `legalize` table takes apart keeps the types of its ports, so what stands
+around it keeps its own; the rest is planned as that target has it. Source: design 01, section 6, "fuse on a
+planned model".
+"""
+
+from dataclasses import replace
+
+from planner.advice.replan import origin_of
+from planner.fusion.fuse import regions_of
+from planner.fusion.legalize import legalize_planned
+from planner.ir.graph import Graph, model_digest
+from planner.plans.plan import Plan
+from planner.propagation.propagate import propagate
+from planner.target.records import Target
+
+
+def retarget(plan: Plan, target: Target, *, model: Graph | None = None, source: Target | None = None) -> Plan:
+    """Plan a planned model again for another target.
+
+    Args:
+      target: the other target; regions stay as they are but for those its `legalize` table takes apart.
+      model, source: the model, and the target the plan was made for; needed for a plan read from a file.
+
+    Returns:
+      A plan of the same model, its constraints and the pins of the kernels that were taken apart.
+
+    Raises:
+      Conflict: the pinned ports and the target's rows cannot all hold.
+      InputError: the plan was read from a file and no model or source was given.
+    """
+    origin = origin_of(plan, model, source)
+    graph = legalize_planned(plan, origin.graph, target, regions_of)
+    found = propagate(graph, target, model=model_digest(origin.model), strategy=plan.options["strategy"])
+    return replace(found, origin=replace(found.origin, model=origin.model)) if found.origin else found
