@@ -55,6 +55,8 @@ def _of_port(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:
         yield f"{address} is fixed to {port.fixed} and clips {share:.1%} of {port.required}"
     if value.pin is not None and value.pin != port.fixed:
         yield f"{address} is fixed to {port.fixed}, {value.name!r} is pinned to {value.pin}"
+    if port.pin is not None and port.pin != port.fixed:
+        yield f"{address} is fixed to {port.fixed}, the port is pinned to {port.pin}"
 
 
 def _of_near_scales(network: Network, port: Port, address: str) -> Iterator[str]:
