@@ -1,6 +1,6 @@
 """The voice-activity model of the model folder: planned inside its `If`, exported, run on a minute of sound.
 
-Its first layers square what they hear, so quiet parts vanish in eight bits; with sixteen there it keeps 20 dB.
+Its first layers square what they hear, so quiet parts vanish in eight bits; with sixteen it keeps 20 dB.
 """
 
 import os

@@ -44,7 +44,7 @@ def test_each_case(case):
     assert any(spans)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("case", list(cases()), ids=str)
 def test_each_case_again_and_again(case):
     for round_ in range(1, 12):

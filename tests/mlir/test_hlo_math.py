@@ -26,7 +26,7 @@ MATH, QDQ = "stablehlo-legalize-quant-to-math", "stablehlo-legalize-quantized-op
 RESCALE, RESCALED = "stablehlo-quant-legalize-to-tosa-rescale", "tosa-rescale-legalize-to-stablehlo"
 PROGRAMS = [text for _, text in split((Path(__file__).parent / "hlo.mlir").read_text(encoding="utf-8"))]
 SOME = 1500
-ALL = pytest.param(None, marks=pytest.mark.slow, id="all 65,536")
+ALL = pytest.param(None, marks=pytest.mark.soak, id="all 65,536")
 
 
 def expected(name, kinds, x, y):
@@ -106,7 +106,7 @@ NUMBERS = "lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [0]"
 DOT = f"dot_dimension_numbers = #stablehlo.dot<{NUMBERS}>"
 
 
-@pytest.mark.parametrize("rows", [12, pytest.param(200, marks=pytest.mark.slow, id="40,000 results")])
+@pytest.mark.parametrize("rows", [12, pytest.param(200, marks=pytest.mark.soak, id="40,000 results")])
 @pytest.mark.parametrize("right_zero", ["", ":-7"])
 @pytest.mark.parametrize("op", ["dot", "dot_general"])
 def test_dots_are_exact_sums(rows, right_zero, op):

@@ -53,7 +53,7 @@ def _conv(y=Y, **attributes):
     return _one(ops, (1, 8, 14, 14), {"w": w, "b": b}, types)
 
 
-@pytest.mark.parametrize("columns", [50, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("columns", [50, pytest.param(1000, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("y", [i8(0.05, 11), i8(0.004, 11)], ids=["inside", "saturated"])
 def test_dots_are_exact_sums_rounded_once(columns, y):
     """Integers equal exact accumulation everywhere; quantized types where jaxlib's float32 sum is exact."""
@@ -65,7 +65,7 @@ def test_dots_are_exact_sums_rounded_once(columns, y):
     assert differing <= total * 1e-4
 
 
-@pytest.mark.parametrize("count", [1, pytest.param(32, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [1, pytest.param(32, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("y", [i8(0.05, 11), i8(0.004, 11)], ids=["inside", "saturated"])
 def test_convolutions_are_exact_sums_rounded_once(count, y):
     graph, plan = _conv(y)

@@ -45,7 +45,7 @@ REAL = {
     "wake-words": (MODELS / "mlperf-tiny" / "vww_96_float.onnx", lambda n: _photos(96, 255, n), 0),
 }
 SHORT = [pytest.param(name, REAL[name][2], id=name) for name in REAL if REAL[name][2]]
-LONG = [pytest.param(name, INPUTS, marks=pytest.mark.slow, id=f"{name}-{INPUTS}") for name in REAL]
+LONG = [pytest.param(name, INPUTS, marks=pytest.mark.soak, id=f"{name}-{INPUTS}") for name in REAL]
 
 
 def _planned(name, count):
@@ -91,7 +91,7 @@ def test_quantized_types_compute_every_value(name, count):
     assert error < 1e-5 or differing
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("form", ["stablehlo", "stablehlo-int"])
 def test_the_verifier_takes_every_model(form):
     """The models of the folder but the one with branches, planned on one random sample."""

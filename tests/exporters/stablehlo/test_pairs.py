@@ -54,7 +54,7 @@ def _count(form, arithmetic, cases):
     return dict(zip(cases, found, strict=True))
 
 
-FULL = [pytest.param(name, 1, marks=pytest.mark.slow, id=name) for name in SETS]
+FULL = [pytest.param(name, 1, marks=pytest.mark.soak, id=name) for name in SETS]
 
 
 @pytest.mark.parametrize(("name", "step"), [*((name, 16) for name in SETS), *FULL])

@@ -32,7 +32,7 @@ def written(name: str) -> tuple[Prepared, object, bytes] | None:
         return None
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_awkward_models(tmp_path):
     made = {name: found for name in AWKWARD if (found := written(name)) is not None}
     assert len(made) > len(AWKWARD) // 2, sorted(made)

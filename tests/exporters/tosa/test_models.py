@@ -89,7 +89,7 @@ def test_tiny_models(name, target, tmp_path):
     assert not found.startswith("ERROR"), found[:1000]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_models(name, tmp_path):
     """Random inputs: what counts here are the operators."""
@@ -108,7 +108,7 @@ def test_other_models(name, tmp_path):
     assert not found.startswith("ERROR"), found[:1000]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_bert(tmp_path):
     """Ids and mask in 32 bits; no shift says the factor of a sum with -3.4e38, so that stays float."""
     folder = MODELS / "sequence"

@@ -59,7 +59,7 @@ def test_thousands_of_values(tmp_path):
     check(tmp_path, 100, 1)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_million_values_for_each_rounding(tmp_path):
     check(tmp_path, 4200, 4)
 

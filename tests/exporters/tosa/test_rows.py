@@ -32,7 +32,7 @@ NEARLY = {"LogSoftmax", "Softmax"}
 
 @pytest.mark.parametrize(
     "target",
-    ["tosa-int8", *(pytest.param(name, marks=pytest.mark.slow) for name in REFUSED if name != "tosa-int8")],
+    ["tosa-int8", *(pytest.param(name, marks=pytest.mark.soak) for name in REFUSED if name != "tosa-int8")],
 )
 def test_every_row_computes_what_the_interpreter_does(target, tmp_path):
     kit = make_kit(planner.load_target(target), form="tosa")
