@@ -45,9 +45,11 @@ class Executor(Protocol):
     """What runs works.
 
     `fan_from`: a job that goes through this many bytes of weights is worth cutting into several; None: never.
+    `ahead`: of its slots, those beyond its workers.
     """
 
     fan_from: int | None
+    ahead: int
 
     async def start(self) -> None:
         """Get ready."""
@@ -71,6 +73,7 @@ class Pool:
     """Threads of this process, or of any `concurrent.futures.Executor` of threads, each beside a child."""
 
     fan_from: int | None = None
+    ahead: int = 0
 
     def __init__(self, store: Store, bounds: Bounds, workers: int, futures: Futures | None = None) -> None:
         self.store = store
@@ -113,6 +116,7 @@ class Cluster:
         self, address: str, root: Path, blobs: str, bounds: Bounds, *, fan_from: int = FAN_FROM
     ) -> None:
         self.fan_from: int | None = fan_from
+        self.ahead: int = AHEAD
         self.address = address
         self.place = (str(root), blobs)
         self.bounds = bounds
@@ -138,7 +142,7 @@ class Cluster:
             raise Unavailable(str(error)) from error
         if not threads:
             raise Unavailable("the cluster has no workers")
-        return sum(threads.values()) + AHEAD
+        return sum(threads.values()) + self.ahead
 
     async def run(self, work: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
         """Run a work on a worker; a worker that dies is replaced by another three times."""

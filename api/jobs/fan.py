@@ -36,7 +36,7 @@ async def calibrate_in_shards(
     counted = await executor.run({**asked, "task": "count", "files": _apart(asked)}, tell)
     samples = counted["samples"]
     pays = samples and samples * counted["bytes"] >= fan_from
-    shards = cut(samples, await executor.slots()) if pays else ()
+    shards = cut(samples, await executor.slots() - executor.ahead) if pays else ()
     if len(shards) < 2:
         return await executor.run(asked, tell)
     done = [0] * len(shards)
