@@ -105,7 +105,9 @@ def plan_here(request: Mapping[str, Any], target: Target) -> Plan | None:
 
 
 def _is_light(graph: Graph) -> bool:
-    """Whether planning stays small: a range per slice or block of a constant is what can grow."""
+    """Whether planning stays small: calls multiply, and so does a range per slice or block of a constant."""
+    if graph.functions:
+        return False
     slices = 0
     for name in graph.constants:
         value = graph.values[name]

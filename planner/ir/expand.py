@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final, Literal
 
-from planner.errors import Conflict
+from planner.errors import Conflict, ModelError
 from planner.ir.graph import Facts, Graph, Op, Region, Value, validate
 from planner.ir.placing import (
     Flat,
@@ -25,10 +25,11 @@ from planner.ir.placing import (
     prefixed,
 )
 from planner.ir.qtypes import Calibrated
-from planner.ir.structure import BEGIN, END, JOIN, Branches, Call, Loop, Scope
+from planner.ir.structure import BEGIN, END, JOIN, Branches, Call, Loop, Scope, functions_of
 from planner.ir.topology import topological
 
 BRANCHES: Final = ("then", "else")
+MOST_STEPS: Final = 1 << 20
 
 
 def expand(graph: Graph) -> Graph:
@@ -36,10 +37,15 @@ def expand(graph: Graph) -> Graph:
 
     Raises:
       Conflict: a function that runs itself.
-      ModelError: a graph that breaks a rule of validity.
+      ModelError: a graph that breaks a rule of validity, or grows beyond `MOST_STEPS` kernels.
     """
     if not graph.functions:
         return graph
+    if _size(graph, graph.functions, {}, ()) > MOST_STEPS:
+        raise ModelError(
+            f"model {graph.name!r} has more than {MOST_STEPS:,} kernels with all bodies in place",
+            hint="functions that call functions multiply: call fewer",
+        )
     flat = Flat(graph, any(part.regions for part in (graph, *graph.functions.values())))
     flat.names.update(step.name for step in (*graph.steps(), *graph.all_ops()))
     _place(flat, Place(graph, "", "", 1, {name: name for name in graph.values}))
@@ -59,6 +65,31 @@ def expand(graph: Graph) -> Graph:
             scopes=flat.scopes,
         )
     )
+
+
+def _size(graph: Graph, functions: Mapping[str, Graph], known: dict[str, int], chain: tuple[str, ...]) -> int:
+    """How many kernels a graph has with all bodies in place, none of which is put there."""
+    total = 0
+    for step in graph.steps():
+        total += 1
+        for name in functions_of(step.structure):
+            _refuse_recursion((*chain, name))
+            if name not in known:
+                known[name] = _size(functions[name], functions, known, (*chain, name))
+            total += known[name]
+    return total
+
+
+def _refuse_recursion(chain: tuple[str, ...]) -> None:
+    """Refuse functions, each of which runs the next, that come round."""
+    last = chain[-1]
+    if last in chain[:-1]:
+        told = " -> ".join(chain[chain.index(last) :])
+        raise Conflict(
+            f"function {last!r} runs itself: {told}",
+            facts=tuple(f"function {a!r} runs {b!r}" for a, b in pairwise(chain)),
+            hint="unroll the recursion, or write it as a loop",
+        )
 
 
 def _place(flat: Flat, place: Place) -> None:
@@ -201,19 +232,8 @@ def _branches(flat: Flat, place: Place, step: Op | Region, branches: Branches) -
 
 
 def _enter(flat: Flat, place: Place, function: str, path: str, trips: int) -> Place:
-    """A body about to be placed.
-
-    Raises:
-      Conflict: it runs itself.
-    """
+    """A body about to be placed."""
     chain = (*place.chain, function)
-    if function in place.chain:
-        told = " -> ".join(chain[chain.index(function) :])
-        raise Conflict(
-            f"function {function!r} runs itself: {told}",
-            facts=tuple(f"function {a!r} runs {b!r}" for a, b in pairwise(chain)),
-            hint="unroll the recursion, or write it as a loop",
-        )
     return Place(flat.source.functions[function], path, path, trips, {}, chain)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from planner.fusion.fuse import fuse
+from planner.ir.expand import expand
 from planner.ir.graph import Graph, Region
 from planner.ir.qtypes import Storage
 from planner.ir.roles import is_mover
@@ -59,7 +60,7 @@ class Coverage:
 def coverage(model: Graph, target: Target) -> Coverage:
     """Tell which kernels of a model have a row of the target, and draft rows for the others."""
     lenient = replace(target, on_no_kernel="float")
-    graph = fuse(model, lenient)
+    graph = fuse(expand(model), lenient)
     # A kernel without float operands (shapes, indices) needs no row.
     regions = [region for region in graph.regions if any((*region.inputs, *region.outputs))]
     served: Counter[str] = Counter()

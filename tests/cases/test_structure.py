@@ -16,7 +16,7 @@ import planner
 from planner.annotated.document import read_annotated, write_annotated
 from planner.errors import Conflict, ModelError, PlanFormatError, PlanInvalid
 from planner.ir.expand import expand
-from planner.ir.graph import Graph, Region, validate
+from planner.ir.graph import Graph, Region, Value, validate
 from planner.ir.qtypes import Calibrated
 from planner.ir.structure import Call, Loop
 from planner.mlir.moduleread import read_mlir
@@ -138,6 +138,28 @@ def test_recursion_is_a_conflict():
     with pytest.raises(Conflict, match="'f' runs itself: f -> g -> f") as caught:
         planner.plan(read("function_runs_itself"), NPU)
     assert caught.value.facts == ("function 'f' runs 'g'", "function 'g' runs 'f'")
+
+
+def test_calls_that_multiply_end():
+    """Twenty-five functions that each call the next twice: 2^25 kernels, were they put in place."""
+    values = {name: Value(name, (1,)) for name in ("x", "m", "y")}
+
+    def body(i: int) -> Graph:
+        if i == 24:
+            inside: tuple[Region, ...] = (Region("k", "add", ("x", "x"), ("y",)),)
+        else:
+            calls = ((("x",), ("m",)), (("m",), ("y",)))
+            inside = tuple(
+                Region(f"c{n}", "f", read, made, structure=Call(f"f{i + 1}"))
+                for n, (read, made) in enumerate(calls)
+            )
+        return Graph(f"f{i}", values, (), ("x",), ("y",), regions=inside)
+
+    functions = {f"f{i}": body(i) for i in range(25)}
+    call = Region("c", "f", ("x",), ("y",), structure=Call("f0"))
+    graph = Graph("laughs", values, (), ("x",), ("y",), regions=(call,), functions=functions)
+    with pytest.raises(ModelError, match="more than 1,048,576 kernels"):
+        expand(validate(graph))
 
 
 def test_a_rescale_in_a_loop_costs_every_trip():
