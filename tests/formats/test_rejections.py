@@ -59,7 +59,7 @@ __all__ = ["plan"]
         (
             '"trip_count": 1',
             '"call": "f"',
-            "kernels[0].call: functions come later: this version reads models without calls, loops and branches",
+            "model 'demo': 'fc1' runs function 'f', which the model does not have",
         ),
         ('"trip_count": 1', '"input_facts": [[]]', "kernels[0].input_facts: 1 lists for 3 ports"),
         (
