@@ -11,13 +11,17 @@ from typing import Any, Final
 from api.problems import Refused
 from planner.advice.replan import replan
 from planner.advice.restore import restore
+from planner.advice.retarget import retarget
+from planner.errors import unknown_name
 from planner.plans.plan import Plan
+from planner.target.load import load_target, target_ids
+from planner.target.records import Target
 from planner.version import VERSION
 
 MOST_STEPS: Final = 200
 
 Step = Mapping[str, Any]
-"""`{"edits": {...}}` as `replan` takes them, or `{"restore": kernel}`."""
+"""`{"edits": {...}}` as `replan` takes them, `{"restore": kernel}`, or `{"retarget": shipped target}`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,5 +91,17 @@ def applied(plan: Plan, steps: Sequence[Step]) -> Plan:
       PlannerError: an edit that does not fit, or constraints that cannot all hold now.
     """
     for step in steps:
-        plan = restore(plan, step["restore"]) if "restore" in step else replan(plan, step["edits"])
+        if "restore" in step:
+            plan = restore(plan, step["restore"])
+        elif "retarget" in step:
+            plan = retarget(plan, _shipped(step["retarget"]))
+        else:
+            plan = replan(plan, step["edits"])
     return plan
+
+
+def _shipped(name: str) -> Target:
+    """A target by its id; never a path."""
+    if name not in target_ids():
+        raise unknown_name("target", name, target_ids())
+    return load_target(name)

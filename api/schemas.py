@@ -62,6 +62,7 @@ class EditsRequest(BaseModel):
     ports: dict[str, Any] = Field(default_factory=dict, description="types by address of a port")
     remove: list[str] = Field(default_factory=list, description="values and ports whose facts go")
     restore: list[str] = Field(default_factory=list, max_length=100, description="kernels to run in float")
+    target: str | None = Field(default=None, max_length=100, description="shipped target to plan for instead")
 
 
 class ExternalData(BaseModel):

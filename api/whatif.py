@@ -50,9 +50,11 @@ async def replan(service: Service, key: str, edits: EditsRequest) -> bytes:
 
 
 def _steps(edits: EditsRequest) -> tuple[Step, ...]:
-    changes = edits.model_dump(exclude={"restore", "format"}, exclude_defaults=True)
+    changes = edits.model_dump(exclude={"restore", "format", "target"}, exclude_defaults=True)
+    edited: tuple[Step, ...] = ({"edits": changes},) if changes else ()
     restored = tuple({"restore": kernel} for kernel in edits.restore)
-    return ({"edits": changes}, *restored) if changes else restored
+    moved: tuple[Step, ...] = ({"retarget": edits.target},) if edits.target is not None else ()
+    return (*edited, *restored, *moved)
 
 
 def _edit_here(

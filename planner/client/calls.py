@@ -218,15 +218,18 @@ def replan(
     ports: Mapping[str, Any] | None = None,
     remove: tuple[str, ...] | list[str] = (),
     restore: tuple[str, ...] | list[str] = (),
+    target: str | None = None,
 ) -> Steps[dict[str, Any]]:
-    """Plan again with changed constraints.
+    """Plan again with changed constraints, or for another target.
 
     Args:
       values, ports: types by name of a value or glob, by address of a port.
       remove: values and ports whose facts go.
       restore: kernels to run in float.
+      target: a shipped one to plan for instead; what it takes apart keeps the types of its ports.
     """
-    body = {"values": values or {}, "ports": ports or {}, "remove": list(remove), "restore": list(restore)}
+    body: dict[str, Any] = {"values": values or {}, "ports": ports or {}}
+    body |= {"remove": list(remove), "restore": list(restore), "target": target}
     return (yield from _object(Ask("POST", f"/v1/plans/{_quoted(key)}:replan", json=body)))
 
 

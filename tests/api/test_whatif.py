@@ -69,6 +69,17 @@ def test_restore_is_an_edit(service):
     assert kernel["row"] is None
 
 
+def test_a_plan_moves_to_another_target(service):
+    key = make(service, chain(9))["key"]
+    answer = service.post(f"/v1/plans/{key}:replan", json={"restore": ["k3"], "target": "teaching-npu"})
+    restored = planner.restore(library(chain(9)), "k3")
+    wanted = planner.retarget(restored, planner.load_target("teaching-npu"))
+    assert answer.json()["target"]["id"] == "teaching-npu"
+    assert answer.text == wanted.to_json()
+    refused = service.post(f"/v1/plans/{key}:replan", json={"target": "../../secrets.yaml"})
+    assert refused.json()["type"].endswith("unknown-name")
+
+
 def test_an_onnx_model_is_replanned_and_restored(service, digits):
     edits = {"values": {"stem/relu_out": PIN}}
     answer = service.post(f"/v1/plans/{digits['key']}:replan", json=edits)
