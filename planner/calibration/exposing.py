@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from planner.ir.borders import homes
+from planner.ir.borders import closed_scope, homes
 from planner.ir.graph import Constant, Graph, Op, Value
 from planner.ir.structure import BEGIN, END, JOIN
 from planner.onnx.dtypes import NUMPY
@@ -52,18 +52,11 @@ def exposed(graph: Graph, names: Iterable[str]) -> tuple[Graph, Mapping[str, str
             else:
                 outer = _let_out(work, outer, scope)
             from_branch = kind.kind == "branch"
-            scope = _parent(graph, scope)
+            scope = closed_scope(graph.scopes, kind.parent)
         if outer != name:
             shown[name] = outer
     grown = replace(graph, values=work.values, constants=work.constants, ops=tuple(work.ops))
     return grown, shown
-
-
-def _parent(graph: Graph, path: str) -> str:
-    path = graph.scopes[path].parent
-    while path and graph.scopes[path].kind == "call":
-        path = graph.scopes[path].parent
-    return path
 
 
 def _let_out(work: _Work, name: str, path: str) -> str:

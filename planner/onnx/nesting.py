@@ -23,7 +23,7 @@ Typed: TypeAlias = Callable[[str], tuple[str, Sequence[Dim] | None]]
 """Element type and shape of a tensor that enters or leaves a body."""
 
 QPLAN: Final = BEGIN.partition("::")[0]
-_BEGIN, _END, _JOIN = (kind.partition("::")[2] for kind in (BEGIN, END, JOIN))
+_END, _JOIN = (kind.partition("::")[2] for kind in (END, JOIN))
 
 
 @dataclass(slots=True)
@@ -111,8 +111,7 @@ def _sort_border(
 
 def _is_handed(scope: Scope, node: Node) -> bool:
     """Whether something else enters in each trip."""
-    varies = node.attributes["index"] == 0 if scope.type == "Loop" else True
-    return node.attributes["carried"] >= 0 or varies
+    return node.attributes["carried"] >= 0 or scope.type != "Loop" or node.attributes["index"] == 0
 
 
 def _loop(path: str, scope: Scope, body: _Body, typed: Typed) -> Node:
@@ -124,10 +123,9 @@ def _loop(path: str, scope: Scope, body: _Body, typed: Typed) -> Node:
     begins = [body.begins[i] for i in sorted(body.begins)]
     ends = sorted(body.ends.values(), key=_place_of_result)
     inner = [(node.outputs[0], *typed(node.outputs[0])) for node in begins]
-    tensors, like = [node.inputs[0] for node in ends], [node.outputs[0] for node in ends]
-    results, copies = _own_results(body, path, tensors, [typed(name) for name in like])
+    tensors, outputs = [node.inputs[0] for node in ends], [node.outputs[0] for node in ends]
+    results, copies = _own_results(body, path, tensors, [typed(name) for name in outputs])
     proto = _graph(path, [*body.nodes, *copies], inner, results)
-    outputs = [node.outputs[0] for node in ends]
     attributes = {**scope.attributes, "body": Opaque(GRAPH, proto.SerializeToString())}
     return Node(
         scope.type,
@@ -151,14 +149,15 @@ def _branches(scope: Scope, bodies: Sequence[_Body], joins: Sequence[Node], type
             f"{scope.owner!r} branches in a way that ONNX has no operator for; accepted: If",
             hint="write the branches as an If in the source model",
         )
+    outputs = tuple(node.outputs[0] for node in joins)
     graphs = {}
     for n, (key, body) in enumerate(zip(("then_branch", "else_branch"), bodies, strict=True)):
         tensors = [node.inputs[1 + n] for node in joins]
-        like = [node.outputs[0] for node in joins]
-        results, copies = _own_results(body, f"{scope.owner}/{key}", tensors, [typed(name) for name in like])
+        results, copies = _own_results(
+            body, f"{scope.owner}/{key}", tensors, [typed(name) for name in outputs]
+        )
         proto = _graph(key, [*body.nodes, *copies], [], results)
         graphs[key] = Opaque(GRAPH, proto.SerializeToString())
-    outputs = tuple(node.outputs[0] for node in joins)
     attributes = {**scope.attributes, **graphs}
     return Node("If", joins[0].inputs[:1], outputs, scope.owner, "", attributes, scope.parent)
 
