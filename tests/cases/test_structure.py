@@ -24,7 +24,7 @@ from planner.mlir.moduletext import write_mlir
 from planner.plans.check import check
 from planner.plans.plan import Plan
 from planner.plans.planmlir import plan_from_mlir
-from tests.cases.test_cases import A, B, counted, port_type, told
+from tests.cases.table import A, B, counted, port_type, told
 from tests.propagation.graphs import TARGET, random_graph, seeded
 
 HERE = Path(__file__).parent / "structure"
