@@ -4,7 +4,8 @@ Everything made here passes `constraints` first. Nothing here knows plans or ONN
 Source: StableHLO specification, "Programs".
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
@@ -35,16 +36,18 @@ _FEW: Final = 64
 class Program:
     """Operations in order, and what tells them apart.
 
-    Constants are written at their first use, and a number as large as its reader needs it.
+    Constants are written at their first use, and a number as large as its reader needs it; those that a body
+    reads stand in the function, in front of what runs the body.
 
     Attributes:
-      operations: so far.
+      operations: so far, of the function or of the body being written.
       place: what a refusal names: the kernel's first port and row.
     """
 
     def __init__(self) -> None:
         """Start empty."""
         self.operations: list[Operation] = []
+        self._outermost = self.operations
         self.place = ""
         self._stem = "v"
         self._comments: list[str] = []
@@ -60,6 +63,24 @@ class Program:
     def remark(self, comment: str) -> None:
         """Say something above the next operation."""
         self._comments.append(comment)
+
+    @contextmanager
+    def inside(self) -> Iterator[list[Operation]]:
+        """Collect what is written meanwhile: operations of a body."""
+        outer, self.operations = self.operations, []
+        try:
+            yield self.operations
+        finally:
+            self.operations = outer
+
+    def closed(
+        self, arguments: Sequence[Tensor], operations: Sequence[Operation], results: Sequence[Tensor]
+    ) -> Block:
+        """A body of operations that `inside` collected, with what it returns."""
+        for tensor in results:
+            self.settle(tensor.name)
+        end = Operation("stablehlo.return", tuple(tensor.name for tensor in results))
+        return Block(tuple((tensor.name, tensor.type) for tensor in arguments), (*operations, end))
 
     def name(self, stem: str) -> str:
         """A fresh SSA name."""
@@ -120,7 +141,7 @@ class Program:
         regions: tuple[Block, ...],
         attributes: Mapping[str, str] | None = None,
     ) -> tuple[Tensor, ...]:
-        """Append an operation with several results."""
+        """Append an operation with several results, or none of one; no constraint is checked."""
         named = tuple(Tensor(self._next(self._stem), r.shape, r.element, r.kind) for r in results)
         pairs = tuple((tensor.name, tensor.type) for tensor in named)
         names = tuple(operand.name for operand in operands)
@@ -144,7 +165,8 @@ class Program:
         text = dense_text(array, element)
         if array.shape != tensor.shape:
             text = f"dense<{number_text(array.item(), element)}> : {tensor_text(tensor.shape, element)}"
-        self.operations.append(Operation("stablehlo.constant", (), ((name, tensor.type),), {"value": text}))
+        written = Operation("stablehlo.constant", (), ((name, tensor.type),), {"value": text})
+        self._outermost.append(written)
 
     def constant(self, array: Array, element: str) -> Tensor:
         """A constant tensor of plain elements; equal ones of few elements are one."""

@@ -22,6 +22,7 @@ from planner.exporters.stablehlo.operations import convert
 from planner.exporters.stablehlo.program import Array
 from planner.exporters.stablehlo.quantized import QUANTIZED, QUANTIZED_KERNELS, hybrid
 from planner.exporters.stablehlo.quantized import clamped as clamp_quantized
+from planner.exporters.stablehlo.recurrent import RECURRENT
 from planner.exporters.stablehlo.sequences import SEQUENCES
 from planner.exporters.stablehlo.sheet import Sheet
 from planner.exporters.stablehlo.tables import tabulated
@@ -35,7 +36,7 @@ from planner.mlir.generic import Function, module_text
 from planner.plans.plan import Plan
 from planner.plans.records import Port
 
-OPS: Final = {**ARITHMETIC, **MOVEMENT, **COMPOSITES, **SEQUENCES, **WINDOWS}
+OPS: Final = {**ARITHMETIC, **MOVEMENT, **COMPOSITES, **RECURRENT, **SEQUENCES, **WINDOWS}
 """What each ONNX op is in StableHLO."""
 
 _ACTIVATIONS: Final = "integers of 2 to 32 bits (a narrower range too), per tensor or per axis"

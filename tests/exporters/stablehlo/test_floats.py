@@ -136,6 +136,21 @@ CASES = [
         {"x": _reals(6, 2, 3)},
         {"w": _reals(1, 16, 3), "r": _reals(1, 16, 4), "h": _reals(1, 2, 4), "c": _reals(1, 2, 4)},
     ),
+    (
+        op("LSTM", "x w r - - h c", "y", hidden_size=4),
+        {"x": _reals(1, 2, 3)},
+        {"w": _reals(1, 16, 3), "r": _reals(1, 16, 4), "h": _reals(1, 2, 4), "c": _reals(1, 2, 4)},
+    ),
+    (
+        op("GRU", "x w r b", "y", hidden_size=5, direction="bidirectional"),
+        {"x": _reals(7, 2, 3)},
+        {"w": _reals(2, 15, 3), "r": _reals(2, 15, 5), "b": _reals(2, 30)},
+    ),
+    (
+        op("RNN", "x w r", "y", hidden_size=5, activations=("Relu",)),
+        {"x": _reals(3, 2, 3)},
+        {"w": _reals(1, 5, 3), "r": _reals(1, 5, 5)},
+    ),
     (op("TopK", "x k", "y z", axis=1), {"x": np.round(X)}, {"k": np.array([3])}),
     (op("TopK", "x k", "y z", largest=0), {"x": X}, {"k": np.array([2])}),
     (op("Greater", "x w", "y"), {"x": X}, {"w": _reals(6)}),
