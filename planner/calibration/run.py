@@ -17,12 +17,12 @@ from planner.calibration.derive import CUTTING, derivable, derive
 from planner.calibration.exposing import exposed
 from planner.calibration.means import Probe, Sums, probes, with_probes
 from planner.calibration.observe import OBSERVERS, Array, Observed, merge
-from planner.calibration.recurrent import CELL, cell_states, followed, read_by
+from planner.calibration.recurrent import CELL, cell_states, followed, gate_products, read_by
 from planner.calibration.samples import Feed, Samples, Source, open_samples
 from planner.calibration.statistics import Statistics, calibration_digest, from_observed, percentile_of
 from planner.errors import ModelError, SampleError, unknown_name
 from planner.ir.graph import Graph, Op
-from planner.onnx.sessions import FAILURES, one_line, open_session, session_options
+from planner.onnx.sessions import FAILURES, observing_options, one_line, open_session
 from planner.onnx.write import write_graph
 
 Progress = Callable[[int, int | None], None]
@@ -46,9 +46,12 @@ class _Watch:
       wanted: in order of definition.
       inputs: read from the samples.
       sessions: each with the values fetched from it.
+      observed: what is observed of that.
       derived: ops whose results follow.
       probes: channel means that the first session computes.
-      cells: LSTMs whose cell state is followed step by step, from what the last of `sessions` fetches.
+      cells: LSTMs whose cell state is followed step by step.
+      read: what the cells follow from, of what is fetched.
+      products: what the gates of the cells are computed by; None without cells.
       threads: of each session; 0 is one a core.
     """
 
@@ -57,9 +60,12 @@ class _Watch:
     wanted: tuple[str, ...]
     inputs: tuple[str, ...]
     sessions: tuple[Session, ...]
+    observed: frozenset[str]
     derived: tuple[Op, ...]
     probes: tuple[Probe, ...]
     cells: tuple[Op, ...]
+    read: frozenset[str]
+    products: onnxruntime.InferenceSession | None
     threads: int
 
     @property
@@ -174,17 +180,28 @@ def _watch(
 ) -> _Watch:
     inputs = tuple(name for name in wanted if name in graph.inputs)
     skipped = {*inputs, *(op.outputs[0] for op in derived)}
-    fetched = [name for name in wanted if name not in skipped]
+    observed = [name for name in wanted if name not in skipped]
+    cells = followed(graph, wanted)
+    read = [name for op in cells for name in read_by(op, graph) if name not in graph.inputs]
     added = probes(graph, wanted)
-    groups = [*_groups(graph, fetched)] or [()] * bool(added)
+    groups = [*_groups(graph, dict.fromkeys((*observed, *read)))] or [()] * bool(added)
     sessions = tuple(
         _open_session(graph, group, () if i else added, threads) for i, group in enumerate(groups)
     )
-    cells = followed(graph, wanted)
-    read = dict.fromkeys(name for op in cells for name in read_by(op, graph) if name not in graph.inputs)
-    if cells:
-        sessions += (_open_session(graph, tuple(read), (), threads),)
-    return _Watch(graph, method, wanted, inputs, sessions, derived, added, cells, threads)
+    return _Watch(
+        graph,
+        method,
+        wanted,
+        inputs,
+        sessions,
+        frozenset(observed),
+        derived,
+        added,
+        cells,
+        frozenset(read),
+        gate_products(threads) if cells else None,
+        threads,
+    )
 
 
 def _watch_closely(watch: _Watch) -> _Watch:
@@ -212,16 +229,12 @@ def _open_session(graph: Graph, fetched: tuple[str, ...], added: tuple[Probe, ..
     # No shapes for the new outputs: onnxruntime refuses claims that it infers otherwise.
     loose = {name: replace(probed.values[name], shape=None) for name in outputs}
     model = replace(probed, outputs=outputs, values={**probed.values, **loose})
-    options = session_options()
-    options.intra_op_num_threads = threads
-    # Between two runs we observe: threads that spin in the meantime take the core we do it on.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     with tempfile.TemporaryDirectory(prefix="qplan-", ignore_cleanup_errors=True) as folder:
         # Weights in a file of their own are mapped: no copy of them in memory, whatever their size.
         path = Path(folder) / "model.onnx"
         path.write_bytes(write_graph(model, external=path.with_suffix(".data")))
         try:
-            return open_session(str(path), options), fetched, shown
+            return open_session(str(path), observing_options(threads)), fetched, shown
         except FAILURES as error:
             reason = one_line(error)
             raise ModelError(f"onnxruntime cannot load model {graph.name!r}: {reason}") from error
@@ -232,28 +245,24 @@ def _observe(watch: _Watch, feed: Feed) -> tuple[dict[str, Observed], dict[str, 
     observer = OBSERVERS[watch.method]
     found = {name: observer(feed.arrays[name]) for name in watch.inputs}
     means: dict[str, Array] = {}
+    arrays = dict(feed.arrays) if watch.cells else {}
     added = tuple(probe.output for probe in watch.probes)
-    for session, names, shown in watch.sessions[: len(watch.sessions) - bool(watch.cells)]:
+    for session, names, shown in watch.sessions:
         outputs = names if means else (*names, *added)
         tensors = _run(session, tuple(shown.get(name, name) for name in outputs), feed)
         for name in reversed(outputs):
-            if name in watch.graph.values:
-                found[name] = observer(tensors.pop())
-            else:
-                means[name] = tensors.pop()
-    arrays = _read(watch.sessions[-1], feed) if watch.cells else {}
-    for op in watch.cells:
-        states = cell_states(op, watch.graph, arrays)
+            tensor = tensors.pop()
+            if name in watch.observed:
+                found[name] = observer(tensor)
+            if name in watch.read:
+                arrays[name] = tensor
+            elif name not in watch.graph.values:
+                means[name] = tensor
+    for op in watch.cells if watch.products is not None else ():
+        states = cell_states(op, watch.graph, arrays, watch.products)
         if states is not None:
             found[op.outputs[CELL]] = observer(states)
     return found, means
-
-
-def _read(session: Session, feed: Feed) -> Mapping[str, Array]:
-    """Inputs and what a session fetches, by value name."""
-    runner, names, shown = session
-    tensors = _run(runner, tuple(shown.get(name, name) for name in names), feed)
-    return {**feed.arrays, **dict(zip(names, tensors, strict=True))}
 
 
 def _run(session: onnxruntime.InferenceSession, names: tuple[str, ...], feed: Feed) -> list[Array]:

@@ -34,6 +34,18 @@ def session_options(*, optimise: bool = False) -> Any:
     return options
 
 
+def observing_options(threads: int = 0) -> Any:
+    """Options of a session between whose runs we work: threads that spin meanwhile take the core for it.
+
+    Args:
+      threads: 0 is one a core.
+    """
+    options = session_options()
+    options.intra_op_num_threads = threads
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return options
+
+
 def open_session(source: bytes | str, options: Any = None) -> onnxruntime.InferenceSession:
     """Load a model's bytes or path on the CPU; raises one of `FAILURES`."""
     chosen = session_options() if options is None else options

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from planner.calibration.recurrent import cell_states, followed, read_by
+from planner.calibration.recurrent import cell_states, followed, gate_products, read_by
 from planner.calibration.run import calibrate
 from planner.onnx.read import read_onnx
 from planner.onnx.sessions import open_session
@@ -35,7 +35,7 @@ def states_of(name, feeds):
     graph = read_onnx(data(LAYERS[name]))
     (op,) = followed(graph, [out for op in graph.ops for out in op.outputs])
     names = [n for n in read_by(op, graph) if n not in graph.inputs]
-    return op, cell_states(op, graph, {**feeds, **run(graph, feeds, names)})
+    return op, cell_states(op, graph, {**feeds, **run(graph, feeds, names)}, gate_products(1))
 
 
 @pytest.mark.parametrize("name", CELLS)
