@@ -1,6 +1,6 @@
 """Floor 2: a type for every port. Rows, ranges, classes, labels, the price, and the plan with its log.
 
-`propagation.milp` (scipy, 25 MB) loads on first use (PEP 562): most models never need it.
+`propagation.milp` (HiGHS) loads on first use (PEP 562): most models never need it.
 """
 
 import importlib

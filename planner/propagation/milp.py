@@ -14,13 +14,11 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint, linprog, milp
-from scipy.sparse import csr_array
 
 from planner.ir.qtypes import Uniform
 from planner.plans.rescales import SAME_SCALE
 from planner.propagation.components import NEVER, Edge, Loss, Unit
+from planner.propagation.highs import Floats, Rows, least, rows_of
 from planner.propagation.labels import Label, log_units, typed
 from planner.propagation.price import Market, loss_price
 
@@ -33,8 +31,6 @@ SUPPORT: Final = 1e-7
 
 Labelling = dict[int, Label | None]
 Offered = Mapping[int, Sequence[Label | None]]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 class Relaxed(NamedTuple):
@@ -94,27 +90,14 @@ def relax(unit: Unit, offered: Offered, market: Market) -> Relaxed | None:
         return None
     cost = np.array(model.cost, np.float64)
     scale = float(cost.max(initial=1.0)) or 1.0
-    (rows, right), (equal, given) = (
-        _matrix(part, len(model.cost)) for part in (model.rows, _simplex(model) + model.equal)
-    )
-    # The stubs of linprog leave out sparse matrices.
-    answer = linprog(  # type: ignore[call-overload]
-        cost / scale,
-        A_ub=-rows if len(right) else None,
-        b_ub=-right if len(right) else None,
-        A_eq=equal,
-        b_eq=given,
-        bounds=(0.0, 1.0),
-        method="highs",
-    )
-    if answer.x is None:
+    rows, links = rows_of(model.rows), rows_of(model.equal + _simplex(model))
+    answer = least(cost / scale, rows, links)
+    if answer.values is None:
         return None
-    inner, links = len(model.picks), equal[len(model.picks) :]
-    duals = (-answer.ineqlin.marginals * scale, answer.eqlin.marginals[inner:] * scale)
-    bound = _proven(model, (rows, links), right, duals)
+    bound = _proven(model, rows, rows_of(model.equal), answer.duals * scale)
     if bound is None:
         return None
-    shares = {c: [float(answer.x[x]) for x in columns] for c, columns in model.picks.items()}
+    shares = {c: answer.values[columns].tolist() for c, columns in model.picks.items()}
     nearest = {c: offered[c][max(range(len(own)), key=own.__getitem__)] for c, own in shares.items()}
     support = {
         c: [label for label, share in zip(offered[c], own, strict=True) if share > SUPPORT]
@@ -133,59 +116,39 @@ def solve_exactly(unit: Unit, offered: Offered, market: Market) -> tuple[Labelli
         return None, 0
     cost = np.array(model.cost, np.float64)
     scale = float(cost.max(initial=1.0)) or 1.0
-    rows, right = _matrix(model.rows, len(cost))
-    equal, given = _matrix(_simplex(model) + model.equal, len(cost))
-    whole = np.zeros(len(cost), np.int64)
-    whole[[x for columns in model.picks.values() for x in columns]] = 1
-    answer = milp(
-        cost / scale,
-        integrality=whole,
-        bounds=Bounds(0.0, 1.0),
-        constraints=[LinearConstraint(rows, right, np.inf), LinearConstraint(equal, given, given)],
-        options={"node_limit": MILP_NODES, "mip_rel_gap": 0.0},
-    )
+    whole = [x for columns in model.picks.values() for x in columns]
+    links = rows_of(model.equal + _simplex(model))
+    answer = least(cost / scale, rows_of(model.rows), links, whole, nodes=MILP_NODES)
     bound = 0
-    if answer.mip_dual_bound is not None and math.isfinite(answer.mip_dual_bound):
-        bound = max(0, math.ceil((answer.mip_dual_bound - 1e-6) * scale) + model.base)
-    if answer.x is None:
+    if math.isfinite(answer.bound):
+        bound = max(0, math.ceil((answer.bound - 1e-6) * scale) + model.base)
+    if answer.values is None:
         return None, bound
-    chosen = {
-        c: offered[c][max(range(len(own)), key=lambda i, own=own: answer.x[own[i]])]  # type: ignore[misc]
-        for c, own in model.picks.items()
-    }
-    return chosen, bound
+    return {c: offered[c][int(answer.values[own].argmax())] for c, own in model.picks.items()}, bound
 
 
 def _simplex(model: _Model) -> list[tuple[int, list[int], list[int]]]:
     return [(1, own, [1] * len(own)) for own in model.picks.values()]
 
 
-def _matrix(rows: Sequence[tuple[int, list[int], list[int]]], width: int) -> tuple[csr_array, Ints]:
-    starts = np.cumsum([0, *(len(columns) for _, columns, _ in rows)])
-    columns = np.array([x for _, own, _ in rows for x in own], np.int64)
-    factors = np.array([f for _, _, own in rows for f in own], np.int64)
-    right = np.array([right for right, _, _ in rows], np.int64)
-    return csr_array((factors, columns, starts), shape=(len(rows), width)), right
-
-
-def _proven(
-    model: _Model, matrices: tuple[csr_array, csr_array], right: Ints, duals: tuple[Floats, Floats]
-) -> int | None:
+def _proven(model: _Model, rows: Rows, links: Rows, duals: Floats) -> int | None:
     """A lower bound by weak duality, in whole numbers.
 
     Any multipliers prove a bound, if those of inequalities are not negative: the rows' right sides weighted,
     plus the least that the columns can cost at what the multipliers leave of their costs.
     """
-    rows, links = matrices
-    most = sum(model.cost) + float(np.abs(duals[0]).sum() + np.abs(duals[1]).sum())
+    height = len(rows.right)
+    duals = duals[: height + len(links.right)]
+    most = sum(model.cost) + float(np.abs(duals).sum())
     bits = min(DUAL_BITS, WHOLE_BITS - math.ceil(most + 1).bit_length())
     if bits < 0:
         return None
-    weights = np.rint(np.maximum(duals[0], 0.0) * (1 << bits)).astype(np.int64)
-    signed = np.rint(duals[1] * (1 << bits)).astype(np.int64)
-    left = (np.array(model.cost, np.int64) << bits) - rows.T @ weights - links.T @ signed
+    weights = np.rint(np.maximum(duals[:height], 0.0) * (1 << bits)).astype(np.int64)
+    signed = np.rint(duals[height:] * (1 << bits)).astype(np.int64)
+    left = np.array(model.cost, np.int64) << bits
+    left -= rows.weighted(weights, len(left)) + links.weighted(signed, len(left))
     free = np.ones(len(left), bool)
-    total = int(right @ weights)
+    total = int(rows.right @ weights)
     for own in model.picks.values():
         free[own] = False
         total += int(left[own].min())
