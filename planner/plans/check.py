@@ -14,12 +14,12 @@ from planner.ir.graph import Constant, Facts, Graph, Region, port_address
 from planner.ir.qtypes import AnyType, Calibrated, FloatType, Uniform
 from planner.plans.checkchoice import check_choice
 from planner.plans.checkedges import check_edges
+from planner.plans.checkfacts import check_facts
 from planner.plans.checklog import check_steps, check_told, check_values
 from planner.plans.checkmodel import check_model, check_target
 from planner.plans.checknumbers import Judged, check_constants, check_sums
 from planner.plans.checkports import (
     Served,
-    check_facts,
     check_signature,
     check_wildcards,
     joined,

@@ -6,7 +6,9 @@ Most pins met, then first in the file. Needs the target and the model's numbers.
 from collections.abc import Iterator
 from dataclasses import replace
 
+from planner.ir.graph import Constant
 from planner.ir.qtypes import AnyType, Bipolar, FloatType, NoneType, QType, Storage, Uniform
+from planner.plans.checkpins import bearable
 from planner.plans.checkports import (
     Served,
     axis_of,
@@ -58,14 +60,13 @@ def _pins_met(served: Served, row: Row) -> int | None:
         return None
     other = replace(served, row=row, patterns=(*inputs, *outputs), groups=())
     met = 0
-    for pattern, fact, constant, own in _facts(other):
+    for pattern, fact, constant, own, name in _facts(other):
         store = FloatType(row.float) if row.float else pattern.type.storage
         met += isinstance(fact, Uniform) and fact.storage == store
         met += isinstance(fact, FloatType) and fact == store
         follows = follows_factors(row, pattern.name)
-        if not isinstance(store, FloatType) and not _bears(
-            pattern, fact, constant=constant, own=own, follows=follows
-        ):
+        numbers = served.numbers.get(name, Constant()) if constant else None
+        if not isinstance(store, FloatType) and not _bears(pattern, fact, numbers, own=own, follows=follows):
             return None
     if any(_cannot_be_cut(other, i) for i in range(len(region.inputs))):
         return None
@@ -87,23 +88,24 @@ def _cannot_be_cut(served: Served, position: int) -> bool:
     return not isinstance(size, int) or all(size % block for block in pattern.type.block_size)
 
 
-def _facts(served: Served) -> Iterator[tuple[PortPattern, QType, bool, bool]]:
-    """Each fact at a port, whether the port is a constant, whether the fact is the port's own."""
+def _facts(served: Served) -> Iterator[tuple[PortPattern, QType, bool, bool, str]]:
+    """Each fact at a port, whether the port is a constant, whether the fact is the port's own; the value."""
     for i, (port, pattern) in enumerate(zip(served.ports, served.patterns, strict=True)):
         if port.value:
             constant = port.value in served.graph.constants
             own = own_facts(served.region, i)
             for fact in (*served.graph.values[port.value].facts, *own):
-                yield pattern, fact, constant, fact in own
+                yield pattern, fact, constant, fact in own, port.value
 
 
-def _bears(pattern: PortPattern, fact: QType, *, constant: bool, own: bool, follows: bool) -> bool:
+def _bears(pattern: PortPattern, fact: QType, numbers: Constant | None, *, own: bool, follows: bool) -> bool:
     """Whether a port of this sort can have that fact: what a rescale can meet does not count.
 
     Args:
+      numbers: of a constant.
       follows: the port has as many scales as its factors.
     """
-    spec, store = pattern.type, pattern.type.storage
+    spec, store, constant = pattern.type, pattern.type.storage, numbers is not None
     if isinstance(fact, NoneType | FloatType):
         return not (constant or own)
     if isinstance(fact, AnyType):
@@ -112,9 +114,10 @@ def _bears(pattern: PortPattern, fact: QType, *, constant: bool, own: bool, foll
         return holds_signs(spec)
     if not isinstance(fact, Uniform) or not constant:
         return True
-    if isinstance(store, Storage) and fact.storage != store:
+    kind = bearable(fact, spec, numbers) if numbers is not None and not follows else fact
+    if kind is None or (isinstance(store, Storage) and kind.storage != store):
         return False
-    if parameter_problem(fact, spec):
+    if parameter_problem(kind, spec):
         return False
     if follows:
         return True

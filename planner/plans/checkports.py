@@ -12,7 +12,7 @@ import numpy as np
 
 from planner.errors import PlanInvalid
 from planner.ir.graph import Constant, Facts, Graph, Op, Region, Shape
-from planner.ir.qtypes import AnyType, Bipolar, FloatType, NoneType, Storage, Uniform
+from planner.ir.qtypes import Bipolar, FloatType, Storage, Uniform
 from planner.plans.records import KernelPlan, Port, PortTyped
 from planner.target.records import PortPattern, PortType, Row
 
@@ -241,77 +241,12 @@ def _check_wildcards(served: Served, group: tuple[int, ...]) -> None:
             )
 
 
-def check_facts(served: Served, binding: frozenset[str]) -> None:
-    """No port narrows an Any, breaks a None, or differs from a pin that holds for it.
-
-    Args:
-      binding: values with such facts.
-    """
-    region = served.region
-    plain = not region.input_facts and not region.output_facts
-    if plain and binding.isdisjoint(port.value for port in served.ports):
-        return
-    for i, port in enumerate(served.ports):
-        if not port.value or not isinstance(port.type, Uniform):
-            continue
-        facts = served.graph.values[port.value].facts
-        constant = port.value in served.graph.constants
-        if facts:
-            _check_port_facts(served, i, facts, binding=constant)
-        if not plain:
-            _check_port_facts(served, i, own_facts(region, i), binding=True)
-
-
-def _check_port_facts(served: Served, position: int, facts: Facts, *, binding: bool) -> None:
-    port, kind = served.ports[position], served.ports[position].type
-    if not isinstance(kind, Uniform):
-        return
-    for fact in facts:
-        if isinstance(fact, AnyType) and kind.storage.range_bits < fact.bits:
-            refuse(
-                port.address,
-                f"is {said(kind)}, {port.value!r} carries {fact}; "
-                f"accepted: {fact.bits} bits or more, or float",
-                served.row,
-            )
-        if binding and isinstance(fact, NoneType | FloatType):
-            refuse(port.address, f"is {said(kind)}, the model keeps it in float ({fact})", served.row)
-        if binding and isinstance(fact, Bipolar) and not _is_signs(kind, fact.scale):
-            refuse(port.address, f"is {said(kind)}, the model has {fact} there: -1 and 1", served.row)
-        if (
-            binding
-            and isinstance(fact, Uniform)
-            and fact != kind
-            and not _derived_near(served, position, fact)
-        ):
-            refuse(port.address, f"is {said(kind)}, the model pins it to {said(fact)}", served.row)
-
-
 def holds_signs(spec: PortType) -> bool:
     """Whether a port can store -1 and 1 around the zero point 0, and nothing finer."""
     store = spec.storage
     if not isinstance(store, Storage) or spec.zero_point or spec.granularity == "block":
         return False
     return store.qmin < 0 < store.qmax
-
-
-def _is_signs(kind: Uniform, scale: float) -> bool:
-    same = all(abs(one - scale) <= NEAR * scale for one in kind.scales)
-    return same and not any(kind.zero_points) and kind.storage.qmin < 0 < kind.storage.qmax
-
-
-def _derived_near(served: Served, position: int, pin: Uniform) -> bool:
-    """Whether a rule computes this port and its pin says the same to 1e-6; fixed ports overrule pins."""
-    name, kind = served.patterns[position].name, served.ports[position].type
-    rules = {rule.kind for rule in served.row.rules if rule.args.get("port") == name}
-    if served.derives_bias and follows_factors(served.row, name):
-        return True
-    if "fixed_scale" in rules or not isinstance(kind, Uniform):
-        return bool(rules)
-    scales = np.broadcast_to(pin.scales, len(kind.scales)) if len(pin.scales) == 1 else np.asarray(pin.scales)
-    if not rules or len(scales) != len(kind.scales) or pin.storage != kind.storage:
-        return False
-    return bool(np.allclose(scales, kind.scales, rtol=NEAR, atol=0.0)) and not any(pin.zero_points)
 
 
 def type_problem(kind: Uniform) -> str | None:

@@ -42,6 +42,10 @@ def _of_port(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:
         for fact in port_facts(network.graph, region, *port.side):
             if isinstance(fact, AnyType | Uniform):
                 yield f"{address} is float, so {fact} on {value.name!r} has no effect there"
+    if value.constant and value.pin is not None and port.group >= 0 and port.pin is None:
+        kind = port.type
+        if kind is not None and kind.scales != value.pin.scales:
+            yield f"{address} stores {value.name!r} as {brief(kind)}, as its class does, not as {value.pin}"
     yield from _of_near_scales(network, port, address)
     yield from _of_copies(network, port, address)
     yield from _of_long_bias(network, port, address)

@@ -16,6 +16,7 @@ from planner.ir.graph import Facts, Graph, Region
 from planner.ir.qtypes import AnyType, Bipolar, Calibrated, FloatType, Storage, Uniform
 from planner.ir.roles import is_mover
 from planner.propagation.layout import Layout
+from planner.propagation.pinned import restored
 from planner.propagation.rows import FLOATING, Choice
 from planner.target.records import PortId, PortType, PortView, Target
 from planner.target.rules import rule_function
@@ -228,6 +229,8 @@ def _add_port(
     network.ports.append(port)
     if isinstance(spec.storage, Storage):
         port.kind = CONSTANT if network.values[value].constant else CLASS
+        if port.kind == CONSTANT and port.pin is not None:
+            port.pin = restored(port.pin, spec, network.graph.constants[name])
         _give(port)
         if side in layout.derived:
             port.kind = DERIVED

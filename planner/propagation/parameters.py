@@ -23,6 +23,7 @@ from planner.propagation.concessions import Concession
 from planner.propagation.extents import constant_range
 from planner.propagation.labels import label_for, typed
 from planner.propagation.network import CONSTANT, DERIVED, Kernel, Network, Port, kernel_views
+from planner.propagation.pinned import restored
 from planner.target.records import PortId, Row, Rule
 from planner.target.rules import rule_function
 
@@ -134,8 +135,10 @@ def constant_type(network: Network, kernel: Kernel, port: Port, row: Row) -> Uni
     """The type of a weight or other constant: its pin, or the tightest its port accepts."""
     value = network.values[port.value]
     spec = port.spec
+    if port.pin is not None:
+        return port.pin
     if value.pin is not None:
-        return value.pin
+        return restored(value.pin, spec, network.graph.constants[value.name])
     if not isinstance(spec.storage, Storage):
         return None
     signs = _two_signs(network, kernel, port, row)
@@ -255,6 +258,7 @@ def _grow_for_bias(network: Network, ports: Mapping[PortId, Port], args: Mapping
         or weight.type is None
         or data is None
         or not isinstance(store, Storage)
+        or weight.pin is not None
         or network.values[weight.value].pin is not None
     ):
         return

@@ -17,6 +17,7 @@ from planner.ir.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType,
 from planner.propagation.axes import block_size
 from planner.propagation.concessions import HARD, Concession, Fact
 from planner.propagation.layout import Layout, Layouts
+from planner.propagation.pinned import restored
 from planner.target.borders import rows_for
 from planner.target.predicates import failing
 from planner.target.records import PortPattern, Row, Target
@@ -194,11 +195,13 @@ def _refused_by_facts(graph: Graph, choice: Choice) -> str | None:
                 return f"port {pattern.name} ({name!r}) wants {fact}, the row has {store}"
             if isinstance(fact, Bipolar) and constant and not holds_two_signs(pattern):
                 return f"port {pattern.name} ({name!r}) is {fact}, the row has {pattern.type}"
-            if (
-                isinstance(fact, Uniform)
-                and (constant or fact in own_facts[i])
-                and not accepts(pattern, fact, follows=_follows_factors(choice, pattern.name))
-            ):
+            if isinstance(fact, Uniform) and (constant or fact in own_facts[i]):
+                follows = _follows_factors(choice, pattern.name)
+                kind = (
+                    restored(fact, pattern.type, graph.constants[name]) if constant and not follows else fact
+                )
+                if accepts(pattern, kind, follows=follows):
+                    continue
                 return f"port {pattern.name} ({name!r}) is pinned to {fact}, the row has {pattern.type}"
     return None
 

@@ -28,6 +28,7 @@ ROWS = target_of("""
 """)
 W = np.array([-1.0, 1.0], np.float32)
 A8, U8, A16 = (f"!quant.uniform<{store}:f32, 0.5>" for store in ("i8", "u8", "i16"))
+F16 = "!quant.uniform<i16:f32, 0.0009765625>"
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,12 @@ def test_the_row(kernel, x, y, row):
     [
         ("fc", "x W", {"x": "!quant.any<i32>"}, "port x ('x') wants !quant.any<i32>, the row has i8"),
         ("fc", "x W", {"W": "!quant.none"}, "port w ('W') is to stay float (!quant.none)"),
-        ("fc", "x W", {"W": A16}, "port w ('W') is pinned to !quant.uniform<i16:f32, 0.5>, the row has"),
+        (
+            "fc",
+            "x W",
+            {"W": F16},
+            "port w ('W') is pinned to !quant.uniform<i16:f32, 0.0009765625>, the row has",
+        ),
         ("fc", "x", {}, "takes other ports than these 1 inputs and 1 outputs"),
         ("optional", "- W", {}, "takes other ports than these 1 inputs and 1 outputs"),
         ("unheard", "x", {}, "small has no row for kernel 'unheard'"),
