@@ -1,10 +1,12 @@
 """docs/soak.md from what `make soak` wrote: each test, how much it did, how long, at which commit.
 
-Usage, from the repository root: `python -m benchmarks.soak_page out/soak.xml docs/soak.md`.
+Usage, from the repository root: `python -m benchmarks.soak_page out/soak.xml [MORE.xml ...] docs/soak.md`,
+with a report for each part where it did not run in one piece.
 """
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree as ET  # our own pytest wrote the file
@@ -12,17 +14,18 @@ from xml.etree import ElementTree as ET  # our own pytest wrote the file
 HEAD: Final = """\
 # What `make soak` found
 
-Tests that take longer than everyday work allows, from one run of `make soak` at commit `{commit}` of {date}.
-{passed} passed, {failed} failed, {skipped} skipped; {minutes:.0f} minutes.
+Tests that take longer than everyday work allows: `make soak` in {parts}, ended at commit `{commit}`
+of {date}. {passed} passed, {failed} failed, {skipped} skipped; {minutes:.0f} minutes.
 
 | test | did | found | seconds |
 |---|---|---|---|
 """
 
 
-def page(report: Path) -> str:
-    """The page of a JUnit report; tests without a count are summed up."""
-    cases = ET.parse(report).getroot().iter("testcase")  # noqa: S314
+def page(reports: Sequence[Path]) -> str:
+    """The page of JUnit reports, one a part; tests without a count are summed up."""
+    roots = [ET.parse(report).getroot() for report in reports]  # noqa: S314
+    cases = [case for root in roots for case in root.iter("testcase")]
     rows, ended, seconds = [], {"passed": 0, "failed": 0, "skipped": 0}, 0.0
     for case in cases:
         state = "skipped" if case.find("skipped") is not None else "passed"
@@ -36,8 +39,9 @@ def page(report: Path) -> str:
             found = "; ".join(f"{name}: {text}" for name, text in told.items() if name != "count")
             name = f"{case.get('classname', '').removeprefix('tests.')}.{case.get('name')}"
             rows.append(f"| `{name}` | {told.get('count', '')} | {state}; {found} | {took:.0f} |")
+    parts = "one piece" if len(roots) == 1 else f"{len(roots)} parts"
     return (
-        HEAD.format(commit=_git("%h"), date=_git("%cs"), minutes=seconds / 60, **ended)
+        HEAD.format(parts=parts, commit=_git("%h"), date=_git("%cs"), minutes=seconds / 60, **ended)
         + "\n".join(rows)
         + "\n"
     )
@@ -49,4 +53,5 @@ def _git(what: str) -> str:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[2]).write_text(page(Path(sys.argv[1])), encoding="utf-8")
+    *reports, target = (Path(name) for name in sys.argv[1:])
+    target.write_text(page(reports), encoding="utf-8")
