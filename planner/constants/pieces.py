@@ -87,8 +87,8 @@ def _ends(ranges: tuple[tuple[int, int], ...], dtype: npt.DTypeLike) -> tuple[Ar
     """Ends of storage ranges as floats; beyond their digits the greatest float that still fits."""
     low = np.asarray([qmin for qmin, _ in ranges], dtype)
     high = np.asarray([qmax for _, qmax in ranges], dtype)
-    over = [int(end) > qmax for end, (_, qmax) in zip(high, ranges, strict=True)]
-    return low, np.where(over, np.nextafter(high, np.zeros((), dtype)), high)
+    over = [int(end) > qmax for end, (_, qmax) in zip(high.tolist(), ranges, strict=True)]
+    return low, np.where(over, np.nextafter(high, np.zeros((), dtype)), high) if any(over) else high
 
 
 def pieces(

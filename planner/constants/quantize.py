@@ -18,6 +18,7 @@ from planner.constants.rounding import ROUNDINGS, divided, floored, round_floats
 from planner.errors import QTypeError
 from planner.ir.qtypes import Storage, Uniform
 from planner.ir.scales import FORMATS
+from planner.ir.storages import MAX_BITS
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -26,9 +27,9 @@ _FLOAT_DIGITS: Final = 24
 _SHORT: Final = 50
 
 _DTYPES: Final = {
-    (signed, bits): np.dtype(f"{'i' if signed else 'u'}{bits // 8}")
+    (signed, bits): np.dtype(f"{'i' if signed else 'u'}{next(n for n in (1, 2, 4, 8) if bits <= 8 * n)}")
     for signed in (False, True)
-    for bits in (8, 16, 32, 64)
+    for bits in range(1, MAX_BITS + 1)
 }
 _FLOATS: Final[Mapping[str, np.dtype[Any]]] = {
     "f8E4M3FN": np.dtype(ml_dtypes.float8_e4m3fn),
@@ -74,8 +75,7 @@ def stored_dtype(store: Storage) -> np.dtype[Any]:
     """
     if store.float_name:
         raise QTypeError(f"storage {store} holds floats; integer storages are i1..i64 and u1..u64")
-    width = next(bits for bits in (8, 16, 32, 64) if store.bits <= bits)
-    return _DTYPES[store.signed, width]
+    return _DTYPES[store.signed, store.bits]
 
 
 def array_dtype(store: Storage) -> np.dtype[Any]:

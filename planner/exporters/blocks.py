@@ -181,6 +181,8 @@ def clamp_of(source: Numbers, op: Op | None, kind: Uniform) -> Clamp | None:
 
 
 def _stored_number(real: float, kind: Uniform) -> int:
+    if not real:
+        return kind.zero_point
     one = kind if kind.is_per_tensor else Uniform(kind.storage, kind.scales[:1], kind.zero_points[:1])
     return int(quantize_array(np.asarray(real, np.float32), one))
 

@@ -40,6 +40,9 @@ def attribute_of(name: str, value: Any) -> AttributeProto:
     Raises:
       ModelError: a value ONNX has no attribute kind for.
     """
+    if isinstance(value, (tuple, list)) and all(type(item) is int for item in value):
+        # Most of all attributes, windows and axes, in one step.
+        return AttributeProto(name=name, type=AttributeProto.INTS, ints=value)
     attribute = AttributeProto(name=name)
     if isinstance(value, (tuple, list)):
         _write_many(attribute, list(value))

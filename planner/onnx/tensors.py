@@ -5,6 +5,7 @@ Source: onnx.proto, `TensorProto`; ONNX "External Data".
 """
 
 import math
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +17,7 @@ from planner.errors import ModelError
 from planner.onnx.dtypes import NAMES, NARROW_BITS, NUMPY, byte_size, dtype_of, enum_of
 
 _ALIGNMENT: Final = 4096
+_RAW_DATA: Final = TensorProto.RAW_DATA_FIELD_NUMBER
 _DELIMITED: Final = 2  # protobuf's wire type of bytes, strings and messages
 
 
@@ -59,7 +61,7 @@ def tensor_parts(name: str, array: np.ndarray, dtype: str) -> list[bytes]:
         return [tensor_of(name, array, dtype).SerializeToString()]
     head = TensorProto(name=name, data_type=enum_of(dtype), dims=array.shape)
     raw = raw_bytes(array, dtype)
-    return [head.SerializeToString(), *field_parts(TensorProto.RAW_DATA_FIELD_NUMBER, [raw])]
+    return [head.SerializeToString(), *field_parts(_RAW_DATA, [raw])]
 
 
 def field_parts(number: int, parts: Sequence[bytes]) -> list[bytes]:
@@ -73,7 +75,8 @@ def _varint(number: int) -> bytes:
     while number > 127:
         digits.append(number & 127 | 128)
         number >>= 7
-    return bytes([*digits, number])
+    digits.append(number)
+    return bytes(digits)
 
 
 def external_tensor(name: str, array: np.ndarray, dtype: str, *, location: str, offset: int) -> TensorProto:
@@ -95,7 +98,7 @@ def raw_bytes(array: np.ndarray, dtype: str) -> bytes:
     """The elements as a file holds them: little endian, narrow formats packed."""
     if dtype in NARROW_BITS:
         return _packed(array, dtype)
-    wanted = NUMPY[dtype].newbyteorder("<")
+    wanted = NUMPY[dtype] if sys.byteorder == "little" else NUMPY[dtype].newbyteorder("<")
     plain = np.ascontiguousarray(array.astype(wanted, copy=False))
     return _whole(plain) or plain.tobytes()
 
@@ -148,7 +151,7 @@ def _mapped(tensor: TensorProto, dtype: str, folder: Path | None) -> np.ndarray:
     if folder is None:
         raise ModelError(
             f"tensor {tensor.name!r} lies in the external file {location!r}, and the model came as bytes",
-            hint="give the path of the model file",
+            hint="give the path of the model file, or to the service `external_data`",
         )
     path = (folder / location).resolve()
     if not location or not path.is_relative_to(folder.resolve()):
