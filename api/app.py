@@ -39,7 +39,6 @@ from api.settings import Settings, settings_from
 from api.shelf import Shelf, shipped_targets
 from api.store import Store
 from api.uploads import Uploads
-from api.writes import Writes
 from planner.errors import PlannerError
 from planner.version import VERSION
 
@@ -81,7 +80,6 @@ def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN2
         store.open()
         await sandbox.start()
         shelf = Shelf(store, await run_sync(shipped_targets), load_functions(settings.functions))
-        writes = Writes(store)
         threads, gate = CapacityLimiter(THREADS), Gate(settings.waiting)
         app.state.quota = Quota(settings.quota, settings.data / "blobs")
         await run_sync(app.state.quota.count)
@@ -89,7 +87,7 @@ def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN2
         engine = await run_sync(open_database, settings.database_url or default_url(settings.data))
         dispatcher = Dispatcher(engine, open_executor(settings, store), seconds=settings.lease_seconds)
         app.state.service = Service(
-            settings, store, sandbox, threads, shelf, writes, gate, uploads, engine, dispatcher
+            settings, store, sandbox, threads, shelf, gate, uploads, engine, dispatcher
         )
         await dispatcher.start()
         sweeping = asyncio.create_task(keep_sweeping(store, engine, settings, app.state.quota))
@@ -100,7 +98,6 @@ def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN2
             app.state.draining.set()
             sweeping.cancel()
             await dispatcher.stop()
-            await writes.finish()
             await sandbox.stop()
             engine.dispose()
 

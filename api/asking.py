@@ -64,7 +64,7 @@ async def export_work(service: Service, request: ExportRequest) -> dict[str, Any
     Raises:
       Refused: a model or plan that is not there.
     """
-    await service.writes.find(request.plan)
+    await run_sync(service.store.find, "plans", request.plan)
     model, plan = await run_sync(_model, service, request.model), stored("plans", request.plan)
     return work("export", {**model, "plan": plan, "format": request.format, "out": made("blobs")})
 
@@ -75,7 +75,8 @@ async def calibration_work(service: Service, request: CalibrationRequest) -> dic
     Raises:
       Refused: a model or blob that is not there.
     """
-    model, samples = await run_sync(_model, service, request.model), _blob(service, request.samples)
+    model = await run_sync(_model, service, request.model)
+    samples = await run_sync(_blob, service, request.samples)
     arguments = {"method": request.method, "shard": None, "out": made("stats")}
     return work("calibrate", {**model, **arguments, "samples": samples})
 
@@ -87,7 +88,7 @@ async def comparison_work(service: Service, request: ComparisonRequest) -> dict[
       Refused: a model or blob that is not there.
     """
     model = await run_sync(_model, service, request.model)
-    given = {name: _blob(service, getattr(request, name)) for name in ("file", "samples")}
+    given = {name: await run_sync(_blob, service, getattr(request, name)) for name in ("file", "samples")}
     return work("compare", {**model, **given, "values": request.values, "out": made("blobs")})
 
 
@@ -118,7 +119,7 @@ async def answer_of(
         return Response(json.dumps(record_of(job)), 202, headers, JSON)
     result = RESULTS[kind](job)
     if kind == "plan":
-        return FileResponse(service.store.find("plans", result["plan"]), 200, headers, JSON)
+        return FileResponse(await run_sync(service.store.find, "plans", result["plan"]), 200, headers, JSON)
     return Response(json.dumps(result), 201, headers, JSON)
 
 

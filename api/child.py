@@ -171,7 +171,9 @@ def main() -> None:
         threading.Thread(target=_watch, daemon=True).start()
         job["tell"] = partial(_tell, answer)
     _confine(job["limits"])
-    reply = json.dumps({**_done(job), "peak": peak_memory()}).encode()
+    done = _done(job)
+    done = _without_paths(done, job) if "problem" in done else done
+    reply = json.dumps({**done, "peak": peak_memory()}).encode()
     while reply:
         reply = reply[os.write(answer, reply) :]
     os._exit(0)
@@ -220,6 +222,22 @@ def _refusal(problem: Problem) -> dict[str, Any]:
 def _crash(error: Exception) -> dict[str, Any]:
     problem = Problem("worker-crashed", f"the reader of this input failed: {type(error).__name__}")
     return {**_refusal(problem), "trace": frames(error)}
+
+
+def _without_paths(said: Any, job: Arguments) -> Any:
+    """A refusal in the client's words: where files lie here is nobody's business, one is its argument."""
+    if isinstance(said, str):
+        names = {path: name for name, path in job.items() if isinstance(path, str)}
+        for path in job["limits"]["readable"]:
+            said = said.replace(path, Path(path).name).replace(Path(path).name, names.get(path, "file"))
+        for folder in job["limits"]["writable"]:
+            said = said.replace(f"{folder}/model/", "").replace(f"{folder}/", "").replace(folder, "draft")
+        return said
+    if isinstance(said, list):
+        return [_without_paths(item, job) for item in said]
+    if isinstance(said, dict):
+        return {key: _without_paths(item, job) for key, item in said.items()}
+    return said
 
 
 def _laid_out(job: Arguments) -> dict[str, str]:

@@ -55,11 +55,19 @@ class Objects:
         if self.has(name):
             _tried(self.system.rm_file, self._path(name))
 
-    def names(self, kind: str) -> Iterator[str]:
-        """The last part of each name of a kind."""
+    def names(self, folder: str) -> Iterator[str]:
+        """The last part of each name in a folder: of a kind, or those that begin alike."""
+        yield from self._sizes(folder)
+
+    def bytes(self, folder: str) -> int:
+        """Bytes of all objects in a folder."""
+        return sum(self._sizes(folder).values())
+
+    def _sizes(self, folder: str) -> dict[str, int]:
         _tried(self.system.invalidate_cache)
-        found = (str(path).rpartition("/")[2] for path in _tried(self.system.find, self._path(kind)))
-        yield from (name for name in found if not name.endswith(PART))
+        found = _tried(self.system.find, self._path(folder), detail=True)
+        named = ((str(path).rpartition("/")[2], int(about["size"])) for path, about in found.items())
+        return {name: size for name, size in named if not name.endswith(PART)}
 
     def _path(self, name: str) -> str:
         return f"{self.root}/{name}"

@@ -55,14 +55,15 @@ async def plan_at_once(service: Service, request: PlanRequest) -> bytes | tuple[
     asked = request.model_dump(exclude={"target"})
     whole = json.dumps([asked, target.digest, VERSION], sort_keys=True).encode()
     digest = digest_of(whole)
-    if service.store.has("requests", digest):
-        return await run_sync(service.store.path("requests", digest).read_bytes)
+    kept = await run_sync(service.store.read, "requests", digest)
+    if kept is not None:
+        return kept
     origin = origin_text(_full_name(target), whole)
     light = len(whole) <= INLINE_BYTES and values_in(whole) <= INLINE_VALUES
     if light and is_small(service, request.model, request.stats):
         made = await run_sync(partial(_text_here, asked, target), limiter=service.threads)
         if made is not None:
-            await service.writes.begin(digest, *made, origin)
+            await run_sync(service.store.keep_plan, digest, *made, origin)
             return made[1]
     return read_origin(origin), digest
 
@@ -180,15 +181,16 @@ async def find_origin(service: Service, key: str) -> Origin:
     Raises:
       Refused: no such plan, or one that another version of the planner made.
     """
-    await service.writes.find(key)
-    if not service.store.has("origins", key):
+    await run_sync(service.store.find, "plans", key)
+    kept = await run_sync(service.store.read, "origins", key)
+    if kept is None:
         raise Refused("plan-invalid", "the request of this plan was not kept", hint="send it again")
-    return read_origin(await run_sync(service.store.find("origins", key).read_bytes))
+    return read_origin(kept)
 
 
 async def explain_plan(service: Service, key: str, address: str) -> str:
     """Explain an address of a stored plan; a big plan is read in a child."""
-    path = await service.writes.find(key)
+    path = await run_sync(service.store.find, "plans", key)
     if path.stat().st_size > SMALL:
         reads = path.stat().st_size
         return str(

@@ -5,6 +5,7 @@ Nothing here knows a route. Source: RFC 9457; design 06.
 """
 
 import errno
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
@@ -32,6 +33,10 @@ MEDIA_TYPE: Final = "application/problem+json"
 PREFIX: Final = "urn:qplan:problem:"
 MOST_ERRORS: Final = 100
 LONGEST: Final = 4000
+_PATH: Final = re.compile(r"([a-z_]\w*(?:\[\d+\]|\.\w+)+): ")
+_NAME: Final = re.compile(r"'((?:[^'\\]|\\.)+)'")
+_PORT: Final = re.compile(r"(.+?\.(?:in|out)\[\d+\])[ :]")
+_ROW: Final = re.compile(r"\brow (\S+?[@:]\d+)")
 NO_KERNEL: Final = "on_no_kernel: error"
 """Ends the fact of a target that has every kernel served."""
 
@@ -134,7 +139,8 @@ def problem_of(error: PlannerError) -> Problem:
     if isinstance(error, Conflict):
         more["facts"] = list(error.facts)[:MOST_ERRORS]
     if isinstance(error, PlanInvalid):
-        more |= {"port": error.port, "row": error.row}
+        more |= {name: text for name, text in (("port", error.port), ("row", error.row)) if text}
+    more |= _places(error)
     if isinstance(error, TargetError):
         fields = ("line", "column", "path", "code", "message")
         found = [asdict(entry) for entry in error.errors[:MOST_ERRORS]]
@@ -143,6 +149,19 @@ def problem_of(error: PlannerError) -> Problem:
     if name == "conflict" and any(fact.endswith(NO_KERNEL) for fact in more["facts"]):
         name = "no-kernel"
     return Problem(name, _short(error.message), more)
+
+
+def _places(error: PlannerError) -> dict[str, Any]:
+    """Where in what was sent: members for programs, of what the message tells people."""
+    path, port = _PATH.match(error.message), _PORT.match(error.message)
+    row = _ROW.search(error.message)
+    if isinstance(error, UnsupportedExport):
+        return {name: found[1] for name, found in (("port", port), ("row", row)) if found}
+    if isinstance(error, PlanFormatError) and path:
+        return {"pointer": "/" + re.sub(r"[\[\].]+", "/", path[1]).rstrip("/")}
+    if isinstance(error, ModelError):
+        return {"names": list(dict.fromkeys(_NAME.findall(error.message)))[:MOST_ERRORS]}
+    return {}
 
 
 def full() -> Problem:

@@ -25,7 +25,6 @@ from api.settings import Settings
 from api.shelf import Shelf
 from api.store import Kind, Store, digest_of, digest_of_file
 from api.uploads import Uploads
-from api.writes import Writes
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,6 @@ class Service:
     sandbox: Sandbox
     threads: CapacityLimiter
     shelf: Shelf
-    writes: Writes
     gate: Gate
     uploads: Uploads
     engine: Engine
@@ -45,14 +43,20 @@ class Service:
     live: Live = field(default_factory=Live)
 
 
-async def read_stats(service: Service, data: bytes) -> dict[str, Any]:
-    """Read statistics in a child and keep them in their one layout."""
+async def read_stats(service: Service, given: Mapping[str, Any], text: bytes) -> dict[str, Any]:
+    """Read statistics, or the blob that holds them, in a child and keep them in their one layout.
+
+    Raises:
+      Refused: what is wrong with them, or no such blob.
+    """
     with service.store.draft() as folder:
-        (folder / "stats").write_bytes(data)
-        out = folder / "out"
-        summary = await service.sandbox.run(
-            "stats", stats=str(folder / "stats"), out=str(out), reads=len(data)
-        )
+        path, out = folder / "stats", folder / "out"
+        if given.keys() == {"blob"}:
+            path = await run_sync(service.store.find_whole, "blobs", str(given["blob"]))
+        else:
+            path.write_bytes(text)
+        reads = path.stat().st_size
+        summary = await service.sandbox.run("stats", stats=str(path), out=str(out), reads=reads)
         await run_sync(_check_names, service.store, out)
         digest = digest_of(out.read_bytes())
         await run_sync(service.store.keep, "stats", digest, out)
@@ -130,7 +134,7 @@ async def export_plan(service: Service, request: ExportRequest) -> dict[str, Any
     """Write a stored plan of a stored model in a format, in a child; the file becomes a blob."""
     store = service.store
     record = await run_sync(store.read_json, "models", request.model)
-    await service.writes.find(request.plan)
+    await run_sync(store.find, "plans", request.plan)
     plan, out = stored("plans", request.plan), made("blobs")
     asked = {**model_arguments(store, record), "plan": plan, "format": request.format, "out": out}
     with store.draft() as folder:

@@ -97,18 +97,30 @@ class Store:
             return here
         return self.objects.has(self._name(kind, digest))
 
+    def look(self, kind: Kind, digest: str) -> Path | None:
+        """Path of a file, if it is there: in the folder by then, wherever it was."""
+        path = self.path(kind, digest)
+        if self.objects is not None and not (kind in _UNCHANGING and path.is_file()):
+            self._fetch(kind, digest, path)
+        return path if path.is_file() else None
+
     def find(self, kind: Kind, digest: str) -> Path:
         """Path of a file that is there.
 
         Raises:
           Refused: it is not; with the nearest digests.
         """
-        path = self.path(kind, digest)
-        if self.objects is not None and not (kind in _UNCHANGING and path.is_file()):
-            self._fetch(kind, digest, path)
-        if not path.is_file():
-            raise unknown(_NAMES[kind], digest, list(islice(self.digests(kind), _LISTED)))
+        path = self.look(kind, digest)
+        if path is None:
+            raise unknown(
+                _NAMES[kind], digest, list(islice(self._near(kind, self.path(kind, digest)), _LISTED))
+            )
         return path
+
+    def read(self, kind: Kind, digest: str) -> bytes | None:
+        """Bytes of a file, if it is there."""
+        path = self.look(kind, digest)
+        return None if path is None else path.read_bytes()
 
     def find_whole(self, kind: Kind, digest: str) -> Path:
         """Path of a file that is there and, where its digest is that of its bytes, has these bytes.
@@ -134,6 +146,14 @@ class Store:
             return
         for folder in os.scandir(self.root / kind):
             yield from (f"sha256:{entry.name}" for entry in os.scandir(folder.path))
+
+    def _near(self, kind: Kind, path: Path) -> Iterator[str]:
+        """Digests to look for a nearest one among: those that begin alike, for all may be a million."""
+        beginning = path.parent.name
+        if self.objects is not None:
+            yield from (f"sha256:{name}" for name in self.objects.names(f"{kind}/{beginning}"))
+        elif path.parent.is_dir():
+            yield from (f"sha256:{entry.name}" for entry in os.scandir(path.parent))
 
     def read_json(self, kind: Kind, digest: str) -> Any:
         """Read a record this server wrote."""
@@ -174,6 +194,11 @@ class Store:
         with draft.open("rb") as file:
             os.fsync(file.fileno())
         draft.replace(goal)
+
+    def keep_plan(self, request: str, key: str, text: bytes, origin: bytes) -> None:
+        """Keep a plan as the answer of a request, and where it comes from."""
+        self.put_all([("origins", key, origin), ("plans", key, text)])
+        self.link(request, key)
 
     def link(self, digest: str, plan: str) -> None:
         """Note that a request's answer is a plan."""

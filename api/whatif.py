@@ -37,14 +37,15 @@ async def replan(service: Service, key: str, edits: EditsRequest) -> bytes:
     origin = with_steps(before, steps)
     text = origin.to_json()
     digest = digest_of(text)
-    if service.store.has("requests", digest):
-        return await run_sync(service.store.path("requests", digest).read_bytes)
+    kept = await run_sync(service.store.read, "requests", digest)
+    if kept is not None:
+        return kept
     if is_small(service, origin.request["model"], origin.request["stats"]):
         target = await service.shelf.find(origin.target)
         edit = partial(_edit_here, service.live, key, before, steps, target)
         made = await run_sync(edit, limiter=service.threads)
         if made is not None:
-            await service.writes.begin(digest, *made, text)
+            await run_sync(service.store.keep_plan, digest, *made, text)
             return made[1]
     return await plan_in_child(service, origin, digest)
 
@@ -84,12 +85,13 @@ async def study(service: Service, verb: str, key: str, arguments: Mapping[str, s
     """
     origin = await find_origin(service, key)
     tag = answer_tag(verb, [key], arguments)
-    if not service.store.has("answers", tag):
+    kept = await run_sync(service.store.look, "answers", tag)
+    if kept is None:
         with service.store.draft() as folder:
             job = await lay_out_job(service, origin, folder)
             await service.sandbox.run("study", verb=verb, arguments=dict(arguments), **job)
             await run_sync(service.store.keep, "answers", tag, folder / "out")
-    return service.store.find("answers", tag), tag
+    return kept or service.store.path("answers", tag), tag
 
 
 async def read(service: Service, verb: str, *keys: str) -> tuple[Path, str]:
@@ -98,20 +100,21 @@ async def read(service: Service, verb: str, *keys: str) -> tuple[Path, str]:
     Raises:
       Refused: no such plan.
     """
-    paths = [await service.writes.find(key) for key in keys]
+    paths = [await run_sync(service.store.find, "plans", key) for key in keys]
     tag = answer_tag(verb, keys, {})
-    if service.store.has("answers", tag):
-        return service.store.find("answers", tag), tag
+    kept = await run_sync(service.store.look, "answers", tag)
+    if kept is not None:
+        return kept, tag
     size = sum(path.stat().st_size for path in paths)
     if size <= SMALL and verb in READERS:
         data = await run_sync(partial(_read_here, verb, paths), limiter=service.threads)
         await run_sync(service.store.put, "answers", tag, data)
-        return service.store.find("answers", tag), tag
+        return service.store.path("answers", tag), tag
     with service.store.draft() as folder:
         plans, out = [str(path) for path in paths], str(folder / "out")
         await service.sandbox.run("read", verb=verb, plans=plans, arguments={}, out=out, reads=size)
         await run_sync(service.store.keep, "answers", tag, folder / "out")
-    return service.store.find("answers", tag), tag
+    return service.store.path("answers", tag), tag
 
 
 def _read_here(verb: str, paths: Sequence[Path]) -> bytes:

@@ -47,6 +47,6 @@ async def delete_model(
     if_match: IfMatch = None,  # noqa: ARG001 - for OpenAPI; `require_match` reads it
 ) -> None:
     """Take the record of a model away; its blobs and plans stay, but plans of it cannot be edited."""
-    service.store.find("models", digest)
+    await run_sync(service.store.find, "models", digest)
     require_match(request, digest)
     await run_sync(service.store.drop, "models", digest)

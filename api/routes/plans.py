@@ -55,7 +55,7 @@ async def post_plan(
 )
 async def get_plan(key: PlanKey, request: Request, service: ServiceOf) -> Response:
     """Give a plan that was made before."""
-    return file_answer(request, await service.writes.find(key), key)
+    return file_answer(request, await run_sync(service.store.find, "plans", key), key)
 
 
 @router.post("/plans/{key}:replan", operation_id="replan", response_class=Response, responses=_PLAN)

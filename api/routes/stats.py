@@ -15,9 +15,9 @@ router = APIRouter(tags=["statistics"], route_class=JsonRoute)
 
 @router.post("/stats", operation_id="put_stats", status_code=201)
 async def post_stats(
-    body: Annotated[dict[str, Any], Body(examples=[STATS])],  # noqa: ARG001 - for OpenAPI; the text is kept
+    body: Annotated[dict[str, Any], Body(examples=[STATS], description="statistics, or `blob`: a digest")],
     request: Request,
     service: ServiceOf,
 ) -> StatsRecord:
-    """Keep statistics of format qplan.stats/1."""
-    return StatsRecord.model_validate(await read_stats(service, await request.body()))
+    """Keep statistics of format qplan.stats/1, sent as they are or before, as a blob."""
+    return StatsRecord.model_validate(await read_stats(service, body, await request.body()))

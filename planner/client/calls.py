@@ -5,7 +5,6 @@ Nothing here plans or reads models. Source: design 06.
 """
 
 import hashlib
-import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -153,8 +152,9 @@ def delete_model(digest: str) -> Steps[None]:
 
 def stats(document: Mapping[str, Any] | str | Path) -> Steps[dict[str, Any]]:
     """Store statistics, the document or a path; the record has their `digest`."""
-    is_path = not isinstance(document, Mapping)
-    body = json.loads((yield Do(partial(_whole, document)))) if is_path else document
+    body = document
+    if not isinstance(document, Mapping):
+        body = {"blob": (yield from upload(Path(document)))}
     return (yield from _object(Ask("POST", "/v1/stats", json=body)))
 
 
@@ -360,13 +360,6 @@ def _read(source: Source, offset: int) -> bytes:
     with Path(source).open("rb") as file:
         file.seek(offset)
         return file.read(PART)
-
-
-def _whole(path: Any) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read {str(path)!r}: {error.strerror}") from error
 
 
 def _quoted(name: str) -> str:

@@ -2,18 +2,22 @@
 
 import asyncio
 import inspect
+import io
 import json
 import os
 import re
 import shutil
 import signal
 import socket
+import tempfile
 import threading
 import time
 from pathlib import Path
 
 import httpx
+import numpy as np
 import pytest
+from onnx import helper
 
 from api.edge import Edge
 from api.metrics import Metrics
@@ -24,9 +28,12 @@ from api.tokens import parse_token
 from planner import errors
 from planner.cli.app import run
 from tests.api.conftest import serving
-from tests.api.documents import JSON, OCTETS, YAML, chain, overflowing, put, relu
+from tests.api.documents import JSON, OCTETS, YAML, chain, external, onnx_file, overflowing, put, relu
 
 ROOT = Path(__file__).resolve().parents[2]
+DIGITS = ROOT / "examples" / "digits"
+PLACES = (str(ROOT), tempfile.gettempdir(), "/drafts/", "/blobs/", "site-packages")
+"""Where files of the server lie: nobody's business."""
 NOWHERE = f"sha256:{'0' * 64}"
 
 
@@ -155,6 +162,7 @@ def check(answer: httpx.Response, name: str, words: str = "") -> dict:
     assert answer.status_code == status
     assert found["request_id"] == answer.headers["x-request-id"]
     assert words in answer.text, answer.text
+    assert [place for place in PLACES if place in answer.text] == []
     return found
 
 
@@ -181,6 +189,48 @@ def exported(service, model: bytes, plan_of: dict, format_: str = "onnx-qdq") ->
 
 def test_a_plan_of_another_model(service):
     check(exported(service, relu(), chain(2)), "plan-invalid")
+
+
+def test_what_a_format_cannot_say_names_the_port_and_the_row(service):
+    blobs = [put(service, (DIGITS / name).read_bytes()) for name in ("digits.onnx", "calibration.npz")]
+    model = service.post("/v1/models", json={"blob": blobs[0]}).json()["digest"]
+    asked, wait = {"model": model, "samples": blobs[1]}, {"Prefer": "wait=60"}
+    stats = service.post("/v1/calibrations", json=asked, headers=wait).json()["digest"]
+    body = {"model": model, "stats": stats, "target": "onnxruntime-cpu"}
+    key = service.post("/v1/plans", json=body).json()["key"]
+    answer = service.post("/v1/exports", json={"model": model, "plan": key, "format": "tosa"})
+    found = check(answer, "unsupported-export", "tosa accepts rows of")
+    assert (found["port"], found["row"].partition("@")[0]) == ("stem/conv.out[0]", "conv")
+
+
+def test_places_in_models(service):
+    model = chain(2)
+    model["kernels"][0]["kernel"] = 4
+    found = check(service.post("/v1/plans", json={"model": model, "target": "litert-int8"}), "model-invalid")
+    assert found["pointer"] == "/kernels/0/kernel"
+    blob = put(service, onnx_file([helper.make_node("Conv", ["x", "w"], ["y"], name="c")]))
+    found = check(service.post("/v1/models", json={"blob": blob}), "model-invalid")
+    assert found["names"] == ["g", "c", "w"]
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [([], "or to the service `external_data`"), (["b.bin"], "external file 'a.bin' of tensor 'w' does not")],
+)
+def test_external_data_that_is_not_there(service, data, words):
+    given = [{"location": place, "blob": put(service, bytes(8))} for place in data]
+    body = {"blob": put(service, external("a.bin")), "external_data": given}
+    check(service.post("/v1/models", json=body), "model-invalid", words)
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 9), (3,)])
+def test_samples_that_do_not_fit_are_called_samples(service, shape):
+    model = service.post("/v1/models", json={"blob": put(service, relu())}).json()["digest"]
+    file = io.BytesIO()
+    np.savez(file, x=np.zeros(shape, np.float32))
+    body = {"model": model, "samples": put(service, file.getvalue())}
+    answer = service.post("/v1/calibrations", json=body, headers={"Prefer": "wait=60"})
+    assert check(answer, "input-invalid")["detail"].startswith("samples: input 'x' has shape")
 
 
 def test_an_export_without_numbers(service):

@@ -316,5 +316,5 @@ def test_external_data_without_its_file_is_refused():
         prepare(model.SerializeToString())
     assert str(caught.value) == (
         f"tensor '{tensor.name}' lies in the external file 'weights.bin', and the model came as bytes "
-        "(give the path of the model file)"
+        "(give the path of the model file, or to the service `external_data`)"
     )

@@ -93,7 +93,7 @@ BAD = {
         edited(lambda m: external(m, "weights.bin")),
         (
             "tensor 'k' lies in the external file 'weights.bin', and the model came as bytes "
-            "(give the path of the model file)"
+            "(give the path of the model file, or to the service `external_data`)"
         ),
     ),
 }
