@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerType, Signedn
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint
 
-from planner.mlir.types import uniform_of, with_element
+from planner.mlir.types import element_of, uniform_of, with_element
 from planner.mlir.written import WrittenStorage, WrittenUniform
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -25,7 +25,7 @@ Tensor: TypeAlias = "TensorType[Any]"
 PREFIX: Final = "stablehlo."
 I32: Final = IntegerType(32)
 I64: Final = IntegerType(64)
-_SHARED: Final = frozenset({"broadcast_in_dim", "constant"})
+_SHARED: Final = "broadcast_in_dim"
 _FLOATS: Final[Mapping[str, Attribute]] = {
     "bf16": builtin.bf16,
     "f16": builtin.f16,
@@ -89,7 +89,7 @@ def put(
     properties: Mapping[str, Attribute] | None = None,
 ) -> SSAValue:
     """Insert a StableHLO op of one result and give that."""
-    if isinstance(build, Sharing) and name in _SHARED:
+    if isinstance(build, Sharing) and name == _SHARED:
         return build.once(PREFIX + name, operands, kind, properties or {})
     return build.insert(make(PREFIX + name, operands, [kind], properties)).results[0]
 
@@ -142,6 +142,7 @@ def float_type(expressed: str) -> Attribute | None:
     return _FLOATS.get(expressed)
 
 
+@lru_cache(maxsize=64)
 def storage_type(store: WrittenStorage) -> IntegerType:
     """The integers that hold a storage: `i8` or `ui8`."""
     return IntegerType(store.bits, Signedness.SIGNLESS if store.signed else Signedness.UNSIGNED)
@@ -178,9 +179,37 @@ def _normal(number: int, element: IntegerType) -> int:
 
 
 def constant(build: Builder, numbers: Sequence[float], element: Attribute, shape: Sequence[int]) -> SSAValue:
-    """Insert a constant: as many numbers as the shape has, or one for all."""
-    kind = TensorType(element, shape)
-    return put(build, "constant", [], kind, {"value": dense(numbers, element, shape)})
+    """Insert a constant, or share one: as many numbers as the shape has, or one for all."""
+    key = tuple(numbers), element, tuple(shape)
+    if not isinstance(build, Sharing):
+        return _constant(build, *key)
+    if key not in build.known:
+        build.known[key] = _constant(build, *key)
+    return build.known[key]
+
+
+def _constant(
+    build: Builder, numbers: tuple[float, ...], element: Attribute, shape: tuple[int, ...]
+) -> SSAValue:
+    made = make(
+        f"{PREFIX}constant", [], [_tensor(element, shape)], {"value": _dense(numbers, element, shape)}
+    )
+    return build.insert(made).results[0]
+
+
+@lru_cache(maxsize=1024)
+def _tensor(element: Attribute, shape: tuple[int, ...]) -> Tensor:
+    return TensorType(element, shape)
+
+
+@lru_cache(maxsize=1024)
+def _dense(numbers: tuple[float, ...], element: Attribute, shape: tuple[int, ...]) -> Attribute:
+    return dense(numbers, element, shape)
+
+
+@lru_cache(maxsize=256)
+def _axes(axes: tuple[int, ...]) -> Attribute:
+    return longs(axes)
 
 
 def longs(numbers: Sequence[int]) -> Attribute:
@@ -190,8 +219,9 @@ def longs(numbers: Sequence[int]) -> Attribute:
 
 def convert(build: Builder, value: SSAValue, element: Attribute) -> SSAValue:
     """Convert elements; what is of the type already stays."""
-    kind = with_element(value.type, element)
-    return value if kind == value.type else put(build, "convert", [value], kind)
+    if element_of(value.type) == element:
+        return value
+    return put(build, "convert", [value], with_element(value.type, element))
 
 
 def bitcast(build: Builder, value: SSAValue, kind: Attribute) -> SSAValue:
@@ -237,9 +267,9 @@ def parameters(
 
 
 def _spread(
-    build: Builder, value: SSAValue, axes: Sequence[int], like_: SSAValue, kind: Attribute
+    build: Builder, value: SSAValue, axes: tuple[int, ...], like_: SSAValue, kind: Attribute
 ) -> SSAValue:
-    along = {"broadcast_dimensions": longs(axes)}
+    along = {"broadcast_dimensions": _axes(axes)}
     if is_static(kind):
         return put(build, "broadcast_in_dim", [value], kind, along)
     return put(build, "dynamic_broadcast_in_dim", [value, sizes(build, like_)], kind, along)

@@ -42,6 +42,7 @@ _HOLDERS: Final = (
     builtin.UnrankedTensorType,
 )
 _SPECS: Final = frozenset({"input_specs", "output_specs"})
+_TENSOR: Final = re.compile(r"tensor<[^<>!#]*+(?:!quant\.uniform<[^<>!#]*+(?:<[^<>!#]*+>)?[^<>!#]*+>)?>")
 _MLIR_BITS: Final = 32
 _GENERIC: Final = (
     f"an op of another dialect than {', '.join(sorted(dialect.name for dialect in (*DIALECTS, Quant)))}, "
@@ -60,16 +61,18 @@ class TextParser(Parser):
 
     Attributes:
       starts: where each op starts, by its `id`.
+      tensors: tensor types by their text.
       spelled: names of SSA values as written, numbers left out; xDSL keeps less (`x` of `%x_1`).
     """
 
     starts: dict[int, int]
     spelled: dict[SSAValue, str]
+    tensors: dict[str, Any]
 
     def __init__(self, context: Context, source: str) -> None:
         super().__init__(context, "")
         self._parser_state = ParserState(_Lexer(Input(source, "<unknown>")))
-        self.starts, self.spelled = {}, {}
+        self.starts, self.spelled, self.tensors = {}, {}, {}
 
     def parse_operation(self) -> Operation:
         """Parse one op and note its position."""
@@ -89,6 +92,19 @@ class TextParser(Parser):
         if self._aliases_alone():
             return builtin.ModuleOp([])
         return self.parse_module()
+
+    def _parse_optional_builtin_parametrized_type(self) -> Any:
+        """Read a plain tensor type, or give the one that was read from the same text before."""
+        start = self._current_token.span.start
+        match = _TENSOR.match(str(self.lexer.input.content), start)
+        if match is None or self._current_token.kind != MLIRTokenKind.BARE_IDENT:
+            return super()._parse_optional_builtin_parametrized_type()
+        known = self.tensors.get(match[0])
+        if known is None:
+            known = self.tensors[match[0]] = super()._parse_optional_builtin_parametrized_type()
+        else:
+            self._resume_from(match.end())
+        return known
 
     def _parse_tensor_literal_element(self) -> Any:
         return hexadecimal(super()._parse_tensor_literal_element())

@@ -11,6 +11,7 @@ from io import StringIO
 from typing import Final
 
 from xdsl.dialects import builtin
+from xdsl.ir import Attribute
 from xdsl.printer import Printer
 
 from planner.annotated.document import read_annotated, write_annotated
@@ -125,6 +126,26 @@ def transform(
     return print_module(module), tuple(warnings.values())
 
 
+class _Printer(Printer):
+    """A printer that makes the text of each tensor type once."""
+
+    def __init__(self, stream: StringIO) -> None:
+        super().__init__(stream)
+        self.spelled: dict[int, tuple[Attribute, str]] = {}
+
+    def print_attribute(self, attribute: Attribute) -> None:
+        """Print an attribute, a tensor type from the text of the first time."""
+        if not isinstance(attribute, builtin.TensorType):
+            super().print_attribute(attribute)
+            return
+        if id(attribute) not in self.spelled:
+            stream = StringIO()
+            Printer(stream).print_attribute(attribute)
+            # With the type itself, so that its id stays its own.
+            self.spelled[id(attribute)] = attribute, stream.getvalue()
+        self.print_string(self.spelled[id(attribute)][1])
+
+
 def print_module(module: builtin.ModuleOp) -> str:
     """Print a module canonically: custom forms where there are any, `kernel` for `logical_kernel`."""
     for op in module.walk():
@@ -136,7 +157,7 @@ def print_module(module: builtin.ModuleOp) -> str:
             # xDSL counts names up: a name that ends in a number already could be given twice.
             value.name_hint = _COUNT.sub("", value.name_hint or "") or None
     stream = StringIO()
-    Printer(stream).print_op(module)
+    _Printer(stream).print_op(module)
     return stream.getvalue() + "\n"
 
 

@@ -190,6 +190,7 @@ def element_of(kind: Attribute) -> Attribute:
     return kind.element_type if isinstance(kind, TensorType | UnrankedTensorType) else kind
 
 
+@lru_cache(maxsize=4096)
 def with_element(kind: Attribute, element: Attribute) -> Attribute:
     """Give the type of the same shape with other elements."""
     if isinstance(kind, TensorType):
