@@ -141,4 +141,8 @@ def _invalid(error: RequestValidationError) -> Problem:
     return Problem("request-invalid", f"{where}: {found[0]['message']}", {"errors": found})
 
 
-app: Final = create_app(settings_from(os.environ))
+def __getattr__(name: str) -> FastAPI:
+    """Make `app` for uvicorn once it is asked for: a wrong setting is no failed import (PEP 562)."""
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return create_app(settings_from(os.environ))

@@ -48,6 +48,8 @@ CONNECT_SECONDS: Final = 5
 MIGRATING: Final = 0x71706C616E
 _READS: Final = "qplan_reads"
 
+_DRIVERS: Final = dict.fromkeys(("postgres", "postgresql", "postgresql+psycopg"), "postgresql+psycopg")
+
 metadata: Final = MetaData()
 
 jobs: Final = Table(
@@ -96,7 +98,7 @@ def open_database(url: str) -> Engine:
     Raises:
       InputError: a database that is none, cannot be reached, or was made by a later version.
     """
-    engine = _engine(url)
+    engine = make_engine(url)
     try:
         _migrate(engine)
     except CommandError as error:
@@ -157,13 +159,17 @@ def _migrate(engine: Engine) -> None:
         command.upgrade(config, "head")
 
 
-def _engine(url: str) -> Engine:
+def make_engine(url: str) -> Engine:
+    """Make what connects, without connecting.
+
+    Raises:
+      InputError: an address that is none, or of another database than SQLite and PostgreSQL.
+    """
     try:
         parsed = make_url(url)
-        if parsed.drivername in ("postgres", "postgresql"):
-            parsed = parsed.set(drivername="postgresql+psycopg")
         if parsed.get_backend_name() == "sqlite":
             return _sqlite(parsed)
+        parsed = parsed.set(drivername=_DRIVERS[parsed.drivername])
         return create_engine(
             parsed,
             pool_size=POOL,
@@ -171,7 +177,7 @@ def _engine(url: str) -> Engine:
             pool_timeout=WAIT_SECONDS,
             connect_args={"connect_timeout": CONNECT_SECONDS},
         )
-    except (ArgumentError, NoSuchModuleError) as error:
+    except (ArgumentError, NoSuchModuleError, LookupError) as error:
         raise InputError(
             f"QPLAN_DATABASE_URL is no database address: {_shown(url)}",
             hint="sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME",

@@ -1,6 +1,7 @@
-"""Doctor: what is wrong with the settings of this machine, and with what they point at. It changes nothing.
+"""Doctor: what is wrong with the settings of this machine, and with what they point at.
 
-Each check answers alone, so that one failure does not hide the next. Source: design 06, `qplan doctor`.
+It leaves nothing behind. Each check answers alone, so that one failure does not hide the next.
+Source: design 06, `qplan doctor`.
 """
 
 import asyncio
@@ -15,18 +16,18 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from secrets import token_hex
 from time import perf_counter
 from typing import Any, Final
 
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 
 from api.backup import DATABASE, damaged
+from api.database import default_url, make_engine
 from api.examples import TARGET
 from api.objects import open_objects
 from api.paths import import_path
@@ -40,7 +41,6 @@ from planner.target.yamltree import read_yaml
 from planner.version import VERSION
 
 LITTLE: Final = 1 << 30
-PROBE: Final = f"sha256:{'0' * 64}"
 OLDEST_ONNX: Final = (1, 21)
 _PACKAGES: Final = ("fastapi", "onnx", "onnxruntime", "pydantic", "SQLAlchemy", "uvicorn")
 _CONFINED: Final = (
@@ -66,11 +66,10 @@ def examine(environment: Mapping[str, str], host: str, *, deep: bool = False) ->
       deep: also read every blob and compare it with its digest.
     """
     found = [*_versions(), *_variables(environment)]
-    try:
-        settings = settings_from(environment)
-    except PlannerError as error:
-        return [*found, Check("settings", "bad", str(error))]
-    found.append(Check("settings", "good", f"data in {settings.data}"))
+    refused = {name: refusal for name in VARIABLES if (refusal := _refusal(name, environment))}
+    settings = settings_from({name: text for name, text in environment.items() if name not in refused})
+    found += [Check("settings", "bad", refusal) for refusal in refused.values()]
+    found += [] if refused else [Check("settings", "good", f"data in {settings.data}")]
     for name, look in CHECKS.items():
         try:
             found += look(name, settings)
@@ -111,13 +110,21 @@ def _variables(environment: Mapping[str, str]) -> Iterator[Check]:
         yield Check("settings", "odd", f"{name} is no setting" + (f"; {near[0]}?" if near else ""))
 
 
+def _refusal(variable: str, environment: Mapping[str, str]) -> str:
+    try:
+        settings_from({variable: environment.get(variable, "")})
+    except PlannerError as error:
+        return str(error)
+    return ""
+
+
 def _data(name: str, settings: Settings) -> Iterator[Check]:
     folder = settings.data
     if not folder.is_dir():
         parent = next(path for path in (folder, *folder.parents) if path.exists())
-        writable = parent.is_dir() and os.access(parent, os.W_OK)
-        detail = "not there yet" if writable else f"not there, and {parent} takes no folders"
-        yield Check(name, "odd" if writable else "bad", f"{folder} is {detail}")
+        refusal = "it is a file" if parent.is_file() else _no_folders(parent)
+        detail = f"not there, and {parent} takes no folders: {refusal}" if refusal else "not there yet"
+        yield Check(name, "bad" if refusal else "odd", f"{folder} is {detail}")
         return
     with tempfile.TemporaryDirectory(dir=folder, prefix="doctor.") as probe:
         (Path(probe) / "a").write_bytes(b"x")
@@ -128,22 +135,26 @@ def _data(name: str, settings: Settings) -> Iterator[Check]:
     yield Check(name, "odd" if free < LITTLE else "good", detail)
 
 
+def _no_folders(parent: Path) -> str:
+    """Why no folder can be made in a folder; nothing where one can."""
+    try:
+        with tempfile.TemporaryDirectory(dir=parent, prefix="doctor."):
+            return ""
+    except OSError as error:
+        return error.strerror or type(error).__name__
+
+
 def _database(name: str, settings: Settings) -> Iterator[Check]:
     if not settings.database_url and not (settings.data / DATABASE).exists():
         yield Check(name, "odd", "SQLite in the data folder, not made yet")
         return
-    url = settings.database_url or f"sqlite:///{settings.data / DATABASE}"
+    url = settings.database_url or default_url(settings.data)
     try:
-        parsed = make_url(url)
-    except ArgumentError:
-        yield Check(
-            name, "bad", "QPLAN_DATABASE_URL is no address: sqlite:///FILE or postgresql://USER@HOST/NAME"
-        )
+        engine = make_engine(url)
+    except InputError as error:
+        yield Check(name, "bad", str(error))
         return
-    if parsed.drivername in ("postgres", "postgresql"):
-        parsed = parsed.set(drivername="postgresql+psycopg")
-    shown = parsed.render_as_string(hide_password=True)
-    engine = create_engine(parsed)
+    shown = engine.url.render_as_string(hide_password=True)
     try:
         with engine.connect() as connection:
             found = MigrationContext.configure(connection).get_current_revision()
@@ -162,12 +173,17 @@ def _blobs(name: str, settings: Settings) -> Iterator[Check]:
     if objects is None:
         yield Check(name, "good", "files in the data folder")
         return
+    probe = f"doctor/{token_hex(8)}"
     try:
-        objects.has(f"blobs/{PROBE}")
+        with tempfile.TemporaryDirectory(prefix="doctor.") as folder:
+            (Path(folder) / "sent").write_bytes(b"x")
+            objects.send(Path(folder) / "sent", probe)
+            objects.fetch(probe, Path(folder) / "back")
+            objects.drop(probe)
     except Refused as error:
-        yield Check(name, "bad", error.problem.detail)
+        yield Check(name, "bad", f"{settings.blobs}: {error.problem.detail}")
         return
-    yield Check(name, "good", f"{settings.blobs} answers")
+    yield Check(name, "good", f"{settings.blobs} takes and gives files")
 
 
 def _executor(name: str, settings: Settings) -> Iterator[Check]:
@@ -197,7 +213,7 @@ def _children(name: str, settings: Settings) -> Iterator[Check]:
         (Path(folder) / "drafts").mkdir()
         text = Path(folder) / "text"
         text.write_text(TARGET)
-        here = Settings(data=Path(folder), child_seconds=settings.child_seconds)
+        here = replace(settings, data=Path(folder))
         start = perf_counter()
         try:
             asyncio.run(Sandbox(here).run("lint", text=str(text), name="doctor", reads=0))

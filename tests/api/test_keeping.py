@@ -138,10 +138,25 @@ def test_a_doctor_finds_nothing_on_a_healthy_machine(tmp_path, store):
     ("variables", "check", "state", "words"),
     [
         ({"QPLAN_CHILDREN": "none"}, "settings", "bad", "QPLAN_CHILDREN is 'none'"),
-        ({"QPLAN_DATA": f"{__file__}/none"}, "data", "bad", "takes no folders"),
-        ({"QPLAN_DATABASE_URL": "nonsense"}, "database", "bad", "is no address"),
+        ({"QPLAN_RATE": "-1"}, "settings", "bad", "QPLAN_RATE is '-1', not a whole number"),
+        ({"QPLAN_TOKENS": "word"}, "settings", "bad", "QPLAN_TOKENS holds something that is no sha256"),
+        ({"QPLAN_TOKENS_FILE": "/none"}, "settings", "bad", "QPLAN_TOKENS_FILE: cannot read '/none'"),
+        ({"QPLAN_FUNCTIONS": "f"}, "settings", "bad", "write name=package.module:function"),
+        ({"QPLAN_DATA": f"{__file__}/none"}, "data", "bad", "takes no folders: it is a file"),
+        ({"QPLAN_DATA": "/proc/none"}, "data", "bad", "takes no folders: No such file"),
+        ({"QPLAN_DATABASE_URL": "nonsense"}, "database", "bad", "is no database address"),
+        ({"QPLAN_DATABASE_URL": "mysql://u:secret@h/x"}, "database", "bad", "or postgresql://USER"),
+        ({"QPLAN_DATABASE_URL": "sqlite:////none/x"}, "database", "bad", "unable to open database file"),
         ({"QPLAN_DATABASE_URL": "postgresql://u:secret@127.0.0.1:9/x"}, "database", "bad", "does not answer"),
+        ({"QPLAN_BLOBS": "s4://x"}, "blobs", "bad", "cannot open 's4://x'"),
+        (
+            {"QPLAN_BLOBS": "file:///proc/none"},
+            "blobs",
+            "bad",
+            "file:///proc/none: the object store does not",
+        ),
         ({"QPLAN_EXECUTOR": "ray://x"}, "executor", "bad", "dask://HOST:PORT"),
+        ({"QPLAN_EXECUTOR": "dask://none"}, "executor", "bad", "missing port number"),
         ({"QPLAN_FUNCTIONS": "f=nowhere:f"}, "plugins", "bad", "cannot be imported"),
     ],
 )
@@ -150,6 +165,15 @@ def test_a_doctor_finds(tmp_path, variables, check, state, words):
     assert checks[check][0] == state, checks
     assert words in checks[check][1]
     assert "secret" not in str(checks)
+
+
+def test_a_doctor_goes_on_behind_a_wrong_setting(tmp_path):
+    variables = {"QPLAN_DATA": str(tmp_path / "new"), "QPLAN_RATE": "x", "QPLAN_QUOTA": "1GB"}
+    checks = examine(variables, "127.0.0.1")
+    bad = [check.detail.partition(",")[0] for check in checks if check.state == "bad"]
+    assert bad == ["QPLAN_RATE is 'x'", "QPLAN_QUOTA is '1GB'"]
+    assert {"data", "database", "children"} <= {check.name for check in checks}
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_doctor_reads_names_and_tokens(tmp_path):
