@@ -35,7 +35,15 @@ EXPORTERS: Final[Mapping[str, Exporter]] = {
 }
 
 WITH_BODIES: Final = frozenset(
-    {"onnx-integer", "onnx-qcdq", "onnx-qdq", "onnx-qoperator", "onnx-qoperator-clip"}
+    {
+        "onnx-integer",
+        "onnx-qcdq",
+        "onnx-qdq",
+        "onnx-qoperator",
+        "onnx-qoperator-clip",
+        "stablehlo",
+        "stablehlo-int",
+    }
 )
 """Formats that say loops and branches."""
 

@@ -16,7 +16,7 @@ from planner.errors import ModelError
 from planner.interpreter.blocks import Stage, needed_regions, stages_of
 from planner.interpreter.memory import Memory
 from planner.interpreter.requantize import Array
-from planner.ir.borders import border_op, closed_scope
+from planner.ir.borders import border_op, closed_scope, inner_scope
 from planner.ir.graph import Graph, Op, Region
 from planner.ir.qtypes import Uniform
 from planner.ir.structure import BEGIN, END, JOIN, Scope
@@ -78,7 +78,7 @@ def items_of(
     borders = {r.name: _border(plan, r, arithmetic) for r in needed if border_op(r) is not None}
 
     def inside(regions: Sequence[Region], path: str) -> Iterator[Item]:
-        for child, group in groupby(regions, lambda region: _child(scopes, region.scope, path)):
+        for child, group in groupby(regions, lambda region: inner_scope(scopes, region.scope, path)):
             members = list(group)
             if child:
                 yield _body(scopes, child, tuple(inside(members, child)), borders.values())
@@ -147,15 +147,6 @@ def run_loop(memory: Memory, body: Body, run: Run) -> None:
         _give(memory, end.op.outputs[0], end, _result(memory, body, end, collected[end.index]))
 
 
-def _child(scopes: Mapping[str, Scope], path: str, outer: str) -> str:
-    """The loop or branch right inside `outer` that a scope is in; "" where it is in `outer` itself."""
-    found = ""
-    path = closed_scope(scopes, path)
-    while path != outer:
-        found, path = path, closed_scope(scopes, scopes[path].parent)
-    return found
-
-
 def _border(plan: Plan, region: Region, arithmetic: str | None) -> Border:
     kernel = plan.kernels.get(region.name)
     kind = kernel.outputs[0].type if kernel is not None and kernel.outputs else None
@@ -183,9 +174,9 @@ def _carrier(body: Body, end: Border) -> Border | None:
 
 def _trips(memory: Memory, body: Body) -> Iterator[int]:
     if body.scope.type == "Scan":
-        length, axis = _slices(memory, body)
-        del axis
-        return iter(range(length))
+        first = _slices(body)[0]
+        axis, _ = _direction(body, first.index)
+        return iter(range(_take(memory, first.op.inputs[0], first).shape[axis]))
     if body.scope.type != "Loop":
         return iter(range(body.trips))
     most, going = body.scope.operands[0], body.scope.operands[1]
@@ -197,28 +188,31 @@ def _trips(memory: Memory, body: Body) -> Iterator[int]:
 def _vary(memory: Memory, body: Body, trip: int) -> None:
     """Give what is another in every trip: the count of a Loop, the slices of a Scan."""
     for begin in body.begins:
-        if begin.op.attributes["carried"] >= 0:
-            continue
         if body.scope.type == "Loop" and begin.index == 0:
             memory.define(begin.op.outputs[0], np.asarray(trip, np.int64))
-        elif body.scope.type == "Scan":
+        elif begin in _slices(body):
             whole = _take(memory, begin.op.inputs[0], begin)
             axis, backwards = _direction(body, begin.index)
             at = whole.shape[axis] - 1 - trip if backwards else trip
             _give(memory, begin.op.outputs[0], begin, np.take(whole, at, axis))
 
 
-def _slices(memory: Memory, body: Body) -> tuple[int, int]:
-    """How many slices a Scan has, and along which axis."""
-    first = next(begin for begin in body.begins if begin.op.attributes["carried"] < 0)
-    axis, _ = _direction(body, first.index)
-    return int(_take(memory, first.op.inputs[0], first).shape[axis]), axis
+def _slices(body: Body) -> tuple[Border, ...]:
+    """What a Scan takes slice by slice; behind it come values that its body captures."""
+    if body.scope.type != "Scan":
+        return ()
+    last = _states(body) + int(body.scope.attributes["num_scan_inputs"])
+    return tuple(b for b in body.begins if b.op.attributes["carried"] < 0 and b.index < last)
+
+
+def _states(body: Body) -> int:
+    """How many values one trip hands to the next."""
+    return sum(begin.op.attributes["carried"] >= 0 for begin in body.begins)
 
 
 def _direction(body: Body, index: int) -> tuple[int, bool]:
     """Axis and direction of an operand of a Scan."""
-    slices = int(body.scope.attributes["num_scan_inputs"])
-    at = index - (len(body.scope.operands) - slices)
+    at = index - _states(body)
     axes, ways = (body.scope.attributes.get(f"scan_input_{word}") for word in ("axes", "directions"))
     return (int(axes[at]) if axes else 0), bool(ways[at]) if ways else False
 

@@ -70,6 +70,15 @@ def closed_scope(scopes: Mapping[str, Scope], path: str) -> str:
     return path
 
 
+def inner_scope(scopes: Mapping[str, Scope], path: str, outer: str) -> str:
+    """The loop or branch right inside `outer` that a scope is in; "" where it is in `outer` itself."""
+    found = ""
+    path = closed_scope(scopes, path)
+    while path != outer:
+        found, path = path, closed_scope(scopes, scopes[path].parent)
+    return found
+
+
 def homes(graph: Graph) -> Mapping[str, str]:
     """The loop or branch in which each value is defined, of those that are defined in one."""
     found: dict[str, str] = {}

@@ -23,7 +23,8 @@ Typed: TypeAlias = Callable[[str], tuple[str, Sequence[Dim] | None]]
 """Element type and shape of a tensor that enters or leaves a body."""
 
 QPLAN: Final = BEGIN.partition("::")[0]
-_END, _JOIN = (kind.partition("::")[2] for kind in (END, JOIN))
+_OF_RESULTS: Final = ("scan_output_axes", "scan_output_directions")
+_BEGIN, _END, _JOIN = (kind.partition("::")[2] for kind in (BEGIN, END, JOIN))
 
 
 @dataclass(slots=True)
@@ -47,6 +48,7 @@ def nest(nodes: Sequence[Node], scopes: Mapping[str, Scope], typed: Typed) -> li
     bodies |= {path: _Body() for path, scope in scopes.items() if scope.kind != "call"}
     joins: dict[str, list[Node]] = {}
     alias: dict[str, str] = {}
+    operands = _operands(nodes, scopes)
     for node in nodes:
         home = closed_scope(scopes, node.scope)
         if node.domain != QPLAN:
@@ -54,7 +56,7 @@ def nest(nodes: Sequence[Node], scopes: Mapping[str, Scope], typed: Typed) -> li
         elif node.op_type == _JOIN:
             joins.setdefault(node.attributes["body"], []).append(node)
         else:
-            _sort_border(node, scopes, bodies, alias)
+            _sort_border(node, scopes, bodies, alias, operands)
     for body in bodies.values():
         _rename(body, alias)
     found = {owner: [_aliased(node, alias) for node in group] for owner, group in joins.items()}
@@ -97,21 +99,38 @@ def _rename(body: _Body, alias: Mapping[str, str]) -> None:
 
 
 def _sort_border(
-    node: Node, scopes: Mapping[str, Scope], bodies: Mapping[str, _Body], alias: dict[str, str]
+    node: Node,
+    scopes: Mapping[str, Scope],
+    bodies: Mapping[str, _Body],
+    alias: dict[str, str],
+    operands: Mapping[str, int],
 ) -> None:
     """What enters or leaves unchanged is one tensor with what it was; the rest are operands and results."""
     body, index = node.attributes["body"], node.attributes["index"]
     if scopes[body].kind == "loop" and node.op_type == _END:
         bodies[body].ends[index] = node
-    elif scopes[body].kind == "loop" and _is_handed(scopes[body], node):
+    elif scopes[body].kind == "loop" and _is_handed(node, operands[body]):
         bodies[body].begins[index] = node
     else:
         alias[node.outputs[0]] = node.inputs[0]
 
 
-def _is_handed(scope: Scope, node: Node) -> bool:
-    """Whether something else enters in each trip."""
-    return node.attributes["carried"] >= 0 or scope.type != "Loop" or node.attributes["index"] == 0
+def _operands(nodes: Sequence[Node], scopes: Mapping[str, Scope]) -> Mapping[str, int]:
+    """How many operands of a Scan are states and slices, by body, and 1 of other loops; captures follow."""
+    found = {
+        path: int(scope.attributes["num_scan_inputs"]) if scope.type == "Scan" else 1
+        for path, scope in scopes.items()
+    }
+    for node in nodes:
+        body = node.attributes["body"] if node.domain == QPLAN else ""
+        if body and node.op_type == _BEGIN and scopes[body].type == "Scan":
+            found[body] += node.attributes["carried"] >= 0
+    return found
+
+
+def _is_handed(node: Node, operands: int) -> bool:
+    """Whether something else enters in each trip; what does not is captured."""
+    return bool(node.attributes["carried"] >= 0 or node.attributes["index"] < operands)
 
 
 def _loop(path: str, scope: Scope, body: _Body, typed: Typed) -> Node:
@@ -126,7 +145,8 @@ def _loop(path: str, scope: Scope, body: _Body, typed: Typed) -> Node:
     tensors, outputs = [node.inputs[0] for node in ends], [node.outputs[0] for node in ends]
     results, copies = _own_results(body, path, tensors, [typed(name) for name in outputs])
     proto = _graph(path, [*body.nodes, *copies], inner, results)
-    attributes = {**scope.attributes, "body": Opaque(GRAPH, proto.SerializeToString())}
+    told = _told(scope, sum(node.attributes["carried"] < 0 for node in ends))
+    attributes = {**scope.attributes, **told, "body": Opaque(GRAPH, proto.SerializeToString())}
     return Node(
         scope.type,
         tuple(node.inputs[0] for node in begins),
@@ -136,6 +156,12 @@ def _loop(path: str, scope: Scope, body: _Body, typed: Typed) -> Node:
         attributes,
         scope.parent,
     )
+
+
+def _told(scope: Scope, slices: int) -> Mapping[str, tuple[int, ...]]:
+    """What a Scan says of each collected result, also of those that it had not: first axis, in order."""
+    found = {key: tuple(scope.attributes.get(key, ())) for key in _OF_RESULTS}
+    return {key: told + (0,) * (slices - len(told)) for key, told in found.items() if told}
 
 
 def _place_of_result(end: Node) -> tuple[bool, int]:

@@ -38,6 +38,14 @@ g (float[4] x) => (float[4] y) <float[4] k = {1,2,3,4}, float zero = {0}> {
               else_branch = e () => (float[4] q) { q = Sub(a, x) }>
   y = Relu(r) }"""
 
+# A scan that reads a value of the model around it, and stacks its results last, from the end.
+CAPTURED = """
+g (float[2] s0, float[3,2] xs, float[2] v) => (float[2] sN, float[2,3] ys) <float[2] k = {1.0,-2.0}> {
+  u = Mul(v, k)
+  sN, ys = Scan <num_scan_inputs = 1, scan_output_axes = [-1], scan_output_directions = [1],
+    body = b (float[2] s, float[2] x) => (float[2] s1, float[2] y) {
+      p = Mul(x, u)  s1 = Add(s, p)  y = Relu(s1) }> (s0, xs) }"""
+
 # What a branch in a loop takes changes from trip to trip.
 BOTH = """
 g (float[4] x) => (float[4] y)
@@ -51,6 +59,7 @@ MODELS = {
     "scan": (SCAN, {"s0": (2,), "xs": (5, 2)}),
     "loop": (LOOP, {"x": (3, 3)}),
     "branch": (BRANCH, {"x": (4,)}),
+    "scan_that_captures": (CAPTURED, {"s0": (2,), "xs": (3, 2), "v": (2,)}),
     "branch_in_a_loop": (BOTH, {"x": (4,)}),
 }
 ARITHMETIC = {"onnx-qdq": "float32_qdq", "onnx-qoperator": "float32_even", "onnx-integer": None}

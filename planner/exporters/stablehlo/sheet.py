@@ -5,7 +5,8 @@ tensor, made at its first use. What is known before running stays numbers until 
 Unknown dimensions of inputs are 1. Source: design 01, section 3; plans/rescales.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,7 +19,7 @@ from planner.exporters.stablehlo.subchannel import from_blocks
 from planner.exporters.stablehlo.tensors import ELEMENTS, Tensor
 from planner.ir.graph import Graph
 from planner.ir.qtypes import Uniform
-from planner.mlir.generic import ssa_name
+from planner.mlir.generic import Operation, ssa_name
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
 from planner.plans.rescales import kind_of, pins
@@ -92,6 +93,17 @@ class Sheet:
             self._reals[name, None] = tensor
         else:
             self._stored[name, pinned] = tensor
+
+    @contextmanager
+    def inside(self) -> Iterator[list[Operation]]:
+        """Collect what is written meanwhile, for a body; tensors made there are known there alone."""
+        outer = self._stored, self._reals, self.widened
+        self._stored, self._reals, self.widened = dict(outer[0]), dict(outer[1]), dict(outer[2])
+        try:
+            with self.p.inside() as operations:
+                yield operations
+        finally:
+            self._stored, self._reals, self.widened = outer
 
     def base(self, value: str) -> PortTyped:
         """The type readers of a value start from."""

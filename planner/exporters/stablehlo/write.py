@@ -11,8 +11,10 @@ import numpy as np
 
 from planner.errors import UnsupportedExport
 from planner.exporters.accepts import Accepts, refuse_unsupported
-from planner.exporters.blocks import CLAMPS, Block, Clamp, blocks, clamp_of
+from planner.exporters.blocks import CLAMPS, Block, Clamp, clamp_of
+from planner.exporters.nested import nested
 from planner.exporters.stablehlo.arithmetic import ARITHMETIC
+from planner.exporters.stablehlo.bodies import write_items
 from planner.exporters.stablehlo.calls import Call
 from planner.exporters.stablehlo.composites import COMPOSITES
 from planner.exporters.stablehlo.integers import INTEGER, INTEGER_KERNELS
@@ -72,8 +74,7 @@ def write_stablehlo_int(graph: Graph, plan: Plan) -> bytes:
 def _write(sheet: Sheet) -> bytes:
     accepts = Accepts(sheet.form.name, range(1, 33), _ACTIVATIONS, _CONSTANTS, blocks=True)
     refuse_unsupported(sheet.graph, sheet.plan, accepts)
-    for block in blocks(sheet.plan):
-        _write_block(sheet, block)
+    write_items(sheet, nested(sheet.plan), _write_block)
     results = [(name, sheet.result(name)) for name in sheet.graph.outputs]
     for _, tensor in results:
         sheet.p.settle(tensor.name)

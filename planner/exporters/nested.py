@@ -1,0 +1,169 @@
+"""Nested: the blocks of a plan as they stand in one another, for formats with loops and branches.
+
+Blocks come flat, each with its scope; here a body is what its kernel runs, and the borders are that kernel's
+operands and results. A call's body stands where the call does. Nothing here writes.
+Source: design 01, section 5; `ir.structure`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Final, TypeAlias
+
+from planner.errors import UnsupportedExport
+from planner.exporters.blocks import Block, blocks
+from planner.ir.borders import border_op, inner_scope
+from planner.ir.graph import Op
+from planner.ir.structure import BEGIN, JOIN, Scope
+from planner.plans.plan import Plan
+from planner.plans.records import PortTyped
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Border:
+    """What hands a value into a body, out of it, or on from the branch that ran."""
+
+    block: Block
+    op: Op
+
+    @property
+    def source(self) -> str:
+        """The value handed over; of a join, see `branch`."""
+        return self.op.inputs[0]
+
+    @property
+    def value(self) -> str:
+        """What it is called behind the border."""
+        return self.op.outputs[0]
+
+    @property
+    def kind(self) -> PortTyped:
+        """The type it has on both sides."""
+        outputs = self.block.kernel.outputs
+        return outputs[0].type if outputs else None
+
+    @property
+    def index(self) -> int:
+        """Which operand or result of the kernel it is."""
+        return int(self.op.attributes["index"])
+
+    @property
+    def carried(self) -> int:
+        """The operand that a loop's next trip has it as; -1: none."""
+        return int(self.op.attributes["carried"])
+
+    def branch(self, index: int) -> str:
+        """The value that a join hands on from a branch."""
+        return self.op.inputs[1 + index]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Branch:
+    """One body of a choice: what enters it, and what it runs."""
+
+    begins: tuple[Border, ...]
+    items: "tuple[Item, ...]"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choice:
+    """A kernel that runs one of two bodies: the first where the condition holds."""
+
+    scope: Scope
+    branches: tuple[Branch, ...]
+    joins: tuple[Border, ...]
+
+    @property
+    def condition(self) -> str:
+        """The value that chooses."""
+        return self.scope.operands[0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cycle:
+    """A kernel that runs a body again and again."""
+
+    scope: Scope
+    begins: tuple[Border, ...]
+    items: "tuple[Item, ...]"
+    ends: tuple[Border, ...]
+
+
+Item: TypeAlias = Block | Border | Choice | Cycle
+
+_TYPES: Final = ("If", "Loop", "Scan")
+
+
+@dataclass(slots=True)
+class _Found:
+    """Bodies met so far, by their paths, and the borders that wait for their kernels."""
+
+    scopes: Mapping[str, Scope]
+    begins: dict[str, list[Border]] = field(default_factory=dict)
+    bodies: dict[str, tuple[Item, ...]] = field(default_factory=dict)
+    joins: dict[str, list[Border]] = field(default_factory=dict)
+
+
+def nested(plan: Plan) -> tuple[Item, ...]:
+    """What to write, in order; a border that stays is that of a call.
+
+    Raises:
+      UnsupportedExport: a loop or branch that is none of ONNX's.
+    """
+    found = _Found(plan.graph.scopes)
+    for scope in plan.graph.scopes.values():
+        if scope.kind != "call" and scope.type not in _TYPES:
+            raise UnsupportedExport(
+                f"{scope.owner!r} is a {scope.kind} that ONNX has no operator for; "
+                f"accepted: {', '.join(_TYPES)}",
+                hint="write it as one of these in the source model",
+            )
+    every = tuple(blocks(plan))
+    for block in every:
+        op = border_op(block.region)
+        if op is not None and op.type == JOIN:
+            found.joins.setdefault(op.attributes["body"], []).append(Border(block, op))
+    return tuple(_inside(found, every, ""))
+
+
+def _inside(found: _Found, members: Iterable[Block], path: str) -> Iterator[Item]:
+    for child, group in groupby(members, lambda block: inner_scope(found.scopes, block.region.scope, path)):
+        if not child:
+            for block in group:
+                yield from _here(found, block)
+            continue
+        items = tuple(_inside(found, group, child))
+        scope = found.scopes[child]
+        if scope.kind == "branch":
+            found.bodies[child] = items
+            continue
+        ends = tuple(
+            item for item in items if isinstance(item, Border) and item.op.attributes["body"] == child
+        )
+        inner = tuple(item for item in items if item not in ends)
+        yield Cycle(scope, tuple(found.begins.get(child, ())), inner, ends)
+
+
+def _here(found: _Found, block: Block) -> Iterator[Item]:
+    op = border_op(block.region)
+    if op is None:
+        yield block
+        return
+    border, body = Border(block, op), str(op.attributes["body"])
+    if op.type == JOIN:
+        joins = found.joins.pop(body, None)
+        if joins is not None:
+            yield _choice(found, body, tuple(joins))
+    elif op.type == BEGIN and found.scopes[body].kind != "call":
+        found.begins.setdefault(body, []).append(border)
+    else:
+        yield border
+
+
+def _choice(found: _Found, owner: str, joins: tuple[Border, ...]) -> Choice:
+    paths = [path for path, scope in found.scopes.items() if scope.kind == "branch" and scope.owner == owner]
+    branches = tuple(
+        Branch(tuple(found.begins.get(path, ())), found.bodies.get(path, ()))
+        for path in sorted(paths, key=lambda path: found.scopes[path].index)
+    )
+    return Choice(found.scopes[paths[0]], branches, joins)
