@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 from anyio import CapacityLimiter
@@ -81,7 +82,7 @@ def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN2
         await sandbox.start()
         shelf = Shelf(store, await run_sync(shipped_targets), load_functions(settings.functions))
         threads, gate = CapacityLimiter(THREADS), Gate(settings.waiting)
-        app.state.quota = Quota(settings.quota, settings.data / "blobs")
+        app.state.quota = Quota(settings.quota, partial(store.size, "blobs"))
         await run_sync(app.state.quota.count)
         uploads = Uploads(settings, store, app.state.quota)
         engine = await run_sync(open_database, settings.database_url or default_url(settings.data))

@@ -57,8 +57,8 @@ class Edge:
         self.settings = settings
         self.metrics = metrics
         self.draining = draining
-        self.tokens = Buckets(settings.rate, settings.burst)
-        self.strangers = Buckets(STRANGERS, 3 * STRANGERS)
+        self.tokens = Buckets("tokens", settings.rate, settings.burst)
+        self.strangers = Buckets("strangers", STRANGERS, 3 * STRANGERS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""

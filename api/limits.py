@@ -1,26 +1,35 @@
-"""Limits between clients: requests a second, and bytes of all blobs. Each server process counts for itself.
+"""Limits between clients: requests a second, bytes of all blobs. Processes of one server count together.
 
 Nothing here knows HTTP. Source: the token bucket of RFC 2698, with one colour.
 """
 
+import hashlib
 import math
-import os
-from collections import OrderedDict
-from pathlib import Path
+import threading
+from collections.abc import Callable
+from struct import Struct
 from typing import Final
 
 from api.problems import Refused
+from api.shared import Shared
 
-MOST_KEYS: Final = 10_000
+PLACES: Final = 8192
+LOOKS: Final = 8
+"""Places a key may have; where all are taken, the longest unused one goes."""
+_BUCKET: Final = Struct("=Qdd")
+_BYTES: Final = Struct("=q")
 
 
 class Buckets:
-    """A bucket for each key: `burst` requests at once, then `rate` a second; the longest unused key goes."""
+    """A bucket for each key: `burst` requests at once, then `rate` a second.
 
-    def __init__(self, rate: float, burst: float) -> None:
+    Each is a mark of its key, a level, and when it was that; the time is the machine's, of all processes.
+    """
+
+    def __init__(self, name: str, rate: float, burst: float) -> None:
         self.rate = rate
         self.burst = burst
-        self.known: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self.shared = Shared(name, PLACES * _BUCKET.size)
 
     def take(self, key: str, now: float) -> float:
         """Take one request out of a bucket.
@@ -33,13 +42,22 @@ class Buckets:
         """
         if self.rate <= 0:
             return 0.0
-        level, at = self.known.pop(key, (self.burst, now))
-        level = min(self.burst, level + (now - at) * self.rate)
-        wait = 0.0 if level >= 1 else (1 - level) / self.rate
-        self.known[key] = (level - 1 if level >= 1 else level, now)
-        if len(self.known) > MOST_KEYS:
-            self.known.popitem(last=False)
-        return wait
+        mark = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8]) | 1
+        with self.shared.alone() as view:
+            found = [(*_BUCKET.unpack_from(view, place), place) for place in _places(mark)]
+            known = [entry for entry in found if entry[0] == mark]
+            _, level, at, place = (
+                known[0] if known else (mark, self.burst, now, min(found, key=lambda entry: entry[2])[3])
+            )
+            level = min(self.burst, level + max(now - at, 0.0) * self.rate)
+            left = level - 1 if level >= 1 else level
+            _BUCKET.pack_into(view, place, mark, left, now)
+        return 0.0 if level >= 1 else (1 - level) / self.rate
+
+
+def _places(mark: int) -> list[int]:
+    first = mark % (PLACES - LOOKS + 1)
+    return [place * _BUCKET.size for place in range(first, first + LOOKS)]
 
 
 def retry_after(wait: float) -> str:
@@ -48,17 +66,30 @@ def retry_after(wait: float) -> str:
 
 
 class Quota:
-    """Bytes of all blobs in a folder, counted when it is opened and as they come; 0 allows any number."""
+    """Bytes of all blobs: measured now and then, counted as they come; a quota of 0 allows any number.
 
-    def __init__(self, most: int, folder: Path) -> None:
+    Args:
+      measure: how many bytes there are.
+    """
+
+    def __init__(self, most: int, measure: Callable[[], int]) -> None:
         self.most = most
-        self.folder = folder
-        self.used = 0
+        self.measure = measure
+        self.shared = Shared("quota", _BYTES.size)
+        self.threads = threading.Lock()
+
+    @property
+    def used(self) -> int:
+        """Bytes of all blobs; without a quota, of those that came since the server started."""
+        (found,) = _BYTES.unpack_from(self.shared.view)
+        return int(found)
 
     def count(self) -> None:
-        """Count what is there, which a sweep or another process changed."""
+        """Measure what is there, which a sweep or another server changed."""
         if self.most:
-            self.used = _bytes_below(self.folder)
+            found = self.measure()
+            with self.threads, self.shared.alone() as view:
+                _BYTES.pack_into(view, 0, found)
 
     def check(self, size: int) -> None:
         """Refuse a blob that does not fit.
@@ -71,14 +102,5 @@ class Quota:
 
     def add(self, size: int) -> None:
         """Count a blob that was kept."""
-        self.used += size
-
-
-def _bytes_below(folder: Path) -> int:
-    found = 0
-    for entry in os.scandir(folder) if folder.is_dir() else ():
-        if entry.is_dir(follow_symlinks=False):
-            found += _bytes_below(Path(entry.path))
-        else:
-            found += entry.stat(follow_symlinks=False).st_size
-    return found
+        with self.threads, self.shared.alone() as view:
+            _BYTES.pack_into(view, 0, _BYTES.unpack_from(view)[0] + size)

@@ -59,7 +59,7 @@ class Objects:
         """The last part of each name in a folder: of a kind, or those that begin alike."""
         yield from self._sizes(folder)
 
-    def bytes(self, folder: str) -> int:
+    def size(self, folder: str) -> int:
         """Bytes of all objects in a folder."""
         return sum(self._sizes(folder).values())
 

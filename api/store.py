@@ -155,6 +155,12 @@ class Store:
         elif path.parent.is_dir():
             yield from (f"sha256:{entry.name}" for entry in os.scandir(path.parent))
 
+    def size(self, kind: Kind) -> int:
+        """Bytes of all files of a kind, in the object store where there is one."""
+        if self.objects is not None:
+            return self.objects.size(kind)
+        return sum(path.stat().st_size for path in (self.root / kind).glob("*/*"))
+
     def read_json(self, kind: Kind, digest: str) -> Any:
         """Read a record this server wrote."""
         return json.loads(self.find(kind, digest).read_bytes())

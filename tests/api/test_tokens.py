@@ -1,11 +1,16 @@
 """Tokens with scopes, and how often each may ask."""
 
 import hashlib
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from api.limits import MOST_KEYS, Buckets
+from api.limits import LOOKS, PLACES, Buckets
+from api.metrics import SHARED
+from api.paths import import_path
 from api.settings import settings_from
 from api.tokens import EVERYTHING, find_token, make_token, needed, parse_token
 from planner.errors import InputError
@@ -138,17 +143,36 @@ def test_guessing_tokens_is_slow(make_service):
     ],
 )
 def test_buckets(times, admitted):
-    buckets = Buckets(2, 3)
+    buckets = Buckets("test", 2, 3)
     assert sum(buckets.take("a", at) == 0 for at in times) == admitted
 
 
 def test_buckets_say_how_long_to_wait_and_forget():
-    buckets = Buckets(2, 1)
+    buckets = Buckets("test", 2, 1)
     assert [buckets.take("a", 0.0), buckets.take("a", 0.25)] == [0.0, 0.25]
-    for i in range(MOST_KEYS + 5):
-        buckets.take(str(i), 1.0)
-    assert len(buckets.known) == MOST_KEYS
-    assert all(Buckets(0, 1).take("a", 0.0) == 0 for _ in range(9))
+    for i in range(PLACES * LOOKS):
+        buckets.take(str(i), 1.0 + i / PLACES)
+    assert buckets.take("a", 0.3) == 0.0
+    assert all(Buckets("test", 0, 1).take("a", 0.0) == 0 for _ in range(9))
+
+
+TAKING = """
+import sys
+from api.limits import Buckets, Quota
+buckets, quota = Buckets("test", 1, 500), Quota(9000, int)
+for _ in range(400):
+    quota.add(10)
+print(sum(buckets.take("a", 0.0) == 0 for _ in range(400)), quota.used)
+"""
+
+
+def test_processes_of_a_server_count_together(tmp_path):
+    variables = {**os.environ, SHARED: str(tmp_path), "PYTHONPATH": import_path()}
+    line = [sys.executable, "-c", TAKING]
+    running = [subprocess.Popen(line, env=variables, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    told = [process.communicate()[0].split() for process in running]
+    assert sum(int(admitted) for admitted, _ in told) == 500
+    assert max(int(used) for _, used in told) == 8000
 
 
 def test_the_secret_is_nowhere(make_service, tmp_path, capfd):

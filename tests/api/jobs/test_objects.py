@@ -9,9 +9,12 @@ import pytest
 
 from api.objects import Objects, open_objects
 from api.problems import Refused
+from api.settings import Settings
 from api.store import Store, digest_of
 from benchmarks.clusters import free_port, object_store
 from planner.errors import InputError
+from tests.api.conftest import served_here
+from tests.api.documents import chain
 
 DATA = b"bytes of a model"
 DIGEST = digest_of(DATA)
@@ -56,6 +59,7 @@ def test_what_one_keeps_the_other_finds(make_store):
     one.put("blobs", DIGEST, DATA)
     assert other.has("blobs", DIGEST)
     assert list(other.digests("blobs")) == [DIGEST]
+    assert other.size("blobs") == len(DATA)
     assert other.find_whole("blobs", DIGEST).read_bytes() == DATA
     assert other.find("blobs", DIGEST).is_relative_to(other.root)
 
@@ -66,6 +70,22 @@ def test_links_are_found(make_store):
     one.link(REQUEST, PLAN)
     assert other.has("requests", REQUEST)
     assert other.find("requests", REQUEST).read_bytes() == b"a plan"
+
+
+def test_a_server_answers_what_another_one_made(tmp_path):
+    body = {"model": chain(3), "target": "litert-int8"}
+    blobs, answers = f"file://{tmp_path}/shared", []
+    for name in ("one", "other"):
+        data = tmp_path / name
+        data.mkdir()
+        with served_here(Settings(data=data, blobs=blobs)) as client:
+            plan = client.post("/v1/plans", json=body).json()
+            edited = client.post(f"/v1/plans/{plan['key']}:replan", json={"restore": ["k1"]}).json()
+            paths = ["", "/ports", "/explain?port=k0.out[0]", f"/diff?against={edited['key']}"]
+            read = [client.get(f"/v1/plans/{plan['key']}{path}") for path in paths]
+            assert [answer.status_code for answer in read] == [200] * len(paths)
+            answers.append([plan, edited, *(answer.content for answer in read)])
+    assert answers[0] == answers[1]
 
 
 def test_what_was_taken_away_is_gone_everywhere(make_store):
