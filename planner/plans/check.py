@@ -7,6 +7,7 @@ of `fn` rules, the fusions that made the kernels. Source: design 01, section 6.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from planner.ir.borders import bonds, carried_pairs
 from planner.ir.expand import expand
@@ -22,21 +23,18 @@ from planner.plans.checkports import (
     Served,
     check_signature,
     check_wildcards,
-    joined,
     own_facts,
     refuse,
     said,
     shape_problem,
-    spread,
     type_problem,
 )
+from planner.plans.checkread import Reading, read_row
 from planner.plans.checkrules import check_rules, one_class
 from planner.plans.checkwhen import broken_predicate
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, Port, Step
-from planner.target.records import PortPattern, Row, Target
-
-_Spread = tuple[tuple[PortPattern, ...], tuple[tuple[int, ...], ...]]
+from planner.target.records import Row, Target
 
 
 @dataclass(slots=True)
@@ -46,16 +44,16 @@ class _Notes:
     Attributes:
       steps: the log by address.
       binding: values with facts that a port can break.
-      types, texts: what is wrong with a type, and its text, by its id (the plan keeps it alive).
-      rows: rows spread over as many ports.
+      types, texts: what is wrong with a type, "" if nothing, and its text, by its id (the plan keeps it).
+      rows: rows read beside ports, by their key, the number of inputs and which ports are there.
       constants: constants known by their range that were judged.
     """
 
     steps: Mapping[str, Step]
     binding: frozenset[str]
-    types: dict[int, str | None] = field(default_factory=dict)
+    types: dict[int, str] = field(default_factory=dict)
     texts: dict[int, str] = field(default_factory=dict)
-    rows: dict[tuple[str, tuple[bool, ...], int], _Spread] = field(default_factory=dict)
+    rows: dict[tuple[str, int, tuple[bool, ...]], Reading] = field(default_factory=dict)
     constants: set[Judged] = field(default_factory=set)
 
 
@@ -114,9 +112,8 @@ def _check_coverage(plan: Plan) -> Mapping[str, Region]:
             refuse(kernel.name, "is planned twice; accepted: once")
         seen.add(kernel.name)
         _check_shape_of(kernel, region)
-        for name in _operands(region):
-            if name not in known:
-                refuse(kernel.name, f"reads {name!r} before a kernel defines it; accepted: a later place")
+        for name in _operands(region) - known:
+            refuse(kernel.name, f"reads {name!r} before a kernel defines it; accepted: a later place")
         known.update(region.outputs)
         for op in region.ops:
             known.update(op.outputs)
@@ -132,12 +129,13 @@ def _check_shape_of(kernel: KernelPlan, region: Region) -> None:
     for side, ports, names in (("in", kernel.inputs, region.inputs), ("out", kernel.outputs, region.outputs)):
         if len(ports) != len(names):
             refuse(kernel.name, f"has {len(ports)} ports on side {side}; accepted: {len(names)}")
-        for i, (port, name) in enumerate(zip(ports, names, strict=True)):
-            address = port_address(kernel.name, side, i)
-            if port.address != address:
+        stem = f"{kernel.name}.{side}["
+        for i, port in enumerate(ports):
+            if port.address != f"{stem}{i}]":
+                address = port_address(kernel.name, side, i)
                 refuse(address, f"is addressed as {port.address!r}; accepted: {address!r}")
-            if port.value != name:
-                refuse(address, f"carries {port.value!r}; accepted: {name!r}")
+            if port.value != names[i]:
+                refuse(port.address, f"carries {port.value!r}; accepted: {names[i]!r}")
 
 
 def _operands(region: Region) -> set[str]:
@@ -203,16 +201,14 @@ def _check_kernel(
     if kernel.row is None:
         _check_float(plan, kernel, region, ports)
         return None
-    row = plan.target.rows.get(kernel.row)
-    if row is None:
-        refuse(kernel.name, f"names row {kernel.row!r}, which the plan does not carry")
-    if row.kernel != kernel.kernel or row.key != kernel.row:
-        refuse(kernel.name, f"is {kernel.kernel}, {row.source} serves {row.kernel} as {row.key}", row)
+    reading = _reading(plan, kernel.row, kernel, region, notes)
+    row = reading.row
+    if row.kernel != kernel.kernel:
+        _refuse_row(kernel, row)
     if kernel.reason is not None:
         refuse(kernel.name, f"has a row and a reason to run in float ({kernel.reason!r})", row)
-    patterns, groups = _spread(kernel, region, row, notes)
     derives = plan.options.get("bias_pins") == "derive"
-    served = Served(kernel, region, row, ports, patterns, groups, plan.graph, numbers or {}, derives)
+    served = Served(kernel, region, reading, ports, plan.graph, numbers or {}, derives)
     check_signature(served)
     if row.when:
         broken = broken_predicate(served)
@@ -234,12 +230,13 @@ def _check_types(plan: Plan, ports: tuple[Port, ...], notes: _Notes) -> None:
         kind = port.type
         if not isinstance(kind, Uniform):
             continue
-        if id(kind) not in notes.types:
-            notes.types[id(kind)], notes.texts[id(kind)] = type_problem(kind), said(kind)
-        problem = notes.types[id(kind)]
-        if problem is None and kind.expressed != "f32":
+        problem = notes.types.get(id(kind))
+        if problem is None:
+            problem = notes.types[id(kind)] = type_problem(kind) or ""
+            notes.texts[id(kind)] = said(kind)
+        if not problem and kind.expressed != "f32":
             problem = _expressed_problem(plan.graph, port, kind)
-        if problem is None and not kind.is_per_tensor and port.value:
+        if not problem and not kind.is_per_tensor and port.value:
             problem = shape_problem(kind, plan.graph.values[port.value].shape)
         if problem:
             refuse(port.address, f"is {said(kind)}: {problem}")
@@ -274,23 +271,26 @@ def _float_wanted(plan: Plan, port: Port, facts: Facts) -> FloatType | None:
     return asked[0] if asked and asked[0].name != plan.graph.values[port.value].dtype else None
 
 
-def _spread(kernel: KernelPlan, region: Region, row: Row, notes: _Notes) -> _Spread:
+def _reading(plan: Plan, key: str, kernel: KernelPlan, region: Region, notes: _Notes) -> Reading:
     names = (*region.inputs, *region.outputs)
-    key = (row.key, tuple(map(bool, names)), len(region.inputs))
-    known = notes.rows.get(key)
+    place = (key, len(region.inputs), tuple(map(bool, names)))
+    known = notes.rows.get(place)
     if known is not None:
         return known
-    patterns: list[PortPattern] = []
-    for given, values, what in (
-        (row.inputs, region.inputs, "inputs"),
-        (row.outputs, region.outputs, "outputs"),
-    ):
-        found = spread(given, values, what)
-        if isinstance(found, str):
-            refuse(kernel.name, f"is served by {row.source}, but {found}", row)
-        patterns += found
-    notes.rows[key] = tuple(patterns), joined(row, patterns)
-    return notes.rows[key]
+    row = plan.target.rows.get(key)
+    if row is None:
+        refuse(kernel.name, f"names row {key!r}, which the plan does not carry")
+    if row.kernel != kernel.kernel or row.key != key:
+        _refuse_row(kernel, row)
+    found = read_row(row, region)
+    if isinstance(found, str):
+        refuse(kernel.name, f"is served by {row.source}, but {found}", row)
+    notes.rows[place] = found
+    return found
+
+
+def _refuse_row(kernel: KernelPlan, row: Row) -> NoReturn:
+    refuse(kernel.name, f"is {kernel.kernel}, {row.source} serves {row.kernel} as {row.key}", row)
 
 
 def _check_room(kernel: KernelPlan, row: Row) -> None:

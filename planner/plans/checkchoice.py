@@ -12,14 +12,13 @@ from planner.plans.checkpins import bearable
 from planner.plans.checkports import (
     Served,
     axis_of,
-    follows_factors,
     holds_signs,
     linear_op,
     own_facts,
     parameter_problem,
     refuse,
-    spread,
 )
+from planner.plans.checkread import read_row
 from planner.plans.checkwhen import broken_predicate
 from planner.target.borders import rows_for
 from planner.target.records import PortPattern, Row, Target
@@ -54,17 +53,16 @@ def check_choice(served: Served, target: Target, binding: frozenset[str]) -> Non
 def _pins_met(served: Served, row: Row) -> int | None:
     """How many pins have the storage that the row has there; None where the row does not fit."""
     region = served.region
-    inputs = spread(row.inputs, region.inputs, "inputs")
-    outputs = spread(row.outputs, region.outputs, "outputs")
-    if isinstance(inputs, str) or isinstance(outputs, str):
+    reading = read_row(row, region)
+    if isinstance(reading, str):
         return None
-    other = replace(served, row=row, patterns=(*inputs, *outputs), groups=())
+    other = replace(served, reading=reading)
     met = 0
     for pattern, fact, constant, own, name in _facts(other):
         store = FloatType(row.float) if row.float else pattern.type.storage
         met += isinstance(fact, Uniform) and fact.storage == store
         met += isinstance(fact, FloatType) and fact == store
-        follows = follows_factors(row, pattern.name)
+        follows = pattern.name in reading.biases
         numbers = served.numbers.get(name, Constant()) if constant else None
         if not isinstance(store, FloatType) and not _bears(pattern, fact, numbers, own=own, follows=follows):
             return None

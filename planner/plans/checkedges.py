@@ -6,8 +6,8 @@ Re-derived from the port types alone, then compared with what the plan lists. So
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from planner.ir.graph import BOUNDARY, port_address
-from planner.ir.qtypes import Bipolar, FloatType, NoneType, Uniform
+from planner.ir.graph import BOUNDARY, Graph, port_address
+from planner.ir.qtypes import AnyType, Calibrated, FloatType, Uniform
 from planner.plans.checkports import NEAR, refuse, said
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped, Rescale
@@ -81,25 +81,23 @@ def _check_edge(plan: Plan, rescale: Rescale, edge: Edge, trips: int) -> None:
 
 def needed_edges(plan: Plan) -> Iterator[Edge]:
     """Every change of type between a value's definition, its pin and its uses."""
-    graph, costs = plan.graph, plan.target.costs
-    pins: dict[str, PortTyped] = {}
-    for name, value in graph.values.items():
-        if value.facts:
-            uniform = [fact for fact in value.facts if isinstance(fact, Uniform)]
-            if uniform:
-                pins[name] = uniform[-1]
-            elif any(isinstance(fact, NoneType | FloatType | Bipolar) for fact in value.facts):
-                asked = [fact for fact in value.facts if isinstance(fact, FloatType)]
-                pins[name] = asked[0] if asked and asked[0].name != value.dtype else None
-    uses: dict[str, list[tuple[Consumer, PortTyped]]] = {}
+    graph, costs, pins = plan.graph, plan.target.costs, _pins(plan.graph)
     defined: dict[str, PortTyped] = {name: pins.get(name) for name in graph.inputs}
     for kernel in plan.kernels_in_order:
-        for index, port in enumerate(kernel.inputs):
-            if port.value:
-                uses.setdefault(port.value, []).append(((kernel.name, index), port.type))
         for port in kernel.outputs:
             if port.value:
                 defined[port.value] = port.type
+    changing = {name for name in pins if name in defined and pins[name] is not defined[name]}
+    for kernel in plan.kernels_in_order:
+        for port in kernel.inputs:
+            name = port.value
+            if name in defined and port.type is not pins.get(name, defined[name]):
+                changing.add(name)
+    uses: dict[str, list[tuple[Consumer, PortTyped]]] = {}
+    for kernel in plan.kernels_in_order if changing else ():
+        for index, port in enumerate(kernel.inputs):
+            if port.value in changing:
+                uses.setdefault(port.value, []).append(((kernel.name, index), port.type))
     for index, name in enumerate(graph.outputs):
         if graph.values[name].is_float:
             uses.setdefault(name, []).append(((BOUNDARY, index), pins.get(name)))
@@ -108,6 +106,22 @@ def needed_edges(plan: Plan) -> Iterator[Edge]:
             yield from _edges_of(
                 name, defined[name], pins, readers, costs, shared=not plan.target.rescale_single_consumer
             )
+
+
+def _pins(graph: Graph) -> dict[str, PortTyped]:
+    """What users of a value start from, whatever its kernel yields; values without are left out."""
+    found: dict[str, PortTyped] = {}
+    for name, value in graph.values.items():
+        facts = [fact for fact in value.facts if not isinstance(fact, Calibrated | AnyType)]
+        if not facts:
+            continue
+        uniform = [fact for fact in facts if isinstance(fact, Uniform)]
+        floats = [fact for fact in facts if isinstance(fact, FloatType)]
+        if uniform:
+            found[name] = uniform[-1]
+        else:
+            found[name] = floats[0] if floats and floats[0].name != value.dtype else None
+    return found
 
 
 def _edges_of(

@@ -8,7 +8,7 @@ import numpy as np
 from planner.ir.graph import Facts
 from planner.ir.qtypes import AnyType, Bipolar, FloatType, NoneType, Uniform
 from planner.plans.checkpins import keeps_pin
-from planner.plans.checkports import NEAR, Served, follows_factors, own_facts, refuse, said
+from planner.plans.checkports import NEAR, Served, own_facts, refuse, said
 
 
 def check_facts(served: Served, binding: frozenset[str]) -> None:
@@ -19,7 +19,7 @@ def check_facts(served: Served, binding: frozenset[str]) -> None:
     """
     region = served.region
     plain = not region.input_facts and not region.output_facts
-    if plain and binding.isdisjoint(port.value for port in served.ports):
+    if plain and (not binding or binding.isdisjoint(port.value for port in served.ports)):
         return
     for i, port in enumerate(served.ports):
         if not port.value or not isinstance(port.type, Uniform):
@@ -67,7 +67,7 @@ def _derived_near(served: Served, position: int, pin: Uniform) -> bool:
     """Whether a rule computes this port and its pin says the same to 1e-6; fixed ports overrule pins."""
     name, kind = served.patterns[position].name, served.ports[position].type
     rules = {rule.kind for rule in served.row.rules if rule.args.get("port") == name}
-    if served.derives_bias and follows_factors(served.row, name):
+    if served.derives_bias and name in served.reading.biases:
         return True
     if "fixed_scale" in rules or not isinstance(kind, Uniform):
         return bool(rules)

@@ -18,8 +18,8 @@ def check_values(plan: Plan) -> None:
     defining = {port.value: port for kernel in plan.kernels_in_order for port in kernel.outputs if port.value}
     needed = {port.value for kernel in plan.kernels_in_order for port in kernel.inputs if port.value}
     needed.update(defining, graph.inputs, graph.outputs)
-    for name in needed:
-        if name not in plan.values and name not in graph.constants and graph.values[name].is_float:
+    for name in needed.difference(plan.values, graph.constants):
+        if graph.values[name].is_float:
             address = defining[name].address if name in defining else name
             refuse(address, f"carries {name!r}, which the plan does not list; accepted: every float value")
     for name, value in plan.values.items():
@@ -28,7 +28,7 @@ def check_values(plan: Plan) -> None:
         if name not in graph.values or name in graph.constants:
             refuse(address, f"{name!r} is no value that a kernel or the model's user gives")
         wanted = port.type if port else _pin(plan, name)
-        if _stored(value.type) != _stored(wanted):
+        if value.type is not wanted and _stored(value.type) != _stored(wanted):
             refuse(address, f"is {said(wanted)}, the plan lists {name!r} as {said(value.type)}")
         if not (value.bits_lost >= 0 and math.isfinite(value.bits_lost) and 0 <= value.clip <= 1):
             refuse(
@@ -64,9 +64,9 @@ def check_steps(plan: Plan) -> Mapping[str, Step]:
     for i, step in enumerate(plan.steps):
         if step.n != i:
             refuse(step.port, f"step {i} is numbered {step.n}; accepted: {i}")
-        for n in step.because:
-            if not 0 <= n < i:
-                refuse(step.port, f"step {i} rests on step {n}; accepted: earlier steps")
+        if step.because and not (min(step.because) >= 0 and max(step.because) < i):
+            n = next(n for n in step.because if not 0 <= n < i)
+            refuse(step.port, f"step {i} rests on step {n}; accepted: earlier steps")
         last[step.port] = step
     if not (plan.cost >= plan.bound >= 0) or (plan.optimal and plan.cost != plan.bound):
         refuse(
@@ -86,14 +86,11 @@ def check_told(kernel: KernelPlan, steps: Mapping[str, Step], texts: Mapping[int
         told = decided.type if decided else "nothing"
         refuse(kernel.name, f"is served by {kernel.row}, its step says {told}")
     for port in (*kernel.inputs, *kernel.outputs):
-        if port.value:
-            _check_said(port, steps.get(port.address), texts.get(id(port.type), ""))
-
-
-def _check_said(port: Port, step: Step | None, text: str) -> None:
-    if step is None:
-        refuse(port.address, f"is {said(port.type)} and no step says so; accepted: a step for every port")
-    if not isinstance(port.type, Uniform):
-        return
-    if step.type != text and step.type != str(port.type):
-        refuse(port.address, f"is {said(port.type)}, step {step.n} decided {step.type}")
+        if not port.value:
+            continue
+        step = steps.get(port.address)
+        if step is None:
+            refuse(port.address, f"is {said(port.type)} and no step says so; accepted: a step for every port")
+        text = texts.get(id(port.type))
+        if text is not None and step.type != text and step.type != str(port.type):
+            refuse(port.address, f"is {said(port.type)}, step {step.n} decided {step.type}")

@@ -54,40 +54,31 @@ def check_constants(served: Served, known: set[Judged]) -> dict[int, Extent]:
     """
     extents: dict[int, Extent] = {}
     for i, port in enumerate(served.ports):
-        kind = port.type
-        if not port.value or not isinstance(kind, Uniform) or port.value not in served.graph.constants:
+        kind, name = port.type, port.value
+        if name not in served.graph.constants or not isinstance(kind, Uniform):
             continue
-        constant = served.numbers[port.value]
+        constant = served.numbers[name]
         if constant.array is None:
             judged = (id(kind), id(served.row), i, constant.lo, constant.hi, served.pinned(port))
-            if judged in known and not _has_bias(served):
+            if judged in known and not served.reading.has_bias:
                 continue
             known.add(judged)
-        blocked = kind.blocks and constant.array is not None
-        extent = (
-            _block_extent(served, i, kind)
-            if blocked
-            else _extent(constant, kind, _slicing_axis(served, i, kind))
-        )
+        extent = _extent_of(served, i, kind, constant)
         if extent is None:
             continue
         extents[i] = extent
-        rules = {
-            rule.kind
-            for rule in served.row.rules
-            if rule.kind == "fn" or rule.args.get("port") == served.patterns[i].name
-        }
-        if "multiplier_accumulator_scale" in rules:
+        if served.patterns[i].name in served.reading.biases:
             _check_bias(served, port, kind, extent)
-        elif not rules and not any(i in group for group in served.groups) and not served.pinned(port):
+        elif i not in served.reading.ruled and not served.pinned(port):
             _check_content(served, i, kind, extent)
     return extents
 
 
-def _has_bias(served: Served) -> bool:
-    """Whether a bias at this kernel has a say in the scales of its weight."""
-    rules = (rule for rule in served.row.rules if rule.kind == "multiplier_accumulator_scale")
-    return any(served.named(rule.args["port"]) for rule in rules)
+def _extent_of(served: Served, position: int, kind: Uniform, constant: Constant) -> Extent | None:
+    if kind.blocks and constant.array is not None:
+        return _block_extent(served, position, kind)
+    is_bias = served.patterns[position].name in served.reading.biases
+    return _extent(constant, kind, _slicing_axis(served, position, kind), summed=not is_bias)
 
 
 def _slicing_axis(served: Served, position: int, kind: Uniform) -> int | None:
@@ -116,7 +107,7 @@ def _block_extent(served: Served, position: int, kind: Uniform) -> Extent | None
     return Extent(lo, hi, np.zeros(0))
 
 
-def _extent(constant: Constant, kind: Uniform, axis: int | None) -> Extent | None:
+def _extent(constant: Constant, kind: Uniform, axis: int | None, *, summed: bool) -> Extent | None:
     if constant.array is None:
         if not constant.lo or (kind.axis is None and len(constant.lo) > 1):
             return None
@@ -132,11 +123,13 @@ def _extent(constant: Constant, kind: Uniform, axis: int | None) -> Extent | Non
     exact = np.float32 if kind.storage.bits <= 8 else np.float64
     for begin, piece in _pieces(array, n, inner):
         part = slice(begin, begin + piece.shape[1])
-        np.minimum(lo[part], piece.min(axis=(0, 2)), out=lo[part])
-        np.maximum(hi[part], piece.max(axis=(0, 2)), out=hi[part])
+        np.minimum(lo[part], np.minimum.reduce(piece, axis=(0, 2)), out=lo[part])
+        np.maximum(hi[part], np.maximum.reduce(piece, axis=(0, 2)), out=hi[part])
+        if not summed:
+            continue
         stored = np.abs(piece) / scales[part, None]
         np.rint(stored, out=stored)
-        sums[part] += stored.sum(axis=(0, 2), dtype=exact)
+        sums[part] += np.add.reduce(stored, axis=(0, 2), dtype=exact)
     return Extent(lo, hi, sums)
 
 

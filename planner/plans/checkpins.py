@@ -8,7 +8,7 @@ import numpy as np
 
 from planner.ir.graph import Constant
 from planner.ir.qtypes import Storage, Uniform
-from planner.plans.checkports import Served, follows_factors
+from planner.plans.checkports import Served
 from planner.target.records import PortType
 
 
@@ -21,7 +21,7 @@ def keeps_pin(served: Served, position: int, pin: Uniform) -> bool:
     own = [fact for fact in served.own_facts(port) if isinstance(fact, Uniform)]
     if pin not in own and (joined or own):
         return True
-    if follows_factors(served.row, pattern.name) or _grid(kind) != _grid(pin):
+    if pattern.name in served.reading.biases or _grid(kind) != _grid(pin):
         return False
     numbers = served.numbers.get(port.value)
     return numbers is None or fits(pin, kind.storage, kind.zero_points, numbers)

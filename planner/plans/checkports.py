@@ -13,6 +13,7 @@ import numpy as np
 from planner.errors import PlanInvalid
 from planner.ir.graph import Constant, Facts, Graph, Op, Region, Shape
 from planner.ir.qtypes import Bipolar, FloatType, Storage, Uniform
+from planner.plans.checkread import Reading
 from planner.plans.records import KernelPlan, Port, PortTyped
 from planner.target.records import PortPattern, PortType, Row
 
@@ -25,33 +26,44 @@ class Served:
     """One kernel beside its row.
 
     Attributes:
-      ports, patterns: inputs, then outputs, absent ones too; the row's entry for each.
-      groups: positions in `ports` that same_scale rules join.
+      reading: its row.
+      ports: inputs, then outputs, absent ones too.
       numbers: the model's constants, {} where no model was given.
       derives_bias: whether the plan's policy is to derive a bias whatever it is pinned to.
     """
 
     kernel: KernelPlan
     region: Region
-    row: Row
+    reading: Reading
     ports: tuple[Port, ...]
-    patterns: tuple[PortPattern, ...]
-    groups: tuple[tuple[int, ...], ...]
     graph: Graph
     numbers: Mapping[str, Constant]
     derives_bias: bool = False
 
+    @property
+    def row(self) -> Row:
+        """The row that serves the kernel."""
+        return self.reading.row
+
+    @property
+    def patterns(self) -> tuple[PortPattern, ...]:
+        """The row's entry for each port."""
+        return self.reading.patterns
+
+    @property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """Positions in `ports` that same_scale rules join."""
+        return self.reading.groups
+
     def named(self, name: str) -> list[Port]:
         """Present ports that the row calls `name`."""
-        return [
-            p
-            for p, pattern in zip(self.ports, self.patterns, strict=True)
-            if p.value and pattern.name == name
-        ]
+        return [self.ports[i] for i in self.reading.places.get(name, ())]
 
     def pinned(self, port: Port) -> bool:
         """Whether the model fixes this port's type, by its value or by itself."""
-        facts = (*self.graph.values[port.value].facts, *self.own_facts(port))
+        facts = self.graph.values[port.value].facts
+        if self.region.input_facts or self.region.output_facts:
+            facts += self.own_facts(port)
         return any(isinstance(fact, Uniform | Bipolar) for fact in facts)
 
     def own_facts(self, port: Port) -> Facts:
@@ -82,56 +94,28 @@ def said(kind: PortTyped) -> str:
     return f"!quant.uniform<{kind.storage}:{kind.expressed}:{where}, {{{len(kind.scales)} scales}}>"
 
 
-def spread(patterns: tuple[PortPattern, ...], names: tuple[str, ...], what: str) -> list[PortPattern] | str:
-    """The row's entry for each port of one side; or what does not fit."""
-    found: list[PortPattern] = []
-    for i, name in enumerate(names):
-        if i < len(patterns):
-            entry = patterns[i]
-        elif patterns and patterns[-1].variadic:
-            entry = patterns[-1]
-        else:
-            return f"there are {len(names)} {what}, the row takes {len(patterns)}"
-        if not name and not (entry.optional or entry.variadic):
-            return f"{what[:-1]} {i} is absent, the row needs {entry.name!r}"
-        found.append(entry)
-    for entry in patterns[len(names) :]:
-        if not (entry.optional or entry.variadic):
-            return f"there are {len(names)} {what}, the row needs {entry.name!r} too"
-    return found
-
-
-def joined(row: Row, patterns: list[PortPattern]) -> tuple[tuple[int, ...], ...]:
-    """Positions that the row's same_scale rules join, two or more each, rules that overlap made one."""
-    groups: list[set[int]] = []
-    for rule in row.rules:
-        if rule.kind != "same_scale":
-            continue
-        group = {i for i, entry in enumerate(patterns) if entry.name in rule.args["ports"]}
-        for other in [other for other in groups if other & group]:
-            group |= other
-            groups.remove(other)
-        groups.append(group)
-    return tuple(tuple(sorted(group)) for group in groups if len(group) > 1)
-
-
 def check_signature(served: Served) -> None:
     """Every port's type is one that the row accepts there."""
-    for i, (port, pattern) in enumerate(zip(served.ports, served.patterns, strict=True)):
+    reading, inexact = served.reading, served.reading.row.float
+    for i, port in enumerate(served.ports):
+        kind = port.type
         if not port.value:
-            if port.type is not None:
-                refuse(
-                    port.address, f"is absent and has the type {said(port.type)}; accepted: none", served.row
-                )
+            if kind is not None:
+                refuse(port.address, f"is absent and has the type {said(kind)}; accepted: none", served.row)
             continue
-        problem = _storage_problem(port.type, pattern.type, served.row)
-        if problem is None and isinstance(port.type, Uniform):
-            problem = parameter_problem(port.type, pattern.type) or _granularity_problem(served, i, port.type)
+        spec = reading.patterns[i].type
+        if isinstance(kind, Uniform) and reading.simple[i] and kind.is_per_tensor:
+            store = spec.storage
+            if not inexact and (store is None or store is kind.storage or store == kind.storage):
+                continue
+        problem = _storage_problem(kind, spec, served.row)
+        if problem is None and isinstance(kind, Uniform):
+            problem = parameter_problem(kind, spec) or _granularity_problem(served, i, kind)
         if problem:
             refuse(
                 port.address,
-                f"is {said(port.type)}, {problem}; {served.row.source} accepts "
-                f"{pattern.type} at {pattern.name!r}",
+                f"is {said(kind)}, {problem}; {served.row.source} accepts "
+                f"{spec} at {reading.patterns[i].name!r}",
                 served.row,
             )
 
@@ -169,7 +153,7 @@ def _granularity_problem(served: Served, position: int, kind: Uniform) -> str | 
     spec = pattern.type
     if spec.granularity == "tensor" and kind.is_per_tensor:
         return None
-    if follows_factors(served.row, pattern.name):
+    if pattern.name in served.reading.biases:
         return None
     if spec.granularity == "tensor":
         return None if spec.is_wildcard else "it has more than one scale"
@@ -184,13 +168,6 @@ def _granularity_problem(served: Served, position: int, kind: Uniform) -> str | 
         return "it has one scale where the row has one per slice" if free else None
     wanted = axis_of(served, port, pattern)
     return None if wanted is None or wanted == kind.axis else f"its axis is {kind.axis}, not {wanted}"
-
-
-def follows_factors(row: Row, name: str) -> bool:
-    """Whether a port has as many scales as its factors, whatever its own type says (a bias)."""
-    return any(
-        rule.kind == "multiplier_accumulator_scale" and rule.args["port"] == name for rule in row.rules
-    )
 
 
 def axis_of(served: Served, port: Port, pattern: PortPattern) -> int | None:
@@ -219,7 +196,7 @@ def channel_axis(op: Op, rank: int) -> int:
 
 def check_wildcards(served: Served) -> None:
     """A wildcard port stores what its class stores."""
-    for group in served.groups:
+    for group in served.reading.wild:
         _check_wildcards(served, group)
 
 

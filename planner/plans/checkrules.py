@@ -19,6 +19,8 @@ from planner.plans.checkports import NEAR, Served, refuse, said
 from planner.target.expressions import Ref, evaluate, parse_expression, parse_number
 from planner.target.records import Rule
 
+SMALL: Final = 1e-9
+LARGE: Final = 1e9
 TINY: Final = float(np.finfo(np.float32).tiny)
 
 
@@ -150,15 +152,16 @@ def _factors(served: Served, rule: Rule) -> tuple[np.ndarray, bool] | None:
 
 def _is_ordinary(served: Served, rule: Rule, result: Uniform) -> bool:
     """Whether scales are of a common size, at most one per axis: every multiplier is finite and positive."""
-    kinds = [port.type for name in rule.args["of"] for port in served.named(name)]
-    stored = [kind for kind in (*kinds, result) if isinstance(kind, Uniform)]
-    return (
-        len(stored) == len(kinds) + 1
-        and len(result.scales) == 1
-        and sum(len(kind.scales) > 1 for kind in stored) < 2
-        and not any(kind.blocks for kind in stored)
-        and all(min(kind.scales) > 1e-9 and max(kind.scales) < 1e9 for kind in stored)
-    )
+    sliced = 0
+    for name in (*rule.args["of"], rule.args["out"]):
+        for port in served.named(name):
+            kind = port.type
+            if not isinstance(kind, Uniform) or kind.blocks:
+                return False
+            sliced += len(kind.scales) > 1
+            if min(kind.scales) <= SMALL or max(kind.scales) >= LARGE:
+                return False
+    return sliced < 2 and len(result.scales) == 1
 
 
 def _multiplier(served: Served, rule: Rule) -> None:

@@ -7,7 +7,7 @@ Source: design 01, section 3.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from planner.ir.graph import BOUNDARY, Graph
@@ -83,12 +83,18 @@ def _bases(graph: Graph) -> dict[str, PortTyped]:
     return found
 
 
-def uses(graph: Graph, kernels: Sequence[KernelPlan]) -> Mapping[str, tuple[Use, ...]]:
-    """Readers of each value in plan order, model outputs last (float unless the value is pinned)."""
+def uses(
+    graph: Graph, kernels: Sequence[KernelPlan], only: Collection[str] | None = None
+) -> Mapping[str, tuple[Use, ...]]:
+    """Readers of each value in plan order, model outputs last (float unless the value is pinned).
+
+    Args:
+      only: the values that matter; all by default.
+    """
     found: dict[str, list[Use]] = {}
     for kernel in kernels:
         for i, port in enumerate(kernel.inputs):
-            if port.value:
+            if port.value and (only is None or port.value in only):
                 found.setdefault(port.value, []).append(Use(kernel.name, i, port.type))
     pinned = _bases(graph)
     for i, name in enumerate(graph.outputs):
@@ -97,25 +103,29 @@ def uses(graph: Graph, kernels: Sequence[KernelPlan]) -> Mapping[str, tuple[Use,
     return {name: tuple(found[name]) for name in found}
 
 
-def definitions(graph: Graph, kernels: Sequence[KernelPlan]) -> Mapping[str, PortTyped]:
+def definitions(graph: Graph, kernels: Sequence[KernelPlan]) -> dict[str, PortTyped]:
     """Type of each value where it is defined: a kernel's output port, or the boundary (pin, else float)."""
     pinned = _bases(graph)
     found: dict[str, PortTyped] = {name: pinned.get(name) for name in graph.inputs}
     for kernel in kernels:
-        found |= {port.value: port.type for port in kernel.outputs if port.value}
+        for port in kernel.outputs:
+            if port.value:
+                found[port.value] = port.type
     return found
 
 
 def derive_rescales(graph: Graph, kernels: Sequence[KernelPlan], target: TargetRef) -> tuple[Rescale, ...]:
     """List every rescale of a plan: by value in order of definition, then by first consumer."""
-    readers, pinned, costs = uses(graph, kernels), _bases(graph), target.costs
+    pinned, made, costs = _bases(graph), definitions(graph, kernels), target.costs
+    bases = {**made, **pinned}
+    readers = uses(graph, kernels, _rescaled(kernels, made, bases))
     trips = {kernel.name: kernel.trip_count for kernel in kernels}
     result: list[Rescale] = []
-    for value, defined in definitions(graph, kernels).items():
+    for value, defined in made.items():
         if value in graph.constants or value not in readers:
             continue
         wanted: list[tuple[PortTyped, PortTyped, list[Use], bool]] = []
-        base = pinned.get(value, defined)
+        base = bases[value]
         if base != defined:
             wanted.append((defined, base, list(readers[value]), True))
         wanted += [(base, kind, users, False) for kind, users in _groups(readers[value], base, target)]
@@ -141,6 +151,18 @@ def derive_rescales(graph: Graph, kernels: Sequence[KernelPlan], target: TargetR
             )
             count += 1
     return tuple(result)
+
+
+def _rescaled(
+    kernels: Sequence[KernelPlan], made: Mapping[str, PortTyped], bases: Mapping[str, PortTyped]
+) -> set[str]:
+    """Values whose ends are not all one type; the few that only look so have equal ones."""
+    found = {name for name, kind in made.items() if kind is not bases[name]}
+    for kernel in kernels:
+        for port in kernel.inputs:
+            if port.type is not bases.get(port.value, port.type):
+                found.add(port.value)
+    return found
 
 
 def _groups(

@@ -1,0 +1,107 @@
+"""Checked rows: what a row asks of its ports, read once for all kernels with the same ports present.
+
+A row is read as data; how propagation chose it is not looked at. Source: design 01, section 4; design 04.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from planner.ir.graph import Region
+from planner.target.records import PortPattern, PortType, Row
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """A row beside ports, inputs first, absent ones too.
+
+    Attributes:
+      patterns: the row's entry for each port.
+      places: positions of the present ports by the row's name for them.
+      simple: by position, whether the port takes every scale and zero point, one of them a tensor.
+      groups: positions that same_scale rules join; `wild` are those with a port of any storage.
+      ruled: positions whose parameters a rule or a group decides.
+      biases: names of the ports that have the product of their factors' scales.
+    """
+
+    row: Row
+    patterns: tuple[PortPattern, ...]
+    places: Mapping[str, tuple[int, ...]]
+    simple: tuple[bool, ...]
+    groups: tuple[tuple[int, ...], ...]
+    wild: tuple[tuple[int, ...], ...]
+    ruled: frozenset[int]
+    biases: frozenset[str]
+
+    @property
+    def has_bias(self) -> bool:
+        """Whether a bias that is there has a say in the scales of its weight."""
+        return not self.biases.isdisjoint(self.places)
+
+
+def read_row(row: Row, region: Region) -> Reading | str:
+    """The row's reading for kernels with a region's ports; or what does not fit."""
+    inputs = spread(row.inputs, region.inputs, "inputs")
+    outputs = spread(row.outputs, region.outputs, "outputs")
+    if isinstance(inputs, str) or isinstance(outputs, str):
+        return inputs if isinstance(inputs, str) else str(outputs)
+    patterns = (*inputs, *outputs)
+    places: dict[str, tuple[int, ...]] = {}
+    for i, name in enumerate((*region.inputs, *region.outputs)):
+        if name:
+            places[patterns[i].name] = (*places.get(patterns[i].name, ()), i)
+    groups = _joined(row, patterns)
+    decided = {rule.args.get("port") for rule in row.rules}
+    codes = any(rule.kind == "fn" for rule in row.rules)
+    ruled = {i for i, entry in enumerate(patterns) if codes or entry.name in decided}
+    return Reading(
+        row,
+        patterns,
+        places,
+        tuple(_is_simple(entry.type) for entry in patterns),
+        groups,
+        tuple(group for group in groups if any(patterns[i].type.is_wildcard for i in group)),
+        frozenset(ruled.union(*groups)),
+        frozenset(rule.args["port"] for rule in row.rules if rule.kind == "multiplier_accumulator_scale"),
+    )
+
+
+def spread(patterns: tuple[PortPattern, ...], names: tuple[str, ...], what: str) -> list[PortPattern] | str:
+    """The row's entry for each port of one side; or what does not fit."""
+    found: list[PortPattern] = []
+    for i, name in enumerate(names):
+        if i < len(patterns):
+            entry = patterns[i]
+        elif patterns and patterns[-1].variadic:
+            entry = patterns[-1]
+        else:
+            return f"there are {len(names)} {what}, the row takes {len(patterns)}"
+        if not name and not (entry.optional or entry.variadic):
+            return f"{what[:-1]} {i} is absent, the row needs {entry.name!r}"
+        found.append(entry)
+    for entry in patterns[len(names) :]:
+        if not (entry.optional or entry.variadic):
+            return f"there are {len(names)} {what}, the row needs {entry.name!r} too"
+    return found
+
+
+def _joined(row: Row, patterns: tuple[PortPattern, ...]) -> tuple[tuple[int, ...], ...]:
+    """Positions that the row's same_scale rules join, two or more each, rules that overlap made one."""
+    groups: list[set[int]] = []
+    for rule in row.rules:
+        if rule.kind != "same_scale":
+            continue
+        group = {i for i, entry in enumerate(patterns) if entry.name in rule.args["ports"]}
+        for other in [other for other in groups if other & group]:
+            group |= other
+            groups.remove(other)
+        groups.append(group)
+    return tuple(tuple(sorted(group)) for group in groups if len(group) > 1)
+
+
+def _is_simple(spec: PortType) -> bool:
+    return spec.granularity == "tensor" and not any(_limits(spec))
+
+
+def _limits(spec: PortType) -> Iterator[bool]:
+    yield spec.symmetric or spec.power_of_two
+    yield from (limit is not None for limit in (spec.zero_point, spec.scale_min, spec.scale_max))
