@@ -93,10 +93,14 @@ def grid_of(kind: Uniform) -> Grid:
 
 def onto(terms: Sequence[Term], y: Uniform, arithmetic: str) -> Array:
     """A sum of scaled integers on the grid of `y`: rounded by the arithmetic, moved, saturated."""
-    grid = grid_of(y)
     headroom = HEADROOM if y.storage.bits <= 8 else WORD_HEADROOM
-    moved = scaled_sum(terms, arithmetic, headroom=headroom) + y.zero_point
-    return np.asarray(np.clip(moved, grid.qmin, grid.qmax).astype(stored_dtype(y.storage)))
+    return saturated(scaled_sum(terms, arithmetic, headroom=headroom), y)
+
+
+def saturated(steps: Array, y: Uniform) -> Array:
+    """Steps from zero on the grid of `y`: moved, and cut at the ends of its integer type."""
+    grid = grid_of(y)
+    return np.asarray(np.clip(steps + y.zero_point, grid.qmin, grid.qmax).astype(stored_dtype(y.storage)))
 
 
 def is_byte(kind: Uniform) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from planner.interpreter.calls import Call, Operand, grid_of, is_like, onto
+from planner.interpreter.calls import Call, Operand, grid_of, is_like, onto, saturated
 from planner.interpreter.elementwise import (
     qlinear_add,
     qlinear_concat,
@@ -33,7 +33,11 @@ from planner.interpreter.pooling import (
 from planner.interpreter.requantize import Array
 from planner.interpreter.softmax import qlinear_softmax
 from planner.ir.qtypes import Uniform
+from planner.ir.rescaling import apply_scale_32, reciprocal_scale
 
+TOSA: Final = frozenset({"tosa_double", "tosa_single"})
+AXES: Final = 2
+BYTE: Final = 8
 Kernel: TypeAlias = Callable[[Call], Array | None]
 
 
@@ -124,7 +128,26 @@ def average_pool(call: Call) -> Array | None:
     counts = _window_sums(np.ones((1, 1, *x.stored.shape[2:]), np.int64), geometry, sizes)
     if includes_padding:
         counts = np.full_like(counts, np.prod(geometry.kernel))
-    return _average(call, _window_sums(x.shifted(), geometry, sizes), x, counts)
+    total = _window_sums(x.shifted(), geometry, sizes)
+    if is_tosa_pool(call.arithmetic, x.kind, call.y, geometry, includes_padding=includes_padding):
+        divided = apply_scale_32(total, *reciprocal_scale(counts), double_round=False)
+        return saturated(divided, call.y)
+    return _average(call, total, x, counts)
+
+
+def is_tosa_pool(
+    arithmetic: str, x: Uniform, y: Uniform, geometry: PoolGeometry, *, includes_padding: bool
+) -> bool:
+    """Whether an AveragePool is TOSA's AVG_POOL2D: it divides with a rounding of its own, ties away from 0.
+
+    Its input and result have one type, and padding is not counted; other averages are sums and a RESCALE.
+    """
+    parts = [(kind.scales, kind.zero_points, kind.storage.bits, kind.storage.signed) for kind in (x, y)]
+    is_one = parts[0] == parts[1] and (x.storage.bits <= BYTE or not any(x.zero_points))
+    shape = geometry.filled()
+    fits = all(pad < size for pad, size in zip(shape.pads, shape.kernel * 2, strict=True))
+    is_plain = fits and not (includes_padding and any(shape.pads))
+    return arithmetic in TOSA and is_one and is_plain and len(shape.kernel) <= AXES
 
 
 def global_average_pool(call: Call) -> Array | None:

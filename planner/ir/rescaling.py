@@ -1,7 +1,7 @@
 """Rescaling: a real scale as a multiplier and a shift, and integers times that, as TOSA and TFLite have it.
 
 Numbers only: no types, no zero points, no saturation. Products are exact in 64 bits; wider ones go through
-Python's integers. Source: TOSA 1.0, apply_scale_32 and apply_scale_16; TFLite
+Python's integers. Source: TOSA 1.0, apply_scale_32, apply_scale_16 and reciprocal_scale; TFLite
 MultiplyByQuantizedMultiplier; design 01, section 8.
 """
 
@@ -54,6 +54,20 @@ def multiplier_or_zero(scale: float | Array) -> tuple[Integers, Integers]:
     multiplier, shift = _mantissa_and_shift(scale, 31)
     is_tiny = shift > MAX_SHIFT
     return np.where(is_tiny, 0, multiplier), np.where(is_tiny, 31, shift)
+
+
+def reciprocal_scale(counts: int | Array) -> tuple[Integers, Integers]:
+    """What TOSA's AVG_POOL2D multiplies a sum of so many elements by; `apply_scale_32` rounds it once.
+
+    A little more than `1 / counts`, so that a tie is rounded away from zero on both sides.
+
+    Args:
+      counts: 1 to 2^31, one number or an array.
+    """
+    numbers = np.asarray(counts, np.int64)
+    # frexp's exponent is the number of bits, exact below 2^53.
+    power = np.frexp((numbers - 1).astype(np.float64))[1].astype(np.int64)
+    return (((1 << 30) + 1) << power) // numbers, 30 + power
 
 
 def apply_scale_32(values: Array, multiplier: Array, shift: Array, *, double_round: bool) -> Integers:

@@ -13,6 +13,7 @@ from planner.ir.rescaling import (
     check_scale_32,
     multiplier_and_shift,
     multiplier_or_zero,
+    reciprocal_scale,
 )
 
 
@@ -157,3 +158,16 @@ def test_values_at_the_limit_are_taken():
 def test_scales_are_finite(scale):
     with pytest.raises(RuleError, match="scales are finite"):
         multiplier_and_shift(scale)
+
+
+def test_a_sum_times_its_reciprocal_is_divided_with_ties_away_from_zero():
+    """Every sum of 1 to 64 bytes, and the numbers of TOSA's own text for a few counts."""
+    for count in range(1, 65):
+        sums = np.arange(-255 * count, 255 * count + 1)
+        wanted = np.sign(sums) * ((2 * np.abs(sums) + count) // (2 * count))
+        np.testing.assert_array_equal(
+            apply_scale_32(sums, *reciprocal_scale(count), double_round=False), wanted
+        )
+    multipliers, shifts = reciprocal_scale(np.array([1, 2, 3, 4, 49]))
+    assert multipliers.tolist() == [1073741825, 1073741825, 1431655766, 1073741825, 1402438302]
+    assert shifts.tolist() == [30, 31, 32, 32, 36]

@@ -1,6 +1,6 @@
-"""Pooling: averages as sums and one RESCALE, AVG_POOL2D where it divides as the row does; MAX_POOL2D.
+"""Pooling: AVG_POOL2D within one type, other averages as sums and one RESCALE; MAX_POOL2D.
 
-Source: TOSA 1.0, AVG_POOL2D with its reciprocal_scale, REDUCE_SUM; interpreter `kernels`.
+Source: TOSA 1.0, AVG_POOL2D, REDUCE_SUM; interpreter `kernels`.
 """
 
 from collections.abc import Sequence
@@ -18,6 +18,7 @@ from planner.exporters.tosa.program import Tensor, channels_last, plain
 from planner.exporters.tosa.scaling import Factor, factor_of, narrowed, rescale, widened
 from planner.exporters.tosa.sheet import Array, Sheet, element_of, held
 from planner.interpreter.geometry import pool_geometry
+from planner.interpreter.kernels import is_tosa_pool
 from planner.interpreter.pooling import pooled_sizes
 from planner.ir.graph import Op
 from planner.ir.qtypes import Uniform
@@ -48,16 +49,28 @@ def average_pool(sheet: Sheet, block: Block, y: Uniform, clamp: Clamp) -> bool:
     if x is None or rank not in (3, 4) or not x.kind.is_per_tensor:
         return False
     spatial = sheet.sizes(x.value)[2:]
-    if tuple(op.attributes["kernel_shape"]) == spatial and not any(op.attributes.get("pads", ())):
+    includes = bool(op.attributes.get("count_include_pad", 0))
+    is_pool = is_tosa_pool(
+        sheet.checked_arithmetic(),
+        x.kind,
+        y,
+        pool_geometry(op.attributes, spatial),
+        includes_padding=includes,
+    )
+    is_whole = tuple(op.attributes["kernel_shape"]) == spatial and not any(op.attributes.get("pads", ()))
+    if is_whole and not is_pool:
         return global_average_pool(sheet, block, y, clamp)
     tensor, windows = _opened(sheet, sheet.stored(x.value, x.kind), op)
-    includes = bool(op.attributes.get("count_include_pad", 0))
     if any(step != 1 for step in windows.dilations) or (includes and op.attributes.get("ceil_mode", 0)):
         return False
     counts = _counts(windows, tensor.sizes[2:], includes=includes)
     if counts.min(initial=1) < 1:
         return False
-    stored = _averaged(sheet, block, x, y, tensor, windows, counts)
+    if is_pool:
+        _check_sums(sheet, x, int(counts.max(initial=1)))
+        stored = _pool(sheet, block, x, tensor, windows)
+    else:
+        stored = _averaged(sheet, block, x, y, tensor, windows, counts)
     if rank == 3:
         stored = sheet.program.reshaped(stored, (stored.shape[0], *stored.shape[2:]), channels_last(3))
     sheet.settle(block.kernel.outputs[0].value, y, stored, clamp.low, clamp.high)
@@ -137,17 +150,11 @@ def _counts(windows: Windows, spatial: Sequence[int], *, includes: bool) -> Arra
 def _averaged(  # noqa: PLR0917
     sheet: Sheet, block: Block, x: Operand, y: Uniform, tensor: Tensor, windows: Windows, counts: Array
 ) -> Tensor:
-    """Averages, channels last: AVG_POOL2D if it rounds alike, else sums of a convolution with ones."""
+    """Averages, channels last, as sums of a convolution with ones and a RESCALE."""
     distinct = np.unique(counts).tolist()
     factors = {count: _factor(sheet, x, y, count) for count in distinct}
     for count, factor in factors.items():
         _check(sheet, x, factor, count)
-    is_plain = not any(windows.pads) or len(distinct) > 1
-    is_plain = is_plain and all(
-        pad < size for pad, size in zip(windows.pads, windows.kernel * 2, strict=True)
-    )
-    if is_plain and sheet.is_same(x.kind, y) and all(_is_pool(x, *pair) for pair in factors.items()):
-        return _pool(sheet, block, x, tensor, windows)
     total = _summed(sheet, block, x, tensor, windows)
     zeros = 0, held(y).zero_point
     if len(distinct) == 1:
@@ -200,27 +207,12 @@ def _factor(sheet: Sheet, x: Operand, y: Uniform, count: int) -> Factor:
 
 
 def _check(sheet: Sheet, x: Operand, factor: Factor, count: int) -> None:
+    factor.check(*_check_sums(sheet, x, count))
+
+
+def _check_sums(sheet: Sheet, x: Operand, count: int) -> tuple[int, int]:
     kind = held(x.kind)
     low, high = (count * (end - kind.zero_point) for end in (kind.storage.qmin, kind.storage.qmax))
     if max(-low, high) > INT32:
         raise sheet.refuse(f"sums of {count} elements do not fit 32 bits; tosa accepts smaller windows")
-    factor.check(low, high)
-
-
-def _is_pool(x: Operand, count: int, factor: Factor) -> bool:
-    """Whether AVG_POOL2D divides every sum of so many elements as the row does."""
-    kind = held(x.kind)
-    low, high = (count * (end - kind.zero_point) for end in (kind.storage.qmin, kind.storage.qmax))
-    if high - low > 1 << 22:
-        return False
-    values = np.arange(low, high + 1)
-    ends = kind.storage.qmin - kind.zero_point, kind.storage.qmax - kind.zero_point
-    wanted = np.clip(factor.apply(values), *ends)
-    return bool((np.clip(reciprocal(count).apply(values), *ends) == wanted).all())
-
-
-def reciprocal(count: int) -> Factor:
-    """What AVG_POOL2D multiplies a sum by. Source: TOSA 1.0, reciprocal_scale."""
-    k = (count - 1).bit_length()
-    multiplier = (((1 << 30) + 1) << k) // count
-    return Factor(np.asarray([multiplier]), np.asarray([30 + k]), double_round=False)
+    return low, high

@@ -90,6 +90,7 @@ CASES: Mapping[str, tuple[str, Sequence[int], Mapping[str, np.ndarray]]] = {
         IMAGE,
         {},
     ),
+    "average of the whole": ("y = AveragePool <kernel_shape=[9,11]> (x)", IMAGE, {}),
     "average of one axis": ("y = AveragePool <kernel_shape=[3]> (x)", (1, 4, 9), {}),
     "average of all": ("y = GlobalAveragePool (x)", IMAGE, {}),
     "maximum": ("y = MaxPool <kernel_shape=[3,2], pads=[1,0,1,1], strides=[2,2]> (x)", IMAGE, {}),
@@ -212,6 +213,12 @@ def test_an_operator(computed, name):
             np.testing.assert_array_equal(array, wanted, value)
     if name in FEW:
         assert text.count('"tosa.transpose"') == FEW[name]
+
+
+def test_averages_within_one_type_are_the_operator(computed):
+    """All but the global one, and each rounds as the operator does: `test_an_operator`."""
+    averages = {name: text for name, (*_, text, _) in computed.items() if name.startswith("average")}
+    assert [name for name, text in averages.items() if "tosa.avg_pool2d" not in text] == ["average of all"]
 
 
 def test_every_line_of_a_module_is_of_tosa_or_func(computed):

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from planner.cli.app import run
-from planner.exporters.tosa.pooling import reciprocal
 from planner.interpreter.evaluate import Interpreter
-from planner.ir.rescaling import apply_scale_32, multiplier_and_shift
+from planner.ir.rescaling import apply_scale_32, multiplier_and_shift, reciprocal_scale
 from tests.exporters.plans import model, op, plan_of
 from tests.exporters.tosa.test_pairs import SETS, grid
 from tests.test_readme import ROOT, blocks, elsewhere
@@ -54,9 +53,9 @@ def test_its_counts(kind):
 
 @pytest.mark.parametrize(("count", "single", "double"), [(4, 255, 255), (9, 0, 510)])
 def test_its_averages(count, single, double):
-    """AVG_POOL2D divides with ties away from zero; a row's RESCALE does not."""
+    """AVG_POOL2D divides with ties away from zero; a RESCALE does not."""
     sums = np.arange(-255 * count, 255 * count + 1)
-    pooled = reciprocal(count).apply(sums)
+    pooled = apply_scale_32(sums, *reciprocal_scale(count), double_round=False)
     assert pooled.tolist() == (np.sign(sums) * ((2 * np.abs(sums) + count) // (2 * count))).tolist()
     for wanted, twice in ((single, False), (double, True)):
         got = apply_scale_32(sums, *multiplier_and_shift(1 / count), double_round=twice)
