@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from planner.ir.graph import Constant, Facts, Graph, Op, Value
-from planner.ir.qtypes import AnyType, Bipolar, Storage, Uniform
+from planner.onnx.grids import scaled
 from planner.onnx.naming import rewritten, use_counts
 
 
@@ -209,26 +209,18 @@ def _with_weight_and_bias(
     if name and (old is None or old.array is None):
         return None
     bias = np.zeros(1) if old is None or old.array is None else old.array.astype(np.float64)
-    shape = np.broadcast_shapes(bias.shape, (channels,))
+    shifted = np.broadcast_to(bias * affine.a + affine.b, np.broadcast_shapes(bias.shape, (channels,)))
     arrays: dict[str, np.ndarray] = {}
     inputs = list(host.inputs[:2])
     if not (columns == 1).all():
         inputs[1] = work.rewritten(host.inputs[1], host)
-        arrays[inputs[1]] = (weight * columns).astype(weight.dtype)
-        work.facts[inputs[1]] = _width_alone(work.values[host.inputs[1]].facts)
+        facts, per_axis = work.values[host.inputs[1]].facts, host.type in ("Conv", "ConvTranspose")
+        found = scaled(facts, weight, columns, biases=shifted, per_axis=per_axis)
+        work.facts[inputs[1]], arrays[inputs[1]] = found
     if name or affine.b.any():
         inputs.append(work.rewritten(name or f"{host.outputs[0]}/bias", host))
-        arrays[inputs[2]] = np.broadcast_to(bias * affine.a + affine.b, shape).astype(weight.dtype)
+        arrays[inputs[2]] = shifted.astype(weight.dtype)
     return replace(host, inputs=tuple(inputs)), arrays
-
-
-def _width_alone(facts: Facts) -> Facts:
-    """Facts of a weight whose slices are scaled: its types no longer hold, the bits asked for do."""
-    return tuple(_width(fact) if isinstance(fact, (Bipolar, Uniform)) else fact for fact in facts)
-
-
-def _width(fact: Bipolar | Uniform) -> AnyType:
-    return AnyType(Storage(2, True, -1, 1) if isinstance(fact, Bipolar) else fact.storage)
 
 
 def _data(name: str, work: _Work) -> np.ndarray:

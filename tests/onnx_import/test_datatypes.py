@@ -33,8 +33,9 @@ def annotated(**datatypes):
         ("x", "FIXED<8,4>", ["!quant.uniform<i8:f32, 0.0625>"]),
         ("q", "BIPOLAR", ["!quant.bipolar<f32, 1.0>"]),
         ("w", "BIPOLAR", ["!quant.bipolar<f32, 1.0>"]),
-        ("w", "TERNARY", ["!quant.any<i2<-1:1>>"]),
-        ("w", "INT4", ["!quant.any<i4>"]),
+        ("w", "TERNARY", ["!quant.uniform<i2<-1:1>:f32, 1.0>"]),
+        ("w", "INT4", ["!quant.uniform<i4:f32, 1.0>"]),
+        ("w", "UINT8", ["!quant.any<u8>"]),  # no symmetric byte holds all of them
         ("t", "INT4", []),  # thresholds are no weights
         ("y", "INT8", []),  # sums are what they are
         ("x", "FLOAT32", []),

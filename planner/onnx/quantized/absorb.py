@@ -15,6 +15,7 @@ from planner.errors import ModelError
 from planner.ir.graph import Facts, Graph, Op, Value
 from planner.ir.qtypes import AnyType, Bipolar, QType, Storage, Uniform
 from planner.onnx.folding import fold_constants
+from planner.onnx.grids import is_common
 from planner.onnx.normalise import drop_identities
 from planner.onnx.quantized.dialect import ELEMENTWISE, FLOAT_QUANT, QUANT, TRUNC
 from planner.onnx.quantized.dynamic import plain_products
@@ -196,9 +197,9 @@ def _on_grid(x: Array, quantizer: Quantizer) -> Array:
 
 
 def _constant_facts(work: _Work, found: Found, kind: QType, array: Array) -> Facts:
-    """A weight is pinned where targets have such weights; of other constants only the width is asked for.
+    """A weight is pinned where most devices have such grids; of other constants only the width is asked for.
 
-    A pinned constant rules out every row that stores it otherwise, and its numbers are on the grid anyway.
+    A pinned constant rules out every row that cannot say its numbers at its scale.
     """
     if isinstance(kind, Bipolar):
         return (kind,) if _readers_of_weight(work, found.result) else ()
@@ -207,10 +208,9 @@ def _constant_facts(work: _Work, found: Found, kind: QType, array: Array) -> Fac
     kind = _tight(kind, array)
     readers = _readers_of_weight(work, found.result)
     store = kind.storage
-    is_whole = store.bits in (8, 16) and store.qmin == -store.qmax == 1 - (1 << store.bits - 1)
     is_usual = kind.is_per_tensor or (not kind.blocks and readers <= {"Conv", "ConvTranspose"})
     is_usual = is_usual and not any(kind.zero_points)
-    if readers and (store.float_name or kind.blocks or (is_whole and is_usual)):
+    if readers and (store.float_name or kind.blocks or (is_usual and is_common(store))):
         return (kind,)
     if store.range_bits <= _WIDEST_FACT and not store.float_name:
         return (AnyType(store),)

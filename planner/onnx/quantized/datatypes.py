@@ -1,7 +1,7 @@
 """Datatypes: FINN's `quantization_annotation` of tensors, as types on values.
 
 A tensor with an integer datatype holds these integers in floats: scale 1, zero point 0. Said of a model input
-or of the result of a MultiThreshold it is a type; of a weight the width, as of a QONNX weight (`absorb`); of
+or of the result of a MultiThreshold it is a type; of a weight too where devices have such grids (`grids`); of
 sums nothing, as kernels find what they need themselves. Source: QONNX `qonnx.core.datatype`.
 """
 
@@ -16,6 +16,7 @@ from onnx import TensorAnnotation
 from planner.errors import QTypeError
 from planner.ir.graph import Facts, Graph
 from planner.ir.qtypes import AnyType, Bipolar, Storage, Uniform, storage
+from planner.onnx.grids import is_common
 
 DATATYPE: Final = "finn_datatype"
 _STEPS: Final = "MultiThreshold"
@@ -62,7 +63,7 @@ def _facts(text: str, graph: Graph, name: str) -> Facts:
     if found is None:
         return ()
     store, scale = found
-    if array is None:
+    if array is None or (is_common(store) and np.all(np.mod(array, scale) == 0)):
         return (Uniform(store, (scale,), (0,)),)
     return (AnyType(store),)
 
