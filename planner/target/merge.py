@@ -84,6 +84,7 @@ def _identity(entry: Node, fields: tuple[str, ...]) -> str:
 
 def _keyed(base: Node, child: Node, fields: tuple[str, ...], problems: list[Problem]) -> Node:
     left = list(base.entries())
+    known = {id(node): _identity(node, fields) for node in left}
     result: list[Node] = []
     for entry in child.entries():
         remove = entry.get("remove")
@@ -93,17 +94,16 @@ def _keyed(base: Node, child: Node, fields: tuple[str, ...], problems: list[Prob
                 problems.append(remove.problem("T027", "removes nothing: no such entry is inherited"))
             left = kept
             continue
-        same = _replaced(entry, left, fields)
+        own = _identity(entry, fields)
+        same = _replaced(entry, [node for node in left if known[id(node)] == own])
         if same is not None:
             left.remove(same)
         result.append(entry if same is None else _over(same, entry))
     return replace(child, data=(*result, *left))
 
 
-def _replaced(entry: Node, left: Sequence[Node], fields: tuple[str, ...]) -> Node | None:
+def _replaced(entry: Node, same: Sequence[Node]) -> Node | None:
     """The inherited entry of the same identity; of several, which differ in `when`, the one of the same."""
-    identity = _identity(entry, fields)
-    same = [node for node in left if _identity(node, fields) == identity]
     if len(same) > 1:
         same = [node for node in same if _identity(node, ("when",)) == _identity(entry, ("when",))]
     return same[0] if same else None

@@ -38,6 +38,7 @@ _WORDS: Final[Mapping[str, bool | None]] = {
 _INTEGER: Final = re.compile(r"[-+]?(0|[1-9][0-9]{0,38})|0x[0-9a-fA-F]{1,32}")
 _FLOAT: Final = re.compile(r"[-+]?(\.[0-9]{1,400}|[0-9]{1,400}(\.[0-9]{0,400})?)([eE][-+]?[0-9]{1,4})?")
 _REFUSED: Final = re.compile(r"[-+]?0[0-9]+|0o[0-7]+|[-+]?[0-9]{39,}|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_NUMBERS_BEGIN: Final = frozenset("+-.0123456789")
 # PyYAML's own parser refuses `b?: b32` inside braces, so libyaml it is.
 _Loader: Final[Any] = getattr(yaml, "CSafeLoader", None)
 
@@ -71,7 +72,7 @@ class Node:
       weight: number of nodes below and including this one, aliases expanded.
     """
 
-    data: Scalar | tuple["Node", ...] | Mapping[str, "Node"]
+    data: Scalar | tuple["Node", ...] | dict[str, "Node"]
     source: Source
     line: int
     column: int
@@ -85,11 +86,11 @@ class Node:
 
     def get(self, key: str) -> "Node | None":
         """The node under a key of a mapping; None where there is none."""
-        return self.data.get(key) if isinstance(self.data, Mapping) else None
+        return self.data.get(key) if isinstance(self.data, dict) else None
 
     def items(self) -> Iterator[tuple[str, "Node"]]:
         """Keys and nodes of a mapping; nothing for other nodes."""
-        if isinstance(self.data, Mapping):
+        if isinstance(self.data, dict):
             yield from self.data.items()
 
     def entries(self) -> tuple["Node", ...]:
@@ -104,11 +105,10 @@ class Node:
 
 def plain(node: Node) -> Any:
     """The node as dicts, lists and scalars."""
-    if isinstance(node.data, Mapping):
-        return {key: plain(item) for key, item in node.data.items()}
-    if isinstance(node.data, tuple):
-        return [plain(item) for item in node.data]
-    return node.data
+    data = node.data
+    if isinstance(data, dict):
+        return {key: plain(item) for key, item in data.items()}
+    return [plain(item) for item in data] if isinstance(data, tuple) else data
 
 
 def locate(root: Node, path: Sequence[str | int]) -> tuple[Node, str]:
@@ -119,7 +119,7 @@ def locate(root: Node, path: Sequence[str | int]) -> tuple[Node, str]:
     """
     node, text = root, ""
     for step in path:
-        if isinstance(node.data, Mapping) and isinstance(step, str) and step in node.data:
+        if isinstance(node.data, dict) and isinstance(step, str) and step in node.data:
             node, text = node.data[step], f"{text}.{step}" if text else step
         elif isinstance(node.data, tuple) and isinstance(step, int) and step < len(node.data):
             node, text = node.data[step], f"{text}[{step}]"
@@ -178,6 +178,7 @@ class _Open:
     """A collection under construction."""
 
     event: Any
+    is_map: bool
     items: list[Node] = field(default_factory=list)
     table: dict[str, Node] = field(default_factory=dict)
     keys: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -198,20 +199,21 @@ class _Builder:
     def build(self) -> Node:
         documents = 0
         for event in yaml.parse(self.source.text, Loader=_Loader):
-            if isinstance(event, yaml.DocumentStartEvent):
+            kind = type(event)
+            if kind is yaml.ScalarEvent:
+                self.check(event)
+                self.add(event, self.scalar(event))
+            elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
+                self.check(event)
+                self.open(event, is_map=kind is yaml.MappingStartEvent)
+            elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
+                self.close()
+            elif kind is yaml.AliasEvent:
+                self.add(event, self.alias(event), is_alias=True)
+            elif kind is yaml.DocumentStartEvent:
                 documents += 1
                 if documents > 1:
                     self.fail(event, "T008", "a second document; a target file holds one")
-            elif isinstance(event, yaml.AliasEvent):
-                self.add(event, self.alias(event))
-            elif isinstance(event, yaml.ScalarEvent):
-                self.check(event)
-                self.add(event, self.scalar(event))
-            elif isinstance(event, yaml.CollectionStartEvent):
-                self.check(event)
-                self.open(event)
-            elif isinstance(event, yaml.CollectionEndEvent):
-                self.close()
         if self.root is None:
             _fail(self.source, 1, 1, "T008", "the file is empty", quote=False)
         return self.root
@@ -234,15 +236,16 @@ class _Builder:
         return self.named[event.anchor]
 
     def scalar(self, event: Any) -> Node:
-        value: Scalar = event.value
-        if event.implicit[0]:
-            value = self.resolve(event)
-        return Node(value, self.source, event.start_mark.line + 1, event.start_mark.column + 1)
+        mark = event.start_mark
+        value = self.resolve(event) if event.implicit[0] else event.value
+        return Node(value, self.source, mark.line + 1, mark.column + 1)
 
     def resolve(self, event: Any) -> Scalar:
         text: str = event.value
         if text in _WORDS:
             return _WORDS[text]
+        if text[0] not in _NUMBERS_BEGIN:
+            return text
         if _INTEGER.fullmatch(text):
             return int(text, 16) if text.startswith("0x") else int(text)
         if _REFUSED.fullmatch(text):
@@ -254,36 +257,31 @@ class _Builder:
             return number
         return text
 
-    def open(self, event: Any) -> None:
+    def open(self, event: Any, *, is_map: bool) -> None:
         if len(self.stack) >= MAX_DEPTH:
             self.fail(event, "T003", f"nested deeper than {MAX_DEPTH}")
-        if (
-            self.stack
-            and isinstance(self.stack[-1].event, yaml.MappingStartEvent)
-            and self.stack[-1].key is None
-        ):
+        if self.stack and self.stack[-1].is_map and self.stack[-1].key is None:
             self.fail(event, "T008", "a key must be text")
-        self.stack.append(_Open(event))
+        self.stack.append(_Open(event, is_map))
 
     def close(self) -> None:
         done = self.stack.pop()
-        data: Any = done.table if isinstance(done.event, yaml.MappingStartEvent) else tuple(done.items)
-        children = done.table.values() if isinstance(data, dict) else done.items
-        mark = done.event.start_mark
-        weight = 1 + sum(child.weight for child in children)
+        children = done.table.values() if done.is_map else done.items
+        mark, weight = done.event.start_mark, 1 + sum([child.weight for child in children])
+        data = done.table if done.is_map else tuple(done.items)
         self.add(done.event, Node(data, self.source, mark.line + 1, mark.column + 1, done.keys, weight))
 
-    def add(self, event: Any, node: Node) -> None:
-        self.count += node.weight if isinstance(event, yaml.AliasEvent) else 1
+    def add(self, event: Any, node: Node, *, is_alias: bool = False) -> None:
+        self.count += node.weight if is_alias else 1
         if self.count > MAX_NODES or node.weight > MAX_NODES:
             self.fail(event, "T002", f"more than {MAX_NODES} values, aliases expanded")
-        if not isinstance(event, yaml.AliasEvent) and event.anchor is not None:
+        if event.anchor is not None and not is_alias:
             self.named[event.anchor] = node
         if not self.stack:
             self.root = node
             return
         parent = self.stack[-1]
-        if isinstance(parent.event, yaml.SequenceStartEvent):
+        if not parent.is_map:
             parent.items.append(node)
         elif parent.key is None:
             self.key(event, parent, node)
