@@ -12,6 +12,7 @@ import selectors
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import getitem
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from api.problems import FULL, Refused, full
 from api.sandbox import MAPPED, MAX_FILE, PER_BYTE, child_environment, ending_of, files_of
@@ -29,6 +30,7 @@ TICK: Final = 0.1
 MAX_REPLY: Final = 8 << 20
 CHUNK: Final = 1 << 16
 
+Child: TypeAlias = "subprocess.Popen[bytes]"
 Stopped = Callable[[], bool]
 Tell = Callable[[Mapping[str, Any]], None]
 
@@ -52,8 +54,42 @@ class Bounds:
     functions: tuple[tuple[str, str], ...] = ()
 
 
+class Spares:
+    """A child that waits, its imports done, for each folder: in a process that only runs bodies."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[Path, Child] = {}
+        self.lock = threading.Lock()
+
+    def take(self, folder: Path) -> Child:
+        """Give the child that waits, if it lives, and have another one wait."""
+        with self.lock:
+            child = self.waiting.pop(folder, None)
+            self.waiting[folder] = start_child(folder)
+        return start_child(folder) if child is None or child.poll() is not None else child
+
+
+def start_child(folder: Path) -> Child:
+    """Start a child in a folder; it ends when its standard input does."""
+    return subprocess.Popen(
+        (sys.executable, "-P", "-m", "api.child"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=folder,
+        env=child_environment(),
+        start_new_session=True,
+    )
+
+
 def run_body(
-    store: Store, work: Mapping[str, Any], bounds: Bounds, *, stopped: Stopped, tell: Tell
+    store: Store,
+    work: Mapping[str, Any],
+    bounds: Bounds,
+    *,
+    stopped: Stopped,
+    tell: Tell,
+    start: Callable[[Path], Child] = start_child,
 ) -> dict[str, Any]:
     """Have a child do a work, and keep what it made.
 
@@ -61,6 +97,7 @@ def run_body(
       work: of `records.work`.
       stopped: asked ten times a second; true ends the child and everything it started.
       tell: given the progress the child reports.
+      start: makes a child.
 
     Returns:
       What the task says, and in `kept` the digest of each file it made, by argument.
@@ -71,7 +108,10 @@ def run_body(
     """
     try:
         with store.draft() as folder:
-            return _run(store, work, bounds, folder, stopped=stopped, tell=tell)
+            line = _line(store, work, bounds, folder)
+            with ended(start(store.root)) as child:
+                reply = _converse(child, line, bounds.seconds, stopped, tell)
+            return {**reply, "kept": _keep(store, work, reply, folder)}
     except OSError as error:
         if error.errno not in FULL:
             raise
@@ -79,9 +119,8 @@ def run_body(
         raise Refused(problem.name, problem.detail) from error
 
 
-def _run(
-    store: Store, work: Mapping[str, Any], bounds: Bounds, folder: Path, *, stopped: Stopped, tell: Tell
-) -> dict[str, Any]:
+def _line(store: Store, work: Mapping[str, Any], bounds: Bounds, folder: Path) -> bytes:
+    """What a child is told of a work: its arguments with paths, and its limits."""
     arguments = copy.deepcopy(work["arguments"])
     reads = sum(_lay_out(store, file, arguments, folder / f"file{k}") for k, file in enumerate(work["files"]))
     limits = {
@@ -93,8 +132,7 @@ def _run(
         **files_of(store.root, arguments),
     }
     job = {**arguments, "task": work["task"], "limits": limits, "watched": True}
-    reply = _converse(store.root, json.dumps(job).encode() + b"\n", bounds.seconds, stopped, tell)
-    return {**reply, "kept": _keep(store, work, reply, folder)}
+    return json.dumps(job).encode() + b"\n"
 
 
 def _lay_out(store: Store, file: Mapping[str, Any], arguments: Any, path: Path) -> int:
@@ -126,21 +164,19 @@ def _keep(store: Store, work: Mapping[str, Any], reply: Mapping[str, Any], folde
     return kept
 
 
-def _converse(folder: Path, line: bytes, seconds: int, stopped: Stopped, tell: Tell) -> dict[str, Any]:
+def _converse(child: Child, line: bytes, seconds: int, stopped: Stopped, tell: Tell) -> dict[str, Any]:
     until = time.monotonic() + seconds
-    with _child(folder) as child:
-        if child.stdin is None or child.stdout is None:
-            raise RuntimeError("a child is started with pipes")
-        with suppress(BrokenPipeError):
-            child.stdin.write(line)
-            child.stdin.flush()
-        last = b""
-        for last in _lines(child.stdout.fileno(), until, stopped):
-            said = json.loads(last) if last.startswith(b'{"progress"') else {}
-            if "progress" in said:
-                tell(said["progress"])
-        code = child.wait(timeout=TICK * 50)
-    return _result(code, last)
+    if child.stdin is None or child.stdout is None:
+        raise RuntimeError("a child is started with pipes")
+    with suppress(BrokenPipeError):
+        child.stdin.write(line)
+        child.stdin.flush()
+    last = b""
+    for last in _lines(child.stdout.fileno(), until, stopped):
+        said = json.loads(last) if last.startswith(b'{"progress"') else {}
+        if "progress" in said:
+            tell(said["progress"])
+    return _result(child.wait(timeout=TICK * 50), last)
 
 
 def _result(code: int, reply: bytes) -> dict[str, Any]:
@@ -178,17 +214,8 @@ def _lines(answer: int, until: float, stopped: Stopped) -> Iterator[bytes]:
 
 
 @contextmanager
-def _child(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a child; whatever happens, it and all it started are gone afterwards."""
-    child = subprocess.Popen(
-        (sys.executable, "-P", "-m", "api.child"),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        cwd=folder,
-        env=child_environment(),
-        start_new_session=True,
-    )
+def ended(child: Child) -> Iterator[Child]:
+    """Give a child; whatever happens, it and all it started are gone afterwards."""
     try:
         yield child
     finally:

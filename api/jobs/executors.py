@@ -18,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from api.jobs.body import Bounds, Cancelled, Tell, run_body
+from api.jobs.body import Bounds, Cancelled, Spares, Tell, run_body
 from api.objects import open_objects
 from api.problems import Refused
 from api.settings import Settings
@@ -31,6 +31,9 @@ CONNECT_SECONDS: Final = 10
 FAN_FROM: Final = 1 << 29
 AHEAD: Final = 1
 """Bodies that wait at a cluster beside those at work, so that no worker waits for us."""
+
+_SPARES: Final = Spares()
+"""Of a worker: cutting a calibration into parts costs no imports."""
 
 
 class WorkerLost(Exception):
@@ -214,7 +217,8 @@ def run_on_worker(place: tuple[str, str], work: Mapping[str, Any], bounds: Bound
         worker.log_event(TOPIC, {"key": key, "progress": dict(progress)})
 
     try:
-        return {"result": run_body(_opened(*place), work, bounds, stopped=stopped, tell=tell)}
+        run = partial(run_body, stopped=stopped, tell=tell, start=_SPARES.take)
+        return {"result": run(_opened(*place), work, bounds)}
     except Cancelled:
         return {}
     except Refused as error:

@@ -3,13 +3,13 @@
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 
 import pytest
 
 from api.database import default_url, open_database
 from api.jobs import queue
-from api.jobs.body import Bounds
+from api.jobs.body import Bounds, Spares, ended
 from api.jobs.dispatcher import Dispatcher
 from api.jobs.executors import Cluster, Pool
 from api.jobs.records import work
@@ -223,3 +223,17 @@ def test_two_dispatchers_share_the_jobs(engine, store):
     ended = asyncio.run(main())
     assert [(job.state, job.attempt) for job in ended] == [("done", 1)] * 6
     assert len({job.owner for job in ended}) == 2
+
+
+def test_a_child_waits_for_the_next_body(tmp_path):
+    spares = Spares()
+    with ExitStack() as stack:
+        taken = [stack.enter_context(ended(spares.take(tmp_path)))]
+        waiting = spares.waiting[tmp_path]
+        taken.append(stack.enter_context(ended(spares.take(tmp_path))))
+        assert taken[1] is waiting
+        spares.waiting[tmp_path].kill()
+        stack.enter_context(ended(spares.waiting[tmp_path])).wait()
+        taken.append(stack.enter_context(ended(spares.take(tmp_path))))
+        stack.enter_context(ended(spares.waiting[tmp_path]))
+        assert [child.poll() for child in taken] == [None] * 3

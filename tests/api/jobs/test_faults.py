@@ -5,7 +5,9 @@ import random
 import shutil
 import subprocess
 import time
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
@@ -16,7 +18,7 @@ from api.store import Store
 from benchmarks import faults
 from benchmarks.clusters import postgres_folder
 from tests.api.conftest import serving
-from tests.api.documents import chain, digest, put, relu
+from tests.api.documents import OCTETS, chain, digest, put, relu
 from tests.api.jobs.conftest import DIGITS
 
 without_postgres = pytest.mark.skipif(
@@ -45,33 +47,76 @@ def test_five_hundred_jobs_while_everything_is_killed():
     assert max(outcome.recoveries) <= faults.ALLOWED
 
 
-def test_a_server_killed_again_and_again_loses_nothing(tmp_path):
-    """Every answer that arrived is true after each kill: blobs, models, jobs."""
-    chance = random.Random(7)  # noqa: S311 - when it is killed is no secret
-    kept, jobs = {}, {}
-    for turn in range(4):
-        with (
-            serving(tmp_path, QPLAN_LEASE_SECONDS="2") as server,
-            httpx.Client(base_url=server.url, trust_env=False, timeout=60) as client,
-        ):
-            for name, data in kept.items():
-                assert client.get(f"/v1/blobs/{name}").content == data
+@dataclass(slots=True)
+class Kept:
+    """What answers said that it is kept: bytes by address, parts of uploads, jobs."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    uploads: dict[str, tuple[bytes, int]] = field(default_factory=dict)
+    jobs: list[str] = field(default_factory=list)
+
+
+def busy(client: httpx.Client, kept: Kept, model: str, seed: int) -> None:
+    """Send one thing after another until there is no answer."""
+    chance = random.Random(seed)  # noqa: S311 - what is sent is no secret
+    with suppress(httpx.TransportError):
+        while True:
+            data = chance.randbytes(chance.randrange(1, 500_000))
+            kept.files[f"/v1/blobs/{put(client, data)}"] = data
+            costs = {"costs": {"bit_price": 1 + chance.random()}}
+            plan = client.post(
+                "/v1/plans", json={"model": chain(4), "target": "litert-int8", "options": costs}
+            )
+            kept.files[f"/v1/plans/{plan.json()['key']}"] = plan.content
+            part(client, kept, chance.randbytes(300_000))
+            body = {"model": model, "target": "onnxruntime-cpu", "options": costs}
+            headers = {"Prefer": "respond-async", "Idempotency-Key": f"{seed} {len(kept.jobs)}"}
+            kept.jobs.append(client.post("/v1/plans", json=body, headers=headers).json()["id"])
+
+
+def part(client: httpx.Client, kept: Kept, data: bytes) -> None:
+    """Send the first part of a file."""
+    begun = client.post("/v1/uploads", json={"digest": digest(data), "bytes": len(data)}).json()["link"]
+    kept.uploads[begun] = data, 0
+    headers = OCTETS | {"Upload-Offset": "0"}
+    answer = client.patch(begun, content=data[:200_000], headers=headers)
+    kept.uploads[begun] = data, int(answer.headers["upload-offset"])
+
+
+def look(client: httpx.Client, kept: Kept) -> None:
+    """Hold what is there against what was said, and send the rest of what came in part."""
+    for address, data in kept.files.items():
+        assert client.get(address).content == data, address
+    for link, (data, offset) in kept.uploads.items():
+        stands = client.get(link).json()["offset"]
+        assert stands >= offset
+        headers = OCTETS | {"Upload-Offset": str(stands)}
+        assert client.patch(link, content=data[stands:], headers=headers).status_code == 204
+        kept.files[f"/v1/blobs/{digest(data)}"] = data
+    kept.uploads.clear()
+
+
+@pytest.mark.parametrize("turns", [3, pytest.param(20, marks=pytest.mark.soak)])
+def test_a_server_killed_again_and_again_loses_nothing(tmp_path, turns):
+    """Killed while it works: every answer that arrived is true after it, and every job ends."""
+    chance, kept = random.Random(7), Kept()  # noqa: S311 - when it is killed is no secret
+    for turn in range(turns):
+        with serving(tmp_path, QPLAN_LEASE_SECONDS="2", QPLAN_RATE="0") as server, ExitStack() as stack:
+            client = stack.enter_context(httpx.Client(base_url=server.url, trust_env=False, timeout=60))
+            look(client, kept)
             model = client.post("/v1/models", json={"blob": put(client, relu())}).json()["digest"]
-            for k in range(3):
-                data = f"{turn} {k}".encode()
-                kept[put(client, data)] = data
-                cost = {"bit_price": 1 + len(jobs) / 100}
-                body = {"model": model, "target": "onnxruntime-cpu", "options": {"costs": cost}}
-                headers = {"Prefer": "respond-async", "Idempotency-Key": f"{turn} {k}"}
-                job = client.post("/v1/plans", json=body, headers=headers).json()
-                jobs[job["id"]] = job
-            time.sleep(chance.random())
+            pool = stack.enter_context(ThreadPoolExecutor(2))
+            running = [pool.submit(busy, client, kept, model, 2 * turn + k) for k in range(2)]
+            time.sleep(chance.uniform(0.2, 3.0))
             server.process.kill()
+            for thread in running:
+                thread.result()
     with serving(tmp_path, QPLAN_LEASE_SECONDS="2") as server:
-        ended = [end_of(server.url, job) for job in jobs]
+        with httpx.Client(base_url=server.url, trust_env=False, timeout=60) as client:
+            look(client, kept)
+        ended = [end_of(server.url, job) for job in kept.jobs]
         assert {job["state"] for job in ended} == {"done"}
-        assert len({job["result"]["plan"] for job in ended}) == len(jobs) == 12
-        assert httpx.get(f"{server.url}/v1/jobs?limit=100", trust_env=False).json()["next"] is None
+        assert len(set(kept.jobs)) == len(kept.jobs) >= turns
 
 
 def end_of(url: str, job: str) -> dict:
