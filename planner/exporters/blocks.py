@@ -25,6 +25,8 @@ from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, PortTyped
 
 CLAMPS: Final = frozenset({"Clip", "Relu"})
+BORDER_ARITHMETIC: Final = "float32_even"
+"""What a rescale at the border of a body computes by, as the interpreter has it: no row says."""
 
 
 class Numbers(Protocol):
@@ -99,6 +101,7 @@ def write_border(sheet: Sheet, block: Block) -> bool:
     op = border_op(block.region)
     if op is None:
         return False
+    sheet.arithmetic = BORDER_ARITHMETIC
     value = op.outputs[0]
     outputs = block.kernel.outputs
     kind = outputs[0].type if outputs else None
