@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.ir.graph import Constant
-from planner.ir.qtypes import Storage, Uniform
+from planner.ir.qtypes import Calibrated, Storage, Uniform
 from planner.plans.checkmoves import marked
 from planner.plans.checkports import (
     NEAR,
@@ -60,7 +60,7 @@ def check_constants(served: Served, known: set[Judged]) -> dict[int, Extent]:
         constant = served.numbers[name]
         if constant.array is None:
             judged = (id(kind), id(served.row), i, constant.lo, constant.hi, served.pinned(port))
-            if judged in known and not served.reading.has_bias:
+            if judged in known and not served.reading.has_bias and _observed(served, port) is None:
                 continue
             known.add(judged)
         extent = _extent_of(served, i, kind, constant)
@@ -78,7 +78,8 @@ def _extent_of(served: Served, position: int, kind: Uniform, constant: Constant)
     if kind.blocks and constant.array is not None:
         return _block_extent(served, position, kind)
     is_bias = served.patterns[position].name in served.reading.biases
-    return _extent(constant, kind, _slicing_axis(served, position, kind), summed=not is_bias)
+    cut = _observed(served, served.ports[position]) is not None
+    return _extent(constant, kind, _slicing_axis(served, position, kind), summed=not is_bias, cut=cut)
 
 
 def _slicing_axis(served: Served, position: int, kind: Uniform) -> int | None:
@@ -107,7 +108,8 @@ def _block_extent(served: Served, position: int, kind: Uniform) -> Extent | None
     return Extent(lo, hi, np.zeros(0))
 
 
-def _extent(constant: Constant, kind: Uniform, axis: int | None, *, summed: bool) -> Extent | None:
+def _extent(constant: Constant, kind: Uniform, axis: int | None, *, summed: bool, cut: bool) -> Extent | None:
+    """Of each slice; `cut`: the type may cut numbers off, so that sums are of those it holds."""
     if constant.array is None:
         if not constant.lo or (kind.axis is None and len(constant.lo) > 1):
             return None
@@ -129,6 +131,8 @@ def _extent(constant: Constant, kind: Uniform, axis: int | None, *, summed: bool
             continue
         stored = np.abs(piece) / scales[part, None]
         np.rint(stored, out=stored)
+        if cut:
+            np.minimum(stored, max(-kind.storage.qmin, kind.storage.qmax), out=stored)
         sums[part] += np.add.reduce(stored, axis=(0, 2), dtype=exact)
     return Extent(lo, hi, sums)
 
@@ -161,7 +165,7 @@ def _check_content(served: Served, position: int, kind: Uniform, extent: Extent)
     spec = pattern.type
     store = _effective(kind.storage, spec)
     lo, hi = (extent.lo, extent.hi) if not kind.is_per_tensor else (extent.lo.min(), extent.hi.max())
-    lo, hi = np.atleast_1d(lo), np.atleast_1d(hi)
+    lo, hi = _as_observed(_observed(served, port), kind, np.atleast_1d(lo), np.atleast_1d(hi))
     zero = spec.zero_point
     if zero is not None:
         need = np.maximum(hi / max(store.qmax - zero, 1e-9), -lo / max(zero - store.qmin, 1e-9))
@@ -181,6 +185,25 @@ def _check_content(served: Served, position: int, kind: Uniform, extent: Extent)
             f"accepted: zero point {round(exact[i])}",
             served.row,
         )
+
+
+def _observed(served: Served, port: Port) -> Calibrated | None:
+    """What the model says of a constant's range: it counts before the numbers."""
+    facts = served.graph.values[port.value].facts
+    return next((fact for fact in facts if isinstance(fact, Calibrated)), None)
+
+
+def _as_observed(seen: Calibrated | None, kind: Uniform, lo: Reals, hi: Reals) -> tuple[Reals, Reals]:
+    """The range of each slice as a type has to hold it, 0 included."""
+    if seen is None:
+        return lo, hi
+    if kind.is_per_tensor:
+        lo, hi = np.full(1, seen.lo), np.full(1, seen.hi)
+    elif seen.axis is not None and seen.axis == kind.axis:
+        lo, hi = np.asarray(seen.los), np.asarray(seen.his)
+    else:
+        lo, hi = np.clip(lo, seen.lo, seen.hi), np.clip(hi, seen.lo, seen.hi)
+    return np.minimum(lo, 0.0), np.maximum(hi, 0.0)
 
 
 def _effective(store: Storage, spec: PortType) -> Storage:

@@ -201,7 +201,7 @@ def _float_asked_for(network: Network, port: Port) -> FloatType | None:
 
 def _value_plans(outcome: Outcome, log: Log) -> dict[str, ValuePlan]:
     network, labelled = outcome.network, outcome.labelled
-    lost: dict[int, int] = {}
+    lost = dict(network.lost)
     for unit in labelled.units:
         labels = labelled.solutions[unit.classes[0]].labels
         for loss in unit.losses:

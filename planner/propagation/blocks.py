@@ -18,11 +18,12 @@ Reals = npt.NDArray[np.float64]
 
 
 def block_type(
-    constant: Constant, shape: tuple[int, ...], axes: tuple[int, int], size: int, *, spec: PortType
+    ranges: tuple[Reals, Reals], shape: tuple[int, ...], axes: tuple[int, int], size: int, *, spec: PortType
 ) -> Uniform:
     """The tightest type with a scale per channel and block.
 
     Args:
+      ranges: least and greatest real of each block (`block_ranges`).
       shape: of the constant.
       axes: the axes of channels and of blocks.
       size: elements of a block.
@@ -31,8 +32,7 @@ def block_type(
     channel, along = axes
     grid = [1] * len(shape)
     grid[channel], grid[along] = shape[channel], shape[along] // size
-    los, his = _ranges(constant, shape, axes, size)
-    kind = _of_slices(los, his, spec)
+    kind = _of_slices(*ranges, spec)
     blocks = tuple(sorted(((channel, 1), (along, size))))
     return Uniform(kind.storage, kind.scales, kind.zero_points, "f32", None, blocks, tuple(grid))
 
@@ -48,7 +48,7 @@ def _of_slices(los: Reals, his: Reals, spec: PortType) -> Uniform:
     return Uniform(store, tuple(scale for scale, _ in labels), zeros, "f32", 0)
 
 
-def _ranges(
+def block_ranges(
     constant: Constant, shape: tuple[int, ...], axes: tuple[int, int], size: int
 ) -> tuple[Reals, Reals]:
     """Least and greatest real of each block, in the order of the grid."""

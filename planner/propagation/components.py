@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from planner.ir.qtypes import Storage, Uniform
+from planner.propagation.given import given_units
 from planner.propagation.labels import Label, LabelClass, label_for, log_units
 from planner.propagation.network import CLASS, DERIVED, FLOAT, GIVEN, SETTLED, Interval, Network, Port, Value
 from planner.target.records import PortType
@@ -145,7 +146,13 @@ def units_of(network: Network, components: Sequence[Component], count: int) -> l
         for c in component.classes:
             home[c] = i
     sets = _Sets(len(components))
-    losses = _losses(network)
+    found = _losses(network)
+    network.lost = {}
+    for loss in found:
+        if not loss.upstream:
+            settled = max(0, loss.constant - loss.own, network.lost.get(loss.value, 0))
+            network.lost[loss.value] = settled
+    losses = [loss for loss in found if loss.upstream]
     for loss in losses:
         sets.join([home[c] for c in loss.upstream])
     units: dict[int, Unit] = {}
@@ -224,7 +231,7 @@ class _Trace(NamedTuple):
 
 
 def _losses(network: Network) -> list[Loss]:
-    """Every consuming use that a class has a say in."""
+    """Every consuming use of data that was stored; those that no class has a say in have no `upstream`."""
     traces = [_Trace()] * len(network.values)
     for index, value in enumerate(network.values):
         if value.definition < 0 and value.pin is not None and not value.constant:
@@ -273,6 +280,8 @@ def _made(moved: _Trace, port: Port, pin: Uniform | None) -> _Trace:
     groups, constant, left = moved
     if port.group >= 0:
         groups, left = tuple(dict.fromkeys((*groups, port.group))), port.spec
+    elif port.kind == GIVEN:
+        left = port.spec
     constant = max(constant, _given_units(port))
     if pin is not None:
         constant, left = max(constant, pin_units(pin)), PortType(pin.storage)
@@ -300,6 +309,9 @@ def _consumed(network: Network, port: Port, trace: _Trace) -> Loss | None:
         return None
     if port.kind == FLOAT:
         return _loss(network, port.value, trace, trace.left, port.required)
+    if port.kind == GIVEN and port.type is not None:
+        coarsest, elements = max(trace.constant, pin_units(port.type)), network.values[port.value].elements
+        return Loss(port.value, elements, trace.groups, coarsest, given_units(network, port, port.type))
     if port.kind not in (CLASS, DERIVED) or port.group < 0:
         return None
     through = trace._replace(groups=tuple(dict.fromkeys((*trace.groups, port.group))))
@@ -309,7 +321,7 @@ def _consumed(network: Network, port: Port, trace: _Trace) -> Loss | None:
 def _loss(
     network: Network, index: int, trace: _Trace, spec: PortType | None, extent: Interval | None
 ) -> Loss | None:
-    if not trace.groups or spec is None or extent is None:
+    if spec is None or extent is None or not (trace.groups or trace.constant > NEVER):
         return None
     own = log_units(label_for(extent, spec)[0])
     return Loss(index, network.values[index].elements, trace.groups, trace.constant, own)

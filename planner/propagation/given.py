@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from planner.ir.graph import Graph
 from planner.ir.qtypes import Calibrated, Storage, Uniform
 from planner.propagation.carried import moved_types
-from planner.propagation.labels import label_for
+from planner.propagation.labels import label_for, log_units
 from planner.propagation.network import CLASS, CONSTANT, FLOAT, GIVEN, Kernel, Network, Port
 from planner.propagation.rows import accepts
 from planner.target.records import PortPattern
@@ -148,3 +148,25 @@ def _by_range(network: Network, index: int) -> None:
     if all(_takes(network, port, kind) for port in stored):
         for port in stored:
             _give(port, kind, "range")
+
+
+def given_units(network: Network, port: Port, kind: Uniform) -> int:
+    """log2 of the scales that a use per axis or per block would have of its own, the mean over its slices.
+
+    A slice's range is what was observed of it, else what its type holds; both cut to what the use keeps.
+    """
+    facts = network.graph.values[network.values[port.value].name].facts
+    seen = next((fact for fact in facts if isinstance(fact, Calibrated) and fact.axis is not None), None)
+    ends = zip(kind.slice_ranges, kind.scales, kind.zero_points, strict=True)
+    held = [((low - zero) * scale, (high - zero) * scale) for (low, high), scale, zero in ends]
+    if seen is not None and seen.axis == kind.axis and len(seen.los) == len(held):
+        held = list(zip(seen.los, seen.his, strict=True))
+    if port.required is not None:
+        low, high = port.required
+        held = [(min(max(lo, low), high), max(min(hi, high), low)) for lo, hi in held]
+    own = [
+        # A slice of zeros asks for nothing: it is as fine as it is.
+        scale if lo == hi == 0.0 else label_for((lo, hi), port.spec)[0]
+        for (lo, hi), scale in zip(held, kind.scales, strict=True)
+    ]
+    return round(sum(map(log_units, own)) / len(own))

@@ -111,7 +111,7 @@ def kernel_steps(
             number = log.add(address, text, "range", "the range it has to hold", because=rests)
         elif port.kind == CONSTANT:
             number = log.add(
-                address, text, "constant", "its own numbers", because=[head, *log.behind(port.value)]
+                address, text, "constant", _content(network, port), because=[head, *log.behind(port.value)]
             )
         elif port.kind == GIVEN:
             number = _given_step(log, kernel, port, head=head)
@@ -130,6 +130,14 @@ def brief(kind: Uniform | None) -> str:
         return str(kind)
     where = kind.axis if kind.axis is not None else dict(kind.blocks)
     return f"!quant.uniform<{kind.storage}:{kind.expressed}:{where}, {{{len(kind.scales)} scales}}>"
+
+
+def _content(network: Network, port: Port) -> str:
+    """Where the type of a constant comes from: its pin, a range observed of it, or its numbers."""
+    value = network.values[port.value]
+    if port.pin is not None or value.pin is not None:
+        return "its pin"
+    return "its own numbers" if value.calibrated is None else "the range observed"
 
 
 _GIVEN: Mapping[str, str] = {

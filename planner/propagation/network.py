@@ -105,6 +105,8 @@ class Network:
     visits: int = 0
     begins: dict[int, int] = field(default_factory=dict)
     """Kernel through which a carried value enters its loop, by the one through which it leaves."""
+    lost: dict[int, int] = field(default_factory=dict)
+    """Bits lost, in 1/1024, at uses that no class has a say in, by value."""
 
 
 def build_network(graph: Graph, choices: Sequence[Choice], target: Target) -> Network:

@@ -8,17 +8,18 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from planner.errors import Conflict, RuleError
 from planner.ir.graph import Constant, port_address
-from planner.ir.qtypes import Bipolar, Storage, Uniform, uniform
+from planner.ir.qtypes import Bipolar, Calibrated, Storage, Uniform, uniform
 from planner.ir.ranges import uniform_per_axis
 from planner.plans.rescales import same_scale
 from planner.propagation.axes import block_axes, block_size, channel_axis, linear_op
-from planner.propagation.blocks import block_type
+from planner.propagation.blocks import block_ranges, block_type
 from planner.propagation.concessions import Concession
 from planner.propagation.extents import constant_range
 from planner.propagation.labels import label_for, typed
@@ -29,6 +30,7 @@ from planner.target.rules import rule_function
 
 BIAS_LIMIT: Final = float(1 << 30)
 _CHUNK: Final = 1 << 18
+Reals: TypeAlias = npt.NDArray[np.float64]
 
 
 def derive_parameters(network: Network, kernel: Kernel) -> list[PortId]:
@@ -145,15 +147,15 @@ def constant_type(network: Network, kernel: Kernel, port: Port, row: Row) -> Uni
     if signs is not None:
         return signs
     store = _effective(spec.storage, spec.weight_bits_effective)
-    constant = network.graph.constants[value.name]
+    constant, seen = network.graph.constants[value.name], observed(network, port)
     if spec.granularity == "axis":
         axis = _port_axis(network, kernel, port, row)
         shape = network.graph.values[value.name].shape
         slices = shape[axis] if shape is not None and axis < len(shape) else None
-        if constant.array is None and len(constant.lo) == 1 and isinstance(slices, int):
+        if seen is None and constant.array is None and len(constant.lo) == 1 and isinstance(slices, int):
             kind = _alike(constant.lo[0], constant.hi[0], slices, store, axis, power_of_two=spec.power_of_two)
         else:
-            los, his = slice_ranges(constant, axis)
+            los, his = cut_to(seen, *slice_ranges(constant, axis), axis=axis)
             kind = uniform_per_axis(los, his, store, axis, power_of_two=spec.power_of_two)
         if store is spec.storage and spec.scale_min is None and spec.scale_max is None:
             return kind
@@ -162,8 +164,26 @@ def constant_type(network: Network, kernel: Kernel, port: Port, row: Row) -> Uni
         return Uniform(spec.storage, scales, kind.zero_points, "f32", axis)
     if spec.granularity == "block":
         return _blocks(network, kernel, port, row)
-    label = label_for(constant_range(constant) or (0.0, 0.0), replace(spec, storage=store))
+    extent = (seen.lo, seen.hi) if seen is not None else constant_range(constant)
+    label = label_for(extent or (0.0, 0.0), replace(spec, storage=store))
     return typed(label, spec.storage)
+
+
+def observed(network: Network, port: Port) -> Calibrated | None:
+    """The range that the model says of a constant: it comes before the numbers' own."""
+    facts = network.graph.values[network.values[port.value].name].facts
+    return next((fact for fact in facts if isinstance(fact, Calibrated)), None)
+
+
+def cut_to(
+    seen: Calibrated | None, los: Reals, his: Reals, *, axis: int | None = None
+) -> tuple[Reals, Reals]:
+    """Ranges of slices under an observed one: its own where it has them, else the slices' cut to it."""
+    if seen is None:
+        return los, his
+    if seen.axis is not None and seen.axis == axis:
+        return np.asarray(seen.los), np.asarray(seen.his)
+    return np.clip(los, seen.lo, seen.hi), np.clip(his, seen.lo, seen.hi)
 
 
 def _blocks(network: Network, kernel: Kernel, port: Port, row: Row) -> Uniform | None:
@@ -177,7 +197,8 @@ def _blocks(network: Network, kernel: Kernel, port: Port, row: Row) -> Uniform |
     if size is None or shape is None or len(whole) < len(shape):
         return None
     axes = block_axes(graph, region, row, pattern, len(shape))
-    return block_type(graph.constants[name], whole, axes, size, spec=port.spec)
+    ranges = block_ranges(graph.constants[name], whole, axes, size)
+    return block_type(cut_to(observed(network, port), *ranges), whole, axes, size, spec=port.spec)
 
 
 @lru_cache(maxsize=4096)
@@ -300,6 +321,9 @@ def accumulator_bits(network: Network, kernel: Kernel) -> tuple[int | None, int]
     axis = channel_axis(kernel.choice.region, network.graph)
     if w.type.blocks or w.type.axis not in (None, axis):
         return None, 0
+    if observed(network, w) is not None:
+        reach = max(-w.type.storage.qmin, w.type.storage.qmax) * _along(w.type, data.ndim)
+        data = np.clip(data, -reach, reach)
     sums = np.asarray(_absolute_sums(data, w.type, axis)) * widest
     if len(ports) > 2 and ports[2].type is not None:
         bias = network.graph.constants.get(network.values[ports[2].value].name)
@@ -309,6 +333,14 @@ def accumulator_bits(network: Network, kernel: Kernel) -> tuple[int | None, int]
         return 1, 0
     channel = int(np.argmax(sums))
     return int(sums[channel]).bit_length() + 1, channel
+
+
+def _along(kind: Uniform, rank: int) -> Reals:
+    """Scales of a type, shaped to be multiplied with a tensor."""
+    shape = [1] * rank
+    if kind.axis is not None:
+        shape[kind.axis] = -1
+    return np.asarray(kind.scales).reshape(shape)
 
 
 def _absolute_sums(data: np.ndarray, kind: Uniform, axis: int) -> np.ndarray:

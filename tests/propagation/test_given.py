@@ -275,3 +275,52 @@ def test_a_pad_of_differing_zero_points_is_requantized():
     pins = "!quant.uniform<i8:f32:1, {0.5:1,0.25,0.125}>"
     _, kind = moved("Pad", ((2, 3), (4, 3)), pins, {}, {"p": [1, 0, 1, 0]})
     assert parse_type(kind).is_per_tensor
+
+
+def test_a_reader_of_slices_pays_for_what_its_data_lost():
+    """Half of a split goes to a wide concat, half to a reader per axis: the split's scale stays fine."""
+    fine = "!quant.uniform<i8:f32:1, {0.0078125,0.0078125,0.00390625}>"
+    graph = graph_of(
+        {
+            "a": ((2, 6), "!quant.calibrated<f32<-1.0:1.0>>"),
+            "x": ((2, 6), "!quant.calibrated<f32<-1.0:1.0>>"),
+            "v": ((2, 3), fine),
+            "u": ((2, 3), "!quant.calibrated<f32<-1.0:1.0>>"),
+            "z": ((2, 3), "!quant.calibrated<f32<-8.0:8.0>>"),
+            "w": ((2, 6), ""),
+            "y": ((2, 6), "!quant.calibrated<f32<-16.0:16.0>>"),
+            "o": ((2, 3), "!quant.calibrated<f32<-1.0:1.0>>"),
+        },
+        [
+            ("k0", "add", "", ["a", "a"], ["x"], {}),
+            ("split", "part", "", ["x"], ["v", "u"], {}),
+            ("wide", "join", "", ["u", "z"], ["w"], {}),
+            ("sum", "add", "", ["w", "w"], ["y"], {}),
+            ("dw", "depthwise", "", ["v"], ["o"], {}),
+        ],
+        ["y", "o"],
+    )
+    plan = propagate(graph, ROWS)
+    check(plan)
+    assert plan.kernels["split"].outputs[0].type.scale == pytest.approx(2 / 255, rel=0.01)
+    assert [r.value for r in plan.rescales if r.kind == "requantize"] == ["v", "u"]
+    # A third of the slices asks for a bit more than 2/255.
+    assert plan.values["v"].bits_lost == pytest.approx(1 / 3, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("seen", "lost"),
+    [
+        ("", 0.0),
+        ("!quant.calibrated<f32<-127.0:127.0>>", 0.0),  # what was seen of all says nothing of one
+        ("!quant.calibrated<f32<-4.0:4.0>>", 2.9),  # 64 / 4, 32 / 4 and 16 / 4
+        ("!quant.calibrated<f32:1, {-16.0:16.0, -32.0:32.0, -1.0:1.0}>", 2.0),  # 2, 0 and 4
+    ],
+)
+def test_slices_that_are_coarser_than_their_ranges_lose_bits(seen, lost):
+    """Reported, the mean over the slices; nobody can avoid it, so it costs nothing."""
+    graph = chain(("depthwise", ""), fact=f"{AXIS_1} & {seen}" if seen else AXIS_1, shapes=((2, 3), (2, 3)))
+    plan = propagate(graph, ROWS)
+    check(plan)
+    assert plan.values["x"].bits_lost == pytest.approx(lost, abs=0.1)
+    assert plan.cost == propagate(chain(("depthwise", ""), shapes=((2, 3), (2, 3))), ROWS).cost
