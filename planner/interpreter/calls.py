@@ -17,6 +17,7 @@ from planner.ir.graph import Op, Shape
 from planner.ir.qtypes import Uniform
 from planner.plans.rescales import SAME_SCALE
 
+FLOAT32_SPEC: Final = "float32_spec"
 FLOAT32_EVEN: Final = "float32_even"
 
 

@@ -16,10 +16,10 @@ from planner.constants.quantize import quantize_array, stored_dtype
 from planner.errors import UnknownName, unknown_name
 from planner.interpreter.blocks import CLAMPS, Block, Floats, Stage, bound_names, clamped, mover_kind
 from planner.interpreter.bodies import Body, Border, Item, choose, cross, items_of, run_loop
-from planner.interpreter.calls import FLOAT32_EVEN, Call
+from planner.interpreter.calls import FLOAT32_EVEN, FLOAT32_SPEC, Call
 from planner.interpreter.fixed_point import ARITHMETICS
 from planner.interpreter.geometry import pool_geometry
-from planner.interpreter.kernels import KERNELS
+from planner.interpreter.kernels import KERNELS, SUMS_OF_PRODUCTS
 from planner.interpreter.memory import FLOAT32_STEPS, Memory, as_f32, quantizer
 from planner.interpreter.pooling import max_pool
 from planner.interpreter.programs import Program, Read, program_of
@@ -58,7 +58,8 @@ def evaluate(
       plan: of that model.
       sample: an array per model input; a pinned input may be given as stored integers.
       arithmetic: requantize by this instead of each row's own (`float32_even` is onnxruntime's;
-        `float32_qdq` is that of a file with Q/DQ pairs: each op in float32 between them).
+        `float32_qdq` is that of a file with Q/DQ pairs, `float32_quant` with Quant nodes: each op in float32
+        between them).
 
     Raises:
       SampleError: arrays that do not fit the model's inputs.
@@ -217,7 +218,10 @@ def _ports(block: Block) -> tuple[Port, ...]:
 def _on_integers(memory: Memory, block: Block, result: Uniform) -> Array | None:
     """The stored result of the block's integer kernel; None where it has none for these types."""
     kernel = KERNELS.get(tuple(op.type for op in block.core))
-    if kernel is None or block.arithmetic in FLOAT32_STEPS or block.others:
+    in_float = block.arithmetic in FLOAT32_STEPS and not (
+        block.arithmetic == FLOAT32_SPEC and kernel in SUMS_OF_PRODUCTS
+    )
+    if kernel is None or in_float or block.others:
         return None
     operands = {
         (op.name, i): memory.operand(op.inputs[i], block.kinds[op.name, i], block.arithmetic)

@@ -246,6 +246,7 @@ def _onnxruntime_operand(call: Call) -> Operand | None:
     return None if operands is None else operands[0]
 
 
+SUMS_OF_PRODUCTS: Final = frozenset({conv, conv_transpose, gemm, matmul, matmul_add})
 KERNELS: Final[Mapping[tuple[str, ...], Kernel]] = {
     ("Add",): add,
     ("AveragePool",): average_pool,

@@ -3,7 +3,7 @@
 Each returns None where its types have no integer kernel: then the region computes in float. In
 `float32_even` that is what onnxruntime's QLinearConv, QLinearMatMul and QGemm take; elsewhere activations
 per tensor, weights per tensor or per output channel, a bias on the accumulator's grid, or in `exact_even` a
-float one.
+float one. `float32_spec` dequantizes the exact sum and quantizes it, each step in float32.
 """
 
 import math
@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.interpreter.calls import Call, Operand, grid_of, is_accumulator, is_like, onto
+from planner.constants.quantize import ARITHMETICS, quantize_array
+from planner.interpreter.calls import FLOAT32_SPEC, Call, Operand, grid_of, is_accumulator, is_like, onto
 from planner.interpreter.conv import conv_accumulate, conv_transpose_accumulate
 from planner.interpreter.fixed_point import ratios
 from planner.interpreter.geometry import conv_geometry
@@ -164,6 +165,9 @@ def _requantize(call: Call, acc: Array, sides: _Sides, *, trailing: int = 0, alp
     """Onto the result's grid; the channels of `acc` have `trailing` axes behind them."""
     x, w, y = sides.x.kind, sides.w.kind, call.y
     shape = (len(w.scales), *(1 for _ in range(trailing)))
+    if call.arithmetic == FLOAT32_SPEC:
+        scales = np.float32(alpha) * np.float32(x.scale) * np.asarray(w.scales, np.float32)
+        return quantize_array(acc.astype(np.float32) * scales.reshape(shape), y, ARITHMETICS[FLOAT32_SPEC])
     if not call.is_onnxruntime:
         ratio = ratios(w.scales, math.prod((x.scale, alpha)), y.scale)
         terms = [(acc, ratio.reshape(shape))]

@@ -15,7 +15,7 @@ import numpy as np
 
 from planner.constants.quantize import ARITHMETICS, dequantize_array, quantize_array
 from planner.errors import ModelError
-from planner.interpreter.calls import FLOAT32_EVEN, Operand
+from planner.interpreter.calls import FLOAT32_EVEN, FLOAT32_SPEC, Operand
 from planner.interpreter.kernels import rescale_onto
 from planner.interpreter.requantize import Array
 from planner.ir.graph import Graph
@@ -25,10 +25,12 @@ from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
 from planner.plans.rescales import kind_of
 
-# Every op in float32 between dequantize and quantize; they differ in when the zero point is added.
-FLOAT32_STEPS: Final = frozenset({"float32_qdq", "float32_spec"})
+# Every op in float32 between dequantize and quantize; they differ in when the zero point is added, and
+# `float32_spec` sums dots and convolutions as integers.
+OFFSET_FIRST: Final = frozenset({"float32_quant", FLOAT32_SPEC})
+FLOAT32_STEPS: Final = frozenset({"float32_qdq", *OFFSET_FIRST})
 _FLOAT_RESCALES: Final = frozenset({FLOAT32_EVEN, *FLOAT32_STEPS})
-_QUANTIZE_SPEC: Final = partial(quantize_array, arithmetic=ARITHMETICS["float32_spec"])
+_QUANTIZE_SPEC: Final = partial(quantize_array, arithmetic=ARITHMETICS[FLOAT32_SPEC])
 
 
 class Memory:
@@ -165,4 +167,4 @@ def as_f32(array: Array) -> Array:
 
 def quantizer(arithmetic: str) -> Callable[[Array, Uniform], Array]:
     """How reals become stored integers in an arithmetic: ONNX's way where it does not say."""
-    return _QUANTIZE_SPEC if arithmetic == "float32_spec" else quantize_array
+    return _QUANTIZE_SPEC if arithmetic in OFFSET_FIRST else quantize_array

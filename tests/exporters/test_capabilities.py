@@ -32,14 +32,14 @@ BEGIN, END = "<!-- exports -->", "<!-- /exports -->"
 # The arithmetic of each format's files, None for the row's own; how near float sums in another order come.
 ARITHMETIC: Mapping[str, str | None] = {
     "finn": None,
-    "hls4ml": "float32_spec",
+    "hls4ml": "float32_quant",
     "onnx-integer": None,
     "onnx-matmulnbits": "float32_qdq",
     "onnx-qcdq": "float32_qdq",
     "onnx-qdq": "float32_qdq",
     "onnx-qoperator": "float32_even",
     "onnx-qoperator-clip": "float32_even",
-    "qonnx": "float32_spec",
+    "qonnx": "float32_quant",
 }
 NEARLY = {"onnx-matmulnbits": 2e-5}
 STANDARD = frozenset({"MatMul", "Add"})

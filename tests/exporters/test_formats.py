@@ -1,7 +1,7 @@
 """Every format of whole models computes what the reference interpreter computes, every element.
 
 Each in the arithmetic it has: the row's own, or for files of float ops between quantizers `float32_qdq` (ONNX
-rounds, then adds the zero point) and `float32_spec` (QONNX adds first). Exceptions by name in `NEARLY`.
+rounds, then adds the zero point) and `float32_quant` (QONNX adds first). Exceptions by name in `NEARLY`.
 """
 
 import io
@@ -29,7 +29,7 @@ from tests.oracles.executor import ask
 MODELS = ("digits", "ad01_fp32", "pretrainedResnet", "vww_96_float")
 CASES = [
     ("finn", "finn-fpga", None),
-    ("hls4ml", "hls4ml-fpga", "float32_spec"),
+    ("hls4ml", "hls4ml-fpga", "float32_quant"),
     ("onnx-integer", "litert-int8", None),
     ("onnx-integer", "onnxruntime-cpu", None),
     ("onnx-qcdq", "litert-int8", "float32_qdq"),
@@ -37,9 +37,9 @@ CASES = [
     ("onnx-qdq", "litert-int8", "float32_qdq"),
     ("onnx-qdq", "onnxruntime-cpu", "float32_qdq"),
     ("onnx-qoperator-clip", "onnxruntime-cpu", None),
-    ("qonnx", "hls4ml-fpga", "float32_spec"),
-    ("qonnx", "litert-int8", "float32_spec"),
-    ("qonnx", "onnxruntime-cpu", "float32_spec"),
+    ("qonnx", "hls4ml-fpga", "float32_quant"),
+    ("qonnx", "litert-int8", "float32_quant"),
+    ("qonnx", "onnxruntime-cpu", "float32_quant"),
 ]
 # MatMul and Add in float32 round twice where Gemm rounds once: single steps of single elements.
 NEARLY = {("hls4ml", "ad01_fp32"): 2.0**-9}
@@ -150,7 +150,7 @@ def test_the_qonnx_executor_computes_the_same(made, tmp_path, form, target, name
     sample = {key: array[:1] for key, array in samples[0].items()}
     job = {"kind": "model", "model": str(path), "treatment": "cleaned", "arrays": dict(sample)}
     (answer,) = ask(tmp_path, [job])
-    arithmetic = None if form == "finn" else "float32_spec"
+    arithmetic = None if form == "finn" else "float32_quant"
     wanted = Interpreter(graph, plan, arithmetic=arithmetic).run(sample).outputs
     assert isinstance(answer, dict), answer
     for got, array in zip(answer.values(), wanted.values(), strict=True):

@@ -52,7 +52,7 @@ def trained(path):
 def test_the_c_simulation_computes_what_the_models_do(models, tmp_path):
     graph, plan, samples = small()
     assert plan.fully_quantized
-    interpreter = Interpreter(graph, plan, arithmetic="float32_spec")
+    interpreter = Interpreter(graph, plan, arithmetic="float32_quant")
     wanted = [np.concatenate([interpreter.run({"x": x[None]}).outputs["y"] for x in samples])]
     exports = [(planner.export(graph, plan, "hls4ml"), samples)]
     for name in WITHIN:

@@ -24,7 +24,7 @@ STORAGES = [
     for where in (0.0, 0.3, -0.3)
     if not (name == "u1" and narrow)
 ]
-ARITHMETICS = {"onnx-qcdq": "float32_qdq", "onnx-qoperator-clip": "float32_even", "qonnx": "float32_spec"}
+ARITHMETICS = {"onnx-qcdq": "float32_qdq", "onnx-qoperator-clip": "float32_even", "qonnx": "float32_quant"}
 FORMS = tuple(ARITHMETICS)
 
 
@@ -113,7 +113,7 @@ def test_signs_are_bipolar_quants():
     data = EXPORTERS["qonnx"](graph, plan)
     assert [n.op_type for n in loaded(data).graph.node].count("BipolarQuant") == 1
     x = RNG.uniform(0, 3, (3, 6)).astype(np.float32)
-    wanted = Interpreter(graph, plan, arithmetic="float32_spec").run({"x": x}).outputs["y"]
+    wanted = Interpreter(graph, plan, arithmetic="float32_quant").run({"x": x}).outputs["y"]
     np.testing.assert_array_equal(computed("qonnx", data, {"x": x}), wanted)
 
 
@@ -124,7 +124,7 @@ def test_scales_and_widths_per_channel_are_broadcast():
     plan = plan_of(graph, [(["y"], "x", "y")], {"y": kind})
     x = RNG.normal(size=(2, 3, 4)).astype(np.float32) * 2
     got = computed("qonnx", EXPORTERS["qonnx"](graph, plan), {"x": x})
-    wanted = Interpreter(graph, plan, arithmetic="float32_spec").run({"x": x}).outputs["y"]
+    wanted = Interpreter(graph, plan, arithmetic="float32_quant").run({"x": x}).outputs["y"]
     np.testing.assert_array_equal(got, wanted)
     assert np.abs(got[:, 0]).max() == 0.5
     with pytest.raises(UnsupportedExport, match="a storage range per slice; onnx-qcdq accepts"):
