@@ -3,7 +3,9 @@
 Residual, dense, transformer-like and random graphs (`topologies`) for `litert-int8`, each size in a process
 of its own. `propagate` is everything from a fused graph to a plan; `rows` is its choice of rows alone.
 Usage, from the repository root: `python -m benchmarks.scale [--regions N ...] [--shapes NAME ...]
-[--repeat 3] [--write]`; `--write` puts the table into docs/scale-of-planning.md.
+[--repeat 3] [--nncf] [--write]`; `--write` puts the table into docs/scale-of-planning.md. `--nncf` measures
+residual graphs beside NNCF's solver (`nncf_side`, after `make .oracles/nncf/.made`), and nothing else; the
+page keeps what was not measured.
 """
 
 import argparse
@@ -32,6 +34,9 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "scale-of-planning.md"
 TARGET: Final = "litert-int8"
 SIZES: Final = (1_000, 10_000, 100_000)
+NNCF: Final = ROOT / ".oracles" / "nncf" / "bin" / "python"
+NNCF_SIZES: Final = (1_000, 2_000, 4_000)
+BESIDE: Final = "\n## Beside NNCF\n"
 
 
 def measure(shapes: Sequence[str], sizes: Sequence[int], repeat: int) -> list[Record]:
@@ -103,23 +108,49 @@ def table(records: Sequence[Record]) -> str:
     return "\n".join(lines)
 
 
+def beside_nncf(sizes: Sequence[int]) -> str:
+    """Measure residual graphs with NNCF's quantizer propagation solver and with ours; return the table.
+
+    Raises:
+      FileNotFoundError: NNCF has no environment yet.
+    """
+    lines = ["| regions | NNCF's solver s | MB | ours s | MB | times faster |", "|---|---|---|---|---|---|"]
+    for mine in measure(["residual"], sizes, 1):
+        command = [str(NNCF), "-P", "benchmarks/nncf_side.py", str(mine["regions"])]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        theirs = json.loads(done.stdout.strip().splitlines()[-1])
+        lines.append(
+            f"| {mine['regions']} | {theirs['solver_s']:.1f} | {theirs['rss_mb']:.0f} "
+            f"| {mine['propagate_s']:.3f} | {mine['rss_mb']:.0f} "
+            f"| {theirs['solver_s'] / mine['propagate_s']:.0f} |"
+        )
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Measure, print, and with `--write` keep the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--regions", nargs="*", type=int, default=SIZES)
     parser.add_argument("--shapes", nargs="*", choices=list(TOPOLOGIES), default=list(TOPOLOGIES))
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--nncf", action="store_true", help="beside NNCF's solver, and nothing else")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one is not None:
         print(json.dumps(one(options.one[0], int(options.one[1]))))
         return
-    found = table(measure(options.shapes, options.regions, options.repeat))
+    command = "python -m benchmarks.scale " + " ".join(sys.argv[1:])
+    made = f"\n\nMade by `{command.strip()}`.\n"
+    if options.nncf:
+        found = f"{BESIDE}{ABOUT_NNCF}\n{beside_nncf(NNCF_SIZES)}"
+    else:
+        found = f"{HEAD}\n{table(measure(options.shapes, options.regions, options.repeat))}"
     print(found)
     if options.write:
-        command = "python -m benchmarks.scale " + " ".join(sys.argv[1:])
-        PAGE.write_text(f"{HEAD}\n{found}\n\nMade by `{command.strip()}`.\n", encoding="utf-8")
+        growth, mark, beside = PAGE.read_text("utf-8").partition(BESIDE)
+        kept = (growth, found + made) if options.nncf else (found + made, mark + beside)
+        PAGE.write_text("".join(kept), encoding="utf-8")
 
 
 HEAD: Final = """# How planning grows
@@ -128,6 +159,12 @@ Generated graphs for `litert-int8`: residual blocks, dense blocks, transformer l
 and kernels that read values at random. Every value has a range of its own; nothing is inside the regions,
 so nothing but planning costs time. `gap` is what is left between the price and the proven bound.
 Wanted: exponents of at most 1.1, 100,000 regions planned and checked within 12 s and 1.5 GB.
+"""
+
+ABOUT_NNCF: Final = """
+The quantizer propagation solver of NNCF 3.4.0 on the same residual blocks (one kind of quantizer, no hardware
+config, no scales unified), as its post-training quantization calls it, in a process of its own. It says where
+quantizers stand; ours also finds every scale, the rescales, their price and a bound, and writes down why.
 """
 
 
