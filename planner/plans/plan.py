@@ -8,7 +8,7 @@ so its readers need nothing else. Source: design 01, section 6; design 09.
 import hashlib
 import importlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -61,7 +61,7 @@ class Plan:
     graph: Graph
     kernels_in_order: tuple[KernelPlan, ...]
     values: Mapping[str, ValuePlan]
-    steps: tuple[Step, ...]
+    steps: Sequence[Step]
     cost: float
     optimal: bool
     bound: float

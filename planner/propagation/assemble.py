@@ -1,66 +1,29 @@
-"""Assembling: the plan of a labelled network, its records kernel by kernel.
+"""Assembling: the plan of what was decided, its records kernel by kernel. Nothing is searched.
 
-Types of constants and derived ports follow the labels here, and the log is written. Nothing is searched.
 Source: design 01, section 6.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from dataclasses import fields, replace
+from typing import Any
 
 from planner.errors import Conflict
 from planner.ir.graph import BOUNDARY, Constant, port_address
-from planner.ir.qtypes import FloatType
+from planner.ir.qtypes import FloatType, Uniform
 from planner.plans.plan import Origin, Plan, plan_key
 from planner.plans.records import KernelPlan, PortTyped, Rescale, TargetRef, ValuePlan
 from planner.plans.records import Port as PlanPort
-from planner.propagation.components import Unit
 from planner.propagation.concessions import Concession
 from planner.propagation.findings import clip_of, warnings_of
 from planner.propagation.islands import BETWEEN_FLOATS
-from planner.propagation.labels import UNIT, LabelClass
-from planner.propagation.log import Log, kernel_steps
+from planner.propagation.labels import UNIT
+from planner.propagation.log import Steps
 from planner.propagation.network import Kernel, Network, Port, Value
-from planner.propagation.parameters import accumulator_bits, derive_parameters
+from planner.propagation.outcome import Outcome
+from planner.propagation.parameters import accumulator_bits
 from planner.propagation.price import loss_units
-from planner.propagation.rows import port_facts
-from planner.propagation.solve import Solution
+from planner.propagation.rows import Choice, port_facts
 from planner.target.records import Costs, Row, Target
-
-Strategy = Literal["minimal", "rfc"]
-BiasPins = Literal["error", "derive"]
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What was asked for besides graph and target."""
-
-    strategy: Strategy
-    costs: Costs
-    model: str
-    best_effort: bool
-    bias_pins: BiasPins
-    depths: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Labelled:
-    """A label for every class: units with the solution of each class's unit; cost and bound in 1/1024."""
-
-    units: list[Unit]
-    solutions: dict[int, Solution]
-    cost: int
-    bound: int
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """A labelled network, and what was asked for."""
-
-    network: Network
-    classes: list[LabelClass]
-    labelled: Labelled
-    request: Request
 
 
 def assemble(outcome: Outcome) -> Plan:
@@ -68,37 +31,23 @@ def assemble(outcome: Outcome) -> Plan:
 
     Raises:
       Conflict: sums beyond their accumulator, rescales where the target allows none.
-      RuleError: a rule that cannot be applied.
     """
-    network, target = outcome.network, outcome.network.target
-    network.visits += len(network.kernels)
-    log = Log(network)
-    log.facts()
-    kernels: list[KernelPlan] = []
-    rows: dict[str, Row] = {}
-    warned: dict[str, tuple[str, ...]] = {}
-    for kernel in network.kernels:
-        floats = kernel.moves and _moves_in_float(outcome, kernel)
-        derived = [] if floats else derive_parameters(network, kernel)
-        kernel_steps(log, kernel, derived, outcome.classes, outcome.labelled.solutions)
-        planned = _kernel_plan(network, kernel, floats=floats)
-        kernels.append(planned)
-        row = kernel.choice.row
-        if planned.row is not None and row is not None:
-            rows[planned.row] = row
-        found = warnings_of(network, kernel)
-        if found:
-            warned[planned.name] = tuple(found)
-    options, reference = _options(outcome), _reference(outcome, rows)
+    network, target, request = outcome.network, outcome.network.target, outcome.request
+    network.visits += len(outcome.choices)
+    kernels, warned = _kernels(outcome)
+    served = {kernel.row: choice.row for kernel, choice in zip(kernels, outcome.choices, strict=True)}
+    rows = {key: row for key, row in served.items() if key is not None and row is not None}
+    options = _options(outcome)
+    steps = Steps(outcome)
     plan = Plan(
-        key=plan_key(network.graph, outcome.request.model, target.digest, options),
-        model=outcome.request.model,
-        target=reference,
+        key=plan_key(network.graph, request.model, target.digest, options),
+        model=request.model,
+        target=_reference(outcome, rows),
         options=options,
         graph=replace(network.graph, constants=dict.fromkeys(network.graph.constants, Constant())),
         kernels_in_order=tuple(kernels),
-        values=_value_plans(outcome, log),
-        steps=tuple(log.steps),
+        values=_value_plans(outcome, steps.of_ports()),
+        steps=steps,
         cost=outcome.labelled.cost / UNIT,
         optimal=outcome.labelled.cost == outcome.labelled.bound,
         bound=outcome.labelled.bound / UNIT,
@@ -107,6 +56,57 @@ def assemble(outcome: Outcome) -> Plan:
     )
     _check_allowed(plan, target)
     return plan
+
+
+def _kernels(outcome: Outcome) -> tuple[list[KernelPlan], dict[str, tuple[str, ...]]]:
+    """Every kernel, and what some of them have to say."""
+    network = outcome.network
+    opened = dict(zip(outcome.settled.open, network.kernels, strict=True))
+    values, bounds = outcome.columns.value.tolist(), outcome.columns.first.tolist()
+    found: list[KernelPlan] = []
+    warned: dict[str, tuple[str, ...]] = {}
+    for number, choice in enumerate(outcome.choices):
+        kernel = opened.get(number)
+        if kernel is None:
+            at = values[bounds[number] : bounds[number + 1]]
+            found.append(_closed_kernel(choice, [outcome.settled.types[value] for value in at]))
+            continue
+        found.append(_kernel_plan(network, kernel, floats=outcome.moves_in_float(kernel)))
+        texts = warnings_of(network, kernel)
+        if texts:
+            warned[choice.region.name] = tuple(texts)
+    return found, warned
+
+
+def _closed_kernel(choice: Choice, types: Sequence[Uniform | None]) -> KernelPlan:
+    """A kernel around which all is settled.
+
+    Args:
+      types: of the values at its ports; what is said of an absent one does not count.
+    """
+    region, layout, many = choice.region, choice.layout, len(choice.region.inputs)
+    kinds = types if layout is not None else [None] * len(types)
+    return KernelPlan(
+        region.name,
+        region.kernel,
+        layout.key if layout is not None else None,
+        None if layout is not None else choice.reason,
+        _closed_ports(region.name, "in", region.inputs, kinds[:many]),
+        _closed_ports(region.name, "out", region.outputs, kinds[many:]),
+        None,
+        region.trip_count,
+    )
+
+
+def _closed_ports(
+    name: str, side: str, values: Sequence[str], types: Sequence[Uniform | None]
+) -> tuple[PlanPort, ...]:
+    return tuple(
+        [
+            PlanPort(port_address(name, side, i), value, kind if value else None)
+            for i, (value, kind) in enumerate(zip(values, types, strict=True))
+        ]
+    )
 
 
 def _options(outcome: Outcome) -> dict[str, Any]:
@@ -129,16 +129,6 @@ def _reference(outcome: Outcome, rows: Mapping[str, Row]) -> TargetRef:
         rows,
         outcome.request.costs,
         target.rescale_single_consumer,
-    )
-
-
-def _moves_in_float(outcome: Outcome, kernel: Kernel) -> bool:
-    """Whether a mover's class took the float label, so that the kernel runs in float after all."""
-    ports = outcome.network.ports
-    return any(
-        outcome.labelled.solutions[ports[p].group].labels[ports[p].group] is None
-        for p in (*kernel.inputs, *kernel.outputs)
-        if p >= 0 and ports[p].group >= 0
     )
 
 
@@ -199,25 +189,39 @@ def _float_asked_for(network: Network, port: Port) -> FloatType | None:
     return next((fact for fact in facts if isinstance(fact, FloatType) and fact.name != own), None)
 
 
-def _value_plans(outcome: Outcome, log: Log) -> dict[str, ValuePlan]:
-    network, labelled = outcome.network, outcome.labelled
-    lost = dict(network.lost)
+def _value_plans(outcome: Outcome, steps: Sequence[int]) -> dict[str, ValuePlan]:
+    """What became of each value; `steps`: number of the step of each port, -1 for none."""
+    columns, settled, network = outcome.columns, outcome.settled, outcome.network
+    lost = _lost(outcome)
+    found = {}
+    definitions, clips = columns.definition.tolist(), settled.clips.tolist()
+    stored, known = settled.stored.tolist(), settled.known.tolist()
+    for number, (name, constant) in enumerate(zip(columns.names, columns.constant.tolist(), strict=True)):
+        if constant or not network.graph.values[name].is_float:
+            continue
+        made = definitions[number]
+        if known[number]:
+            kind = settled.types[number] if made >= 0 and stored[made] else None
+            bits, clip = 0.0, clips[number]
+        else:
+            value = network.values[network.value_ids[name]]
+            port = network.ports[value.definition] if value.definition >= 0 else None
+            kind = port.type if port is not None else value.pin
+            bits, clip = lost.get(name, 0) / UNIT, _worst_clip(network, value)
+        decided = steps[made] if kind is not None and made >= 0 else -1
+        found[name] = ValuePlan(kind, bits, clip, decided if decided >= 0 else None)
+    return found
+
+
+def _lost(outcome: Outcome) -> dict[str, int]:
+    """Bits lost in the worst use of each value, in 1/1024."""
+    labelled, values = outcome.labelled, outcome.network.values
+    found = {values[index].name: bits for index, bits in outcome.network.lost.items()}
     for unit in labelled.units:
         labels = labelled.solutions[unit.classes[0]].labels
         for loss in unit.losses:
-            lost[loss.value] = max(lost.get(loss.value, 0), loss_units(loss, labels))
-    found = {}
-    for index, value in enumerate(network.values):
-        if value.constant or not network.graph.values[value.name].is_float:
-            continue
-        port: Port | None = network.ports[value.definition] if value.definition >= 0 else None
-        kind = port.type if port is not None else value.pin
-        found[value.name] = ValuePlan(
-            type=kind,
-            bits_lost=lost.get(index, 0) / UNIT,
-            clip=_worst_clip(network, value),
-            decided_by=log.port_step.get(value.definition) if kind is not None else None,
-        )
+            name = values[loss.value].name
+            found[name] = max(found.get(name, 0), loss_units(loss, labels))
     return found
 
 

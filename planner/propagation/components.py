@@ -172,7 +172,7 @@ def _edges(network: Network) -> list[list[Edge]]:
     """The edges of each value that is used: one, or two where it is pinned or stays float."""
     found = []
     for index, value in enumerate(network.values):
-        if value.constant or _is_settled(network, value):
+        if value.constant or value.settled or _is_settled(network, value):
             continue
         uses = _uses(network, index)
         if not uses:

@@ -6,7 +6,7 @@ one label can be stored signed, unsigned or wider. A class is the ports of one k
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
@@ -147,22 +147,16 @@ def legal(label: Label, entry: LabelClass, max_clip: float) -> bool:
     return True
 
 
-def build_classes(network: Network, depths: Mapping[str, int]) -> list[LabelClass]:
+def build_classes(network: Network, depths: Sequence[int]) -> list[LabelClass]:
     """Join ports by the rows' `same_scale` rules; every other searched port is a class of its own.
 
     Args:
-      depths: of kernels by name, where this is a part of a model whose inputs lie farther away.
+      depths: of kernels: how many are on the longest way from the model's inputs, each itself counted.
     """
     classes: list[LabelClass] = []
     network.visits += len(network.kernels)
-    depth = [0] * len(network.values)
     ports = network.ports
     for index, kernel in enumerate(network.kernels):
-        deep = 1 + max((depth[ports[p].value] for p in kernel.inputs if p >= 0), default=0)
-        deep = depths.get(kernel.choice.region.name, deep) if depths else deep
-        for p in kernel.outputs:
-            if p >= 0:
-                depth[ports[p].value] = deep
         layout = kernel.choice.layout
         if layout is None:
             continue
@@ -179,7 +173,7 @@ def build_classes(network: Network, depths: Mapping[str, int]) -> list[LabelClas
             ):
                 classes.append(_class(network, len(classes), index, [port]))
         for entry in classes[first:]:
-            entry.depth = deep
+            entry.depth = depths[index]
     return classes
 
 

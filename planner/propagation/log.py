@@ -1,15 +1,22 @@
 """The step log: which fact or rule decided each port, and on which earlier steps it rests.
 
-Facts come first, then per kernel its row and its ports. Written after labelling, read by `explain`.
+Facts come first, then per kernel its row and its ports, so that the number of each step is known at once;
+what the steps say stands in the columns and the network, and is written out when somebody looks. Read by
+`explain`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, overload
+
+import numpy as np
 
 from planner.ir.graph import port_address
 from planner.ir.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Storage, Uniform
 from planner.plans.records import Refused, Step
 from planner.propagation.labels import UNIT, Label, LabelClass, label_of, storable, typed
 from planner.propagation.network import CONSTANT, FLOAT, GIVEN, SETTLED, Kernel, Network, Port
+from planner.propagation.outcome import Outcome
+from planner.propagation.rows import Choice
 from planner.propagation.solve import Solution
 from planner.target.records import PortId
 
@@ -23,13 +30,66 @@ _FACTS: Mapping[type[QType], str] = {
 }
 
 
-class Log:
-    """Steps under construction; `port_step` and `fact_steps` find the ones to rest on."""
+class Steps(Sequence[Step]):
+    """The log of an outcome: numbered at once, written when it is first looked at."""
 
-    def __init__(self, network: Network) -> None:
-        self.network = network
+    def __init__(self, outcome: Outcome) -> None:
+        columns = outcome.columns
+        present = columns.value >= 0
+        before = np.concatenate([[0], np.cumsum(present)])
+        ports = np.diff(before[columns.first])
+        served = np.array([choice.layout is not None for choice in outcome.choices], bool)
+        heads = (ports > 0).astype(np.int64)
+        ends = int(columns.facts.sum()) + np.cumsum(heads + np.where(served, ports, 0))
+        firsts = ends - np.where(served, ports, 0)
+        numbers = firsts[columns.kernel] + before[:-1] - before[columns.first[columns.kernel]]
+        self._of_ports = np.where(present & served[columns.kernel], numbers, -1)
+        self._count = int(ends[-1]) if len(ends) else int(columns.facts.sum())
+        self._outcome: Outcome | None = outcome
+        self._steps: tuple[Step, ...] = ()
+
+    def of_ports(self) -> list[int]:
+        """The number of each port's step; -1 where it has none."""
+        numbers: list[int] = self._of_ports.tolist()
+        return numbers
+
+    def written(self) -> tuple[Step, ...]:
+        """All steps."""
+        outcome = self._outcome
+        if outcome is not None:
+            self._steps = tuple(_written(outcome))
+            self._outcome = None
+        return self._steps
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self.written())
+
+    @overload
+    def __getitem__(self, at: int) -> Step: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Step, ...]: ...
+    def __getitem__(self, at: int | slice) -> Step | tuple[Step, ...]:
+        return self.written()[at]
+
+    def __eq__(self, other: object) -> bool:
+        return self.written() == (other.written() if isinstance(other, Steps) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.written())
+
+
+class _Log:
+    """Steps under construction; `port_step` and `facts_of` find the ones to rest on."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self.network, self.columns = outcome.network, outcome.columns
         self.steps: list[Step] = []
-        self.fact_steps: dict[int, list[int]] = {}
+        counts = outcome.columns.facts
+        self.first_fact: list[int] = (np.cumsum(counts) - counts).tolist()
+        self.facts: list[int] = counts.tolist()
         self.port_step: dict[int, int] = {}
         self.class_step: dict[int, int] = {}
         self._texts: dict[int, str] = {}
@@ -56,25 +116,64 @@ class Log:
         self.steps.append(Step(number, port, kind, rule, source, tuple(sorted(set(because))), refused))
         return number
 
-    def facts(self) -> None:
-        """One step for each fact of the annotated model."""
-        for index, value in enumerate(self.network.values):
-            facts = self.network.graph.values[value.name].facts
-            for fact in facts:
-                number = self.add(value.name, str(fact), _FACTS[type(fact)], "model")
-                self.fact_steps.setdefault(index, []).append(number)
+    def facts_of(self, index: int) -> Sequence[int]:
+        """Steps of the facts of a value of the network."""
+        return self.facts_at(self.columns.ids[self.network.values[index].name])
 
-    def behind(self, index: int) -> list[int]:
+    def facts_at(self, value: int) -> Sequence[int]:
+        """Steps of the facts of a value by its column."""
+        return range(self.first_fact[value], self.first_fact[value] + self.facts[value])
+
+    def behind(self, index: int) -> Sequence[int]:
         """Steps that say what is known of a value: its facts, else the port that defines it."""
-        known = self.fact_steps.get(index)
+        known = self.facts_of(index)
         if known:
             return known
         definition = self.network.values[index].definition
         return [self.port_step[definition]] if definition in self.port_step else []
 
 
-def kernel_steps(
-    log: Log,
+def _written(outcome: Outcome) -> list[Step]:
+    """The log: one step for each fact of the annotated model, then kernel by kernel."""
+    log = _Log(outcome)
+    values = outcome.network.graph.values
+    for name in outcome.columns.names:
+        for fact in values[name].facts:
+            log.add(name, str(fact), _FACTS[type(fact)], "model")
+    numbers = {place: i for i, place in enumerate(outcome.settled.open)}
+    at, bounds = outcome.columns.value.tolist(), outcome.columns.first.tolist()
+    for place, choice in enumerate(outcome.choices):
+        i = numbers.get(place)
+        if i is None:
+            _closed_steps(log, outcome, choice, at[bounds[place] : bounds[place + 1]])
+            continue
+        kernel, derived = outcome.network.kernels[i], outcome.derived.get(i, ())
+        _kernel_steps(log, kernel, derived, outcome.classes, outcome.labelled.solutions)
+    return log.steps
+
+
+def _closed_steps(log: _Log, outcome: Outcome, choice: Choice, values: Sequence[int]) -> None:
+    """Log a kernel around which all was settled; `values`: at its ports, -1 where one is absent."""
+    region, row, layout = choice.region, choice.row, choice.layout
+    if all(value < 0 for value in values):
+        return
+    if row is None or layout is None:
+        log.add(region.name, "float", "no row", choice.reason)
+        return
+    facts = [log.facts_at(value) if value >= 0 else () for value in values]
+    head = log.add(region.name, layout.key, "row", row.source, because=[n for own in facts for n in own])
+    constant, many = outcome.columns.constant, len(region.inputs)
+    for i, (value, own) in enumerate(zip(values, facts, strict=True)):
+        if value < 0:
+            continue
+        address = port_address(region.name, *(("in", i) if i < many else ("out", i - many)))
+        rule, source = ("constant", "its own numbers") if constant[value] else ("range", BY_RANGE)
+        text = log.text(outcome.settled.types[value])
+        log.steps.append(Step(len(log.steps), address, text, rule, source, (*own, head)))
+
+
+def _kernel_steps(
+    log: _Log,
     kernel: Kernel,
     derived: Sequence[PortId],
     classes: Sequence[LabelClass],
@@ -89,7 +188,7 @@ def kernel_steps(
     if row is None or layout is None:
         log.add(region.name, "float", "no row", kernel.choice.reason)
         return
-    because = [n for port in ports for n in log.fact_steps.get(port.value, ())]
+    because = [n for port in ports for n in log.facts_of(port.value)]
     seen = log.class_step
     head = log.add(region.name, layout.key, "row", row.source, because=because)
     sources = {side: rule_source(kernel, side, network) for side in derived}
@@ -108,7 +207,7 @@ def kernel_steps(
             seen[port.group] = number
         elif port.kind == SETTLED:
             rests = [head, *log.behind(port.value)]
-            number = log.add(address, text, "range", "the range it has to hold", because=rests)
+            number = log.add(address, text, "range", BY_RANGE, because=rests)
         elif port.kind == CONSTANT:
             number = log.add(
                 address, text, "constant", _content(network, port), because=[head, *log.behind(port.value)]
@@ -140,16 +239,17 @@ def _content(network: Network, port: Port) -> str:
     return "its own numbers" if value.calibrated is None else "the range observed"
 
 
+BY_RANGE: Final = "the range it has to hold"
 _GIVEN: Mapping[str, str] = {
     "": "model",
     "moved": "the slices of what is moved",
     "pinned": "model",
-    "range": "the range it has to hold",
+    "range": BY_RANGE,
 }
 """Sources of types per axis or block, by how they came about."""
 
 
-def _given_step(log: Log, kernel: Kernel, port: Port, *, head: int) -> int:
+def _given_step(log: _Log, kernel: Kernel, port: Port, *, head: int) -> int:
     why = port.fixed_source
     read = [log.port_step[p] for p in kernel.inputs if p in log.port_step and port.side[0] == "out"]
     rests = [head, *log.behind(port.value), *(read if why == "moved" else ())]
@@ -158,7 +258,7 @@ def _given_step(log: Log, kernel: Kernel, port: Port, *, head: int) -> int:
 
 
 def _class_step(
-    log: Log,
+    log: _Log,
     kernel: Kernel,
     port: Port,
     *,
@@ -185,7 +285,7 @@ def _class_step(
     if pin is not None and pin.is_per_tensor and label == label_of(pin):
         rule, source = "pinned", "model"
     elif label == entry.own:
-        rule, source = "range", "the range it has to hold"
+        rule, source = "range", BY_RANGE
     else:
         rule, source = "shared", "the label that costs its component least"
     return log.add(address, text, rule, source, because=rests, refused=refused)

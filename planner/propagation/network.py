@@ -1,9 +1,10 @@
-"""The network: a graph and its chosen rows as plain lists of ints, for the loops that visit every port.
+"""The network: kernels with something left to decide, as plain lists of ints, for the loops that visit ports.
 
-Ports, values and classes are numbered; nothing here decides. Ranges are in reals.
+Ports, values and classes are numbered; nothing here decides. Ranges are in reals. Of a value that was settled
+before (`settle`) only the ports at these kernels are here; of every other value all are.
 A port is one of: `CLASS` (its label is searched), `CONSTANT` (its type comes from its own numbers),
 `DERIVED` (a rule computes it from other ports), `GIVEN` (a fact per axis or block says it), `SETTLED`
-(nothing but its value's range has a say, see `plain`), `FLOAT`.
+(nothing but its value's range has a say, see `settle` and `plain`), `FLOAT`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +38,7 @@ Interval = tuple[float, float]
 class Value:
     """One value: who writes and reads it, and what is known of its reals.
 
-    `saturates`: a constant whose infinities become an end of the storage.
+    `saturates`: a constant whose infinities become an end of the storage. `settled`: it was before.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Value:
     range: Interval | None = None
     kept: Interval | None = None
     saturates: bool = False
+    settled: bool = False
 
 
 @dataclass(slots=True)
@@ -101,6 +103,8 @@ class Network:
     values: list[Value]
     ports: list[Port]
     value_ids: dict[str, int]
+    settled: Mapping[str, Uniform | None] = field(default_factory=dict)
+    """The types of values that were settled before, float as None, by name."""
     derives_bias: bool = False
     visits: int = 0
     begins: dict[int, int] = field(default_factory=dict)
@@ -109,13 +113,23 @@ class Network:
     """Bits lost, in 1/1024, at uses that no class has a say in, by value."""
 
 
-def build_network(graph: Graph, choices: Sequence[Choice], target: Target) -> Network:
-    """Number the ports of the chosen rows, wildcards resolved to storages."""
+def build_network(
+    graph: Graph,
+    choices: Sequence[Choice],
+    target: Target,
+    settled: Mapping[str, Uniform | None] | None = None,
+) -> Network:
+    """Number the ports of the chosen rows, wildcards resolved to storages.
+
+    Args:
+      choices: of all live kernels, or of those around values that are not `settled`.
+    """
     wild = any(choice.layout is not None and choice.layout.wild for choice in choices)
     reader_storage = _reader_storages(graph, choices) if wild else {}
-    network = Network(graph, target, [], [], [], {})
+    network = Network(graph, target, [], [], [], {}, settled or {})
     for name in (*graph.inputs, *graph.constants):
-        _value(network, name)
+        if name not in network.settled:
+            _value(network, name)
     begin_of = {end: begin for begin, end in carried_pairs(graph)}
     numbers: dict[str, int] = {}
     for index, choice in enumerate(choices):
@@ -125,7 +139,8 @@ def build_network(graph: Graph, choices: Sequence[Choice], target: Target) -> Ne
             network.begins[index] = begin
         _add_kernel(network, choice, reader_storage)
     for i, name in enumerate(graph.outputs):
-        network.values[_value(network, name)].outputs.append(i)
+        if name not in network.settled or name in network.value_ids:
+            network.values[_value(network, name)].outputs.append(i)
     return network
 
 
@@ -135,6 +150,7 @@ def _value(network: Network, name: str) -> int:
         return known
     value = network.graph.values[name]
     entry = Value(name, value.elements, name in network.graph.constants)
+    entry.settled = name in network.settled
     network.value_ids[name] = number = len(network.values)
     network.values.append(entry)
     for fact in value.facts:
@@ -192,7 +208,7 @@ def _behind(graph: Graph, choice: Choice, votes: dict[str, list[Storage]]) -> St
 
 def _add_kernel(network: Network, choice: Choice, reader_storage: dict[str, Storage]) -> None:
     graph, region, layout = network.graph, choice.region, choice.layout
-    kernel = Kernel(choice, moves=_moves(graph, choice), cut=_cut(graph, choice))
+    kernel = Kernel(choice, moves=moves_data(graph, choice), cut=_cut(graph, choice))
     index = len(network.kernels)
     network.kernels.append(kernel)
     resolved = _resolve(network, choice, layout, reader_storage) if layout is not None and layout.wild else {}
@@ -236,6 +252,8 @@ def _add_port(
         _give(port)
         if side in layout.derived:
             port.kind = DERIVED
+        if port.kind == CLASS and name in network.settled:
+            port.kind, port.type = SETTLED, network.settled[name]
     return number
 
 
@@ -342,7 +360,8 @@ def _storage_near(network: Network, name: str, reader_storage: dict[str, Storage
     return reader_storage.get(name)
 
 
-def _moves(graph: Graph, choice: Choice) -> bool:
+def moves_data(graph: Graph, choice: Choice) -> bool:
+    """Whether data passes a kernel unchanged, from inputs to outputs."""
     region, row = choice.region, choice.row
     if row is not None and row.computes:
         return False

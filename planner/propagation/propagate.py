@@ -1,21 +1,22 @@
 """Propagation: decide a uniform type (or float) for every port, and record why.
 
 In: a Graph with regions, a Target. Out: a Plan. Nothing here reads YAML or ONNX. Rows are chosen
-first, then ranges flow forward and what uses keep flows back, then each component of classes is
-labelled, and constants and derived ports follow. Source: MLIR quantization RFC, "Propagation pass";
-design 01, sections 3 to 6.
+first; what needs no search is settled column by column. Of the rest ranges flow forward and what uses keep
+flows back, then each component of classes is labelled, and constants and derived ports follow.
+Source: MLIR quantization RFC, "Propagation pass"; design 01, sections 3 to 6.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from planner.errors import Conflict, InputError, unknown_name
 from planner.ir.graph import Graph
 from planner.ir.qtypes import Storage
 from planner.ir.topology import live, topological
 from planner.plans.plan import Plan
-from planner.propagation.assemble import BiasPins, Labelled, Outcome, Request, Strategy, assemble
+from planner.propagation.assemble import assemble
+from planner.propagation.columns import Columns, columns_of
 from planner.propagation.components import components_of, settle_losses, units_of
 from planner.propagation.concessions import Concession, explained
 from planner.propagation.derived import derive_again, guess_derived
@@ -26,12 +27,16 @@ from planner.propagation.islands import afloat, float_islands
 from planner.propagation.labels import LabelClass, build_classes, label_of, typed
 from planner.propagation.network import Network, build_network
 from planner.propagation.offers import offer_labels
+from planner.propagation.outcome import BiasPins, Labelled, Outcome, Request, Strategy
+from planner.propagation.parameters import derive_parameters
 from planner.propagation.plain import settle_plain
 from planner.propagation.price import Market, edge_price, price_of_labels
 from planner.propagation.rows import Choice, choose_rows, in_float, refuse_contradictions
+from planner.propagation.settle import Settled, settle
 from planner.propagation.solve import Solution, solve, unavoidable_casts
-from planner.target.records import Costs, Target
+from planner.target.records import Costs, PortId, Target
 
+Settler = Callable[[Columns, Sequence[Choice], Graph, Target], Settled]
 GIVEN_UP: Final = "what it needs cannot all hold"
 DERIVED_ROUNDS: Final = 4
 GREATEST_PRICE: Final = 1e9
@@ -103,29 +108,84 @@ def _planned(graph: Graph, target: Target, request: Request, given: Concession) 
     regions = topological([region for region in graph.regions if region.name in alive])
     choices = choose_rows(graph, regions, target)
     choices = [in_float(c, GIVEN_UP) if c.row and c.region.name in given.floats else c for c in choices]
-    network = _network(graph, choices, target, request)
-    while rangeless := forward(network):
-        choices = demote(choices, rangeless)
-        network = _network(graph, choices, target, request, network.visits)
-    if islands := float_islands(network):
-        network = _network(graph, afloat(choices, islands), target, request, network.visits)
-        forward(network)
+    return assemble(decide(graph, target, choices, request))
+
+
+def decide(
+    graph: Graph, target: Target, choices: list[Choice], request: Request, settler: Settler = settle
+) -> Outcome:
+    """From chosen rows to typed ports.
+
+    Args:
+      choices: of all live kernels, in topological order.
+      settler: what is settled before there is a network.
+
+    Raises:
+      Conflict, RuleError: constraints that cannot all hold.
+    """
+    columns = columns_of(graph, [choice.region for choice in choices])
+    task = _Task(graph, target, request, columns, settler)
+    survey = _surveyed(task, choices)
+    while rangeless := forward(survey.network):
+        choices = demote(choices, [survey.settled.open[i] for i in rangeless])
+        survey = _surveyed(task, choices, survey.network.visits)
+    if islands := float_islands(survey.network):
+        choices = afloat(choices, {survey.settled.open[i] for i in islands})
+        survey = _surveyed(task, choices, survey.network.visits)
+        forward(survey.network)
+    settled, network = survey
     backward(network)
     settle_plain(network)
-    classes = build_classes(network, request.depths)
+    classes = build_classes(network, _depths(columns, network, settled, request.depths))
     market = Market(request.costs, target.rescale_single_consumer, target.rescale_allowed)
     labelled = _settled(network, classes, market, request.strategy)
-    return assemble(Outcome(network, classes, labelled, request))
+    casts = settled.price(market)
+    labelled = replace(labelled, cost=labelled.cost + casts, bound=labelled.bound + casts)
+    outcome = Outcome(columns, choices, settled, network, classes, labelled, {}, request)
+    return replace(outcome, derived=_derived(outcome))
 
 
-def _network(
-    graph: Graph, choices: Sequence[Choice], target: Target, request: Request, visits: int = 0
-) -> Network:
-    network = build_network(graph, choices, target)
+class _Task(NamedTuple):
+    graph: Graph
+    target: Target
+    request: Request
+    columns: Columns
+    settler: Settler
+
+
+class _Survey(NamedTuple):
+    """What needs no search, and the network of the rest."""
+
+    settled: Settled
+    network: Network
+
+
+def _surveyed(task: _Task, choices: Sequence[Choice], visits: int = 0) -> _Survey:
+    settled = task.settler(task.columns, choices, task.graph, task.target)
+    opened = [choices[k] for k in settled.open]
+    network = build_network(task.graph, opened, task.target, settled.by_name(task.columns))
     network.visits = visits + len(choices)
-    network.derives_bias = request.bias_pins == "derive"
+    network.derives_bias = task.request.bias_pins == "derive"
     give_slices(network)
-    return network
+    return _Survey(settled, network)
+
+
+def _depths(columns: Columns, network: Network, settled: Settled, given: Mapping[str, int]) -> Sequence[int]:
+    """Of the network's kernels; in a part of a model whose inputs lie farther away they are given."""
+    depths = columns.depths() if settled.open else []
+    names = [kernel.choice.region.name for kernel in network.kernels]
+    return [given.get(name, depths[k]) for name, k in zip(names, settled.open, strict=True)]
+
+
+def _derived(outcome: Outcome) -> dict[int, Sequence[PortId]]:
+    """Type constants and derived ports by the labels; return the derived ports by kernel."""
+    network = outcome.network
+    found: dict[int, Sequence[PortId]] = {}
+    for number, kernel in enumerate(network.kernels):
+        ports = () if outcome.moves_in_float(kernel) else derive_parameters(network, kernel)
+        if ports:
+            found[number] = ports
+    return found
 
 
 def _with_costs(own: Costs, given: Mapping[str, float | None]) -> Costs:

@@ -58,14 +58,16 @@ class _Part:
 def solve(unit: Unit, classes: Sequence[LabelClass], market: Market) -> Solution:
     """Find the cheapest labelling; labels must have been offered and losses settled."""
     floor = unavoidable_casts(unit.edges, classes, market)
-    shared = [_shared_labels(component, classes, market) for component in unit.components]
-    if all(shared):
-        finest = _merged(options[0][1] for options in shared)
-        price = price_of_labels(unit, finest, market)
-        if price[:2] == (floor, 0):
-            return Solution(finest, floor, floor, _refusals(unit, finest, shared, market))
+    options = {id(part): _shared_labels(part, classes, market) for part in unit.components}
+    if all(options.values()):
+        first = [found[0] for found in options.values()]
+        finest = _merged(labels for _, labels in first)
+        rescales = sum(count for (_, count), _ in first)
+        price = sum(paid for (paid, _), _ in first) + _price_of_losses(unit, finest, market)
+        if (price, rescales) == (floor, 0):
+            return Solution(finest, floor, floor, _refusals(unit, finest, [*options.values()], market))
     in_canonical_order(unit, classes)
-    shared = [_shared_labels(component, classes, market) for component in unit.components]
+    shared = [options[id(part)] for part in unit.components]
     start = _pick_shared(unit, classes, shared, market)
     refused = _refusals(unit, start, shared, market)
     offered = {c: list(classes[c].labels) for c in unit.classes}
@@ -180,12 +182,27 @@ def _shared_labels(
         if classes[c].fixed is None:
             mine = dict.fromkeys(classes[c].labels)
             shared = mine if shared is None else {label: None for label in shared if label in mine}
+    paying = _Part([edge for edge in component.edges if not _is_free_if_shared(edge, classes)])
     found = []
     for label in {None: None} if shared is None else shared:
         labels = {c: label if classes[c].fixed is None else classes[c].labels[0] for c in component.classes}
-        found.append((price_of_labels(_Part(component.edges), labels, market)[:2], labels))
+        found.append((price_of_labels(paying, labels, market)[:2], labels))
     found.sort(key=lambda item: item[0])
     return found
+
+
+def _is_free_if_shared(edge: Edge, classes: Sequence[LabelClass]) -> bool:
+    """Whether both ends of an edge are of one type as soon as their classes have one label."""
+    if edge.definition is None:
+        return False
+    group, store = edge.definition
+    return classes[group].fixed is None and all(
+        use.group >= 0 and classes[use.group].fixed is None and use.store == store for use in edge.uses
+    )
+
+
+def _price_of_losses(unit: Unit, labels: Labels, market: Market) -> int:
+    return price_of_labels(_Part(losses=unit.losses), labels, market)[0]
 
 
 def _merged(parts: Iterable[Labels]) -> Labels:
@@ -200,8 +217,11 @@ def _refusals(
 ) -> tuple[tuple[Label | None, int], ...]:
     if len(shared) > 1:
         return ()
-    others = [labels for _, labels in shared[0] if labels != chosen][:3]
-    return tuple((next(iter(one.values())), price_of_labels(unit, one, market)[0]) for one in others)
+    others = [option for option in shared[0] if option[1] != chosen][:3]
+    return tuple(
+        (next(iter(labels.values())), paid + _price_of_losses(unit, labels, market))
+        for (paid, _), labels in others
+    )
 
 
 def _pick_shared(
