@@ -33,6 +33,7 @@ def ran(url: str, folder: Path, examples: int, phases: str, known: dict[str, str
     line = [str(COMMAND), "run", f"{url}/openapi.json", "--checks", "not_a_server_error"]
     line += ["--max-examples", str(examples), "--phases", phases, "--seed", "1", "--no-color"]
     line += ["--generation-database", "none", "--request-timeout", "60"]
+    line += ["--suppress-health-check", "too_slow"]  # of drawing data: a busy machine is no finding
     done = subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     return int(re.search(r"(\d+) generated, \1 passed", done.stdout)[1])
@@ -42,7 +43,7 @@ def ran(url: str, folder: Path, examples: int, phases: str, known: dict[str, str
     ("examples", "phases", "least"),
     [
         (3, "examples,fuzzing", 150),
-        pytest.param(150, "examples,coverage,fuzzing", 5000, marks=pytest.mark.soak),
+        pytest.param(100, "examples,coverage,fuzzing", 5000, marks=pytest.mark.soak),
     ],
 )
 def test_no_answer_is_a_server_error(tmp_path, examples, phases, least, record_property):
