@@ -5,6 +5,7 @@ fit the accumulator. Constants are read once, in pieces that stay in the process
 01, sections 2 and 6; 02, cases 17 to 24.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -118,8 +119,8 @@ def _extent(constant: Constant, kind: Uniform, axis: int | None, *, summed: bool
     if kind.blocks or (axis is not None and not 0 <= axis < array.ndim):
         return None
     n = 1 if axis is None else array.shape[axis]
-    inner = array.size if axis is None else int(np.prod(array.shape[axis + 1 :]))
-    scales = np.broadcast_to(np.asarray(kind.scales, np.float32), (n,))
+    inner = array.size if axis is None else math.prod(array.shape[axis + 1 :])
+    scales = np.asarray(kind.scales, np.float32)
     lo, hi, sums = np.zeros(n), np.zeros(n), np.zeros(n)
     # The widest stored value decides how long a float32 sum stays exact.
     exact = np.float32 if kind.storage.bits <= 8 else np.float64
@@ -129,7 +130,8 @@ def _extent(constant: Constant, kind: Uniform, axis: int | None, *, summed: bool
         np.maximum(hi[part], np.maximum.reduce(piece, axis=(0, 2)), out=hi[part])
         if not summed:
             continue
-        stored = np.abs(piece) / scales[part, None]
+        stored = np.abs(piece)
+        stored /= scales[part, None] if len(scales) > 1 else scales
         np.rint(stored, out=stored)
         if cut:
             np.minimum(stored, max(-kind.storage.qmin, kind.storage.qmax), out=stored)
@@ -175,10 +177,11 @@ def _check_content(served: Served, position: int, kind: Uniform, extent: Extent)
     else:
         need = (hi - lo) / store.steps
     _check_fineness(served, position, kind, np.where(need > 0, need, 1.0))
+    if zero is not None:
+        return
     exact = np.clip(store.qmin - lo / np.asarray(kind.scales), store.qmin, store.qmax)
-    off = np.flatnonzero((np.abs(np.asarray(kind.zero_points) - exact) > 0.5 + NEAR) & (hi > lo))
-    if zero is None and off.size:
-        i = int(off[0])
+    i = _first((np.abs(np.asarray(kind.zero_points) - exact) > 0.5 + NEAR) & (hi > lo))
+    if i is not None:
         refuse(
             port.address,
             f"is {said(kind)}, its numbers in slice {i} lie in [{lo[i]:g}, {hi[i]:g}]; "
@@ -220,9 +223,8 @@ def _check_fineness(served: Served, position: int, kind: Uniform, need: Reals) -
     most = np.maximum(need * (2.0 if spec.power_of_two else 1.0), spec.scale_min or TINY)
     most = np.maximum(most, _bias_need(served, port, scales.size))
     least = need if spec.scale_max is None else np.minimum(need, spec.scale_max)
-    off = np.flatnonzero((scales < least * (1 - NEAR)) | (scales > most * (1 + NEAR)))
-    if off.size:
-        i = int(off[0])
+    i = _first((scales < least * (1 - NEAR)) | (scales > most * (1 + NEAR)))
+    if i is not None:
         finer = scales[i] < least[i]
         why = "would cut the numbers of" if finer else "is coarser than the numbers ask in"
         refuse(
@@ -258,15 +260,19 @@ def _bias_need(served: Served, weight: Port, n: int) -> Reals:
 def _check_bias(served: Served, port: Port, kind: Uniform, extent: Extent) -> None:
     scales = np.asarray(kind.scales)
     low, high = (extent.lo, extent.hi) if kind.axis is not None else (extent.lo.min(), extent.hi.max())
-    off = np.flatnonzero((low / scales < kind.storage.qmin) | (high / scales > kind.storage.qmax))
-    if off.size:
-        i = int(off[0])
+    i = _first((low / scales < kind.storage.qmin) | (high / scales > kind.storage.qmax))
+    if i is not None:
         refuse(
             port.address,
             f"is {said(kind)}, its number in slice {i} does not fit; accepted: {kind.storage.qmin} to "
             f"{kind.storage.qmax} times the scale",
             served.row,
         )
+
+
+def _first(wrong: Reals) -> int | None:
+    """The first slice for which something holds; None: for none."""
+    return int(wrong.argmax()) if wrong.any() else None
 
 
 def check_sums(served: Served, extents: dict[int, Extent]) -> None:

@@ -236,12 +236,11 @@ def type_problem(kind: Uniform) -> str | None:
     if only is not None and float(np.float32(only)) == only:
         return None
     scales = np.asarray(kind.scales)
-    wrong = np.flatnonzero(_expressed(scales, kind.expressed) != scales)
-    if wrong.size:
-        nearest = float(_expressed(scales, kind.expressed)[wrong[0]])
-        return (
-            f"scale {kind.scales[wrong[0]]!r} is no value of {kind.expressed}; the nearest one is {nearest!r}"
-        )
+    wrong = _expressed(scales, kind.expressed) != scales
+    if wrong.any():
+        first = int(wrong.argmax())
+        nearest = float(_expressed(scales, kind.expressed)[first])
+        return f"scale {kind.scales[first]!r} is no value of {kind.expressed}; the nearest one is {nearest!r}"
     return None
 
 

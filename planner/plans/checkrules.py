@@ -128,9 +128,9 @@ def _bias_problem(kind: Uniform, product: np.ndarray, *, axis: bool) -> str | No
         return f"the product has {wanted}"
     wanted = np.maximum(product, TINY)
     scales = np.asarray(kind.scales)
-    off = np.flatnonzero(np.abs(scales - wanted) > NEAR * wanted)
-    if off.size:
-        i = int(off[0])
+    off = np.abs(scales - wanted) > NEAR * wanted
+    if off.any():
+        i = int(off.argmax())
         return f"scale {i} is {kind.scales[i]!r}, the product {float(wanted[i])!r}"
     return None
 
