@@ -43,6 +43,7 @@ WITH_BODIES: Final = frozenset(
         "onnx-qoperator-clip",
         "stablehlo",
         "stablehlo-int",
+        "tosa",
     }
 )
 """Formats that say loops and branches."""

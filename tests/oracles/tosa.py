@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".oracles" / "tosa" / "bin" / "python"
-EXTENSIONS = "int16,int4,doubleround"
+EXTENSIONS = "int16,int4,doubleround,controlflow"
 PROFILES = "pro_int,pro_fp"
 
 

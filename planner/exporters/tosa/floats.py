@@ -146,7 +146,10 @@ def _data(op: Op) -> Sequence[int]:
     """Which operands are data: not the shapes, indices and bounds of movers and reductions."""
     if op.type == "Where":
         return (1, 2)
-    is_variadic = op.type in ("Concat", "LayerNormalization", "Max", "Min", "Pow") or op.type in _PAIRS
+    is_variadic = op.type in ("Concat", "LayerNormalization", "Max", "Min", "Pow") or op.type in {
+        *_PAIRS,
+        *COMPARISONS,
+    }
     return range(len(op.inputs)) if is_variadic else (0,)
 
 
@@ -195,6 +198,15 @@ def _binary(kind: str) -> FloatOp:
         return joined(sheet, kind, _broadcastable(sheet, tensors), op.outputs[0], *more)
 
     return write
+
+
+def _compared(sheet: Sheet, op: Op, tensors: Sequence[Tensor]) -> Tensor:
+    """A comparison of reals or of counts; of stored integers see `compare`."""
+    pair = _broadcastable(sheet, tensors)
+    pair = pair[::-1] if op.type.startswith("Less") else pair
+    shape = np.broadcast_shapes(*(tensor.shape for tensor in pair))
+    like = replace(pair[0], shape=tuple(shape), element="i1")
+    return sheet.program.emit(COMPARISONS[op.type], pair, like, op.outputs[0])
 
 
 def _unary(kind: str) -> FloatOp:
@@ -290,6 +302,7 @@ COMPARISONS: Final[Mapping[str, str]] = {
 }
 
 FLOAT_OPS: Final[Mapping[str, FloatOp]] = {
+    **dict.fromkeys(COMPARISONS, _compared),
     "Abs": _unary("abs"),
     "Add": _binary("add"),
     "And": _binary("logical_and"),

@@ -105,10 +105,8 @@ def fully_connected(sheet: Sheet, block: Block, y: Uniform, clamp: Clamp) -> boo
     w_axis = parts.product.w_axis
     program, x = sheet.program, sheet.stored(parts.product.x.value, parts.product.x.kind)
     x = program.ordered(x, plain(len(x.shape)))
-    if len(x.shape) < 2:
-        return False
     columns, depth = parts.weight.shape[w_axis], x.shape[-1]
-    rows = (x.shape[0], prod(x.shape[1:-1]))
+    rows = (x.shape[0], prod(x.shape[1:-1])) if len(x.shape) > 1 else (1, 1)
     x4 = program.reshaped(x, (*rows, 1, depth), (0, 2, 3, 1))
     weight = parts.weight if w_axis == 0 else parts.weight.T
     shaped = replace(parts, weight=weight.reshape(columns, depth, 1, 1))

@@ -7,15 +7,16 @@ Source: TOSA 1.0, operator signatures as MLIR's dialect has them: zero points, m
 are operands.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from planner.mlir.generic import Function, Operation, array_text, dense_text, ssa_name, tensor_text
+from planner.mlir.generic import Block, Function, Operation, array_text, dense_text, ssa_name, tensor_text
 
 Array: TypeAlias = npt.NDArray[Any]
 Order: TypeAlias = tuple[int, ...]
@@ -64,6 +65,17 @@ def channels_last(rank: int) -> Order:
     return (0, *range(2, rank), 1)
 
 
+@dataclass(slots=True)
+class Body:
+    """What is written into a body, and the tensors around it that it reads, by their names there.
+
+    TOSA's bodies see nothing but their arguments, so each of these is one: (outside, inside).
+    """
+
+    operations: list[Operation] = field(default_factory=list)
+    captured: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
+
+
 class Program:
     """Operations of one function, appended one by one."""
 
@@ -77,6 +89,46 @@ class Program:
         self._shaped: dict[tuple[str, tuple[int, ...]], str] = {}
         self._unshaped: dict[str, Tensor] = {}
         self._comment = ""
+
+    @contextmanager
+    def inside(self) -> Iterator[Body]:
+        """Write what follows into a body, with constants of its own."""
+        outer = self._operations, self._constants, self._turned, self._shaped, self._unshaped
+        body = Body()
+        self._operations, self._constants = body.operations, {}
+        self._turned, self._shaped, self._unshaped = {}, {}, {}
+        try:
+            yield body
+        finally:
+            self._operations, self._constants, self._turned, self._shaped, self._unshaped = outer
+
+    def captured(self, body: Body, tensor: Tensor) -> Tensor:
+        """A tensor from around a body as its argument."""
+        if tensor.name not in body.captured:
+            body.captured[tensor.name] = tensor, self.twin(tensor)
+        return replace(tensor, name=body.captured[tensor.name][1].name)
+
+    def twin(self, tensor: Tensor) -> Tensor:
+        """A tensor of the same type with a fresh name, for an argument of a body."""
+        return replace(tensor, name=self._fresh(f"{tensor.name}_in"))
+
+    def closed(self, arguments: Sequence[Tensor], body: Body, results: Sequence[Tensor]) -> Block:
+        """A body with what it yields, without the operations whose results nobody reads."""
+        names = tuple(tensor.name for tensor in results)
+        kept = _read_operations(body.operations, names)
+        pairs = tuple((tensor.name, tensor_text(tensor.shape, tensor.element)) for tensor in arguments)
+        return Block(pairs, (*kept, Operation("tosa.yield", names)))
+
+    def emit_bodies(
+        self, kind: str, operands: Sequence[Tensor], likes: Sequence[Tensor], bodies: tuple[Block, ...]
+    ) -> tuple[Tensor, ...]:
+        """Append what runs bodies; its results are like those given, with fresh names."""
+        found = tuple(replace(like, name=self._fresh(f"{like.name}_out")) for like in likes)
+        pairs = tuple((tensor.name, tensor_text(tensor.shape, tensor.element)) for tensor in found)
+        names = tuple(tensor.name for tensor in operands)
+        self._append(Operation(f"tosa.{kind}", names, pairs, {}, bodies, self._comment))
+        self._comment = ""
+        return found
 
     def argument(self, stem: str, shape: Sequence[int], element: str) -> Tensor:
         """Append an argument of the function."""
@@ -185,12 +237,8 @@ class Program:
     def function(self, name: str, results: Sequence[Tensor], comment: str) -> Function:
         """The function, without the operations whose results nobody reads."""
         names = tuple(item.name for item in results)
-        needed, kept = set(names), []
-        for operation in reversed(self._operations):
-            if any(result in needed for result, _ in operation.results):
-                kept.append(operation)
-                needed.update(operation.operands)
-        return Function(name, tuple(self._arguments), names, tuple(reversed(kept)), {}, comment)
+        kept = _read_operations(self._operations, names)
+        return Function(name, tuple(self._arguments), names, kept, {}, comment)
 
     def _append(self, operation: Operation) -> None:
         self._operations.append(operation)
@@ -205,6 +253,16 @@ class Program:
         self._counts[base] = count + 1
         self._counts.setdefault(name, 1)
         return name
+
+
+def _read_operations(operations: Sequence[Operation], results: Sequence[str]) -> tuple[Operation, ...]:
+    """The operations that results rest on."""
+    needed, kept = set(results), []
+    for operation in reversed(operations):
+        if any(result in needed for result, _ in operation.results):
+            kept.append(operation)
+            needed.update(operation.operands)
+    return tuple(reversed(kept))
 
 
 def _long_text(array: Array) -> str:

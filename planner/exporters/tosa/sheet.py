@@ -6,9 +6,10 @@ unsigned types are held with their zero point moved down; only arguments and res
 model's own sign. Source: design 01, section 3; plans/rescales.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy.typing as npt
 
@@ -16,7 +17,7 @@ from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import RuleError, UnsupportedExport
 from planner.exporters.accepts import numbers_of, short_text
 from planner.exporters.products import INT32
-from planner.exporters.tosa.program import Order, Program, Tensor, plain
+from planner.exporters.tosa.program import Body, Order, Program, Tensor, plain
 from planner.exporters.tosa.reals import dequantized, problem_of, quantized
 from planner.exporters.tosa.scaling import ARITHMETICS, UNIT, clamp, factor_of, rescale
 from planner.interpreter.fixed_point import ratios
@@ -27,6 +28,7 @@ from planner.plans.records import PortTyped
 from planner.plans.rescales import kind_of, pins, uses
 
 Array: TypeAlias = npt.NDArray[Any]
+_Key = TypeVar("_Key", bound=Hashable)
 
 PLAIN_ELEMENTS: Final[Mapping[str, str]] = {"f32": "f32", "bool": "i1", "i32": "i32", "i64": "i32"}
 """Elements of tensors that are not quantized, by the model's element type; TOSA's indices have 32 bits."""
@@ -56,6 +58,21 @@ class Sheet:
         for i, name in enumerate(graph.inputs):
             self.address = port_address(BOUNDARY, "out", i)
             self._feed(name, {use.type for use in readers.get(name, ())})
+
+    @contextmanager
+    def inside(self) -> Iterator[Body]:
+        """Write what follows into a body; what it reads from around it becomes an argument."""
+        stored, reals = self._stored, self._reals
+        with self.program.inside() as body:
+
+            def seen(tensor: Tensor) -> Tensor:
+                return self.program.captured(body, tensor)
+
+            self._stored, self._reals = _Seen(stored, seen), _Seen(reals, seen)
+            try:
+                yield body
+            finally:
+                self._stored, self._reals = stored, reals
 
     def array(self, value: str) -> Array:
         """The numbers of a constant."""
@@ -261,6 +278,21 @@ class Sheet:
             raise self.refuse(
                 f"{value!r} between reals and integers: {problem}; tosa accepts one scale and f32"
             )
+
+
+class _Seen(dict[_Key, Tensor]):
+    """Tensors of a body, and those around it as the body sees them."""
+
+    def __init__(self, outer: dict[_Key, Tensor], seen: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self._outer, self._see = outer, seen
+
+    def __contains__(self, key: object) -> bool:
+        return super().__contains__(key) or key in self._outer
+
+    def __missing__(self, key: _Key) -> Tensor:
+        self[key] = self._see(self._outer[key])
+        return self[key]
 
 
 def held(kind: Uniform) -> Uniform:

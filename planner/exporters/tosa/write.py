@@ -11,7 +11,9 @@ from typing import Final, TypeAlias
 
 from planner.errors import RuleError, UnsupportedExport
 from planner.exporters.accepts import common_problem, refusal, typed_ports
-from planner.exporters.blocks import Block, Clamp, blocks, clamp_of
+from planner.exporters.blocks import Block, Clamp, clamp_of
+from planner.exporters.nested import nested
+from planner.exporters.tosa.bodies import write_items
 from planner.exporters.tosa.elementwise import concat, plus, times, where
 from planner.exporters.tosa.floats import argmax, compare, write_floats, write_real
 from planner.exporters.tosa.linear import conv, conv_transpose, fully_connected
@@ -54,8 +56,7 @@ def write_tosa(graph: Graph, plan: Plan) -> bytes:
             accepted = _CONSTANTS if value in graph.constants else _ACTIVATIONS
             raise refusal(address, row, value, kind, f"{problem}; tosa accepts {accepted}")
     sheet = Sheet(graph, plan)
-    for block in blocks(plan):
-        _write_block(sheet, block)
+    write_items(sheet, nested(plan), _write_block)
     results = []
     for i, name in enumerate(graph.outputs):
         sheet.address = port_address(BOUNDARY, "in", i)

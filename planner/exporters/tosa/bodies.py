@@ -1,0 +1,313 @@
+"""Bodies: branches as COND_IF, loops as WHILE_LOOP; what crosses a border keeps its type.
+
+A body sees nothing but its arguments, so what it reads from around it is handed in, and in a loop on. Slices
+of a trip are taken by GATHER and put down by SCATTER, along the first axis of three.
+Source: TOSA 1.0, control flow operators (EXT-CONTROLFLOW); ONNX If, Loop and Scan.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from planner.errors import UnsupportedExport
+from planner.exporters.blocks import BORDER_ARITHMETIC, Block
+from planner.exporters.nested import Border, Choice, Cycle, Item
+from planner.exporters.tosa.program import Array, Body, Program, Tensor, plain
+from planner.exporters.tosa.sheet import Sheet, held
+from planner.ir.qtypes import Uniform
+
+Writer: TypeAlias = Callable[[Sheet, Block], None]
+Tensors: TypeAlias = Sequence[Tensor]
+
+_COUNT: Final = Tensor("count", (), "i32", ())
+_MOVED: Final = ("f32", "i16", "i32", "i8")
+"""Elements that GATHER and SCATTER take."""
+
+
+def write_items(sheet: Sheet, items: Sequence[Item], write: Writer) -> None:
+    """Write blocks in order, with `write`, and the bodies that stand among them."""
+    for item in items:
+        match item:
+            case Block():
+                write(sheet, item)
+            case Border():
+                _start(sheet, item.op.name)
+                _define(sheet, item, _read(sheet, item, item.source))
+            case Choice():
+                _choose(sheet, item, write)
+            case Cycle():
+                _repeat(sheet, item, write)
+
+
+def _start(sheet: Sheet, place: str) -> None:
+    sheet.address, sheet.arithmetic = place, BORDER_ARITHMETIC
+
+
+def _read(sheet: Sheet, border: Border, source: str) -> Tensor:
+    """What a border hands over, stored as the model has it."""
+    kind = border.kind
+    tensor = sheet.operand(source, kind) if isinstance(kind, Uniform) else sheet.real(source)
+    return sheet.program.ordered(tensor, plain(len(tensor.shape)))
+
+
+def _define(sheet: Sheet, border: Border, tensor: Tensor) -> None:
+    if isinstance(border.kind, Uniform):
+        sheet.define_stored(border.value, border.kind, tensor)
+    else:
+        sheet.define(border.value, tensor)
+
+
+def _known(sheet: Sheet, value: str) -> Array | None:
+    """The numbers of a constant."""
+    return sheet.array(value) if sheet.is_constant(value) else None
+
+
+def _choose(sheet: Sheet, choice: Choice, write: Writer) -> None:
+    condition = _known(sheet, choice.condition)
+    if condition is not None:
+        index = 0 if bool(condition.reshape(-1)[0]) else 1
+        taken = choice.branches[index]
+        write_items(sheet, (*taken.begins, *taken.items), write)
+        for join in choice.joins:
+            _start(sheet, choice.place)
+            _define(sheet, join, _read(sheet, join, join.branch(index)))
+        return
+    for branch in choice.branches:
+        write_items(sheet, branch.begins, write)
+    _start(sheet, choice.place)
+    flag = sheet.program.reshaped(sheet.real(choice.condition), ())
+    made: list[tuple[Body, list[Tensor]]] = []
+    for index, branch in enumerate(choice.branches):
+        with sheet.inside() as body:
+            write_items(sheet, branch.items, write)
+            _start(sheet, choice.place)
+            made.append((body, [_read(sheet, join, join.branch(index)) for join in choice.joins]))
+    for join, a, b in zip(choice.joins, made[0][1], made[1][1], strict=True):
+        _refuse_change(sheet, f"its branches give {join.value!r}", a, b)
+    outside = {name: pair[0] for body, _ in made for name, pair in body.captured.items()}
+    regions = tuple(
+        sheet.program.closed([sheet.program.captured(body, each) for each in outside.values()], body, results)
+        for body, results in made
+    )
+    found = sheet.program.emit_bodies("cond_if", [flag, *outside.values()], made[0][1], regions)
+    for join, tensor in zip(choice.joins, found, strict=True):
+        _define(sheet, join, tensor)
+
+
+def _refuse_change(sheet: Sheet, what: str, a: Tensor, b: Tensor) -> None:
+    if (a.shape, a.element) != (b.shape, b.element):
+        shapes = " and as ".join(f"{each.element}{list(each.shape)}" for each in (a, b))
+        raise UnsupportedExport(
+            f"{sheet.address}: {what} as {shapes}; tosa accepts one shape",
+            hint="give the model's inputs fixed sizes, or use an ONNX format",
+        )
+
+
+def _repeat(sheet: Sheet, cycle: Cycle, write: Writer) -> None:
+    write_items(sheet, cycle.unchanged, write)
+    _start(sheet, cycle.place)
+    program, loop = sheet.program, _trips(sheet, cycle)
+    entering = [_number(program, 0), *(_first(sheet, cycle, begin) for begin, _ in loop.pairs)]
+    slabs = [_slab(sheet, cycle, begin) for begin in cycle.slices]
+    seen = [program.twin(tensor) for tensor in entering]
+    with sheet.inside() as body:
+        _enter(sheet, cycle, loop, seen)
+        for begin, slab in zip(cycle.slices, slabs, strict=True):
+            at = _place(program, seen[0], slab.size, is_back=cycle.is_back("input", begin.index))
+            rows = program.captured(body, slab.rows)
+            _define(sheet, begin, _sliced(program, replace(slab, rows=rows), at, begin.value))
+        write_items(sheet, cycle.items, write)
+        _start(sheet, cycle.place)
+        after = [_plus(program, seen[0], 1)]
+        after += [_given(program, cycle, begin, _read(sheet, end, end.source)) for begin, end in loop.pairs]
+        grown = [_collect(sheet, cycle, end, seen[0], loop.trips or 0) for end in cycle.collected]
+    for (begin, _), a, b in zip(loop.pairs, entering[1:], after[1:], strict=True):
+        _refuse_change(sheet, f"a trip takes and leaves {begin.value!r}", a, b)
+    entering += [
+        _empty(program, end, slab.rows) for end, (slab, _) in zip(cycle.collected, grown, strict=True)
+    ]
+    found = _looped(
+        program,
+        loop,
+        body,
+        entering,
+        [*seen, *(slab.rows for slab, _ in grown)],
+        [*after, *(filled for _, filled in grown)],
+    )
+    for (_, end), tensor in zip(loop.pairs, found[1:], strict=False):
+        _define(sheet, end, tensor)
+    for end, (slab, _), rows in zip(cycle.collected, grown, found[1 + len(loop.pairs) :], strict=True):
+        shape = tuple(slab.size if i == slab.order[0] else slab.sizes[i] for i in slab.order)
+        _define(sheet, end, program.reshaped(rows, shape, slab.order))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Trips:
+    """What steers a loop.
+
+    Attributes:
+      pairs: where what one trip hands to the next enters and leaves, a condition first.
+      trips: how many there are, where that is known.
+      bound: the number of trips at most, where it is computed.
+      has_condition: whether the first pair is the condition.
+    """
+
+    pairs: tuple[tuple[Border, Border], ...]
+    trips: int | None
+    bound: Tensor | None
+    is_steady: bool
+
+    @property
+    def has_condition(self) -> bool:
+        return not self.is_steady
+
+
+def _trips(sheet: Sheet, cycle: Cycle) -> _Trips:
+    def known(value: str) -> Array | None:
+        return _known(sheet, value)
+
+    is_steady, trips = cycle.is_steady(known), cycle.trips(known, sheet.sizes)
+    cycle.check("tosa", trips, is_steady=is_steady)
+    bound = None
+    if trips is None and cycle.scope.operands[0]:
+        bound = sheet.program.reshaped(sheet.real(cycle.scope.operands[0]), ())
+    return _Trips(cycle.pairs(is_steady=is_steady), trips, bound, is_steady)
+
+
+def _looped(  # noqa: PLR0917
+    program: Program, loop: _Trips, body: Body, entering: Tensors, seen: Tensors, after: Tensors
+) -> tuple[Tensor, ...]:
+    """The loop; what its body reads from around it is handed on as it is."""
+    if loop.bound is not None:
+        program.captured(body, loop.bound)
+    outside = [pair[0] for pair in body.captured.values()]
+    inside = [pair[1] for pair in body.captured.values()]
+    given = [*entering, *outside]
+    asked = [program.twin(tensor) for tensor in given]
+    with program.inside() as question:
+        going = None
+        if loop.trips is not None or loop.bound is not None:
+            end = _number(program, loop.trips or 0)
+            if loop.bound is not None:
+                end = asked[len(entering) + list(body.captured).index(loop.bound.name)]
+            going = program.emit("greater", [end, asked[0]], replace(_COUNT, element="i1"), "going")
+        if loop.has_condition:
+            going = (
+                asked[1] if going is None else program.emit("logical_and", [going, asked[1]], going, "going")
+            )
+    assert going is not None  # noqa: S101 - `Cycle.check` saw an end
+    regions = (
+        program.closed(asked, question, [going]),
+        program.closed([*seen, *inside], body, [*after, *inside]),
+    )
+    return program.emit_bodies("while_loop", given, given, regions)[: len(entering)]
+
+
+def _number(program: Program, number: int) -> Tensor:
+    """A count of trips."""
+    return replace(_COUNT, name=program.constant(np.asarray(number), "i32"))
+
+
+def _plus(program: Program, count: Tensor, number: int) -> Tensor:
+    return program.emit("add", [count, _number(program, number)], count, "count")
+
+
+def _given(program: Program, cycle: Cycle, begin: Border, tensor: Tensor) -> Tensor:
+    """What a trip is given; a condition as a scalar."""
+    return program.reshaped(tensor, ()) if cycle.is_condition(begin) else tensor
+
+
+def _first(sheet: Sheet, cycle: Cycle, begin: Border) -> Tensor:
+    """What the first trip is given; the condition that a Loop leaves out holds."""
+    if not begin.source:
+        yes = sheet.program.constant(np.asarray(True), "i1")
+        return Tensor(yes, (), "i1", ())
+    return _given(sheet.program, cycle, begin, _read(sheet, begin, begin.source))
+
+
+def _enter(sheet: Sheet, cycle: Cycle, loop: _Trips, seen: Tensors) -> None:
+    """Define what a trip sees: what steers a Loop, and what is handed to it."""
+    for begin in cycle.begins:
+        if cycle.is_count(begin):
+            sheet.define(begin.value, seen[0])
+        elif loop.is_steady and cycle.is_condition(begin):
+            yes = sheet.program.constant(np.asarray(True), "i1")
+            sheet.define(begin.value, Tensor(yes, (), "i1", ()))
+    for (begin, _), tensor in zip(loop.pairs, seen[1:], strict=True):
+        _define(sheet, begin, tensor)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Slab:
+    """A tensor with the slices of all trips.
+
+    Attributes:
+      rows: stored as (1, slices, elements of one).
+      sizes: by the model's axes, 1 for that of the slices.
+      order: that axis first.
+    """
+
+    rows: Tensor
+    sizes: tuple[int, ...]
+    order: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """How many slices there are."""
+        return self.rows.shape[1]
+
+
+def _slab(sheet: Sheet, cycle: Cycle, begin: Border) -> _Slab:
+    """What a Scan takes slice by slice."""
+    whole, program = _read(sheet, begin, begin.source), sheet.program
+    _refuse_element(sheet, begin, whole)
+    axis = cycle.axis("input", begin.index, len(whole.shape))
+    order = (axis, *(i for i in range(len(whole.shape)) if i != axis))
+    shape = (1, whole.shape[axis], prod(whole.shape) // whole.shape[axis])
+    rows = program.reshaped(program.ordered(whole, order), shape)
+    return _Slab(rows, tuple(1 if i == axis else n for i, n in enumerate(whole.shape)), order)
+
+
+def _sliced(program: Program, slab: _Slab, at: Tensor, stem: str) -> Tensor:
+    """The slice of a trip, without the axis of slices."""
+    like = replace(slab.rows, shape=(1, 1, slab.rows.shape[2]))
+    found = program.emit("gather", [slab.rows, program.reshaped(at, (1, 1))], like, stem)
+    return program.reshaped(found, [slab.sizes[i] for i in slab.order[1:]])
+
+
+def _collect(sheet: Sheet, cycle: Cycle, end: Border, count: Tensor, trips: int) -> tuple[_Slab, Tensor]:
+    """The slices of the trips before, an argument of the body, and the same with that of this trip."""
+    tensor, program = _read(sheet, end, end.source), sheet.program
+    _refuse_element(sheet, end, tensor)
+    rank = len(tensor.shape) + 1
+    axis = cycle.axis("output", end.index, rank)
+    sizes = (*tensor.shape[:axis], 1, *tensor.shape[axis:])
+    elements = prod(tensor.shape)
+    rows = program.twin(Tensor(end.value, (1, trips, elements), tensor.element, plain(3)))
+    at = _place(program, count, trips, is_back=cycle.is_back("output", end.index))
+    row = program.reshaped(tensor, (1, 1, elements))
+    filled = program.emit("scatter", [rows, program.reshaped(at, (1, 1)), row], rows, end.value)
+    return _Slab(rows, sizes, (axis, *(i for i in range(rank) if i != axis))), filled
+
+
+def _empty(program: Program, end: Border, rows: Tensor) -> Tensor:
+    """What slices are put into, all zero."""
+    zero = held(end.kind).zero_point if isinstance(end.kind, Uniform) else 0
+    return replace(rows, name=program.constant(np.full(rows.shape, zero), rows.element))
+
+
+def _refuse_element(sheet: Sheet, border: Border, tensor: Tensor) -> None:
+    if tensor.element not in _MOVED:
+        raise sheet.refuse(
+            f"slices of {border.value!r} are {tensor.element}; tosa accepts {', '.join(_MOVED)}"
+        )
+
+
+def _place(program: Program, count: Tensor, slices: int, *, is_back: bool) -> Tensor:
+    """Where the slice of a trip is."""
+    if not is_back:
+        return count
+    return program.emit("sub", [_number(program, slices - 1), count], count, "at")
