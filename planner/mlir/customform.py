@@ -1,7 +1,8 @@
 """StableHLO text in custom form made generic, by jaxlib's parser and printer where it is installed.
 
 Nothing else of jaxlib is used, and no module of it is loaded before it is needed. Its verifier runs on the
-way: what StableHLO refuses is refused here. Source: jaxlib's MLIR bindings; extra `[stablehlo]`.
+way, over generic form too: what StableHLO refuses is refused here. Source: jaxlib's MLIR bindings; extra
+`[stablehlo]`.
 """
 
 import re
@@ -12,7 +13,10 @@ from typing import Any, Final
 
 from planner.errors import ModelError
 
-_MARK: Final = re.compile(r"(?<![\"\w.#!@])(?:stablehlo|chlo)\.[a-z_]++(?!\s*=)")
+_MARK: Final = re.compile(r"(?<![\"\w.#!@])(?:stablehlo|chlo)\.[a-z0-9_]++(?!\s*=)")
+_GENERIC_MARK: Final = re.compile(r'"(?:stablehlo|chlo)\.[a-z0-9_]++"\s*\(')
+# Types per block, and our own types and ops of the quant dialect, which jaxlib does not know.
+_UNKNOWN: Final = re.compile(r"!quant\.(?!uniform<)|\bquant\.(?!uniform|[qds]cast)[a-z]|:[a-z]\w*:\{")
 _STRING: Final = re.compile(r'"[^"\n]*"|//[^\n]*')
 _PLACE: Final = re.compile(r'error: "-":(\d+:\d+): (.*)')
 _LOADS_QUANT: Final = "builtin.module(vhlo-legalize-to-stablehlo)"
@@ -25,14 +29,19 @@ def readable(text: str) -> str:
     """Give a text that our parser reads: itself, or its generic form where it has StableHLO's custom forms.
 
     `tosa.rescale`, which jaxlib does not know, is made generic first. Places in later errors are those of
-    the generic form.
+    the generic form. A text in generic form stays as it is; where jaxlib is installed, it is verified, unless
+    it has types per block or our own types, which StableHLO has no say on.
 
     Raises:
       ModelError: as `generic_form`.
     """
     if "tosa.rescale " in text:
         text = _RESCALE.sub(_generic_rescale, text)
-    return generic_form(text) if _MARK.search(_blank(text)) else text
+    if _MARK.search(_blank(text)):
+        return generic_form(text)
+    if _GENERIC_MARK.search(text) and not _UNKNOWN.search(text) and is_available():
+        generic_form(text)
+    return text
 
 
 def _blank(text: str) -> str:

@@ -199,6 +199,10 @@ def test_custom_form_is_read_where_jaxlib_is():
         pytest.skip("no .oracles/mlir: run make oracles")
     rescale = "%0 = tosa.rescale %x, %a, %b, %c, %d {rounding_mode = SINGLE_ROUND} : (tensor<2xi8>) -> ()"
     texts = [text for _, text in split(SOURCE)] + ["func.func @f() { stablehlo.nothing }", rescale]
+    axis, blocks = "2x!quant.uniform<i8:f32:0, {0.5,0.25}>", "4x!quant.uniform<i8:f32:{0:2}, {0.5,0.25}>"
+    atan = '"stablehlo.atan2"(%x, %x) : (tensor<{0}>, tensor<{0}>) -> tensor<{0}>'
+    whole = f"func.func @f(%x: tensor<{{0}}>) {{{{\n  %0 = {atan}\n  return\n}}}}"
+    texts += [whole.format(kind) for kind in (axis, blocks, "2xf32")]
     script = (
         "import json, sys\nfrom planner.mlir.customform import readable\nfound = []\n"
         "for text in json.load(sys.stdin):\n    try:\n        found.append(readable(text))\n"
@@ -207,12 +211,14 @@ def test_custom_form_is_read_where_jaxlib_is():
     done = subprocess.run(
         [PYTHON, "-c", script], input=json.dumps(texts), capture_output=True, text=True, check=True, cwd=ROOT
     )
-    *modules, wrong, generic = json.loads(done.stdout)
-    assert modules[:-1] == printed(texts[:-3])
+    *modules, wrong, generic, per_axis, per_block, plain = json.loads(done.stdout)
+    assert modules[:-1] == printed(texts[:-6])
     assert wrong == "1:18: custom op 'stablehlo.nothing' is unknown"
     assert generic.startswith(
         '%0 = "tosa.rescale"(%x, %a, %b, %c, %d) {rounding_mode = #tosa.rounding_mode<SINGLE'
     )
+    assert per_axis.startswith("2:8: 'stablehlo.atan2' op operand #0 must be ranked tensor of")
+    assert (per_block, plain) == tuple(texts[-2:])
 
 
 @pytest.mark.parametrize(
