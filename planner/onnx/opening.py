@@ -18,7 +18,6 @@ from planner.onnx.bodies import free_names, graph_of, subgraphs
 from planner.onnx.decoding import decoded
 from planner.onnx.dtypes import UNKNOWN
 from planner.onnx.naming import unused
-from planner.onnx.shapes import infer
 
 Prepare: TypeAlias = Callable[[Graph], Graph]
 
@@ -114,7 +113,7 @@ def _opened(
 
 
 def _body(proto: GraphProto, op: Op, graph: Graph, form: _Form, captured: Sequence[str]) -> Graph:
-    """A body as a graph of its own: it reads what it captures as further inputs; types are inferred."""
+    """A body as a graph of its own: it reads what it captures as further inputs."""
     body = decoded(proto, graph.opsets, op.name)
     own = {*body.inputs, *body.constants, *(out for inner in body.ops for out in inner.outputs)}
     free = {n for n in free_names(proto) if n not in own}
@@ -134,7 +133,7 @@ def _body(proto: GraphProto, op: Op, graph: Graph, form: _Form, captured: Sequen
         ops=topological(body.ops),
     )
     try:
-        return infer(validate(ready))
+        return validate(ready)
     except ModelError as error:
         raise ModelError(f"the body of {op.type} at {op.name!r}: {error}") from error
 
