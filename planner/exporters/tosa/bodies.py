@@ -110,18 +110,18 @@ def _repeat(sheet: Sheet, cycle: Cycle, write: Writer) -> None:
     write_items(sheet, cycle.unchanged, write)
     _start(sheet, cycle.place)
     program, loop = sheet.program, _trips(sheet, cycle)
-    entering = [_number(program, 0), *(_first(sheet, cycle, begin) for begin, _ in loop.pairs)]
+    entering = [count_of(program, 0), *(_first(sheet, cycle, begin) for begin, _ in loop.pairs)]
     slabs = [_slab(sheet, cycle, begin) for begin in cycle.slices]
     seen = [program.twin(tensor) for tensor in entering]
     with sheet.inside() as body:
         _enter(sheet, cycle, loop, seen)
         for begin, slab in zip(cycle.slices, slabs, strict=True):
-            at = _place(program, seen[0], slab.size, is_back=cycle.is_back("input", begin.index))
+            at = place(program, seen[0], slab.size, is_back=cycle.is_back("input", begin.index))
             rows = program.captured(body, slab.rows)
             _define(sheet, begin, _sliced(program, replace(slab, rows=rows), at, begin.value))
         write_items(sheet, cycle.items, write)
         _start(sheet, cycle.place)
-        after = [_plus(program, seen[0], 1)]
+        after = [plus(program, seen[0], 1)]
         after += [_given(program, cycle, begin, _read(sheet, end, end.source)) for begin, end in loop.pairs]
         grown = [_collect(sheet, cycle, end, seen[0], loop.trips or 0) for end in cycle.collected]
     for (begin, _), a, b in zip(loop.pairs, entering[1:], after[1:], strict=True):
@@ -129,7 +129,7 @@ def _repeat(sheet: Sheet, cycle: Cycle, write: Writer) -> None:
     entering += [
         _empty(program, end, slab.rows) for end, (slab, _) in zip(cycle.collected, grown, strict=True)
     ]
-    found = _looped(
+    found = looped(
         program,
         loop,
         body,
@@ -145,14 +145,14 @@ def _repeat(sheet: Sheet, cycle: Cycle, write: Writer) -> None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Trips:
+class Trips:
     """What steers a loop.
 
     Attributes:
       pairs: where what one trip hands to the next enters and leaves, a condition first.
       trips: how many there are, where that is known.
       bound: the number of trips at most, where it is computed.
-      has_condition: whether the first pair is the condition.
+      is_steady: whether the first pair is no condition.
     """
 
     pairs: tuple[tuple[Border, Border], ...]
@@ -160,12 +160,8 @@ class _Trips:
     bound: Tensor | None
     is_steady: bool
 
-    @property
-    def has_condition(self) -> bool:
-        return not self.is_steady
 
-
-def _trips(sheet: Sheet, cycle: Cycle) -> _Trips:
+def _trips(sheet: Sheet, cycle: Cycle) -> Trips:
     def known(value: str) -> Array | None:
         return _known(sheet, value)
 
@@ -174,11 +170,11 @@ def _trips(sheet: Sheet, cycle: Cycle) -> _Trips:
     bound = None
     if trips is None and cycle.scope.operands[0]:
         bound = sheet.program.reshaped(sheet.real(cycle.scope.operands[0]), ())
-    return _Trips(cycle.pairs(is_steady=is_steady), trips, bound, is_steady)
+    return Trips(cycle.pairs(is_steady=is_steady), trips, bound, is_steady)
 
 
-def _looped(  # noqa: PLR0917
-    program: Program, loop: _Trips, body: Body, entering: Tensors, seen: Tensors, after: Tensors
+def looped(  # noqa: PLR0917
+    program: Program, loop: Trips, body: Body, entering: Tensors, seen: Tensors, after: Tensors
 ) -> tuple[Tensor, ...]:
     """The loop; what its body reads from around it is handed on as it is."""
     if loop.bound is not None:
@@ -190,11 +186,11 @@ def _looped(  # noqa: PLR0917
     with program.inside() as question:
         going = None
         if loop.trips is not None or loop.bound is not None:
-            end = _number(program, loop.trips or 0)
+            end = count_of(program, loop.trips or 0)
             if loop.bound is not None:
                 end = asked[len(entering) + list(body.captured).index(loop.bound.name)]
             going = program.emit("greater", [end, asked[0]], replace(_COUNT, element="i1"), "going")
-        if loop.has_condition:
+        if not loop.is_steady:
             going = (
                 asked[1] if going is None else program.emit("logical_and", [going, asked[1]], going, "going")
             )
@@ -206,13 +202,14 @@ def _looped(  # noqa: PLR0917
     return program.emit_bodies("while_loop", given, given, regions)[: len(entering)]
 
 
-def _number(program: Program, number: int) -> Tensor:
+def count_of(program: Program, number: int) -> Tensor:
     """A count of trips."""
     return replace(_COUNT, name=program.constant(np.asarray(number), "i32"))
 
 
-def _plus(program: Program, count: Tensor, number: int) -> Tensor:
-    return program.emit("add", [count, _number(program, number)], count, "count")
+def plus(program: Program, count: Tensor, number: int) -> Tensor:
+    """A count and a number."""
+    return program.emit("add", [count, count_of(program, number)], count, "count")
 
 
 def _given(program: Program, cycle: Cycle, begin: Border, tensor: Tensor) -> Tensor:
@@ -228,7 +225,7 @@ def _first(sheet: Sheet, cycle: Cycle, begin: Border) -> Tensor:
     return _given(sheet.program, cycle, begin, _read(sheet, begin, begin.source))
 
 
-def _enter(sheet: Sheet, cycle: Cycle, loop: _Trips, seen: Tensors) -> None:
+def _enter(sheet: Sheet, cycle: Cycle, loop: Trips, seen: Tensors) -> None:
     """Define what a trip sees: what steers a Loop, and what is handed to it."""
     for begin in cycle.begins:
         if cycle.is_count(begin):
@@ -287,7 +284,7 @@ def _collect(sheet: Sheet, cycle: Cycle, end: Border, count: Tensor, trips: int)
     sizes = (*tensor.shape[:axis], 1, *tensor.shape[axis:])
     elements = prod(tensor.shape)
     rows = program.twin(Tensor(end.value, (1, trips, elements), tensor.element, plain(3)))
-    at = _place(program, count, trips, is_back=cycle.is_back("output", end.index))
+    at = place(program, count, trips, is_back=cycle.is_back("output", end.index))
     row = program.reshaped(tensor, (1, 1, elements))
     filled = program.emit("scatter", [rows, program.reshaped(at, (1, 1)), row], rows, end.value)
     return _Slab(rows, sizes, (axis, *(i for i in range(rank) if i != axis))), filled
@@ -306,8 +303,8 @@ def _refuse_element(sheet: Sheet, border: Border, tensor: Tensor) -> None:
         )
 
 
-def _place(program: Program, count: Tensor, slices: int, *, is_back: bool) -> Tensor:
+def place(program: Program, count: Tensor, slices: int, *, is_back: bool) -> Tensor:
     """Where the slice of a trip is."""
     if not is_back:
         return count
-    return program.emit("sub", [_number(program, slices - 1), count], count, "at")
+    return program.emit("sub", [count_of(program, slices - 1), count], count, "at")

@@ -115,26 +115,42 @@ def argmax(sheet: Sheet, block: Block) -> bool:
     if op.attributes.get("select_last_index"):
         return False
     x = sheet.stored(op.inputs[0], kind)
-    axis = op.attributes.get("axis", 0) % len(x.shape)
+    sheet.define(op.outputs[0], _place_of_most(sheet, op, x, op.outputs[0]))
+    return True
+
+
+def _place_of_most(sheet: Sheet, op: Op, x: Tensor, stem: str) -> Tensor:
+    """The index of the largest element along an axis, the first of equal ones."""
+    axis = op.attributes.get("axis", 0 if op.type == "ArgMax" else -1) % len(x.shape)
     at = x.at(axis)
     order = tuple(i - (i > axis) for i in x.order if i != axis)
     shape = (*x.shape[:at], *x.shape[at + 1 :])
     attributes = {"axis": f"{at} : i32", "nan_mode": "#tosa.nan_mode<PROPAGATE>"}
-    found = sheet.program.emit(
-        "argmax", [x], Tensor("", shape, "i32", order), op.outputs[0], attributes=attributes
-    )
-    if op.attributes.get("keepdims", 1):
-        found = sheet.program.ordered(found, plain(len(shape)))
-        kept = [1 if i == axis else size for i, size in enumerate(x.sizes)]
-        found = sheet.program.reshaped(found, kept)
-    sheet.define(op.outputs[0], found)
-    return True
+    found = sheet.program.emit("argmax", [x], Tensor("", shape, "i32", order), stem, attributes=attributes)
+    if not op.attributes.get("keepdims", 1):
+        return found
+    found = sheet.program.ordered(found, plain(len(shape)))
+    kept = [1 if i == axis else size for i, size in enumerate(x.sizes)]
+    return sheet.program.reshaped(found, kept)
+
+
+def _top_one(sheet: Sheet, op: Op, x: Tensor) -> Sequence[Tensor] | None:
+    """TopK of one: the largest element, and where it is."""
+    if not sheet.is_constant(op.inputs[1]) or int(sheet.array(op.inputs[1]).reshape(-1)[0]) != 1:
+        return None
+    if not op.attributes.get("largest", 1):
+        return None
+    axis = op.attributes.get("axis", -1) % len(x.shape)
+    most = reduced(sheet, "reduce_max", x, axis, op.outputs[0])
+    return [most, _place_of_most(sheet, op, x, op.outputs[1] or op.name)]
 
 
 def _results(sheet: Sheet, op: Op, operands: Sequence[Tensor]) -> Sequence[Tensor] | None:
     """Results of one op on float tensors, masks or indices."""
     if op.captures or not operands:
         return None
+    if op.type == "TopK":
+        return _top_one(sheet, op, operands[0])
     if is_mover(op, sheet.graph) and op.type not in FLOAT_OPS:
         return move(sheet, op, operands, None)
     writer = FLOAT_OPS.get(op.type)
@@ -272,6 +288,20 @@ def _layer_normalization(sheet: Sheet, op: Op, tensors: Sequence[Tensor]) -> Ten
     return joined(sheet, "add", _broadcastable(sheet, [result, tensors[2]]), stem)
 
 
+def _batch_normalization(sheet: Sheet, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:
+    """With constant statistics: one MUL and one ADD along axis 1."""
+    if not all(sheet.is_constant(name) for name in op.inputs[1:5]):
+        return None
+    scale, shift, average, variance = (sheet.array(name).astype(np.float32) for name in op.inputs[1:5])
+    slope = scale / np.sqrt(variance + np.float32(op.attributes.get("epsilon", 1e-5)))
+    x, sizes = tensors[0], (1, -1, *(1,) * (len(tensors[0].shape) - 2))
+    factor, term = (
+        sheet.program.tensor(numbers.reshape(sizes), "f32", x.order)
+        for numbers in (slope, shift - average * slope)
+    )
+    return joined(sheet, "add", [_times(sheet, x, factor, op.outputs[0]), term], op.outputs[0])
+
+
 def _averaged(sheet: Sheet, x: Tensor, axes: Sequence[int], share: float, stem: str) -> Tensor:
     for axis in axes:
         x = reduced(sheet, "reduce_sum", x, axis, f"{stem}_sum")
@@ -306,6 +336,7 @@ FLOAT_OPS: Final[Mapping[str, FloatOp]] = {
     "Abs": _unary("abs"),
     "Add": _binary("add"),
     "And": _binary("logical_and"),
+    "BatchNormalization": _batch_normalization,
     "Cast": _cast,
     "Ceil": _unary("ceil"),
     "Clip": _clip,

@@ -19,6 +19,7 @@ from planner.exporters.tosa.floats import argmax, compare, write_floats, write_r
 from planner.exporters.tosa.linear import conv, conv_transpose, fully_connected
 from planner.exporters.tosa.moving import move
 from planner.exporters.tosa.pooling import average_pool, global_average_pool
+from planner.exporters.tosa.recurrent import recurrent
 from planner.exporters.tosa.sheet import Sheet, held
 from planner.exporters.tosa.tables import pointwise
 from planner.interpreter.kernels import KERNELS
@@ -102,6 +103,8 @@ def _write_block(sheet: Sheet, block: Block) -> None:
 
 
 def _write_kernel(sheet: Sheet, block: Block) -> None:
+    if recurrent(sheet, block):
+        return
     if not block.is_integer:
         write_floats(sheet, block)
         return
