@@ -7,8 +7,8 @@ from fastapi import APIRouter, Request, Response
 from api.answering import JSON
 from api.asking import answer_of, calibration_work, comparison_work, export_work, wait_of
 from api.bodies import JsonRoute
-from api.idempotency import IdempotencyKey, hold
-from api.routes.parts import JOB, Prefer, ServiceOf
+from api.idempotency import hold
+from api.routes.parts import JOB, Sent, ServiceOf
 from api.schemas import (
     CalibrationRequest,
     ComparisonRecord,
@@ -25,15 +25,9 @@ router = APIRouter(tags=["exports"], route_class=JsonRoute)
 @router.post(
     "/exports", operation_id="export_plan", status_code=201, responses=JOB, response_model=ExportRecord
 )
-async def post_export(
-    body: ExportRequest,
-    request: Request,
-    service: ServiceOf,
-    prefer: Prefer = None,  # noqa: ARG001 - for OpenAPI; `wait_of` reads it
-    idempotency_key: IdempotencyKey = None,
-) -> Response:
+async def post_export(body: ExportRequest, request: Request, service: ServiceOf, sent: Sent) -> Response:
     """Write a plan of a model in a format; the file is a blob. Without `Prefer`, never a job."""
-    key, _ = await hold(service, request, idempotency_key)
+    key, _ = await hold(service, request, sent)
     if wait_of(request) is None:
         return Response(json.dumps(await export_plan(service, body)), 201, media_type=JSON)
     return await answer_of(service, request, "export", await export_work(service, body), key)
@@ -46,14 +40,10 @@ async def post_export(
     responses=JOB | {201: {"description": "statistics, within the time to wait", "model": StatsRecord}},
 )
 async def post_calibration(
-    body: CalibrationRequest,
-    request: Request,
-    service: ServiceOf,
-    prefer: Prefer = None,  # noqa: ARG001 - for OpenAPI; `wait_of` reads it
-    idempotency_key: IdempotencyKey = None,
+    body: CalibrationRequest, request: Request, service: ServiceOf, sent: Sent
 ) -> Response:
     """Run samples through a model and keep the statistics."""
-    key, _ = await hold(service, request, idempotency_key)
+    key, _ = await hold(service, request, sent)
     return await answer_of(service, request, "calibration", await calibration_work(service, body), key)
 
 
@@ -65,12 +55,8 @@ async def post_calibration(
     | {201: {"description": "a comparison, within the time to wait", "model": ComparisonRecord}},
 )
 async def post_comparison(
-    body: ComparisonRequest,
-    request: Request,
-    service: ServiceOf,
-    prefer: Prefer = None,  # noqa: ARG001 - for OpenAPI; `wait_of` reads it
-    idempotency_key: IdempotencyKey = None,
+    body: ComparisonRequest, request: Request, service: ServiceOf, sent: Sent
 ) -> Response:
     """Run a quantized file and its model side by side."""
-    key, _ = await hold(service, request, idempotency_key)
+    key, _ = await hold(service, request, sent)
     return await answer_of(service, request, "comparison", await comparison_work(service, body), key)

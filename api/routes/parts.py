@@ -6,6 +6,7 @@ from fastapi import Depends, Header, Path, Query, Request
 
 from api.answering import MOST, PAGE
 from api.examples import BLOB, NO_DIGEST, NO_JOB
+from api.idempotency import IdempotencyKey
 from api.schemas import JobRecord
 from api.service import Service
 
@@ -15,7 +16,24 @@ def _service(request: Request) -> Service:
     return service
 
 
+def _sent(
+    prefer: Annotated[  # noqa: ARG001 - for OpenAPI; `wait_of` reads it
+        str | None,
+        Header(
+            max_length=200,
+            description="`wait=30`: answer with what was made, or with its job after so many seconds; "
+            "`respond-async`: with its job at once",
+            examples=["wait=30"],
+        ),
+    ] = None,
+    idempotency_key: IdempotencyKey = None,
+) -> str | None:
+    return idempotency_key
+
+
 ServiceOf: TypeAlias = Annotated[Service, Depends(_service)]
+Sent: TypeAlias = Annotated[str | None, Depends(_sent)]
+"""The `Idempotency-Key` of a request that may become a job; `Prefer` comes with it."""
 BlobDigest: TypeAlias = Annotated[str, Path(description="sha256: of the bytes", examples=[BLOB])]
 ModelDigest: TypeAlias = Annotated[str, Path(description="digest of a model", examples=[NO_DIGEST])]
 PlanKey: TypeAlias = Annotated[str, Path(description="key of a plan", examples=[NO_DIGEST])]
@@ -26,15 +44,6 @@ Cursor: TypeAlias = Annotated[
 ]
 JobId: TypeAlias = Annotated[
     str, Path(pattern="^[0-9a-z]{1,32}$", description="id of a job", examples=[NO_JOB])
-]
-Prefer: TypeAlias = Annotated[
-    str | None,
-    Header(
-        max_length=200,
-        description="`wait=30`: answer with what was made, or with its job after so many seconds; "
-        "`respond-async`: with its job at once",
-        examples=["wait=30"],
-    ),
 ]
 IfMatch: TypeAlias = Annotated[
     str | None, Header(max_length=1000, description="tags, one of which has to be its", examples=["*"])

@@ -10,9 +10,9 @@ from api.answering import PAGE, file_answer, json_answer, next_link
 from api.asking import plan_answer
 from api.bodies import JsonRoute
 from api.examples import NO_DIGEST, PORT, RESCALE, VALUE
-from api.idempotency import IdempotencyKey, hold
+from api.idempotency import hold
 from api.planning import explain_plan
-from api.routes.parts import JOB, NOT_MODIFIED, Cursor, Limit, PlanKey, Prefer, ServiceOf
+from api.routes.parts import JOB, NOT_MODIFIED, Cursor, Limit, PlanKey, Sent, ServiceOf
 from api.schemas import (
     Difference,
     EditsRequest,
@@ -38,15 +38,9 @@ _PAGE: dict[int | str, dict[str, Any]] = {
 
 
 @router.post("/plans", operation_id="make_plan", response_class=Response, responses=_PLAN | JOB)
-async def post_plan(
-    body: PlanRequest,
-    request: Request,
-    service: ServiceOf,
-    prefer: Prefer = None,  # noqa: ARG001 - for OpenAPI; `wait_of` reads it
-    idempotency_key: IdempotencyKey = None,
-) -> Response:
+async def post_plan(body: PlanRequest, request: Request, service: ServiceOf, sent: Sent) -> Response:
     """Plan a model for a target; the same request is the same plan, from the store."""
-    key, _ = await hold(service, request, idempotency_key)
+    key, _ = await hold(service, request, sent)
     return await plan_answer(service, request, body, key)
 
 

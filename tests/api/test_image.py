@@ -15,7 +15,7 @@ import httpx
 import pytest
 import yaml
 
-from api.settings import VARIABLES
+from api.settings import VARIABLES, Settings
 from tests.api.conftest import serving
 from tests.api.documents import chain
 
@@ -69,6 +69,7 @@ def test_the_company_setup_says_what_the_code_reads():
     for name in ("api", "scheduler", "worker"):
         entry = services[name]
         assert entry["read_only"]
+        assert int(entry["stop_grace_period"].removesuffix("s")) > Settings(data=ROOT).drain_seconds
         assert (entry["cap_drop"], entry["security_opt"]) == (["ALL"], ["no-new-privileges:true"])
     for name in ("scheduler", "worker"):
         assert importlib.util.find_spec(services[name]["entrypoint"][-1]) is not None
