@@ -3,7 +3,7 @@
 A row is read as data; how propagation chose it is not looked at. Source: design 01, section 4; design 04.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from planner.ir.graph import Region
@@ -49,19 +49,21 @@ def read_row(row: Row, region: Region) -> Reading | str:
     for i, name in enumerate((*region.inputs, *region.outputs)):
         if name:
             places[patterns[i].name] = (*places.get(patterns[i].name, ()), i)
-    groups = _joined(row, patterns)
+    joined = [set(rule.args["ports"]) for rule in row.rules if rule.kind == "same_scale"]
+    groups = _groups(joined, patterns) if joined else ()
     decided = {rule.args.get("port") for rule in row.rules}
     codes = any(rule.kind == "fn" for rule in row.rules)
     ruled = {i for i, entry in enumerate(patterns) if codes or entry.name in decided}
+    biases = [rule.args["port"] for rule in row.rules if rule.kind == "multiplier_accumulator_scale"]
     return Reading(
         row,
         patterns,
         places,
-        tuple(_is_simple(entry.type) for entry in patterns),
+        tuple([_is_simple(entry.type) for entry in patterns]),
         groups,
-        tuple(group for group in groups if any(patterns[i].type.is_wildcard for i in group)),
+        tuple([group for group in groups if any(patterns[i].type.storage is None for i in group)]),
         frozenset(ruled.union(*groups)),
-        frozenset(rule.args["port"] for rule in row.rules if rule.kind == "multiplier_accumulator_scale"),
+        frozenset(biases),
     )
 
 
@@ -84,13 +86,11 @@ def spread(patterns: tuple[PortPattern, ...], names: tuple[str, ...], what: str)
     return found
 
 
-def _joined(row: Row, patterns: tuple[PortPattern, ...]) -> tuple[tuple[int, ...], ...]:
-    """Positions that the row's same_scale rules join, two or more each, rules that overlap made one."""
+def _groups(joined: list[set[str]], patterns: tuple[PortPattern, ...]) -> tuple[tuple[int, ...], ...]:
+    """Positions that names join, two or more each, those that overlap made one."""
     groups: list[set[int]] = []
-    for rule in row.rules:
-        if rule.kind != "same_scale":
-            continue
-        group = {i for i, entry in enumerate(patterns) if entry.name in rule.args["ports"]}
+    for names in joined:
+        group = {i for i, entry in enumerate(patterns) if entry.name in names}
         for other in [other for other in groups if other & group]:
             group |= other
             groups.remove(other)
@@ -99,9 +99,11 @@ def _joined(row: Row, patterns: tuple[PortPattern, ...]) -> tuple[tuple[int, ...
 
 
 def _is_simple(spec: PortType) -> bool:
-    return spec.granularity == "tensor" and not any(_limits(spec))
-
-
-def _limits(spec: PortType) -> Iterator[bool]:
-    yield spec.symmetric or spec.power_of_two
-    yield from (limit is not None for limit in (spec.zero_point, spec.scale_min, spec.scale_max))
+    return (
+        spec.granularity == "tensor"
+        and not spec.symmetric
+        and not spec.power_of_two
+        and spec.zero_point is None
+        and spec.scale_min is None
+        and spec.scale_max is None
+    )
