@@ -154,7 +154,9 @@ class _Kinds:
         """(code, number of the spec) of each port."""
         kind = np.array(self.of, np.int64)[columns.kernel]
         place = np.array(self.starts, np.int64)[kind] + np.arange(len(kind)) - columns.first[columns.kernel]
-        return np.array(self.codes, np.int64)[place], np.array(self.own, np.int64)[place]
+        codes = np.array(self.codes, np.int64)[place]
+        codes[np.isin(columns.kernel, self.held_open)] = TIED
+        return codes, np.array(self.own, np.int64)[place]
 
     def add(self, layout: Layout | None, ports: int, *, tied: bool) -> int:
         """A new kind."""

@@ -147,3 +147,12 @@ def test_a_one_bit_value_is_computed_in_float():
     around = [rescale.kind for rescale in plan.rescales if rescale.value == "a"]
     assert around == ["dequantize", "quantize"]
     assert plan.kernels["k2"].inputs[0].type.scale == pytest.approx(0.5 / 255, rel=1e-6)
+
+
+@pytest.mark.parametrize("maker", ["gelu", "add"])
+def test_a_type_of_a_port_holds_whatever_is_settled_without_a_search(maker):
+    """The value before it has a range, and nothing else around it has a say."""
+    graph = chain("", (maker, "add"))
+    region = replace(graph.regions[1], input_facts=((parse_type(A8),), ()))
+    plan = both_ways(propagate(replace(graph, regions=(graph.regions[0], region)), ROWS))
+    assert plan.kernels["k2"].inputs[0].type == parse_type(A8)
