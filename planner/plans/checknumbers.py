@@ -121,22 +121,36 @@ def _extent(constant: Constant, kind: Uniform, axis: int | None, *, summed: bool
     n = 1 if axis is None else array.shape[axis]
     inner = array.size if axis is None else math.prod(array.shape[axis + 1 :])
     scales = np.asarray(kind.scales, np.float32)
-    lo, hi, sums = np.zeros(n), np.zeros(n), np.zeros(n)
-    # The widest stored value decides how long a float32 sum stays exact.
-    exact = np.float32 if kind.storage.bits <= 8 else np.float64
+    found: Extent | None = None
     for begin, piece in _pieces(array, n, inner):
         part = slice(begin, begin + piece.shape[1])
-        np.minimum(lo[part], np.minimum.reduce(piece, axis=(0, 2)), out=lo[part])
-        np.maximum(hi[part], np.maximum.reduce(piece, axis=(0, 2)), out=hi[part])
-        if not summed:
+        own = scales[part] if len(scales) > 1 else scales
+        here = _of_piece(piece, kind, own, summed=summed, cut=cut)
+        if piece.shape[1] == n and found is None:
+            found = here
             continue
-        stored = np.abs(piece)
-        stored /= scales[part, None] if len(scales) > 1 else scales
-        np.rint(stored, out=stored)
-        if cut:
-            np.minimum(stored, max(-kind.storage.qmin, kind.storage.qmax), out=stored)
-        sums[part] += np.add.reduce(stored, axis=(0, 2), dtype=exact)
-    return Extent(lo, hi, sums)
+        if found is None:
+            found = Extent(np.zeros(n), np.zeros(n), np.zeros(n))
+        np.minimum(found.lo[part], here.lo, out=found.lo[part])
+        np.maximum(found.hi[part], here.hi, out=found.hi[part])
+        found.sums[part] += here.sums
+    return Extent(np.zeros(n), np.zeros(n), np.zeros(n)) if found is None else found
+
+
+def _of_piece(piece: Reals, kind: Uniform, scales: Reals, *, summed: bool, cut: bool) -> Extent:
+    """Of each slice of a piece that is (outer, slices, inner)."""
+    lo = np.minimum.reduce(piece, axis=(0, 2), initial=0.0).astype(np.float64)
+    hi = np.maximum.reduce(piece, axis=(0, 2), initial=0.0).astype(np.float64)
+    if not summed:
+        return Extent(lo, hi, np.zeros(len(lo)))
+    stored = np.abs(piece)
+    stored /= scales[:, None]
+    np.rint(stored, out=stored)
+    if cut:
+        np.minimum(stored, max(-kind.storage.qmin, kind.storage.qmax), out=stored)
+    # The widest stored value decides how long a float32 sum stays exact.
+    exact = np.float32 if kind.storage.bits <= 8 else np.float64
+    return Extent(lo, hi, np.add.reduce(stored, axis=(0, 2), dtype=exact).astype(np.float64))
 
 
 def _pieces(array: Reals, n: int, inner: int) -> Iterator[tuple[int, Reals]]:
