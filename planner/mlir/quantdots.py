@@ -125,7 +125,9 @@ def _accumulate(
     known = math.prod(counts) if min(counts, default=0) >= 0 else 1
     wide = I32 if reach * known < _INT32 and max(left.storage.bits, right.storage.bits) <= 16 else I64
     kinds = (left.storage, right.storage)
-    plain = wide == I32 and not any((*left.zero_points, *right.zero_points))
+    # StableHLO's interpreter sums a convolution in the type of its operands, a dot in that of its result.
+    is_dot = name_of(op) != "stablehlo.convolution"
+    plain = is_dot and wide == I32 and not any((*left.zero_points, *right.zero_points))
     same = kinds[0].bits == kinds[1].bits <= _NARROW and kinds[0].signed == kinds[1].signed
     factors = [
         bitcast(build, value, stored_type(value.type))

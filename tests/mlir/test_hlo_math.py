@@ -107,29 +107,33 @@ DOT = f"dot_dimension_numbers = #stablehlo.dot<{NUMBERS}>"
 
 
 @pytest.mark.parametrize("rows", [12, pytest.param(200, marks=pytest.mark.soak, id="40,000 results")])
-@pytest.mark.parametrize("right_zero", ["", ":-7"])
+@pytest.mark.parametrize(("left_zero", "right_zero"), [(-1, 0), (-1, -7), (0, 0)])
 @pytest.mark.parametrize("op", ["dot", "dot_general"])
-def test_dots_are_exact_sums(rows, right_zero, op):
+def test_dots_are_exact_sums(rows, left_zero, right_zero, op):
     """Random bytes, sums up to 64 x 255 x 255, with results that saturate; and the sums themselves."""
     random = np.random.default_rng(11)
     x, y = (random.integers(-128, 128, shape).astype(np.int8) for shape in ((rows, 64), (64, rows)))
-    kinds = ("i8:f32, 0.0251:-1", f"i8:f32, 0.0173{right_zero}", "i8:f32, 0.1:5")
+    kinds = (f"i8:f32, 0.0251:{left_zero}", f"i8:f32, 0.0173:{right_zero}", "i8:f32, 0.1:5")
     sums = (*kinds[:2], f"i32:f32, {0.0251 * 0.0173!r}")
     attributes = DOT if op == "dot_general" else ""
     shapes = x.shape, y.shape, (rows, rows)
     jobs = [(lowered(product(shapes, wanted, attributes, op)), [x, y]) for wanted in (kinds, sums)]
     (small,), (exact,) = evaluated(jobs)
-    total = (x.astype(np.int64) + 1) @ (y.astype(np.int64) - int(right_zero[1:] or 0))
+    total = (x.astype(np.int64) - left_zero) @ (y.astype(np.int64) - right_zero)
     np.testing.assert_array_equal(exact, total)
     np.testing.assert_array_equal(small, requantized(total, kinds))
     assert {-128, 127} <= set(small.reshape(-1).tolist())
 
 
-def test_convolutions_are_exact_sums():
-    """Padding, strides, dilation and groups, with zero points: padding is a real zero."""
+@pytest.mark.parametrize("left_zero", [-1, 0])
+def test_convolutions_are_exact_sums(left_zero):
+    """Padding, strides, dilation and groups; with a zero point padding is a real zero.
+
+    Without one too the operands are i32, as jaxlib sums a convolution in the type of its operands.
+    """
     random = np.random.default_rng(12)
     x, y = (random.integers(-128, 128, shape).astype(np.int8) for shape in ((2, 9, 4), (3, 2, 6)))
-    kinds = ("i8:f32, 0.0251:-1", "i8:f32, 0.0173", f"i32:f32, {0.0251 * 0.0173!r}")
+    kinds = (f"i8:f32, 0.0251:{left_zero}", "i8:f32, 0.0173", f"i32:f32, {0.0251 * 0.0173!r}")
     attributes = (
         "dimension_numbers = #stablehlo.conv<[b, 0, f]x[0, i, o]->[b, 0, f]>, padding = dense<[[2, 1]]> : "
         "tensor<1x2xi64>, rhs_dilation = array<i64: 2>, window_strides = array<i64: 2>, "
@@ -138,7 +142,7 @@ def test_convolutions_are_exact_sums():
     ((found,),) = evaluated(
         [(lowered(product((x.shape, y.shape, (2, 4, 6)), kinds, attributes, "convolution")), [x, y])]
     )
-    padded = np.pad(x.astype(np.int64) + 1, ((0, 0), (2, 1), (0, 0)))
+    padded = np.pad(x.astype(np.int64) - left_zero, ((0, 0), (2, 1), (0, 0)))
     taps = [padded[:, 2 * tap : 2 * tap + 7 : 2] for tap in range(3)]
     wide = y.astype(np.int64)
     halves = []
