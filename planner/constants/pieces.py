@@ -72,23 +72,24 @@ class Params:
 
 def params_of(kind: Uniform, dtype: npt.DTypeLike) -> Params:
     """The parameters of a type, one per slice, as floats of this type."""
-    count = len(kind.scales)
-    zeros = kind.zero_points
-    low, high = _ends(kind.slice_ranges if kind.ranges else ((kind.storage.qmin, kind.storage.qmax),), dtype)
+    count, zeros, store = len(kind.scales), kind.zero_points, kind.storage
+    if kind.ranges:
+        low = np.asarray([qmin for qmin, _ in kind.ranges], dtype)
+        high = np.asarray([_below(qmax, dtype) for _, qmax in kind.ranges])
+    else:
+        low, high = np.asarray(store.qmin, dtype), _below(store.qmax, dtype)
     return Params(
-        np.fromiter(kind.scales, np.float64, count).astype(dtype),
+        np.asarray(kind.scales, np.float64).astype(dtype, copy=False),
         None if zeros.count(0) == count else np.asarray(zeros, np.float64).astype(dtype),
-        low if kind.ranges else low[0],
-        high if kind.ranges else high[0],
+        low,
+        high,
     )
 
 
-def _ends(ranges: tuple[tuple[int, int], ...], dtype: npt.DTypeLike) -> tuple[Array, Array]:
-    """Ends of storage ranges as floats; beyond their digits the greatest float that still fits."""
-    low = np.asarray([qmin for qmin, _ in ranges], dtype)
-    high = np.asarray([qmax for _, qmax in ranges], dtype)
-    over = [int(end) > qmax for end, (_, qmax) in zip(high.tolist(), ranges, strict=True)]
-    return low, np.where(over, np.nextafter(high, np.zeros((), dtype)), high) if any(over) else high
+def _below(end: int, dtype: npt.DTypeLike) -> Array:
+    """A greatest stored value as a float; beyond its digits the greatest float that still fits."""
+    found = np.asarray(end, dtype)
+    return found if int(found) <= end else np.nextafter(found, np.zeros((), dtype))
 
 
 def pieces(
