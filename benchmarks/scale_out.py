@@ -3,12 +3,14 @@
 A calibration of a real model on one worker and on two, one onnxruntime thread each, in turns: seconds, their
 ratio (median), and whether the statistics are the same to the last bit, also as the library's own. Then every
 model with every target, all at once. Usage, from the repository root:
-`python -m benchmarks.scale_out [--model mobilenetv2_100] [--samples 256] [--rounds 5] [--matrix 20]`.
+`python -m benchmarks.scale_out [--model mobilenetv2_100] [--samples 256] [--rounds 5] [--matrix 20]`; no
+rounds leave the processor time of each part, no model leaves the matrix.
 """
 
 import argparse
 import asyncio
 import os
+import resource
 import statistics
 import tempfile
 import time
@@ -20,10 +22,11 @@ from typing import Any, Final
 import numpy as np
 
 import planner
-from api.jobs.body import Bounds
+from api.examples import TARGET
+from api.jobs.body import Bounds, run_body
 from api.jobs.executors import Cluster
-from api.jobs.fan import run_work
-from api.jobs.records import made, stored, work
+from api.jobs.fan import apart, run_work
+from api.jobs.records import made, stored, work, written
 from api.problems import Refused
 from api.store import Store, digest_of
 from benchmarks.clusters import dask
@@ -64,6 +67,39 @@ async def calibrations(store: Store, asked: dict[str, Any], rounds: int) -> list
             await executor.stop()
     print(f"median {statistics.median(ratios):.2f} times as fast; load {os.getloadavg()[0]:.1f}")
     return kept
+
+
+def in_parts(store: Store, asked: dict[str, Any]) -> None:
+    """Processor time of a calibration whole and in two, which a busy machine changes little.
+
+    Imports are told apart: on a worker a child waits with them done. Two workers have the longest way through
+    counting, half of the samples, and joining.
+    """
+    files = apart(asked)
+    empty = {"text": written(TARGET), "name": "nothing"}
+    imports, _ = cost(store, work("lint", empty))
+    whole, _ = cost(store, asked)
+    counting, counted = cost(store, {**asked, "task": "count", "files": files})
+    half, part = cost(
+        store, {**asked, "arguments": {**asked["arguments"], "shard": [0, counted["samples"] // 2]}}
+    )
+    parts = [stored("stats", part["kept"]["out"])] * 2
+    joining, _ = cost(store, work("merge", {"parts": parts, "out": made("stats")}))
+    one, two = whole - imports, counting + half + joining - 3 * imports
+    print(f"processor time: imports {imports:.2f} s; whole {one:.2f} s, ", end="")
+    print(
+        f"counting {counting - imports:.2f}, half {half - imports:.2f}, joining {joining - imports:.2f} s: ",
+        end="",
+    )
+    print(f"{one / two:.2f} times, with imports {whole / (counting + half + joining):.2f} times")
+
+
+def cost(store: Store, asked: dict[str, Any]) -> tuple[float, dict[str, Any]]:
+    """Processor time of one work, seconds, and its result."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    result = run_body(store, asked, BOUNDS, stopped=lambda: False, tell=lambda _: None)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, result
 
 
 async def warm(executor: Cluster, asked: dict[str, Any]) -> None:
@@ -131,7 +167,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="scale.") as folder:
         store = Store(Path(folder))
         store.open()
-        if options.rounds:
+        if options.model:
             one_model(store, next(path for path in files if path.stem == options.model), options)
         if options.matrix:
             asyncio.run(matrix(store, files[: options.matrix]))
@@ -146,7 +182,8 @@ def one_model(store: Store, path: Path, options: argparse.Namespace) -> None:
     files = {"model": stored("blobs", blobs[0]), "samples": stored("blobs", blobs[1]), "external": []}
     asked = work("calibrate", {**files, "method": "minmax", "shard": None, "out": made("stats")})
     print(f"{path.stem}, {options.samples} samples")
-    kept = asyncio.run(calibrations(store, asked, options.rounds))
+    in_parts(store, asked)
+    kept = asyncio.run(calibrations(store, asked, options.rounds)) if options.rounds else []
     graph = planner.load_model(path.read_bytes())
     here = write_statistics(calibrate(graph, stacked, threads=1))
     print(f"different statistics: {len({*kept, digest_of(here.encode())})}")

@@ -33,7 +33,7 @@ async def calibrate_in_shards(
     Args:
       fan_from: bytes of weights, those of all samples together, from where it pays.
     """
-    counted = await executor.run({**asked, "task": "count", "files": _apart(asked)}, tell)
+    counted = await executor.run({**asked, "task": "count", "files": apart(asked)}, tell)
     samples = counted["samples"]
     pays = samples and samples * counted["bytes"] >= fan_from
     shards = cut(samples, await executor.slots() - executor.ahead) if pays else ()
@@ -47,7 +47,7 @@ async def calibrate_in_shards(
             tell({"done": sum(done), "total": samples})
 
         arguments = {**asked["arguments"], "shard": list(shards[place])}
-        part = await executor.run({**asked, "arguments": arguments, "files": _apart(asked)}, hear)
+        part = await executor.run({**asked, "arguments": arguments, "files": apart(asked)}, hear)
         return str(part["kept"]["out"])
 
     try:
@@ -59,6 +59,6 @@ async def calibrate_in_shards(
     return await executor.run(work("merge", {"parts": parts, "out": made("stats")}), tell)
 
 
-def _apart(asked: Mapping[str, Any]) -> list[dict[str, Any]]:
+def apart(asked: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The files of a part: what it writes is nobody's to list."""
     return [{**file, "what": ["answers"]} if file["how"] == "made" else dict(file) for file in asked["files"]]
