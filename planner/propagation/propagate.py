@@ -25,6 +25,7 @@ from planner.propagation.given import give_slices
 from planner.propagation.greedy import greedy
 from planner.propagation.islands import afloat, float_islands
 from planner.propagation.labels import LabelClass, build_classes, label_of, typed
+from planner.propagation.late import moved_late
 from planner.propagation.network import Network, build_network
 from planner.propagation.offers import offer_labels
 from planner.propagation.outcome import BiasPins, Labelled, Outcome, Request, Strategy
@@ -246,6 +247,8 @@ def _label(network: Network, classes: list[LabelClass], market: Market, strategy
             solution = Solution(mine, price, min(price, unavoidable_casts(unit.edges, classes, market)))
         else:
             solution = solve(unit, classes, market)
+            late = moved_late(network, unit, classes, solution.labels, market)
+            solution = replace(solution, labels=late)
         if any(classes[c].fixed_source == "derived" for c in unit.classes):
             # The derived types follow labels of other units, so the least here proves nothing.
             floor = min(solution.bound, unavoidable_casts(unit.edges, classes, market))

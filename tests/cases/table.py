@@ -9,14 +9,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from planner.annotated.document import read_annotated
+from planner.ir.graph import model_digest
 from planner.ir.qtypes import Storage, storage
 from planner.ir.ranges import uniform_from_range
 from planner.plans.explain import explain
 from planner.plans.plan import Plan
+from planner.propagation.propagate import propagate
 from planner.target.load import load_target
 
 HERE = Path(__file__).parent
-NPU, RIGID = (load_target(HERE / f"{name}.yaml") for name in ("npu", "rigid"))
+TARGETS = {name: load_target(HERE / f"{name}.yaml") for name in ("npu", "rigid", "single", "strict")}
+NPU = TARGETS["npu"]
 A, B = "!quant.uniform<i8:f32, 0.03125>", "!quant.uniform<i8:f32, 0.0078125>"
 SOFTMAX = "!quant.uniform<i8:f32, 0.00390625:-128>"
 CELL = "!quant.uniform<i16:f32, 0.000244140625>"
@@ -36,6 +39,9 @@ class Case:
       floats: kernel -> part of the reason why it runs in float.
       warnings: a part of each warning, in order.
       clips: value -> share cut off.
+      model: whose annotated model it is, by default its own.
+      target: what it is planned for.
+      options: of `propagate`.
       about: what the golden explains; by default rescales, float kernels and the first port named.
     """
 
@@ -47,6 +53,9 @@ class Case:
     floats: dict[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     clips: dict[str, float] = field(default_factory=dict)
+    model: str = ""
+    target: str = "npu"
+    options: dict[str, object] = field(default_factory=dict)
     about: tuple[str, ...] = ()
 
 
@@ -55,6 +64,13 @@ CASES = {
         1, ports={"k1.out[0]": (-4, 1), "cat.in[0]": (-4, 1), "cat.in[1]": (-4, 1), "cat.out[0]": (-4, 1)}
     ),
     "concat_result_calibrated_narrower": Case(2, ports={"cat.out[0]": (-4, 1)}),
+    "concat_result_narrower_and_may_clip": Case(
+        2,
+        model="concat_result_calibrated_narrower",
+        options={"max_clip": 0.2},
+        ports={"cat.out[0]": (-3.5, 1)},
+        clips={"b": 0.1},
+    ),
     "concat_pin_covers": Case(3, ports={"k1.out[0]": A, "k2.out[0]": A, "cat.out[0]": A}),
     "concat_pin_too_narrow": Case(
         3, rescales=("p#0 requantize -> cat.in[0]",), ports={"k1.out[0]": B, "cat.in[0]": (-4, 4)}
@@ -87,6 +103,9 @@ CASES = {
         rescales=("q#0 requantize -> k3.in[0] x2",),
         ports={"pool.in[0]": A, "pool.out[0]": A, "k3.in[0]": B},
     ),
+    "pool_between_two_pins_at_equal_cost": Case(
+        11, rescales=("q#0 requantize -> k3.in[0] x2",), ports={"pool.out[0]": A, "k3.in[0]": B}
+    ),
     "mean_flagged_same_scale": Case(
         12,
         alike=("k1.out[0]", "mean.in[0]", "mean.out[0]"),
@@ -107,6 +126,7 @@ CASES = {
         floats={"soft": "port y ('s') is to stay float", "k2": "no range"},
         warnings=("soft.in[0] is float", "k2.out[0] is float"),
     ),
+    "softmax_of_a_quantized_model": Case(15, casts=(0, 0)),
     "fixed_input_behind_a_pin": Case(
         16,
         rescales=("p#0 requantize -> asin.in[0]",),
@@ -124,6 +144,16 @@ CASES = {
     "weight_shared_by_two_kernels": Case(21, alike=("conv1.in[1]", "conv2.in[1]"), about=("conv2.in[1]",)),
     "weight_shared_in_two_types": Case(21, warnings=("fc.in[1] stores 'w' once more",), about=("fc.in[1]",)),
     "bias_grows_its_channel": Case(22, about=("conv.in[1]",)),
+    "bias_too_long_for_a_pinned_weight": Case(
+        22, warnings=("fc.in[2]: channel 1 of 'b' takes 1.678e+09 of 2^31 steps",), about=("fc.in[2]",)
+    ),
+    "bias_derived_anew": Case(
+        23,
+        model="bias_pinned_off_the_product",
+        options={"bias_pins": "derive"},
+        warnings=("fc.in[2]: 'b' is pinned to !quant.uniform<i32:f32, 0.125>; derived anew",),
+        about=("fc.in[2]",),
+    ),
     "narrow_range_is_another_storage": Case(24, rescales=("a#0 clamp -> k2.in[0]",)),
     "weight_that_is_not_narrow": Case(
         24, floats={"conv": "port w ('w') is pinned to"}, warnings=(f"conv.in[1] is float, so {B} on 'w'",)
@@ -132,6 +162,12 @@ CASES = {
     "any_16_into_8_bits": Case(
         26,
         casts=(0, 0),
+        floats={"k1": "port y ('a') wants !quant.any<i16>", "k2": "port a ('a') wants !quant.any<i16>"},
+        warnings=("k1.out[0] is float", "k2.in[0] is float", "k2.in[1] is float"),
+    ),
+    "any_16_between_8_bit_kernels": Case(
+        26,
+        casts=(2, 2),
         floats={"k1": "port y ('a') wants !quant.any<i16>", "k2": "port a ('a') wants !quant.any<i16>"},
         warnings=("k1.out[0] is float", "k2.in[0] is float", "k2.in[1] is float"),
     ),
@@ -160,6 +196,9 @@ CASES = {
     ),
     "pad_with_a_constant": Case(
         36, alike=("k1.out[0]", "pad.in[0]", "pad.in[1]"), ports={"pad.out[0]": (-4, 1)}
+    ),
+    "pad_with_minus_infinity": Case(
+        36, alike=("k1.out[0]", "pad.in[0]", "pad.in[1]"), ports={"pad.out[0]": (-1, 1)}
     ),
     "per_axis_pin_meets_a_reshape": Case(
         37, rescales=("x#0 requantize -> move.in[0]",), alike=("move.in[0]", "move.out[0]", "k1.in[0]")
@@ -215,6 +254,12 @@ CASES = {
     "annotations_inside_a_region": Case(42, ports={"conv.out[0]": (0, 3)}),
     "variadic_concat": Case(43, alike=tuple(f"cat.in[{i}]" for i in range(5)), ports={"cat.out[0]": (-2, 1)}),
     "three_consumers_two_alike": Case(44, rescales=("a#0 requantize -> k3.in[0] x2",)),
+    "one_rescale_a_consumer": Case(
+        44,
+        model="three_consumers_two_alike",
+        target="single",
+        rescales=("a#0 requantize -> k3.in[0]", "a#1 requantize -> k4.in[0]"),
+    ),
     "nearly_equal_scales": Case(45, warnings=("1e-6 apart, one label",)),
     "rescale_chain_keeps_its_clamp": Case(
         45,
@@ -236,6 +281,7 @@ CASES = {
     "kernel_not_in_the_table": Case(
         48, casts=(2, 2), floats={"g": "npu has no row for kernel 'gelu'"}, ports={"k2.in[0]": (-0.2, 1)}
     ),
+    "solutions_of_equal_cost": Case(49, rescales=("q#0 zero_point -> cat.in[1]",)),
     "depthwise_of_a_per_axis_input": Case(
         51,
         casts=(0, 0),
@@ -255,14 +301,22 @@ CASES = {
     "pin_with_a_narrower_range": Case(58, ports={"cat.in[0]": A, "k3.in[0]": A}),
 }
 
+# number, model, target
 CONFLICTS = {
-    "bias_pinned_off_the_product": (23, NPU),
-    "none_between_two_kernels": (30, RIGID),
-    "two_pins_and_no_rescale": (50, RIGID),
-    "contradictory_constraints": (50, NPU),
-    "weight_shared_in_two_types": (21, RIGID),
-    "per_axis_pin_meets_a_reshape": (37, RIGID),
+    "weight_shared_in_two_types": (21, "", "rigid"),
+    "bias_pinned_off_the_product": (23, "", "npu"),
+    "any_16_where_nothing_runs_in_float": (26, "any_16_into_8_bits", "strict"),
+    "none_between_two_kernels": (30, "", "rigid"),
+    "per_axis_pin_meets_a_reshape": (37, "", "rigid"),
+    "contradictory_constraints": (50, "", "npu"),
+    "two_pins_and_no_rescale": (50, "", "rigid"),
 }
+
+
+def planned(name, graph):
+    """Plan a model as a case says."""
+    case = CASES[name]
+    return propagate(graph, TARGETS[case.target], model=model_digest(graph), **case.options)
 
 
 def read(name):

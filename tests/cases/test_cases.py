@@ -9,15 +9,15 @@ from dataclasses import replace
 import pytest
 
 from planner.errors import Conflict
-from planner.ir.graph import model_digest
 from planner.plans.check import check
 from planner.propagation.propagate import propagate
 from tests.cases.table import (
     CASES,
     CONFLICTS,
     HERE,
-    NPU,
+    TARGETS,
     counted,
+    planned,
     port_type,
     read,
     reasons_to_tell,
@@ -25,6 +25,9 @@ from tests.cases.table import (
     wanted_type,
 )
 from tests.propagation.graphs import renamed
+
+STRUCTURE = (40, 41)
+"""Numbers whose cases are loops, branches and functions."""
 
 
 def named(name: str) -> object:
@@ -34,7 +37,8 @@ def named(name: str) -> object:
 
 @pytest.mark.parametrize("name", list(map(named, CASES)))
 def test_case(name):
-    case, plan = CASES[name], propagate(read(name), NPU)
+    case = CASES[name]
+    plan = planned(name, read(case.model or name))
     assert counted(plan) == list(case.rescales)
     got = {address: port_type(plan, address) for address in (*case.ports, *case.alike)}
     assert {address: str(got[address]) for address in case.ports} == {
@@ -49,24 +53,26 @@ def test_case(name):
     if case.casts is not None:
         kinds = [rescale.kind for rescale in plan.rescales]
         assert (kinds.count("quantize"), kinds.count("dequantize")) == case.casts
+    assert {value: plan.values[value].clip for value in case.clips} == pytest.approx(case.clips, abs=0.01)
     assert plan.optimal
 
 
 @pytest.mark.parametrize("name", list(map(named, CASES)))
 def test_plan_and_explanation(golden, name):
     """The whole plan and its reasons, word for word; and the checker agrees."""
-    graph = read(name)
-    plan = propagate(graph, NPU, model=model_digest(graph))
-    check(plan, graph, NPU)
+    graph = read(CASES[name].model or name)
+    plan = planned(name, graph)
+    check(plan, graph, TARGETS[CASES[name].target])
     golden(f"{name}.txt", told(plan, reasons_to_tell(plan, CASES[name])))
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, id=f"{number:02}-{name}") for name, (number, _) in CONFLICTS.items()]
+    "name", [pytest.param(name, id=f"{number:02}-{name}") for name, (number, *_) in CONFLICTS.items()]
 )
 def test_conflict(golden, name):
     """Two to five facts, each with where it stands; and a plan all the same on request."""
-    graph, target = read(name), CONFLICTS[name][1]
+    _, model, target_name = CONFLICTS[name]
+    graph, target = read(model or name), TARGETS[target_name]
     with pytest.raises(Conflict) as caught:
         propagate(graph, target)
     assert 2 <= len(caught.value.facts) <= 5
@@ -79,12 +85,12 @@ def test_conflict(golden, name):
 @pytest.mark.parametrize("name", list(map(named, CASES)))
 def test_other_names_and_another_order(name):
     """Case 49: the same plan up to names."""
-    graph = read(name)
+    graph = read(CASES[name].model or name)
     other = renamed(
         graph, [f"z{i}" for i in range(len(graph.values))], [f"n{i}" for i in range(len(graph.regions))]
     )
     order = dict(sorted(other.values.items(), reverse=True))
-    plans = [propagate(one, NPU) for one in (graph, replace(other, values=order))]
+    plans = [planned(name, one) for one in (graph, replace(other, values=order))]
     assert plans[0].cost == plans[1].cost
     kinds = [
         {k.name: [port.type for port in (*k.inputs, *k.outputs)] for k in plan.kernels_in_order}
@@ -95,4 +101,16 @@ def test_other_names_and_another_order(name):
 
 
 def test_every_model_has_a_case():
-    assert {path.stem for path in HERE.glob("*.json")} == {*CASES, *CONFLICTS}
+    models = {case.model or name for name, case in CASES.items()}
+    models |= {model or name for name, (_, model, _) in CONFLICTS.items()}
+    assert {path.stem for path in HERE.glob("*.json")} == models
+
+
+def test_every_number_of_the_design_has_a_case_and_goldens():
+    """`numbers.txt` is the list of design 02; 40 and 41 need functions or loops (`test_structure`)."""
+    listed = [line.split(maxsplit=1)[0] for line in (HERE / "numbers.txt").read_text().splitlines()]
+    assert listed == [str(n) for n in range(1, len(listed) + 1)]
+    met = {case.number: f"{name}.txt" for name, case in CASES.items()}
+    met |= {number: f"{name}.conflict.txt" for name, (number, *_) in CONFLICTS.items()}
+    assert sorted({*met, *STRUCTURE}) == list(map(int, listed))
+    assert [name for name in met.values() if not (HERE / "golden" / name).exists()] == []

@@ -9,7 +9,7 @@ from planner.ir.ranges import uniform_from_range
 from planner.ir.typetext import parse_type
 from planner.propagation.propagate import propagate
 from planner.target.load import load_target
-from tests.cases.table import HERE, NPU, B, counted, port_type, read
+from tests.cases.table import HERE, NPU, TARGETS, B, counted, port_type, read
 
 TEXT = (HERE / "npu.yaml").read_text()
 
@@ -55,13 +55,6 @@ def test_one_constant_is_split_by_role():
     assert port_type(plan, "sum.in[1]") == uniform_from_range(-2, 4, storage("i8"))
 
 
-def test_narrower_calibration_of_a_concat_wins_where_clipping_is_allowed():
-    """Case 2: `max_clip` 0.2 lets the class take the result's own range; what it cuts is reported."""
-    plan = propagate(read("concat_result_calibrated_narrower"), NPU, max_clip=0.2)
-    assert port_type(plan, "cat.in[1]") == uniform_from_range(-3.5, 1, storage("i8"))
-    assert plan.values["b"].clip == pytest.approx(0.1, abs=0.01)
-
-
 def test_equal_pins_rescale_the_fewest_elements():
     """Case 4, turned round: either pin covers the other's range."""
     plan = propagate(read("concat_two_pins_one_covers"), NPU, bit_price=0.0)
@@ -70,9 +63,7 @@ def test_equal_pins_rescale_the_fewest_elements():
 
 def test_one_rescale_a_consumer():
     """Case 44: the device cannot share one."""
-    target = load_target(TEXT.replace("{port: a8}", "{port: a8, rescale_single_consumer: true}"))
-    plan = propagate(read("three_consumers_two_alike"), target)
-    assert counted(plan) == ["a#0 requantize -> k3.in[0]", "a#1 requantize -> k4.in[0]"]
+    plan = propagate(read("three_consumers_two_alike"), TARGETS["single"])
     # x is quantized for each of two ports too: 32, three results 48, two rescales 32.
     assert plan.cost == 112.0
 
