@@ -6,6 +6,7 @@ Every step is a pure function of what it is given. Source: design 03, "One `plan
 
 import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 from planner import annotated, mlir
 from planner.calibration.annotate import annotate as annotate_graph
 from planner.calibration.run import calibrate as run_calibration
+from planner.calibration.run import calibrate_on
 from planner.calibration.statistics import Statistics
 from planner.errors import ModelError, unknown_name
 from planner.exporters.table import EXPORTERS, refuse_bodies
@@ -69,6 +71,8 @@ def calibrate(
     *,
     method: str = "minmax",
     progress: Callable[[int, int | None], None] | None = None,
+    executor: Executor | None = None,
+    parts: int = 4,
 ) -> Statistics:
     """Run the float model over samples and record the range of every value.
 
@@ -76,11 +80,15 @@ def calibrate(
       samples: a folder of .npz files, one .npz, or an iterable of {input name: array}; streamed.
       method: `minmax` or `percentile`.
       progress: called with (samples done, samples in all or None).
+      executor: runs `parts` of the samples at once, one thread each; any of `concurrent.futures`.
 
     Raises:
       SampleError: a sample of the wrong name, shape or element type.
     """
-    return run_calibration(expand(model), samples, method=method, progress=progress)
+    flat = expand(model)
+    if executor is not None:
+        return calibrate_on(executor, flat, samples, parts=parts, method=method, progress=progress)
+    return run_calibration(flat, samples, method=method, progress=progress)
 
 
 def annotate(

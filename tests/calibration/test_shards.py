@@ -1,12 +1,15 @@
 """Shards: cutting covers every sample once, and joining forgets nothing."""
 
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
+from planner import pipeline
 from planner.calibration.run import calibrate
 from planner.calibration.shards import cut, merge_shards
 from planner.calibration.statsjson import write_statistics
-from planner.errors import StatsError
+from planner.errors import SampleError, StatsError
 from planner.pipeline import load_model
 from tests.api.conftest import ROOT
 
@@ -47,6 +50,23 @@ def test_shards_joined_are_the_whole_to_the_last_bit(method, parts):
     whole = run(0, SAMPLES)
     joined = merge_shards([run(*shard) for shard in cut(SAMPLES, parts)])
     assert write_statistics(joined) == write_statistics(whole)
+
+
+@pytest.mark.parametrize("kind", [ThreadPoolExecutor, ProcessPoolExecutor])
+def test_any_executor_calibrates_to_the_same_bits(kind):
+    graph, told = load_model(DIGITS / "digits.onnx"), []
+    samples = DIGITS / "calibration.npz"
+    with kind(2) as executor:
+        here = pipeline.calibrate(
+            graph, samples, executor=executor, parts=3, progress=lambda *done: told.append(done)
+        )
+    assert write_statistics(here) == write_statistics(calibrate(graph, samples, threads=1))
+    assert told == [(32, 128), (64, 128), (96, 128), (128, 128)]
+
+
+def test_samples_that_come_one_by_one_cannot_be_cut():
+    with ThreadPoolExecutor(1) as executor, pytest.raises(SampleError, match="cannot be cut"):
+        pipeline.calibrate(load_model(DIGITS / "digits.onnx"), iter(feeds()), executor=executor)
 
 
 def feeds() -> list[dict]:
