@@ -14,18 +14,30 @@ from planner.ir.graph import Constant, Graph, Op, Region, Value, validate
 from planner.ir.qtypes import AnyType, Calibrated, NoneType, QType, storage, uniform
 from planner.target.load import load_target
 
+
+def doubled(inputs, outputs, args):
+    """A QuantFn: twice the scale of what is read."""
+    del args
+    kind = inputs[0].type
+    return {} if kind is None else {outputs[0].id: replace(kind, scales=(kind.scale * 2,))}
+
+
 TARGET = load_target(Path(__file__).parent / "rows.yaml")
+EVERY_RULE = load_target(Path(__file__).parent / "rows_all.yaml", functions={"doubled": doubled})
 
 OPS = {"concat": "Concat", "concat_u8": "Concat", "view": "Reshape", "relu": "Relu", "pool": "MaxPool"}
 OPS |= {"split": "Split", "layout": "Transpose"}
 BINARY = ("add", "add_u8", "add_i16", "add_sym", "add_same", "mul_mixed")
+MORE_BINARY, MORE_UNARY = ("mul",), ("exp", "table")
 UNARY = ("conv", "view", "view", "relu", "pool", "softmax", "asin", "gelu", "layout")
 BOUNDS = (0.25, 0.5, 0.9, 1.0, 1.1, 1.5, 2.0, 3.0, 8.0, 40.0)
 
 
 class _Build:
-    def __init__(self, random: Random, facts: float) -> None:
+    def __init__(self, random: Random, facts: float, *, every_rule: bool) -> None:
         self.random, self.facts = random, facts
+        self.unary = UNARY + MORE_UNARY if every_rule else UNARY
+        self.binary = BINARY + MORE_BINARY if every_rule else BINARY
         self.values: dict[str, Value] = {}
         self.constants: dict[str, Constant] = {}
         self.regions: list[Region] = []
@@ -64,9 +76,9 @@ class _Build:
     def kernel(self) -> None:
         pick = self.random.random()
         if pick < 0.55:
-            kind, inputs = self.random.choice(UNARY), [self.random.choice(self.known)]
+            kind, inputs = self.random.choice(self.unary), [self.random.choice(self.known)]
         elif pick < 0.75:
-            kind = self.random.choice(BINARY)
+            kind = self.random.choice(self.binary)
             inputs = [self.random.choice(self.known) for _ in range(2)]
         elif pick < 0.9:
             kind = self.random.choice(("concat", "concat", "concat_u8"))
@@ -93,10 +105,15 @@ def seeded(seed: int) -> Random:
     return Random(seed)  # noqa: S311 - no secrets here
 
 
-def random_graph(seed: int, n_kernels: int, *, facts: float = 0.15) -> Graph:
-    """Make a valid graph of `n_kernels` regions; `facts`: how likely a value has a pin, None or Any."""
+def random_graph(seed: int, n_kernels: int, *, facts: float = 0.15, every_rule: bool = False) -> Graph:
+    """Make a valid graph of `n_kernels` regions.
+
+    Args:
+      facts: how likely a value has a pin, None or Any.
+      every_rule: with kernels that only `EVERY_RULE` has rows for.
+    """
     random = seeded(seed)
-    build = _Build(random, facts)
+    build = _Build(random, facts, every_rule=every_rule)
     inputs = tuple(build.value(computed=True) for _ in range(random.choice((1, 1, 2))))
     build.known += inputs
     for _ in range(n_kernels):
