@@ -1,4 +1,4 @@
-"""The service under load: plans at a steady rate, plans from the store, uploads at once, slow sockets.
+"""The service under load: plans at a steady rate, plans from the store, jobs, uploads at once, slow sockets.
 
 One server of several processes, started as users do, on the machine of its client. Requests are sent when
 they are due, whether or not earlier ones were answered, so waiting counts; an empty route is asked in the
@@ -19,16 +19,19 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
 import httpx
 
+from benchmarks.faults import prepared
 from benchmarks.service import COMMAND, ROOT, TICK, model
 
 KERNELS: Final = 50
 CONNECTIONS: Final = 32
 EMPTY_RATE: Final = 10
+SUBMIT_RATE: Final = 10
 PARTS: Final = 65_536
 UPLOADS: Final = 50
 UPLOAD_BYTES: Final = 20_000_000
@@ -114,9 +117,9 @@ class Line:
         return int(head[9:12]), await self.reader.readexactly(length)
 
 
-def post(body: bytes) -> bytes:
-    """A request for a plan."""
-    head = "POST /v1/plans HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+def post(body: bytes, more: str = "") -> bytes:
+    """A request for a plan, with more headers."""
+    head = f"POST /v1/plans HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{more}"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
@@ -131,8 +134,8 @@ def fresh_bodies() -> Iterator[bytes]:
         raise RuntimeError("the model has no range to nudge")
     before, after = text[: first.start()], text[first.end() :]
     stamp = int(time.time() * 1000) % 1_000_000
-    for count in range(1 << 40):
-        bound = b"%d.%06d%06d" % (1, stamp, count % 1_000_000)
+    for number in range(1 << 40):
+        bound = b"%d.%06d%06d" % (1, stamp, number % 1_000_000)
         yield before + b"<-" + bound + b":" + bound + b">" + after
 
 
@@ -150,13 +153,13 @@ async def steady(
         status, _ = await line.ask(next(requests))
         times.append((clock() - due) * 1e3)
         lines.put_nowait(line)
-        if status != 200:
+        if status not in (200, 202):
             raise RuntimeError(f"an answer with {status}")
 
     start = clock()
     under_way = set()
-    for count in range(int(rate * seconds)):
-        due = start + count / rate
+    for number in range(int(rate * seconds)):
+        due = start + number / rate
         await asyncio.sleep(max(0.0, due - clock()))
         under_way.add(asyncio.create_task(one(due)))
     await asyncio.gather(*under_way)
@@ -188,12 +191,12 @@ async def loaded(
         steady(server.port, EMPTY_RATE, options.seconds, repeated(EMPTY), empty),
     )
     took = time.perf_counter() - clock
-    count = len(times)
+    answered = len(times)
     return Found(
         {
             f"{name}: p95, ms": (percentile(times, 0.95), limit),
             f"{name}: missing of {options.rate:g} requests/s": (
-                options.rate - count / took,
+                options.rate - answered / took,
                 options.rate * 0.01,
             ),
         },
@@ -202,9 +205,9 @@ async def loaded(
             "p99, ms": percentile(times, 0.99),
             "empty route, p50, ms": percentile(empty, 0.5),
             "empty route, p95, ms": percentile(empty, 0.95),
-            "server's processor, ms a request": (server.cpu_ms() - theirs) / count,
-            "client's own processor, ms a request": (time.process_time() - own) * 1e3 / count,
-            "requests": count,
+            "server's processor, ms a request": (server.cpu_ms() - theirs) / answered,
+            "client's own processor, ms a request": (time.process_time() - own) * 1e3 / answered,
+            "requests": answered,
         },
     )
 
@@ -217,6 +220,21 @@ async def plans(server: Fleet, options: argparse.Namespace) -> Found:
 async def stored(server: Fleet, options: argparse.Namespace) -> Found:
     """The same request, from the store."""
     return await loaded(server, options, repeated(post(next(fresh_bodies()))), "plan from the store", 5.0)
+
+
+async def submits(server: Fleet, options: argparse.Namespace) -> Found:
+    """Jobs at a rate, while those before them run: plans of an ONNX file, each at a price of its own."""
+    asked = {"model": await asyncio.to_thread(prepared, server.port), "target": "onnxruntime-cpu"}
+    bodies = (
+        json.dumps({**asked, "options": {"costs": {"bit_price": 1 + k / 1000}}}).encode() for k in count()
+    )
+    times: list[float] = []
+    requests = (post(body, "Prefer: respond-async\r\n") for body in bodies)
+    await steady(server.port, SUBMIT_RATE, options.seconds, requests, times)
+    return Found(
+        {f"{SUBMIT_RATE} jobs a second: submit p95, ms": (percentile(times, 0.95), 50.0)},
+        {"p50, ms": percentile(times, 0.5), "most, ms": max(times)},
+    )
 
 
 async def uploads(server: Fleet, _options: argparse.Namespace) -> Found:
@@ -286,6 +304,7 @@ async def slow(server: Fleet, options: argparse.Namespace) -> Found:
 PARTS_OF_A_RUN: Final[Mapping[str, Callable[[Fleet, argparse.Namespace], Awaitable[Found]]]] = {
     "plans": plans,
     "stored": stored,
+    "submits": submits,
     "uploads": uploads,
     "slow": slow,
 }
