@@ -7,12 +7,11 @@ dequantize and quantize. Source: design 05, "Out"; design 01, section 7.
 from collections.abc import Iterator
 from typing import Final
 
-import numpy as np
-
 from planner.errors import UnsupportedExport
 from planner.exporters.accepts import Accepts, refuse_unsupported
 from planner.exporters.blocks import CLAMPS, Block, Clamp, clamp_of
 from planner.exporters.nested import nested
+from planner.exporters.shapes import fold
 from planner.exporters.stablehlo.arithmetic import ARITHMETIC
 from planner.exporters.stablehlo.bodies import write_items
 from planner.exporters.stablehlo.calls import Call
@@ -30,7 +29,6 @@ from planner.exporters.stablehlo.sheet import Sheet
 from planner.exporters.stablehlo.tables import tabulated
 from planner.exporters.stablehlo.tensors import Tensor
 from planner.exporters.stablehlo.windows import WINDOWS, completed
-from planner.interpreter.programs import program_of
 from planner.ir.graph import Graph, Op
 from planner.ir.qtypes import Uniform
 from planner.ir.roles import is_mover
@@ -106,41 +104,9 @@ def _write_block(sheet: Sheet, block: Block) -> None:
     )
     if block.is_integer:
         sheet.p.remark(f"{block.kernel.name}: {block.kernel.kernel}")
-    if _fold(sheet, block) or _write_mover(sheet, block) or _write_kernel(sheet, block):
+    if fold(sheet, block) or _write_mover(sheet, block) or _write_kernel(sheet, block):
         return
     _write_real(sheet, block)
-
-
-def _fold(sheet: Sheet, block: Block) -> bool:
-    """Compute what is known before running: shapes, and what follows from constants alone."""
-    if block.is_integer:
-        return False
-    for op in block.region.ops:
-        if not _is_foldable(sheet, op):
-            return False
-        arrays = {name: sheet.known(name) for name in op.inputs if name}
-        for name, array in _folded(sheet, op, arrays).items():
-            sheet.define_known(name, array)
-    return True
-
-
-def _is_foldable(sheet: Sheet, op: Op) -> bool:
-    if op.type in ("Shape", "Size"):
-        return True
-    is_integer = all(not sheet.graph.values[name].is_float for name in op.outputs if name)
-    return is_integer and not op.captures and all(sheet.known(name) is not None for name in op.inputs if name)
-
-
-def _folded(sheet: Sheet, op: Op, arrays: "dict[str, Array | None]") -> "dict[str, Array]":
-    if op.type == "Size":
-        return {op.outputs[0]: np.asarray(int(np.prod(sheet.shape(op.inputs[0]))), np.int64)}
-    if op.type == "Shape":
-        shape = sheet.shape(op.inputs[0])
-        kept = shape[op.attributes.get("start", 0) : op.attributes.get("end", len(shape))]
-        return {op.outputs[0]: np.asarray(kept, np.int64)}
-    outputs = tuple(name for name in op.outputs if name)
-    program = program_of(sheet.graph, [op], outputs, {})
-    return dict(program.run(lambda read: np.asarray(arrays[read.value])))
 
 
 def _write_mover(sheet: Sheet, block: Block) -> bool:

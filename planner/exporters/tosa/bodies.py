@@ -15,7 +15,7 @@ import numpy as np
 from planner.errors import UnsupportedExport
 from planner.exporters.blocks import BORDER_ARITHMETIC, Block
 from planner.exporters.nested import Border, Choice, Cycle, Item
-from planner.exporters.tosa.program import Array, Body, Program, Tensor, plain
+from planner.exporters.tosa.program import Body, Program, Tensor, plain
 from planner.exporters.tosa.sheet import Sheet, held
 from planner.ir.qtypes import Uniform
 
@@ -34,8 +34,7 @@ def write_items(sheet: Sheet, items: Sequence[Item], write: Writer) -> None:
             case Block():
                 write(sheet, item)
             case Border():
-                _start(sheet, item.op.name)
-                _define(sheet, item, _read(sheet, item, item.source))
+                _hand_over(sheet, item)
             case Choice():
                 _choose(sheet, item, write)
             case Cycle():
@@ -44,6 +43,15 @@ def write_items(sheet: Sheet, items: Sequence[Item], write: Writer) -> None:
 
 def _start(sheet: Sheet, place: str) -> None:
     sheet.address, sheet.arithmetic = place, BORDER_ARITHMETIC
+
+
+def _hand_over(sheet: Sheet, border: Border) -> None:
+    known = sheet.known(border.source)
+    if known is not None and not isinstance(border.kind, Uniform):
+        sheet.define_known(border.value, known)
+        return
+    _start(sheet, border.op.name)
+    _define(sheet, border, _read(sheet, border, border.source))
 
 
 def _read(sheet: Sheet, border: Border, source: str) -> Tensor:
@@ -60,13 +68,8 @@ def _define(sheet: Sheet, border: Border, tensor: Tensor) -> None:
         sheet.define(border.value, tensor)
 
 
-def _known(sheet: Sheet, value: str) -> Array | None:
-    """The numbers of a constant."""
-    return sheet.array(value) if sheet.is_constant(value) else None
-
-
 def _choose(sheet: Sheet, choice: Choice, write: Writer) -> None:
-    condition = _known(sheet, choice.condition)
+    condition = sheet.known(choice.condition)
     if condition is not None:
         index = 0 if bool(condition.reshape(-1)[0]) else 1
         taken = choice.branches[index]
@@ -162,10 +165,7 @@ class Trips:
 
 
 def _trips(sheet: Sheet, cycle: Cycle) -> Trips:
-    def known(value: str) -> Array | None:
-        return _known(sheet, value)
-
-    is_steady, trips = cycle.is_steady(known), cycle.trips(known, sheet.sizes)
+    is_steady, trips = cycle.is_steady(sheet.known), cycle.trips(sheet.known, sheet.sizes)
     cycle.check("tosa", trips, is_steady=is_steady)
     bound = None
     if trips is None and cycle.scope.operands[0]:

@@ -216,6 +216,22 @@ def _binary(kind: str) -> FloatOp:
     return write
 
 
+def _power(sheet: Sheet, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:
+    """POW is not defined below zero, so small whole powers are products."""
+    exponent = sheet.array(op.inputs[1]) if sheet.is_constant(op.inputs[1]) else np.zeros(0)
+    if exponent.size != 1 or exponent.item() not in _WHOLE_POWERS:
+        return _binary("pow")(sheet, op, tensors)
+    result = tensors[0]
+    for _ in range(int(exponent.item()) - 1):
+        result = _times(sheet, result, tensors[0], op.outputs[0])
+    return result
+
+
+def _square_root(sheet: Sheet, op: Op, tensors: Sequence[Tensor]) -> Tensor:
+    half = sheet.program.constant(np.full((1,) * len(tensors[0].shape), 0.5), "f32")
+    return sheet.program.emit("pow", [tensors[0], half], tensors[0], op.outputs[0])
+
+
 def _compared(sheet: Sheet, op: Op, tensors: Sequence[Tensor]) -> Tensor:
     """A comparison of reals or of counts; of stored integers see `compare`."""
     pair = _broadcastable(sheet, tensors)
@@ -321,6 +337,7 @@ def _cast(sheet: Sheet, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:
 
 
 _ONNX_ELEMENTS: Final[Mapping[int, str]] = {1: "f32", 6: "i32", 7: "i32", 9: "i1"}
+_WHOLE_POWERS: Final = (1, 2, 3, 4)
 _PAIRS: Final = frozenset({"Add", "And", "Div", "Mul", "Or", "Sub", "Xor"})
 
 COMPARISONS: Final[Mapping[str, str]] = {
@@ -355,7 +372,7 @@ FLOAT_OPS: Final[Mapping[str, FloatOp]] = {
     "Neg": _negate,
     "Not": _unary("logical_not"),
     "Or": _binary("logical_or"),
-    "Pow": _binary("pow"),
+    "Pow": _power,
     "Reciprocal": _unary("reciprocal"),
     "ReduceMean": _mean,
     "ReduceSum": _mean,
@@ -363,6 +380,7 @@ FLOAT_OPS: Final[Mapping[str, FloatOp]] = {
     "Sigmoid": _unary("sigmoid"),
     "Sin": _unary("sin"),
     "Softmax": _softmax,
+    "Sqrt": _square_root,
     "Sub": _binary("sub"),
     "Tanh": _unary("tanh"),
     "Xor": _binary("logical_xor"),

@@ -82,13 +82,38 @@ def _same(_: Sheet, call: Move) -> Sequence[Tensor]:
 
 def _reshape(sheet: Sheet, call: Move) -> Sequence[Tensor]:
     """Reshape, Flatten, Squeeze, Unsqueeze: in the model's own order, or any where only ones come and go."""
-    x, sizes = call.tensors[0], sheet.sizes(call.op.outputs[0])
-    sizes = _resized(sizes, prod(x.shape))
+    x = call.tensors[0]
+    sizes = _sizes_after(sheet, call.op, x.sizes) or _resized(sheet.sizes(call.op.outputs[0]), prod(x.shape))
     kept = [size for size in x.sizes if size != 1]
     if kept == [size for size in sizes if size != 1] and len(kept) < len(x.shape) + len(sizes):
         order = _order_after(x, sizes)
         return [sheet.program.reshaped(x, [sizes[axis] for axis in order], order)]
     return [sheet.program.reshaped(sheet.program.ordered(x, plain(len(x.shape))), sizes)]
+
+
+def _sizes_after(sheet: Sheet, op: Op, sizes: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Sizes of a result by the op's own numbers, where they are constants that fit."""
+    given = op.attributes.get("axes")
+    if len(op.inputs) > 1 and op.inputs[1]:
+        given = sheet.array(op.inputs[1]).reshape(-1).tolist() if sheet.is_constant(op.inputs[1]) else None
+    if op.type == "Flatten":
+        axis = op.attributes.get("axis", 1)
+        axis += len(sizes) if axis < 0 else 0
+        return prod(sizes[:axis]), prod(sizes[axis:])
+    if given is None:
+        return None
+    if op.type == "Squeeze":
+        gone = {axis % len(sizes) for axis in given}
+        return tuple(size for i, size in enumerate(sizes) if i not in gone)
+    if op.type == "Unsqueeze":
+        rank, rest = len(sizes) + len(given), iter(sizes)
+        new = {axis % rank for axis in given}
+        return tuple(1 if i in new else next(rest) for i in range(rank))
+    keeps = not op.attributes.get("allowzero")
+    wanted = [sizes[i] if keeps and size == 0 else int(size) for i, size in enumerate(given)]
+    if -1 in wanted:
+        wanted[wanted.index(-1)] = prod(sizes) // max(1, -prod(wanted))
+    return tuple(wanted) if prod(wanted) == prod(sizes) else None
 
 
 def _resized(sizes: tuple[int, ...], elements: int) -> tuple[int, ...]:

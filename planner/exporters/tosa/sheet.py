@@ -54,6 +54,7 @@ class Sheet:
         self._bases: dict[str, PortTyped] = {}
         self._stored: dict[tuple[str, Uniform], Tensor] = {}
         self._reals: dict[str, Tensor] = {}
+        self._known: dict[str, Array] = {}
         readers = uses(plan.graph, plan.kernels_in_order)
         for i, name in enumerate(graph.inputs):
             self.address = port_address(BOUNDARY, "out", i)
@@ -75,15 +76,34 @@ class Sheet:
                 self._stored, self._reals = stored, reals
 
     def array(self, value: str) -> Array:
-        """The numbers of a constant."""
-        return numbers_of(self.graph, value)
+        """The numbers of a constant, or of what follows from constants."""
+        return self._known[value] if value in self._known else numbers_of(self.graph, value)
+
+    def known(self, value: str) -> Array | None:
+        """The same; None where they come at run time."""
+        return self.array(value) if self.is_constant(value) else None
+
+    def define_known(self, value: str, array: Array) -> None:
+        """Say what a value always is."""
+        self._known[value] = array
+
+    def shape(self, value: str) -> tuple[int, ...]:
+        """The same as `sizes`."""
+        return self.sizes(value)
 
     def sizes(self, value: str) -> tuple[int, ...]:
-        """A value's sizes; a dimension that the model leaves open is 1.
+        """A value's sizes, as it has been written; else a dimension that the model leaves open is 1.
 
         Raises:
           UnsupportedExport: its rank is unknown.
         """
+        if value in self._known:
+            return self._known[value].shape
+        base = self._bases.get(value)
+        if isinstance(base, Uniform):
+            return self._stored[value, held(base)].sizes
+        if value in self._reals:
+            return self._reals[value].sizes
         shape = self.graph.values[value].shape
         if shape is None:
             raise self.refuse(
@@ -98,7 +118,7 @@ class Sheet:
 
     def is_constant(self, value: str) -> bool:
         """Whether a value is known before running."""
-        return value in self.graph.constants
+        return value in self.graph.constants or value in self._known
 
     def is_defined(self, value: str) -> bool:
         """Whether a value is an argument or has been computed."""

@@ -13,6 +13,7 @@ from planner.errors import RuleError, UnsupportedExport
 from planner.exporters.accepts import common_problem, refusal, typed_ports
 from planner.exporters.blocks import Block, Clamp, clamp_of
 from planner.exporters.nested import nested
+from planner.exporters.shapes import fold
 from planner.exporters.tosa.bodies import write_items
 from planner.exporters.tosa.elementwise import concat, plus, times, where
 from planner.exporters.tosa.floats import argmax, compare, write_floats, write_real
@@ -88,7 +89,7 @@ def _problem(kind: PortTyped, *, is_constant: bool) -> str:
 def _write_block(sheet: Sheet, block: Block) -> None:
     """Write one region; shape arithmetic has no plan and is left out, its readers say what they miss."""
     kernel = block.kernel
-    if kernel.name not in sheet.plan.kernels:
+    if kernel.name not in sheet.plan.kernels or fold(sheet, block):
         return
     row = None if kernel.row is None else sheet.plan.row_of(kernel.name)
     sheet.arithmetic = "" if row is None else row.requantize

@@ -93,7 +93,7 @@ def test_quantized_types_compute_every_value(name, count):
 @pytest.mark.soak
 @pytest.mark.parametrize("form", ["stablehlo", "stablehlo-int"])
 def test_the_verifier_takes_every_model(form):
-    """The models of the folder but the one with branches, planned on one random sample."""
+    """Planned on one random sample; the one with branches has a test of its own, `test_voice_programs`."""
     paths = [path for path in sorted(MODELS.glob("*/*.onnx")) if "silero" not in path.name]
     if not paths:
         pytest.skip(f"no test models at {MODELS}: set QPLAN_MODELS")

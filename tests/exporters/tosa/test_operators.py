@@ -160,11 +160,28 @@ CASES: Mapping[str, tuple[str, Sequence[int], Mapping[str, np.ndarray]]] = {
         IMAGE,
         {"w": weights(5, 4, 3, 3), "o": weights(5, 1, 1)},
     ),
+    "powers in float": (
+        "s = Pow (x, two) r = Sqrt (s) c = Pow (x, three) t = Sub (r, c) y = Tanh (t)",
+        (2, 3, 16),
+        {"two": np.float32(2), "three": np.float32(3)},
+    ),
+    "normalised by batch": (
+        "h = BatchNormalization (x, g, o, m, v) y = Tanh (h)",
+        (2, 3, 5),
+        {"g": weights(3) + 1, "o": weights(3), "m": weights(3), "v": np.float32([0.5, 1, 2])},
+    ),
+    "the largest": ("h, at = TopK <axis=1> (x, one) y = Tanh (h)", (2, 5, 3), {"one": np.asarray([1], I64)}),
     "normalised in float": (
         "h = LayerNormalization (x, g, o) y = Tanh (h)",
         (2, 3, 16),
         {"g": weights(16) + 1, "o": weights(16)},
     ),
+}
+IN_FLOAT = {
+    "normalised by batch": ["BatchNormalization"],
+    "normalised in float": ["LayerNormalization"],
+    "powers in float": ["Pow", "Pow"],
+    "the largest": ["TopK"],
 }
 # TRANSPOSEs: one in front where the model is channels first and has more than one channel, one behind.
 FEW = {"turned and turned back": 2, "tables": 0, "added by channel": 2, "depthwise": 2, "gemm": 0}
@@ -206,7 +223,7 @@ def test_an_operator(computed, name):
     assert not isinstance(found, str), found
     interpreter = Interpreter(graph, plan)
     floats = [kernel.kernel for kernel in plan.kernels_in_order if kernel.row is None]
-    assert floats == (["LayerNormalization"] if "in float" in name else [])
+    assert floats == IN_FLOAT.get(name, [])
     for sample, got in zip(samples, found, strict=True):
         for value, wanted, array in agreed(interpreter.run(sample), plan, got):
             assert array.shape == wanted.shape

@@ -1,0 +1,91 @@
+"""Every model of the folder in the formats for compilers: written, or refused for the one reason listed.
+
+Whether what is written runs is asked next to each format; here a model must not be lost unnoticed.
+"""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import planner
+from planner.errors import UnsupportedExport
+
+MODELS = Path(os.environ.get("QPLAN_MODELS", "../shared/models"))
+TARGETS = {"stablehlo": "stablehlo", "stablehlo-int": "stablehlo", "tosa": "tosa-int8"}
+# Sizes that a model leaves open and cannot be 1.
+SIZES = {"silero_vad_16k_op15": {"input": (1, 576), "state": (2, 1, 128)}}
+VALUES = {"sr": 16000}
+REFUSED = {
+    ("bert_l4_h256", "tosa"): "/m/encoder/layer.0/attention/self/Add.out[0] (row add@140): a requantize by ",
+}
+"""A mask of -3.4e38 in integers, unless it is kept float."""
+NAMES = (
+    "mlperf-tiny/ad01_fp32",
+    "mlperf-tiny/pretrainedResnet",
+    "mlperf-tiny/vww_96_float",
+    "qonnx/TFC_1W1A",
+    "qonnx/TFC_1W2A",
+    "qonnx/TFC_2W2A",
+    "qonnx/bnn_model_fc_1layer",
+    "qonnx/branched_model_ch_last",
+    "qonnx/espcn_subpixel_quant",
+    "qonnx/kwsmlp_w3a3",
+    "qonnx/qkeras_jettagging",
+    "qonnx/separable_conv_model_ch_last",
+    "qonnx/tfc_w1a1_finn_thresholds",
+    "qonnx/unsw_nb15-mlp-w2a2",
+    "sequence/bert_l4_h256",
+    "sequence/bilstm_ctc",
+    "sequence/silero_vad_16k_op15",
+    "vision/mnist",
+    "vision/mobilenetv2_100",
+    "vision/squeezenet_real_fp32",
+    "vision/superres_real",
+    "vision/ultraface_slim320_op13",
+    "vision/unet_b32_128",
+)
+LARGE = {"bert_l4_h256", "mobilenetv2_100", "squeezenet_real_fp32", "unet_b32_128"}
+
+
+def planned(path, target):
+    model, fixed = planner.load_model(path), SIZES.get(path.stem, {})
+    values = {
+        name: replace(value, shape=fixed.get(name, value.shape)) for name, value in model.values.items()
+    }
+    model, random, sample = replace(model, values=values), np.random.default_rng(0), {}
+    for name in model.inputs:
+        value = model.values[name]
+        shape = [size if isinstance(size, int) else 1 for size in value.shape]
+        whole = np.full(shape, VALUES.get(name, 1), np.int64)
+        sample[name] = random.normal(size=shape).astype(np.float32) if value.is_float else whole
+    ready = planner.annotate(model, stats=planner.calibrate(model, [sample]))
+    return ready, planner.plan(ready, target)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.soak if n.split("/")[1] in LARGE else ()) for n in NAMES],
+)
+def test_a_model_is_written_or_refused_for_its_reason(name):
+    path = MODELS / f"{name}.onnx"
+    if not path.is_file():
+        pytest.skip(f"no {path}: set QPLAN_MODELS")
+    plans = {}
+    for form, target in TARGETS.items():
+        plans[target] = plans.get(target) or planned(path, target)
+        words = REFUSED.get((path.stem, form))
+        if words is None:
+            assert planner.export(*plans[target], form)
+            continue
+        with pytest.raises(UnsupportedExport) as caught:
+            planner.export(*plans[target], form)
+        assert words in str(caught.value)
+
+
+def test_the_list_has_every_model_of_the_folder():
+    if not MODELS.is_dir():
+        pytest.skip(f"no {MODELS}: set QPLAN_MODELS")
+    assert {str(path.relative_to(MODELS).with_suffix("")) for path in MODELS.glob("*/*.onnx")} == set(NAMES)

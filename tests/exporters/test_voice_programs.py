@@ -1,0 +1,59 @@
+"""The voice-activity model as programs: its branches are a matter of shapes, its LSTM takes one step."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import planner
+from planner.interpreter.evaluate import Interpreter
+from planner.mlir.tool import transform
+from tests.exporters.tosa.running import agreed, fed
+from tests.oracles import hlo, tosa
+from tests.test_voice import FILE, chunks, speech
+
+SIZES = {"input": (1, 576), "state": (2, 1, 128)}
+ARITHMETIC = {"stablehlo": "float32_spec", "stablehlo-int": "exact_even"}
+
+pytestmark = [
+    pytest.mark.soak,
+    pytest.mark.skipif(not FILE.exists(), reason="no model folder; set QPLAN_MODELS"),
+]
+
+
+@pytest.fixture(scope="module")
+def annotated():
+    model = planner.load_model(FILE)
+    sized = {name: replace(v, shape=SIZES.get(name, v.shape)) for name, v in model.values.items()}
+    model = replace(model, values=sized)
+    return planner.annotate(model, stats=planner.calibrate(model, chunks(speech(3, 1))))
+
+
+@pytest.fixture(scope="module")
+def feeds():
+    return chunks(speech(2, 3))[::16]
+
+
+@pytest.mark.parametrize("form", ARITHMETIC)
+def test_jaxlib_computes_what_the_interpreter_does(annotated, feeds, form):
+    plan = planner.plan(annotated, "stablehlo")
+    text = planner.export(annotated, plan, form).decode()
+    assert not hlo.printed([text])[0].startswith("ERROR")
+    if form == "stablehlo":
+        text, _ = transform(text, ["stablehlo-legalize-quant-to-math"])
+    jobs = [(text, [feed[name] for name in annotated.inputs]) for feed in feeds]
+    for feed, found in zip(feeds, hlo.evaluated(jobs), strict=True):
+        wanted = planner.evaluate(annotated, plan, feed, arithmetic=ARITHMETIC[form]).outputs
+        for name, got in zip(annotated.outputs, found, strict=True):
+            np.testing.assert_array_equal(got, wanted[name])
+
+
+@pytest.mark.parametrize("target", ["tosa-int8", "litert-int8"])
+def test_the_reference_model_computes_what_the_interpreter_does(annotated, feeds, target, tmp_path):
+    plan = planner.plan(annotated, target)
+    arguments = [fed(annotated, plan, feed) for feed in feeds]
+    (found,) = tosa.run(tmp_path, [(planner.export(annotated, plan, "tosa"), arguments)])
+    assert not isinstance(found, str), found
+    for feed, got in zip(feeds, found, strict=True):
+        for name, wanted, array in agreed(Interpreter(annotated, plan).run(feed), plan, got):
+            np.testing.assert_array_equal(array, wanted, err_msg=name)
