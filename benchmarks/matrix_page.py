@@ -23,8 +23,9 @@ crashes, and each kernel that stays in float has a reason; tests see to both.
 
 A cell is **kernels served by a row / kernels left in float / rescales**; casts at float borders are no
 rescales. Files of the `qonnx` folder bring types of their own, mostly below 8 bits: a weight that is pinned
-to 3 bits fits no row of 8, so its kernel stays in float there, and the reason says so. `refused`: the
-constraints of the file and the target contradict each other, or the file cannot be read.
+to 3 bits is stored in 8 at the same scale; where a row's scales cannot be that one (powers of two, blocks)
+its kernel stays in float, and the reason says so. `refused`: the constraints of the file and the target
+contradict each other, or the file cannot be read.
 """
 
 
