@@ -30,6 +30,7 @@ _LINE: Final = re.compile(r"^[ \t]*// -----[ \t]*\r?$\n?", re.MULTILINE)
 _JSON: Final = re.compile(r'\s*\{\s*["}]')
 _COUNT: Final = re.compile(r"(_\d+)+$")
 _PLACE: Final = re.compile(r"(\d+):(\d+): ")
+_LINES: Final = re.compile(r"\s*\n\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,10 @@ def transform(
 
 
 class _Printer(Printer):
-    """A printer that makes the text of each tensor type once."""
+    """A printer that makes the text of each tensor type once, on one line.
+
+    Line breaks of an encoding that nobody here knows would be indented, and make it another type.
+    """
 
     def __init__(self, stream: StringIO) -> None:
         super().__init__(stream)
@@ -142,7 +146,7 @@ class _Printer(Printer):
             stream = StringIO()
             Printer(stream).print_attribute(attribute)
             # With the type itself, so that its id stays its own.
-            self.spelled[id(attribute)] = attribute, stream.getvalue()
+            self.spelled[id(attribute)] = attribute, _LINES.sub(" ", stream.getvalue())
         self.print_string(self.spelled[id(attribute)][1])
 
 

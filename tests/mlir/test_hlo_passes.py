@@ -68,6 +68,12 @@ def test_what_a_pass_does_not_know_it_carries_through(text):
         assert run_parts(text, [RESCALE])[0].text == plain
 
 
+def test_an_encoding_of_several_lines_is_one_type_everywhere():
+    sparse = "tensor<2xf32, #sparse.encoding<{\n  map = (d0) -> (d0 : dense)\n}>>"
+    text = run_parts(one("some.op", [sparse], sparse))[0].text
+    assert text.count("tensor<2xf32, #sparse.encoding<{ map = (d0) -> (d0 : dense) }>>") == 5
+
+
 def test_dead_ops_go_and_effects_stay():
     body = (
         '  %0 = "stablehlo.tanh"(%x) : (tensor<2xf32>) -> tensor<2xf32>\n'
