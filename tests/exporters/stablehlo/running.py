@@ -6,6 +6,7 @@ import numpy as np
 
 from planner.exporters.table import EXPORTERS
 from planner.interpreter.evaluate import Interpreter
+from planner.ir.borders import homes
 from planner.ir.qtypes import Uniform
 from tests.oracles import hlo
 
@@ -21,9 +22,12 @@ def unpinned(graph, plan):
 
 
 def with_all_results(graph, plan):
-    """The same model and plan with every value that a kernel stores as an output, after the model's own."""
+    """The same model and plan with every value that a kernel stores as an output, but those of bodies."""
     stored = [p.value for k in plan.kernels_in_order for p in k.outputs if isinstance(p.type, Uniform)]
-    outputs = tuple(dict.fromkeys((*graph.outputs, *(name for name in stored if name))))
+    inside = homes(plan.graph)
+    outputs = tuple(
+        dict.fromkeys((*graph.outputs, *(name for name in stored if name and name not in inside)))
+    )
     planned = replace(plan, graph=replace(plan.graph, outputs=outputs), origin=None)
     return replace(graph, outputs=outputs), planned
 

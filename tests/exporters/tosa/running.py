@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from planner.constants.quantize import quantize_array
+from planner.ir.borders import homes
 from planner.ir.qtypes import Uniform
 from planner.plans.rescales import pins, uses
 
@@ -24,11 +25,14 @@ def fed(graph, plan, sample):
 
 
 def with_all_results(graph, plan):
-    """The same model and plan with every value that a kernel stores as an output, after the model's own."""
+    """The same model and plan with every value that a kernel stores as an output, but those of bodies."""
     stored = [
         port.value for kernel in plan.kernels_in_order for port in kernel.outputs if port.type is not None
     ]
-    outputs = tuple(dict.fromkeys((*graph.outputs, *(name for name in stored if name))))
+    inside = homes(plan.graph)
+    outputs = tuple(
+        dict.fromkeys((*graph.outputs, *(name for name in stored if name and name not in inside)))
+    )
     planned = replace(plan, graph=replace(plan.graph, outputs=outputs), origin=None)
     return replace(graph, outputs=outputs), planned
 
