@@ -4,6 +4,7 @@ Sums come from ReduceSum, or ConvInteger with weights of one. Source: design 01,
 `pooling`, which says what they become.
 """
 
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -15,6 +16,8 @@ from planner.exporters.rescaling import bounds_of, settle_steps, single
 from planner.exporters.sheet import Sheet
 from planner.exporters.steps import apply, cast
 from planner.interpreter.calls import FLOAT32_EVEN
+from planner.interpreter.kernels import is_tosa_pool
+from planner.interpreter.pooling import PoolGeometry
 from planner.ir.graph import Op, Shape
 from planner.ir.qtypes import Uniform
 
@@ -59,6 +62,17 @@ def average_of(op: Op, shape: Shape) -> int | None:
     return int(prod(attributes["kernel_shape"]))
 
 
+def divides(op: Op, arithmetic: str, x: Operand, y: Uniform) -> bool:
+    """Whether a pool of windows that all have as many elements is TOSA's AVG_POOL2D."""
+    if op.type != "AveragePool":
+        return False
+    attributes = op.attributes
+    kernel = tuple(attributes["kernel_shape"])
+    geometry = PoolGeometry(kernel, pads=tuple(attributes.get("pads", ())))
+    includes = bool(attributes.get("count_include_pad"))
+    return is_tosa_pool(arithmetic, x.kind, y, geometry, includes_padding=includes)
+
+
 def _write(sheet: Sheet, block: Block, y: Uniform, x: Operand, count: int, *, is_global: bool) -> bool:
     clamp = bounds_of(sheet, block, y)
     is_like = x.kind.storage.signed == y.storage.signed
@@ -66,6 +80,7 @@ def _write(sheet: Sheet, block: Block, y: Uniform, x: Operand, count: int, *, is
         return False
     multiplier = np.float32(x.kind.scale) / (np.float32(y.scale) * np.float32(count))
     rounding = single(y, sheet.arithmetic, x.kind.scale, float(multiplier), clamp, count)
+    rounding = replace(rounding, divides=divides(block.core[0], sheet.arithmetic, x, y))
     ends = x.kind.storage.qmin, x.kind.storage.qmax
     reach = np.asarray([count * max(abs(end - x.kind.zero_point) for end in ends)])
     steps = rounding.steps(-reach, reach)

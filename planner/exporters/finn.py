@@ -6,13 +6,14 @@ What has no such form is refused; what the plan leaves float stays float. Source
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 import numpy as np
 
 from planner.errors import UnsupportedExport
 from planner.exporters.accepts import common_problem, refusal, typed_ports
-from planner.exporters.averaging import average_of
+from planner.exporters.averaging import average_of, divides
 from planner.exporters.blocks import Block, Clamp, blocks, clamp_of
 from planner.exporters.products import (
     Product,
@@ -285,6 +286,7 @@ def _average(streams: Streams, block: Block, y: Uniform, clamp: Clamp) -> bool:
     if count is None or streams.arithmetic == FLOAT32_EVEN:
         return False
     rounding = single(y, streams.arithmetic, x.kind.scale, 0.0, clamp, count)
+    rounding = replace(rounding, divides=divides(op, streams.arithmetic, x, y))
     reach = np.asarray([count * _reach(x.kind)])
     levels = least_arguments(lambda v: rounding.stored(v) - clamp.low, -reach, reach, clamp.high - clamp.low)
     averages = (levels.least - 0.5) / count

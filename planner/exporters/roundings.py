@@ -17,11 +17,17 @@ from planner.exporters.thresholds import (
     least_arguments,
     steps_of,
 )
-from planner.interpreter.calls import FLOAT32_EVEN, onto
+from planner.interpreter.calls import FLOAT32_EVEN, onto, saturated
 from planner.interpreter.fixed_point import ratios
 from planner.interpreter.requantize import Array, requantize_float32
 from planner.ir.qtypes import Uniform
-from planner.ir.rescaling import DOUBLE_ROUND_ABOVE, multiplier_and_shift, multiplier_or_zero
+from planner.ir.rescaling import (
+    DOUBLE_ROUND_ABOVE,
+    apply_scale_32,
+    multiplier_and_shift,
+    multiplier_or_zero,
+    reciprocal_scale,
+)
 
 _SINGLE: Final = frozenset({"tosa_single"})
 _DOUBLE: Final = frozenset({"gemmlowp", "tosa_double"})
@@ -36,6 +42,7 @@ class Rounding:
       multiplier: (C,) float32: the same in steps of the result, as onnxruntime rounds it.
       added: (C,) reals added to the expressed value, or none.
       count: what the sum is divided by, of an average.
+      divides: the average is TOSA's AVG_POOL2D, `kernels.is_tosa_pool`.
       low, high: ends that the storage range and a fused activation leave.
     """
 
@@ -48,6 +55,7 @@ class Rounding:
     high: int
     added: Sequence[float] | None = None
     count: int = 1
+    divides: bool = False
 
     @property
     def ratio(self) -> Array:
@@ -66,6 +74,9 @@ class Rounding:
         if self.arithmetic == FLOAT32_EVEN:
             whole = requantize_float32(v, self.multiplier[:, None], self.y.zero_point, self.low, self.high)
             return whole.astype(np.int64)
+        if self.divides:
+            divided = saturated(apply_scale_32(v, *reciprocal_scale(self.count), double_round=False), self.y)
+            return np.clip(divided.astype(np.int64), self.low, self.high)
         terms = [(v, self.ratio[:, None])]
         if self.added is not None:
             more = ratios(self.added, 1.0, self.y.scale)[:, None]
@@ -82,7 +93,7 @@ class Rounding:
 
 def _own(rounding: Rounding) -> tuple[Integers, Integers, Integers, Integers] | None:
     """The multiplier, offset, shift and sign that the arithmetic itself has, if it is made of these."""
-    if rounding.added is not None or rounding.arithmetic not in _SINGLE | _DOUBLE:
+    if rounding.divides or rounding.added is not None or rounding.arithmetic not in _SINGLE | _DOUBLE:
         return None
     ratio = rounding.ratio.astype(np.float64)
     is_gemmlowp = rounding.arithmetic == "gemmlowp"

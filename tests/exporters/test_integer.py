@@ -161,6 +161,7 @@ FINN = {
     "clip": ([op("Clip", "x lo hi", "y")], {"lo": LO, "hi": HI}, {"x": S, "y": S}, X),
     "global average": ([op("GlobalAveragePool", "x", "y")], {}, {"x": U, "y": UO}, X),
     "average": ([op("AveragePool", "x", "y", kernel_shape=[2, 2])], {}, {"x": S, "y": SO}, X),
+    "average of one type": ([op("AveragePool", "x", "y", kernel_shape=[2, 2])], {}, {"x": S, "y": S}, X),
     "transpose": ([op("Transpose", "x", "y", perm=[0, 2, 3, 1])], {}, {"x": S, "y": S}, X),
 }  # fmt: skip
 
