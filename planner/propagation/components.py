@@ -272,8 +272,8 @@ def _follow(network: Network, traces: list[_Trace], ended: Mapping[int, int]) ->
 
 def _through(trace: _Trace, port: Port) -> _Trace:
     if port.group < 0:
-        return trace._replace(constant=max(trace.constant, _given_units(port)))
-    return trace._replace(groups=(*trace.groups, port.group))
+        return _Trace(trace.groups, max(trace.constant, _given_units(port)), trace.left)
+    return _Trace((*trace.groups, port.group), trace.constant, trace.left)
 
 
 def _made(moved: _Trace, port: Port, pin: Uniform | None) -> _Trace:
@@ -314,7 +314,8 @@ def _consumed(network: Network, port: Port, trace: _Trace) -> Loss | None:
         return Loss(port.value, elements, trace.groups, coarsest, given_units(network, port, port.type))
     if port.kind not in (CLASS, DERIVED) or port.group < 0:
         return None
-    through = trace._replace(groups=tuple(dict.fromkeys((*trace.groups, port.group))))
+    groups = tuple(dict.fromkeys((*trace.groups, port.group))) if trace.groups else (port.group,)
+    through = _Trace(groups, trace.constant, trace.left)
     return _loss(network, port.value, through, port.spec, port.required)
 
 

@@ -11,12 +11,13 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner.propagation.components import NEVER, Edge, Loss, Unit
+from planner.propagation.edgetables import Table, edge_tables
 from planner.propagation.labels import Label, log_units
 from planner.propagation.price import Market, edge_price, loss_price
 
@@ -27,7 +28,6 @@ DIRECT: Final = 64
 RANKED: Final = 1_000  # classes whose labels are digits of the entries: more make the integers long
 
 Offered = Mapping[int, Sequence[Label | None]]
-Table = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class _Term:
     """What is added to the price by the picks of a few variables; a table as soon as it is needed."""
 
     variables: tuple[int, ...]
-    entry: Callable[..., int]
+    table: Callable[[], Table]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def _problem(unit: Unit, offered: Offered, market: Market) -> _Problem:
         bits = (sizes[c] - 1).bit_length()
         shift -= bits
         if bits:
-            problem.terms.append(_Term((c,), lambda rank, shift=shift: rank << shift))
+            problem.terms.append(_Term((c,), partial(_ranks, sizes[c], shift)))
     for c in unit.classes:
         scales = (NEVER if label is None else log_units(label[0]) for label in offered[c])
         problem.levels[c] = list(scales)
@@ -116,7 +116,15 @@ def _add_edge(problem: _Problem, edge: Edge, offered: Offered, market: Market) -
         labels = {c: offered[c][i] for c, i in zip(groups, picked, strict=True)}
         return problem.digits.pack(*edge_price(edge, labels, market), 0)
 
-    problem.terms.append(_Term(groups, entry))
+    def table() -> Table:
+        whole = edge_tables(edge, offered, market)
+        if whole is None:
+            return _one_by_one([len(offered[c]) for c in groups], entry)
+        price, rescales = whole
+        packed: Table = price * (1 << problem.digits.price) + rescales * (1 << problem.digits.rescales)
+        return packed
+
+    problem.terms.append(_Term(groups, table))
 
 
 def _add_loss(problem: _Problem, loss: Loss, market: Market) -> None:
@@ -127,12 +135,21 @@ def _add_loss(problem: _Problem, loss: Loss, market: Market) -> None:
     if math.prod(len(levels[c]) for c in free) > DIRECT and len(free) > 2:
         free = (_coarsest(problem, free[:-1]), free[-1])
 
-    def entry(*picked: int) -> int:
-        coarsest = max([fixed, *(levels[c][i] for c, i in zip(free, picked, strict=True))])
+    def entry(coarsest: int) -> int:
         lost = max(0, coarsest - loss.own)
         return problem.digits.pack(loss_price(loss, lost, market.costs), 0, loss.elements * lost)
 
-    problem.terms.append(_Term(free, entry))
+    def table() -> Table:
+        coarsest = np.full([1] * len(free), fixed, np.int64)
+        for axis, c in enumerate(free):
+            shape = [-1 if i == axis else 1 for i in range(len(free))]
+            coarsest = np.maximum(coarsest, np.array(levels[c], np.int64).reshape(shape))
+        found, places = np.unique(coarsest, return_inverse=True)
+        entries = np.array([entry(level) for level in found.tolist()], object)
+        made: Table = entries[places.reshape(-1)].reshape(coarsest.shape)
+        return made
+
+    problem.terms.append(_Term(free, table))
 
 
 def _coarsest(problem: _Problem, group: tuple[int, ...]) -> int:
@@ -149,10 +166,11 @@ def _coarsest(problem: _Problem, group: tuple[int, ...]) -> int:
     problem.coarsest[group], problem.levels[variable], problem.sizes[variable] = variable, mine, len(mine)
     never = 1 << problem.digits.price + 80
 
-    def entry(i: int, j: int, k: int) -> int:
-        return 0 if max(levels[before][i], levels[last][j]) == mine[k] else never
+    def table() -> Table:
+        coarser = np.maximum.outer(levels[before], levels[last])
+        return np.where(coarser[..., None] == np.array(mine), 0, np.array(never, object))
 
-    problem.terms.append(_Term((before, last, variable), entry))
+    problem.terms.append(_Term((before, last, variable), table))
     return variable
 
 
@@ -190,7 +208,7 @@ def _minimise(problem: _Problem, order: Sequence[int]) -> dict[int, int]:
     buckets: dict[int, list[_Factor]] = {variable: [] for variable in order}
     place = {variable: i for i, variable in enumerate(order)}
     for term in problem.terms:
-        _drop_in(buckets, place, _table(term, problem.sizes))
+        _drop_in(buckets, place, _Factor(term.variables, term.table()))
     best: list[tuple[int, tuple[int, ...], Table]] = []
     for variable in order:
         factors = buckets.pop(variable)
@@ -207,11 +225,15 @@ def _minimise(problem: _Problem, order: Sequence[int]) -> dict[int, int]:
     return picks
 
 
-def _table(term: _Term, sizes: Mapping[int, int]) -> _Factor:
-    table = np.empty([sizes[v] for v in term.variables], object)
-    for picked in itertools.product(*(range(size) for size in table.shape)):
-        table[picked] = term.entry(*picked)
-    return _Factor(term.variables, table)
+def _ranks(size: int, shift: int) -> Table:
+    return np.array([rank << shift for rank in range(size)], object)
+
+
+def _one_by_one(sizes: Sequence[int], entry: Callable[..., int]) -> Table:
+    table = np.empty(sizes, object)
+    for picked in itertools.product(*map(range, sizes)):
+        table[picked] = entry(*picked)
+    return table
 
 
 def _drop_in(buckets: Mapping[int, list[_Factor]], place: Mapping[int, int], factor: _Factor) -> None:

@@ -290,6 +290,9 @@ def own_label(network: Network, entry: LabelClass) -> Label | None:
     hull = hull_of([entry])
     if hull is None:
         return None
+    first = entry.ports[0].spec
+    if all(port.spec is first for port in entry.ports):
+        return label_for(hull, first)
     specs = dict.fromkeys(port.spec for port in entry.ports)
     labels = [label_for(hull, spec) for spec in specs]
     held = (label for label in labels if all(storable(label, spec) for spec in specs))

@@ -10,6 +10,7 @@ A port is one of: `CLASS` (its label is searched), `CONSTANT` (its type comes fr
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import chain
 from typing import Final
 
 from planner.ir.borders import carried_pairs
@@ -173,12 +174,12 @@ def _reader_storages(graph: Graph, choices: Sequence[Choice]) -> dict[str, Stora
     """The storage that most readers of each value want, through wildcard readers."""
     votes: dict[str, list[Storage]] = {}
     for choice in reversed(choices):
-        if choice.row is None:
+        layout, region = choice.layout, choice.region
+        if layout is None:
             continue
-        region = choice.region
-        wild = any(pattern.type.storage is None for pattern in choice.inputs)
+        wild = layout.wild and any(pattern.type.storage is None for pattern in layout.inputs)
         behind = _behind(graph, choice, votes) if wild else None
-        for name, pattern in zip(region.inputs, choice.inputs, strict=True):
+        for name, pattern in zip(region.inputs, layout.inputs, strict=True):
             store = pattern.type.storage
             found = store if isinstance(store, Storage) else behind if store is None else None
             if name and found is not None:
@@ -188,6 +189,8 @@ def _reader_storages(graph: Graph, choices: Sequence[Choice]) -> dict[str, Stora
 
 def _elected(stores: Sequence[Storage]) -> Storage:
     """The most frequent storage, then the widest: nothing that listing order could change."""
+    if all(store is stores[0] for store in stores):
+        return stores[0]
     votes = {store: stores.count(store) for store in stores}
     return max(votes, key=lambda store: (votes[store], store.bits, store.steps, store.signed, store.qmin))
 
@@ -291,14 +294,17 @@ def _resolve(
         own = (_own_pin(choice, side) for side in group)
         shared = next((pin.storage for pin in own if pin is not None), None)
         shared = shared or _storage_of_begin(network)
-        shared = shared or _shared_storage(network, sides, set(group), reader_storage)
-        names = [name for side, name, _ in sides if side in group]
-        joined |= dict.fromkeys(group, _wide_enough(network, shared, names))
+        members = sides if layout.joins_all else [entry for entry in sides if entry[0] in group]
+        shared = shared or _shared_storage(network, members, reader_storage)
+        joined |= dict.fromkeys(group, _wide_enough(network, shared, [name for _, name, _ in members]))
     default = network.target.default_port
     result: dict[PortId, PortType] = {}
     for side, name, spec in sides:
         if spec.storage is None:
-            found = joined.get(side) or _storage_near(network, name, reader_storage)
+            if side in joined:
+                result[side] = stored_as(spec, joined[side])
+                continue
+            found = _storage_near(network, name, reader_storage)
             found = found or (default.storage if isinstance(default.storage, Storage) else None)
             if found is not None:
                 result[side] = stored_as(spec, _wide_enough(network, found, [name]))
@@ -317,8 +323,10 @@ def _storage_of_begin(network: Network) -> Storage | None:
 
 def _wide_enough(network: Network, store: Storage, names: Sequence[str]) -> Storage:
     """A storage that a wildcard found, or the one that the widest Any on its values asks for."""
-    facts = (fact for name in names for fact in network.graph.values[name].facts)
-    asked = [fact.storage for fact in facts if isinstance(fact, AnyType)]
+    values = network.graph.values
+    asked = [fact.storage for name in names for fact in values[name].facts if isinstance(fact, AnyType)]
+    if not asked:
+        return store
     return max([store, *asked], key=lambda one: one.range_bits)
 
 
@@ -330,19 +338,21 @@ def stored_as(spec: PortType, store: Storage) -> PortType:
 
 def _shared_storage(
     network: Network,
-    sides: list[tuple[PortId, str, PortType]],
-    group: set[PortId],
+    members: Sequence[tuple[PortId, str, PortType]],
     reader_storage: dict[str, Storage],
 ) -> Storage:
-    members = [entry for entry in sides if entry[0] in group]
     for _, _, spec in members:
         if isinstance(spec.storage, Storage):
             return spec.storage
-    pins = (network.values[_value(network, name)].pin for _, name, _ in members)
-    near = [pin.storage if pin else None for pin in pins]
-    near += [_storage_near(network, name, {}) for _, name, _ in members]
-    near += [reader_storage.get(name) for side, name, _ in members if side[0] == "out"]
-    near += [reader_storage.get(name) for side, name, _ in members if side[0] == "in"]
+    for _, name, _ in members:
+        pin = network.values[_value(network, name)].pin
+        if pin is not None:
+            return pin.storage
+    near = chain(
+        (_storage_near(network, name, {}) for _, name, _ in members),
+        (reader_storage.get(name) for side, name, _ in members if side[0] == "out"),
+        (reader_storage.get(name) for side, name, _ in members if side[0] == "in"),
+    )
     default = network.target.default_port.storage
     fallback = default if isinstance(default, Storage) else Storage(8, True, -128, 127)
     return next((store for store in near if store is not None), fallback)

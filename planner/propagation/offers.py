@@ -19,7 +19,7 @@ from planner.propagation.network import Interval, Network
 from planner.target.records import PortType
 
 JOINED: Final = 64
-FEW: Final = 24  # candidates that are looked at one by one
+FEW: Final = 8  # candidates that are looked at one by one
 WHOLE: Final = 4_000  # classes of a component that share all candidates
 WINDOW: Final = 200
 
@@ -122,24 +122,31 @@ class _Board:
 def _candidates(component: Component, classes: Sequence[LabelClass], network: Network) -> set[Label]:
     members = [classes[c] for c in component.classes]
     labels = {entry.own for entry in members if entry.own is not None}
-    wanted = {(port.spec, port.required) for entry in members for port in entry.ports}
-    if len(labels) == len(wanted) == 1 and not any(network.values[e.value].pin for e in component.edges):
-        return labels
+    if len(labels) == 1 and not any(network.values[e.value].pin for e in component.edges):
+        wanted = {(port.spec, port.required) for entry in members for port in entry.ports}
+        if len(wanted) == 1:
+            return labels
     for edge in component.edges:
         pin = network.values[edge.value].pin
         if pin is not None and pin.is_per_tensor:
             labels.add(label_of(pin))
+    near = dict.fromkeys(itertools.chain(component.classes, *component.joined))
+    extents = {c: hull_of([classes[c]]) for c in near}
+    specs = {id(port.spec): port.spec for c in near for port in classes[c].ports}
+    of = {c: {id(port.spec) for port in classes[c].ports} for c in near}
+    asked: set[tuple[Interval, int]] = set()
     for groups in component.joined:
         for a, b in itertools.combinations(groups[:JOINED], 2):
-            labels |= _hull_labels([classes[a], classes[b]])
-    if len(members) > 1:
-        labels |= _hull_labels(members)
-    return labels
+            hull = _hull(extents[a], extents[b])
+            if hull is not None:
+                asked.update((hull, spec) for spec in of[a] | of[b])
+    whole = hull_of(members)
+    if len(members) > 1 and whole is not None:
+        asked.update((whole, spec) for c in component.classes for spec in of[c])
+    return labels.union(label_for(hull, specs[spec]) for hull, spec in asked)
 
 
-def _hull_labels(entries: Sequence[LabelClass]) -> set[Label]:
-    hull = hull_of(entries)
-    if hull is None:
-        return set()
-    specs: dict[PortType, None] = dict.fromkeys(port.spec for entry in entries for port in entry.ports)
-    return {label_for(hull, spec) for spec in specs}
+def _hull(a: Interval | None, b: Interval | None) -> Interval | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return min(a[0], b[0]), max(a[1], b[1])

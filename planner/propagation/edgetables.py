@@ -1,0 +1,95 @@
+"""Edge tables: the price of one edge for all picks of labels at its ends, in one go.
+
+`price.edge_price` says what one labelling of an edge costs; this says it for all of them: a change of type is
+priced once for each pair of labels, and uses that want the same type share it. Entries are whole numbers.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.ir.qtypes import Uniform
+from planner.propagation.components import Edge, Use
+from planner.propagation.labels import Label, typed
+from planner.propagation.price import Market
+
+Offered = Mapping[int, Sequence[Label | None]]
+Table = NDArray[Any]
+Kind = Uniform | None
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """One end of an edge: its type for each pick of its class, whose axis it is; of a given type no axis."""
+
+    kinds: Sequence[Kind]
+    axis: int | None = None
+
+
+def edge_tables(edge: Edge, offered: Offered, market: Market) -> tuple[Table, Table] | None:
+    """(price, rescales) by picks, an axis for each of `edge.groups()`; None where uses differ in trips."""
+    trips = {use.trips for use in edge.uses}
+    if len(trips) != 1:
+        return None
+    groups = edge.groups()
+    start = _start(edge, groups, offered)
+    ends = [_end(use, groups, offered) for use in edge.uses]
+    free = [market.is_free(edge, use) for use in edge.uses]
+    shape = [len(offered[group]) for group in groups]
+    rank = max(1, len(shape))  # numpy makes numbers of its own of arrays without axes
+    price: Table = np.zeros(shape or [1], object)
+    count = price.copy()
+    for n, end in enumerate(ends):
+        prices, rescales = _changes(start, end, market, free=free[n])
+        first = np.ones([1] * rank, np.int64)
+        for other, freely in zip(ends[:n], free[:n], strict=True):
+            if freely == free[n] and not market.single_consumer:
+                same = _by_picks(other, end, lambda a, b: int(a is b or a == b))
+                first = first * (1 - _placed(same, (other, end), rank))
+        price = price + _placed(prices, (start, end), rank) * first
+        count = count + _placed(rescales, (start, end), rank) * first
+    return (price * (trips.pop() * edge.elements)).reshape(shape), count.reshape(shape)
+
+
+def _start(edge: Edge, groups: Sequence[int], offered: Offered) -> _End:
+    if edge.definition is None:
+        return _End([edge.start])
+    group, store = edge.definition
+    kinds = [None if label is None else typed(label, store) for label in offered[group]]
+    return _End(kinds, groups.index(group))
+
+
+def _end(use: Use, groups: Sequence[int], offered: Offered) -> _End:
+    store = use.store
+    if use.group < 0:
+        return _End([use.goal])
+    kinds = [None if label is None or store is None else typed(label, store) for label in offered[use.group]]
+    return _End(kinds, groups.index(use.group))
+
+
+def _changes(start: _End, end: _End, market: Market, *, free: bool) -> tuple[Table, Table]:
+    """What a change from each type to each other costs an element, and whether it is a rescale."""
+    pairs = [[market.pair(a, b, free=free) for b in end.kinds] for a in start.kinds]
+    both = np.array(pairs, np.int64).reshape(len(start.kinds), len(end.kinds), 2)
+    return both[..., 0], both[..., 1]
+
+
+def _by_picks(a: _End, b: _End, entry: Callable[[Kind, Kind], int]) -> Table:
+    return np.array([[entry(x, y) for y in b.kinds] for x in a.kinds], np.int64)
+
+
+def _placed(matrix: Table, ends: tuple[_End, _End], rank: int) -> Table:
+    """A matrix over the picks of two ends, its axes where theirs are; of one class only equal picks meet."""
+    first, second = ends[0].axis, ends[1].axis
+    shape = [1] * rank
+    if first is not None and first == second:
+        matrix = np.diagonal(matrix)
+    elif first is not None and second is not None and first > second:
+        matrix = matrix.T
+    for axis, end in ((first, ends[0]), (second, ends[1])):
+        if axis is not None:
+            shape[axis] = len(end.kinds)
+    return matrix.reshape(shape)
