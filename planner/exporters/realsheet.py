@@ -60,8 +60,7 @@ class RealSheet:
         array = numbers_of(self.graph, value)
         if not isinstance(seen, Uniform):
             return self._kept(f"{value}_turned", np.ascontiguousarray(array.T))
-        axis = None if seen.axis is None else 1 - seen.axis
-        return self._quantized_constant(value, np.ascontiguousarray(array.T), replace(seen, axis=axis))
+        return self._quantized_constant(value, np.ascontiguousarray(array.T), _turned(seen))
 
     def number_nodes(self) -> Mapping[str, str]:
         """Name every node by its type and count, as QONNX's cleanup does; new names by old ones."""
@@ -216,3 +215,20 @@ class RealSheet:
         if key not in self._parameters:
             self._parameters[key] = self._kept(f"{stem}_parameter", array)
         return self._parameters[key]
+
+
+def _turned(kind: Uniform) -> Uniform:
+    """The type of a matrix, for its transposition: slices are listed row by row."""
+    if kind.axis is not None:
+        return replace(kind, axis=1 - kind.axis)
+    if not kind.grid:
+        return kind
+    order = np.arange(len(kind.scales)).reshape(kind.grid).T.ravel().tolist()
+    return replace(
+        kind,
+        scales=tuple(kind.scales[i] for i in order),
+        zero_points=tuple(kind.zero_points[i] for i in order),
+        blocks=tuple(sorted((1 - axis, size) for axis, size in kind.blocks)),
+        grid=kind.grid[::-1],
+        ranges=tuple(kind.ranges[i] for i in order) if kind.ranges else (),
+    )

@@ -124,6 +124,14 @@ def test_hls4ml_has_a_precision_for_each_layer(made):
     assert {name for name in nodes if name.startswith("Conv")} <= set(layers)
 
 
+def test_a_weight_in_blocks_is_turned_with_its_scales(made):
+    graph, plan, samples = made("digits", "llm-w4")
+    found = run("hls4ml", EXPORTERS["hls4ml"](graph, plan), graph, samples[0])
+    wanted = planner.evaluate(graph, plan, samples[0]).outputs
+    for name in graph.outputs:
+        np.testing.assert_allclose(found[name], wanted[name], rtol=1e-5, atol=1e-6)
+
+
 def test_each_format_says_what_onnxruntime_runs_of_it(made):
     graph, plan, samples = made("digits", "onnxruntime-cpu")
     for form, write in EXPORTERS.items():
