@@ -16,7 +16,7 @@ Array = npt.NDArray[Any]
 Reals = npt.NDArray[np.float64]
 _VANISHES: Final = 2.0**34
 """Products with inputs of up to 2^10 that are 2^24 times smaller than a bias leave a float32 sum as it is."""
-_LONG: Final = 2.0**16
+_LONG: Final = 2.0**10
 """Steps of a weight in a bias from which one of 32 bits is too short beside 16-bit inputs."""
 _SIGNS: Final = Storage(2, signed=True, qmin=-1, qmax=1)
 
