@@ -13,7 +13,8 @@ import numpy as np
 
 from planner.ir.graph import Constant
 from planner.ir.qtypes import Uniform
-from planner.propagation.network import FLOAT, GIVEN, Interval, Kernel, Network, moves_alone
+from planner.propagation.building import moves_alone
+from planner.propagation.network import FLOAT, GIVEN, Interval, Kernel, Network
 from planner.propagation.rows import NO_RANGE, Choice, in_float
 
 ALL: Interval = (-math.inf, math.inf)

@@ -16,6 +16,7 @@ from planner.ir.qtypes import Storage
 from planner.ir.topology import live, topological
 from planner.plans.plan import Plan
 from planner.propagation.assemble import assemble
+from planner.propagation.building import build_network
 from planner.propagation.columns import Columns, columns_of
 from planner.propagation.components import components_of, settle_losses, units_of
 from planner.propagation.concessions import Concession, explained
@@ -26,7 +27,7 @@ from planner.propagation.greedy import greedy
 from planner.propagation.islands import afloat, float_islands
 from planner.propagation.labels import LabelClass, build_classes, label_of, typed
 from planner.propagation.late import moved_late
-from planner.propagation.network import Network, build_network
+from planner.propagation.network import Network
 from planner.propagation.offers import offer_labels
 from planner.propagation.outcome import BiasPins, Labelled, Outcome, Request, Strategy
 from planner.propagation.parameters import derive_parameters

@@ -16,10 +16,10 @@ from planner.ir.borders import carried_pairs
 from planner.ir.graph import Graph
 from planner.ir.qtypes import FloatType, Storage, Uniform
 from planner.ir.ranges import affine_slices
+from planner.propagation.building import build_network, moves_data
 from planner.propagation.columns import Bools, Columns, Floats, Ints
 from planner.propagation.labels import UNIT
 from planner.propagation.layout import Layout
-from planner.propagation.network import build_network, moves_data
 from planner.propagation.parameters import derive_parameters
 from planner.propagation.price import Market
 from planner.propagation.rows import Choice

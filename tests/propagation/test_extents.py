@@ -8,8 +8,8 @@ import pytest
 from planner.constants.quantize import quantize_array
 from planner.ir.topology import topological
 from planner.plans.check import check
+from planner.propagation.building import build_network
 from planner.propagation.extents import backward, demote, forward
-from planner.propagation.network import build_network
 from planner.propagation.propagate import propagate
 from planner.propagation.rows import choose_rows
 from tests.propagation.small import graph_of, target_of

@@ -9,7 +9,7 @@ from planner.errors import Conflict
 from planner.ir.graph import Region
 from planner.ir.topology import topological
 from planner.ir.typetext import parse_type
-from planner.propagation.network import build_network
+from planner.propagation.building import build_network
 from planner.propagation.propagate import propagate
 from planner.propagation.rows import choose_rows
 from tests.propagation.small import graph_of, target_of
