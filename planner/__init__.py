@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from planner.errors import Conflict, PlanInvalid, PlannerError
     from planner.interpreter.models import run_model as run
     from planner.ir.typetext import parse_type
-    from planner.pipeline import annotate, calibrate, compare, evaluate, export, load_model, plan
-    from planner.plans.check import check
+    from planner.pipeline import annotate, calibrate, check, compare, evaluate, export, load_model, plan
     from planner.plans.diff import diff
     from planner.plans.explain import explain
     from planner.plans.plan import Plan
@@ -41,7 +40,7 @@ _HOMES: Final = {
     "Target": "planner.target.records",
     "annotate": "planner.pipeline",
     "calibrate": "planner.pipeline",
-    "check": "planner.plans.check",
+    "check": "planner.pipeline",
     "compare": "planner.pipeline",
     "convert": "planner.conversion.convert",
     "correct_biases": "planner.conditioning.biases",

@@ -30,7 +30,7 @@ from planner.ir.expand import expand
 from planner.ir.graph import Graph, model_digest
 from planner.onnx.normalise import normalise
 from planner.onnx.read import read_onnx
-from planner.plans.check import check
+from planner.plans.check import check as check_plan
 from planner.plans.plan import Plan
 from planner.propagation.propagate import BiasPins, Strategy, propagate
 from planner.target.load import load_target
@@ -146,6 +146,21 @@ def plan(
         return replace(found, origin=replace(found.origin, model=model)) if found.origin else found
 
 
+def check(plan: Plan, model: Graph | None = None, target: Target | None = None) -> None:
+    """Refuse a plan that breaks a rule of its target, its model or its own log.
+
+    Args:
+      plan: from `plan`, or read from a file.
+      model: the model it is for, with or without its constraints; then digests and numbers are checked too.
+      target: the target it is for; then the rows that the plan carries must be the target's.
+
+    Raises:
+      PlanInvalid: the first thing that does not hold; `.port` is its address, `.row` the row's file:line.
+    """
+    with _collection_paused():
+        check_plan(plan, model, target)
+
+
 def export(model: Graph, plan: Plan, format: str) -> bytes:  # noqa: A002 - the public name
     """Write the planned model in a format real engines run; `check` comes first.
 
@@ -157,7 +172,7 @@ def export(model: Graph, plan: Plan, format: str) -> bytes:  # noqa: A002 - the 
         raise unknown_name("export format", format, EXPORTERS)
     with _collection_paused():
         model = expand(model)
-        check(plan, model)
+        check_plan(plan, model)
         refuse_bodies(plan, format)
         return EXPORTERS[format](model, plan)
 

@@ -58,16 +58,7 @@ class _Notes:
 
 
 def check(plan: Plan, model: Graph | None = None, target: Target | None = None) -> None:
-    """Refuse a plan that breaks a rule of its target, its model or its own log.
-
-    Args:
-      plan: from `plan`, or read from a file.
-      model: the model it is for, with or without its constraints; then digests and numbers are checked too.
-      target: the target it is for; then the rows that the plan carries must be the target's.
-
-    Raises:
-      PlanInvalid: the first thing that does not hold; `.port` is its address, `.row` the row's file:line.
-    """
+    """Refuse a plan that breaks a rule of its target, its model or its own log; see `pipeline.check`."""
     if target is not None:
         check_target(plan, target)
     if model is not None:
