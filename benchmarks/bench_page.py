@@ -9,6 +9,7 @@ import onnxruntime
 from benchmarks import growth
 from benchmarks.comparison import Record, mac_share
 from benchmarks.figures import latency_ratio, net_mb, planning_s, their_quantize_s, verdicts
+from benchmarks.parts import PARTS
 
 FIRST: Final = ("plan_first_s", "export_first_s")
 REACHED: Final[Mapping[bool | None, str]] = {True: "reached", False: "**not reached**", None: "not judged"}
@@ -110,6 +111,23 @@ QUALITY_HEAD: Final = _head(
 )
 
 
+PARTS_HEAD: Final = _head("model", "kernels", "ms", "ms a kernel", *(f"{part} %" for part in PARTS))
+WANTED: Final = 1 / 3
+
+
+def parts_table(records: Sequence[Record]) -> str:
+    """Where planning's time goes, of the models on which it takes more than is wanted of theirs."""
+    rows = []
+    for record in records:
+        other, ours = their_quantize_s(record, records), record["ours"]
+        if other is None or planning_s(ours) <= WANTED * other[0]:
+            continue
+        took = 1e3 * planning_s(ours)
+        cells = [record["model"], str(ours["regions"]), f"{took:.1f}", f"{took / ours['regions']:.2f}"]
+        rows.append(_line([*cells, *(f"{100 * ours['parts'][part]:.0f}" for part in PARTS)]))
+    return "\n".join([PARTS_HEAD, *rows]) if rows else "There is none."
+
+
 def notes(records: Sequence[Record]) -> str:
     """Tell where the other side gave nothing, one line a model."""
     lines = [f"- {r['model']}: {r['theirs_error'][:200]}" for r in records if "theirs_error" in r]
@@ -155,6 +173,13 @@ Peak memory is of the whole process after one job.
 ## Seconds by phase
 {PHASE_HEAD}
 {rows(phase_row)}
+
+## Where planning takes more than a third of theirs
+{parts_table(records)}
+
+Shares are of Python's profiler, which counts calls as dearer than they are. A kernel costs about the same
+everywhere and no part stands out: these are models of few kernels, whose quantize phase is a few
+milliseconds on the other side too, or models of which the other side leaves most in float (bodies of `If`).
 
 ## Quality
 {QUALITY_HEAD}

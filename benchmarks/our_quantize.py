@@ -16,6 +16,7 @@ from onnx import defs
 
 import planner
 from benchmarks.memory import peak_rss_mb
+from benchmarks.parts import parts
 from planner.ir.graph import Graph
 from planner.plans.plan import Plan
 from planner.target.records import Target
@@ -113,6 +114,7 @@ def main() -> None:
                 "total_s": sum(first.values()),
                 "rss_mb": rss_mb,
                 "import_rss_mb": import_rss_mb,
+                "parts": parts(lambda: planner.export(model, planner.plan(model, target), "onnx-qdq")),
                 "greedy_cost": planner.plan(model, target, strategy="rfc").cost,
                 **facts_of(plan),
             }
