@@ -6,10 +6,12 @@ import numpy as np
 
 from planner.ir.graph import Constant, Graph
 from planner.plans.plan import Plan
+from planner.propagation.log import Steps
 
 
 def assert_same(a, b, path="") -> None:
     """Fail at the first field in which two graphs, plans or plain data differ."""
+    a, b = (tuple(item) if isinstance(item, Steps) else item for item in (a, b))
     assert type(a) is type(b), f"{path}: {a!r} and {b!r}"
     if isinstance(a, Graph | Plan | Constant) or (dataclasses.is_dataclass(a) and not isinstance(a, type)):
         for item in dataclasses.fields(a):

@@ -60,7 +60,7 @@ def _pins_met(served: Served, row: Row) -> int | None:
     met = 0
     for pattern, fact, constant, own, name in _facts(other):
         store = FloatType(row.float) if row.float else pattern.type.storage
-        met += isinstance(fact, Uniform) and fact.storage == store
+        met += isinstance(fact, Uniform) and (store is None or fact.storage == store)
         met += isinstance(fact, FloatType) and fact == store
         follows = pattern.name in reading.biases
         numbers = served.numbers.get(name, Constant()) if constant else None

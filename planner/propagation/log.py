@@ -80,6 +80,10 @@ class Steps(Sequence[Step]):
     def __hash__(self) -> int:
         return hash(self.written())
 
+    def __reduce__(self) -> tuple[type[tuple[Step, ...]], tuple[tuple[Step, ...]]]:
+        # What is sent elsewhere are the steps, not what they are written from.
+        return tuple, (self.written(),)
+
 
 class _Log:
     """Steps under construction; `port_step` and `facts_of` find the ones to rest on."""

@@ -296,9 +296,10 @@ def accepts(pattern: PortPattern, pin: Uniform, *, follows: bool) -> bool:
 
 
 def _pins_met(graph: Graph, choice: Choice) -> int:
+    """Pins whose storage the row has there; a wildcard takes its value's."""
     met = 0
     for side, i, _, pattern in _sides(choice):
         for fact in port_facts(graph, choice.region, side, i):
-            met += isinstance(fact, Uniform) and fact.storage == pattern.type.storage
+            met += isinstance(fact, Uniform) and pattern.type.storage in (None, fact.storage)
             met += isinstance(fact, FloatType) and fact == pattern.type.storage
     return met
