@@ -1,7 +1,7 @@
 """docs/soak.md from what `make soak` wrote: each test, how much it did, how long, at which commit.
 
 Usage, from the repository root: `python -m benchmarks.soak_page out/soak.xml [MORE.xml ...] docs/soak.md`,
-with a report for each part where it did not run in one piece.
+with a report for each part where it did not run in one piece; of a test run again the last run counts.
 """
 
 import subprocess
@@ -25,9 +25,11 @@ of {date}. {passed} passed, {failed} failed, {skipped} skipped; {minutes:.0f} mi
 def page(reports: Sequence[Path]) -> str:
     """The page of JUnit reports, one a part; tests without a count are summed up."""
     roots = [ET.parse(report).getroot() for report in reports]  # noqa: S314
-    cases = [case for root in roots for case in root.iter("testcase")]
+    cases = {
+        (case.get("classname"), case.get("name")): case for root in roots for case in root.iter("testcase")
+    }
     rows, ended, seconds = [], {"passed": 0, "failed": 0, "skipped": 0}, 0.0
-    for case in cases:
+    for case in cases.values():
         state = "skipped" if case.find("skipped") is not None else "passed"
         if case.find("failure") is not None or case.find("error") is not None:
             state = "failed"
