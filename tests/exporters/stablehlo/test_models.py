@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import planner
+from planner.mlir.tool import transform
 from tests.exporters.stablehlo.running import job, steps_off, with_all_results
 from tests.oracles import hlo
 
@@ -58,10 +59,13 @@ def _planned(name, count):
     return *with_all_results(ready, planner.plan(ready, "stablehlo")), samples
 
 
-def _off(form, arithmetic, name, count):
+def _off(form, arithmetic, name, count, *, lowered=False):
     """Elements that differ from the interpreter's, elements in all, the largest difference, float errors."""
     graph, plan, samples = _planned(name, count)
     jobs = [job(graph, plan, form, sample) for sample in samples]
+    if lowered:
+        text, _ = transform(jobs[0][0], ["stablehlo-legalize-quant-to-math"])
+        jobs = [(text, arrays) for _, arrays, *_ in jobs]
     differing = total = largest = 0
     error = 0.0
     for sample, results in zip(samples, hlo.evaluated(jobs), strict=True):
@@ -84,10 +88,18 @@ def test_integers_compute_every_value(name, count):
 
 @pytest.mark.parametrize(("name", "count"), [*SHORT, *LONG])
 def test_quantized_types_compute_every_value(name, count):
-    """No stored integer of any kernel differs from `float32_spec`."""
-    differing, _, _, error = _off("stablehlo", "float32_spec", name, count)
+    """No stored integer of any kernel differs from `float32_spec`, behind our quant-to-math pass."""
+    differing, _, _, error = _off("stablehlo", "float32_spec", name, count, lowered=True)
     assert differing == 0
     assert error < 1e-5
+
+
+@pytest.mark.parametrize(("name", "count"), [*SHORT, *LONG])
+def test_reals_in_place_of_integers_come_close(name, count):
+    """Behind QDQ legalization sums of products are float32: a rounding in thousands falls the other way."""
+    differing, total, largest, _ = _off("stablehlo", "float32_spec", name, count)
+    assert differing * 1000 <= total
+    assert largest <= 3
 
 
 @pytest.mark.soak
