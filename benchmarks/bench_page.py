@@ -177,9 +177,10 @@ Peak memory is of the whole process after one job.
 ## Where planning takes more than a third of theirs
 {parts_table(records)}
 
-Shares are of Python's profiler, which counts calls as dearer than they are. A kernel costs about the same
-everywhere and no part stands out: these are models of few kernels, whose quantize phase is a few
-milliseconds on the other side too, or models of which the other side leaves most in float (bodies of `If`).
+Shares are of Python's profiler, which counts calls as dearer than they are. No part stands out: these are
+models of few kernels, whose quantize phase is a few milliseconds on the other side too; models of which the
+other side leaves most in float (bodies of `If`); and those of 60 million weights and more in a few kernels,
+where both sides spend their time on reading, rounding and writing them.
 
 ## Quality
 {QUALITY_HEAD}
