@@ -1,4 +1,4 @@
-"""Models with loops and branches in ONNX's text form, for the formats that are compiled."""
+"""Models with loops and branches in ONNX's text form: for the interpreter, and for compiled formats."""
 
 import numpy as np
 from onnx import parser
@@ -160,9 +160,14 @@ MODELS = {
 }
 
 
+def written(text):
+    """The bytes of a file."""
+    return parser.parse_model(f"{HEAD} {text}").SerializeToString()
+
+
 def loaded(text):
     """The model as it is read."""
-    return planner.load_model(parser.parse_model(f"{HEAD} {text}").SerializeToString())
+    return planner.load_model(written(text))
 
 
 def prepared(text, shapes, count=12):
