@@ -92,6 +92,11 @@ class Choice:
         """The value that chooses."""
         return self.scope.operands[0]
 
+    def taken(self, known: Known) -> int | None:
+        """The branch that runs, where that is known before running."""
+        found = known(self.condition)
+        return None if found is None else int(not found.reshape(-1)[0])
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cycle:

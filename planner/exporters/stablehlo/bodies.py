@@ -62,14 +62,13 @@ def _start(sheet: Sheet, kernel: Choice | Cycle) -> None:
 
 
 def _choose(sheet: Sheet, choice: Choice, write: Writer) -> None:
-    known = sheet.known(choice.condition)
-    if known is not None:
-        taken = choice.branches[0 if bool(known.reshape(-1)[0]) else 1]
+    index = choice.taken(sheet.known)
+    if index is not None:
+        taken = choice.branches[index]
         write_items(sheet, (*taken.begins, *taken.items), write)
         for join in choice.joins:
-            source = join.branch(choice.branches.index(taken))
             _start(sheet, choice)
-            _define(sheet, join, _read(sheet, join, source))
+            _define(sheet, join, _read(sheet, join, join.branch(index)))
         return
     condition = reshape(sheet.p, sheet.real(choice.condition), ())
     for branch in choice.branches:

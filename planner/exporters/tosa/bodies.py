@@ -69,9 +69,8 @@ def _define(sheet: Sheet, border: Border, tensor: Tensor) -> None:
 
 
 def _choose(sheet: Sheet, choice: Choice, write: Writer) -> None:
-    condition = sheet.known(choice.condition)
-    if condition is not None:
-        index = 0 if bool(condition.reshape(-1)[0]) else 1
+    index = choice.taken(sheet.known)
+    if index is not None:
         taken = choice.branches[index]
         write_items(sheet, (*taken.begins, *taken.items), write)
         for join in choice.joins:
