@@ -103,7 +103,8 @@ def __getattr__(name: str) -> Any:
     if home is None:
         raise AttributeError(f"module 'planner' has no attribute {name!r}")
     module, _, attribute = home.partition(":")
-    return getattr(importlib.import_module(module), attribute or name)
+    found = globals()[name] = getattr(importlib.import_module(module), attribute or name)
+    return found
 
 
 def __dir__() -> list[str]:

@@ -183,3 +183,15 @@ def test_importing_the_face_or_the_command_is_light(name):
     code = f"import sys, {name}; print(*(set({heavy!r}) & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.split() == []
+
+
+def test_a_plan_loads_nothing_for_rare_things():
+    heavy = ("highspy", "networkx", "numpy.ma", "xdsl")
+    code = (
+        "import sys, planner; model = planner.load_model('examples/digits/digits.onnx'); "
+        "stats = planner.calibrate(model, 'examples/digits/calibration.npz'); "
+        "planner.plan(planner.annotate(model, stats=stats), 'onnxruntime-cpu'); "
+        f"print(*(set({heavy!r}) & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.split() == []

@@ -103,7 +103,7 @@ def settle(columns: Columns, choices: Sequence[Choice], graph: Graph, target: Ta
         plain &= ~floats & (columns.results == 0) & (columns.definition >= 0)
     types: list[Uniform | None] = [None] * len(columns.names)
     clips = np.zeros(len(columns.names))
-    for number in np.unique(spec[plain]).tolist():
+    for number in sorted(set(spec[plain].tolist())):
         _type_plain(columns, np.flatnonzero(plain & (spec == number)), kinds.specs[number], types, clips)
     held = np.array([kind is not None for kind in types], bool)
     known = held | (loose & ~stores)
@@ -155,7 +155,8 @@ class _Kinds:
         kind = np.array(self.of, np.int64)[columns.kernel]
         place = np.array(self.starts, np.int64)[kind] + np.arange(len(kind)) - columns.first[columns.kernel]
         codes = np.array(self.codes, np.int64)[place]
-        codes[np.isin(columns.kernel, self.held_open)] = TIED
+        if self.held_open:
+            codes[np.isin(columns.kernel, self.held_open)] = TIED
         return codes, np.array(self.own, np.int64)[place]
 
     def add(self, layout: Layout | None, ports: int, *, tied: bool) -> int:
@@ -268,7 +269,7 @@ def _constant_types(
     known: dict[tuple[Any, ...], list[Uniform | None]] = {}
     values = columns.value.tolist()
     bounds = columns.first.tolist()
-    for kernel in np.unique(columns.kernel[ports]).tolist():
+    for kernel in sorted(set(columns.kernel[ports].tolist())):
         choice = choices[kernel]
         region, layout = choice.region, choice.layout
         if layout is None:
