@@ -7,6 +7,7 @@ import json
 import logging
 import sys
 import traceback
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -49,6 +50,13 @@ def frames(error: BaseException) -> dict[str, Any]:
     """The class of an exception and where it was raised, innermost last; not its message."""
     found = traceback.extract_tb(error.__traceback__)[-MOST_FRAMES:]
     return {"error": type(error).__name__, "frames": [f"{f.filename}:{f.lineno} {f.name}" for f in found]}
+
+
+def log_failure(answer: Mapping[str, Any]) -> None:
+    """Write where a child failed, if its answer says that it did."""
+    if "trace" in answer:
+        told = {"message": "a child failed", **answer["trace"]}
+        logging.getLogger("qplan.child").error("a child failed", extra={"fields": told})
 
 
 def configure() -> None:

@@ -61,10 +61,10 @@ async def plan_at_once(service: Service, request: PlanRequest) -> bytes | tuple[
     origin = origin_text(_full_name(target), whole)
     light = len(whole) <= INLINE_BYTES and values_in(whole) <= INLINE_VALUES
     if light and is_small(service, request.model, request.stats):
-        made = await run_sync(partial(_text_here, asked, target), limiter=service.threads)
-        if made is not None:
-            await run_sync(service.store.keep_plan, digest, *made, origin)
-            return made[1]
+        planned = partial(_planned_here, service.store, digest, asked, target, origin)
+        text = await run_sync(planned, limiter=service.threads)
+        if text is not None:
+            return text
     return read_origin(origin), digest
 
 
@@ -79,9 +79,16 @@ def is_small(service: Service, model: str | Mapping[str, Any], stats: str | Mapp
     return isinstance(kernels, list) and len(kernels) <= service.settings.inline_kernels and not stored
 
 
-def _text_here(asked: Mapping[str, Any], target: Target) -> tuple[str, bytes] | None:
+def _planned_here(
+    store: Store, digest: str, asked: Mapping[str, Any], target: Target, origin: bytes
+) -> bytes | None:
+    """Text of a plan made here, on disk before it is given."""
     planned = plan_here(asked, target)
-    return None if planned is None else (planned.key, planned.to_json().encode())
+    if planned is None:
+        return None
+    text = planned.to_json().encode()
+    store.keep_plan(digest, planned.key, text, origin)
+    return text
 
 
 def plan_here(request: Mapping[str, Any], target: Target) -> Plan | None:

@@ -6,7 +6,6 @@ wrong there is a typed problem. One child waits, imports done, so that a job doe
 
 import asyncio
 import json
-import logging
 import os
 import signal
 import sys
@@ -18,6 +17,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Final
 
+from api.logs import log_failure
 from api.metrics import Metrics
 from api.paths import import_path
 from api.problems import Problem, Refused
@@ -29,8 +29,6 @@ MAX_FILE: Final = 2 << 30
 MAPPED: Final = 1 << 30
 PER_BYTE: Final = 10
 FOREIGN: Final = frozenset({"address", "annotations", "arguments", "options", "steps"})
-
-log: Final = logging.getLogger("qplan.sandbox")
 
 
 @dataclass(slots=True)
@@ -205,8 +203,7 @@ def _result(child: Process, reply: bytes, ended: Ending) -> dict[str, Any]:
     if child.returncode == 0 and reply:
         answer: dict[str, Any] = json.loads(reply)
         ended.peak = answer.get("peak", 0)
-        if "trace" in answer:
-            log.error("a child failed", extra={"fields": {"message": "a child failed", **answer["trace"]}})
+        log_failure(answer)
         if "problem" in answer:
             raise Refused(**answer["problem"])
         ended.name = "ok"

@@ -11,9 +11,9 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
-import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -75,9 +75,10 @@ class Store:
         """Make the folders, and clear what an earlier server left half done."""
         for name in (*_KINDS, "drafts"):
             (self.root / name).mkdir(parents=True, exist_ok=True)
-        for folder in (self.root / "drafts").iterdir():
-            if not _in_use(folder):
-                shutil.rmtree(folder, ignore_errors=True)
+        with _holding(self.root / "drafts", fcntl.LOCK_EX):
+            for draft in (self.root / "drafts").iterdir():
+                if not _in_use(draft):
+                    _remove(draft)
 
     def path(self, kind: Kind, digest: str) -> Path:
         """Where a file lies, or would.
@@ -182,23 +183,25 @@ class Store:
 
     def put_all(self, files: Iterable[tuple[Kind, str, bytes]]) -> None:
         """Keep bytes under digests, in this order; what is there stays."""
-        missing = [file for file in files if not self.has(*file[:2])]
-        if not missing:
-            return
-        with self.draft() as folder:
-            for number, (kind, digest, data) in enumerate(missing):
-                path = folder / str(number)
-                path.write_bytes(data)
-                self.keep(kind, digest, path)
+        for kind, digest, data in files:
+            if self.has(kind, digest):
+                continue
+            with self._drafted(_make_file) as (path, file):
+                with open(file, "wb", closefd=False) as whole:
+                    whole.write(data)
+                self._keep(kind, digest, path, file)
 
     def keep(self, kind: Kind, digest: str, draft: Path) -> None:
         """Move a finished file into its place: fsync, then rename."""
+        with draft.open("rb") as file:
+            self._keep(kind, digest, draft, file.fileno())
+
+    def _keep(self, kind: Kind, digest: str, draft: Path, file: int) -> None:
         goal = self.path(kind, digest)
-        goal.parent.mkdir(exist_ok=True)
         if self.objects is not None:
             self.objects.send(draft, self._name(kind, digest))
-        with draft.open("rb") as file:
-            os.fsync(file.fileno())
+        os.fsync(file)
+        goal.parent.mkdir(exist_ok=True)
         draft.replace(goal)
 
     def keep_plan(self, request: str, key: str, text: bytes, origin: bytes) -> None:
@@ -218,14 +221,21 @@ class Store:
     @contextmanager
     def draft(self) -> Iterator[Path]:
         """Give a folder to work in; it goes, with what was not kept."""
-        folder = tempfile.mkdtemp(dir=self.root / "drafts")
-        holding = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        fcntl.flock(holding, fcntl.LOCK_EX)
+        with self._drafted(_make_folder) as (folder, _):
+            yield folder
+
+    @contextmanager
+    def _drafted(self, make: Callable[[Path], int]) -> Iterator[tuple[Path, int]]:
+        """Make a file or folder among the drafts and hold it; it goes, if it is still there."""
+        path = self.root / "drafts" / secrets.token_hex(8)
+        with _holding(path.parent, fcntl.LOCK_SH):  # `open` takes away what nobody holds
+            file = make(path)
+            fcntl.flock(file, fcntl.LOCK_EX)
         try:
-            yield Path(folder)
+            yield path, file
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
-            os.close(holding)
+            _remove(path)
+            os.close(file)
 
     def _name(self, kind: Kind, digest: str) -> str:
         return self.path(kind, digest).relative_to(self.root).as_posix()
@@ -254,16 +264,39 @@ class Store:
         return True
 
 
+@contextmanager
+def _holding(path: Path, how: int) -> Iterator[None]:
+    """Hold a lock on a file or folder, as soon as it can be had."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(file, how)
+        yield
+    finally:
+        os.close(file)
+
+
 def _in_use(draft: Path) -> bool:
     """Whether a server that lives holds a draft."""
     try:
-        folder = os.open(draft, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError:
+        with _holding(draft, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            return False
+    except FileNotFoundError:
         return False
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return True
-    finally:
-        os.close(folder)
-    return False
+
+
+def _make_file(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+
+
+def _make_folder(path: Path) -> int:
+    path.mkdir(0o700)
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def _remove(draft: Path) -> None:
+    if draft.is_dir():
+        shutil.rmtree(draft, ignore_errors=True)
+    else:
+        draft.unlink(missing_ok=True)

@@ -22,6 +22,7 @@ from operator import getitem
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from api.logs import log_failure
 from api.problems import FULL, Refused, full
 from api.sandbox import MAPPED, MAX_FILE, PER_BYTE, child_environment, ending_of, files_of
 from api.store import Store, digest_of_file
@@ -184,6 +185,7 @@ def _result(code: int, reply: bytes) -> dict[str, Any]:
         problem = ending_of(code)
         raise Refused(problem.name, problem.detail)
     answer: dict[str, Any] = json.loads(reply)
+    log_failure(answer)
     if "problem" in answer:
         raise Refused(**answer["problem"])
     result: dict[str, Any] = answer["result"]

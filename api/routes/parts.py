@@ -11,12 +11,13 @@ from api.schemas import JobRecord
 from api.service import Service
 
 
-def _service(request: Request) -> Service:
+# Not `def`: FastAPI calls these in a thread, which costs a request more than they do.
+async def _service(request: Request) -> Service:
     service: Service = request.app.state.service
     return service
 
 
-def _sent(
+async def _sent(
     prefer: Annotated[  # noqa: ARG001 - for OpenAPI; `wait_of` reads it
         str | None,
         Header(

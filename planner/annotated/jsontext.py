@@ -5,7 +5,8 @@ names the path of what is wrong; `write_lines` is the one layout of every file w
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import json.encoder
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -123,4 +124,14 @@ def _lines(brackets: str, items: Iterable[str], indent: str) -> str:
     return f"{brackets[0]}\n{indent}  {text}\n{indent} {brackets[1]}" if text else brackets
 
 
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+def _encoder() -> Callable[[Any], str]:
+    """How one value becomes text; `JSONEncoder.encode` makes an encoder in C for each, most of its time."""
+    plain = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return plain.encode
+    parts = make(None, plain.default, json.encoder.encode_basestring, None, ": ", ", ", False, False, False)
+    return lambda value: "".join(parts(value, 0))
+
+
+_encode = _encoder()

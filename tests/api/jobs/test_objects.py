@@ -1,7 +1,9 @@
 """The store before an object store: what one server keeps another finds, and what is damaged is noticed."""
 
 import os
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest import mock
 
@@ -144,6 +146,28 @@ def test_a_draft_of_a_living_server_stays(tmp_path):
         Store(tmp_path).open()
         assert folder.is_dir()
     assert list((tmp_path / "drafts").iterdir()) == []
+
+
+def test_a_server_that_starts_takes_no_draft_away_as_it_is_made(tmp_path):
+    store = Store(tmp_path)
+    store.open()
+    ended = threading.Event()
+
+    def start() -> None:
+        while not ended.is_set():
+            Store(tmp_path).open()
+
+    with ThreadPoolExecutor(3) as pool:
+        starting = [pool.submit(start) for _ in range(3)]
+        try:
+            for number in range(300):
+                with store.draft() as folder:
+                    (folder / "data").write_bytes(b"x")
+                store.put("blobs", digest_of(b"%d" % number), b"x")
+        finally:
+            ended.set()
+    assert [one.exception() for one in starting] == [None] * 3
+    assert len(list(store.digests("blobs"))) == 300
 
 
 @pytest.mark.parametrize(("url", "words"), [("nothing://x", "nothing"), ("s4://x/y", "s4")])
