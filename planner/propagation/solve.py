@@ -1,16 +1,18 @@
 """Labelling: choose a label for every class of a unit so that the price is least.
 
-First the finest label that all classes of a component can share (provably least where it pays only what
-nobody can avoid). Then, without the labels that nobody needs: exactly by eliminating classes, else by a
-linear program (a proven bound), local search and branch and bound. What is not proven optimal carries its
-bound. Limits are counts, never wall time. Source: design 01, section 5.
+First the finest label that all classes of a component can share (provably least where it pays less than
+one change of label beyond what nobody can avoid). Then, without the labels that nobody needs: exactly by
+eliminating classes, else by a linear program (a proven bound), local search and branch and bound. What is
+not proven optimal carries its bound. Limits are counts, never wall time. Source: design 01, section 5.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 from planner import propagation
+from planner.plans.rescales import same_scale
 from planner.propagation.blur import blur, shared_labels
 from planner.propagation.canonical import in_canonical_order
 from planner.propagation.components import Component, Edge, Loss, Unit, Use
@@ -66,6 +68,9 @@ def solve(unit: Unit, classes: Sequence[LabelClass], market: Market) -> Solution
         price = sum(paid for (paid, _), _ in first) + _price_of_losses(unit, finest, market)
         if (price, rescales) == (floor, 0):
             return Solution(finest, floor, floor, _refusals(unit, finest, [*options.values()], market))
+    alike = _alike(unit, [*options.values()], classes, market)
+    if alike is not None and alike.price < floor + _least_change(unit, classes, market):
+        return alike
     in_canonical_order(unit, classes)
     shared = [options[id(part)] for part in unit.components]
     start = _pick_shared(unit, classes, shared, market)
@@ -75,6 +80,33 @@ def solve(unit: Unit, classes: Sequence[LabelClass], market: Market) -> Solution
     if not all(is_whole(component) for component in unit.components):
         bound = 0
     return Solution(labels, found, min(max(bound, floor), found), refused)
+
+
+def _alike(
+    unit: Unit, shared: Sequence[Options], classes: Sequence[LabelClass], market: Market
+) -> Solution | None:
+    """The cheapest of one label for all; of labels whose rescales cost the same the finest is."""
+    if len(shared) > 1 or not is_whole(unit.components[0]):
+        return None
+    free = next((c for c in unit.classes if classes[c].fixed is None), unit.classes[0])
+    first: dict[tuple[tuple[int, int], bool], Labels] = {}
+    for paid, labels in shared[0]:
+        first.setdefault((paid, labels[free] is None), labels)
+    priced = [(price_of_labels(unit, labels, market), labels) for labels in first.values()]
+    if not priced:
+        return None
+    price, labels = min(priced, key=lambda item: item[0])
+    return Solution(labels, price[0], price[0], _refusals(unit, labels, shared, market))
+
+
+def _least_change(unit: Unit, classes: Sequence[LabelClass], market: Market) -> int:
+    """What two labels in one component cost at least; 0 where scales are so close that it may be nothing."""
+    scales = sorted({label for c in unit.classes for label in classes[c].labels if label is not None})
+    if any(same_scale(a, b) for (a, _), (b, _) in pairwise(scales)):
+        return 0
+    costs = market.costs
+    least = min((edge.elements for edge in unit.edges if edge.groups()), default=0)
+    return round(min(costs.requantize, costs.quantize, costs.dequantize) * UNIT) * least
 
 
 def _least(unit: Unit, offered: Offered, market: Market, start: Labels) -> tuple[Labels, int, int]:

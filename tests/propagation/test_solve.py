@@ -7,16 +7,19 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.topologies import TOPOLOGIES
 from planner.ir.graph import Graph, model_digest
 from planner.plans.check import check
 from planner.plans.planjson import plan_to_json
 from planner.propagation import dominance, eliminate, milp, offers, solve
 from planner.propagation.propagate import propagate
+from planner.target.load import load_target
 from tests.propagation.graphs import TARGET, random_graph, renamed, seeded
 from tests.propagation.test_laws import port_types, shuffled
 
 SEEDS = range(0, 40, 2)
 GAP = 1.05
+LITERT = load_target("litert-int8")
 
 
 def graph_of(seed: int) -> Graph:
@@ -36,6 +39,15 @@ def test_dropped_labels_change_nothing(monkeypatch, seed):
     monkeypatch.setattr(dominance, "ROUNDS", 0)
     every = propagate(graph_of(seed), TARGET)
     assert (plan.cost, len(plan.rescales)) == (every.cost, len(every.rescales))
+
+
+@pytest.mark.parametrize("shape", ["dense", "random"])
+def test_one_label_cheaper_than_a_change_is_what_a_search_finds(monkeypatch, shape):
+    graph = TOPOLOGIES[shape](300)
+    plan = propagate(graph, LITERT)
+    monkeypatch.setattr(solve, "_least_change", lambda *_: 0)
+    searched = propagate(graph, LITERT)
+    assert (plan.cost, plan.bound, port_types(plan)) == (searched.cost, searched.bound, port_types(searched))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
