@@ -71,11 +71,11 @@ def observe_histogram(array: Array) -> Observed:
 
 def merge(a: Observed, b: Observed) -> Observed:
     """Join two observations of one kind; the finer histogram is brought to the coarser bins."""
-    ranges = Observed(min(a.lo, b.lo), max(a.hi, b.hi), a.nan + b.nan, a.inf + b.inf)
+    lo, hi, nan, inf = min(a.lo, b.lo), max(a.hi, b.hi), a.nan + b.nan, a.inf + b.inf
     if a.counts is None or b.counts is None:
         only = b if a.counts is None else a
-        return replace(ranges, exponent=only.exponent, first=only.first, counts=only.counts)
-    exponent = max(a.exponent, b.exponent, bin_exponent(ranges.lo, ranges.hi))
+        return Observed(lo, hi, nan, inf, only.exponent, only.first, only.counts)
+    exponent = max(a.exponent, b.exponent, bin_exponent(lo, hi))
     parts = (
         _coarsened(a.counts, a.first, exponent - a.exponent),
         _coarsened(b.counts, b.first, exponent - b.exponent),
@@ -84,7 +84,7 @@ def merge(a: Observed, b: Observed) -> Observed:
     counts = np.zeros(max(start + len(part) for start, part in parts) - first, np.int64)
     for start, part in parts:
         counts[start - first : start - first + len(part)] += part
-    return replace(ranges, exponent=exponent, first=first, counts=counts)
+    return Observed(lo, hi, nan, inf, exponent, first, counts)
 
 
 def bin_exponent(lo: float, hi: float) -> int:
@@ -116,8 +116,7 @@ def _finite(array: Array) -> tuple[Observed, Array]:
         array = array.astype(np.float32)
     if not array.size:
         return Observed(), array
-    with np.errstate(invalid="ignore"):
-        lo, hi = float(array.min()), float(array.max())
+    lo, hi = float(array.min()), float(array.max())
     if math.isfinite(lo) and math.isfinite(hi):
         return Observed(lo, hi), array
     nan = int(np.count_nonzero(np.isnan(array)))

@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, TypeAlias
 
+import numpy as np
 import onnxruntime
 
 from planner.calibration.derive import CUTTING, derivable, derive
@@ -282,6 +283,7 @@ def _open_session(graph: Graph, fetched: tuple[str, ...], added: tuple[Probe, ..
             raise ModelError(f"onnxruntime cannot load model {graph.name!r}: {reason}") from error
 
 
+@np.errstate(invalid="ignore")
 def _observe(watch: _Watch, feed: Feed) -> tuple[dict[str, Observed], dict[str, Array]]:
     """What one sample shows of each value, and the means by probe output."""
     observer = OBSERVERS[watch.method]

@@ -140,6 +140,21 @@ def test_bad_samples_say_which_and_why(source, message):
     assert str(caught.value) == message
 
 
+@pytest.mark.parametrize("write", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("change", [np.asfortranarray, lambda array: array.astype(">f4"), np.float64])
+def test_arrays_are_read_as_numpy_reads_them(write, change, tmp_path):
+    write(tmp_path / "0.npz", image=change(IMAGES[0]), ids=IDS[0])
+    _, [feed] = read(tmp_path)
+    np.testing.assert_array_equal(feed["image"], IMAGES[0])
+    assert feed["image"].dtype == np.float32
+
+
+def test_pickled_objects_are_refused(tmp_path):
+    np.savez(tmp_path / "0.npz", image=np.array([{}], object), ids=IDS[0])
+    with pytest.raises(SampleError, match="not a readable .npz file"):
+        read(tmp_path)
+
+
 def test_bad_files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
