@@ -26,6 +26,7 @@ from planner.calibration.shards import cut, merge_shards
 from planner.calibration.statistics import Statistics, calibration_digest, from_observed, percentile_of
 from planner.errors import ModelError, SampleError, unknown_name
 from planner.ir.graph import Graph, Op
+from planner.onnx.recurrent import RECURRENT
 from planner.onnx.sessions import FAILURES, observing_options, one_line, open_session
 from planner.onnx.write import write_graph
 
@@ -35,6 +36,8 @@ Progress = Callable[[int, int | None], None]
 OBSERVED_DTYPES: Final = frozenset({"f16", "f32", "f64"})
 # Fetched at once; a model with more is run once per this much.
 MAX_FETCH_BYTES: Final = 1 << 29
+# Models with fewer numbers in all their values run faster in one thread.
+SMALL: Final = 1 << 19
 
 Session: TypeAlias = tuple[onnxruntime.InferenceSession, tuple[str, ...], Mapping[str, str]]
 """A model, the values fetched from it, and by what names where they are inside bodies."""
@@ -95,7 +98,7 @@ def calibrate(
       method: `minmax`, `percentile` (99.99) or `percentile:99.9`.
       values: names to observe; every float input and result of an op otherwise.
       progress: called after each sample with the number done and, if known, of all.
-      threads: of onnxruntime; 0 is one a core.
+      threads: of onnxruntime; 0 is as many as the model gains from.
 
     Raises:
       SampleError: no samples, or one that does not fit or does not run.
@@ -110,7 +113,8 @@ def calibrate(
     wanted = _wanted(flat, values)
     _check_observable(flat)
     opened = samples if isinstance(samples, Samples) else open_samples(samples, graph)
-    watch, sums = _watch(flat, kind, wanted, derivable(flat, wanted, kind), threads), Sums()
+    many = threads or threads_for(flat)
+    watch, sums = _watch(flat, kind, wanted, derivable(flat, wanted, kind), many), Sums()
     seen, done = _gather(watch, opened, sums, progress)
     if not done:
         raise SampleError("no samples to calibrate with", hint="32 to 128 representative ones are usual")
@@ -169,6 +173,13 @@ def _check_ops(graph: Graph) -> None:
                 f"kernel {region.name!r} has no ops, so the model cannot be run",
                 hint="calibrate the ONNX model, or write calibrated ranges into the annotated one",
             )
+
+
+def threads_for(graph: Graph) -> int:
+    """One where threads would wait for each other longer than they work, else 0: one a core."""
+    if any(op.type in RECURRENT for op in graph.ops):
+        return 1
+    return int(sum(value.elements for value in graph.values.values()) < SMALL)
 
 
 def _check_observable(graph: Graph) -> None:

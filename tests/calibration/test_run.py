@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnxruntime.quantization.calibrate import CalibrationDataReader, CalibrationMethod, create_calibrator
 
-from planner.calibration.run import calibrate
+from planner.calibration.run import calibrate, threads_for
 from planner.calibration.statistics import merge
 from planner.errors import ModelError, SampleError, StatsError, UnknownName
 from planner.ir.graph import Op
@@ -99,6 +99,13 @@ def test_a_model_too_big_to_fetch_at_once_is_run_in_groups(method):
     assert (
         calibrate(claimed, draw(3), method=method).values == calibrate(graph, draw(3), method=method).values
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "width", "threads"), [("Relu", 4, 1), ("Relu", 1 << 20, 0), ("LSTM", 1 << 20, 1)]
+)
+def test_what_is_small_or_goes_step_by_step_runs_in_one_thread(kind, width, threads):
+    assert threads_for(graph_of([Op("op", kind, ("x",), ("y",))], {"x": (width,)})) == threads
 
 
 def test_a_value_with_nothing_finite_has_no_statistics():
