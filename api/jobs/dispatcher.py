@@ -54,6 +54,7 @@ class Dispatcher:
         self.wake = asyncio.Event()
         self.threads = CapacityLimiter(THREADS)
         self.loops: list[asyncio.Task[None]] = []
+        self.leasing: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Begin to take jobs."""
@@ -65,7 +66,8 @@ class Dispatcher:
         """Stop what runs and give it back, for another server to begin anew."""
         for loop in self.loops:
             loop.cancel()
-        await asyncio.gather(*self.loops, return_exceptions=True)
+        leasing = () if self.leasing is None else (self.leasing,)
+        await asyncio.gather(*self.loops, *leasing, return_exceptions=True)
         tasks = [task for _, task in self.held.values()]
         self._halt(list(self.held))
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -92,8 +94,13 @@ class Dispatcher:
         free = await self.executor.slots() - len(self.held)
         if free <= 0:
             return
+        self.leasing = asyncio.create_task(self._lease(free))
+        await asyncio.shield(self.leasing)  # to its end: a lease that nobody holds lasts its whole time
+
+    async def _lease(self, free: int) -> None:
         for job in await self._do(queue.lease, self.owner, free, seconds=self.seconds):
             self.held[job.id] = (job, asyncio.create_task(self._run(job)))
+        await asyncio.sleep(0)  # what is cancelled before it began would not be given back
 
     async def _watch(self) -> None:
         """Stop what was cancelled or lost."""
