@@ -164,6 +164,8 @@ def check(plan: Plan, model: Graph | None = None, target: Target | None = None) 
 def export(model: Graph, plan: Plan, format: str) -> bytes:  # noqa: A002 - the public name
     """Write the planned model in a format real engines run; `check` comes first.
 
+    No file holds the log: that of a plan made here stays unwritten until somebody looks at it.
+
     Raises:
       UnsupportedExport: the format cannot express this plan; names port and row.
       PlanInvalid: the plan does not fit the model.
@@ -172,7 +174,7 @@ def export(model: Graph, plan: Plan, format: str) -> bytes:  # noqa: A002 - the 
         raise unknown_name("export format", format, EXPORTERS)
     with _collection_paused():
         model = expand(model)
-        check_plan(plan, model)
+        check_plan(plan, model, log=plan.origin is None)
         refuse_bodies(plan, format)
         return EXPORTERS[format](model, plan)
 

@@ -16,7 +16,7 @@ from planner.ir.qtypes import AnyType, Calibrated, FloatType, Uniform
 from planner.plans.checkchoice import check_choice
 from planner.plans.checkedges import check_edges
 from planner.plans.checkfacts import check_facts
-from planner.plans.checklog import check_steps, check_told, check_values
+from planner.plans.checklog import check_steps, check_told, check_totals, check_values
 from planner.plans.checkmodel import check_model, check_target
 from planner.plans.checknumbers import Judged, check_constants, check_sums
 from planner.plans.checkports import (
@@ -42,14 +42,14 @@ class _Notes:
     """What one check remembers, so that each thing is judged once.
 
     Attributes:
-      steps: the log by address.
+      steps: the log by address; None where it is not judged.
       binding: values with facts that a port can break.
       types, texts: what is wrong with a type, "" if nothing, and its text, by its id (the plan keeps it).
       rows: rows read beside ports, by their key, the number of inputs and which ports are there.
       constants: constants known by their range that were judged.
     """
 
-    steps: Mapping[str, Step]
+    steps: Mapping[str, Step] | None
     binding: frozenset[str]
     types: dict[int, str] = field(default_factory=dict)
     texts: dict[int, str] = field(default_factory=dict)
@@ -57,8 +57,12 @@ class _Notes:
     constants: set[Judged] = field(default_factory=set)
 
 
-def check(plan: Plan, model: Graph | None = None, target: Target | None = None) -> None:
-    """Refuse a plan that breaks a rule of its target, its model or its own log; see `pipeline.check`."""
+def check(plan: Plan, model: Graph | None = None, target: Target | None = None, *, log: bool = True) -> None:
+    """Refuse a plan that breaks a rule of its target, its model or its own log; see `pipeline.check`.
+
+    Args:
+      log: whether the steps are judged too, which writes them.
+    """
     if target is not None:
         check_target(plan, target)
     if model is not None:
@@ -66,13 +70,14 @@ def check(plan: Plan, model: Graph | None = None, target: Target | None = None) 
         check_model(plan, model)
     regions = _check_coverage(plan)
     numbers = model.constants if model is not None else None
-    notes = _Notes(check_steps(plan), frozenset(_binding(plan.graph)))
+    notes = _Notes(check_steps(plan) if log else None, frozenset(_binding(plan.graph)))
+    check_totals(plan)
     for kernel in plan.kernels_in_order:
         served = _check_kernel(plan, kernel, regions[kernel.name], numbers, notes)
         if served is not None and target is not None and model is not None:
             check_choice(served, target, notes.binding)
     _check_carried(plan)
-    check_values(plan)
+    check_values(plan, log=log)
     check_edges(plan, target)
 
 
@@ -206,7 +211,8 @@ def _check_kernel(
         if broken:
             refuse(kernel.name, f"is served by {row.source}, whose {broken}", row)
     check_facts(served, notes.binding)
-    check_told(kernel, notes.steps, notes.texts)
+    if notes.steps is not None:
+        check_told(kernel, notes.steps, notes.texts)
     check_wildcards(served)
     extents = check_constants(served, notes.constants) if numbers is not None else {}
     check_rules(served)
@@ -224,7 +230,8 @@ def _check_types(plan: Plan, ports: tuple[Port, ...], notes: _Notes) -> None:
         problem = notes.types.get(id(kind))
         if problem is None:
             problem = notes.types[id(kind)] = type_problem(kind) or ""
-            notes.texts[id(kind)] = said(kind)
+            if notes.steps is not None:
+                notes.texts[id(kind)] = said(kind)
         if not problem and kind.expressed != "f32":
             problem = _expressed_problem(plan.graph, port, kind)
         if not problem and not kind.is_per_tensor and port.value:

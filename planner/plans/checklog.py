@@ -12,8 +12,12 @@ from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, Port, PortTyped, Step
 
 
-def check_values(plan: Plan) -> None:
-    """Every value has the type of the port that defines it, sane figures, and the step that decided it."""
+def check_values(plan: Plan, *, log: bool) -> None:
+    """Every value has the type of the port that defines it, sane figures, and the step that decided it.
+
+    Args:
+      log: whether the steps are looked at.
+    """
     graph = plan.graph
     defining = {port.value: port for kernel in plan.kernels_in_order for port in kernel.outputs if port.value}
     needed = {port.value for kernel in plan.kernels_in_order for port in kernel.inputs if port.value}
@@ -36,7 +40,8 @@ def check_values(plan: Plan) -> None:
                 f"{name!r} loses {value.bits_lost!r} bits and {value.clip!r} of its range; "
                 "accepted: 0 or more bits, 0 to 1",
             )
-        _check_decided(plan, name, value.decided_by, port)
+        if log:
+            _check_decided(plan, name, value.decided_by, port)
 
 
 def _pin(plan: Plan, name: str) -> PortTyped:
@@ -68,11 +73,15 @@ def check_steps(plan: Plan) -> Mapping[str, Step]:
             n = next(n for n in step.because if not 0 <= n < i)
             refuse(step.port, f"step {i} rests on step {n}; accepted: earlier steps")
         last[step.port] = step
+    return last
+
+
+def check_totals(plan: Plan) -> None:
+    """Cost, bound and optimality agree with each other."""
     if not (plan.cost >= plan.bound >= 0) or (plan.optimal and plan.cost != plan.bound):
         refuse(
             "", f"cost {plan.cost!r}, bound {plan.bound!r} and optimal {plan.optimal} contradict each other"
         )
-    return last
 
 
 def check_told(kernel: KernelPlan, steps: Mapping[str, Step], texts: Mapping[int, str]) -> None:

@@ -4,6 +4,7 @@ A row is read as data; how propagation chose it is not looked at. Nothing here k
 Source: design 01, sections 2, 4 and 6.
 """
 
+import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NoReturn
@@ -229,11 +230,10 @@ def holds_signs(spec: PortType) -> bool:
 def type_problem(kind: Uniform) -> str | None:
     """What keeps a type from being one: scales that its expressed type cannot hold, zero points outside."""
     store = kind.storage
-    for zero in kind.zero_points:
-        if not store.qmin <= zero <= store.qmax:
-            return f"zero point {zero} lies outside the storage range {store.qmin}:{store.qmax}"
-    only = kind.scales[0] if len(kind.scales) == 1 and kind.expressed == "f32" else None
-    if only is not None and float(np.float32(only)) == only:
+    if not store.qmin <= min(kind.zero_points) <= max(kind.zero_points) <= store.qmax:
+        zero = next(zero for zero in kind.zero_points if not store.qmin <= zero <= store.qmax)
+        return f"zero point {zero} lies outside the storage range {store.qmin}:{store.qmax}"
+    if kind.expressed == "f32" and _are_f32(kind.scales):
         return None
     scales = np.asarray(kind.scales)
     wrong = _expressed(scales, kind.expressed) != scales
@@ -242,6 +242,13 @@ def type_problem(kind: Uniform) -> str | None:
         nearest = float(_expressed(scales, kind.expressed)[first])
         return f"scale {kind.scales[first]!r} is no value of {kind.expressed}; the nearest one is {nearest!r}"
     return None
+
+
+def _are_f32(scales: tuple[float, ...]) -> bool:
+    try:
+        return struct.unpack(f"<{len(scales)}f", struct.pack(f"<{len(scales)}f", *scales)) == scales
+    except OverflowError:
+        return False
 
 
 def _expressed(scales: np.ndarray, name: str) -> np.ndarray:

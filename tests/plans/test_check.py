@@ -10,6 +10,7 @@ from planner.errors import PlanInvalid
 from planner.fusion.fuse import fuse
 from planner.ir.graph import model_digest
 from planner.onnx.read import read_onnx
+from planner.pipeline import export
 from planner.plans.check import check
 from planner.plans.planjson import plan_from_json, plan_to_json
 from planner.plans.planmlir import plan_from_mlir, plan_to_mlir
@@ -63,6 +64,16 @@ def test_a_mutant_is_refused_at_its_port(kind, target):
         assert caught.value.port in ports, caught.value.message
         if caught.value.port:
             assert caught.value.message.startswith(f"{caught.value.port}: ")
+
+
+def test_export_looks_at_a_log_that_came_from_a_file():
+    known = case("onnxruntime-cpu")
+    forged = replace(known.plan, steps=())
+    with pytest.raises(PlanInvalid, match="its step says nothing"):
+        check(forged)
+    assert export(known.model, forged, "onnx-qdq") == export(known.model, known.plan, "onnx-qdq")
+    with pytest.raises(PlanInvalid, match="its step says nothing"):
+        export(known.model, plan_from_json(plan_to_json(forged)), "onnx-qdq")
 
 
 def test_there_are_mutants_enough():
