@@ -38,6 +38,7 @@ _WORDS: Final[Mapping[str, bool | None]] = {
 _INTEGER: Final = re.compile(r"[-+]?(0|[1-9][0-9]{0,38})|0x[0-9a-fA-F]{1,32}")
 _FLOAT: Final = re.compile(r"[-+]?(\.[0-9]{1,400}|[0-9]{1,400}(\.[0-9]{0,400})?)([eE][-+]?[0-9]{1,4})?")
 _REFUSED: Final = re.compile(r"[-+]?0[0-9]+|0o[0-7]+|[-+]?[0-9]{39,}|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_NO_KEYS: Final[Mapping[str, tuple[int, int]]] = {}
 _NUMBERS_BEGIN: Final = frozenset("+-.0123456789")
 # PyYAML's own parser refuses `b?: b32` inside braces, so libyaml it is.
 _Loader: Final[Any] = getattr(yaml, "CSafeLoader", None)
@@ -201,7 +202,8 @@ class _Builder:
         for event in yaml.parse(self.source.text, Loader=_Loader):
             kind = type(event)
             if kind is yaml.ScalarEvent:
-                self.check(event)
+                if event.tag is not None or event.anchor is not None:
+                    self.check(event)
                 self.add(event, self.scalar(event))
             elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
                 self.check(event)
@@ -238,7 +240,7 @@ class _Builder:
     def scalar(self, event: Any) -> Node:
         mark = event.start_mark
         value = self.resolve(event) if event.implicit[0] else event.value
-        return Node(value, self.source, mark.line + 1, mark.column + 1)
+        return Node(value, self.source, mark.line + 1, mark.column + 1, _NO_KEYS)
 
     def resolve(self, event: Any) -> Scalar:
         text: str = event.value
