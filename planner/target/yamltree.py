@@ -199,7 +199,8 @@ class _Builder:
 
     def build(self) -> Node:
         documents = 0
-        for event in yaml.parse(self.source.text, Loader=_Loader):
+        events: Iterator[Any] = yaml.parse(self.source.text, Loader=_Loader)
+        for event in events:
             kind = type(event)
             if kind is yaml.ScalarEvent:
                 if event.tag is not None or event.anchor is not None:
