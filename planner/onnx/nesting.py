@@ -27,6 +27,10 @@ _OF_RESULTS: Final = ("scan_output_axes", "scan_output_directions")
 _BEGIN, _END, _JOIN = (kind.partition("::")[2] for kind in (BEGIN, END, JOIN))
 
 
+Captured: TypeAlias = dict[Opaque, tuple[str, ...]]
+"""What the bodies written so far read of the tensors around them."""
+
+
 @dataclass(slots=True)
 class _Body:
     """Nodes of one body (or of the model), and the borders of the bodies that stand in it."""
@@ -59,6 +63,7 @@ def nest(nodes: Sequence[Node], scopes: Mapping[str, Scope], typed: Typed) -> li
             _sort_border(node, scopes, bodies, alias, operands)
     for body in bodies.values():
         _rename(body, alias)
+    captured: Captured = {}
     found = {owner: [_aliased(node, alias) for node in group] for owner, group in joins.items()}
     for path in sorted(bodies, key=lambda path: -_depth(scopes, path)):
         scope = scopes.get(path)
@@ -66,11 +71,12 @@ def nest(nodes: Sequence[Node], scopes: Mapping[str, Scope], typed: Typed) -> li
             continue
         outer = bodies[closed_scope(scopes, scope.parent)]
         if scope.kind == "loop" and bodies[path].ends:
-            outer.nodes.append(_loop(path, scope, bodies[path], typed))
+            outer.nodes.append(_loop(path, scope, bodies[path], typed, captured))
         elif scope.kind == "branch" and scope.index == 0 and scope.owner in found:
             branches = [p for p, s in scopes.items() if s.kind == "branch" and s.owner == scope.owner]
-            outer.nodes.append(_branches(scope, [bodies[p] for p in branches], found[scope.owner], typed))
-    return _in_order(bodies[""].nodes)
+            inner = [bodies[p] for p in branches]
+            outer.nodes.append(_branches(scope, inner, found[scope.owner], typed, captured))
+    return _in_order(bodies[""].nodes, captured)
 
 
 def _depth(scopes: Mapping[str, Scope], path: str) -> int:
@@ -133,7 +139,7 @@ def _is_handed(node: Node, operands: int) -> bool:
     return bool(node.attributes["carried"] >= 0 or node.attributes["index"] < operands)
 
 
-def _loop(path: str, scope: Scope, body: _Body, typed: Typed) -> Node:
+def _loop(path: str, scope: Scope, body: _Body, typed: Typed, captured: Captured) -> Node:
     if scope.type not in ("Loop", "Scan"):
         raise UnsupportedExport(
             f"{scope.owner!r} loops in a way that ONNX has no operator for; accepted: Loop and Scan",
@@ -144,9 +150,9 @@ def _loop(path: str, scope: Scope, body: _Body, typed: Typed) -> Node:
     inner = [(node.outputs[0], *typed(node.outputs[0])) for node in begins]
     tensors, outputs = [node.inputs[0] for node in ends], [node.outputs[0] for node in ends]
     results, copies = _own_results(body, path, tensors, [typed(name) for name in outputs])
-    proto = _graph(path, [*body.nodes, *copies], inner, results)
+    written = _graph(path, [*body.nodes, *copies], inner, results, captured)
     told = _told(scope, sum(node.attributes["carried"] < 0 for node in ends))
-    attributes = {**scope.attributes, **told, "body": Opaque(GRAPH, proto.SerializeToString())}
+    attributes = {**scope.attributes, **told, "body": written}
     return Node(
         scope.type,
         tuple(node.inputs[0] for node in begins),
@@ -169,7 +175,9 @@ def _place_of_result(end: Node) -> tuple[bool, int]:
     return end.attributes["carried"] < 0, end.attributes["index"]
 
 
-def _branches(scope: Scope, bodies: Sequence[_Body], joins: Sequence[Node], typed: Typed) -> Node:
+def _branches(
+    scope: Scope, bodies: Sequence[_Body], joins: Sequence[Node], typed: Typed, captured: Captured
+) -> Node:
     if scope.type != "If":
         raise UnsupportedExport(
             f"{scope.owner!r} branches in a way that ONNX has no operator for; accepted: If",
@@ -182,8 +190,7 @@ def _branches(scope: Scope, bodies: Sequence[_Body], joins: Sequence[Node], type
         results, copies = _own_results(
             body, f"{scope.owner}/{key}", tensors, [typed(name) for name in outputs]
         )
-        proto = _graph(key, [*body.nodes, *copies], [], results)
-        graphs[key] = Opaque(GRAPH, proto.SerializeToString())
+        graphs[key] = _graph(key, [*body.nodes, *copies], [], results, captured)
     attributes = {**scope.attributes, **graphs}
     return Node("If", joins[0].inputs[:1], outputs, scope.owner, "", attributes, scope.parent)
 
@@ -204,19 +211,27 @@ def _own_results(
     return ports, copies
 
 
-def _graph(name: str, nodes: Iterable[Node], inputs: Sequence[Port], outputs: Sequence[Port]) -> GraphProto:
+def _graph(
+    name: str, nodes: list[Node], inputs: Sequence[Port], outputs: Sequence[Port], captured: Captured
+) -> Opaque:
     proto = GraphProto(name=name)
-    for node in _in_order(list(nodes)):
+    own = {port[0] for port in inputs}
+    free: list[str] = []
+    for node in _in_order(nodes, captured):
         fill_node(proto.node.add(), node)
+        free += [read for read in _reads(node, captured) if read and read not in own]
+        own.update(node.outputs)
     proto.input.extend(value_info(*port) for port in inputs)
     proto.output.extend(value_info(*port) for port in outputs)
-    return proto
+    found = Opaque(GRAPH, proto.SerializeToString())
+    captured[found] = tuple(dict.fromkeys(free))
+    return found
 
 
-def _in_order(nodes: list[Node]) -> list[Node]:
+def _in_order(nodes: list[Node], captured: Captured) -> list[Node]:
     """Each node behind what it reads, in its own right or in a body; the given order where it is free."""
     writer = {out: i for i, node in enumerate(nodes) for out in node.outputs if out}
-    before = [sorted({writer[name] for name in _reads(node) if name in writer}) for node in nodes]
+    before = [sorted({writer[name] for name in _reads(node, captured) if name in writer}) for node in nodes]
     if all(not places or places[-1] < i for i, places in enumerate(before)):
         return nodes
     order: dict[int, None] = {}
@@ -231,8 +246,9 @@ def _in_order(nodes: list[Node]) -> list[Node]:
     return [nodes[i] for i in order]
 
 
-def _reads(node: Node) -> Iterable[str]:
+def _reads(node: Node, captured: Captured) -> Iterable[str]:
     yield from node.inputs
     for value in node.attributes.values():
         if isinstance(value, Opaque) and value.kind == GRAPH:
-            yield from free_names(graph_of(value))
+            known = captured.get(value)
+            yield from free_names(graph_of(value)) if known is None else known

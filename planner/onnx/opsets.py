@@ -5,6 +5,7 @@ listed. Subgraph bodies are adapted too. onnx's own version converter is not use
 domains and bodies. Source: ONNX Changelog.md.
 """
 
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
@@ -13,7 +14,7 @@ import numpy as np
 from onnx import defs
 
 from planner.errors import ModelError
-from planner.ir.graph import Constant, Graph, Op, Value
+from planner.ir.graph import Constant, Graph, Op, Opaque, Value
 from planner.onnx.bodies import graph_of, node_of, opaque, ops_of, subgraphs
 from planner.onnx.dtypes import NUMPY, dtype_of
 from planner.onnx.naming import unused
@@ -78,24 +79,24 @@ def to_opset_21(graph: Graph) -> Graph:
 
 
 def _adapt(op: Op, scope: _Scope) -> list[Op]:
-    bodies = {key: opaque(_adapted_body(body, scope)) for key, body in _graphs(op).items()}
-    if bodies:
+    bodies = {key: _adapted_body(body, scope) for key, body in subgraphs(op).items()}
+    if any(body is not op.attributes[key] for key, body in bodies.items()):
         op = replace(op, attributes={**op.attributes, **bodies})
     adapter = ADAPTERS.get(op.type)
     return [op] if adapter is None else adapter(op, scope)
 
 
-def _graphs(op: Op) -> Mapping[str, Any]:
-    return {key: graph_of(value) for key, value in subgraphs(op).items()}
-
-
-def _adapted_body(body: Any, outer: _Scope) -> Any:
-    inner = _Scope(outer.version, outer.values, outer.taken)
-    ops = [new for op in ops_of(body.node) for new in _adapt(op, inner)]
+def _adapted_body(given: Opaque, outer: _Scope) -> Opaque:
+    """The body in opset 21; itself where nothing in it changes."""
+    inner, body = _Scope(outer.version, outer.values, outer.taken), graph_of(given)
+    before = ops_of(body.node)
+    ops = [new for op in before for new in _adapt(op, inner)]
+    if len(ops) == len(before) and all(map(operator.is_, ops, before)):
+        return given
     del body.node[:]
     body.node.extend(node_of(op) for op in ops)
     body.initializer.extend(tensor_of(name, array) for name, array in inner.constants.items())
-    return body
+    return opaque(body)
 
 
 def _from_newer(graph: Graph, version: int) -> Graph:

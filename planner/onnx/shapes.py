@@ -4,7 +4,7 @@ Only small constants (shapes, axes, scales) go into that copy, so its cost does 
 model's weights. Ops of unknown domains get a guess: the element type of their first float operand.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -90,12 +90,12 @@ def _guesses(
     return found
 
 
-def _inferred(graph: Graph, hints: Iterable[Value]) -> dict[str, Value]:
+def _inferred(graph: Graph, hints: Collection[Value]) -> dict[str, Value]:
     """Infer without and then, where something is left, with the contents of shape tensors.
 
     onnx writes out the contents of every vector, also of one with 10^9 elements: not on those.
     """
-    model = _without_weights(graph, hints)
+    model = _with_hints(_without_weights(graph), hints)
     found = _merged(graph, _run(model, data_prop=False))
     complete = found.keys() >= {out for op in graph.ops for out in op.outputs if out}
     if complete and all(map(_is_static, found.values())):
@@ -105,7 +105,7 @@ def _inferred(graph: Graph, hints: Iterable[Value]) -> dict[str, Value]:
     return found | _merged(graph, _run(model, data_prop=True))
 
 
-def _run(model: ModelProto, *, data_prop: bool) -> Iterable[ValueInfoProto]:
+def _run(model: bytes, *, data_prop: bool) -> Iterable[ValueInfoProto]:
     try:
         inferred = shape_inference.infer_shapes(model, data_prop=data_prop)
     except (shape_inference.InferenceError, ValueError, RuntimeError):
@@ -135,7 +135,17 @@ def _merged(graph: Graph, infos: Iterable[ValueInfoProto]) -> dict[str, Value]:
     return found
 
 
-def _without_weights(graph: Graph, hints: Iterable[Value]) -> ModelProto:
+def _with_hints(data: bytes, hints: Collection[Value]) -> bytes:
+    """The model with what is known of values that nothing infers."""
+    if not hints:
+        return data
+    model: ModelProto = ModelProto.FromString(data)
+    model.graph.value_info.extend(value_info(hint.name, hint.dtype, hint.shape) for hint in hints)
+    found: bytes = model.SerializeToString()
+    return found
+
+
+def _without_weights(graph: Graph) -> bytes:
     small, large = {}, []
     for name, constant in graph.constants.items():
         value = graph.values[name]
@@ -144,7 +154,7 @@ def _without_weights(graph: Graph, hints: Iterable[Value]) -> ModelProto:
         else:
             large.append((name, value.dtype, value.shape))
     ports: list[Port] = [(name, graph.values[name].dtype, graph.values[name].shape) for name in graph.inputs]
-    data = write_model(
+    return write_model(
         name="shapes",
         nodes=[op_node(_stand_in(op)) for op in graph.ops],
         inputs=[*ports, *large],
@@ -153,6 +163,3 @@ def _without_weights(graph: Graph, hints: Iterable[Value]) -> ModelProto:
         opset=graph.opsets[""],
         domains={domain: version for domain, version in graph.opsets.items() if domain},
     )
-    model: ModelProto = ModelProto.FromString(data)
-    model.graph.value_info.extend(value_info(hint.name, hint.dtype, hint.shape) for hint in hints)
-    return model
