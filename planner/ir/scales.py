@@ -7,7 +7,7 @@ value, as the quant dialect does). f80 is held in doubles. Source: IEEE 754; des
 
 import math
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ Reals = npt.NDArray[np.float64]
 EXPRESSED: Final = ("f16", "bf16", "tf32", "f32", "f64", "f80")
 F32_TINY: Final = 1.1754943508222875e-38  # the least normal f32: a scale we choose is never smaller
 _F32: Final = struct.Struct("<f")
+_FEW: Final = 256
 _F32_MAX: Final = 3.4028234663852886e38
 
 
@@ -73,13 +74,22 @@ def nearest(reals: Reals, expressed: str) -> Reals:
     return np.asarray(np.ldexp(np.rint(np.ldexp(reals, -unit)), unit), np.float64)
 
 
+def _as_f32(reals: Sequence[float]) -> tuple[float, ...]:
+    """Reals within float32 as float32, half to even: for a few faster than arrays are."""
+    form = f"<{len(reals)}f"
+    return struct.unpack(form, struct.pack(form, *reals))
+
+
 def round_scales(scales: Iterable[float], expressed: str) -> tuple[float, ...]:
     """Round reals to values of the expressed type, positive ones up to its least normal number.
 
     Raises:
       QTypeError: a scale beyond the largest value of the type.
     """
-    array = np.asarray(list(scales), dtype=np.float64)
+    many = list(scales)
+    if expressed == "f32" and 0 < len(many) <= _FEW and F32_TINY <= min(many) and sum(many) <= _F32_MAX:
+        return _as_f32(many)
+    array = np.asarray(many, dtype=np.float64)
     kept = FORMATS[expressed]
     rounded = nearest(np.where(array > 0, np.maximum(array, kept.tiny), array), expressed)
     if array.size and not float(np.max(rounded)) <= kept.most:
@@ -155,6 +165,9 @@ def check_scales(scales: tuple[float, ...], expressed: str) -> None:
         problem = scale_problem(scale, expressed)
         if problem:
             raise QTypeError(problem)
+        return
+    few = expressed == "f32" and len(scales) <= _FEW
+    if few and 0.0 < min(scales) and sum(scales) <= _F32_MAX and _as_f32(scales) == scales:
         return
     array = np.fromiter(scales, np.float64, len(scales))
     kept = FORMATS[expressed]
