@@ -87,7 +87,7 @@ def round_scales(scales: Iterable[float], expressed: str) -> tuple[float, ...]:
       QTypeError: a scale beyond the largest value of the type.
     """
     many = list(scales)
-    if expressed == "f32" and 0 < len(many) <= _FEW and F32_TINY <= min(many) and sum(many) <= _F32_MAX:
+    if expressed == "f32" and 0 < len(many) <= _FEW and min(many) >= F32_TINY and sum(many) <= _F32_MAX:
         return _as_f32(many)
     array = np.asarray(many, dtype=np.float64)
     kept = FORMATS[expressed]
@@ -167,7 +167,7 @@ def check_scales(scales: tuple[float, ...], expressed: str) -> None:
             raise QTypeError(problem)
         return
     few = expressed == "f32" and len(scales) <= _FEW
-    if few and 0.0 < min(scales) and sum(scales) <= _F32_MAX and _as_f32(scales) == scales:
+    if few and min(scales) > 0.0 and sum(scales) <= _F32_MAX and _as_f32(scales) == scales:
         return
     array = np.fromiter(scales, np.float64, len(scales))
     kept = FORMATS[expressed]
