@@ -61,7 +61,7 @@ def dtype_of(array: np.ndarray) -> str:
     """
     if array.dtype.kind in "SU":
         return "string"
-    name = _OF_NUMPY.get(array.dtype.newbyteorder("="))
+    name = _OF_NUMPY.get(array.dtype) or _OF_NUMPY.get(array.dtype.newbyteorder("="))
     if name is None:
         raise ModelError(f"ONNX has no element type for numpy's {array.dtype}")
     return name

@@ -19,6 +19,11 @@ from planner.onnx.dtypes import NAMES, NARROW_BITS, NUMPY, byte_size, dtype_of, 
 _ALIGNMENT: Final = 4096
 _RAW_DATA: Final = TensorProto.RAW_DATA_FIELD_NUMBER
 _DELIMITED: Final = 2  # protobuf's wire type of bytes, strings and messages
+_DIM, _KIND = (
+    bytes([number << 3]) for number in (TensorProto.DIMS_FIELD_NUMBER, TensorProto.DATA_TYPE_FIELD_NUMBER)
+)
+_NAME: Final = bytes([TensorProto.NAME_FIELD_NUMBER << 3 | _DELIMITED])
+_SMALL: Final = tuple(bytes([number]) for number in range(128))
 
 
 def array_of(tensor: TensorProto, folder: Path | None = None) -> np.ndarray:
@@ -59,9 +64,10 @@ def tensor_parts(name: str, array: np.ndarray, dtype: str) -> list[bytes]:
     """The serialised tensor in parts, its elements as they are: joining is the only time they are copied."""
     if dtype == "string":
         return [tensor_of(name, array, dtype).SerializeToString()]
-    head = TensorProto(name=name, data_type=enum_of(dtype), dims=array.shape)
-    raw = raw_bytes(array, dtype)
-    return [head.SerializeToString(), *field_parts(_RAW_DATA, [raw])]
+    text = name.encode()
+    sizes = [_DIM + _varint(size) for size in array.shape]
+    head = b"".join([*sizes, _KIND, _varint(enum_of(dtype)), _NAME, _varint(len(text)), text])
+    return [head, *field_parts(_RAW_DATA, [raw_bytes(array, dtype)])]
 
 
 def field_parts(number: int, parts: Sequence[bytes]) -> list[bytes]:
@@ -71,6 +77,8 @@ def field_parts(number: int, parts: Sequence[bytes]) -> list[bytes]:
 
 
 def _varint(number: int) -> bytes:
+    if number < len(_SMALL):
+        return _SMALL[number]
     digits = bytearray()
     while number > 127:
         digits.append(number & 127 | 128)

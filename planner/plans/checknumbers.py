@@ -286,7 +286,8 @@ def _check_bias(served: Served, port: Port, kind: Uniform, extent: Extent) -> No
 
 def _first(wrong: Reals) -> int | None:
     """The first slice for which something holds; None: for none."""
-    return int(wrong.argmax()) if wrong.any() else None
+    first = int(wrong.argmax()) if wrong.size else 0
+    return first if wrong.size and wrong[first] else None
 
 
 def check_sums(served: Served, extents: dict[int, Extent]) -> None:

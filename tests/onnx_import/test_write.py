@@ -12,11 +12,18 @@ from planner.ir.graph import Constant, Op
 from planner.onnx.attributes import attribute_of, value_of
 from planner.onnx.dtypes import ENUMS, NUMPY, dtype_of
 from planner.onnx.read import read_onnx
-from planner.onnx.tensors import array_of, tensor_of
+from planner.onnx.tensors import array_of, tensor_of, tensor_parts
 from planner.onnx.write import Node, op_node, write_graph, write_model
 from tests.onnx_import.runs import model, outputs
 
 NUMBERS = [0, 1, 1, 0, 1]
+
+
+@pytest.mark.parametrize("name", ["", "t", "é" * 90])
+@pytest.mark.parametrize("shape", [(), (0,), (128, 3), (300, 1)])
+def test_tensors_in_parts_are_what_protobuf_writes(name, shape):
+    array = np.ones(shape, np.int8)
+    assert b"".join(tensor_parts(name, array, "i8")) == tensor_of(name, array).SerializeToString()
 
 
 @pytest.mark.parametrize("dtype", sorted(set(ENUMS) - {"string", "f8E8M0FNU", "f4E2M1FN", "c64", "c128"}))
