@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from planner.errors import Problem
 from planner.target.schema import Document
-from planner.target.yamltree import Node, locate, nearest, plain
+from planner.target.yamltree import Node, locate, nearest
 
 _EXPECTED: Final[Mapping[str, str]] = {
     "string_type": "text is expected here",
@@ -28,10 +28,14 @@ _EXPECTED: Final[Mapping[str, str]] = {
 _TAGS: Final[Mapping[str, str]] = {"text": "text", "list": "a list", "map": "a mapping"}
 
 
-def check_document(root: Node) -> Document | tuple[Problem, ...]:
-    """Read the document, or list everything wrong with its shape, each problem once, by position."""
+def check_document(root: Node, data: Mapping[str, Any]) -> Document | tuple[Problem, ...]:
+    """Read the document, or list everything wrong with its shape, each problem once, by position.
+
+    Args:
+      data: the tree as `plain` gives it.
+    """
     try:
-        return Document.model_validate(plain(root))
+        return Document.model_validate(data)
     except ValidationError as error:
         problems = {_problem(root, detail) for detail in error.errors(include_url=False)}
     places = {(p.line, p.column) for p in problems if p.code != "T010"}

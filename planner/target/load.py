@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final
@@ -68,11 +69,11 @@ def load_target(
     """
     file = _file(source, trusted=trusted, name=name)
     resolved = _resolve(file, trusted=trusted)
-    root = resolved.root
-    document = check_document(root)
+    root, data = resolved.root, plain(resolved.root)
+    document = check_document(root, data)
     if not isinstance(document, Document):
         raise _refusal(document)
-    built = _build(document, root, dict(functions or {}))
+    built = _build(document, root, data, dict(functions or {}))
     target = replace(built, groups=resolved.groups, texts=resolved.texts)
     # Shipped targets are linted where they are made: a fifth of the time.
     errors = () if file.is_shipped else lint_errors(target)
@@ -86,6 +87,7 @@ def target_ids() -> tuple[str, ...]:
     return tuple(sorted(name for name in _shipped() if not name.startswith("_")))
 
 
+@cache
 def _shipped() -> Mapping[str, Any]:
     entries = resources.files("targets").iterdir()
     return {entry.name[:-5]: entry for entry in entries if entry.name.endswith(".yaml")}
@@ -189,7 +191,9 @@ def _problem(finding: Finding, target: Target) -> Problem:
     return Problem(finding.file, line, column, finding.code, finding.message, quote=quote(target, finding))
 
 
-def _build(document: Document, root: Node, functions: Mapping[str, QuantFn]) -> Target:
+def _build(
+    document: Document, root: Node, data: Mapping[str, Any], functions: Mapping[str, QuantFn]
+) -> Target:
     building = Building()
     for name, model in document.types.items():
         building.types[name] = build_type(building, model, child(root, "types", name))
@@ -204,8 +208,7 @@ def _build(document: Document, root: Node, functions: Mapping[str, QuantFn]) -> 
     _check_functions(building, rows, root, functions)
     if building.problems:
         raise _refusal(tuple(sorted(set(building.problems), key=lambda p: (p.line, p.column, p.message))))
-    resolved = plain(root)
-    resolved.pop("extends", None)
+    resolved = {key: item for key, item in data.items() if key != "extends"}
     return Target(
         id=document.id,
         version=document.version,

@@ -9,7 +9,6 @@ Op groups become single kernels here, so that one op of a group can be replaced.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from planner.errors import Problem, TargetError
@@ -33,7 +32,7 @@ def merge(base: Node, child: Node) -> Node:
     if not isinstance(base.data, Mapping) or not isinstance(child.data, Mapping):
         return child
     inherited = {key: node for key, node in base.data.items() if key not in NOT_INHERITED}
-    merged = _over(replace(base, data=inherited), child)
+    merged = _over(base._replace(data=inherited), child)
     problems: list[Problem] = []
     data = dict(merged.items())
     for key, identity in KEYED.items():
@@ -41,7 +40,7 @@ def merge(base: Node, child: Node) -> Node:
             data[key] = _keyed(inherited[key], child.data[key], identity, problems)
     if problems:
         raise TargetError(errors=problems)
-    return replace(merged, data=data)
+    return merged._replace(data=data)
 
 
 def expand_groups(root: Node, groups: Mapping[str, Node]) -> Node:
@@ -64,8 +63,8 @@ def expand_groups(root: Node, groups: Mapping[str, Node]) -> Node:
             hint = nearest(group.data, list(groups)) or " (op_groups has none)"
             raise TargetError(errors=[group.problem("T021", f"unknown op group {group.data!r}{hint}")])
         ops = groups[group.data].entries()
-        entries += [replace(entry, data={**entry.data, "kernel": replace(group, data=op.data)}) for op in ops]
-    return replace(root, data={**root.data, "kernels": replace(kernels, data=tuple(entries))})
+        entries += [entry._replace(data={**entry.data, "kernel": group._replace(data=op.data)}) for op in ops]
+    return root._replace(data={**root.data, "kernels": kernels._replace(data=tuple(entries))})
 
 
 def _over(base: Node, child: Node) -> Node:
@@ -74,7 +73,7 @@ def _over(base: Node, child: Node) -> Node:
     data = dict(base.data)
     for key, node in child.data.items():
         data[key] = _over(base.data[key], node) if key in base.data else node
-    return replace(child, data=data, keys={**base.keys, **child.keys})
+    return child._replace(data=data, keys={**base.keys, **child.keys})
 
 
 def _identity(entry: Node, fields: tuple[str, ...]) -> str:
@@ -99,7 +98,7 @@ def _keyed(base: Node, child: Node, fields: tuple[str, ...], problems: list[Prob
         if same is not None:
             left.remove(same)
         result.append(entry if same is None else _over(same, entry))
-    return replace(child, data=(*result, *left))
+    return child._replace(data=(*result, *left))
 
 
 def _replaced(entry: Node, same: Sequence[Node]) -> Node | None:

@@ -9,7 +9,7 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 
 import yaml
 
@@ -63,8 +63,7 @@ class Source:
         return ("..." if start > indent else "") + found[start:end] + ("..." if end < len(found) else "")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Node:
+class Node(NamedTuple):
     """A scalar, a sequence or a mapping, with the place it starts at (line and column from 1).
 
     Attributes:
@@ -77,7 +76,7 @@ class Node:
     source: Source
     line: int
     column: int
-    keys: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    keys: Mapping[str, tuple[int, int]] = _NO_KEYS
     weight: int = 1
 
     def problem(self, code: str, message: str, path: str = "", *, key: str | None = None) -> Problem:
@@ -241,7 +240,7 @@ class _Builder:
     def scalar(self, event: Any) -> Node:
         mark = event.start_mark
         value = self.resolve(event) if event.implicit[0] else event.value
-        return Node(value, self.source, mark.line + 1, mark.column + 1, _NO_KEYS)
+        return Node(value, self.source, mark.line + 1, mark.column + 1)
 
     def resolve(self, event: Any) -> Scalar:
         text: str = event.value
