@@ -129,8 +129,8 @@ def _merged(graph: Graph, infos: Iterable[ValueInfoProto]) -> dict[str, Value]:
         old = graph.values.get(info.name)
         if old is not None and info.name not in fixed:
             shape, dtype = type_of(info.type)
-            found[info.name] = replace(
-                old, shape=old.shape if shape is None else shape, dtype=dtype or old.dtype
+            found[info.name] = Value(
+                old.name, old.shape if shape is None else shape, dtype or old.dtype, old.facts
             )
     return found
 
