@@ -36,7 +36,8 @@ Progress = Callable[[int, int | None], None]
 OBSERVED_DTYPES: Final = frozenset({"f16", "f32", "f64"})
 # Fetched at once; a model with more is run once per this much.
 MAX_FETCH_BYTES: Final = 1 << 29
-# Models with fewer numbers in all their values run faster in one thread.
+# Models with fewer numbers in all their values run faster in one thread; weights of fewer bytes are not
+# worth a file.
 SMALL: Final = 1 << 19
 
 Session: TypeAlias = tuple[onnxruntime.InferenceSession, tuple[str, ...], Mapping[str, str]]
@@ -283,15 +284,17 @@ def _open_session(graph: Graph, fetched: tuple[str, ...], added: tuple[Probe, ..
     # No shapes for the new outputs: onnxruntime refuses claims that it infers otherwise.
     loose = {name: replace(probed.values[name], shape=None) for name in outputs}
     model = replace(probed, outputs=outputs, values={**probed.values, **loose})
-    with tempfile.TemporaryDirectory(prefix="qplan-", ignore_cleanup_errors=True) as folder:
-        # Weights in a file of their own are mapped: no copy of them in memory, whatever their size.
-        path = Path(folder) / "model.onnx"
-        path.write_bytes(write_graph(model, external=path.with_suffix(".data")))
-        try:
+    try:
+        if sum(c.array.nbytes for c in model.constants.values() if c.array is not None) <= SMALL:
+            return open_session(write_graph(model), observing_options(threads)), fetched, shown
+        with tempfile.TemporaryDirectory(prefix="qplan-", ignore_cleanup_errors=True) as folder:
+            # Weights in a file of their own are mapped: no copy of them in memory, whatever their size.
+            path = Path(folder) / "model.onnx"
+            path.write_bytes(write_graph(model, external=path.with_suffix(".data")))
             return open_session(str(path), observing_options(threads)), fetched, shown
-        except FAILURES as error:
-            reason = one_line(error)
-            raise ModelError(f"onnxruntime cannot load model {graph.name!r}: {reason}") from error
+    except FAILURES as error:
+        reason = one_line(error)
+        raise ModelError(f"onnxruntime cannot load model {graph.name!r}: {reason}") from error
 
 
 @np.errstate(invalid="ignore")
