@@ -5,6 +5,7 @@ one number and takes no memory. Quantize and dequantize ops stay, and clips of s
 something about types.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -26,6 +27,7 @@ _KEPT: Final = frozenset({
     "Bernoulli", "DequantizeLinear", "DynamicQuantizeLinear", "If", "Loop", "Multinomial", "QuantizeLinear",
     "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Scan", "SequenceMap",
 })  # fmt: skip
+_RESHAPING: Final = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze"})
 _STORED: Final = frozenset({"i8", "i16", "u8", "u16"})
 _RUNNABLE: Final = frozenset(
     {"bool", "f16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"}
@@ -134,6 +136,9 @@ def _evaluate(batch: Sequence[Op], graph: Graph, arrays: Mapping[str, np.ndarray
     """Run all ops at once; where onnxruntime refuses one of them, run each alone."""
     if not batch:
         return {}
+    reshaped = _reshaped(batch, graph, arrays)
+    if reshaped is not None:
+        return reshaped
     try:
         return _run(batch, graph, arrays)
     except FAILURES:
@@ -147,6 +152,23 @@ def _evaluate(batch: Sequence[Op], graph: Graph, arrays: Mapping[str, np.ndarray
             found |= _run([op], graph, have)
         except FAILURES:
             continue
+    return found
+
+
+def _reshaped(
+    batch: Sequence[Op], graph: Graph, arrays: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray] | None:
+    """Results of ops that only reshape, which needs no session; None where another op is among them."""
+    if any(op.type not in _RESHAPING for op in batch):
+        return None
+    found: dict[str, np.ndarray] = {}
+    for op in batch:
+        array = _array(op.inputs[0], graph, {**arrays, **found})
+        shape = graph.values[op.outputs[0]].shape or ()
+        sizes = tuple(size for size in shape if isinstance(size, int))
+        if math.prod(sizes) != array.size:
+            return None
+        found[op.outputs[0]] = array.reshape(sizes)
     return found
 
 
