@@ -52,7 +52,8 @@ async def plan_at_once(service: Service, request: PlanRequest) -> bytes | tuple[
       PlannerError: what the planner refused of an annotated model.
     """
     target = await service.shelf.find(request.target)
-    asked = request.model_dump(exclude={"target"})
+    asked = {**vars(request), "options": request.options.model_dump()}
+    del asked["target"]
     whole = json.dumps([asked, target.digest, VERSION], sort_keys=True).encode()
     digest = digest_of(whole)
     kept = await run_sync(service.store.read, "requests", digest)

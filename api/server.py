@@ -3,6 +3,7 @@
 `python -m api.server SOCKET LIFELINE` is one of several, with what `workers` opened.
 """
 
+import gc
 import ipaddress
 import os
 import socket
@@ -24,6 +25,8 @@ from planner.errors import InputError
 
 HEADER_BYTES: Final = 16_384
 BACKLOG: Final = 1024
+BETWEEN_COLLECTIONS: Final = 50_000
+"""Objects more than before; a small plan stays below while it is made, and leaves few behind."""
 
 
 class Server(uvicorn.Server):
@@ -78,7 +81,10 @@ def serve(host: str, port: int, data: str | None, processes: int, tell: Callable
 def run(settings: Settings, listening: socket.socket) -> None:
     """Serve in this process on a socket that listens."""
     configure()
-    Server(create_app(settings), settings).run(sockets=[listening])
+    server = Server(create_app(settings), settings)
+    gc.freeze()  # what is there now stays
+    gc.set_threshold(BETWEEN_COLLECTIONS)
+    server.run(sockets=[listening])
 
 
 def _make(folder: Path) -> None:

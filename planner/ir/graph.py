@@ -163,7 +163,14 @@ def port_address(kernel: str, side: str, index: int) -> str:
 
 
 def structure_digest(graph: Graph) -> str:
-    """`sha256:...` of everything but the numbers in constants (their shapes and types count)."""
+    """`sha256:...` of everything but the numbers in constants (their shapes and types count); taken once."""
+    known = _STRUCTURES.get(graph)
+    if known is None:
+        known = _STRUCTURES[graph] = _digest_of_structure(graph)
+    return known
+
+
+def _digest_of_structure(graph: Graph) -> str:
     digest = hashlib.sha256()
     digest.update(repr((graph.name, graph.inputs, graph.outputs, sorted(graph.opsets.items()))).encode())
     for name in sorted(graph.values):
@@ -301,6 +308,7 @@ def _carries_badly(step: "Op | Region", loop: Loop) -> Iterator[str]:
 
 
 _DIGESTS: Final[WeakKeyDictionary[Graph, str]] = WeakKeyDictionary()
+_STRUCTURES: Final[WeakKeyDictionary[Graph, str]] = WeakKeyDictionary()
 
 RULES_OF_VALIDITY: Final[tuple[Callable[[Graph], Iterator[str]], ...]] = (
     _values_exist,
