@@ -43,7 +43,8 @@ from api.uploads import Uploads
 from planner.errors import PlannerError
 from planner.version import VERSION
 
-THREADS: Final = 2
+THREADS: Final = 1
+"""That plan in this process: two would take turns, and each take twice as long."""
 MOST_ERRORS: Final = 20
 
 log: Final = logging.getLogger("qplan.api")
