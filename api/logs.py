@@ -55,8 +55,11 @@ def frames(error: BaseException) -> dict[str, Any]:
 def log_failure(answer: Mapping[str, Any]) -> None:
     """Write where a child failed, if its answer says that it did."""
     if "trace" in answer:
-        told = {"message": "a child failed", **answer["trace"]}
-        logging.getLogger("qplan.child").error("a child failed", extra={"fields": told})
+        trace = answer["trace"]
+        told = {"message": "a child failed", **trace}
+        place = " < ".join(reversed(trace["frames"]))
+        log = logging.getLogger("qplan.child")
+        log.error("a child failed: %s at %s", trace["error"], place, extra={"fields": told})
 
 
 def configure() -> None:

@@ -46,6 +46,8 @@ _UNCHANGING: Final = frozenset({"answers", "blobs", "descriptions", "origins", "
 """Kinds that are the same for ever: a copy of them need not be looked after."""
 _BY_CONTENT: Final = frozenset({"blobs", "descriptions", "stats"})
 """Kinds whose digest is that of their bytes."""
+_MADE_AGAIN: Final = frozenset({"answers", "origins", "plans", "requests"})
+"""Kinds that the same question brings back."""
 _MOST_CHECKED: Final = 10_000
 
 
@@ -192,7 +194,7 @@ class Store:
                 self._keep(kind, digest, path, file)
 
     def keep(self, kind: Kind, digest: str, draft: Path) -> None:
-        """Move a finished file into its place: fsync, then rename."""
+        """Move a finished file into its place: fsync, rename, and fsync of a name that nothing brings back."""
         with draft.open("rb") as file:
             self._keep(kind, digest, draft, file.fileno())
 
@@ -203,6 +205,9 @@ class Store:
         os.fsync(file)
         goal.parent.mkdir(exist_ok=True)
         draft.replace(goal)
+        if kind not in _MADE_AGAIN:
+            with _opened(goal.parent) as folder:
+                os.fsync(folder)
 
     def keep_plan(self, request: str, key: str, text: bytes, origin: bytes) -> None:
         """Keep a plan as the answer of a request, and where it comes from."""
@@ -265,14 +270,20 @@ class Store:
 
 
 @contextmanager
-def _holding(path: Path, how: int) -> Iterator[None]:
-    """Hold a lock on a file or folder, as soon as it can be had."""
+def _opened(path: Path) -> Iterator[int]:
     file = os.open(path, os.O_RDONLY)
     try:
-        fcntl.flock(file, how)
-        yield
+        yield file
     finally:
         os.close(file)
+
+
+@contextmanager
+def _holding(path: Path, how: int) -> Iterator[None]:
+    """Hold a lock on a file or folder, as soon as it can be had."""
+    with _opened(path) as file:
+        fcntl.flock(file, how)
+        yield
 
 
 def _in_use(draft: Path) -> bool:

@@ -101,10 +101,11 @@ def postgres() -> Iterator[Postgres]:
 
 @dataclass(slots=True)
 class Dask:
-    """A scheduler and its workers; `died` counts the workers that were replaced."""
+    """A scheduler and its workers; `died` counts those that were replaced, `errors` is where they log."""
 
     port: int
     environment: dict[str, str]
+    errors: int | None = subprocess.DEVNULL
     scheduler: subprocess.Popen[bytes] | None = None
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
     died: int = 0
@@ -146,18 +147,19 @@ class Dask:
     def _start(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
         line = [sys.executable, "-m", f"distributed.cli.{module}", *arguments, "--no-dashboard"]
         return subprocess.Popen(
-            line, env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT
+            line, env=self.environment, stdout=subprocess.DEVNULL, stderr=self.errors, cwd=ROOT
         )
 
 
 @contextmanager
-def dask(workers: int, **environment: str) -> Iterator[Dask]:
+def dask(workers: int, *, errors: int | None = subprocess.DEVNULL, **environment: str) -> Iterator[Dask]:
     """Run a Dask cluster on loopback.
 
     Args:
+      errors: where its processes log; None is where we do.
       environment: of the workers, beside ours: `QPLAN_DATA`, keys of an object store.
     """
-    cluster = Dask(free_port(), {**os.environ, "PYTHONPATH": str(ROOT), **environment})
+    cluster = Dask(free_port(), {**os.environ, "PYTHONPATH": str(ROOT), **environment}, errors)
     cluster.start_scheduler()
     try:
         wait_for(cluster.port)

@@ -1,7 +1,9 @@
 """What was kept is there after a restart, whole."""
 
 import json
+import os
 import signal
+import stat
 
 import httpx
 import pytest
@@ -59,6 +61,16 @@ def test_half_done_files_go(tmp_path):
     (tmp_path / "drafts" / "left").mkdir()
     store.open()
     assert list((tmp_path / "drafts").iterdir()) == []
+
+
+def test_what_cannot_be_made_again_has_its_name_on_disk(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(stat.S_ISDIR(os.fstat(file).st_mode)))
+    store = Store(tmp_path)
+    store.open()
+    store.put("blobs", digest_of(b"a"), b"a")
+    store.put("plans", digest_of(b"b"), b"b")
+    assert synced == [False, True, False]
 
 
 def test_what_is_there_stays(tmp_path):

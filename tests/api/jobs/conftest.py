@@ -49,7 +49,7 @@ def engine(database_url) -> Iterator[Engine]:
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Dask]:
     """A real Dask cluster of two workers; they see the data folders of the tests."""
-    with dask(2) as running:
+    with dask(2, errors=None) as running:
         yield running
 
 
