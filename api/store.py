@@ -194,7 +194,7 @@ class Store:
                 self._keep(kind, digest, path, file)
 
     def keep(self, kind: Kind, digest: str, draft: Path) -> None:
-        """Move a finished file into its place: fsync, rename, and fsync of a name that nothing brings back."""
+        """Move a finished file into its place: fsync, rename, fsync of a name that nothing brings back."""
         with draft.open("rb") as file:
             self._keep(kind, digest, draft, file.fileno())
 
