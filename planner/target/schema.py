@@ -28,6 +28,8 @@ FloatName: TypeAlias = Literal["bf16", "f16", "f32"]
 
 def _shape(value: Any) -> str:
     """Which member of a union a value is meant to be, by its YAML shape."""
+    if isinstance(value, str):
+        return "text"
     if isinstance(value, Mapping):
         return "map"
     return "list" if isinstance(value, list | tuple) else "text"

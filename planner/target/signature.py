@@ -242,6 +242,8 @@ def bare(name: str) -> str:
 
 def freeze(value: Any) -> Any:
     """Plain data with tuples for lists."""
+    if isinstance(value, str):
+        return value
     if isinstance(value, Mapping):
         return {key: freeze(item) for key, item in value.items()}
     return tuple(freeze(item) for item in value) if isinstance(value, list | tuple) else value
