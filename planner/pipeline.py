@@ -4,10 +4,8 @@ bytes -> `load_model` -> `annotate` -> `plan` (fuse, choose rows, propagate) -> 
 Every step is a pure function of what it is given. Source: design 03, "One `plan` call".
 """
 
-import gc
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +24,7 @@ from planner.interpreter.compare import Comparison
 from planner.interpreter.compare import compare as compare_models
 from planner.interpreter.evaluate import Evaluation
 from planner.interpreter.evaluate import evaluate as evaluate_plan
+from planner.ir.collecting import collection_paused
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, model_digest
 from planner.onnx.normalise import normalise
@@ -62,7 +61,8 @@ def load_model(source: Source, *, format: str | None = None) -> Graph:  # noqa: 
         raise unknown_name("model format", format, _READERS)
     if not isinstance(source, bytes) and not Path(source).is_file():
         raise ModelError(f"{source}: {'a folder, not a file' if Path(source).is_dir() else 'no such file'}")
-    return _READERS[format](source)
+    with collection_paused():
+        return _READERS[format](source)
 
 
 def calibrate(
@@ -130,7 +130,7 @@ def plan(
       Conflict: constraints that cannot all hold; `.facts` is a small set of them.
     """
     device = target if isinstance(target, Target) else load_target(target, functions=functions)
-    with _collection_paused():
+    with collection_paused():
         model = expand(model)
         fused = fuse(model, device)
         found = propagate(
@@ -157,7 +157,7 @@ def check(plan: Plan, model: Graph | None = None, target: Target | None = None) 
     Raises:
       PlanInvalid: the first thing that does not hold; `.port` is its address, `.row` the row's file:line.
     """
-    with _collection_paused():
+    with collection_paused():
         check_plan(plan, model, target)
 
 
@@ -172,7 +172,7 @@ def export(model: Graph, plan: Plan, format: str) -> bytes:  # noqa: A002 - the 
     """
     if format not in EXPORTERS:
         raise unknown_name("export format", format, EXPORTERS)
-    with _collection_paused():
+    with collection_paused():
         model = expand(model)
         check_plan(plan, model, log=plan.origin is None)
         refuse_bodies(plan, format)
@@ -195,19 +195,6 @@ def compare(
 ) -> Comparison:
     """Run the float model and a quantized ONNX file side by side in onnxruntime: SQNR (dB) and max error."""
     return compare_models(expand(model), data, samples)
-
-
-@contextmanager
-def _collection_paused() -> Iterator[None]:
-    """Keep the cycle collector from walking a growing heap of records without cycles: a fifth of the time."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def _normal(model: Graph) -> Graph:

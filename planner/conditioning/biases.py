@@ -19,6 +19,7 @@ from planner.conditioning.taps import tap_shares
 from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import StatsError
 from planner.fusion.fuse import fuse
+from planner.ir.collecting import collection_paused
 from planner.ir.graph import Constant, Graph, Op, Region
 from planner.ir.qtypes import Uniform
 from planner.plans.records import KernelPlan
@@ -54,6 +55,7 @@ class _Layer:
         return self.reader.inputs[self.index]
 
 
+@collection_paused()
 def correct_biases(model: Graph, target: Target | str | Path, stats: Statistics | str | Path) -> Graph:
     """Return the model with the biases of its integer linear kernels corrected for one target.
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from planner.errors import InputError, Problem, TargetError, unknown_name
+from planner.ir.collecting import collection_paused
 from planner.ir.qtypes import storage
 from planner.target.documents import check_document
 from planner.target.lint import Finding, lint_errors, quote
@@ -47,6 +48,7 @@ class _Resolved:
     texts: Mapping[str, str]
 
 
+@collection_paused()
 def load_target(
     source: str | Path | Mapping[str, Any],
     functions: Mapping[str, QuantFn] | None = None,
