@@ -177,9 +177,9 @@ the choice of rows; `propagate`: from rows to a type for every port, the log's s
 plan's kernels and values, and its key; `log`: its steps written out, at first sight; `check`: the checker.
 `gap` is what is left between the price and the proven bound.
 Wanted: exponents of at most 1.1, 100,000 regions planned and checked within 12 s, `propagate` within 1.5 s,
-and 1.5 GB. Where nothing ties values (residual), propagation is columns of numbers; where movers and concats
-tie them, an object for each such kernel and the search for labels take the time, in random graphs most of it
-the linear programs.
+and 1.5 GB. Where nothing ties values (residual), and where one label serves all that movers tie and nothing
+can be cheaper (transformer, nine tenths of dense), propagation is columns of numbers; elsewhere an object for
+each kernel and the search for labels take the time, in random graphs most of it the linear programs.
 """
 
 ABOUT_NNCF: Final = """

@@ -159,6 +159,24 @@ def affine_slices(
     return scales, tuple(zeros)
 
 
+def affine_columns(
+    los: Reals, his: Reals, store: Storage, *, symmetric: bool = False, power_of_two: bool = False
+) -> tuple[Reals, npt.NDArray[np.int64]]:
+    """`affine_slices` as arrays: of storages of at most 32 bits, and ranges whose widths are f32."""
+    low, high = np.minimum(los, 0.0), np.maximum(his, 0.0)
+    exact = np.maximum(-low, high) / symmetric_steps(store) if symmetric else (high - low) / store.steps
+    exact = np.where(low < high, np.maximum(exact, FORMATS["f32"].tiny), 1.0)
+    if power_of_two:
+        fraction, exponent = np.frexp(exact)
+        exact = np.ldexp(1.0, exponent - (fraction == 0.5))
+    scales = np.maximum(exact.astype(np.float32).astype(np.float64), FORMATS["f32"].tiny)
+    if symmetric:
+        return scales, np.zeros(len(scales), np.int64)
+    middle = 0 if store.qmin <= 0 <= store.qmax else store.qmin
+    zeros = np.clip(np.rint(store.qmin - low / scales), store.qmin, store.qmax)
+    return scales, np.where(low < high, zeros, middle).astype(np.int64)
+
+
 def _check_ranges(los: Reals, his: Reals) -> None:
     off = np.flatnonzero(~(np.isfinite(los) & np.isfinite(his) & (los <= his)))
     if off.size:

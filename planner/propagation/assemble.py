@@ -195,6 +195,7 @@ def _value_plans(outcome: Outcome, steps: Sequence[int]) -> dict[str, ValuePlan]
     lost = _lost(outcome)
     found = {}
     definitions, clips = columns.definition.tolist(), settled.clips.tolist()
+    worst = settled.lost.tolist()
     stored, known = settled.stored.tolist(), settled.known.tolist()
     for number, (name, constant) in enumerate(zip(columns.names, columns.constant.tolist(), strict=True)):
         if constant or not network.graph.values[name].is_float:
@@ -202,7 +203,7 @@ def _value_plans(outcome: Outcome, steps: Sequence[int]) -> dict[str, ValuePlan]
         made = definitions[number]
         if known[number]:
             kind = settled.types[number] if made >= 0 and stored[made] else None
-            bits, clip = 0.0, clips[number]
+            bits, clip = worst[number] / UNIT, clips[number]
         else:
             value = network.values[network.value_ids[name]]
             port = network.ports[value.definition] if value.definition >= 0 else None

@@ -39,15 +39,17 @@ def build_network(
     choices: Sequence[Choice],
     target: Target,
     settled: Mapping[str, Uniform | None] | None = None,
+    ranges: Mapping[str, Interval] | None = None,
 ) -> Network:
     """Number the ports of the chosen rows, wildcards resolved to storages.
 
     Args:
       choices: of all live kernels, or of those around values that are not `settled`.
+      ranges: of settled values, where that is not what was observed.
     """
     wild = any(choice.layout is not None and choice.layout.wild for choice in choices)
     reader_storage = reader_storages(graph, choices) if wild else {}
-    network = Network(graph, target, [], [], [], {}, settled or {})
+    network = Network(graph, target, [], [], [], {}, settled or {}, ranges or {})
     for name in (*graph.inputs, *graph.constants):
         if name not in network.settled:
             number_of(network, name)

@@ -6,7 +6,7 @@ what the steps say stands in the columns and the network, and is written out whe
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, overload
+from typing import overload
 
 import numpy as np
 
@@ -14,11 +14,13 @@ from planner.ir.graph import port_address
 from planner.ir.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Storage, Uniform
 from planner.plans.records import Refused, Step
 from planner.propagation.labels import UNIT, Label, LabelClass, label_of, storable, typed
+from planner.propagation.layout import Layout
 from planner.propagation.network import CONSTANT, FLOAT, GIVEN, SETTLED, Kernel, Network, Port
 from planner.propagation.outcome import Outcome
 from planner.propagation.rows import Choice
 from planner.propagation.solve import Solution
-from planner.target.records import PortId
+from planner.propagation.told import BY_RANGE, SHARED, Told
+from planner.target.records import PortId, Row
 
 _FACTS: Mapping[type[QType], str] = {
     AnyType: "any",
@@ -57,7 +59,7 @@ class Steps(Sequence[Step]):
         """All steps."""
         outcome = self._outcome
         if outcome is not None:
-            self._steps = tuple(_written(outcome))
+            self._steps = tuple(_written(outcome, self.of_ports()))
             self._outcome = None
         return self._steps
 
@@ -86,10 +88,17 @@ class Steps(Sequence[Step]):
 
 
 class _Log:
-    """Steps under construction; `port_step` and `facts_of` find the ones to rest on."""
+    """Steps under construction; `port_step` and `facts_of` find the ones to rest on.
 
-    def __init__(self, outcome: Outcome) -> None:
+    `numbers`: of the step of each port, by column.
+    """
+
+    def __init__(self, outcome: Outcome, numbers: Sequence[int]) -> None:
         self.network, self.columns = outcome.network, outcome.columns
+        self.numbers = numbers
+        self.definitions: list[int] = self.columns.definition.tolist()
+        self.constant: list[bool] = self.columns.constant.tolist()
+        self.told = Told(outcome.settled.alike)
         self.steps: list[Step] = []
         counts = outcome.columns.facts
         self.first_fact: list[int] = (np.cumsum(counts) - counts).tolist()
@@ -129,35 +138,44 @@ class _Log:
         return range(self.first_fact[value], self.first_fact[value] + self.facts[value])
 
     def behind(self, index: int) -> Sequence[int]:
+        """Steps that say what is known of a value of the network."""
+        return self.behind_at(self.columns.ids[self.network.values[index].name])
+
+    def behind_at(self, value: int) -> Sequence[int]:
         """Steps that say what is known of a value: its facts, else the port that defines it."""
-        known = self.facts_of(index)
-        if known:
-            return known
-        definition = self.network.values[index].definition
-        return [self.port_step[definition]] if definition in self.port_step else []
+        if self.facts[value]:
+            return self.facts_at(value)
+        definition = self.definitions[value]
+        number = self.numbers[definition] if definition >= 0 else -1
+        return [number] if 0 <= number < len(self.steps) else []
 
 
-def _written(outcome: Outcome) -> list[Step]:
+def _written(outcome: Outcome, numbers: Sequence[int]) -> list[Step]:
     """The log: one step for each fact of the annotated model, then kernel by kernel."""
-    log = _Log(outcome)
+    log = _Log(outcome, numbers)
     values = outcome.network.graph.values
     for name in outcome.columns.names:
         for fact in values[name].facts:
             log.add(name, str(fact), _FACTS[type(fact)], "model")
-    numbers = {place: i for i, place in enumerate(outcome.settled.open)}
-    at, bounds = outcome.columns.value.tolist(), outcome.columns.first.tolist()
+    opened = {place: i for i, place in enumerate(outcome.settled.open)}
+    firsts = outcome.columns.first.tolist()
+    at = outcome.columns.value.tolist()
     for place, choice in enumerate(outcome.choices):
-        i = numbers.get(place)
+        i, first = opened.get(place), firsts[place]
         if i is None:
-            _closed_steps(log, outcome, choice, at[bounds[place] : bounds[place + 1]])
+            _closed_steps(log, outcome, choice, first, at[first : firsts[place + 1]])
             continue
-        kernel, derived = outcome.network.kernels[i], outcome.derived.get(i, ())
-        _kernel_steps(log, kernel, derived, outcome.classes, outcome.labelled.solutions)
+        _kernel_steps(log, outcome, i, first)
     return log.steps
 
 
-def _closed_steps(log: _Log, outcome: Outcome, choice: Choice, values: Sequence[int]) -> None:
-    """Log a kernel around which all was settled; `values`: at its ports, -1 where one is absent."""
+def _closed_steps(log: _Log, outcome: Outcome, choice: Choice, first: int, values: Sequence[int]) -> None:
+    """Log a kernel around which all was settled.
+
+    Args:
+      first: column of its first port.
+      values: at its ports, -1 where one is absent.
+    """
     region, row, layout = choice.region, choice.row, choice.layout
     if all(value < 0 for value in values):
         return
@@ -166,25 +184,36 @@ def _closed_steps(log: _Log, outcome: Outcome, choice: Choice, values: Sequence[
         return
     facts = [log.facts_at(value) if value >= 0 else () for value in values]
     head = log.add(region.name, layout.key, "row", row.source, because=[n for own in facts for n in own])
-    constant, many = outcome.columns.constant, len(region.inputs)
+    many, joined = len(region.inputs), -1
     for i, (value, own) in enumerate(zip(values, facts, strict=True)):
         if value < 0:
             continue
-        address = port_address(region.name, *(("in", i) if i < many else ("out", i - many)))
-        rule, source = ("constant", "its own numbers") if constant[value] else ("range", BY_RANGE)
-        text = log.text(outcome.settled.types[value])
-        log.steps.append(Step(len(log.steps), address, text, rule, source, (*own, head)))
+        side: PortId = ("in", i) if i < many else ("out", i - many)
+        address, text = port_address(region.name, *side), log.text(outcome.settled.types[value])
+        if log.constant[value]:
+            log.steps.append(Step(len(log.steps), address, text, "constant", "its own numbers", (*own, head)))
+        elif side not in layout.joined:
+            because = [head, *log.behind_at(value)]
+            rule, source, refused = log.told.of(first + i)
+            log.add(address, text, rule, source, because=because, refused=refused)
+        elif joined < 0:
+            read = (n for other in values[:many] if other >= 0 for n in log.behind_at(other))
+            rule, source, refused = log.told.of(first + i)
+            joined = log.add(address, text, rule, source, because=[head, *read], refused=refused)
+        else:
+            source = _same_scale_source(row, _pattern_name(layout, side))
+            log.add(address, text, "same_scale", source, because=[head, joined])
 
 
-def _kernel_steps(
-    log: _Log,
-    kernel: Kernel,
-    derived: Sequence[PortId],
-    classes: Sequence[LabelClass],
-    solutions: Mapping[int, Solution],
-) -> None:
-    """Log one kernel: its row (or why none), then each of its ports."""
-    network, region, row = log.network, kernel.choice.region, kernel.choice.row
+def _pattern_name(layout: Layout, side: PortId) -> str:
+    return (layout.inputs if side[0] == "in" else layout.outputs)[side[1]].name
+
+
+def _kernel_steps(log: _Log, outcome: Outcome, number: int, first: int) -> None:
+    """Log one kernel of the network: its row (or why none), then its ports; `first`: column of the first."""
+    network, kernel = log.network, log.network.kernels[number]
+    derived, classes, solutions = outcome.derived.get(number, ()), outcome.classes, outcome.labelled.solutions
+    region, row = kernel.choice.region, kernel.choice.row
     layout = kernel.choice.layout
     ports = [network.ports[p] for p in (*kernel.inputs, *kernel.outputs) if p >= 0]
     if not ports:
@@ -204,14 +233,16 @@ def _kernel_steps(
             rests = [log.port_step[p.id] for p in ports if p.id in log.port_step]
             number = log.add(address, text, rule, source, because=[head, *rests])
         elif port.group >= 0 and port.group in seen:
-            rests, source = [head, seen[port.group]], _same_scale_source(kernel, port.name)
+            rests, source = [head, seen[port.group]], _same_scale_source(row, port.name)
             number = log.add(address, text, "same_scale", source, because=rests)
         elif port.group >= 0:
             number = _class_step(log, kernel, port, entry=classes[port.group], solutions=solutions, head=head)
             seen[port.group] = number
         elif port.kind == SETTLED:
             rests = [head, *log.behind(port.value)]
-            number = log.add(address, text, "range", BY_RANGE, because=rests)
+            column = first + port.side[1] + (len(region.inputs) if port.side[0] == "out" else 0)
+            rule, source, refused = log.told.of(column)
+            number = log.add(address, text, rule, source, because=rests, refused=refused)
         elif port.kind == CONSTANT:
             number = log.add(
                 address, text, "constant", _content(network, port), because=[head, *log.behind(port.value)]
@@ -243,7 +274,6 @@ def _content(network: Network, port: Port) -> str:
     return "its own numbers" if value.calibrated is None else "the range observed"
 
 
-BY_RANGE: Final = "the range it has to hold"
 _GIVEN: Mapping[str, str] = {
     "": "model",
     "moved": "the slices of what is moved",
@@ -291,7 +321,7 @@ def _class_step(
     elif label == entry.own:
         rule, source = "range", BY_RANGE
     else:
-        rule, source = "shared", "the label that costs its component least"
+        rule, source = "shared", SHARED
     return log.add(address, text, rule, source, because=rests, refused=refused)
 
 
@@ -313,11 +343,8 @@ def _label_text(label: Label | None, port: Port) -> str:
     return f"scale {label[0]}"
 
 
-def _same_scale_source(kernel: Kernel, port: str) -> str:
+def _same_scale_source(row: Row, port: str) -> str:
     """Where the rule stands that joins a port, by its name in the row; a row may have several."""
-    row = kernel.choice.row
-    if row is None:
-        return ""
     rules = [rule for rule in row.rules if rule.kind == "same_scale" and rule.source]
     return next((rule.source for rule in rules if port in rule.args["ports"]), row.source)
 

@@ -99,6 +99,8 @@ class Network:
     value_ids: dict[str, int]
     settled: Mapping[str, Uniform | None] = field(default_factory=dict)
     """The types of values that were settled before, float as None, by name."""
+    ranges: Mapping[str, Interval] = field(default_factory=dict)
+    """Their ranges, where that is not what was observed."""
     derives_bias: bool = False
     visits: int = 0
     begins: dict[int, int] = field(default_factory=dict)
@@ -130,6 +132,7 @@ def number_of(network: Network, name: str) -> int:
         if isinstance(fact, Bipolar):
             # No integer stands for a sign of either kind: it is computed in float, and is one of two reals.
             entry.calibrated = (-fact.scale, fact.scale)
+    entry.calibrated = network.ranges.get(name, entry.calibrated)
     return number
 
 

@@ -38,7 +38,7 @@ from planner.propagation.settle import Settled, settle
 from planner.propagation.solve import Solution, solve, unavoidable_casts
 from planner.target.records import Costs, PortId, Target
 
-Settler = Callable[[Columns, Sequence[Choice], Graph, Target], Settled]
+Settler = Callable[[Columns, Sequence[Choice], Graph, Target, Costs | None], Settled]
 GIVEN_UP: Final = "what it needs cannot all hold"
 DERIVED_ROUNDS: Final = 4
 GREATEST_PRICE: Final = 1e9
@@ -163,9 +163,13 @@ class _Survey(NamedTuple):
 
 
 def _surveyed(task: _Task, choices: Sequence[Choice], visits: int = 0) -> _Survey:
-    settled = task.settler(task.columns, choices, task.graph, task.target)
+    costs = task.request.costs if task.request.strategy == "minimal" else None
+    settled = task.settler(task.columns, choices, task.graph, task.target, costs)
     opened = [choices[k] for k in settled.open]
-    network = build_network(task.graph, opened, task.target, settled.by_name(task.columns))
+    columns = task.columns
+    network = build_network(
+        task.graph, opened, task.target, settled.by_name(columns), settled.ranges(columns)
+    )
     network.visits = visits + len(choices)
     network.derives_bias = task.request.bias_pins == "derive"
     give_slices(network)

@@ -2,37 +2,30 @@
 
 A value is settled here if every port around it is free, alone in its class and of one spec, or float: the
 label of its range needs no rescale and loses nothing (`plain` says the same port by port, of what is left
-open here). A kernel around which all is settled is closed: it takes no part in what follows.
+open here). Values that movers tie are settled if one label for all is the cheapest (`alike`). A kernel
+around which all is settled is closed: it takes no part in what follows.
 Source: design 01, section 5, the price: items 1 to 5 have one answer here.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from planner.ir.borders import carried_pairs
 from planner.ir.graph import Graph
-from planner.ir.qtypes import FloatType, Storage, Uniform
+from planner.ir.qtypes import Storage, Uniform
 from planner.ir.ranges import affine_slices
-from planner.propagation.building import build_network, moves_data
+from planner.propagation.alike import Alike, settle_alike
+from planner.propagation.building import build_network
 from planner.propagation.columns import Bools, Columns, Floats, Ints
 from planner.propagation.labels import UNIT
-from planner.propagation.layout import Layout
 from planner.propagation.parameters import derive_parameters
+from planner.propagation.portkinds import FLOATS, FREE, TIED, Kinds, kinds_of
 from planner.propagation.price import Market
 from planner.propagation.rows import Choice
-from planner.target.records import PortType, Target
-
-FREE: Final = 0
-"""A port whose type is its value's own affair."""
-FLOATS: Final = 1
-TIED: Final = 2
-"""A port on which a rule, a fact or the data that a mover passes on has a say."""
-WIDEST: Final = 1e38
-"""Ranges beyond are left open: their scale may be none."""
-BITS: Final = 32
+from planner.propagation.tied import WIDEST
+from planner.target.records import Costs, PortType, Target
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,82 +37,123 @@ class Settled:
       types: by value, the type of the ports that store it; None where none does, or where it is open.
       stored: by port, whether it has its value's type.
       clips: by value, share of its range that its type cuts off.
+      lost: by value, bits lost in its worst use, in 1/1024.
       open: kernels that are not closed, ascending.
       quantized, dequantized: elements x trips that pass the borders to float of settled values.
+      alike: the components among them that one label serves.
     """
 
     known: Bools
     types: Sequence[Uniform | None]
     stored: Bools
     clips: Floats
+    lost: Ints
     open: Sequence[int]
     quantized: int = 0
     dequantized: int = 0
+    alike: Alike | None = None
 
     def by_name(self, columns: Columns) -> dict[str, Uniform | None]:
         """Types of the settled values."""
         return {columns.names[value]: self.types[value] for value in np.flatnonzero(self.known).tolist()}
 
+    def ranges(self, columns: Columns) -> dict[str, tuple[float, float]]:
+        """Ranges of the values that one label was found for: what movers wrote is cut to what they read."""
+        alike = self.alike
+        if alike is None:
+            return {}
+        mine = np.flatnonzero(alike.chosen[alike.tied.home] >= 0)
+        names = [columns.names[value] for value in alike.tied.values[mine].tolist()]
+        ends = zip(alike.tied.lo[mine].tolist(), alike.tied.hi[mine].tolist(), strict=True)
+        return dict(zip(names, ends, strict=True))
+
     def price(self, market: Market) -> int:
-        """Price of the casts, in 1/1024."""
+        """Price of casts and bits lost, in 1/1024."""
         costs = market.costs
-        return (
+        casts = (
             round(costs.quantize * UNIT) * self.quantized + round(costs.dequantize * UNIT) * self.dequantized
         )
+        return casts + (self.alike.loss if self.alike is not None else 0)
 
 
-def settle_nothing(columns: Columns, choices: Sequence[Choice], graph: Graph, target: Target) -> Settled:
+def settle_nothing(
+    columns: Columns, choices: Sequence[Choice], graph: Graph, target: Target, costs: Costs | None
+) -> Settled:
     """Leave everything open: the same plan comes out, later."""
-    del graph, target
+    del graph, target, costs
     count = len(columns.names)
     return Settled(
         np.zeros(count, bool),
         [None] * count,
         np.zeros(len(columns.value), bool),
         np.zeros(count),
+        np.zeros(count, np.int64),
         range(len(choices)),
     )
 
 
-def settle(columns: Columns, choices: Sequence[Choice], graph: Graph, target: Target) -> Settled:
-    """Decide what can be decided value by value.
+def settle(
+    columns: Columns, choices: Sequence[Choice], graph: Graph, target: Target, costs: Costs | None
+) -> Settled:
+    """Decide what can be decided value by value, or one label at a time.
+
+    Args:
+      costs: by which the least price is looked for; None where it is not.
 
     Raises:
       RuleError: a constant's axis that its tensor does not have.
     """
-    kinds = _kinds(choices, graph)
-    codes, own = kinds.at_ports(columns)
-    present = columns.value >= 0
-    at = np.maximum(columns.value, 0)
-    free = present & (codes == FREE)
+    kinds = kinds_of(choices, graph, target)
+    ports = kinds.at_ports(columns)
+    codes, own, at = ports.codes, ports.own, np.maximum(columns.value, 0)
+    free = codes == FREE
     spec = np.full(len(columns.names), -1)
     spec[at[free]] = own[free]
-    tied = _values_at(columns, present & (codes == TIED)) | _values_at(columns, free & (own != spec[at]))
-    stores, floats = _values_at(columns, free), _values_at(columns, present & (codes == FLOATS))
+    tied = _values_at(columns, codes > FLOATS) | _values_at(columns, free & (own != spec[at]))
+    stores, floats = _values_at(columns, free), _values_at(columns, codes == FLOATS)
     loose = columns.unbound & ~columns.constant & ~tied
     plain = loose & stores & (columns.reads + columns.results > 0)
     plain &= columns.hi - columns.lo < WIDEST  # false where there is no range
     if not target.rescale_allowed:
         plain &= ~floats & (columns.results == 0) & (columns.definition >= 0)
     types: list[Uniform | None] = [None] * len(columns.names)
-    clips = np.zeros(len(columns.names))
+    clips, lost = np.zeros(len(columns.names)), np.zeros(len(columns.names), np.int64)
     for number in sorted(set(spec[plain].tolist())):
-        _type_plain(columns, np.flatnonzero(plain & (spec == number)), kinds.specs[number], types, clips)
+        _type_plain(columns, np.flatnonzero(plain & (spec == number)), ports.specs[number], types, clips)
+    alike = None
+    if costs is not None and target.rescale_allowed and not target.rescale_single_consumer:
+        alike = settle_alike(columns, ports, graph, costs)
+    if alike is not None:
+        _type_alike(alike, types, clips, lost)
     held = np.array([kind is not None for kind in types], bool)
     known = held | (loose & ~stores)
-    closed, constants = _closed(columns, kinds, known[at] | ~present, present & (codes != TIED))
+    takes = (codes == FREE) | (codes == FLOATS)
+    closed, constants = _closed(columns, kinds, known[at] | (codes < 0), takes)
     for value, kind in _constant_types(columns, constants, choices, graph, target):
         types[value] = kind
     known[columns.value[constants]] = True
-    stored = free & known[at]
+    stored = (codes >= 0) & (codes != FLOATS) & (codes != TIED) & known[at]
     return Settled(
         known,
         types,
         stored,
         clips,
+        lost,
         np.flatnonzero(~closed).tolist(),
         *_casts(columns, held, stored, graph, target),
+        alike,
     )
+
+
+def _type_alike(alike: Alike, types: list[Uniform | None], clips: Floats, lost: Ints) -> None:
+    """Give the values of components their type."""
+    tied, board = alike.tied, alike.board
+    mine = np.flatnonzero(alike.chosen[tied.home] >= 0)
+    home, values = tied.home[mine], tied.values[mine]
+    for value, c in zip(values.tolist(), home.tolist(), strict=True):
+        types[value] = alike.kinds[c]
+    clips[values] = board.cut_off(alike.chosen[home], tied.lo[mine], tied.hi[mine])
+    lost[values] = alike.lost[mine]
 
 
 def _values_at(columns: Columns, ports: Bools) -> Bools:
@@ -127,94 +161,6 @@ def _values_at(columns: Columns, ports: Bools) -> Bools:
     found = np.zeros(len(columns.names), bool)
     found[columns.value[ports]] = True
     return found
-
-
-@dataclass(slots=True)
-class _Kinds:
-    """Kernels by what their ports are: of one layout, and movers or not.
-
-    Attributes:
-      specs: of free ports, by number.
-      codes, own: of all kinds' ports, one kind after the other: FREE, FLOATS or TIED; the number of the spec.
-      starts: of each kind, in these.
-      closing: by kind, whether its kernels can be closed.
-      of: by kernel, its kind.
-      held_open: kernels that have facts of their own.
-    """
-
-    specs: list[PortType] = field(default_factory=list)
-    codes: list[int] = field(default_factory=list)
-    own: list[int] = field(default_factory=list)
-    starts: list[int] = field(default_factory=list)
-    closing: list[bool] = field(default_factory=list)
-    of: list[int] = field(default_factory=list)
-    held_open: list[int] = field(default_factory=list)
-
-    def at_ports(self, columns: Columns) -> tuple[Ints, Ints]:
-        """(code, number of the spec) of each port."""
-        kind = np.array(self.of, np.int64)[columns.kernel]
-        place = np.array(self.starts, np.int64)[kind] + np.arange(len(kind)) - columns.first[columns.kernel]
-        codes = np.array(self.codes, np.int64)[place]
-        if self.held_open:
-            codes[np.isin(columns.kernel, self.held_open)] = TIED
-        return codes, np.array(self.own, np.int64)[place]
-
-    def add(self, layout: Layout | None, ports: int, *, tied: bool) -> int:
-        """A new kind."""
-        self.starts.append(len(self.codes))
-        self.closing.append(not tied and (layout is None or not (layout.deriving or layout.calls)))
-        for code, spec in _ports_of(layout) if layout is not None else [(FLOATS, None)] * ports:
-            self.codes.append(TIED if tied else code)
-            self.own.append(-1 if spec is None else self._number(spec))
-            if layout is not None and code == FLOATS:
-                self.closing[-1] = False
-        return len(self.starts) - 1
-
-    def _number(self, spec: PortType) -> int:
-        if spec not in self.specs:
-            self.specs.append(spec)
-        return self.specs.index(spec)
-
-
-def _kinds(choices: Sequence[Choice], graph: Graph) -> _Kinds:
-    kinds = _Kinds()
-    known: dict[tuple[int, int, bool], int] = {}
-    ends = {name for pair in carried_pairs(graph) for name in pair}
-    for number, choice in enumerate(choices):
-        region, layout = choice.region, choice.layout
-        tied = moves_data(graph, choice) or region.name in ends
-        ports = len(region.inputs) + len(region.outputs)
-        key = (0 if layout is None else id(layout), ports, tied)
-        kind = known.get(key)
-        if kind is None:
-            kind = known[key] = kinds.add(layout, ports, tied=tied)
-        kinds.of.append(kind)
-        if region.input_facts or region.output_facts:
-            kinds.held_open.append(number)
-    return kinds
-
-
-def _ports_of(layout: Layout) -> Iterator[tuple[int, PortType | None]]:
-    """(code, spec if free) of each port of a layout."""
-    fixed = {rule.args["port"] for rule in layout.fixing}
-    for side, patterns in (("in", layout.inputs), ("out", layout.outputs)):
-        for i, pattern in enumerate(patterns):
-            spec, place = pattern.type, (side, i)
-            if isinstance(spec.storage, FloatType):
-                yield FLOATS, None
-                continue
-            tied = layout.calls or place in layout.joined or place in layout.derived or pattern.name in fixed
-            if tied or not isinstance(spec.storage, Storage) or not _is_by_range(spec):
-                yield TIED, None
-            else:
-                yield FREE, spec
-
-
-def _is_by_range(spec: PortType) -> bool:
-    """Whether a range alone makes the type, and in numbers that arrays hold."""
-    bounds = (spec.zero_point, spec.scale_min, spec.scale_max)
-    narrow = isinstance(spec.storage, Storage) and spec.storage.bits <= BITS
-    return narrow and bounds == (None, None, None) and spec.granularity != "block"
 
 
 def _type_plain(
@@ -247,7 +193,7 @@ def _cut_off(lows: Floats, highs: Floats, scales: Floats, zeros: Ints, store: St
     return np.where(cut > 0.0, cut / width, 0.0)
 
 
-def _closed(columns: Columns, kinds: _Kinds, settled: Bools, takes: Bools) -> tuple[Bools, Ints]:
+def _closed(columns: Columns, kinds: Kinds, settled: Bools, takes: Bools) -> tuple[Bools, Ints]:
     """Kernels that are closed, and the ports of constants at them.
 
     Args:
