@@ -22,9 +22,9 @@ from planner.fusion.fuse import fuse
 from planner.ir.collecting import collection_paused
 from planner.ir.graph import Constant, Graph, Op, Region
 from planner.ir.qtypes import Uniform
-from planner.plans.records import KernelPlan
+from planner.plans.records import PortTyped
 from planner.propagation.axes import linear_op
-from planner.propagation.propagate import propagate
+from planner.propagation.propagate import operand_types
 from planner.target.load import load_target
 from planner.target.records import Target
 
@@ -65,7 +65,7 @@ def correct_biases(model: Graph, target: Target | str | Path, stats: Statistics 
     `BIAS@KERNEL`, so no other reader of BIAS changes, and correcting again changes nothing.
 
     Args:
-      model: annotated (see `annotate`); it is planned here for the types of its weights.
+      model: annotated (see `annotate`); its labels are solved here for the types of its weights.
       stats: from `calibrate`, or a file of them. Without channel means the model stays, with a note.
 
     Raises:
@@ -80,10 +80,10 @@ def correct_biases(model: Graph, target: Target | str | Path, stats: Statistics 
         return model if NO_MEANS in model.notes else replace(model, notes=(*model.notes, NO_MEANS))
     device = target if isinstance(target, Target) else load_target(target)
     fused = fuse(model, device)
-    plan = propagate(fused, device)
+    kinds = operand_types(fused, device)
     corrected: dict[_Layer, np.ndarray] = {}
     for region in fused.regions:
-        layer = _layer(fused, region, plan.kernels.get(region.name))
+        layer = _layer(fused, region, kinds.get(region.name))
         mean = None if layer is None else means.get(layer.op.inputs[0])
         if layer is None or mean is None:
             continue
@@ -93,15 +93,18 @@ def correct_biases(model: Graph, target: Target | str | Path, stats: Statistics 
     return _with_biases(model, corrected)
 
 
-def _layer(graph: Graph, region: Region, kernel: KernelPlan | None) -> _Layer | None:
-    """The layer of a region, None where there is nothing to correct."""
+def _layer(graph: Graph, region: Region, kinds: Mapping[str, PortTyped] | None) -> _Layer | None:
+    """The layer of a region, None where there is nothing to correct.
+
+    Args:
+      kinds: types at its inputs, by value; None where it runs in float.
+    """
     op = linear_op(region.ops)
-    if op is None or kernel is None or kernel.row is None or channel_axis(op, graph) is None:
+    if op is None or kinds is None or channel_axis(op, graph) is None:
         return None
     place = _bias_place(graph, region, op)
     if place is None:
         return None
-    kinds = {port.value: port.type for port in kernel.inputs}
     weight, bias = kinds.get(op.inputs[1]), place[0].inputs[place[1]]
     if op.type == "MatMul" and len(graph.values[op.inputs[1]].shape or ()) != 2:
         return None

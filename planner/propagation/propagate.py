@@ -15,6 +15,7 @@ from planner.ir.graph import Graph
 from planner.ir.qtypes import Storage
 from planner.ir.topology import live, topological
 from planner.plans.plan import Plan
+from planner.plans.records import PortTyped
 from planner.propagation.assemble import assemble
 from planner.propagation.building import build_network
 from planner.propagation.columns import Columns, columns_of
@@ -88,6 +89,31 @@ def propagate(
         ) from None
 
 
+def operand_types(graph: Graph, target: Target) -> dict[str, dict[str, PortTyped]]:
+    """Types at the inputs of kernels that run as integers: value to type, by kernel; no plan is made of it.
+
+    Settled kernels are not among them: those have no constants.
+
+    Raises:
+      Conflict: constraints that cannot all hold.
+    """
+    request = Request("minimal", target.costs, "", best_effort=False, bias_pins="error", depths={})
+    try:
+        outcome = _decided(graph, target, request, Concession())
+    except Conflict as conflict:
+        raise explained(
+            conflict, graph, lambda other: _decided(other, target, request, Concession())
+        ) from None
+    ports, values = outcome.network.ports, outcome.network.values
+    return {
+        kernel.choice.region.name: {
+            values[ports[p].value].name: ports[p].type for p in kernel.inputs if p >= 0
+        }
+        for kernel in outcome.network.kernels
+        if kernel.choice.row is not None and not outcome.moves_in_float(kernel)
+    }
+
+
 def _conceding(graph: Graph, target: Target, request: Request) -> Plan:
     """Plan, giving up what stands in the way, one conflict after the other."""
     given, notes = Concession(), list[str]()
@@ -105,12 +131,16 @@ def _conceding(graph: Graph, target: Target, request: Request) -> Plan:
 
 
 def _planned(graph: Graph, target: Target, request: Request, given: Concession) -> Plan:
+    return assemble(_decided(graph, target, request, given))
+
+
+def _decided(graph: Graph, target: Target, request: Request, given: Concession) -> Outcome:
     refuse_contradictions(graph)
     alive = live(graph)
     regions = topological([region for region in graph.regions if region.name in alive])
     choices = choose_rows(graph, regions, target)
     choices = [in_float(c, GIVEN_UP) if c.row and c.region.name in given.floats else c for c in choices]
-    return assemble(decide(graph, target, choices, request))
+    return decide(graph, target, choices, request)
 
 
 def decide(
@@ -274,4 +304,4 @@ def _write_types(classes: Sequence[LabelClass], solutions: Mapping[int, Solution
             port.type = port.fixed or port.pin or typed(label, store)
 
 
-__all__ = ["BiasPins", "Strategy", "propagate"]
+__all__ = ["BiasPins", "Strategy", "operand_types", "propagate"]

@@ -22,6 +22,7 @@ from planner.ir.qtypes import uniform
 from planner.ir.typetext import parse_type
 from planner.onnx.read import read_onnx
 from planner.onnx.write import write_graph
+from planner.propagation.propagate import operand_types, propagate
 from tests.calibration.graphs import graph_of
 
 CPU = "onnxruntime-cpu"
@@ -105,6 +106,22 @@ def test_conv_transpose_spreads_its_input():
     graph = convolution("ConvTranspose", weight, floats(0, 1), (1, 1, 3), strides=(2,))
     model, stats = ready(graph, [{"x": floats(2, 4, 6).reshape(1, 1, 3)}])
     assert bias_of(correct_biases(model, CPU, stats))[1].tolist() == [0.25 * 4 / 2, 1 + 0.25 * 4 / 2]
+
+
+@pytest.mark.parametrize("target", [CPU, "litert-int8", "teaching-npu"])
+def test_corrected_for_the_types_that_the_plan_has(target):
+    """Nothing is assembled for them, so they are asked for another way than a plan's."""
+    graph, _ = ready(planner.load_model(DIGITS / "digits.onnx"), DIGITS / "calibration.npz")
+    device = planner.load_target(target)
+    fused = fuse(graph, device)
+    weighted = {
+        kernel.name: {port.value: port.type for port in kernel.inputs}
+        for kernel in propagate(fused, device).kernels_in_order
+        if kernel.row is not None and any(port.value in graph.constants for port in kernel.inputs)
+    }
+    found = operand_types(fused, device)
+    assert weighted
+    assert {name: found[name] for name in weighted} == weighted
 
 
 def twins():
