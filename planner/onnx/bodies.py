@@ -62,6 +62,14 @@ def free_names(graph: GraphProto) -> Iterator[str]:
     yield from (info.name for info in graph.output if info.name not in own)
 
 
+def op_types(graph: GraphProto) -> Iterator[str]:
+    """Types of the nodes of a body and of the bodies inside it, domains aside."""
+    for node in graph.node:
+        yield node.op_type
+        for body in _bodies(node):
+            yield from op_types(body)
+
+
 def rename_values(graph: GraphProto, rename: Callable[[str], str]) -> None:
     """Rename the values of a body and of the bodies inside it, in place."""
     for infos in (graph.input, graph.output, graph.value_info, graph.initializer):

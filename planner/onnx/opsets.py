@@ -1,11 +1,10 @@
 """Opset differences: ops of opset 7 to current, rewritten to mean the same in opset 21.
 
-One adapter per op type whose meaning or form changed; types that only gained element types are not
-listed. Subgraph bodies are adapted too. onnx's own version converter is not used: it refuses custom
-domains and bodies. Source: ONNX Changelog.md.
+One adapter per op type whose meaning or form changed, for opsets before the change; types that only gained
+element types are not listed. Subgraph bodies are adapted too. onnx's own version converter is not used: it
+refuses custom domains and bodies. Source: ONNX Changelog.md.
 """
 
-import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
@@ -15,7 +14,7 @@ from onnx import defs
 
 from planner.errors import ModelError
 from planner.ir.graph import Constant, Graph, Op, Opaque, Value
-from planner.onnx.bodies import graph_of, node_of, opaque, ops_of, subgraphs
+from planner.onnx.bodies import graph_of, node_of, op_types, opaque, ops_of, subgraphs
 from planner.onnx.dtypes import NUMPY, dtype_of
 from planner.onnx.naming import unused
 from planner.onnx.tensors import tensor_of
@@ -27,9 +26,13 @@ _BIG: Final = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """What adapters know of the graph around an op, and the constants they add."""
+    """What adapters know of the graph around an op, and the constants they add.
+
+    `adapters`: those of ops that `version` has otherwise than 21.
+    """
 
     version: int
+    adapters: "Mapping[str, Adapter]"
     values: Mapping[str, Value]
     taken: set[str]
     constants: dict[str, np.ndarray] = field(default_factory=dict)
@@ -64,7 +67,8 @@ def to_opset_21(graph: Graph) -> Graph:
         return _from_newer(graph, version)
     if version == TARGET:
         return graph
-    scope = _Scope(version, graph.values, set(graph.values))
+    adapters = {kind: adapter for kind, (changed, adapter) in ADAPTERS.items() if version < changed}
+    scope = _Scope(version, adapters, graph.values, set(graph.values))
     ops = tuple(new for op in graph.ops for new in _adapt(op, scope))
     added = {name: Value(name, array.shape, dtype_of(array)) for name, array in scope.constants.items()}
     fresh = {out: Value(out, None, "") for op in ops for out in op.outputs if out and out not in graph.values}
@@ -82,17 +86,17 @@ def _adapt(op: Op, scope: _Scope) -> list[Op]:
     bodies = {key: _adapted_body(body, scope) for key, body in subgraphs(op).items()}
     if any(body is not op.attributes[key] for key, body in bodies.items()):
         op = replace(op, attributes={**op.attributes, **bodies})
-    adapter = ADAPTERS.get(op.type)
+    adapter = scope.adapters.get(op.type)
     return [op] if adapter is None else adapter(op, scope)
 
 
 def _adapted_body(given: Opaque, outer: _Scope) -> Opaque:
-    """The body in opset 21; itself where nothing in it changes."""
-    inner, body = _Scope(outer.version, outer.values, outer.taken), graph_of(given)
-    before = ops_of(body.node)
-    ops = [new for op in before for new in _adapt(op, inner)]
-    if len(ops) == len(before) and all(map(operator.is_, ops, before)):
+    """The body in opset 21; itself where it holds no op that changed."""
+    body = graph_of(given)
+    if outer.adapters.keys().isdisjoint(op_types(body)):
         return given
+    inner = replace(outer, constants={})
+    ops = [new for op in ops_of(body.node) for new in _adapt(op, inner)]
     del body.node[:]
     body.node.extend(node_of(op) for op in ops)
     body.initializer.extend(tensor_of(name, array) for name, array in inner.constants.items())
@@ -135,16 +139,11 @@ def _attribute_to_input(op: Op, scope: _Scope, key: str, index: int = 1) -> Op:
     return replace(op, inputs=tuple(inputs), attributes=_without(op, key))
 
 
-def _axes_before(version: int) -> Adapter:
-    def adapt(op: Op, scope: _Scope) -> list[Op]:
-        return [_attribute_to_input(op, scope, "axes")] if scope.version < version else [op]
-
-    return adapt
+def _axes(op: Op, scope: _Scope) -> list[Op]:
+    return [_attribute_to_input(op, scope, "axes")]
 
 
-def _batch_normalization(op: Op, scope: _Scope) -> list[Op]:
-    if scope.version >= 14:
-        return [op]
+def _batch_normalization(op: Op, _scope: _Scope) -> list[Op]:
     if op.attributes.get("spatial", 1) != 1:
         raise ModelError(
             f"BatchNormalization at {op.name!r} has spatial=0, which opset 9 and later cannot express"
@@ -153,8 +152,6 @@ def _batch_normalization(op: Op, scope: _Scope) -> list[Op]:
 
 
 def _clip(op: Op, scope: _Scope) -> list[Op]:
-    if scope.version >= 11:
-        return [op]
     dtype = scope.dtype(op.inputs[0])
     bounds = [
         scope.constant(op, key, np.asarray(op.attributes[key], dtype=dtype)) if key in op.attributes else ""
@@ -177,16 +174,14 @@ def _crop(op: Op, scope: _Scope) -> list[Op]:
 
 
 def _dft(op: Op, scope: _Scope) -> list[Op]:
-    if scope.version >= 20:
-        return [op]
     with_axis = replace(op, attributes={"axis": 1, **op.attributes})
     axis = scope.constant(op, "axis", np.asarray(with_axis.attributes["axis"], dtype=np.int64))
     inputs = (*op.inputs, *([""] * (2 - len(op.inputs))), axis)
     return [replace(op, inputs=inputs, attributes=_without(op, "axis"))]
 
 
-def _dropout(op: Op, scope: _Scope) -> list[Op]:
-    return [replace(op, attributes=_without(op, "ratio", "is_test"))] if scope.version < 12 else [op]
+def _dropout(op: Op, _scope: _Scope) -> list[Op]:
+    return [replace(op, attributes=_without(op, "ratio", "is_test"))]
 
 
 def _grid_sample(op: Op, _scope: _Scope) -> list[Op]:
@@ -196,8 +191,6 @@ def _grid_sample(op: Op, _scope: _Scope) -> list[Op]:
 
 
 def _group_normalization(op: Op, scope: _Scope) -> list[Op]:
-    if scope.version >= TARGET:
-        return [op]
     raise ModelError(
         f"GroupNormalization at {op.name!r} has the meaning of opset {scope.version}, which ONNX withdrew",
         hint="export the model with opset 21 or later",
@@ -216,17 +209,13 @@ def _image_scaler(op: Op, scope: _Scope) -> list[Op]:
 
 
 def _pad(op: Op, scope: _Scope) -> list[Op]:
-    if scope.version >= 11:
-        return [op]
     value = np.asarray(op.attributes.get("value", 0.0), dtype=scope.dtype(op.inputs[0]))
     operands = (("pads", _int64(*op.attributes["pads"])), ("value", value))
     names = tuple(scope.constant(op, part, array) for part, array in operands)
     return [replace(op, inputs=(op.inputs[0], *names), attributes=_without(op, "pads", "value"))]
 
 
-def _resize(op: Op, scope: _Scope) -> list[Op]:
-    if scope.version >= 11:
-        return [op]
+def _resize(op: Op, _scope: _Scope) -> list[Op]:
     return [_asymmetric(op, op.inputs[1])]
 
 
@@ -247,15 +236,11 @@ def _asymmetric(op: Op, scales: str) -> Op:
     return replace(op, type="Resize", inputs=(op.inputs[0], "", scales), attributes=attributes)
 
 
-def _roi_align(op: Op, scope: _Scope) -> list[Op]:
-    if scope.version >= 16:
-        return [op]
+def _roi_align(op: Op, _scope: _Scope) -> list[Op]:
     return [replace(op, attributes={**op.attributes, "coordinate_transformation_mode": "output_half_pixel"})]
 
 
-def _scan(op: Op, scope: _Scope) -> list[Op]:
-    if scope.version >= 9:
-        return [op]
+def _scan(op: Op, _scope: _Scope) -> list[Op]:
     raise ModelError(f"Scan at {op.name!r} is of opset 8, which later opsets cannot express")
 
 
@@ -264,8 +249,6 @@ def _scatter(op: Op, _scope: _Scope) -> list[Op]:
 
 
 def _slice(op: Op, scope: _Scope) -> list[Op]:
-    if scope.version >= 10:
-        return [op]
     names = [
         scope.constant(op, key, _int64(*op.attributes[key]))
         for key in ("starts", "ends", "axes")
@@ -276,8 +259,6 @@ def _slice(op: Op, scope: _Scope) -> list[Op]:
 
 def _softmax(op: Op, scope: _Scope) -> list[Op]:
     """Before opset 13 it normalises over all dimensions from `axis` on."""
-    if scope.version >= 13:
-        return [op]
     axis = op.attributes.get("axis", 1)
     value = scope.values.get(op.inputs[0])
     shape = value.shape if value is not None else None
@@ -295,46 +276,47 @@ def _softmax(op: Op, scope: _Scope) -> list[Op]:
 def _split(op: Op, scope: _Scope) -> list[Op]:
     if scope.version < 13:
         op = _attribute_to_input(op, scope, "split")
-    if scope.version < 18 and len(op.inputs) < 2:
+    if len(op.inputs) < 2:
         op = replace(op, attributes={**op.attributes, "num_outputs": len(op.outputs)})
     return [op]
 
 
 def _top_k(op: Op, scope: _Scope) -> list[Op]:
-    return [_attribute_to_input(op, scope, "k")] if scope.version < 10 else [op]
+    return [_attribute_to_input(op, scope, "k")]
 
 
-ADAPTERS: Final[Mapping[str, Adapter]] = {
-    "BatchNormalization": _batch_normalization,
-    "Clip": _clip,
-    "Crop": _crop,
-    "DFT": _dft,
-    "Dropout": _dropout,
-    "GridSample": _grid_sample,
-    "GroupNormalization": _group_normalization,
-    "Hardmax": _softmax,
-    "ImageScaler": _image_scaler,
-    "LogSoftmax": _softmax,
-    "Pad": _pad,
-    "ReduceL1": _axes_before(18),
-    "ReduceL2": _axes_before(18),
-    "ReduceLogSum": _axes_before(18),
-    "ReduceLogSumExp": _axes_before(18),
-    "ReduceMax": _axes_before(18),
-    "ReduceMean": _axes_before(18),
-    "ReduceMin": _axes_before(18),
-    "ReduceProd": _axes_before(18),
-    "ReduceSum": _axes_before(13),
-    "ReduceSumSquare": _axes_before(18),
-    "Resize": _resize,
-    "RoiAlign": _roi_align,
-    "Scan": _scan,
-    "Scatter": _scatter,
-    "Slice": _slice,
-    "Softmax": _softmax,
-    "Split": _split,
-    "Squeeze": _axes_before(13),
-    "TopK": _top_k,
-    "Unsqueeze": _axes_before(13),
-    "Upsample": _upsample,
+ADAPTERS: Final[Mapping[str, tuple[int, Adapter]]] = {
+    "BatchNormalization": (14, _batch_normalization),
+    "Clip": (11, _clip),
+    "Crop": (TARGET, _crop),
+    "DFT": (20, _dft),
+    "Dropout": (12, _dropout),
+    "GridSample": (20, _grid_sample),
+    "GroupNormalization": (TARGET, _group_normalization),
+    "Hardmax": (13, _softmax),
+    "ImageScaler": (TARGET, _image_scaler),
+    "LogSoftmax": (13, _softmax),
+    "Pad": (11, _pad),
+    "ReduceL1": (18, _axes),
+    "ReduceL2": (18, _axes),
+    "ReduceLogSum": (18, _axes),
+    "ReduceLogSumExp": (18, _axes),
+    "ReduceMax": (18, _axes),
+    "ReduceMean": (18, _axes),
+    "ReduceMin": (18, _axes),
+    "ReduceProd": (18, _axes),
+    "ReduceSum": (13, _axes),
+    "ReduceSumSquare": (18, _axes),
+    "Resize": (11, _resize),
+    "RoiAlign": (16, _roi_align),
+    "Scan": (9, _scan),
+    "Scatter": (TARGET, _scatter),
+    "Slice": (10, _slice),
+    "Softmax": (13, _softmax),
+    "Split": (18, _split),
+    "Squeeze": (13, _axes),
+    "TopK": (10, _top_k),
+    "Unsqueeze": (13, _axes),
+    "Upsample": (TARGET, _upsample),
 }
+"""The opset from which on an op is as in 21, and what brings an older one there."""

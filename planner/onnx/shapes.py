@@ -17,7 +17,7 @@ from onnx import (
     shape_inference,
 )
 
-from planner.ir.graph import Dim, Graph, Op, Shape, Value
+from planner.ir.graph import FLOAT_DTYPES, Dim, Graph, Op, Shape, Value
 from planner.onnx.dtypes import NAMES, UNKNOWN
 from planner.onnx.quantized.dialect import ELEMENTWISE
 from planner.onnx.write import Port, op_node, value_info, write_model
@@ -91,7 +91,7 @@ def _guesses(
 
 
 def _inferred(graph: Graph, hints: Collection[Value]) -> dict[str, Value]:
-    """Infer without and then, where something is left, with the contents of shape tensors.
+    """Infer without and then, where they could tell more, with the contents of shape tensors.
 
     onnx writes out the contents of every vector, also of one with 10^9 elements: not on those.
     """
@@ -99,6 +99,8 @@ def _inferred(graph: Graph, hints: Collection[Value]) -> dict[str, Value]:
     found = _merged(graph, _run(model, data_prop=False))
     complete = found.keys() >= {out for op in graph.ops for out in op.outputs if out}
     if complete and all(map(_is_static, found.values())):
+        return found
+    if not _reads_computed_integers(graph, found):
         return found
     if any(map(_is_long_vector, (*graph.values.values(), *found.values()))):
         return found
@@ -111,6 +113,14 @@ def _run(model: bytes, *, data_prop: bool) -> Iterable[ValueInfoProto]:
     except (shape_inference.InferenceError, ValueError, RuntimeError):
         return ()
     return (*inferred.graph.value_info, *inferred.graph.output)
+
+
+def _reads_computed_integers(graph: Graph, found: Mapping[str, Value]) -> bool:
+    """Whether an op, or a body, reads integers that are no constants: no other contents are followed."""
+    if any(op.captures for op in graph.ops):
+        return True
+    read = {name for op in graph.ops for name in op.inputs if name and name not in graph.constants}
+    return any((found.get(name) or graph.values[name]).dtype not in FLOAT_DTYPES for name in read)
 
 
 def _is_static(value: Value) -> bool:
