@@ -202,7 +202,7 @@ def _build(
     defaults = document.defaults
     default_port = PortType(storage("i8"))
     if defaults.port is not None:
-        default_port = build_spec(building, defaults.port, child(root, "defaults", "port"))
+        default_port = build_spec(building, defaults.port, root, "defaults", "port")
     rows = _rows(building, document, root)
     for i, fusion in enumerate(document.fusions):
         if fusion.remove:

@@ -112,16 +112,16 @@ def _bound(building: Building, value: float | str | None, node: Node) -> float |
     return None if found is None else float(found)
 
 
-def build_spec(building: Building, spec: str | TypeModel | None, node: Node) -> PortType:
-    """Make a port type from a type's name, `*`, nothing (`*`) or an inline mapping."""
+def build_spec(building: Building, spec: str | TypeModel | None, node: Node, *path: str) -> PortType:
+    """Make a port type from a type's name, `*`, nothing (`*`) or an inline mapping, which is at `path`."""
     if isinstance(spec, TypeModel):
-        return build_type(building, spec, node)
+        return build_type(building, spec, child(node, *path))
     if spec is None or spec == "*":
         return ANY
     if spec in building.types:
         return building.types[spec]
     hint = nearest(spec, [*building.types, "*"])
-    building.problems.append(node.problem("T020", f"unknown type {spec!r}{hint}"))
+    building.problems.append(child(node, *path).problem("T020", f"unknown type {spec!r}{hint}"))
     return ANY
 
 
@@ -183,7 +183,7 @@ def _ports(building: Building, signature: Signature | None, node: Node, tail: st
     return tuple(
         PortPattern(
             bare(name),
-            build_spec(building, spec, child(node, name)),
+            build_spec(building, spec, node, name),
             optional=name.endswith("?"),
             variadic=name.endswith("*"),
         )
@@ -195,7 +195,6 @@ def build_rule(building: Building, model: RuleModel, node: Node) -> Rule:
     """Make a rule; its arguments are always a mapping, port names without `?` and `*`."""
     kind = model.kind
     value = getattr(model, kind)
-    place = child(node, kind)
     if isinstance(value, str):
         args: dict[str, Any] = {"name": value, "args": {}}
     elif isinstance(value, list):
@@ -206,21 +205,21 @@ def build_rule(building: Building, model: RuleModel, node: Node) -> Rule:
         if key in args:
             item = args[key]
             args[key] = bare(item) if isinstance(item, str) else tuple(bare(name) for name in item)
-    _check_arithmetic(building, kind, args, place)
+    _check_arithmetic(building, kind, args, node)
     return Rule(kind, freeze(args), node.where)
 
 
 def _check_arithmetic(building: Building, kind: str, args: Mapping[str, Any], node: Node) -> None:
     if kind == "derive":
         for key in ("scale", "zero_point"):
-            building.attempt(child(node, key), "T025", partial(_derivable, str(args[key])))
+            building.attempt(child(node, kind, key), "T025", partial(_derivable, str(args[key])))
     if kind == "fixed_scale":
-        found = building.attempt(child(node, "scale"), "T025", lambda: parse_number(args["scale"]))
+        found = building.attempt(child(node, kind, "scale"), "T025", lambda: parse_number(args["scale"]))
         if found is not None and found <= 0:
-            building.problems.append(child(node, "scale").problem("T025", "a scale is positive"))
+            building.problems.append(child(node, kind, "scale").problem("T025", "a scale is positive"))
     if kind == "multiplier_scale":
         for item in args.get("range", ()):
-            building.attempt(child(node, "range"), "T025", partial(parse_number, item))
+            building.attempt(child(node, kind, "range"), "T025", partial(parse_number, item))
 
 
 def _derivable(text: str) -> None:

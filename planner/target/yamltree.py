@@ -7,7 +7,7 @@ where asked. Size, depth and number of nodes are limited before a tree is built.
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 
@@ -69,7 +69,6 @@ class Node(NamedTuple):
     Attributes:
       data: the scalar, a tuple of nodes, or a mapping from key to node.
       keys: of a mapping, line and column of each key.
-      weight: number of nodes below and including this one, aliases expanded.
     """
 
     data: Scalar | tuple["Node", ...] | dict[str, "Node"]
@@ -77,7 +76,6 @@ class Node(NamedTuple):
     line: int
     column: int
     keys: Mapping[str, tuple[int, int]] = _NO_KEYS
-    weight: int = 1
 
     def problem(self, code: str, message: str, path: str = "", *, key: str | None = None) -> Problem:
         """Make the record of an error here, or at one of this mapping's keys."""
@@ -154,7 +152,7 @@ def read_yaml(text: str, name: str, *, anchors: bool = True) -> Node:
     if size > MAX_BYTES:
         _fail(source, 1, 1, "T002", f"{size} bytes; a target has at most {MAX_BYTES}", quote=False)
     try:
-        return _Builder(source, anchors).build()
+        return _Reader(source, anchors).document()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = " ".join(part for part in (error.context, error.problem) if part)
@@ -173,52 +171,86 @@ def _fail(source: Source, line: int, column: int, code: str, message: str, *, qu
     raise TargetError(errors=(Problem(source.name, line, column, code, message, quote=shown),))
 
 
-@dataclass(slots=True)
-class _Open:
-    """A collection under construction."""
-
-    event: Any
-    is_map: bool
-    items: list[Node] = field(default_factory=list)
-    table: dict[str, Node] = field(default_factory=dict)
-    keys: dict[str, tuple[int, int]] = field(default_factory=dict)
-    key: str | None = None
-
-
-class _Builder:
-    """Turns the events of one document into nodes."""
+class _Reader:
+    """Turns the events of one document into nodes, depth first."""
 
     def __init__(self, source: Source, anchors: bool) -> None:  # noqa: FBT001
         self.source = source
         self.anchors = anchors
-        self.named: dict[str, Node] = {}
-        self.stack: list[_Open] = []
+        self.next: Callable[[], Any] = _Loader(source.text).get_event
+        self.named: dict[str, tuple[Node, int]] = {}
         self.count = 0
-        self.root: Node | None = None
 
-    def build(self) -> Node:
-        documents = 0
-        events: Iterator[Any] = yaml.parse(self.source.text, Loader=_Loader)
-        for event in events:
-            kind = type(event)
-            if kind is yaml.ScalarEvent:
-                if event.tag is not None or event.anchor is not None:
-                    self.check(event)
-                self.add(event, self.scalar(event))
-            elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
-                self.check(event)
-                self.open(event, is_map=kind is yaml.MappingStartEvent)
-            elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
-                self.close()
-            elif kind is yaml.AliasEvent:
-                self.add(event, self.alias(event), is_alias=True)
-            elif kind is yaml.DocumentStartEvent:
-                documents += 1
-                if documents > 1:
-                    self.fail(event, "T008", "a second document; a target file holds one")
-        if self.root is None:
+    def document(self) -> Node:
+        root = None
+        while type(event := self.next()) is not yaml.StreamEndEvent:
+            if type(event) is not yaml.DocumentStartEvent:
+                continue
+            if root is not None:
+                self.fail(event, "T008", "a second document; a target file holds one")
+            root = self.node(self.next(), 0)
+        if root is None:
             _fail(self.source, 1, 1, "T008", "the file is empty", quote=False)
-        return self.root
+        return root
+
+    def node(self, event: Any, depth: int) -> Node:
+        kind, before = type(event), self.count
+        if kind is yaml.AliasEvent:
+            return self.alias(event)
+        if event.tag is not None or event.anchor is not None:
+            self.check(event)
+        keys, data = _NO_KEYS, None
+        if kind is yaml.ScalarEvent:
+            data = self.resolve(event) if event.implicit[0] else event.value
+        elif depth >= MAX_DEPTH:
+            self.fail(event, "T003", f"nested deeper than {MAX_DEPTH}")
+        elif kind is yaml.MappingStartEvent:
+            data, keys = self.mapping(depth + 1)
+        else:
+            data = self.sequence(depth + 1)
+        mark = event.start_mark
+        node = Node(data, self.source, mark.line + 1, mark.column + 1, keys)
+        self.add(event, 1)
+        if event.anchor is not None:
+            self.named[event.anchor] = node, self.count - before
+        return node
+
+    def mapping(self, depth: int) -> tuple[dict[str, Node], dict[str, tuple[int, int]]]:
+        table: dict[str, Node] = {}
+        keys: dict[str, tuple[int, int]] = {}
+        while type(event := self.next()) is not yaml.MappingEndEvent:
+            key = self.key(event, depth)
+            if key in table:
+                self.fail(event, "T004", f"key {key!r} is already set in line {keys[key][0]}")
+            keys[key] = (event.start_mark.line + 1, event.start_mark.column + 1)
+            table[key] = self.node(self.next(), depth)
+        return table, keys
+
+    def key(self, event: Any, depth: int) -> str:
+        kind = type(event)
+        if kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
+            self.check(event)
+            self.fail(event, "T008", "a key must be text")
+        found: Any
+        if kind is yaml.ScalarEvent and event.tag is None and event.anchor is None:
+            self.add(event, 1)
+            found = self.resolve(event) if event.implicit[0] else event.value
+        else:
+            found = self.node(event, depth).data
+        if not isinstance(found, str) or not found:
+            self.fail(event, "T008", "a key must be text; quote it")
+        return found
+
+    def sequence(self, depth: int) -> tuple[Node, ...]:
+        items = []
+        while type(event := self.next()) is not yaml.SequenceEndEvent:
+            items.append(self.node(event, depth))
+        return tuple(items)
+
+    def add(self, event: Any, values: int) -> None:
+        self.count += values
+        if self.count > MAX_NODES:
+            self.fail(event, "T002", f"more than {MAX_NODES} values, aliases expanded")
 
     def fail(self, event: Any, code: str, message: str) -> NoReturn:
         mark = event.start_mark
@@ -235,12 +267,9 @@ class _Builder:
             self.fail(event, "T006", f"alias '*{event.anchor}'; anchors are not allowed here")
         if event.anchor not in self.named:
             self.fail(event, "T006", f"alias '*{event.anchor}' of an anchor that is not complete before it")
-        return self.named[event.anchor]
-
-    def scalar(self, event: Any) -> Node:
-        mark = event.start_mark
-        value = self.resolve(event) if event.implicit[0] else event.value
-        return Node(value, self.source, mark.line + 1, mark.column + 1)
+        node, values = self.named[event.anchor]
+        self.add(event, values)
+        return node
 
     def resolve(self, event: Any) -> Scalar:
         text: str = event.value
@@ -258,44 +287,3 @@ class _Builder:
                 self.fail(event, "T007", f"number {text[:40]!r} is beyond a double")
             return number
         return text
-
-    def open(self, event: Any, *, is_map: bool) -> None:
-        if len(self.stack) >= MAX_DEPTH:
-            self.fail(event, "T003", f"nested deeper than {MAX_DEPTH}")
-        if self.stack and self.stack[-1].is_map and self.stack[-1].key is None:
-            self.fail(event, "T008", "a key must be text")
-        self.stack.append(_Open(event, is_map))
-
-    def close(self) -> None:
-        done = self.stack.pop()
-        children = done.table.values() if done.is_map else done.items
-        mark, weight = done.event.start_mark, 1 + sum([child.weight for child in children])
-        data = done.table if done.is_map else tuple(done.items)
-        self.add(done.event, Node(data, self.source, mark.line + 1, mark.column + 1, done.keys, weight))
-
-    def add(self, event: Any, node: Node, *, is_alias: bool = False) -> None:
-        self.count += node.weight if is_alias else 1
-        if self.count > MAX_NODES or node.weight > MAX_NODES:
-            self.fail(event, "T002", f"more than {MAX_NODES} values, aliases expanded")
-        if event.anchor is not None and not is_alias:
-            self.named[event.anchor] = node
-        if not self.stack:
-            self.root = node
-            return
-        parent = self.stack[-1]
-        if not parent.is_map:
-            parent.items.append(node)
-        elif parent.key is None:
-            self.key(event, parent, node)
-        else:
-            parent.table[parent.key] = node
-            parent.key = None
-
-    def key(self, event: Any, parent: _Open, node: Node) -> None:
-        if not isinstance(node.data, str) or not node.data:
-            self.fail(event, "T008", "a key must be text; quote it")
-        if node.data in parent.table:
-            first = parent.keys[node.data][0]
-            self.fail(event, "T004", f"key {node.data!r} is already set in line {first}")
-        parent.key = node.data
-        parent.keys[node.data] = (event.start_mark.line + 1, event.start_mark.column + 1)
