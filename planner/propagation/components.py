@@ -60,7 +60,8 @@ class Edge:
 class Loss:
     """One consuming use: what may have coarsened its data, and how fine it would like it.
 
-    `upstream`: classes on the way; `constant`: coarsest log2 scale among the pins on the way.
+    `upstream`: classes on the way; `constant`: coarsest log2 scale among the pins on the way; `times`: uses
+    that are alike in all this.
     """
 
     value: int
@@ -69,6 +70,7 @@ class Loss:
     constant: int
     own: int
     unavoidable: int = 0
+    times: int = 1
 
 
 @dataclass(slots=True)

@@ -103,7 +103,9 @@ def _problem(unit: Unit, offered: Offered, market: Market) -> _Problem:
 
 def _digits(unit: Unit, sizes: Mapping[int, int]) -> _Digits:
     lost = sum((sizes[c] - 1).bit_length() for c in unit.classes[:RANKED])
-    most_lost = sum(loss.elements for loss in unit.losses) << 22  # log2(scale) is within +-1074, in 1/1024
+    most_lost = (
+        sum(loss.elements * loss.times for loss in unit.losses) << 22
+    )  # log2(scale) is within +-1074, in 1/1024
     most_rescales = sum(len(edge.uses) for edge in unit.edges)
     rescales = lost + most_lost.bit_length()
     return _Digits(lost, rescales, rescales + most_rescales.bit_length())
@@ -137,7 +139,7 @@ def _add_loss(problem: _Problem, loss: Loss, market: Market) -> None:
 
     def entry(coarsest: int) -> int:
         lost = max(0, coarsest - loss.own)
-        return problem.digits.pack(loss_price(loss, lost, market.costs), 0, loss.elements * lost)
+        return problem.digits.pack(loss_price(loss, lost, market.costs), 0, loss.elements * lost * loss.times)
 
     def table() -> Table:
         coarsest = np.full([1] * len(free), fixed, np.int64)

@@ -95,9 +95,9 @@ def loss_units(loss: Loss, assignment: Mapping[int, Label | None]) -> int:
 
 
 def loss_price(loss: Loss, lost: int, costs: Costs) -> int:
-    """Price of bits lost at one use beyond what is unavoidable and free."""
+    """Price of bits lost at a use beyond what is unavoidable and free."""
     paid = lost - loss.unavoidable - round(costs.free_bits * UNIT)
-    return round(loss.elements * costs.bit_price * paid) if paid > 0 else 0
+    return loss.times * round(loss.elements * costs.bit_price * paid) if paid > 0 else 0
 
 
 def price_of_labels(part: Priced, assignment: Mapping[int, Label | None], market: Market) -> Price:
@@ -110,5 +110,5 @@ def price_of_labels(part: Priced, assignment: Mapping[int, Label | None], market
     for loss in part.losses:
         lost = loss_units(loss, assignment)
         price += loss_price(loss, lost, market.costs)
-        lost_total += loss.elements * lost
+        lost_total += loss.elements * lost * loss.times
     return price, count, lost_total

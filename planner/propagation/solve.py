@@ -18,6 +18,7 @@ from planner.propagation.canonical import in_canonical_order
 from planner.propagation.components import Component, Edge, Loss, Unit, Use
 from planner.propagation.dominance import drop_dominated
 from planner.propagation.eliminate import eliminate
+from planner.propagation.fold import fold, unfold
 from planner.propagation.labels import UNIT, Label, LabelClass
 from planner.propagation.offers import is_whole
 from planner.propagation.parts import split
@@ -75,8 +76,11 @@ def solve(unit: Unit, classes: Sequence[LabelClass], market: Market) -> Solution
     shared = [options[id(part)] for part in unit.components]
     start = _pick_shared(unit, classes, shared, market)
     refused = _refusals(unit, start, shared, market)
-    offered = {c: list(classes[c].labels) for c in unit.classes}
-    labels, found, bound = _least(unit, offered, market, start)
+    offered: Offered = {c: list(classes[c].labels) for c in unit.classes}
+    folded = fold(unit, offered, market)
+    left = {c: offered[c] for c in folded.unit.classes}
+    labels, found, bound = _least(folded.unit, left, market, start)
+    labels = unfold(folded, unit, offered, market, labels)
     if not all(is_whole(component) for component in unit.components):
         bound = 0
     return Solution(labels, found, min(max(bound, floor), found), refused)
@@ -141,12 +145,13 @@ def _by_parts(unit: Unit, offered: Offered, market: Market, start: Labels) -> tu
 
 def _search(unit: Unit, offered: Offered, market: Market, start: Labels) -> tuple[Labels, int, int]:
     """A labelling, its price and a lower bound, where tables are too large for an exact answer."""
-    tried = [descend(unit, offered, market, start)]
     bound, near = _blurred(unit, offered, market)
     relaxed = propagation.milp.relax(unit, near, market)
+    tried = [descend(unit, offered, market, start if relaxed is None else relaxed.nearest)]
     if relaxed is not None:
-        tried.append(descend(unit, offered, market, relaxed.nearest))
         bound = relaxed.bound if near is offered else bound
+        if tried[0][0][0] > bound:
+            tried.append(descend(unit, offered, market, start))
     price, labels = min(tried, key=lambda item: item[0])
     if relaxed is None or price[0] <= bound:
         return labels, price[0], bound

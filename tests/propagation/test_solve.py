@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,7 @@ from benchmarks.topologies import TOPOLOGIES
 from planner.ir.graph import Graph, model_digest
 from planner.plans.check import check
 from planner.plans.planjson import plan_to_json
-from planner.propagation import dominance, eliminate, milp, offers, solve
+from planner.propagation import dominance, eliminate, fold, milp, offers, solve
 from planner.propagation.propagate import propagate
 from planner.target.load import load_target
 from tests.propagation.graphs import TARGET, random_graph, renamed, seeded
@@ -48,6 +49,34 @@ def test_one_label_cheaper_than_a_change_is_what_a_search_finds(monkeypatch, sha
     monkeypatch.setattr(solve, "_least_change", lambda *_: 0)
     searched = propagate(graph, LITERT)
     assert (plan.cost, plan.bound, port_types(plan)) == (searched.cost, searched.bound, port_types(searched))
+
+
+@pytest.mark.parametrize("strategy", ["eliminated", "searched"])
+@pytest.mark.parametrize("seed", range(20))
+def test_folded_readers_change_nothing(monkeypatch, seed, strategy):
+    """The price, whatever finds it; where classes are eliminated every label, too: ties are settled alike."""
+    monkeypatch.setattr(eliminate, "TABLE", 0 if strategy == "searched" else eliminate.TABLE)
+    graph = random_graph(seed, 4 + seed, facts=0.15)
+    plan = propagate(graph, TARGET)
+    monkeypatch.setattr(solve, "fold", lambda unit, *_: fold.Folded(unit, {}, {}))
+    every = propagate(graph, TARGET)
+    assert (plan.cost, len(plan.rescales)) == (every.cost, len(every.rescales))
+    assert strategy == "searched" or port_types(plan) == port_types(every)
+
+
+def test_readers_are_folded(monkeypatch):
+    taken = Counter[str]()
+
+    def counted(unit, offered, market):
+        folded = fold.fold(unit, offered, market)
+        taken.update(followers=len(folded.followers), twins=len(folded.twins))
+        assert not {*folded.followers, *folded.twins} & set(folded.unit.classes)
+        return folded
+
+    monkeypatch.setattr(solve, "fold", counted)
+    for seed in range(12):
+        propagate(random_graph(seed, 40), TARGET)
+    assert min(taken["followers"], taken["twins"]) > 0
 
 
 @pytest.mark.parametrize("seed", SEEDS)
