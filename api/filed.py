@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from planner.annotated.document import AnnotatedDoc
+from planner.annotated.schema import AnnotatedDoc
 from planner.plans.planschema import PLAN
 
 DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"

@@ -21,7 +21,7 @@ from api.scan import values_in
 from api.schemas import PlanRequest
 from api.service import Service, laid_out, model_arguments
 from api.store import Store, digest_of
-from planner.annotated.document import read_annotated
+from planner.annotated.document import annotated_from_data
 from planner.calibration.annotate import annotate
 from planner.calibration.statsjson import read_statistics
 from planner.fusion.fuse import fuse
@@ -94,7 +94,7 @@ def _planned_here(
 
 def plan_here(request: Mapping[str, Any], target: Target) -> Plan | None:
     """Plan in this process; None where the model turns out to be bigger than its kernels say."""
-    graph = check_extent(read_annotated(json.dumps(request["model"])))
+    graph = check_extent(annotated_from_data(request["model"]))
     if not _is_light(graph):
         return None
     stats = None if request["stats"] is None else read_statistics(json.dumps(request["stats"]))

@@ -21,7 +21,8 @@ MAX_SPARSE: Final = 1 << 24
 _ELEMENTS_PER_BYTE: Final = 8
 
 _STRINGS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-_BRACKETS: Final = re.compile(rb"[\[\]{}]")
+_OPEN: Final = ord("[")
+_ALIKE: Final = bytes.maketrans(b"{}", b"[]")
 _NO_SIGNS: Final = bytes(set(range(256)) - set(b'"[]{}'))
 _LONG_INTEGER: Final = re.compile(rb"(?<![\w.+])[0-9]{20,}+(?![.eE])")
 _TWENTY: Final = b"0" * 20
@@ -38,15 +39,37 @@ def scan_json(data: bytes, max_values: int, *, max_depth: int = MAX_DEPTH) -> No
     long_digits = _TWENTY in data.translate(_DIGITS)
     if b"\\" in data or values_in(data) > max_values or long_digits:
         bare = _STRINGS.sub(b'""', data) if values_in(data) <= max_values * 2 else data
-    depth = 0
-    for sign in _BRACKETS.findall(_STRINGS.sub(b"", bare.translate(None, _NO_SIGNS))):
-        depth += 1 if sign in b"[{" else -1
-        if depth > max_depth:
-            raise Refused("json-invalid", f"the JSON is nested deeper than {max_depth}")
+    if _is_deeper(bare, max_depth):
+        raise Refused("json-invalid", f"the JSON is nested deeper than {max_depth}")
     if values_in(bare) > max_values:
         raise Refused("json-invalid", f"the JSON holds more than {max_values} values; upload it as a blob")
     if long_digits and _LONG_INTEGER.search(bare):
         raise Refused("json-invalid", "the JSON holds an integer of more than 19 digits")
+
+
+def _is_deeper(bare: bytes, most: int) -> bool:
+    """Whether brackets outside strings are nested deeper than so many; no string has an escape."""
+    signs = bare.translate(_ALIKE, _NO_SIGNS).replace(b'""', b"")
+    if b'"' in signs:  # a bracket in a string
+        signs = _STRINGS.sub(b"", signs).replace(b'"', b"")
+    left, rounds = signs, 0
+    while left:  # each round takes the innermost brackets away, of most texts nearly all
+        inner = left.replace(b"[]", b"")
+        if 2 * len(inner) > len(left):
+            break
+        left, rounds = inner, rounds + 1
+    return _rises_above(left, most - rounds) and _rises_above(signs, most)
+
+
+def _rises_above(signs: bytes, most: int) -> bool:
+    depth = 0
+    if most < 0:
+        return True
+    for sign in signs:
+        depth += 1 if sign == _OPEN else -1
+        if depth > most:
+            return True
+    return False
 
 
 def values_in(text: bytes) -> int:

@@ -5,13 +5,13 @@ that a graph from any source goes through unchanged. Calls, loops and branches a
 Source: design 03, "Annotated model, as JSON".
 """
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal, NotRequired
+from typing import Any, Final
 
 import numpy as np
-from pydantic import TypeAdapter, with_config
-from typing_extensions import TypedDict
+from pydantic import ValidationError
 
 from planner.annotated.attributes import (
     array_from_json,
@@ -19,10 +19,27 @@ from planner.annotated.attributes import (
     attributes_from_json,
     attributes_to_json,
 )
-from planner.annotated.jsontext import STRICT, Nested, read_checked, write_lines, write_plain
+from planner.annotated.jsontext import (
+    Lines,
+    Nested,
+    encode,
+    quote,
+    quote_all,
+    read_checked,
+    write_compact,
+    write_lines,
+)
+from planner.annotated.schema import (
+    ANNOTATED,
+    VERSION,
+    AnnotatedDoc,
+    ConstantDoc,
+    GraphDoc,
+    KernelDoc,
+    OpDoc,
+    ValueDoc,
+)
 from planner.annotated.structure import (
-    LoopDoc,
-    ScopeDoc,
     scope_from_json,
     scope_to_json,
     structure_from_json,
@@ -37,85 +54,6 @@ from planner.ir.ranges import check_range
 from planner.ir.topology import topological
 from planner.ir.typetext import parse_type
 
-VERSION: Final = "qplan.annotated/1"
-"""The `format` of this file."""
-
-
-@with_config(STRICT)
-class ConstantDoc(TypedDict):
-    """`range` [lo, hi], or a list of them with `axis`; or `value`, a nested list or a tagged array."""
-
-    range: NotRequired[list[float | list[float]]]
-    axis: NotRequired[int]
-    value: NotRequired[Any]
-
-
-@with_config(STRICT)
-class ValueDoc(TypedDict):
-    """A tensor; `shape` null is an unknown rank, a null or named dimension an unknown size."""
-
-    name: str
-    shape: NotRequired[list[int | str | None] | None]
-    dtype: NotRequired[str]
-    constraints: NotRequired[list[str]]
-    constant: NotRequired[ConstantDoc]
-
-
-@with_config(STRICT)
-class OpDoc(TypedDict):
-    """A source op inside a kernel."""
-
-    name: str
-    type: str
-    inputs: list[str | None]
-    outputs: list[str | None]
-    attributes: NotRequired[dict[str, Any]]
-    captures: NotRequired[list[str]]
-    scope: NotRequired[str]
-
-
-@with_config(STRICT)
-class KernelDoc(TypedDict):
-    """A logical kernel; null is an absent optional port."""
-
-    name: NotRequired[str]
-    kernel: str
-    inputs: list[str | None]
-    outputs: list[str | None]
-    attributes: NotRequired[dict[str, Any]]
-    trip_count: NotRequired[int]
-    ops: NotRequired[list[OpDoc]]
-    input_facts: NotRequired[list[list[str]]]
-    output_facts: NotRequired[list[list[str]]]
-    reason: NotRequired[str]
-    scope: NotRequired[str]
-    call: NotRequired[str]
-    loop: NotRequired[LoopDoc]
-    branches: NotRequired[list[str]]
-
-
-@with_config(STRICT)
-class GraphDoc(TypedDict):
-    """The structure of a model, as it also stands in a plan file under `graph`."""
-
-    name: str
-    values: list[ValueDoc]
-    kernels: list[KernelDoc]
-    inputs: list[str]
-    outputs: list[str]
-    ops: NotRequired[list[OpDoc]]
-    opsets: NotRequired[dict[str, int]]
-    notes: NotRequired[list[str]]
-    scopes: NotRequired[list[ScopeDoc]]
-
-
-@with_config(STRICT)
-class AnnotatedDoc(GraphDoc):
-    """A whole annotated model file."""
-
-    format: Literal["qplan.annotated/1"]
-    functions: NotRequired[list[GraphDoc]]
-
 
 def read_annotated(text: str | bytes) -> Graph:
     """Read an annotated model, JSON text of format `qplan.annotated/1`.
@@ -124,7 +62,23 @@ def read_annotated(text: str | bytes) -> Graph:
       PlanFormatError: not such a file; the message starts with the path of what is wrong.
       ModelError: a graph that breaks a rule of validity, a type that does not fit its tensor.
     """
-    document = read_checked(text, _ADAPTER, VERSION)
+    return _annotated(read_checked(text, ANNOTATED, VERSION))
+
+
+def annotated_from_data(data: Any) -> Graph:
+    """Read an annotated model that is parsed already: what `json.loads` makes of its text.
+
+    Raises:
+      PlanFormatError, ModelError: as `read_annotated`.
+    """
+    try:
+        document = ANNOTATED.validate_python(data)
+    except ValidationError:
+        return read_annotated(json.dumps(data))  # which says where in the text
+    return _annotated(document)
+
+
+def _annotated(document: AnnotatedDoc) -> Graph:
     functions: dict[str, Graph] = {}
     for i, entry in enumerate(document.get("functions", ())):
         path = f"functions[{i}]."
@@ -139,17 +93,19 @@ def write_annotated(graph: Graph) -> str:
     """Write a graph as an annotated model; `read_annotated` gives an equal graph back."""
     document = {"format": VERSION, **graph_to_document(graph)}
     if graph.functions:
-        document["functions"] = [write_plain(graph_to_document(body)) for body in graph.functions.values()]
+        bodies = map(graph_to_document, graph.functions.values())
+        document["functions"] = Lines(map(write_compact, bodies), spread=False)
     return write_lines(document) + "\n"
 
 
 def graph_to_document(graph: Graph) -> Nested:
     """Turn a graph into the data of `GraphDoc`, for `write_lines`; values in order of definition."""
+    known: dict[Any, str] = {}
     types: dict[int, str] = {}
     document = Nested(
         name=graph.name,
-        values=(_value_doc(graph.values[name], graph, types) for name in definition_order(graph)),
-        kernels=(_kernel_doc(region, types) for region in graph.regions),
+        values=Lines(_value_line(graph.values[name], graph, known) for name in definition_order(graph)),
+        kernels=Lines(_kernel_line(region, types) for region in graph.regions),
         inputs=list(graph.inputs),
         outputs=list(graph.outputs),
     )
@@ -252,14 +208,18 @@ def _texts(facts: Iterable[QType], types: dict[int, str]) -> list[str]:
     return [types.get(id(fact)) or types.setdefault(id(fact), str(fact)) for fact in facts]
 
 
-def _value_doc(value: Value, graph: Graph, types: dict[int, str]) -> dict[str, Any]:
-    shape = None if value.shape is None else list(value.shape)
-    entry: dict[str, Any] = {"name": value.name, "shape": shape, "dtype": value.dtype}
+def _value_line(value: Value, graph: Graph, known: dict[Any, str]) -> str:
+    """Write a value; `known` holds texts of types by their identity, and of shapes, which repeat."""
+    shape = known.get(value.shape)
+    if shape is None:
+        shape = known[value.shape] = encode(None if value.shape is None else list(value.shape))
+    text = f'{{"name": {quote(value.name)}, "shape": {shape}, "dtype": "{value.dtype}"'
     if value.facts:
-        entry["constraints"] = _texts(value.facts, types)
+        facts = [known.get(id(fact)) or known.setdefault(id(fact), quote(str(fact))) for fact in value.facts]
+        text += f', "constraints": [{", ".join(facts)}]'
     if value.name in graph.constants:
-        entry["constant"] = _constant_doc(graph.constants[value.name])
-    return entry
+        text += f', "constant": {encode(_constant_doc(graph.constants[value.name]))}'
+    return text + "}"
 
 
 def _constant_doc(constant: Constant) -> dict[str, Any]:
@@ -279,7 +239,7 @@ def _read_value(entry: ValueDoc, types: _Types, path: str) -> Value:
     for i, dim in enumerate(shape or ()):
         if isinstance(dim, int) and dim < 0:
             raise PlanFormatError(f"{path}.shape[{i}]: {dim} is negative; an unknown size is null or a name")
-    facts = types.facts(entry.get("constraints", ()), f"{path}.constraints")
+    facts = types.facts(entry["constraints"], f"{path}.constraints") if "constraints" in entry else ()
     return Value(entry["name"], None if shape is None else tuple(shape), entry.get("dtype", "f32"), facts)
 
 
@@ -353,10 +313,16 @@ def _read_op(entry: OpDoc, path: str) -> Op:
     return Op(name, entry["type"], inputs, outputs, attributes, captures, scope=entry.get("scope", ""))
 
 
+def _kernel_line(region: Region, types: dict[int, str]) -> str:
+    text = f'{{"name": {quote(region.name)}, "kernel": {quote(region.kernel)}'
+    text += f', "inputs": {quote_all(region.inputs)}, "outputs": {quote_all(region.outputs)}'
+    more = _kernel_doc(region, types)
+    return f"{text}, {encode(more)[1:]}" if more else text + "}"
+
+
 def _kernel_doc(region: Region, types: dict[int, str]) -> dict[str, Any]:
-    entry: dict[str, Any] = {"name": region.name, "kernel": region.kernel}
-    entry["inputs"] = [name or None for name in region.inputs]
-    entry["outputs"] = [name or None for name in region.outputs]
+    """What stands behind the ports of a kernel, if anything."""
+    entry: dict[str, Any] = {}
     if region.attributes:
         entry["attributes"] = attributes_to_json(region.attributes)
     if region.trip_count != 1:
@@ -378,21 +344,28 @@ def _read_kernel(entry: KernelDoc, index: int, types: _Types, path: str) -> Regi
     trip_count = entry.get("trip_count", 1)
     if trip_count < 1:
         raise PlanFormatError(f"{path}.trip_count: {trip_count} is not positive")
-    ops = entry.get("ops", ())
     return Region(
         name=entry.get("name", f"kernel_{index}"),
         kernel=entry["kernel"],
         inputs=_names(entry["inputs"]),
         outputs=_names(entry["outputs"]),
-        ops=tuple([_read_op(op, f"{path}.ops[{i}]") for i, op in enumerate(ops)]),
-        attributes=attributes_from_json(entry.get("attributes", {}), f"{path}.attributes"),
-        input_facts=types.ports(entry.get("input_facts", ()), entry["inputs"], f"{path}.input_facts"),
-        output_facts=types.ports(entry.get("output_facts", ()), entry["outputs"], f"{path}.output_facts"),
+        **(_read_more(entry, types, path) if len(entry) > _PLAIN_FIELDS else {}),
         trip_count=trip_count,
-        reason=entry.get("reason", ""),
-        structure=structure_from_json(entry, path),
-        scope=entry.get("scope", ""),
     )
 
 
-_ADAPTER: Final = TypeAdapter(AnnotatedDoc)
+def _read_more(entry: KernelDoc, types: _Types, path: str) -> dict[str, Any]:
+    """What stands behind the ports of a kernel."""
+    return {
+        "ops": tuple([_read_op(op, f"{path}.ops[{i}]") for i, op in enumerate(entry.get("ops", ()))]),
+        "attributes": attributes_from_json(entry.get("attributes", {}), f"{path}.attributes"),
+        "input_facts": types.ports(entry.get("input_facts", ()), entry["inputs"], f"{path}.input_facts"),
+        "output_facts": types.ports(entry.get("output_facts", ()), entry["outputs"], f"{path}.output_facts"),
+        "reason": entry.get("reason", ""),
+        "structure": structure_from_json(entry, path),
+        "scope": entry.get("scope", ""),
+    }
+
+
+_PLAIN_FIELDS: Final = 4
+"""Of a kernel that is nothing but its ports: it has its name, its kind, inputs and outputs."""

@@ -66,6 +66,7 @@ class Uniform:
     grid: tuple[int, ...] = ()
     ranges: tuple[tuple[int, int], ...] = ()
     _hash: int = field(default=0, init=False, repr=False, compare=False)
+    _text: str = field(default="", init=False, repr=False, compare=False)
 
     def __hash__(self) -> int:
         # Types are keys everywhere, and one with thousands of scales is slow to hash: once is enough.
@@ -184,6 +185,12 @@ class Uniform:
         return max((high - z) * s for s, z, (_, high) in rows)
 
     def __str__(self) -> str:
+        # Digests, logs and files repeat these texts; those of many scales are not kept.
+        if not self._text and self.is_per_tensor:
+            object.__setattr__(self, "_text", self._written())
+        return self._text or self._written()
+
+    def _written(self) -> str:
         if not self.ranges:
             head = f"{self.storage}:{self.expressed}"
         else:
@@ -227,6 +234,7 @@ class Calibrated:
     his: tuple[float, ...]
     expressed: str = "f32"
     axis: int | None = None
+    _text: str = field(default="", init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _check_expressed(self.expressed)
@@ -252,10 +260,13 @@ class Calibrated:
         return max(self.his)
 
     def __str__(self) -> str:
-        pairs = [f"{float_text(lo)}:{float_text(hi)}" for lo, hi in zip(self.los, self.his, strict=True)]
         if self.axis is not None:
+            pairs = [f"{float_text(lo)}:{float_text(hi)}" for lo, hi in zip(self.los, self.his, strict=True)]
             return f"!quant.calibrated<{self.expressed}:{self.axis}, {{{', '.join(pairs)}}}>"
-        return f"!quant.calibrated<{self.expressed}<{pairs[0]}>>"
+        if not self._text:
+            pair = f"{float_text(self.los[0])}:{float_text(self.his[0])}"
+            object.__setattr__(self, "_text", f"!quant.calibrated<{self.expressed}<{pair}>>")
+        return self._text
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,21 @@ Source: design 09, "Plan".
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from planner.annotated.attributes import attributes_from_json, attributes_to_json
 from planner.annotated.document import graph_from_document, graph_to_document
-from planner.annotated.jsontext import Nested, Table, read_checked, write_lines
+from planner.annotated.jsontext import (
+    Lines,
+    Nested,
+    encode,
+    number,
+    quote,
+    quote_all,
+    read_checked,
+    write_lines,
+)
 from planner.errors import PlanFormatError, PlannerError, QTypeError
 from planner.ir.graph import Graph, port_address
 from planner.ir.qtypes import FloatType, Uniform
@@ -28,7 +37,18 @@ from planner.plans.planschema import (
     TargetDoc,
     ValuePlanDoc,
 )
-from planner.plans.records import KernelPlan, Port, PortTyped, Refused, Rescale, Step, TargetRef, ValuePlan
+from planner.plans.records import (
+    KernelPlan,
+    Port,
+    PortTyped,
+    Refused,
+    Rescale,
+    Step,
+    StepRow,
+    TargetRef,
+    ValuePlan,
+    step_rows,
+)
 from planner.target.records import Costs, Row
 from planner.target.show import row_from_json, row_to_json
 
@@ -40,12 +60,12 @@ def plan_to_json(plan: Plan) -> str:
     """Write a plan; `plan_from_json` gives an equal plan back."""
     texts = TypeTexts()
     rest = plan_rest(plan, texts)
-    rows: dict[str | None, str | None] = {None: None}
-    rows.update(row_texts(plan.target).items())
+    rows: dict[str | None, str] = {None: "null"}
+    rows.update((key, quote(text)) for key, text in row_texts(plan.target).items())
     document: dict[str, Any] = {"format": VERSION}
     document |= {name: rest[name] for name in ("key", "model", "options", "cost", "optimal", "bound")}
     document["warnings"] = rest["warnings"]
-    document["kernels"] = (_kernel_doc(kernel, rows, texts) for kernel in plan.kernels_in_order)
+    document["kernels"] = Lines(_kernel_line(kernel, rows, texts) for kernel in plan.kernels_in_order)
     document["values"] = rest["values"]
     document["rescales"] = (_rescale_doc(rescale, texts) for rescale in plan.rescales)
     document["steps"] = rest["steps"]
@@ -81,6 +101,7 @@ class TypeTexts:
 
     def __init__(self) -> None:
         self._texts: dict[int, str] = {}
+        self._quoted: dict[int, str] = {}
         self._types: dict[str | None, PortTyped] = {None: None}
 
     def text(self, kind: PortTyped) -> str | None:
@@ -88,6 +109,10 @@ class TypeTexts:
         if kind is None:
             return None
         return self._texts.get(id(kind)) or self._texts.setdefault(id(kind), str(kind))
+
+    def quoted(self, kind: PortTyped) -> str:
+        """The same as JSON text."""
+        return self._quoted.get(id(kind)) or self._quoted.setdefault(id(kind), encode(self.text(kind)))
 
     def type(self, text: str | None, path: str) -> PortTyped:
         """Type of a text at `path`.
@@ -120,8 +145,8 @@ def plan_rest(plan: Plan, texts: TypeTexts) -> dict[str, Any]:
         "optimal": plan.optimal,
         "bound": float(plan.bound),
         "warnings": list(plan.warnings),
-        "values": Table((name, _value_doc(value, texts)) for name, value in plan.values.items()),
-        "steps": (_step_doc(step) for step in plan.steps),
+        "values": Lines((_value_line(*item, texts) for item in plan.values.items()), "{}"),
+        "steps": Lines(_step_lines(step_rows(plan.steps))),
     }
 
 
@@ -177,8 +202,22 @@ def _target_doc(target: TargetRef) -> Nested:
         file=target.file,
         rescale_single_consumer=target.rescale_single_consumer,
         costs={name: None if price is None else float(price) for name, price in costs.items()},
-        rows=Table((key, row_to_json(row)) for key, row in target.rows.items()),
+        rows=Lines((f"{quote(key)}: {_row_text(row)}" for key, row in target.rows.items()), "{}"),
     )
+
+
+def _row_text(row: Row) -> str:
+    """JSON text of a row; plans repeat those of their targets, which live as long as the process."""
+    known = _ROWS.get(id(row))
+    if known is None or known[0] is not row:
+        while len(_ROWS) >= _MOST_ROWS:
+            _ROWS.pop(next(iter(_ROWS)), None)
+        known = _ROWS[id(row)] = row, encode(row_to_json(row))
+    return known[1]
+
+
+_MOST_ROWS: Final = 1000
+_ROWS: Final[dict[int, tuple[Row, str]]] = {}
 
 
 def _read_row(entry: Mapping[str, Any], path: str) -> Row:
@@ -202,21 +241,18 @@ def row_keys(target: TargetRef) -> dict[str | None, str | None]:
     return {None: None, **{text: key for key, text in row_texts(target).items()}}
 
 
-def _kernel_doc(
-    kernel: KernelPlan, rows: Mapping[str | None, str | None], texts: TypeTexts
-) -> dict[str, Any]:
-    return {
-        "name": kernel.name,
-        "kernel": kernel.kernel,
-        "row": rows[kernel.row],
-        "reason": kernel.reason,
-        "inputs": [port.value or None for port in kernel.inputs],
-        "outputs": [port.value or None for port in kernel.outputs],
-        "in": [texts.text(port.type) for port in kernel.inputs],
-        "out": [texts.text(port.type) for port in kernel.outputs],
-        "accumulator_bits": kernel.accumulator_bits,
-        "trip_count": kernel.trip_count,
-    }
+def _kernel_line(kernel: KernelPlan, rows: Mapping[str | None, str], texts: TypeTexts) -> str:
+    quoted, inputs, outputs = texts.quoted, kernel.inputs, kernel.outputs
+    reason = "null" if kernel.reason is None else quote(kernel.reason)
+    bits = "null" if kernel.accumulator_bits is None else kernel.accumulator_bits
+    return (
+        f'{{"name": {quote(kernel.name)}, "kernel": {quote(kernel.kernel)}, "row": {rows[kernel.row]}'
+        f', "reason": {reason}, "inputs": {quote_all([port.value for port in inputs])}'
+        f', "outputs": {quote_all([port.value for port in outputs])}'
+        f', "in": [{", ".join([quoted(port.type) for port in inputs])}]'
+        f', "out": [{", ".join([quoted(port.type) for port in outputs])}]'
+        f', "accumulator_bits": {bits}, "trip_count": {kernel.trip_count}}}'
+    )
 
 
 def _read_kernel(
@@ -287,13 +323,12 @@ def _check_rescales(entries: Sequence[RescaleDoc], plan: Plan, texts: TypeTexts)
         raise PlanFormatError(f"rescales: {len(entries)} listed, but the port types give {len(derived)}")
 
 
-def _value_doc(value: ValuePlan, texts: TypeTexts) -> dict[str, Any]:
-    return {
-        "type": texts.text(value.type),
-        "bits_lost": float(value.bits_lost),
-        "clip": float(value.clip),
-        "decided_by": value.decided_by,
-    }
+def _value_line(name: str, value: ValuePlan, texts: TypeTexts) -> str:
+    decided = "null" if value.decided_by is None else value.decided_by
+    return (
+        f'{quote(name)}: {{"type": {texts.quoted(value.type)}, "bits_lost": {number(value.bits_lost)}'
+        f', "clip": {number(value.clip)}, "decided_by": {decided}}}'
+    )
 
 
 def _read_value(entry: ValuePlanDoc, texts: TypeTexts, path: str) -> ValuePlan:
@@ -301,19 +336,21 @@ def _read_value(entry: ValuePlanDoc, texts: TypeTexts, path: str) -> ValuePlan:
     return ValuePlan(type_, entry["bits_lost"], entry["clip"], entry["decided_by"])
 
 
-def _step_doc(step: Step) -> dict[str, Any]:
-    return {
-        "n": step.n,
-        "port": step.port,
-        "type": step.type,
-        "rule": step.rule,
-        "source": step.source,
-        "because": list(step.because),
-        "refused": [
-            {"label": other.label, "cost": float(other.cost) if math.isfinite(other.cost) else None}
-            for other in step.refused
-        ],
-    }
+def _step_lines(rows: Iterable[StepRow]) -> Iterator[str]:
+    known: dict[str, str] = {}  # what steps say again and again
+    for n, port, kind, rule, source, because, refused in rows:
+        told = (
+            f'"type": {known.get(kind) or known.setdefault(kind, quote(kind))}'
+            f', "rule": {known.get(rule) or known.setdefault(rule, quote(rule))}'
+            f', "source": {known.get(source) or known.setdefault(source, quote(source))}'
+        )
+        others = ", ".join(map(_refused, refused)) if refused else ""
+        yield f'{{"n": {n}, "port": {quote(port)}, {told}, "because": {[*because]}, "refused": [{others}]}}'
+
+
+def _refused(other: Refused) -> str:
+    cost = number(other.cost) if math.isfinite(other.cost) else "null"
+    return f'{{"label": {quote(other.label)}, "cost": {cost}}}'
 
 
 def _read_step(entry: StepDoc) -> Step:

@@ -3,7 +3,7 @@
 Data only; `plan.Plan` holds them together. Source: design 01, section 6; design 09.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -80,6 +80,25 @@ class Step:
     source: str
     because: tuple[int, ...] = ()
     refused: tuple[Refused, ...] = ()
+
+
+StepRow: TypeAlias = tuple[int, str, str, str, str, tuple[int, ...], tuple[Refused, ...]]
+"""What a step says, in the order of its fields."""
+
+
+class StepRows(Sequence[Step]):
+    """A log that is kept as rows; its steps are made when somebody looks at them."""
+
+    def rows(self) -> Sequence[StepRow]:
+        """What each step says."""
+        raise NotImplementedError
+
+
+def step_rows(steps: Sequence[Step]) -> Iterable[StepRow]:
+    """What each step of any log says."""
+    if isinstance(steps, StepRows):
+        return steps.rows()
+    return ((s.n, s.port, s.type, s.rule, s.source, s.because, s.refused) for s in steps)
 
 
 @dataclass(frozen=True, slots=True)

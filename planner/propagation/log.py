@@ -12,7 +12,7 @@ import numpy as np
 
 from planner.ir.graph import port_address
 from planner.ir.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Storage, Uniform
-from planner.plans.records import Refused, Step
+from planner.plans.records import Refused, Step, StepRow, StepRows
 from planner.propagation.labels import UNIT, Label, LabelClass, label_of, storable, typed
 from planner.propagation.layout import Layout
 from planner.propagation.network import CONSTANT, FLOAT, GIVEN, SETTLED, Kernel, Network, Port
@@ -32,7 +32,7 @@ _FACTS: Mapping[type[QType], str] = {
 }
 
 
-class Steps(Sequence[Step]):
+class Steps(StepRows):
     """The log of an outcome: numbered at once, written when it is first looked at."""
 
     def __init__(self, outcome: Outcome) -> None:
@@ -48,19 +48,26 @@ class Steps(Sequence[Step]):
         self._of_ports = np.where(present & served[columns.kernel], numbers, -1)
         self._count = int(ends[-1]) if len(ends) else int(columns.facts.sum())
         self._outcome: Outcome | None = outcome
-        self._steps: tuple[Step, ...] = ()
+        self._rows: Sequence[StepRow] = ()
+        self._steps: tuple[Step, ...] | None = None
 
     def of_ports(self) -> list[int]:
         """The number of each port's step; -1 where it has none."""
         numbers: list[int] = self._of_ports.tolist()
         return numbers
 
-    def written(self) -> tuple[Step, ...]:
-        """All steps."""
+    def rows(self) -> Sequence[StepRow]:
+        """What all steps say."""
         outcome = self._outcome
         if outcome is not None:
-            self._steps = tuple(_written(outcome, self.of_ports()))
+            self._rows = _written(outcome, self.of_ports())
             self._outcome = None
+        return self._rows
+
+    def written(self) -> tuple[Step, ...]:
+        """All steps."""
+        if self._steps is None:
+            self._steps = tuple([Step(*row) for row in self.rows()])
         return self._steps
 
     def __len__(self) -> int:
@@ -90,7 +97,7 @@ class Steps(Sequence[Step]):
 class _Log:
     """Steps under construction; `port_step` and `facts_of` find the ones to rest on.
 
-    `numbers`: of the step of each port, by column.
+    `numbers`: of the step of each port, by column. `facts_at`: of the facts of each value, by its column.
     """
 
     def __init__(self, outcome: Outcome, numbers: Sequence[int]) -> None:
@@ -99,10 +106,10 @@ class _Log:
         self.definitions: list[int] = self.columns.definition.tolist()
         self.constant: list[bool] = self.columns.constant.tolist()
         self.told = Told(outcome.settled.alike)
-        self.steps: list[Step] = []
+        self.steps: list[StepRow] = []
         counts = outcome.columns.facts
-        self.first_fact: list[int] = (np.cumsum(counts) - counts).tolist()
-        self.facts: list[int] = counts.tolist()
+        ends = np.cumsum(counts)
+        self.facts_at: list[range] = list(map(range, (ends - counts).tolist(), ends.tolist()))
         self.port_step: dict[int, int] = {}
         self.class_step: dict[int, int] = {}
         self._texts: dict[int, str] = {}
@@ -126,16 +133,12 @@ class _Log:
     ) -> int:
         """Append a step and return its number."""
         number = len(self.steps)
-        self.steps.append(Step(number, port, kind, rule, source, tuple(sorted(set(because))), refused))
+        self.steps.append((number, port, kind, rule, source, tuple(sorted(set(because))), refused))
         return number
 
     def facts_of(self, index: int) -> Sequence[int]:
         """Steps of the facts of a value of the network."""
-        return self.facts_at(self.columns.ids[self.network.values[index].name])
-
-    def facts_at(self, value: int) -> Sequence[int]:
-        """Steps of the facts of a value by its column."""
-        return range(self.first_fact[value], self.first_fact[value] + self.facts[value])
+        return self.facts_at[self.columns.ids[self.network.values[index].name]]
 
     def behind(self, index: int) -> Sequence[int]:
         """Steps that say what is known of a value of the network."""
@@ -143,14 +146,14 @@ class _Log:
 
     def behind_at(self, value: int) -> Sequence[int]:
         """Steps that say what is known of a value: its facts, else the port that defines it."""
-        if self.facts[value]:
-            return self.facts_at(value)
+        if self.facts_at[value]:
+            return self.facts_at[value]
         definition = self.definitions[value]
         number = self.numbers[definition] if definition >= 0 else -1
         return [number] if 0 <= number < len(self.steps) else []
 
 
-def _written(outcome: Outcome, numbers: Sequence[int]) -> list[Step]:
+def _written(outcome: Outcome, numbers: Sequence[int]) -> list[StepRow]:
     """The log: one step for each fact of the annotated model, then kernel by kernel."""
     log = _Log(outcome, numbers)
     values = outcome.network.graph.values
@@ -182,24 +185,23 @@ def _closed_steps(log: _Log, outcome: Outcome, choice: Choice, first: int, value
     if row is None or layout is None:
         log.add(region.name, "float", "no row", choice.reason)
         return
-    facts = [log.facts_at(value) if value >= 0 else () for value in values]
+    facts: list[Sequence[int]] = [log.facts_at[value] if value >= 0 else () for value in values]
     head = log.add(region.name, layout.key, "row", row.source, because=[n for own in facts for n in own])
-    many, joined = len(region.inputs), -1
+    many, joined, types = len(region.inputs), -1, outcome.settled.types
     for i, (value, own) in enumerate(zip(values, facts, strict=True)):
         if value < 0:
             continue
         side: PortId = ("in", i) if i < many else ("out", i - many)
-        address, text = port_address(region.name, *side), log.text(outcome.settled.types[value])
+        address, text = f"{region.name}.{side[0]}[{side[1]}]", log.text(types[value])
         if log.constant[value]:
-            log.steps.append(Step(len(log.steps), address, text, "constant", "its own numbers", (*own, head)))
+            log.steps.append((len(log.steps), address, text, "constant", "its own numbers", (*own, head), ()))
         elif side not in layout.joined:
-            because = [head, *log.behind_at(value)]
-            rule, source, refused = log.told.of(first + i)
-            log.add(address, text, rule, source, because=because, refused=refused)
+            because = (*log.behind_at(value), head)  # what is behind a value comes before its kernels
+            log.steps.append((len(log.steps), address, text, *log.told.of(first + i, because)))
         elif joined < 0:
-            read = (n for other in values[:many] if other >= 0 for n in log.behind_at(other))
-            rule, source, refused = log.told.of(first + i)
-            joined = log.add(address, text, rule, source, because=[head, *read], refused=refused)
+            read = {n for other in values[:many] if other >= 0 for n in log.behind_at(other)}
+            joined = len(log.steps)
+            log.steps.append((joined, address, text, *log.told.of(first + i, (*sorted(read), head))))
         else:
             source = _same_scale_source(row, _pattern_name(layout, side))
             log.add(address, text, "same_scale", source, because=[head, joined])
@@ -241,8 +243,8 @@ def _kernel_steps(log: _Log, outcome: Outcome, number: int, first: int) -> None:
         elif port.kind == SETTLED:
             rests = [head, *log.behind(port.value)]
             column = first + port.side[1] + (len(region.inputs) if port.side[0] == "out" else 0)
-            rule, source, refused = log.told.of(column)
-            number = log.add(address, text, rule, source, because=rests, refused=refused)
+            number = len(log.steps)
+            log.steps.append((number, address, text, *log.told.of(column, tuple(sorted(set(rests))))))
         elif port.kind == CONSTANT:
             number = log.add(
                 address, text, "constant", _content(network, port), because=[head, *log.behind(port.value)]

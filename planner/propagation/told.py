@@ -41,6 +41,12 @@ class Told:
                 rule, source = ("shared", SHARED) if shares[n] else ("range", BY_RANGE)
                 self._reasons[port] = rule, source, others.get(home, ())
 
-    def of(self, port: int) -> Reason:
-        """Why a port, by its column, has its type."""
-        return self._reasons.get(port, ("range", BY_RANGE, ()))
+    def of(
+        self, port: int, because: tuple[int, ...]
+    ) -> tuple[str, str, tuple[int, ...], tuple[Refused, ...]]:
+        """Why a port, by its column, has its type: what ends its row of the log."""
+        rule, source, refused = self._reasons.get(port, _BY_RANGE)
+        return rule, source, because, refused
+
+
+_BY_RANGE: Final[Reason] = ("range", BY_RANGE, ())

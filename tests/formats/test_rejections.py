@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from planner.annotated.document import read_annotated
+from planner.annotated.document import annotated_from_data, read_annotated
 from planner.errors import InputError, ModelError, PlanFormatError
 from planner.mlir.module import read_mlir
 from planner.plans.planjson import plan_from_json, plan_to_json
@@ -79,9 +79,11 @@ __all__ = ["plan"]
 )
 def test_annotated_models(old, new, message):
     assert old in DESIGN_EXAMPLE
-    with pytest.raises(InputError) as caught:
-        read_annotated(DESIGN_EXAMPLE.replace(old, new))
-    assert str(caught.value) == message
+    text = DESIGN_EXAMPLE.replace(old, new)
+    for read, given in ((read_annotated, text), (annotated_from_data, json.loads(text))):
+        with pytest.raises(InputError) as caught:
+            read(given)
+        assert str(caught.value) == message
 
 
 @pytest.mark.parametrize("text", ["", "{", "nothing", "[" * 100_000, '"x"', "[]", "{}", b"\xff"])

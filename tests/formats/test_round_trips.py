@@ -1,9 +1,13 @@
 """Every text form gives back exactly what it was written from."""
 
+import json
+
+import pytest
 from hypothesis import given
 from xdsl.dialects import builtin
 
-from planner.annotated.document import read_annotated, write_annotated
+from planner.annotated.document import annotated_from_data, read_annotated, write_annotated
+from planner.annotated.jsontext import number, quote_all
 from planner.ir.graph import model_digest
 from planner.mlir.module import read_mlir, write_mlir
 from planner.mlir.moduleread import parse_text
@@ -67,3 +71,28 @@ def test_a_plan_module_reads_as_the_planned_graph(plan):
     rescales = [region for region in graph.regions if region.kernel == "qplan.rescale"]
     assert len(rescales) == len(plan.rescales)
     assert len(graph.regions) == len(plan.graph.regions) + len(plan.rescales)
+
+
+@given(graphs())
+def test_an_annotated_model_is_read_from_data_as_from_text(graph):
+    text = write_annotated(graph)
+    assert_same(annotated_from_data(json.loads(text)), read_annotated(text))
+
+
+@given(plans())
+def test_every_line_is_what_json_makes_of_what_it_says(plan):
+    for text in (plan_to_json(plan), write_annotated(plan.graph)):
+        assert json.loads(text)["format"]
+        for line in text.splitlines():
+            key, _, entry = line.strip().removesuffix(",").partition(": ")
+            for part in (line.strip().removesuffix(","), entry if key.startswith('"') else ""):
+                if part.startswith("{") and part.endswith("}"):
+                    assert json.dumps(json.loads(part), ensure_ascii=False) == part
+
+
+def test_what_json_has_no_text_for_is_refused():
+    assert [number(x) for x in (0, 1e-7, -2.5)] == ["0.0", "1e-07", "-2.5"]
+    assert quote_all(["a", "", 'b"']) == '["a", null, "b\\""]'
+    for value in (float("inf"), float("-inf"), float("nan")):
+        with pytest.raises(ValueError, match="no number of JSON"):
+            number(value)

@@ -1,7 +1,7 @@
 """Real plans to check and break: the shipped example on a target, and a plan with some of it changed."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any
 
@@ -104,6 +104,7 @@ def forged(plan: Plan, types: Mapping[str, PortTyped]) -> Plan:
 def altered(kind: Uniform, **changes: Any) -> Uniform:
     """A type with some fields changed, its own refusals passed by."""
     made = object.__new__(Uniform)
-    for name in Uniform.__dataclass_fields__:
-        object.__setattr__(made, name, changes.get(name, getattr(kind, name)))
+    for item in fields(Uniform):
+        kept = getattr(kind, item.name) if item.init else item.default
+        object.__setattr__(made, item.name, changes.get(item.name, kept))
     return made
