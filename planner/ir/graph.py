@@ -171,32 +171,31 @@ def structure_digest(graph: Graph) -> str:
 
 
 def _digest_of_structure(graph: Graph) -> str:
-    digest = hashlib.sha256()
-    digest.update(repr((graph.name, graph.inputs, graph.outputs, sorted(graph.opsets.items()))).encode())
+    told: list[object] = [(graph.name, graph.inputs, graph.outputs, sorted(graph.opsets.items()))]
     for name in sorted(graph.values):
         value = graph.values[name]
-        facts = tuple(str(fact) for fact in value.facts)
-        digest.update(repr((name, value.shape, value.dtype, facts, name in graph.constants)).encode())
+        facts = tuple([str(fact) for fact in value.facts])
+        told.append((name, value.shape, value.dtype, facts, name in graph.constants))
     for region in graph.regions:
-        specs = tuple(tuple(map(str, f)) for f in (*region.input_facts, *region.output_facts))
+        specs = tuple([tuple(map(str, f)) for f in (*region.input_facts, *region.output_facts)])
         head = (region.name, region.kernel, region.inputs, region.outputs, specs, region.trip_count)
-        digest.update(repr((head, sorted(region.attributes.items(), key=str))).encode())
+        told.append((head, sorted(region.attributes.items(), key=str)))
     for op in graph.all_ops():
-        attributes = sorted((key, _attribute_key(item)) for key, item in op.attributes.items())
-        digest.update(repr((op.name, op.type, op.inputs, op.outputs, attributes, op.captures)).encode())
-    _digest_structure(digest, graph)
-    return f"sha256:{digest.hexdigest()}"
+        attributes = sorted([(key, _attribute_key(item)) for key, item in op.attributes.items()])
+        told.append((op.name, op.type, op.inputs, op.outputs, attributes, op.captures))
+    told += _told_of_bodies(graph)
+    return f"sha256:{hashlib.sha256(''.join(map(repr, told)).encode()).hexdigest()}"
 
 
-def _digest_structure(digest: "hashlib._Hash", graph: Graph) -> None:
-    """Add functions, scopes and what runs them; nothing for a graph without."""
+def _told_of_bodies(graph: Graph) -> Iterator[object]:
+    """Functions, scopes and what runs them; nothing for a graph without."""
     for name in sorted(graph.functions):
-        digest.update(repr((name, structure_digest(graph.functions[name]))).encode())
+        yield name, structure_digest(graph.functions[name])
     if graph.scopes:
-        digest.update(repr(sorted(graph.scopes.items())).encode())
+        yield sorted(graph.scopes.items())
     for step in (*graph.steps(), *graph.all_ops()) if graph.functions or graph.scopes else ():
         if step.structure is not None or step.scope:
-            digest.update(repr((step.name, step.structure, step.scope)).encode())
+            yield step.name, step.structure, step.scope
 
 
 def model_digest(graph: Graph) -> str:

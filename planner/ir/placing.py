@@ -59,7 +59,8 @@ def named(flat: Flat, place: Place, name: str) -> str:
     if known is None:
         known = place.flat_names[name] = _new_name(flat, place, name)
     if known and known not in flat.values:
-        flat.values[known] = replace(place.graph.values[name], name=known)
+        value = place.graph.values[name]
+        flat.values[known] = value if known == name else replace(value, name=known)
     return known
 
 

@@ -17,22 +17,24 @@ Step = TypeVar("Step", Op, Region)
 def reads(step: Op | Region) -> tuple[str, ...]:
     """Values a step needs before it can run: its inputs, what its bodies capture, its ops' operands."""
     if isinstance(step, Op):
-        return tuple(name for name in (*step.inputs, *step.captures) if name)
-    if not step.ops:
-        return tuple(dict.fromkeys(filter(None, step.inputs)))
-    inner = {name for op in step.ops for name in op.outputs}
-    operands = (name for op in step.ops for name in (*op.inputs, *op.captures))
-    return tuple(dict.fromkeys(n for n in (*step.inputs, *operands) if n and n not in inner))
+        return tuple(filter(None, (*step.inputs, *step.captures)))
+    names = [*step.inputs]
+    for op in step.ops:
+        names += (*op.inputs, *op.captures)
+    if len(step.ops) > 1:
+        inner = {name for op in step.ops for name in op.outputs}
+        names = [name for name in names if name not in inner]
+    return tuple(dict.fromkeys(filter(None, names)))
 
 
 def writes(step: Op | Region) -> tuple[str, ...]:
     """Values a step defines: its outputs and, for a region, whatever its ops define (integers too)."""
     if isinstance(step, Op):
-        return tuple(name for name in step.outputs if name)
-    if not step.ops:
-        return tuple(dict.fromkeys(filter(None, step.outputs)))
-    inner = (name for op in step.ops for name in op.outputs)
-    return tuple(dict.fromkeys(name for name in (*step.outputs, *inner) if name))
+        return tuple(filter(None, step.outputs))
+    names = [*step.outputs]
+    for op in step.ops:
+        names += op.outputs
+    return tuple(dict.fromkeys(filter(None, names)))
 
 
 def writers(steps: Sequence[Step]) -> dict[str, int]:

@@ -3,13 +3,12 @@
 Source: onnx.proto.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from onnx import NodeProto, ValueInfoProto
 
-from planner.errors import ModelError
 from planner.ir.graph import Dim, Op
 from planner.onnx.attributes import attribute_of
 from planner.onnx.dtypes import enum_of
@@ -34,21 +33,10 @@ class Node:
     scope: str = ""
 
 
-def op_node(op: Op, rename: Callable[[str], str] = str) -> Node:
-    """Make the node of a source op, its operands renamed; "" stays absent.
-
-    Raises:
-      ModelError: `rename` changes a value that a subgraph body of the op captures.
-    """
-    for name in op.captures:
-        if rename(name) != name:
-            raise ModelError(f"a subgraph of {op.name!r} captures {name!r}, so it cannot be renamed")
+def op_node(op: Op) -> Node:
+    """Make the node of a source op."""
     domain, _, kind = op.type.rpartition("::")
-
-    def named(values: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(rename(value) if value else "" for value in values)
-
-    return Node(kind, named(op.inputs), named(op.outputs), op.name, domain, op.attributes, op.scope)
+    return Node(kind, op.inputs, op.outputs, op.name, domain, op.attributes, op.scope)
 
 
 def node_proto(node: Node) -> NodeProto:

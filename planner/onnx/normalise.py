@@ -153,7 +153,8 @@ def drop_dead(graph: Graph) -> Graph:
 def name_apart(graph: Graph) -> Graph:
     """Make op names unique; the first keeps its name."""
     taken: set[str] = set()
-    return replace(graph, ops=tuple(replace(op, name=unused(op.name, taken)) for op in graph.ops))
+    named = ((op, unused(op.name, taken)) for op in graph.ops)
+    return replace(graph, ops=tuple(op if op.name == name else replace(op, name=name) for op, name in named))
 
 
 def _is_static(graph: Graph) -> bool:

@@ -8,12 +8,12 @@ import onnx.checker
 import pytest
 
 from planner.errors import ModelError, UnsupportedExport
-from planner.ir.graph import Constant, Op
+from planner.ir.graph import Constant
 from planner.onnx.attributes import attribute_of, value_of
 from planner.onnx.dtypes import ENUMS, NUMPY, dtype_of
 from planner.onnx.read import read_onnx
 from planner.onnx.tensors import array_of, tensor_of, tensor_parts
-from planner.onnx.write import Node, op_node, write_graph, write_model
+from planner.onnx.write import Node, write_graph, write_model
 from tests.onnx_import.runs import model, outputs
 
 NUMBERS = [0, 1, 1, 0, 1]
@@ -140,19 +140,6 @@ def test_external_weights_run(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m.data", "m.onnx"]
     got = outputs(tmp_path / "m.onnx", {"x": np.ones(600, np.float32)})["y"]
     np.testing.assert_array_equal(got, wide)
-
-
-def test_op_node_renames_operands_but_not_absent_ones():
-    op = Op("clip", "my.domain::Clip", ("x", "", "hi"), ("y",), {"k": 1})
-    node = op_node(op, lambda name: f"{name}_dequantized")
-    assert node == Node(
-        "Clip", ("x_dequantized", "", "hi_dequantized"), ("y_dequantized",), "clip", "my.domain", {"k": 1}
-    )
-
-
-def test_op_node_cannot_rename_what_a_body_captures():
-    with pytest.raises(ModelError, match="a subgraph of 'branch' captures 'x', so it cannot be renamed"):
-        op_node(Op("branch", "If", ("c",), ("y",), captures=("x",)), lambda name: name + "_")
 
 
 def test_a_constant_without_numbers_cannot_be_written():
