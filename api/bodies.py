@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final
 
-from anyio import CapacityLimiter
+from anyio import CapacityLimiter, WouldBlock
 from anyio.to_thread import run_sync
 from fastapi.routing import APIRoute
 from starlette.requests import Request
@@ -60,11 +60,23 @@ class JsonRoute(APIRoute):
                 return await parse(request)
             require_media(request, JSON)
             service = request.app.state.service
-            async with service.gate.of(request):
-                scan_json(await request.body(), service.settings.max_values)
-                return await parse(request)
+            limiter = service.gate.of(request)
+            try:
+                limiter.acquire_on_behalf_of_nowait(request)
+            except WouldBlock:
+                await limiter.acquire_on_behalf_of(request)
+            try:
+                body = await request.body()
+                scan_json(body, service.settings.max_values)
+                return await self.direct(request, body) or await parse(request)
+            finally:
+                limiter.release_on_behalf_of(request)
 
         return handle
+
+    async def direct(self, request: Request, body: bytes) -> Response | None:  # noqa: ARG002
+        """Answer a request before FastAPI looks at it; None leaves it to FastAPI."""
+        return None
 
 
 def require_media(request: Request, accepted: tuple[str, ...]) -> None:

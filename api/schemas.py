@@ -6,7 +6,7 @@ The examples are real: tests send them. pydantic stays here.
 import re
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from api.examples import ANNOTATED, ANNOTATED_TEXT, BLOB, EDITS, KERNEL, NO_DIGEST
 from api.store import DIGEST
@@ -51,6 +51,14 @@ class PlanRequest(BaseModel):
     stats: Digest | dict[str, Any] | None = Field(None, description="digest of statistics, or qplan.stats/1")
     annotations: dict[str, Any] | None = Field(None, description="qplan.annotations/1")
     options: PlanOptions = PlanOptions()
+
+
+def read_plan_request(text: bytes) -> PlanRequest | None:
+    """Read a plan request; None where anything is wrong with it."""
+    try:
+        return PlanRequest.model_validate_json(text)
+    except ValidationError:
+        return None
 
 
 class EditsRequest(BaseModel):

@@ -13,7 +13,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -91,7 +91,7 @@ class Store:
         if not re.fullmatch(DIGEST, digest):
             raise unknown(_NAMES[kind], digest, [])
         name = digest.removeprefix("sha256:")
-        return self.root / kind / name[:2] / name
+        return Path(f"{self.root}/{kind}/{name[:2]}/{name}")
 
     def has(self, kind: Kind, digest: str) -> bool:
         """Whether a file is there."""
@@ -185,12 +185,11 @@ class Store:
 
     def put_all(self, files: Iterable[tuple[Kind, str, bytes]]) -> None:
         """Keep bytes under digests, in this order; what is there stays."""
-        for kind, digest, data in files:
-            if self.has(kind, digest):
-                continue
-            with self._drafted(_make_file) as (path, file):
-                with open(file, "wb", closefd=False) as whole:
-                    whole.write(data)
+        missing = [file for file in files if not self.has(file[0], file[1])]
+        with self._drafted([_make_file] * len(missing)) as drafts:
+            for (_, file), (_, _, data) in zip(drafts, missing, strict=True):
+                _write(file, data)
+            for (path, file), (kind, digest, _) in zip(drafts, missing, strict=True):
                 self._keep(kind, digest, path, file)
 
     def keep(self, kind: Kind, digest: str, draft: Path) -> None:
@@ -203,8 +202,7 @@ class Store:
         if self.objects is not None:
             self.objects.send(draft, self._name(kind, digest))
         os.fsync(file)
-        goal.parent.mkdir(exist_ok=True)
-        draft.replace(goal)
+        _in_folder(os.replace, draft, goal)
         if kind not in _MADE_AGAIN:
             with _opened(goal.parent) as folder:
                 os.fsync(folder)
@@ -217,30 +215,34 @@ class Store:
     def link(self, digest: str, plan: str) -> None:
         """Note that a request's answer is a plan."""
         goal = self.path("requests", digest)
-        goal.parent.mkdir(exist_ok=True)
         if self.objects is not None:
             self.objects.send(self.find("plans", plan), self._name("requests", digest))
         with suppress(FileExistsError):  # two equal requests at once: the other one's link is as good
-            os.link(self.path("plans", plan), goal)
+            _in_folder(os.link, self.path("plans", plan), goal)
 
     @contextmanager
     def draft(self) -> Iterator[Path]:
         """Give a folder to work in; it goes, with what was not kept."""
-        with self._drafted(_make_folder) as (folder, _):
+        with self._drafted([_make_folder]) as [(folder, _)]:
             yield folder
 
     @contextmanager
-    def _drafted(self, make: Callable[[Path], int]) -> Iterator[tuple[Path, int]]:
-        """Make a file or folder among the drafts and hold it; it goes, if it is still there."""
-        path = self.root / "drafts" / secrets.token_hex(8)
-        with _holding(path.parent, fcntl.LOCK_SH):  # `open` takes away what nobody holds
-            file = make(path)
-            fcntl.flock(file, fcntl.LOCK_EX)
+    def _drafted(self, makers: Sequence[Callable[[Path], int]]) -> Iterator[list[tuple[Path, int]]]:
+        """Make files or folders among the drafts and hold them; those that are still there go."""
+        folder = self.root / "drafts"
+        drafts: list[tuple[Path, int]] = []
         try:
-            yield path, file
+            if makers:
+                with _holding(folder, fcntl.LOCK_SH):  # `open` takes away what nobody holds
+                    for make in makers:
+                        path = folder / secrets.token_hex(8)
+                        drafts.append((path, make(path)))
+                        fcntl.flock(drafts[-1][1], fcntl.LOCK_EX)
+            yield drafts
         finally:
-            _remove(path)
-            os.close(file)
+            for path, file in drafts:
+                _remove(path)
+                os.close(file)
 
     def _name(self, kind: Kind, digest: str) -> str:
         return self.path(kind, digest).relative_to(self.root).as_posix()
@@ -306,8 +308,25 @@ def _make_folder(path: Path) -> int:
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY)
 
 
+def _write(file: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(file, left) :]
+
+
+def _in_folder(move: Callable[[Path, Path], None], draft: Path, goal: Path) -> None:
+    """Give a file its name, in a folder that is mostly there."""
+    try:
+        move(draft, goal)
+    except FileNotFoundError:
+        goal.parent.mkdir(exist_ok=True)
+        move(draft, goal)
+
+
 def _remove(draft: Path) -> None:
-    if draft.is_dir():
+    try:
+        draft.unlink()
+    except FileNotFoundError:
+        return
+    except OSError:  # a folder
         shutil.rmtree(draft, ignore_errors=True)
-    else:
-        draft.unlink(missing_ok=True)

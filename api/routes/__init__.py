@@ -15,6 +15,7 @@ ROUTERS: Final[Sequence[APIRouter]] = (
     uploads.router,
     models.router,
     stats.router,
+    plans.making,
     plans.router,
     exports.router,
     jobs.router,

@@ -21,9 +21,26 @@ from api.schemas import (
     PortPage,
     Suggestions,
     Tradeoffs,
+    read_plan_request,
 )
 from api.whatif import answer_tag, lines_of, read, replan, study
 
+
+class PlanRoute(JsonRoute):
+    """The way of plain plan requests: read in one step, which takes a third of FastAPI's several.
+
+    A request with `Prefer` or `Idempotency-Key`, and one that is wrong, goes FastAPI's way.
+    """
+
+    async def direct(self, request: Request, body: bytes) -> Response | None:
+        """Answer a plain request."""
+        if "prefer" in request.headers or "idempotency-key" in request.headers:
+            return None
+        asked = read_plan_request(body)
+        return None if asked is None else await plan_answer(request.app.state.service, request, asked, None)
+
+
+making = APIRouter(tags=["plans"], route_class=PlanRoute)
 router = APIRouter(tags=["plans"], route_class=JsonRoute)
 
 _PLAN: dict[int | str, dict[str, Any]] = {
@@ -37,7 +54,7 @@ _PAGE: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.post("/plans", operation_id="make_plan", response_class=Response, responses=_PLAN | JOB)
+@making.post("/plans", operation_id="make_plan", response_class=Response, responses=_PLAN | JOB)
 async def post_plan(body: PlanRequest, request: Request, service: ServiceOf, sent: Sent) -> Response:
     """Plan a model for a target; the same request is the same plan, from the store."""
     key, _ = await hold(service, request, sent)

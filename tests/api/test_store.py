@@ -48,6 +48,8 @@ def test_the_answer_of_a_request_comes_from_the_store(tmp_path):
         path = Store(tmp_path).path("plans", key)
         path.write_text("marked")
         assert httpx.post(post, json=body, trust_env=False).text == "marked"
+        for header in ({"Prefer": "wait=30"}, {"Idempotency-Key": "k"}):  # read another way, and the same
+            assert httpx.post(post, json=body, headers=header, trust_env=False).text == "marked"
         other = {**body, "options": {"strategy": "rfc"}}
         assert httpx.post(post, json=other, trust_env=False).json()["key"] != key
 
@@ -79,6 +81,21 @@ def test_what_is_there_stays(tmp_path):
     store.put("blobs", digest_of(b"a"), b"a")
     store.put("blobs", digest_of(b"a"), b"b")
     assert store.find("blobs", digest_of(b"a")).read_bytes() == b"a"
+
+
+def test_several_files_are_kept_in_order_or_none_is_left_half_done(tmp_path):
+    store = Store(tmp_path)
+    store.open()
+    first, last = digest_of(b"a"), digest_of(b"b")
+    store.put_all([("origins", first, b"a" * 300_000), ("plans", last, b"b")])
+    assert (store.read("origins", first), store.read("plans", last)) == (b"a" * 300_000, b"b")
+    store.put_all([("origins", first, b"x"), ("plans", first, b"d")])
+    assert (store.read("origins", first), store.read("plans", first)) == (b"a" * 300_000, b"d")
+    (tmp_path / "answers" / last[7:9]).write_text("in the way")
+    with pytest.raises(OSError, match="answers"):
+        store.put_all([("origins", last, b"e"), ("answers", last, b"f"), ("stats", last, b"g")])
+    assert [store.has(kind, last) for kind in ("origins", "answers", "stats")] == [True, False, False]
+    assert list((tmp_path / "drafts").iterdir()) == []
 
 
 @pytest.mark.parametrize(
