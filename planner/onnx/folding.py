@@ -1,12 +1,11 @@
-"""Constant folding: what depends on constants alone is computed once, by onnxruntime.
+"""Constant folding: what depends on constants alone is computed once, by onnxruntime or, if only moved, here.
 
 Sizes are bounded: a small file must not unfold into a big model. `ConstantOfShape` becomes a view of
 one number and takes no memory. Quantize and dequantize ops stay, and clips of stored integers: they say
 something about types.
 """
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -27,7 +26,6 @@ _KEPT: Final = frozenset({
     "Bernoulli", "DequantizeLinear", "DynamicQuantizeLinear", "If", "Loop", "Multinomial", "QuantizeLinear",
     "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Scan", "SequenceMap",
 })  # fmt: skip
-_RESHAPING: Final = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze"})
 _STORED: Final = frozenset({"i8", "i16", "u8", "u16"})
 _RUNNABLE: Final = frozenset(
     {"bool", "f16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"}
@@ -136,9 +134,9 @@ def _evaluate(batch: Sequence[Op], graph: Graph, arrays: Mapping[str, np.ndarray
     """Run all ops at once; where onnxruntime refuses one of them, run each alone."""
     if not batch:
         return {}
-    reshaped = _reshaped(batch, graph, arrays)
-    if reshaped is not None:
-        return reshaped
+    moved = _moved(batch, graph, arrays)
+    if moved is not None:
+        return moved
     try:
         return _run(batch, graph, arrays)
     except FAILURES:
@@ -155,21 +153,61 @@ def _evaluate(batch: Sequence[Op], graph: Graph, arrays: Mapping[str, np.ndarray
     return found
 
 
-def _reshaped(
+def _moved(
     batch: Sequence[Op], graph: Graph, arrays: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray] | None:
-    """Results of ops that only reshape, which needs no session; None where another op is among them."""
-    if any(op.type not in _RESHAPING for op in batch):
+    """Results of ops that only move numbers, which needs no session; None where that is not all they are."""
+    if any(op.type not in MOVES or "" in op.inputs for op in batch):
         return None
     found: dict[str, np.ndarray] = {}
     for op in batch:
-        array = _array(op.inputs[0], graph, {**arrays, **found})
-        shape = graph.values[op.outputs[0]].shape or ()
-        sizes = tuple(size for size in shape if isinstance(size, int))
-        if math.prod(sizes) != array.size:
+        known = {**arrays, **found}
+        wanted = graph.values[op.outputs[0]]
+        try:
+            array = MOVES[op.type](op, [_array(name, graph, known) for name in op.inputs], wanted)
+        except (IndexError, KeyError, ValueError):
             return None
-        found[op.outputs[0]] = array.reshape(sizes)
+        if array.shape != wanted.shape or dtype_of(array) != wanted.dtype:
+            return None
+        found[op.outputs[0]] = array
     return found
+
+
+def _joined(op: Op, operands: list[np.ndarray], _wanted: Value) -> np.ndarray:
+    return np.concatenate(operands, op.attributes["axis"])
+
+
+def _gathered(op: Op, operands: list[np.ndarray], _wanted: Value) -> np.ndarray:
+    return np.asarray(np.take(operands[0], operands[1], op.attributes.get("axis", 0)))
+
+
+def _repeated(_op: Op, operands: list[np.ndarray], wanted: Value) -> np.ndarray:
+    return np.broadcast_to(operands[0], _sizes(wanted)).copy()
+
+
+def _reshaped(_op: Op, operands: list[np.ndarray], wanted: Value) -> np.ndarray:
+    return operands[0].reshape(_sizes(wanted))
+
+
+def _sliced(_op: Op, operands: list[np.ndarray], _wanted: Value) -> np.ndarray:
+    """A slice, copied; Python cuts off ends beyond the array as ONNX does where steps are positive."""
+    data, starts, ends, *rest = operands
+    axes = rest[0] if rest else np.arange(starts.size)
+    steps = rest[1] if len(rest) > 1 else np.ones_like(starts)
+    if (steps < 1).any():
+        raise ValueError("steps back are onnxruntime's")
+    index = [slice(None)] * data.ndim
+    for axis, start, end, step in zip(*(a.tolist() for a in (axes, starts, ends, steps)), strict=True):
+        index[axis] = slice(start, end, step)
+    return data[tuple(index)].copy()
+
+
+def _turned(op: Op, operands: list[np.ndarray], _wanted: Value) -> np.ndarray:
+    return np.ascontiguousarray(operands[0].transpose(op.attributes.get("perm")))
+
+
+def _sizes(value: Value) -> tuple[int, ...]:
+    return tuple(size for size in value.shape or () if isinstance(size, int))
 
 
 def _run(batch: Sequence[Op], graph: Graph, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -198,3 +236,16 @@ def _options() -> Any:
     options.intra_op_num_threads = 1
     options.enable_cpu_mem_arena = False
     return options
+
+
+MOVES: Final[Mapping[str, Callable[[Op, list[np.ndarray], Value], np.ndarray]]] = {
+    "Concat": _joined,
+    "Expand": _repeated,
+    "Flatten": _reshaped,
+    "Gather": _gathered,
+    "Reshape": _reshaped,
+    "Slice": _sliced,
+    "Squeeze": _reshaped,
+    "Transpose": _turned,
+    "Unsqueeze": _reshaped,
+}

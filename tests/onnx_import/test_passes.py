@@ -40,6 +40,46 @@ PASSES = {
         ),
         ["Mul"],
     ),
+    "moved": (
+        (
+            "g (float[4,2] x) => (float[4,2] y) <float[2,4] c = {1,2,3,4,5,6,7,8}, int64[2] i = {-1,0}, "
+            "int64[2] n = {4,2}> "
+            "{ t = Transpose(c) g = Gather<axis=1>(t, i) r = Reshape(c, n) d = Add(x, g) "
+            "q = Concat<axis=-1>(g, r) o = Transpose<perm=[1,0]>(q) p = Gather(o, i) w = Transpose(p) "
+            "y = Mul(d, w) }"
+        ),
+        ["Add", "Mul"],
+    ),
+    "repeated": (
+        (
+            "g (float[3,2] x) => (float[3,2] y) <float[3,1] c = {1,2,3}, int64[2] n = {1,2}> "
+            "{ e = Expand(c, n) y = Mul(x, e) }"
+        ),
+        ["Mul"],
+    ),
+    "sliced": (
+        (
+            "g (float[2,2] x) => (float[2,2] y) <float[3,4] c = {1,2,3,4,5,6,7,8,9,10,11,12}, "
+            "int64[2] s = {-2,1}, int64[2] e = {9000000000000000000,-1}> { k = Slice(c, s, e) y = Mul(x, k) }"
+        ),
+        ["Mul"],
+    ),
+    "sliced_along_axes": (
+        (
+            "g (float[3,2] x) => (float[3,2] y) <float[3,4] c = {1,2,3,4,5,6,7,8,9,10,11,12}, "
+            "int64[1] s = {-9}, int64[1] e = {4}, int64[1] a = {-1}, int64[1] n = {2}> "
+            "{ k = Slice(c, s, e, a, n) y = Mul(x, k) }"
+        ),
+        ["Mul"],
+    ),
+    "sliced_backwards": (
+        (
+            "g (float[3,4] x) => (float[3,4] y) <float[3,4] c = {1,2,3,4,5,6,7,8,9,10,11,12}, "
+            "int64[1] s = {-1}, int64[1] e = {-9}, int64[1] a = {1}, int64[1] n = {-1}> "
+            "{ k = Slice(c, s, e, a, n) y = Mul(x, k) }"
+        ),
+        ["Mul"],
+    ),
     "fill": (
         (
             "g (float[2,3] x) => (float[2,3] y) <int64[2] n = {2,3}> "
