@@ -35,7 +35,7 @@ from planner.propagation.parameters import derive_parameters
 from planner.propagation.plain import settle_plain
 from planner.propagation.price import Market, edge_price, price_of_labels
 from planner.propagation.rows import Choice, choose_rows, in_float, refuse_contradictions
-from planner.propagation.settle import Settled, settle
+from planner.propagation.settle import Settled, settle, settle_nothing
 from planner.propagation.solve import Solution, solve, unavoidable_casts
 from planner.target.records import Costs, PortId, Target
 
@@ -43,6 +43,8 @@ Settler = Callable[[Columns, Sequence[Choice], Graph, Target, Costs | None], Set
 GIVEN_UP: Final = "what it needs cannot all hold"
 DERIVED_ROUNDS: Final = 4
 GREATEST_PRICE: Final = 1e9
+# Fewer kernels than this are planned sooner port by port than in columns; the plan is the same.
+FEW: Final = 20
 
 
 def propagate(
@@ -140,7 +142,8 @@ def _decided(graph: Graph, target: Target, request: Request, given: Concession) 
     regions = topological([region for region in graph.regions if region.name in alive])
     choices = choose_rows(graph, regions, target)
     choices = [in_float(c, GIVEN_UP) if c.row and c.region.name in given.floats else c for c in choices]
-    return decide(graph, target, choices, request)
+    settler = settle if len(choices) >= FEW else settle_nothing
+    return decide(graph, target, choices, request, settler)
 
 
 def decide(
