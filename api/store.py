@@ -189,19 +189,21 @@ class Store:
         with self._drafted([_make_file] * len(missing)) as drafts:
             for (_, file), (_, _, data) in zip(drafts, missing, strict=True):
                 _write(file, data)
-            for (path, file), (kind, digest, _) in zip(drafts, missing, strict=True):
-                self._keep(kind, digest, path, file)
+            for _, file in drafts:  # one after the other without a name between: the journal has less to do
+                os.fsync(file)
+            for (path, _), (kind, digest, _) in zip(drafts, missing, strict=True):
+                self._give_name(kind, digest, path)
 
     def keep(self, kind: Kind, digest: str, draft: Path) -> None:
         """Move a finished file into its place: fsync, rename, fsync of a name that nothing brings back."""
         with draft.open("rb") as file:
-            self._keep(kind, digest, draft, file.fileno())
+            os.fsync(file.fileno())
+        self._give_name(kind, digest, draft)
 
-    def _keep(self, kind: Kind, digest: str, draft: Path, file: int) -> None:
+    def _give_name(self, kind: Kind, digest: str, draft: Path) -> None:
         goal = self.path(kind, digest)
         if self.objects is not None:
             self.objects.send(draft, self._name(kind, digest))
-        os.fsync(file)
         _in_folder(os.replace, draft, goal)
         if kind not in _MADE_AGAIN:
             with _opened(goal.parent) as folder:

@@ -84,28 +84,34 @@ def _bases(graph: Graph) -> dict[str, PortTyped]:
 
 
 def uses(
-    graph: Graph, kernels: Sequence[KernelPlan], only: Collection[str] | None = None
+    graph: Graph,
+    kernels: Sequence[KernelPlan],
+    only: Collection[str] | None = None,
+    pinned: Mapping[str, PortTyped] | None = None,
 ) -> Mapping[str, tuple[Use, ...]]:
     """Readers of each value in plan order, model outputs last (float unless the value is pinned).
 
     Args:
       only: the values that matter; all by default.
+      pinned: what their facts pin values to, where that is known already.
     """
     found: dict[str, list[Use]] = {}
     for kernel in kernels:
         for i, port in enumerate(kernel.inputs):
             if port.value and (only is None or port.value in only):
                 found.setdefault(port.value, []).append(Use(kernel.name, i, port.type))
-    pinned = _bases(graph)
+    pinned = _bases(graph) if pinned is None else pinned
     for i, name in enumerate(graph.outputs):
         if graph.values[name].is_float:
             found.setdefault(name, []).append(Use(BOUNDARY, i, pinned.get(name)))
     return {name: tuple(found[name]) for name in found}
 
 
-def definitions(graph: Graph, kernels: Sequence[KernelPlan]) -> dict[str, PortTyped]:
+def definitions(
+    graph: Graph, kernels: Sequence[KernelPlan], pinned: Mapping[str, PortTyped] | None = None
+) -> dict[str, PortTyped]:
     """Type of each value where it is defined: a kernel's output port, or the boundary (pin, else float)."""
-    pinned = _bases(graph)
+    pinned = _bases(graph) if pinned is None else pinned
     found: dict[str, PortTyped] = {name: pinned.get(name) for name in graph.inputs}
     for kernel in kernels:
         for port in kernel.outputs:
@@ -116,9 +122,10 @@ def definitions(graph: Graph, kernels: Sequence[KernelPlan]) -> dict[str, PortTy
 
 def derive_rescales(graph: Graph, kernels: Sequence[KernelPlan], target: TargetRef) -> tuple[Rescale, ...]:
     """List every rescale of a plan: by value in order of definition, then by first consumer."""
-    pinned, made, costs = _bases(graph), definitions(graph, kernels), target.costs
+    pinned, costs = _bases(graph), target.costs
+    made = definitions(graph, kernels, pinned)
     bases = {**made, **pinned}
-    readers = uses(graph, kernels, _rescaled(kernels, made, bases))
+    readers = uses(graph, kernels, _rescaled(kernels, made, bases), pinned)
     trips = {kernel.name: kernel.trip_count for kernel in kernels}
     result: list[Rescale] = []
     for value, defined in made.items():
