@@ -56,7 +56,8 @@ def write_form(graph: Graph, plan: Plan, form: Form) -> bytes:
         rescale=form.rescale,
     )
     for block in blocks(plan):
-        with sheet.standing(block.region.scope):
-            if not write_border(sheet, block):
-                form.write_block(sheet, block)
+        sheet.scope = block.region.scope
+        if not write_border(sheet, block):
+            form.write_block(sheet, block)
+    sheet.scope = ""
     return sheet.finish()

@@ -19,8 +19,7 @@ class Names:
         self._taken: set[str] = {*graph.values, *plan_graph.values}
         self._counts: dict[str, int] = {}
         ops = (*graph.all_ops(), *plan_graph.all_ops())
-        for op in ops:
-            self._taken.update((op.name, *op.inputs, *op.outputs))
+        self._taken.update(op.name for op in ops)
         self._bodies = tuple(dict.fromkeys(data for op in ops for data in _bodies(op)))
 
     def fresh(self, stem: str) -> str:

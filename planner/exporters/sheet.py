@@ -42,6 +42,7 @@ class Sheet:
       plan: types of all ports; its graph has the regions.
       integer_clamps: element types whose stored tensors the format clamps as they are.
       arithmetic: of the row being written, for formats that rescale by it.
+      scope: of the body that what is written stands in.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class Sheet:
         self._reals_f32: dict[tuple[str, Uniform], str] = {}
         self._parameters: dict[Uniform, tuple[str, str]] = {}
         self._scalars: dict[tuple[str, float], str] = {}
-        self._scope = ""
+        self.scope = ""
         self._homes = homes(plan.graph)
         self._border_types: dict[str, tuple[str, Shape | None]] = {}
         for name in graph.inputs:
@@ -93,21 +94,20 @@ class Sheet:
         """Append a node; without a name it gets one from its type and first result."""
         node_name = name or self._names.fresh(f"{outputs[0]}_{kind}")
         self._nodes.append(
-            Node(kind, tuple(inputs), tuple(outputs), node_name, domain, attributes or {}, self._scope)
+            Node(kind, tuple(inputs), tuple(outputs), node_name, domain, attributes or {}, self.scope)
         )
-
-    @contextmanager
-    def standing(self, scope: str) -> Iterator[None]:
-        """Put what is written meanwhile into a body."""
-        before, self._scope = self._scope, scope
-        try:
-            yield
-        finally:
-            self._scope = before
 
     def _beside(self, value: str) -> AbstractContextManager[None]:
         """Put what is written meanwhile where a value is defined: whoever reads it can read that."""
-        return self.standing(self._homes.get(value, "")) if self._homes else nullcontext()
+        return self._standing(self._homes.get(value, "")) if self._homes else nullcontext()
+
+    @contextmanager
+    def _standing(self, scope: str) -> Iterator[None]:
+        before, self.scope = self.scope, scope
+        try:
+            yield
+        finally:
+            self.scope = before
 
     def emit_border(self, op: Op, inputs: Sequence[str], output: str, kind: PortTyped) -> None:
         """Append what hands a value over the border of a body, as float or as stored integers."""
@@ -120,9 +120,7 @@ class Sheet:
         """Append a source op on other tensors, its name and attributes as they are."""
         domain, _, kind = op.type.rpartition("::")
         attributes = op.attributes
-        self._nodes.append(
-            Node(kind, tuple(inputs), tuple(outputs), op.name, domain, attributes, self._scope)
-        )
+        self._nodes.append(Node(kind, tuple(inputs), tuple(outputs), op.name, domain, attributes, self.scope))
 
     def fresh(self, stem: str) -> str:
         """A tensor name that is free."""
@@ -303,13 +301,15 @@ class Sheet:
 
     def parameters(self, kind: Uniform, stem: str) -> tuple[str, str]:
         """Names of a type's scale (float32) and zero point (stored dtype): scalars, or one per slice."""
-        if kind not in self._parameters:
-            shape = () if kind.is_per_tensor else (len(kind.scales),)
-            scale = np.asarray(kind.scales, np.float32).reshape(shape)
-            zero = np.asarray(kind.zero_points, held_dtype(kind)).reshape(shape)
-            names = self.constant(f"{stem}_scale", scale), self.constant(f"{stem}_zero_point", zero)
-            self._parameters[kind] = names
-        return self._parameters[kind]
+        known = self._parameters.get(kind)
+        if known is not None:
+            return known
+        shape = () if kind.is_per_tensor else (len(kind.scales),)
+        scale = np.asarray(kind.scales, np.float32).reshape(shape)
+        zero = np.asarray(kind.zero_points, held_dtype(kind)).reshape(shape)
+        names = self.constant(f"{stem}_scale", scale), self.constant(f"{stem}_zero_point", zero)
+        self._parameters[kind] = names
+        return names
 
     def quantize_f32(self, tensor: str, kind: Uniform, result: str) -> None:
         """Append a QuantizeLinear of a float32 tensor."""
