@@ -5,6 +5,7 @@ A body is a `GraphProto` inside an attribute; this module is the only one that l
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from onnx import AttributeProto, GraphProto, NodeProto
 
@@ -91,13 +92,18 @@ def defined_names(graph: GraphProto) -> Iterator[str]:
 
 def _op(node: NodeProto, name: str, folder: Path | None) -> Op:
     domain = "" if node.domain == "ai.onnx" else node.domain
-    captures = dict.fromkeys(free for body in _bodies(node) for free in free_names(body))
+    attributes: dict[str, Any] = {}
+    captures: dict[str, None] = {}
+    for attribute in node.attribute:
+        attributes[attribute.name] = value_of(attribute, folder)
+        if attribute.type == AttributeProto.GRAPH:
+            captures.update(dict.fromkeys(free_names(attribute.g)))
     return Op(
         name=name,
         type=f"{domain}::{node.op_type}" if domain else node.op_type,
         inputs=tuple(node.input),
         outputs=tuple(node.output),
-        attributes={a.name: value_of(a, folder) for a in node.attribute},
+        attributes=attributes,
         captures=tuple(captures),
         scope=next((entry.value for entry in node.metadata_props if entry.key == SCOPE_KEY), ""),
     )
