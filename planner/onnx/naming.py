@@ -1,6 +1,7 @@
 """Names that are still free, for values and ops that reading a model adds."""
 
 from collections import Counter
+from itertools import chain
 
 from planner.ir.graph import Graph, Op
 
@@ -17,11 +18,7 @@ def unused(wanted: str, taken: set[str]) -> str:
 
 def use_counts(graph: Graph) -> Counter[str]:
     """How often each value is read: by ops, by bodies of ops, as a model output."""
-    counts = Counter(graph.outputs)
-    for op in graph.ops:
-        counts.update(op.inputs)
-        counts.update(op.captures)
-    return counts
+    return Counter(chain(graph.outputs, *((*op.inputs, *op.captures) for op in graph.ops)))
 
 
 def rewritten(name: str, op: Op, counts: Counter[str], taken: set[str]) -> str:

@@ -23,6 +23,7 @@ from planner.onnx.shapes import infer
 Pass: TypeAlias = Callable[[Graph], Graph]
 
 _MAX_ROUNDS: Final = 16
+_COPIES: Final = frozenset({"Cast", "Dropout", "Identity"})
 
 
 def normalise(graph: Graph) -> Graph:
@@ -43,6 +44,8 @@ def normalise(graph: Graph) -> Graph:
 
 def drop_identities(graph: Graph) -> Graph:
     """Remove Identity, Dropout and casts to the same type; model outputs keep their names."""
+    if all(op.type not in _COPIES for op in graph.ops):
+        return graph
     counts = use_counts(graph)
     captured = {name for op in graph.ops for name in op.captures}
     written = {out for op in graph.ops for out in op.outputs}
@@ -86,6 +89,8 @@ def split_sums(graph: Graph) -> Graph:
 
 def fold_gemm_factors(graph: Graph) -> Graph:
     """Multiply Gemm's alpha into a constant weight and beta into a constant bias."""
+    if all(op.type != "Gemm" for op in graph.ops):
+        return graph
     counts, taken = use_counts(graph), set(graph.values)
     constants, values = dict(graph.constants), dict(graph.values)
     ops = []
