@@ -5,7 +5,7 @@ rows. What it cannot see: whether another plan would be cheaper, ranges and clip
 of `fn` rules, the fusions that made the kernels. Source: design 01, section 6.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -45,7 +45,7 @@ class _Notes:
       steps: the log by address; None where it is not judged.
       binding: values with facts that a port can break.
       types, texts: what is wrong with a type, "" if nothing, and its text, by its id (the plan keeps it).
-      rows: rows read beside ports, by their key, the number of inputs and which ports are there.
+      rows: rows read beside ports, by their key, the numbers of inputs and of ports, and which are absent.
       constants: constants known by their range that were judged.
     """
 
@@ -53,7 +53,7 @@ class _Notes:
     binding: frozenset[str]
     types: dict[int, str] = field(default_factory=dict)
     texts: dict[int, str] = field(default_factory=dict)
-    rows: dict[tuple[str, int, tuple[bool, ...]], Reading] = field(default_factory=dict)
+    rows: dict[tuple[str, int, int, tuple[int, ...]], Reading] = field(default_factory=dict)
     constants: set[Judged] = field(default_factory=set)
 
 
@@ -108,8 +108,9 @@ def _check_coverage(plan: Plan) -> Mapping[str, Region]:
             refuse(kernel.name, "is planned twice; accepted: once")
         seen.add(kernel.name)
         _check_shape_of(kernel, region)
-        for name in _operands(region) - known:
-            refuse(kernel.name, f"reads {name!r} before a kernel defines it; accepted: a later place")
+        for name in _operands(region):
+            if name not in known:
+                refuse(kernel.name, f"reads {name!r} before a kernel defines it; accepted: a later place")
         known.update(region.outputs)
         for op in region.ops:
             known.update(op.outputs)
@@ -134,11 +135,11 @@ def _check_shape_of(kernel: KernelPlan, region: Region) -> None:
                 refuse(port.address, f"carries {port.value!r}; accepted: {names[i]!r}")
 
 
-def _operands(region: Region) -> set[str]:
+def _operands(region: Region) -> Collection[str]:
     """What a region needs before it runs, integer operands too."""
-    needed = set(region.inputs)
     if not region.ops:
-        return needed
+        return region.inputs
+    needed = set(region.inputs)
     inner: set[str] = set()
     for op in region.ops:
         needed.update(op.inputs)
@@ -175,7 +176,8 @@ def _live(graph: Graph) -> dict[str, None]:
     regions = {region.name: region for region in graph.regions}
     writer: dict[str, Region] = {}
     for region in graph.regions:
-        writer.update(dict.fromkeys(region.outputs, region))
+        for name in region.outputs:
+            writer[name] = region
         for op in region.ops:
             writer.update(dict.fromkeys(op.outputs, region))
     alive: dict[str, None] = {}
@@ -232,6 +234,8 @@ def _check_types(plan: Plan, ports: tuple[Port, ...], notes: _Notes) -> None:
             problem = notes.types[id(kind)] = type_problem(kind) or ""
             if notes.steps is not None:
                 notes.texts[id(kind)] = said(kind)
+        if not problem and kind.is_per_tensor and kind.expressed == "f32":
+            continue
         if not problem and kind.expressed != "f32":
             problem = _expressed_problem(plan.graph, port, kind)
         if not problem and not kind.is_per_tensor and port.value:
@@ -271,7 +275,8 @@ def _float_wanted(plan: Plan, port: Port, facts: Facts) -> FloatType | None:
 
 def _reading(plan: Plan, key: str, kernel: KernelPlan, region: Region, notes: _Notes) -> Reading:
     names = (*region.inputs, *region.outputs)
-    place = (key, len(region.inputs), tuple(map(bool, names)))
+    absent = tuple([i for i, name in enumerate(names) if not name]) if "" in names else ()
+    place = (key, len(region.inputs), len(names), absent)
     known = notes.rows.get(place)
     if known is not None:
         return known

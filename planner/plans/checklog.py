@@ -69,9 +69,9 @@ def check_steps(plan: Plan) -> Mapping[str, Step]:
     for i, step in enumerate(plan.steps):
         if step.n != i:
             refuse(step.port, f"step {i} is numbered {step.n}; accepted: {i}")
-        if step.because and not (min(step.because) >= 0 and max(step.because) < i):
-            n = next(n for n in step.because if not 0 <= n < i)
-            refuse(step.port, f"step {i} rests on step {n}; accepted: earlier steps")
+        for n in step.because:
+            if not 0 <= n < i:
+                refuse(step.port, f"step {i} rests on step {n}; accepted: earlier steps")
         last[step.port] = step
     return last
 

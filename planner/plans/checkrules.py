@@ -58,6 +58,8 @@ def _check_class(served: Served, group: tuple[int, ...]) -> None:
 
 def one_class(a: Uniform, b: Uniform) -> bool:
     """Whether two types have the same scales and, signedness apart, the same zero points."""
+    if a is b:
+        return True
     shift = _middle(b.storage) - _middle(a.storage)
     return (
         a.scales == b.scales
@@ -158,8 +160,11 @@ def _is_ordinary(served: Served, rule: Rule, result: Uniform) -> bool:
             kind = port.type
             if not isinstance(kind, Uniform) or kind.blocks:
                 return False
-            sliced += len(kind.scales) > 1
-            if min(kind.scales) <= SMALL or max(kind.scales) >= LARGE:
+            scales = kind.scales
+            if len(scales) > 1:
+                sliced += 1
+                scales = min(scales), max(scales)
+            if scales[0] <= SMALL or scales[-1] >= LARGE:
                 return False
     return sliced < 2 and len(result.scales) == 1
 
