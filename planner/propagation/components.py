@@ -22,13 +22,18 @@ NEVER: Final = -(1 << 40)
 
 
 class Use(NamedTuple):
-    """One use: its class and storage, or (`GIVEN_USE`) the type it wants. `outer`: a model output."""
+    """One use: its class and storage, or (`GIVEN_USE`) the type it wants.
+
+    `outer`: a model output; `follows`: it takes whatever type its value is stored in, and what it wants only
+    where that is float.
+    """
 
     group: int
     store: Storage | None = None
     goal: Uniform | None = None
     trips: int = 1
     outer: bool = False
+    follows: bool = False
 
 
 @dataclass(slots=True)

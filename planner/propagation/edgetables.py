@@ -43,7 +43,7 @@ def edge_tables(edge: Edge, offered: Offered, market: Market) -> tuple[Table, Ta
     price: Table = np.zeros(shape or [1], object)
     count = price.copy()
     for n, end in enumerate(ends):
-        prices, rescales = _changes(start, end, market, free=free[n])
+        prices, rescales = _changes(start, end, market, free=free[n], follows=edge.uses[n].follows)
         first = np.ones([1] * rank, np.int64)
         for other, freely in zip(ends[:n], free[:n], strict=True):
             if freely == free[n] and not market.single_consumer:
@@ -70,9 +70,12 @@ def _end(use: Use, groups: Sequence[int], offered: Offered) -> _End:
     return _End(kinds, groups.index(use.group))
 
 
-def _changes(start: _End, end: _End, market: Market, *, free: bool) -> tuple[Table, Table]:
+def _changes(start: _End, end: _End, market: Market, *, free: bool, follows: bool) -> tuple[Table, Table]:
     """What a change from each type to each other costs an element, and whether it is a rescale."""
-    pairs = [[market.pair(a, b, free=free) for b in end.kinds] for a in start.kinds]
+    pairs = [
+        [(0, 0) if follows and a is not None else market.pair(a, b, free=free) for b in end.kinds]
+        for a in start.kinds
+    ]
     both = np.array(pairs, np.int64).reshape(len(start.kinds), len(end.kinds), 2)
     return both[..., 0], both[..., 1]
 

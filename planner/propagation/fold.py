@@ -10,12 +10,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from planner.propagation.components import Component, Edge, Loss, Unit, Use
-from planner.propagation.labels import Label, label_of
+from planner.propagation.components import GIVEN_USE, Component, Edge, Loss, Unit, Use
+from planner.propagation.labels import Label, label_of, log_units, typed
 from planner.propagation.price import Market
 
 Offered = Mapping[int, Sequence[Label | None]]
 Labels = dict[int, Label | None]
+Ways = dict[int, list[Loss]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,33 +42,31 @@ def fold(unit: Unit, offered: Offered, market: Market) -> Folded:
     readers = _readers(unit, offered)
     if not readers:
         return Folded(unit, {}, {})
-    ways: dict[int, list[Loss]] = {c: [] for c in readers}
+    ways: Ways = {use.group: [] for _, uses in readers for use in uses}
     for loss in unit.losses:
         for c in loss.upstream:
             if c in ways:
                 ways[c].append(loss)
     followers: dict[int, Edge] = {}
     twins: dict[int, int] = {}
-    firsts: dict[object, int] = {}
-    sets: dict[int, set[Label | None]] = {}
-    for c, (edge, use) in readers.items():
+    casts: dict[int, Use] = {}
+    for edge, mine in readers:
         defined = edge.definition[0] if edge.definition is not None else -1
-        if any(defined not in loss.upstream for loss in ways[c]):
-            continue
-        if defined not in sets:
-            sets[defined] = set(offered[defined])
-        if sets[defined].issubset(offered[c]):
-            followers[c] = edge
-            continue
-        if market.single_consumer:
-            continue
-        told = sorted(_way(loss, c) for loss in ways[c])
-        first = firsts.setdefault((id(edge), use.trips, tuple(offered[c]), tuple(told)), c)
-        if first != c:
-            twins[c] = first
+        stored = {label for label in offered[defined] if label is not None}
+        able = [use for use in mine if all(defined in loss.upstream for loss in ways[use.group])]
+        able = [use for use in able if stored.issubset(offered[use.group])]
+        if None not in offered[defined]:
+            followers |= {use.group: edge for use in able}
+        elif not market.single_consumer:
+            cast = _cast(edge, able, offered, ways)
+            if cast is None:
+                twins |= _twins(able, offered, ways)
+            else:
+                followers |= {use.group: edge for use in able}
+                casts[id(edge)] = cast
     if not followers and not twins:
         return Folded(unit, {}, {})
-    return Folded(_without(unit, twins, {*followers, *twins}), followers, twins)
+    return Folded(_without(unit, twins, {*followers, *twins}, casts), followers, twins)
 
 
 def unfold(folded: Folded, whole: Unit, offered: Offered, market: Market, labels: Labels) -> Labels:
@@ -81,20 +80,48 @@ def unfold(folded: Folded, whole: Unit, offered: Offered, market: Market, labels
     return found
 
 
-def _readers(unit: Unit, offered: Offered) -> dict[int, tuple[Edge, Use]]:
-    """Classes that are one port alone: a kernel that computes reads a value there as it is stored."""
+def _readers(unit: Unit, offered: Offered) -> list[tuple[Edge, list[Use]]]:
+    """Edges with uses by classes of one port: of kernels that compute and could read what is stored there."""
     met = Counter(use.group for edge in unit.edges for use in edge.uses)
     met.update(edge.definition[0] for edge in unit.edges if edge.definition is not None)
-    return {
-        use.group: (edge, use)
-        for edge in unit.edges
-        if edge.definition is not None
-        for use in edge.uses
-        if use.group >= 0
-        and met[use.group] == 1
-        and use.store == edge.definition[1]
-        and None not in offered[use.group]
-    }
+    found = []
+    for edge in unit.edges:
+        store = None if edge.definition is None else edge.definition[1]
+        uses = [use for use in edge.uses if use.group >= 0 and use.store == store]
+        uses = [use for use in uses if met[use.group] == 1 and None not in offered[use.group]]
+        if uses:
+            found.append((edge, uses))
+    return found
+
+
+def _cast(edge: Edge, readers: Sequence[Use], offered: Offered, ways: Ways) -> Use | None:
+    """The use that stands for the readers of a value that may be float; None where more has to be known.
+
+    They share one cast to their own label then: if they agree on it, if it is as fine as they want, and if
+    nothing else reads the value stored.
+    """
+    own = {offered[use.group][0] for use in readers}
+    label = next(iter(own)) if len(own) == 1 else None
+    others = [use for use in edge.uses if use not in readers]
+    if label is None or any(use.group >= 0 or use.goal is not None for use in others):
+        return None
+    if any(log_units(label[0]) > loss.own for use in readers for loss in ways[use.group]):
+        return None
+    store, trips = readers[0].store, max(use.trips for use in readers)
+    return None if store is None else Use(GIVEN_USE, store, typed(label, store), trips, follows=True)
+
+
+def _twins(readers: Sequence[Use], offered: Offered, ways: Ways) -> dict[int, int]:
+    """Of readers of one value that are alike, the first one for each of the others."""
+    firsts: dict[object, int] = {}
+    found = {}
+    for use in readers:
+        c = use.group
+        told = sorted(_way(loss, c) for loss in ways[c])
+        first = firsts.setdefault((use.trips, tuple(offered[c]), tuple(told)), c)
+        if first != c:
+            found[c] = first
+    return found
 
 
 def _way(loss: Loss, c: int) -> tuple[object, ...]:
@@ -102,8 +129,12 @@ def _way(loss: Loss, c: int) -> tuple[object, ...]:
     return loss.value, loss.elements, others, loss.constant, loss.own, loss.unavoidable, loss.times
 
 
-def _without(unit: Unit, twins: Mapping[int, int], gone: set[int]) -> Unit:
-    kept = {id(edge): edge if gone.isdisjoint(edge.groups()) else _reduced(edge, gone) for edge in unit.edges}
+def _without(unit: Unit, twins: Mapping[int, int], gone: set[int], casts: Mapping[int, Use]) -> Unit:
+    kept: dict[int, Edge] = {}
+    for edge in unit.edges:
+        uses = [use for use in edge.uses if use.group not in gone]
+        uses += [casts[id(edge)]] if id(edge) in casts else []
+        kept[id(edge)] = edge if gone.isdisjoint(edge.groups()) else replace(edge, uses=uses)
     components = [
         Component(
             [c for c in part.classes if c not in gone],
@@ -124,19 +155,17 @@ def _without(unit: Unit, twins: Mapping[int, int], gone: set[int]) -> Unit:
     return Unit(components, classes, edges, list(losses.values()))
 
 
-def _reduced(edge: Edge, gone: set[int]) -> Edge:
-    return replace(edge, uses=[use for use in edge.uses if use.group not in gone])
-
-
 def _finest(
     c: int, edge: Edge, offered: Sequence[Label | None], market: Market, labels: Labels
 ) -> Label | None:
     """The finest label that a reader gets for nothing: its value's own, or one that others have it in."""
     mine = next(use for use in edge.uses if use.group == c)
     given = labels[edge.definition[0]] if edge.definition is not None else None
+    if given is None:
+        return offered[0]
     if market.single_consumer:
         return given
-    paid = {given}
+    paid: set[Label | None] = {given}
     for use in edge.uses:
         if use.trips < mine.trips or market.is_free(edge, use) != market.is_free(edge, mine):
             continue

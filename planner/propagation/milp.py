@@ -177,6 +177,11 @@ def _add_edge(model: _Model, edge: Edge, offered: Offered, market: Market) -> No
     wanted: dict[tuple[Uniform | None, bool, int], list[tuple[int | None, int]]] = {}
     for n, use in enumerate(edge.uses):
         key = (market.is_free(edge, use), n if market.single_consumer else 0)
+        if use.follows:
+            for x in (x for kind, x in zip(sources.kinds, sources.columns, strict=True) if kind is None):
+                price = market.pair(None, use.goal, free=key[0])[0] * use.trips * edge.elements
+                _add_rescale(model, _Step(price, [x], spared=False), [None])
+            continue
         if use.group < 0:
             wanted.setdefault((use.goal, *key), []).append((None, use.trips))
             continue

@@ -76,7 +76,7 @@ def edge_price(edge: Edge, assignment: Mapping[int, Label | None], market: Marke
         if use.group >= 0:
             label = assignment[use.group]
             kind = None if label is None or use.store is None else typed(label, use.store)
-        if kind != base:
+        if kind != base and not (use.follows and base is not None):
             key = (kind, market.is_free(edge, use), n if market.single_consumer else 0)
             wanted[key] = max(use.trips, wanted.get(key, 0))
     for (kind, free, _), trips in wanted.items():

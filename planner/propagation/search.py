@@ -89,5 +89,5 @@ def _around(unit: Unit) -> dict[int, _Around]:
 
 
 def _given(edge: Edge) -> dict[Label, None]:
-    kinds = (edge.start, *(use.goal for use in edge.uses))
+    kinds = (edge.start, *(use.goal for use in edge.uses if not use.follows))
     return dict.fromkeys(label_of(kind) for kind in kinds if kind is not None and kind.is_per_tensor)
