@@ -23,7 +23,7 @@ def guess_derived(network: Network, classes: Sequence[LabelClass]) -> None:
             if own is not None and isinstance(port.spec.storage, Storage):
                 port.type = typed(own, port.spec.storage)
         _fix(network, entry)
-        _forget(mine)
+        forget(mine)
 
 
 def derive_again(network: Network, classes: Sequence[LabelClass]) -> bool:
@@ -37,7 +37,7 @@ def derive_again(network: Network, classes: Sequence[LabelClass]) -> bool:
             before = entry.fixed
             moved |= _fix(network, entry) and entry.fixed != before
     if moved:
-        _forget(network.ports)
+        forget(network.ports)
     return moved
 
 
@@ -63,7 +63,8 @@ def _ports(network: Network, kernel: Kernel) -> list[Port]:
     return [network.ports[p] for p in (*kernel.inputs, *kernel.outputs) if p >= 0]
 
 
-def _forget(ports: Sequence[Port]) -> None:
+def forget(ports: Sequence[Port]) -> None:
+    """Take the types off all ports but those that were settled before."""
     for port in ports:
         if port.kind not in (GIVEN, SETTLED):
             port.type = None

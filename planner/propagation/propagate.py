@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from planner.errors import Conflict, InputError, unknown_name
 from planner.ir.graph import Graph
-from planner.ir.qtypes import Storage
+from planner.ir.qtypes import Storage, Uniform
 from planner.ir.topology import live, topological
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
@@ -21,12 +21,12 @@ from planner.propagation.building import build_network
 from planner.propagation.columns import Columns, columns_of
 from planner.propagation.components import components_of, settle_losses, units_of
 from planner.propagation.concessions import Concession, explained
-from planner.propagation.derived import derive_again, guess_derived
+from planner.propagation.derived import derive_again, forget, guess_derived
 from planner.propagation.extents import backward, demote, forward
 from planner.propagation.given import give_slices
 from planner.propagation.greedy import greedy
 from planner.propagation.islands import afloat, float_islands
-from planner.propagation.labels import LabelClass, build_classes, label_of, typed
+from planner.propagation.labels import Label, LabelClass, build_classes, label_of, typed
 from planner.propagation.late import moved_late
 from planner.propagation.network import Network
 from planner.propagation.offers import offer_labels
@@ -39,6 +39,7 @@ from planner.propagation.settle import Settled, settle, settle_nothing
 from planner.propagation.solve import Solution, solve, unavoidable_casts
 from planner.target.records import Costs, PortId, Target
 
+Fresh = tuple[Label | None, Uniform | None, str, int]
 Settler = Callable[[Columns, Sequence[Choice], Graph, Target, Costs | None], Settled]
 GIVEN_UP: Final = "what it needs cannot all hold"
 DERIVED_ROUNDS: Final = 4
@@ -240,6 +241,39 @@ def _with_costs(own: Costs, given: Mapping[str, float | None]) -> Costs:
 
 
 def _settled(network: Network, classes: list[LabelClass], market: Market, strategy: str) -> Labelled:
+    """Label all classes.
+
+    Where rules derive types from labels, the least price of a round proves nothing about the next: the greedy
+    order's labels are looked at too, and taken if they may be and cost less.
+    """
+    fresh = [(entry.own, entry.fixed, entry.fixed_source, entry.ports[0].kind) for entry in classes]
+    labelled = _rounds(network, classes, market, strategy)
+    derives = any(entry.fixed_source == "derived" for entry in classes)
+    if strategy == "rfc" or not derives or labelled.cost == labelled.bound:
+        return labelled
+    _start_again(network, classes, fresh)
+    greedily = _rounds(network, classes, market, "rfc")
+    if greedily.cost < labelled.cost and _may_be(greedily, classes):
+        return replace(greedily, bound=min(labelled.bound, greedily.cost))
+    _start_again(network, classes, fresh)
+    return _rounds(network, classes, market, strategy)
+
+
+def _start_again(network: Network, classes: Sequence[LabelClass], fresh: Sequence[Fresh]) -> None:
+    for entry, (own, fixed, source, kind) in zip(classes, fresh, strict=True):
+        entry.own, entry.fixed, entry.fixed_source, entry.ports[0].kind = own, fixed, source, kind
+    forget(network.ports)
+
+
+def _may_be(labelled: Labelled, classes: Sequence[LabelClass]) -> bool:
+    """Whether every class has a label that it was offered, so one that cuts off and loses what is allowed."""
+    return all(
+        entry.fixed is not None or labelled.solutions[entry.id].labels[entry.id] in entry.labels
+        for entry in classes
+    )
+
+
+def _rounds(network: Network, classes: list[LabelClass], market: Market, strategy: str) -> Labelled:
     """Label, derive, and label again while a rule yields another type than it was labelled with."""
     guess_derived(network, classes)
     labelled = _label(network, classes, market, strategy)

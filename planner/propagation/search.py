@@ -1,7 +1,8 @@
-"""Local search: change one class at a time while the price falls.
+"""Local search: change one class at a time, or all that are linked and alike, while the price falls.
 
-A class follows a neighbour, takes its finest label, or stays float: any other label costs as many rescales
-and loses more. Sweeps are counted. Source: design 01, section 5.
+A class follows a neighbour, takes its finest label, or stays float, and a region takes the finest label that
+its classes have in common: any other costs as many rescales and loses more. Sweeps are counted.
+Source: design 01, section 5.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,6 +42,8 @@ def descend(
             if c in waiting and _improve(c, labels, offered[c], around[c], market):
                 changed |= around[c].linked
         if not changed:
+            changed = _improve_regions(labels, offered, around, market)
+        if not changed:
             break
     return price_of_labels(unit, labels, market), labels
 
@@ -58,6 +61,56 @@ def _improve(
             here, kept = price, label
     labels[c] = kept
     return kept != before
+
+
+def _improve_regions(
+    labels: Labels,
+    offered: Mapping[int, Sequence[Label | None]],
+    around: Mapping[int, _Around],
+    market: Market,
+) -> dict[int, None]:
+    """Give regions of one label the finest that they have in common; return what is around those changed."""
+    changed: dict[int, None] = {}
+    waiting = dict.fromkeys(around)
+    while waiting:
+        region = _region(next(iter(waiting)), labels, around)
+        for c in region:
+            waiting.pop(c, None)  # a region changed before may be linked to it now
+        if len(region) == 1:  # seen to before
+            continue
+        common = set.intersection(*(set(offered[c]) for c in region))
+        label = next(label for label in offered[region[0]] if label in common)
+        if label not in (None, labels[region[0]]) and _relabel(region, label, labels, around, market):
+            for c in region:
+                changed |= {c: None, **around[c].linked}
+    return changed
+
+
+def _region(start: int, labels: Labels, around: Mapping[int, _Around]) -> list[int]:
+    """A class and all of its label that share values with it or with each other."""
+    found = {start: None}
+    region = [start]
+    for c in region:
+        for other in (other for edge in around[c].edges for other in edge.groups()):
+            if other not in found and labels[other] == labels[start]:
+                found[other] = None
+                region.append(other)
+    return region
+
+
+def _relabel(
+    region: Sequence[int], label: Label | None, labels: Labels, around: Mapping[int, _Around], market: Market
+) -> bool:
+    """Give a region a label if that costs less."""
+    edges = {id(edge): edge for c in region for edge in around[c].edges}
+    losses = {id(loss): loss for c in region for loss in around[c].losses}
+    part = _Around([*edges.values()], [*losses.values()])
+    before, price = labels[region[0]], price_of_labels(part, labels, market)
+    labels |= dict.fromkeys(region, label)
+    if price_of_labels(part, labels, market) < price:
+        return True
+    labels |= dict.fromkeys(region, before)
+    return False
 
 
 def _trials(

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from random import Random
 
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -109,6 +110,15 @@ def test_minimal_costs_no_more_than_the_rfc_order(graph):
     assume(all(value.clip <= TARGET.costs.max_clip for value in greedy.values.values()))
     assume(all(_holds(graph, port) for kernel in greedy.kernels_in_order for port in kernel.inputs))
     assert propagate(graph, EVERY_RULE).cost <= greedy.cost
+
+
+@pytest.mark.parametrize(("seed", "kernels", "facts"), [(5686, 18, 0.1), (6076, 12, 0.1), (6119, 19, 0.3)])
+def test_derived_scales_do_not_make_minimal_dearer_than_the_rfc_order(seed, kernels, facts):
+    """Here what rules derive from the cheapest labels of one round makes the next one dear."""
+    graph = random_graph(seed, kernels, facts=facts, every_rule=True)
+    plan = propagate(graph, EVERY_RULE)
+    assert plan.bound <= plan.cost <= propagate(graph, EVERY_RULE, strategy="rfc").cost
+    check(plan)
 
 
 def _holds(graph: Graph, port: Port) -> bool:

@@ -11,8 +11,9 @@ import pytest
 from benchmarks.topologies import TOPOLOGIES
 from planner.ir.graph import Graph, model_digest
 from planner.plans.check import check
+from planner.plans.plan import Plan
 from planner.plans.planjson import plan_to_json
-from planner.propagation import dominance, eliminate, fold, milp, offers, solve
+from planner.propagation import dominance, eliminate, fold, milp, offers, search, solve
 from planner.propagation.propagate import propagate
 from planner.target.load import load_target
 from tests.propagation.graphs import TARGET, random_graph, renamed, seeded
@@ -62,6 +63,21 @@ def test_folded_readers_change_nothing(monkeypatch, seed, strategy):
     every = propagate(graph, TARGET)
     assert (plan.cost, len(plan.rescales)) == (every.cost, len(every.rescales))
     assert strategy == "searched" or port_types(plan) == port_types(every)
+
+
+def test_regions_take_the_finest_label_they_have_in_common(monkeypatch):
+    """A search whose program proves nothing about bits that are free to lose finds them all the same."""
+    graphs = [random_graph(seed, kernels) for seed, kernels in ((68, 40), (316, 48))]
+    graphs += [random_graph(seed, kernels, facts=0.2) for seed, kernels in ((159, 51), (269, 41))]
+    plans = [propagate(graph, TARGET) for graph in graphs]
+    monkeypatch.setattr(search, "_improve_regions", lambda *_: {})
+    pairs = [(plan, propagate(graph, TARGET)) for plan, graph in zip(plans, graphs, strict=True)]
+    assert all(plan.cost <= without.cost for plan, without in pairs)
+    assert any(plan.cost == without.cost and _lost(plan) < _lost(without) for plan, without in pairs)
+
+
+def _lost(plan: Plan) -> float:
+    return sum(value.bits_lost for value in plan.values.values())
 
 
 def test_readers_are_folded(monkeypatch):
