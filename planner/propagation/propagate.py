@@ -12,37 +12,29 @@ from typing import Final, NamedTuple
 
 from planner.errors import Conflict, InputError, unknown_name
 from planner.ir.graph import Graph
-from planner.ir.qtypes import Storage, Uniform
 from planner.ir.topology import live, topological
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
 from planner.propagation.assemble import assemble
 from planner.propagation.building import build_network
 from planner.propagation.columns import Columns, columns_of
-from planner.propagation.components import components_of, settle_losses, units_of
 from planner.propagation.concessions import Concession, explained
-from planner.propagation.derived import derive_again, forget, guess_derived
 from planner.propagation.extents import backward, demote, forward
 from planner.propagation.given import give_slices
-from planner.propagation.greedy import greedy
 from planner.propagation.islands import afloat, float_islands
-from planner.propagation.labels import Label, LabelClass, build_classes, label_of, typed
-from planner.propagation.late import moved_late
+from planner.propagation.labelling import label_all
+from planner.propagation.labels import build_classes
 from planner.propagation.network import Network
-from planner.propagation.offers import offer_labels
-from planner.propagation.outcome import BiasPins, Labelled, Outcome, Request, Strategy
+from planner.propagation.outcome import BiasPins, Outcome, Request, Strategy
 from planner.propagation.parameters import derive_parameters
 from planner.propagation.plain import settle_plain
-from planner.propagation.price import Market, edge_price, price_of_labels
+from planner.propagation.price import Market
 from planner.propagation.rows import Choice, choose_rows, in_float, refuse_contradictions
 from planner.propagation.settle import Settled, settle, settle_nothing
-from planner.propagation.solve import Solution, solve, unavoidable_casts
 from planner.target.records import Costs, PortId, Target
 
-Fresh = tuple[Label | None, Uniform | None, str, int]
 Settler = Callable[[Columns, Sequence[Choice], Graph, Target, Costs | None], Settled]
 GIVEN_UP: Final = "what it needs cannot all hold"
-DERIVED_ROUNDS: Final = 4
 GREATEST_PRICE: Final = 1e9
 # Fewer kernels than this are planned sooner port by port than in columns; the plan is the same.
 FEW: Final = 20
@@ -174,7 +166,7 @@ def decide(
     settle_plain(network)
     classes = build_classes(network, _depths(columns, network, settled, request.depths))
     market = Market(request.costs, target.rescale_single_consumer, target.rescale_allowed)
-    labelled = _settled(network, classes, market, request.strategy)
+    labelled = label_all(network, classes, market, request.strategy)
     casts = settled.price(market)
     labelled = replace(labelled, cost=labelled.cost + casts, bound=labelled.bound + casts)
     outcome = Outcome(columns, choices, settled, network, classes, labelled, {}, request)
@@ -238,107 +230,6 @@ def _with_costs(own: Costs, given: Mapping[str, float | None]) -> Costs:
         if not isinstance(price, int | float) or not 0 <= price <= GREATEST_PRICE:
             raise InputError(f"cost {name} is {price!r}; accepted: a number of 0 to {GREATEST_PRICE:g}")
     return replace(own, **given)  # type: ignore[arg-type]
-
-
-def _settled(network: Network, classes: list[LabelClass], market: Market, strategy: str) -> Labelled:
-    """Label all classes.
-
-    Where rules derive types from labels, the least price of a round proves nothing about the next: the greedy
-    order's labels are looked at too, and taken if they may be and cost less.
-    """
-    fresh = [(entry.own, entry.fixed, entry.fixed_source, entry.ports[0].kind) for entry in classes]
-    labelled = _rounds(network, classes, market, strategy)
-    derives = any(entry.fixed_source == "derived" for entry in classes)
-    if strategy == "rfc" or not derives or labelled.cost == labelled.bound:
-        return labelled
-    _start_again(network, classes, fresh)
-    greedily = _rounds(network, classes, market, "rfc")
-    if greedily.cost < labelled.cost and _may_be(greedily, classes):
-        return replace(greedily, bound=min(labelled.bound, greedily.cost))
-    _start_again(network, classes, fresh)
-    return _rounds(network, classes, market, strategy)
-
-
-def _start_again(network: Network, classes: Sequence[LabelClass], fresh: Sequence[Fresh]) -> None:
-    for entry, (own, fixed, source, kind) in zip(classes, fresh, strict=True):
-        entry.own, entry.fixed, entry.fixed_source, entry.ports[0].kind = own, fixed, source, kind
-    forget(network.ports)
-
-
-def _may_be(labelled: Labelled, classes: Sequence[LabelClass]) -> bool:
-    """Whether every class has a label that it was offered, so one that cuts off and loses what is allowed."""
-    return all(
-        entry.fixed is not None or labelled.solutions[entry.id].labels[entry.id] in entry.labels
-        for entry in classes
-    )
-
-
-def _rounds(network: Network, classes: list[LabelClass], market: Market, strategy: str) -> Labelled:
-    """Label, derive, and label again while a rule yields another type than it was labelled with."""
-    guess_derived(network, classes)
-    labelled = _label(network, classes, market, strategy)
-    _write_types(classes, labelled.solutions)
-    for _ in range(DERIVED_ROUNDS):
-        if not derive_again(network, classes):
-            return labelled
-        labelled = _label(network, classes, market, strategy)
-        _write_types(classes, labelled.solutions)
-    if derive_again(network, classes):
-        labelled = _repriced(labelled, classes, market)
-    _write_types(classes, labelled.solutions)
-    return labelled
-
-
-def _repriced(labelled: Labelled, classes: list[LabelClass], market: Market) -> Labelled:
-    """The same labelling at the types that rules yield now."""
-    cost, bound, solutions = labelled.cost, labelled.bound, dict(labelled.solutions)
-    for unit in labelled.units:
-        old = labelled.solutions[unit.classes[0]]
-        fixed = {c: label_of(kind) for c in unit.classes if (kind := classes[c].fixed) is not None}
-        labels = {**old.labels, **fixed}
-        price = price_of_labels(unit, labels, market)[0]
-        floor = min(old.bound, price, unavoidable_casts(unit.edges, classes, market))
-        solutions |= dict.fromkeys(unit.classes, Solution(labels, price, floor, old.refused))
-        cost, bound = cost + price - old.price, bound + floor - old.bound
-    return Labelled(labelled.units, solutions, cost, bound)
-
-
-def _label(network: Network, classes: list[LabelClass], market: Market, strategy: str) -> Labelled:
-    components, loose = components_of(network, classes)
-    for component in components:
-        offer_labels(component, classes, network, market.costs.max_clip)
-    units = units_of(network, components, len(classes))
-    greedily = greedy(network, classes) if strategy == "rfc" else {}
-    solutions: dict[int, Solution] = {}
-    cost = bound = sum(edge_price(edge, {}, market)[0] for edge in loose)
-    for unit in units:
-        settle_losses(unit, classes, market.costs.max_bits_lost)
-        if strategy == "rfc":
-            mine = {c: greedily[c] for c in unit.classes}
-            price = price_of_labels(unit, mine, market)[0]
-            solution = Solution(mine, price, min(price, unavoidable_casts(unit.edges, classes, market)))
-        else:
-            solution = solve(unit, classes, market)
-            late = moved_late(network, unit, classes, solution.labels, market)
-            solution = replace(solution, labels=late)
-        if any(classes[c].fixed_source == "derived" for c in unit.classes):
-            # The derived types follow labels of other units, so the least here proves nothing.
-            floor = min(solution.bound, unavoidable_casts(unit.edges, classes, market))
-            solution = replace(solution, bound=floor)
-        cost += solution.price
-        bound += solution.bound
-        solutions |= dict.fromkeys(unit.classes, solution)
-    return Labelled(units, solutions, cost, bound)
-
-
-def _write_types(classes: Sequence[LabelClass], solutions: Mapping[int, Solution]) -> None:
-    for entry in classes:
-        label = solutions[entry.id].labels[entry.id]
-        for port in entry.ports:
-            store = port.spec.storage
-            if label is None or not isinstance(store, Storage):
-                continue
-            port.type = port.fixed or port.pin or typed(label, store)
 
 
 __all__ = ["BiasPins", "Strategy", "operand_types", "propagate"]
