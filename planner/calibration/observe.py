@@ -71,6 +71,8 @@ def observe_histogram(array: Array) -> Observed:
 
 def merge(a: Observed, b: Observed) -> Observed:
     """Join two observations of one kind; the finer histogram is brought to the coarser bins."""
+    if b.counts is None and a.lo <= b.lo and b.hi <= a.hi and not (b.nan or b.inf):
+        return a
     lo, hi, nan, inf = min(a.lo, b.lo), max(a.hi, b.hi), a.nan + b.nan, a.inf + b.inf
     if a.counts is None or b.counts is None:
         only = b if a.counts is None else a
