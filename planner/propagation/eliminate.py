@@ -71,6 +71,8 @@ class _Problem:
 
 def eliminate(unit: Unit, offered: Offered, market: Market) -> dict[int, Label | None] | None:
     """Find the cheapest labelling, classes in canonical order; None where tables would grow too large."""
+    if sum(math.prod([len(offered[c]) for c in edge.groups()]) for edge in unit.edges) > PRICED:
+        return None
     problem = _problem(unit, offered, market)
     sizes = problem.sizes
     if sum(math.prod(sizes[v] for v in term.variables) for term in problem.terms) > PRICED:

@@ -13,6 +13,7 @@ from typing import Final
 
 from planner import propagation
 from planner.plans.rescales import same_scale
+from planner.propagation.anchors import is_anchored
 from planner.propagation.blur import blur, shared_labels
 from planner.propagation.canonical import in_canonical_order
 from planner.propagation.components import Component, Edge, Loss, Unit, Use
@@ -22,7 +23,7 @@ from planner.propagation.fold import fold, unfold
 from planner.propagation.labels import UNIT, Label, LabelClass
 from planner.propagation.offers import is_whole
 from planner.propagation.parts import split
-from planner.propagation.price import Market, edge_price, price_of_labels
+from planner.propagation.price import Market, edge_price, loss_price, loss_units, price_of_labels
 from planner.propagation.search import descend
 
 PART: Final = 500  # classes of a part
@@ -70,7 +71,7 @@ def solve(unit: Unit, classes: Sequence[LabelClass], market: Market) -> Solution
         if (price, rescales) == (floor, 0):
             return Solution(finest, floor, floor, _refusals(unit, finest, [*options.values()], market))
     alike = _alike(unit, [*options.values()], classes, market)
-    if alike is not None and alike.price < floor + _least_change(unit, classes, market):
+    if alike is not None and _is_least(unit, alike, floor, classes, market):
         return alike
     in_canonical_order(unit, classes)
     shared = [options[id(part)] for part in unit.components]
@@ -101,6 +102,20 @@ def _alike(
         return None
     price, labels = min(priced, key=lambda item: item[0])
     return Solution(labels, price[0], price[0], _refusals(unit, labels, shared, market))
+
+
+def _is_least(unit: Unit, alike: Solution, floor: int, classes: Sequence[LabelClass], market: Market) -> bool:
+    """Whether one label for all is cheaper than any two."""
+    change = _least_change(unit, classes, market)
+    if alike.price < floor + change:
+        return True
+    label = next((alike.labels[c] for c in unit.classes if classes[c].fixed is None), None)
+    losses = [(loss_price(loss, loss_units(loss, alike.labels), market.costs), loss) for loss in unit.losses]
+    losses = [(price, loss) for price, loss in losses if price]
+    if not change or label is None or alike.price != floor + sum(price for price, _ in losses):
+        return False
+    free = [edge for edge in unit.edges if not unavoidable_casts([edge], classes, market)]
+    return is_anchored(label, losses, free, {c: classes[c] for c in unit.classes}, market.costs)
 
 
 def _least_change(unit: Unit, classes: Sequence[LabelClass], market: Market) -> int:
