@@ -25,8 +25,6 @@ from planner.errors import InputError
 
 HEADER_BYTES: Final = 16_384
 BACKLOG: Final = 1024
-TURN_SECONDS: Final = 0.0005
-"""Of a thread that plans, while the event loop waits."""
 BETWEEN_COLLECTIONS: Final = 50_000
 """Objects more than before; a small plan stays below while it is made, and leaves few behind."""
 
@@ -84,7 +82,6 @@ def run(settings: Settings, listening: socket.socket) -> None:
     """Serve in this process on a socket that listens."""
     configure()
     server = Server(create_app(settings), settings)
-    sys.setswitchinterval(TURN_SECONDS)
     gc.freeze()  # what is there now stays
     gc.set_threshold(BETWEEN_COLLECTIONS)
     server.run(sockets=[listening])
