@@ -76,8 +76,6 @@ def _improve_regions(
         region = _region(next(iter(waiting)), labels, around)
         for c in region:
             waiting.pop(c, None)  # a region changed before may be linked to it now
-        if len(region) == 1:  # seen to before
-            continue
         common = set.intersection(*(set(offered[c]) for c in region))
         label = next(label for label in offered[region[0]] if label in common)
         if label not in (None, labels[region[0]]) and _relabel(region, label, labels, around, market):
@@ -101,13 +99,13 @@ def _region(start: int, labels: Labels, around: Mapping[int, _Around]) -> list[i
 def _relabel(
     region: Sequence[int], label: Label | None, labels: Labels, around: Mapping[int, _Around], market: Market
 ) -> bool:
-    """Give a region a label if that costs less."""
+    """Give a region a finer label if that costs no more: of equal prices the finer labels win."""
     edges = {id(edge): edge for c in region for edge in around[c].edges}
     losses = {id(loss): loss for c in region for loss in around[c].losses}
     part = _Around([*edges.values()], [*losses.values()])
     before, price = labels[region[0]], price_of_labels(part, labels, market)
     labels |= dict.fromkeys(region, label)
-    if price_of_labels(part, labels, market) < price:
+    if price_of_labels(part, labels, market) <= price:
         return True
     labels |= dict.fromkeys(region, before)
     return False
