@@ -3,6 +3,7 @@
 Data only; `plan.Plan` holds them together. Source: design 01, section 6; design 09.
 """
 
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
@@ -89,9 +90,9 @@ StepRow: TypeAlias = tuple[int, str, str, str, str, tuple[int, ...], tuple[Refus
 class StepRows(Sequence[Step]):
     """A log that is kept as rows; its steps are made when somebody looks at them."""
 
+    @abstractmethod
     def rows(self) -> Sequence[StepRow]:
         """What each step says."""
-        raise NotImplementedError
 
 
 def step_rows(steps: Sequence[Step]) -> Iterable[StepRow]:

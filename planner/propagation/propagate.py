@@ -8,7 +8,7 @@ Source: MLIR quantization RFC, "Propagation pass"; design 01, sections 3 to 6.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from planner.errors import Conflict, InputError, unknown_name
 from planner.ir.graph import Graph
@@ -33,6 +33,7 @@ from planner.propagation.rows import Choice, choose_rows, in_float, refuse_contr
 from planner.propagation.settle import Settled, settle, settle_nothing
 from planner.target.records import Costs, PortId, Target
 
+Found = TypeVar("Found")
 Settler = Callable[[Columns, Sequence[Choice], Graph, Target, Costs | None], Settled]
 GIVEN_UP: Final = "what it needs cannot all hold"
 GREATEST_PRICE: Final = 1e9
@@ -76,29 +77,19 @@ def propagate(
     request = Request(strategy, prices, model, best_effort, bias_pins, depths or {})
     if best_effort:
         return _conceding(graph, target, request)
-    try:
-        return _planned(graph, target, request, Concession())
-    except Conflict as conflict:
-        raise explained(
-            conflict, graph, lambda other: _planned(other, target, request, Concession())
-        ) from None
+    return _explaining(lambda one: _planned(one, target, request, Concession()), graph)
 
 
 def operand_types(graph: Graph, target: Target) -> dict[str, dict[str, PortTyped]]:
     """Types at the inputs of kernels that run as integers: value to type, by kernel; no plan is made of it.
 
-    Settled kernels are not among them: those have no constants.
+    Settled kernels are not among them: those have no constants whose numbers are known.
 
     Raises:
       Conflict: constraints that cannot all hold.
     """
     request = Request("minimal", target.costs, "", best_effort=False, bias_pins="error", depths={})
-    try:
-        outcome = _decided(graph, target, request, Concession())
-    except Conflict as conflict:
-        raise explained(
-            conflict, graph, lambda other: _decided(other, target, request, Concession())
-        ) from None
+    outcome = _explaining(lambda one: _decided(one, target, request, Concession()), graph)
     ports, values = outcome.network.ports, outcome.network.values
     return {
         kernel.choice.region.name: {
@@ -107,6 +98,14 @@ def operand_types(graph: Graph, target: Target) -> dict[str, dict[str, PortTyped
         for kernel in outcome.network.kernels
         if kernel.choice.row is not None and not outcome.moves_in_float(kernel)
     }
+
+
+def _explaining(work: Callable[[Graph], Found], graph: Graph) -> Found:
+    """Do what constraints may forbid; a conflict names the least facts that make it."""
+    try:
+        return work(graph)
+    except Conflict as conflict:
+        raise explained(conflict, graph, work) from None
 
 
 def _conceding(graph: Graph, target: Target, request: Request) -> Plan:
