@@ -68,9 +68,10 @@ def correct_biases(model: Graph, target: Target | str | Path, stats: Statistics 
       model: annotated (see `annotate`); its labels are solved here for the types of its weights.
       stats: from `calibrate`, or a file of them. Without channel means the model stays, with a note.
 
+    Constraints that cannot all hold are no matter here: weights have the types of a best-effort plan.
+
     Raises:
       StatsError: means that do not fit the weights.
-      Conflict: constraints that cannot all hold.
     """
     seen = stats if isinstance(stats, Statistics) else load_statistics(stats)
     means = {name: value.mean for name, value in seen.values.items() if value.mean is not None}

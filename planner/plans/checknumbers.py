@@ -234,8 +234,8 @@ def _effective(store: Storage, spec: PortType) -> Storage:
 def _check_fineness(served: Served, position: int, kind: Uniform, need: Reals) -> None:
     port, spec = served.ports[position], served.patterns[position].type
     scales = np.asarray(kind.scales)
-    most = np.maximum(need * (2.0 if spec.power_of_two else 1.0), spec.scale_min or TINY)
-    most = np.maximum(most, _bias_need(served, port, scales.size))
+    most = np.maximum(need, _bias_need(served, port, scales.size)) * (2.0 if spec.power_of_two else 1.0)
+    most = np.maximum(most, spec.scale_min or TINY)
     least = need if spec.scale_max is None else np.minimum(need, spec.scale_max)
     i = _first((scales < least * (1 - NEAR)) | (scales > most * (1 + NEAR)))
     if i is not None:

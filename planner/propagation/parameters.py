@@ -51,9 +51,7 @@ def derive_parameters(network: Network, kernel: Kernel) -> list[PortId]:
     for rule in layout.deriving:
         if rule.kind == "multiplier_accumulator_scale":
             _grow_for_bias(network, ports, rule.args)
-        views_in, views_out = kernel_views(network, kernel)
-        answer = rule_function(rule, network.target)(views_in, views_out, rule.args)
-        for side, kind in answer.items():
+        for side, kind in _answers(network, kernel, rule).items():
             port = _answered(rule, ports, side, kind)
             value = network.values[port.value]
             free = rule.kind == "fn" and port.kind == CONSTANT and value.pin is None
@@ -65,6 +63,28 @@ def derive_parameters(network: Network, kernel: Kernel) -> list[PortId]:
         if rule.kind == "multiplier_accumulator_scale":
             _refuse_overflow(network, kernel, ports, str(rule.args["port"]))
     return derived
+
+
+def _answers(network: Network, kernel: Kernel, rule: Rule) -> Mapping[PortId, Uniform]:
+    """What a rule says of a kernel's ports, which have types now.
+
+    Raises:
+      RuleError: it cannot be applied to them; the kernel and the row are named.
+      Conflict: a multiplier beyond what the device has.
+    """
+    views = kernel_views(network, kernel)
+    name = kernel.choice.region.name
+    try:
+        return rule_function(rule, network.target)(*views, rule.args)
+    except RuleError as error:
+        if rule.kind != "multiplier_scale":
+            raise RuleError(f"{name!r}, {rule.source}: {error.message}", hint=error.hint) from error
+        raise Conflict(
+            f"{name!r}, {rule.source}: {error.message}",
+            facts=(f"range of multiplier_scale at {rule.source}", f"scales around {name!r}"),
+            hint="scale_min and scale_max of its port types keep multipliers within",
+            concession=Concession(floats=(name,)),
+        ) from error
 
 
 def _answered(rule: Rule, ports: Mapping[PortId, Port], side: PortId, kind: object) -> Port:

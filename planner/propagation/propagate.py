@@ -76,20 +76,19 @@ def propagate(
     prices = _with_costs(target.costs, costs)
     request = Request(strategy, prices, model, best_effort, bias_pins, depths or {})
     if best_effort:
-        return _conceding(graph, target, request)
+        plan, notes = _conceding(_planned, graph, target, request)
+        return replace(plan, warnings=(*notes, *plan.warnings))
     return _explaining(lambda one: _planned(one, target, request, Concession()), graph)
 
 
 def operand_types(graph: Graph, target: Target) -> dict[str, dict[str, PortTyped]]:
     """Types at the inputs of kernels that run as integers: value to type, by kernel; no plan is made of it.
 
-    Settled kernels are not among them: those have no constants whose numbers are known.
-
-    Raises:
-      Conflict: constraints that cannot all hold.
+    Settled kernels are not among them: those have no constants whose numbers are known. Where constraints
+    cannot all hold the types are those of a best-effort plan: to refuse is for whoever makes a plan of it.
     """
-    request = Request("minimal", target.costs, "", best_effort=False, bias_pins="error", depths={})
-    outcome = _explaining(lambda one: _decided(one, target, request, Concession()), graph)
+    request = Request("minimal", target.costs, "", best_effort=True, bias_pins="error", depths={})
+    outcome, _ = _conceding(_decided, graph, target, request)
     ports, values = outcome.network.ports, outcome.network.values
     return {
         kernel.choice.region.name: {
@@ -108,20 +107,23 @@ def _explaining(work: Callable[[Graph], Found], graph: Graph) -> Found:
         raise explained(conflict, graph, work) from None
 
 
-def _conceding(graph: Graph, target: Target, request: Request) -> Plan:
-    """Plan, giving up what stands in the way, one conflict after the other."""
+def _conceding(
+    work: Callable[[Graph, Target, Request, Concession], Found],
+    graph: Graph,
+    target: Target,
+    request: Request,
+) -> tuple[Found, list[str]]:
+    """Do what constraints may forbid, giving up what stands in the way, one conflict after the other."""
     given, notes = Concession(), list[str]()
     while True:
         try:
-            plan = _planned(given.graph(graph), given.target(target), request, given)
+            return work(given.graph(graph), given.target(target), request, given), notes
         except Conflict as conflict:
             more = conflict.concession
             if not isinstance(more, Concession) or given | more == given:
                 raise
             given |= more
             notes.append(f"{conflict.message}: {more}")
-        else:
-            return replace(plan, warnings=(*notes, *plan.warnings))
 
 
 def _planned(graph: Graph, target: Target, request: Request, given: Concession) -> Plan:

@@ -6,9 +6,11 @@ without a type yet are undecided. How classes are labelled and where rescales go
 Source: MLIR quantization RFC, "Target Constraints"; design 01, section 4.
 """
 
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from functools import lru_cache
+from pathlib import PurePath
 from typing import Any, Final
 
 import numpy as np
@@ -41,9 +43,29 @@ def rule_function(rule: Rule, target: Target) -> QuantFn:
     function = target.functions[name]
 
     def call(inputs: Views, outputs: Views, args: Args) -> Mapping[PortId, Uniform]:
-        return function(inputs, outputs, args["args"])
+        try:
+            answer = function(inputs, outputs, args["args"])
+        except Exception as error:
+            raise _failed(name, function, error) from error
+        if not isinstance(answer, Mapping):
+            raise RuleError(
+                f"function {name!r} answers {answer!r:.80}", hint="a mapping of port ids to types"
+            )
+        return answer
 
     return call
+
+
+def _failed(name: str, function: object, error: Exception) -> RuleError:
+    """What went wrong in a function that was handed over, and in which line of its file."""
+    frames = traceback.extract_tb(error.__traceback__)
+    file = getattr(getattr(function, "__code__", None), "co_filename", frames[-1].filename)
+    frame = next((item for item in reversed(frames) if item.filename == file), frames[-1])
+    return RuleError(
+        f"function {name!r}: {type(error).__name__}: {' '.join(str(error).split())} "
+        f"({PurePath(frame.filename).name}:{frame.lineno})",
+        hint="the type of a port that is not decided yet is None",
+    )
 
 
 def same_scale(inputs: Views, outputs: Views, args: Args) -> Mapping[PortId, Uniform]:

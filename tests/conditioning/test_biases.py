@@ -15,10 +15,10 @@ from planner.calibration.run import calibrate
 from planner.calibration.statistics import Mean, merge
 from planner.calibration.statsjson import read_statistics, write_statistics
 from planner.conditioning.biases import NO_MEANS, correct_biases
-from planner.errors import StatsError
+from planner.errors import Conflict, StatsError
 from planner.fusion.fuse import fuse
 from planner.ir.graph import Op, Value
-from planner.ir.qtypes import uniform
+from planner.ir.qtypes import storage, uniform
 from planner.ir.typetext import parse_type
 from planner.onnx.read import read_onnx
 from planner.onnx.write import write_graph
@@ -202,6 +202,19 @@ def test_pins_and_float_kernels_stay(fact):
     model = replace(model, values={**model.values, name: replace(model.values[name], facts=(kind,))})
     corrected = correct_biases(model, CPU, stats)
     assert corrected.constants == model.constants
+
+
+def test_facts_that_contradict_each_other_are_left_to_the_plan():
+    """A best-effort plan gives one of them up; the biases are those for its types."""
+    model, stats = ready(gemm(WEIGHT, floats(10, 20), transB=1), SAMPLES)
+    facts = (*model.values["x"].facts, uniform(storage("u8"), 1.0), planner.parse_type("!quant.any<i16>"))
+    torn = replace(model, values={**model.values, "x": replace(model.values["x"], facts=facts)})
+    corrected = correct_biases(torn, CPU, stats)
+    with pytest.raises(Conflict, match="'x' cannot be both"):
+        planner.plan(corrected, CPU)
+    plan = planner.plan(corrected, CPU, best_effort=True)
+    assert plan.kernels["layer"].row
+    assert not np.array_equal(bias_of(corrected)[1], bias_of(model)[1])
 
 
 def test_statistics_without_means_leave_a_note():

@@ -387,3 +387,24 @@ def test_a_constant_of_its_own_zero_point():
         with pytest.raises(PlanInvalid) as caught:
             check(forged(case.plan, {"op_y.in[1]": lie}), case.model, case.target)
         assert (caught.value.port, said in caught.value.message) == ("op_y.in[1]", True), caught.value.message
+
+
+def test_a_weight_that_grew_for_its_bias_to_a_power_of_two():
+    """The bias needs far more than the scale of the weight's own numbers; the next power of two holds."""
+    types = TARGET["types"] | {"b32": {"storage": "i32", "symmetric": True}}
+    rule = {"multiplier_accumulator_scale": {"port": "b", "of": ["x", "w"]}}
+    row = {"kernel": "Gemm", "in": {"x": "a8", "w": "p8", "b?": "b32"}, "out": {"y": "a8"}, "rules": [rule]}
+    device = load_target(TARGET | {"types": types, "kernels": [row], "fusions": []})
+    graph = model(
+        [op("Gemm", "x w b", "y")],
+        inputs={"x": (1, 2)},
+        outputs={"y": (1, 2)},
+        constants={
+            "w": np.array([[1e-9, 0], [0, 1e-9]], np.float32),
+            "b": np.array([1.1, 3.1], np.float32),
+        },
+        facts={"x": ranged(-1, 1), "y": ranged(-4, 4)},
+    )
+    case = planned(graph, device)
+    check(case.plan, case.model, device)
+    assert case.plan.kernels["op_y"].row

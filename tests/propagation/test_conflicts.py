@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from planner.errors import Conflict, UnknownName
-from planner.ir.graph import Op
+from planner.errors import Conflict, RuleError, UnknownName
+from planner.ir.graph import Constant, Op
 from planner.ir.qtypes import Uniform, storage, uniform
 from planner.ir.typetext import parse_type
 from planner.plans.check import check
@@ -147,6 +147,28 @@ def test_best_effort_runs_in_float_what_overflows():
     plan = propagate(summing(), FREE, best_effort=True)
     check(plan)
     assert plan.kernels["k"].row is None
+
+
+def test_best_effort_runs_in_float_what_would_be_multiplied_by_too_little():
+    rule = "{multiplier_scale: {out: y, of: [x, w], range: [1/65536, 1]}}"
+    device = target_of(f"- {{kernel: fc, in: {{x: a8, w: w8, b?: b32}}, out: {{y: a8}}, rules: [{rule}]}}")
+    weights = np.array([[1.0] * 64, [1e-9] * 64], np.float32)
+    graph = replace(summing(), constants={**summing().constants, "w": Constant(weights)})
+    with pytest.raises(Conflict, match=r"'k', .*:\d+: .* of channel 1 lies outside 1/65536 to 1") as caught:
+        propagate(graph, device)
+    assert caught.value.facts[1] == "scales around 'k'"
+    plan = propagate(graph, device, best_effort=True)
+    check(plan)
+    assert plan.kernels["k"].row is None
+
+
+def test_a_rule_that_cannot_be_applied_names_its_kernel_and_row():
+    device = target_of(
+        "- {kernel: fc, in: {x: a8, w: a8, b?: b32}, out: {y: a8}, "
+        'rules: [{derive: {port: y, scale: "1 / (x.zero_point - x.zero_point)"}}]}'
+    )
+    with pytest.raises(RuleError, match=r"^'k', .*:\d+: .* division by zero"):
+        propagate(summing(), device)
 
 
 def test_a_bias_pin_off_the_product_is_derived_anew_where_that_is_the_policy():

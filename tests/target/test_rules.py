@@ -292,6 +292,31 @@ def test_functions_get_their_own_arguments():
     assert found == {("out", 0): u("u8:f32, 0.5:125")}
 
 
+def _none(inputs, outputs, args):
+    del inputs, outputs, args
+
+
+def _scaled(inputs, outputs, args):
+    del args
+    return {outputs[0].id: u(f"i8:f32, {inputs[0].type.scale / 2}")}
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (_none, "function 'f' answers None"),
+        (_scaled, r"function 'f': AttributeError: 'NoneType' object has .* \(test_rules.py:\d+\)"),
+    ],
+)
+def test_what_a_function_does_wrong_is_its_own(function, said):
+    """Code that was handed over is no bug of ours: the function is named, with the line."""
+    text = HEAD + "kernels:\n  - {kernel: k, in: {x: }, out: {y: }, rules: [{fn: f}]}\n"
+    target = load_target(text, {"f": function})
+    (rule,) = target.rows["k"][0].rules
+    with pytest.raises(RuleError, match=said):
+        rule_function(rule, target)(*views(x=(I8, None), y=(I8, None)), rule.args)
+
+
 def test_unknown_rules_are_refused():
     target = load_target(HEAD + "\n")
     with pytest.raises(RuleError) as caught:

@@ -119,7 +119,7 @@ def _narrowed(p: Program, part: _Part, whole: int, levels: int) -> _Part:
         return part
     ends = [min(reach, levels * whole // item + 1) for item in part.top.flat]
     bounds = _full(ends).reshape(part.top.shape)
-    high, low = (_spread(p, _integers(end), part.value.shape) for end in (bounds, -bounds))
+    high, low = (_spread(p, _integers(end), part.value.shape) for end in (bounds, _full(-bounds)))
     return _Part(binary(p, "maximum", low, binary(p, "minimum", part.value, high)), part.top, bounds)
 
 

@@ -122,3 +122,17 @@ def test_words_are_exact_too(scales):
     off, _ = steps_off(graph, plan, "exact_even", sample, results)
     assert not off["y"].any()
     assert len(np.unique(results[0])) > 100
+
+
+def test_products_of_words_far_beyond_the_result():
+    """What no result tells apart is cut before the multiplication, which 64 bits would not hold."""
+    kinds = {"a": uniform(storage("i16"), 0.7), "b": uniform(storage("i16"), 0.3), "y": i8(0.05, 3)}
+    graph = model([op("Mul", "a b", "y")], inputs={"a": (9,), "b": (9,)}, outputs={"y": (9,)}, constants={})
+    plan = plan_of(graph, [(["y"], "a b", "y")], kinds, "float32_spec")
+    stored = np.array([-32768, -300, -5, -1, 0, 1, 2, 300, 32767], np.float32)
+    sample = {
+        v: order * np.float32(kinds[v].scale) for v, order in zip("ab", (stored, stored[::-1]), strict=True)
+    }
+    (results,) = hlo.evaluated([job(graph, plan, "stablehlo-int", sample)])
+    off, _ = steps_off(graph, plan, "exact_even", sample, results)
+    assert not off["y"].any()
