@@ -17,6 +17,7 @@ from planner.propagation.anchors import is_anchored
 from planner.propagation.blur import blur, shared_labels
 from planner.propagation.canonical import in_canonical_order
 from planner.propagation.components import Component, Edge, Loss, Unit, Use
+from planner.propagation.cuts import least_cut
 from planner.propagation.dominance import drop_dominated
 from planner.propagation.eliminate import eliminate
 from planner.propagation.fold import fold, unfold
@@ -73,6 +74,10 @@ def solve(unit: Unit, classes: Sequence[LabelClass], market: Market) -> Solution
     alike = _alike(unit, [*options.values()], classes, market)
     if alike is not None and _is_least(unit, alike, floor, classes, market):
         return alike
+    cut = least_cut(unit, classes, market)
+    if cut is not None:
+        labels, price = cut
+        return Solution(labels, price, price, alike.refused if alike is not None else ())
     in_canonical_order(unit, classes)
     shared = [options[id(part)] for part in unit.components]
     start = _pick_shared(unit, classes, shared, market)
