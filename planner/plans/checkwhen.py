@@ -13,54 +13,9 @@ from typing import Any, Final
 import numpy as np
 
 from planner.ir.graph import Op
+from planner.ir.opattributes import NOTHING, REDUCTIONS, as_written, default_of
 from planner.ir.qtypes import AnyType, Uniform
 from planner.plans.checkports import Served, own_facts
-
-_WINDOW: Final = {"auto_pad": "NOTSET", "dilations": 1, "pads": 0, "strides": 1}
-_KEEP: Final = {"keepdims": 1}
-_RECURRENT: Final = {"clip": "absent", "direction": "forward", "layout": 0, "sequence_lens": "absent"}
-
-DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
-    "ArgMax": {"axis": 0, "keepdims": 1, "select_last_index": 0},
-    "ArgMin": {"axis": 0, "keepdims": 1, "select_last_index": 0},
-    "AveragePool": {**_WINDOW, "ceil_mode": 0, "count_include_pad": 0},
-    "Conv": {**_WINDOW, "group": 1},
-    "ConvTranspose": {**_WINDOW, "group": 1, "output_padding": 0},
-    "DepthToSpace": {"mode": "DCR"},
-    "Elu": {"alpha": 1.0},
-    "Flatten": {"axis": 1},
-    "GRU": {**_RECURRENT, "activations": ["Sigmoid", "Tanh"], "linear_before_reset": 0},
-    "Gather": {"axis": 0},
-    "GatherElements": {"axis": 0},
-    "GatherND": {"batch_dims": 0},
-    "Gelu": {"approximate": "none"},
-    "Gemm": {"alpha": 1.0, "beta": 1.0, "transA": 0, "transB": 0},
-    "HardSigmoid": {"alpha": 0.2, "beta": 0.5},
-    "LSTM": {**_RECURRENT, "activations": ["Sigmoid", "Tanh", "Tanh"], "input_forget": 0},
-    "LayerNormalization": {"axis": -1},
-    "LeakyRelu": {"alpha": 0.01},
-    "LogSoftmax": {"axis": -1},
-    "LpNormalization": {"axis": -1, "p": 2},
-    "MaxPool": {**_WINDOW, "ceil_mode": 0, "storage_order": 0},
-    "Pad": {"mode": "constant"},
-    "RNN": {**_RECURRENT, "activations": ["Tanh"]},
-    "ReduceMax": _KEEP,
-    "ReduceMean": _KEEP,
-    "ReduceMin": _KEEP,
-    "ReduceSum": _KEEP,
-    "Resize": {
-        "antialias": 0,
-        "coordinate_transformation_mode": "half_pixel",
-        "mode": "nearest",
-        "nearest_mode": "round_prefer_floor",
-    },
-    "ScatterElements": {"reduction": "none"},
-    "ScatterND": {"reduction": "none"},
-    "Softmax": {"axis": -1},
-    "Split": {"axis": 0},
-    "TopK": {"axis": -1, "largest": 1, "sorted": 1},
-}
-"""What an ONNX op means by an attribute that it does not carry."""
 
 OPERANDS: Final[Mapping[tuple[str, str], tuple[int, Any]]] = {
     ("Clip", "max"): (2, math.inf),
@@ -69,10 +24,7 @@ OPERANDS: Final[Mapping[tuple[str, str], tuple[int, Any]]] = {
     ("LSTM", "sequence_lens"): (4, "absent"),
     ("Pad", "value"): (2, 0.0),
     ("RNN", "sequence_lens"): (4, "absent"),
-    ("ReduceMax", "axes"): (1, None),
-    ("ReduceMean", "axes"): (1, None),
-    ("ReduceMin", "axes"): (1, None),
-    ("ReduceSum", "axes"): (1, None),
+    **{(f"Reduce{how}", "axes"): (1, None) for how in REDUCTIONS},
 }
 """Operands that a predicate names like attributes: index, and what an absent one means."""
 
@@ -208,10 +160,10 @@ def _of_region(served: Served, owner: str, what: str) -> Any:
 
 
 def _default(owner: str, what: str) -> Any:
-    known = DEFAULTS.get(owner, {})
-    if what not in known:
+    default = default_of(owner, what)
+    if default is NOTHING:
         raise _Unknown(f"{owner} carries no {what!r}")
-    return known[what]
+    return default
 
 
 def _holds(served: Served, value: Any, wanted: Any) -> bool:
@@ -244,7 +196,9 @@ def _terms(served: Served, text: str) -> Iterator[Any]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        return value.tolist()
+        return _plain(value.tolist())
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
+    if isinstance(value, float):
+        return as_written(value)
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

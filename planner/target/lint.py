@@ -1,7 +1,7 @@
 """Lint: what is legal in a target and yet surely not meant, by stable code.
 
 `load_target` refuses a target with findings of severity `error`; the others are for `target lint`. No check
-looks at a model. One function a code and noun (`lintrows`, `lintfusions`, `lintfile`), all in `CHECKS`.
+looks at a model. One function a code, by noun (`lintrows`, `lintfusions`, `lintfile`, `lintwords`); `CHECKS`.
 Source: design 04, "Tools".
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from planner.target import lintfile, lintfusions, lintrows
+from planner.target import lintfile, lintfusions, lintrows, lintwords
 from planner.target.lintrows import Found
 from planner.target.records import Target
 from planner.target.yamltree import Source
@@ -119,5 +119,9 @@ CHECKS: Final[Mapping[str, tuple[Severity, Check]]] = {
     "L028": ("warning", lintrows.mixed_granularity),
     "L029": ("warning", lintrows.shift_without_powers),
     "L030": ("warning", lintrows.odd_default),
+    "L031": ("warning", lintwords.unknown_attribute),
+    "L032": ("warning", lintwords.legalized_into_nothing),
+    "L033": ("warning", lintwords.lone_scale),
+    "L034": ("warning", lintwords.derived_from_itself),
 }
 """Severity and check by code; codes are never reused."""

@@ -1,9 +1,9 @@
 """Predicates: what `where` (fusions) and `when` (rows) ask of ops, shapes and constants.
 
-`Conv.group: 1` an attribute, its ONNX default where it is absent; `w: constant` a port; `x.rank: 4` and
-`x.shape[1]: ">= 2"` a shape. A list means any of its entries, `"== x.shape[1]"` compares with another
-term. What names an op or a port that is not there holds. `min_bits` belongs to the propagation and is
-passed over here. Source: design 04.
+`Conv.group: 1` an attribute, its ONNX default where it is absent, floats as their shortest decimals;
+`w: constant` a port; `x.rank: 4` and `x.shape[1]: ">= 2"` a shape. A list means any of its entries,
+`"== x.shape[1]"` compares with another term. What names an op or a port that is not there holds. `min_bits`
+belongs to the propagation and is passed over here. Source: design 04.
 """
 
 import math
@@ -17,100 +17,19 @@ import numpy as np
 
 from planner.errors import TargetError
 from planner.ir.graph import Graph, Op
+from planner.ir.opattributes import NOTHING, REDUCTIONS, as_written, default_of
 
 PortValues: TypeAlias = Mapping[str, str | tuple[str, ...]]
 
-ONNX_DEFAULTS: Final[Mapping[str, Any]] = {
-    "ArgMax.axis": 0,
-    "ArgMax.keepdims": 1,
-    "ArgMax.select_last_index": 0,
-    "AveragePool.auto_pad": "NOTSET",
-    "AveragePool.ceil_mode": 0,
-    "AveragePool.count_include_pad": 0,
-    "AveragePool.dilations": 1,
-    "AveragePool.pads": 0,
-    "AveragePool.strides": 1,
-    "Conv.auto_pad": "NOTSET",
-    "Conv.dilations": 1,
-    "Conv.group": 1,
-    "Conv.pads": 0,
-    "Conv.strides": 1,
-    "ConvTranspose.auto_pad": "NOTSET",
-    "ConvTranspose.dilations": 1,
-    "ConvTranspose.group": 1,
-    "ConvTranspose.output_padding": 0,
-    "ConvTranspose.pads": 0,
-    "ConvTranspose.strides": 1,
-    "DepthToSpace.mode": "DCR",
-    "Elu.alpha": 1.0,
-    "Flatten.axis": 1,
-    "GRU.activations": ("Sigmoid", "Tanh"),
-    "GRU.clip": "absent",
-    "GRU.direction": "forward",
-    "GRU.layout": 0,
-    "GRU.linear_before_reset": 0,
-    "GRU.sequence_lens": "absent",
-    "Gather.axis": 0,
-    "GatherND.batch_dims": 0,
-    "Gelu.approximate": "none",
-    "Gemm.alpha": 1.0,
-    "Gemm.beta": 1.0,
-    "Gemm.transA": 0,
-    "Gemm.transB": 0,
-    "HardSigmoid.alpha": 0.2,
-    "HardSigmoid.beta": 0.5,
-    "LSTM.activations": ("Sigmoid", "Tanh", "Tanh"),
-    "LSTM.clip": "absent",
-    "LSTM.direction": "forward",
-    "LSTM.input_forget": 0,
-    "LSTM.layout": 0,
-    "LSTM.sequence_lens": "absent",
-    "LayerNormalization.axis": -1,
-    "LeakyRelu.alpha": 0.01,
-    "LogSoftmax.axis": -1,
-    "LpNormalization.axis": -1,
-    "LpNormalization.p": 2,
-    "MaxPool.auto_pad": "NOTSET",
-    "MaxPool.ceil_mode": 0,
-    "MaxPool.dilations": 1,
-    "MaxPool.pads": 0,
-    "MaxPool.storage_order": 0,
-    "MaxPool.strides": 1,
-    "Pad.mode": "constant",
-    "RNN.activations": ("Tanh",),
-    "RNN.clip": "absent",
-    "RNN.direction": "forward",
-    "RNN.layout": 0,
-    "RNN.sequence_lens": "absent",
-    "ReduceMax.keepdims": 1,
-    "ReduceMean.keepdims": 1,
-    "ReduceMin.keepdims": 1,
-    "ReduceSum.keepdims": 1,
-    "Resize.antialias": 0,
-    "Resize.coordinate_transformation_mode": "half_pixel",
-    "Resize.mode": "nearest",
-    "Resize.nearest_mode": "round_prefer_floor",
-    "ScatterElements.reduction": "none",
-    "ScatterND.reduction": "none",
-    "Softmax.axis": -1,
-    "Split.axis": 0,
-    "TopK.axis": -1,
-    "TopK.largest": 1,
-    "TopK.sorted": 1,
-}
-
 # Operands that read as attributes: (index, value where absent).
-_OPERANDS: Final[Mapping[str, tuple[int, Any]]] = {
+OPERANDS: Final[Mapping[str, tuple[int, Any]]] = {
     "Clip.max": (2, math.inf),
     "Clip.min": (1, -math.inf),
     "GRU.sequence_lens": (4, "absent"),
     "LSTM.sequence_lens": (4, "absent"),
     "Pad.value": (2, 0.0),
     "RNN.sequence_lens": (4, "absent"),
-    "ReduceMax.axes": (1, None),
-    "ReduceMean.axes": (1, None),
-    "ReduceMin.axes": (1, None),
-    "ReduceSum.axes": (1, None),
+    **{f"Reduce{how}.axes": (1, None) for how in REDUCTIONS},
 }
 
 _COMPARE: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
@@ -122,6 +41,7 @@ _COMPARE: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     ">=": operator.ge,
 }
 _COMPARISON: Final = re.compile(r"(==|!=|>=|<=|>|<)\s*(\S+)")
+_COMPARES: Final = re.compile(r"\s*[=!<>]")
 _SHAPE: Final = re.compile(r"shape\[(-?\d+)\]")
 _ROLES: Final = ("constant", "dynamic", "present", "absent")
 
@@ -171,6 +91,7 @@ def failing(
 
 def _problem(key: str, wanted: Any, scope: _Scope) -> str | None:
     wanted = _plain(wanted)
+    _check_readable(key, wanted)
     if "." not in key:
         return _role_problem(key, wanted, scope)
     for value in _values(key, scope):
@@ -180,6 +101,19 @@ def _problem(key: str, wanted: Any, scope: _Scope) -> str | None:
         if problem:
             return problem
     return None
+
+
+def _check_readable(key: str, wanted: Any) -> None:
+    """Refuse what looks like a comparison and is none."""
+    entries = wanted if isinstance(wanted, list) else [] if _is_comparison(wanted) else [wanted]
+    for entry in entries:
+        if isinstance(entry, str) and _COMPARES.match(entry):
+            hint = "write '>= 2' or '== x.shape[1]', alone and not in a list"
+            raise TargetError(f"predicate {key}: {entry!r} is no comparison", hint=hint)
+
+
+def _is_comparison(wanted: Any) -> bool:
+    return isinstance(wanted, str) and _COMPARISON.fullmatch(wanted.strip()) is not None
 
 
 def _role_problem(port: str, wanted: Any, scope: _Scope) -> str | None:
@@ -228,8 +162,7 @@ def _values(term: str, scope: _Scope) -> Iterator[Any]:
     if scope.ops:
         yield from (_of_op(op, term, what, scope.graph) for op in scope.ops if op.type == owner)
         return
-    absent = ONNX_DEFAULTS.get(term, _Unknown("absent"))
-    yield _plain(scope.attributes.get(term, scope.attributes.get(what, absent)))
+    yield _plain(scope.attributes.get(term, scope.attributes.get(what, _default(owner, what))))
 
 
 def _of_shape(name: str, what: str, scope: _Scope) -> Any:
@@ -254,8 +187,8 @@ def _of_op(op: Op, term: str, attribute: str, graph: Graph) -> Any:
     if term == "Clip.range":
         bounds = [_of_op(op, "Clip.min", "min", graph), _of_op(op, "Clip.max", "max", graph)]
         return next((bound for bound in bounds if isinstance(bound, _Unknown)), bounds)
-    if term in _OPERANDS:
-        index, absent = _OPERANDS[term]
+    if term in OPERANDS:
+        index, absent = OPERANDS[term]
         name = op.inputs[index] if index < len(op.inputs) else ""
         if not name:
             return absent
@@ -263,14 +196,21 @@ def _of_op(op: Op, term: str, attribute: str, graph: Graph) -> Any:
         if constant is None or constant.array is None:
             return _Unknown(f"not a constant ({name!r})")
         return _plain(constant.array)
-    return _plain(ONNX_DEFAULTS.get(term, _Unknown("absent")))
+    return _default(op.type, attribute)
+
+
+def _default(op: str, attribute: str) -> Any:
+    default = default_of(op, attribute)
+    return _Unknown("absent") if default is NOTHING else default
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        return value.item() if value.size == 1 and value.ndim == 0 else value.tolist()
+        value = value.tolist()
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
+    if isinstance(value, float):
+        return as_written(value)
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 

@@ -214,12 +214,26 @@ def _check_arithmetic(building: Building, kind: str, args: Mapping[str, Any], no
         for key in ("scale", "zero_point"):
             building.attempt(child(node, kind, key), "T025", partial(_derivable, str(args[key])))
     if kind == "fixed_scale":
-        found = building.attempt(child(node, kind, "scale"), "T025", lambda: parse_number(args["scale"]))
-        if found is not None and found <= 0:
-            building.problems.append(child(node, kind, "scale").problem("T025", "a scale is positive"))
+        building.attempt(child(node, kind, "scale"), "T025", partial(_fixable, args["scale"]))
     if kind == "multiplier_scale":
-        for item in args.get("range", ()):
-            building.attempt(child(node, kind, "range"), "T025", partial(parse_number, item))
+        where = child(node, kind, "range")
+        ends = [building.attempt(where, "T025", partial(parse_number, end)) for end in args.get("range", ())]
+        known = [end for end in ends if end is not None]
+        if known != sorted(known):
+            building.problems.append(where.problem("T014", "the least multiplier comes first"))
+
+
+def _fixable(number: float | str) -> None:
+    """Read a scale.
+
+    Raises:
+      InputError: not a number, or none that float32 has as a scale.
+    """
+    scale = parse_number(number)
+    if scale <= 0:
+        raise TargetError("a scale is positive")
+    if not round_scale(float(scale), "f32"):
+        raise TargetError(f"{number!r} is 0 in float32")
 
 
 def _derivable(text: str) -> None:
