@@ -1,4 +1,4 @@
-"""Cuts: where the least price is one of casts between stored and float, nothing is searched.
+"""Cuts: casts between stored and float, and what the least of them leave to a search.
 
 Whatever labels are taken, values at which stored and float classes meet are cast. So the least cut between
 what is stored for sure and what is float for sure, a greatest flow, bounds the price; where the finest labels
@@ -23,20 +23,33 @@ FLOAT: Final = -1
 STORED: Final = -2
 """Nodes that stand for all that is float, or stored, for sure; other nodes are classes, or ends of values."""
 
+Offered = dict[int, list[Label | None]]
 Room = dict[int, dict[int, float]]
 """What may still flow from node to node: what it costs that the first is float and the second stored."""
 
 
-def least_cut(
-    unit: Unit, classes: Sequence[LabelClass], market: Market
-) -> tuple[dict[int, Label | None], int] | None:
-    """The labelling that the least cut makes, and its price; None where that is not proven the least."""
-    if len(unit.classes) > MOST or not any(None in classes[c].labels for c in unit.classes):
-        return None
-    flow, floats = _greatest_flow(_room(unit.edges, classes, market.costs))
-    labels = {c: None if c in floats else classes[c].labels[0] for c in unit.classes}
-    price, rescales, lost = price_of_labels(unit, labels, market)
-    return (labels, price) if (price, rescales, lost) == (flow, 0, 0) else None
+def worth_a_look(unit: Unit, classes: Sequence[LabelClass], market: Market) -> Offered:
+    """The labels that the least labelling may take; one each where the cut itself is it.
+
+    Where any labelling costs no more than the least cut, every least one is such a cut: what is float, or
+    stored, in all of these is so in it.
+    """
+    offered: Offered = {c: list(classes[c].labels) for c in unit.classes}
+    if len(unit.classes) > MOST or not any(None in labels for labels in offered.values()):
+        return offered
+    flow, floats, stored = _greatest_flow(_room(unit.edges, classes, market.costs))
+    first = {c: None if c in floats else labels[0] for c, labels in offered.items()}
+    if price_of_labels(unit, first, market) == (flow, 0, 0):
+        return {c: [label] for c, label in first.items()}
+    last = {c: labels[0] if c in stored or None not in labels else None for c, labels in offered.items()}
+    if price_of_labels(unit, last, market)[0] > flow:
+        return offered
+    for c, labels in offered.items():
+        if c in floats:
+            offered[c] = [None]
+        elif c in stored:
+            offered[c] = [label for label in labels if label is not None]
+    return offered
 
 
 def _room(edges: Sequence[Edge], classes: Sequence[LabelClass], costs: Costs) -> Room:
@@ -70,18 +83,10 @@ def _node(group: int, kind: object, classes: Sequence[LabelClass]) -> int:
     return group if len(labels) > 1 else FLOAT
 
 
-def _greatest_flow(room: Room) -> tuple[float, set[int]]:
-    """The greatest flow from float to stored, and the nodes that more could still get to."""
+def _greatest_flow(room: Room) -> tuple[float, set[int], set[int]]:
+    """The greatest flow from float to stored, the nodes that more could still get to, and come from."""
     flow: float = 0
-    while True:
-        came, queue = {FLOAT: FLOAT}, [FLOAT]
-        for node in queue:
-            for other, left in room[node].items():
-                if left and other not in came:
-                    came[other] = node
-                    queue.append(other)
-        if STORED not in came:
-            return flow, {*came}
+    while STORED in (came := _reached(room, FLOAT)):
         way = [STORED]
         while way[-1] != FLOAT:
             way.append(came[way[-1]])
@@ -91,3 +96,19 @@ def _greatest_flow(room: Room) -> tuple[float, set[int]]:
             room[a][b] -= more
             room[b][a] += more
         flow += more
+    back: Room = defaultdict(dict)
+    for a, near in room.items():
+        for b, left in near.items():
+            back[b][a] = left
+    return flow, {*came}, {*_reached(back, STORED)}
+
+
+def _reached(room: Room, start: int) -> dict[int, int]:
+    """The nodes that there is room to get to, each with the one before it on a shortest way."""
+    came, queue = {start: start}, [start]
+    for node in queue:
+        for other, left in room[node].items():
+            if left and other not in came:
+                came[other] = node
+                queue.append(other)
+    return came

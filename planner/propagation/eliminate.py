@@ -60,7 +60,7 @@ class _Digits:
 
 @dataclass(slots=True)
 class _Problem:
-    """Variables are classes, then the coarsest scales met on the way to a use."""
+    """Variables are classes with a choice, then the coarsest scales met on the way to a use."""
 
     sizes: dict[int, int]
     digits: _Digits
@@ -85,11 +85,11 @@ def eliminate(unit: Unit, offered: Offered, market: Market) -> dict[int, Label |
 
 
 def _problem(unit: Unit, offered: Offered, market: Market) -> _Problem:
-    sizes = {c: len(offered[c]) for c in unit.classes}
-    problem = _Problem(sizes, _digits(unit, sizes))
+    sizes = {c: len(offered[c]) for c in unit.classes if len(offered[c]) > 1}
+    problem = _Problem(sizes, _digits(unit, offered))
     shift = problem.digits.lost
     for c in unit.classes[:RANKED]:
-        bits = (sizes[c] - 1).bit_length()
+        bits = (len(offered[c]) - 1).bit_length()
         shift -= bits
         if bits:
             problem.terms.append(_Term((c,), partial(_ranks, sizes[c], shift)))
@@ -103,8 +103,8 @@ def _problem(unit: Unit, offered: Offered, market: Market) -> _Problem:
     return problem
 
 
-def _digits(unit: Unit, sizes: Mapping[int, int]) -> _Digits:
-    lost = sum((sizes[c] - 1).bit_length() for c in unit.classes[:RANKED])
+def _digits(unit: Unit, offered: Offered) -> _Digits:
+    lost = sum((len(offered[c]) - 1).bit_length() for c in unit.classes[:RANKED])
     most_lost = (
         sum(loss.elements * loss.times for loss in unit.losses) << 22
     )  # log2(scale) is within +-1074, in 1/1024
@@ -114,7 +114,10 @@ def _digits(unit: Unit, sizes: Mapping[int, int]) -> _Digits:
 
 
 def _add_edge(problem: _Problem, edge: Edge, offered: Offered, market: Market) -> None:
-    groups = tuple(edge.groups())
+    groups = edge.groups()
+    variables = tuple([c for c in groups if c in problem.sizes])
+    if not variables:
+        return
 
     def entry(*picked: int) -> int:
         labels = {c: offered[c][i] for c, i in zip(groups, picked, strict=True)}
@@ -123,12 +126,13 @@ def _add_edge(problem: _Problem, edge: Edge, offered: Offered, market: Market) -
     def table() -> Table:
         whole = edge_tables(edge, offered, market)
         if whole is None:
-            return _one_by_one([len(offered[c]) for c in groups], entry)
-        price, rescales = whole
-        packed: Table = price * (1 << problem.digits.price) + rescales * (1 << problem.digits.rescales)
-        return packed
+            packed = _one_by_one([len(offered[c]) for c in groups], entry)
+        else:
+            price, rescales = whole
+            packed = price * (1 << problem.digits.price) + rescales * (1 << problem.digits.rescales)
+        return packed.reshape([problem.sizes[c] for c in variables])
 
-    problem.terms.append(_Term(groups, table))
+    problem.terms.append(_Term(variables, table))
 
 
 def _add_loss(problem: _Problem, loss: Loss, market: Market) -> None:

@@ -17,7 +17,7 @@ from planner.propagation.anchors import is_anchored
 from planner.propagation.blur import blur, shared_labels
 from planner.propagation.canonical import in_canonical_order
 from planner.propagation.components import Component, Edge, Loss, Unit, Use
-from planner.propagation.cuts import least_cut
+from planner.propagation.cuts import worth_a_look
 from planner.propagation.dominance import drop_dominated
 from planner.propagation.eliminate import eliminate
 from planner.propagation.fold import fold, unfold
@@ -74,15 +74,16 @@ def solve(unit: Unit, classes: Sequence[LabelClass], market: Market) -> Solution
     alike = _alike(unit, [*options.values()], classes, market)
     if alike is not None and _is_least(unit, alike, floor, classes, market):
         return alike
-    cut = least_cut(unit, classes, market)
-    if cut is not None:
-        labels, price = cut
+    offered = worth_a_look(unit, classes, market)
+    if all(len(labels) == 1 for labels in offered.values()):
+        labels = {c: label for c, (label,) in offered.items()}
+        price = price_of_labels(unit, labels, market)[0]
         return Solution(labels, price, price, alike.refused if alike is not None else ())
     in_canonical_order(unit, classes)
     shared = [options[id(part)] for part in unit.components]
     start = _pick_shared(unit, classes, shared, market)
     refused = _refusals(unit, start, shared, market)
-    offered: Offered = {c: list(classes[c].labels) for c in unit.classes}
+    start = {c: label if label in offered[c] else offered[c][0] for c, label in start.items()}
     folded = fold(unit, offered, market)
     left = {c: offered[c] for c in folded.unit.classes}
     labels, found, bound = _least(folded.unit, left, market, start)
