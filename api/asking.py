@@ -39,13 +39,19 @@ def wait_of(request: Request) -> float | None:
     return 0.0 if _ASYNC.search(text) else None
 
 
-async def plan_answer(service: Service, request: Request, asked: PlanRequest, key: str | None) -> Response:
+async def plan_answer(
+    service: Service, request: Request, asked: PlanRequest, key: str | None, body: bytes | None = None
+) -> Response:
     """Answer a plan request: with the plan, or where `Prefer` lets us and it takes long, with a job.
+
+    Args:
+      key: of a request that may come twice.
+      body: the request as it came, to know it again.
 
     Raises:
       Refused, PlannerError: what is wrong with the request.
     """
-    found = await plan_at_once(service, asked)
+    found = await plan_at_once(service, asked, body)
     wait = wait_of(request)
     if isinstance(found, tuple) and wait is None:
         found = await plan_in_child(service, *found)

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from api.limits import Quota
 from api.problems import Refused
-from api.scan import scan_json
+from api.scan import require_unicode, scan_json
 
 CHUNK: Final = 1 << 18
 SMALL: Final = 1 << 16
@@ -67,17 +67,30 @@ class JsonRoute(APIRoute):
                 await limiter.acquire_on_behalf_of(request)
             try:
                 body = await request.body()
-                scan_json(body, service.settings.max_values)
-                return await self.direct(request, body) or await parse(request)
+                return await self.answer(request, body, parse)
             finally:
                 limiter.release_on_behalf_of(request)
 
         return handle
 
-    async def direct(self, request: Request, body: bytes) -> Response | None:
-        """Answer a request before FastAPI looks at it; None leaves it to FastAPI."""
-        del request, body
-        return None
+    async def answer(self, request: Request, body: bytes, parse: Handler) -> Response:
+        """Scan a body, then have it parsed.
+
+        Raises:
+          Refused: as `scan_body`.
+        """
+        scan_body(request, body)
+        return await parse(request)
+
+
+def scan_body(request: Request, body: bytes) -> None:
+    """Refuse a body of JSON that is no text, or deeper or longer than here it may be.
+
+    Raises:
+      Refused: `json-invalid`.
+    """
+    require_unicode(body)
+    scan_json(body, request.app.state.service.settings.max_values)
 
 
 def require_media(request: Request, accepted: tuple[str, ...]) -> None:

@@ -4,6 +4,7 @@ A small annotated model holds no protobuf, is scanned, and cannot grow, so it is
 process within milliseconds. Source: design 06, "Shape".
 """
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from anyio.to_thread import run_sync
+from pydantic_core import to_json
 
 from api.extent import check_extent
 from api.history import Origin, origin_text, read_origin
@@ -19,7 +21,7 @@ from api.jobs.records import File, made, stored, written
 from api.problems import Refused
 from api.scan import values_in
 from api.schemas import PlanRequest
-from api.service import Service, laid_out, model_arguments
+from api.service import Asked, Service, laid_out, model_arguments
 from api.store import Store, digest_of
 from planner.annotated.document import annotated_from_data
 from planner.calibration.annotate import annotate
@@ -39,10 +41,31 @@ INLINE_VALUES: Final = 20_000
 """Of JSON: what is wrong with each of them would take kilobytes to say."""
 MAX_SLICES: Final = 100_000
 BLOCK: Final = 32
+MOST_ASKED: Final = 4096
 
 
-async def plan_at_once(service: Service, request: PlanRequest) -> bytes | tuple[Origin, str]:
+async def plan_again(service: Service, body: bytes) -> bytes | None:
+    """Answer a body from the store that this process answered before, byte for byte; it need not be read."""
+    asked = service.asked.get(hashlib.sha256(body).digest())
+    if asked is None or (await service.shelf.find(asked.target)).digest != asked.target_digest:
+        return None
+    return await _answered(service.store, asked.digest)
+
+
+def note_asked(service: Service, body: bytes, asked: Asked) -> None:
+    """Note which request a body is, to know it again; of too many, the oldest is forgotten."""
+    if len(service.asked) >= MOST_ASKED:
+        service.asked.pop(next(iter(service.asked)))
+    service.asked[hashlib.sha256(body).digest()] = asked
+
+
+async def plan_at_once(
+    service: Service, request: PlanRequest, body: bytes | None = None
+) -> bytes | tuple[Origin, str]:
     """Answer a plan request from the store, or plan a small model here.
+
+    Args:
+      body: the request as it came, to know it again.
 
     Returns:
       The text of the plan; for what is left to a child, its origin and the digest of the request.
@@ -54,8 +77,10 @@ async def plan_at_once(service: Service, request: PlanRequest) -> bytes | tuple[
     target = await service.shelf.find(request.target)
     asked = {**vars(request), "options": request.options.model_dump()}
     del asked["target"]
-    whole = json.dumps([asked, target.digest, VERSION], sort_keys=True).encode()
+    whole = to_json([asked, target.digest, VERSION])
     digest = digest_of(whole)
+    if body is not None:
+        note_asked(service, body, Asked(request.target, target.digest, digest))
     kept = await _answered(service.store, digest)
     if kept is not None:
         return kept

@@ -21,6 +21,7 @@ MAX_SPARSE: Final = 1 << 24
 _ELEMENTS_PER_BYTE: Final = 8
 
 _STRINGS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_HALVES: Final = re.compile(rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]|(\\u[dD][89a-fA-F])|\\.", re.DOTALL)
 _OPEN: Final = ord("[")
 _ALIKE: Final = bytes.maketrans(b"{}", b"[]")
 _NO_SIGNS: Final = bytes(set(range(256)) - set(b'"[]{}'))
@@ -45,6 +46,23 @@ def scan_json(data: bytes, max_values: int, *, max_depth: int = MAX_DEPTH) -> No
         raise Refused("json-invalid", f"the JSON holds more than {max_values} values; upload it as a blob")
     if long_digits and _LONG_INTEGER.search(bare):
         raise Refused("json-invalid", "the JSON holds an integer of more than 19 digits")
+
+
+def require_unicode(data: bytes) -> None:
+    """Refuse JSON text that no UTF-8 can say: Python's own reader lets half a surrogate pair through.
+
+    Raises:
+      Refused: `json-invalid`, with the place.
+    """
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        raise Refused("json-invalid", f"the JSON is not UTF-8 at byte {error.start}") from None
+    if b"\\u" not in data:
+        return
+    for found in _HALVES.finditer(data):
+        if found[1]:
+            raise Refused("json-invalid", f"half of a surrogate pair at byte {found.start()} of the JSON")
 
 
 def _is_deeper(bare: bytes, most: int) -> bool:

@@ -28,8 +28,22 @@ from api.uploads import Uploads
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """A plan request: the name of its target and the digest that this had, and the request's own digest."""
+
+    target: str
+    target_digest: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
 class Service:
-    """A running server's parts; `threads` bounds planning in this process."""
+    """A running server's parts.
+
+    Attributes:
+      threads: bounds planning in this process.
+      asked: plan requests by the SHA-256 of their bodies.
+    """
 
     settings: Settings
     store: Store
@@ -41,6 +55,7 @@ class Service:
     engine: Engine
     dispatcher: Dispatcher
     live: Live = field(default_factory=Live)
+    asked: dict[bytes, Asked] = field(default_factory=dict)
 
 
 async def read_stats(service: Service, given: Mapping[str, Any], text: bytes) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """What is kept by name or digest: targets that are put, models with their external data, schemas, parts."""
 
 import json
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -60,6 +61,21 @@ def test_a_target_that_was_put_is_shown_and_listed(service):
         paged += answer.json()
     assert [f"{entry['id']}@{entry['version']}" for entry in paged] == listed
     check(service.get("/v1/targets/own-npu@1.0.1"), "unknown-name", "own-npu@1.0.0")
+
+
+def test_a_body_that_came_before_meets_what_changed_since(make_service, tmp_path):
+    client = make_service()
+    body = {"model": chain(6), "target": "own-npu"}
+    check(client.post("/v1/plans", json=body), "unknown-name")
+    put_target(client, "own-npu@1.0.0", OWN)
+    first = client.post("/v1/plans", json=body)
+    assert client.post("/v1/plans", json=body).text == first.text
+    shutil.rmtree(tmp_path / "requests")
+    (tmp_path / "requests").mkdir()
+    assert client.post("/v1/plans", json=body).text == first.text
+    put_target(client, "own-npu@1.10.0", NEXT)
+    plans = [client.post("/v1/plans", json=body).json() for _ in range(2)]
+    assert [plan["target"]["version"] for plan in (first.json(), *plans)] == ["1.0.0", "1.10.0", "1.10.0"]
 
 
 @pytest.mark.parametrize("inline", [64, 1])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.problems import Refused
-from api.scan import MAX_DEPTH, scan_json, scan_onnx
+from api.scan import MAX_DEPTH, require_unicode, scan_json, scan_onnx
 from api.scantext import MLIR_DEPTH, YAML_DEPTH, scan_mlir, scan_yaml
 from planner.errors import ModelError, TargetError
 from tests.api.documents import chain, external, nested, relu
@@ -178,3 +178,25 @@ def test_mlir_that_is_stopped(text, words):
 )
 def test_mlir_that_only_looks_deep(text):
     scan_mlir(text.encode())
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (rb'{"a": "\ud800"}', "half of a surrogate pair at byte 7"),
+        (rb'["\uD83D\uDE00 \udc00"]', "at byte 15"),
+        (rb'["\udbff\u0041"]', "at byte 2"),
+        (rb'{"\\\uDFFF": 1}', "at byte 4"),
+        (b'["\xed\xa0\x80"]', "not UTF-8 at byte 2"),
+        ('["a"]'.encode("utf-16"), "not UTF-8 at byte 0"),
+    ],
+)
+def test_what_is_no_unicode_is_refused(text, words):
+    with pytest.raises(Refused, match=words):
+        require_unicode(text)
+
+
+@pytest.mark.parametrize("text", [rb'["\ud83d\ude00"]', rb'["\\ud800", "\ue000"]', '["\U0001f600"]'.encode()])
+def test_whole_pairs_are_let_through(text):
+    require_unicode(text)
+    json.dumps(json.loads(text), ensure_ascii=False).encode()
