@@ -14,7 +14,7 @@ import numpy as np
 from planner.ir.graph import Constant
 from planner.ir.qtypes import Uniform
 from planner.propagation.building import moves_alone
-from planner.propagation.network import FLOAT, GIVEN, Interval, Kernel, Network
+from planner.propagation.network import FLOAT, GIVEN, Interval, Kernel, Network, Value
 from planner.propagation.rows import NO_RANGE, Choice, in_float
 
 ALL: Interval = (-math.inf, math.inf)
@@ -84,7 +84,7 @@ def _forward(network: Network) -> list[int]:
             value.range = _known(value.calibrated, value.pin)
             if 0 in (network.graph.values[value.name].shape or ()) and value.range is None:
                 value.range = (0.0, 0.0)
-            if value.constant and value.range is None:
+            if value.constant and value.range is None and _counts(network, value):
                 value.range = constant_range(network.graph.constants[value.name]) or _finite(network, number)
     rangeless = []
     network.visits += len(network.kernels)
@@ -96,6 +96,12 @@ def _forward(network: Network) -> list[int]:
             alone = moves_alone(network.graph, kernel.choice.region)
             _write(network, kernel, _moved(network, kernel) if alone else None, served=False)
     return rangeless
+
+
+def _counts(network: Network, value: Value) -> bool:
+    """Whether a constant's range has a say: a kernel with a row, or one that moves data, reads it."""
+    readers = (network.kernels[network.ports[p].kernel] for p in value.uses)
+    return any(kernel.choice.row is not None or kernel.moves for kernel in readers)
 
 
 def _write(network: Network, kernel: Kernel, moved: Interval | None, *, served: bool) -> None:
