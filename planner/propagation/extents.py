@@ -11,9 +11,10 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from planner.ir.graph import Constant
+from planner.ir.borders import carried_pairs
+from planner.ir.graph import Constant, Graph
 from planner.ir.qtypes import Uniform
-from planner.propagation.building import moves_alone
+from planner.propagation.building import moves_alone, moves_data
 from planner.propagation.network import FLOAT, GIVEN, Interval, Kernel, Network, Value
 from planner.propagation.rows import NO_RANGE, Choice, in_float
 
@@ -64,6 +65,32 @@ def forward(network: Network) -> list[int]:
     gone = set(rangeless)
     pairs = network.begins.items()
     return sorted(gone | {end for end, begin in pairs if begin in gone} | {b for e, b in pairs if e in gone})
+
+
+def out_of_reach(graph: Graph, choices: Sequence[Choice]) -> list[int]:
+    """Kernels with a row that no range gets to, told before there is a network: branches that never ran, say.
+
+    Nothing says the range of a value of theirs, and what is moved there is such values alone. `forward` finds
+    these kernels too, and what takes a closer look: loops, types that rows fix, facts of ports.
+    """
+    blank = {name for name, value in graph.values.items() if not value.facts and value.is_float}
+    blank -= graph.constants.keys()
+    out = {name for name in blank.intersection(graph.inputs) if 0 not in (graph.values[name].shape or ())}
+    carried = {name for pair in carried_pairs(graph) for name in pair} if blank else set()
+    found = []
+    for number, choice in enumerate(choices if blank else ()):
+        region, layout = choice.region, choice.layout
+        if blank.isdisjoint(region.outputs) and out.isdisjoint(region.inputs):
+            continue
+        if region.name in carried or region.input_facts or region.output_facts:
+            continue
+        if layout is not None and (layout.fixing or layout.calls):
+            continue
+        if not moves_data(graph, choice) or out.issuperset(filter(None, region.inputs)):
+            out |= blank.intersection(region.outputs)
+        if layout is not None and not out.isdisjoint(layout.storing(region)):
+            found.append(number)
+    return found
 
 
 def _hand_on(network: Network) -> bool:

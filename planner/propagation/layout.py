@@ -4,10 +4,11 @@ Data and its one cache, which lives as long as one run of propagation: a model h
 a dozen layouts. Nothing here looks at a value. Source: design 01, section 4.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from planner.ir.graph import Region
-from planner.ir.qtypes import FloatType
+from planner.ir.qtypes import FloatType, Storage
 from planner.target.records import PortId, PortPattern, PortType, Row, Rule
 from planner.target.rules import expand_ports, same_scale_groups
 
@@ -45,6 +46,17 @@ class Layout:
     wild: bool
     joins_all: bool
     blocked: tuple[int, ...] = ()
+
+    def storing(self, region: Region) -> Iterator[str]:
+        """The values at ports of a region that store integers whatever wildcards turn out to be."""
+        for side, names, patterns in (
+            ("in", region.inputs, self.inputs),
+            ("out", region.outputs, self.outputs),
+        ):
+            for i, (name, pattern) in enumerate(zip(names, patterns, strict=True)):
+                store = pattern.type.storage
+                if name and (isinstance(store, Storage) or (store is None and (side, i) in self.joined)):
+                    yield name
 
 
 @dataclass(slots=True)

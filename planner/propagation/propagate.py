@@ -19,7 +19,7 @@ from planner.propagation.assemble import assemble
 from planner.propagation.building import build_network
 from planner.propagation.columns import Columns, columns_of
 from planner.propagation.concessions import Concession, explained
-from planner.propagation.extents import backward, demote, forward
+from planner.propagation.extents import backward, demote, forward, out_of_reach
 from planner.propagation.given import give_slices
 from planner.propagation.islands import afloat, float_islands
 from planner.propagation.labelling import label_all
@@ -154,6 +154,7 @@ def decide(
     """
     columns = columns_of(graph, [choice.region for choice in choices])
     task = _Task(graph, target, request, columns, settler)
+    choices = demote(choices, out_of_reach(graph, choices))
     survey = _surveyed(task, choices)
     while rangeless := forward(survey.network):
         choices = demote(choices, [survey.settled.open[i] for i in rangeless])

@@ -8,10 +8,13 @@ import pytest
 from planner.constants.quantize import quantize_array
 from planner.ir.topology import topological
 from planner.plans.check import check
+from planner.plans.planjson import plan_to_json
+from planner.propagation import propagate as planning
 from planner.propagation.building import build_network
-from planner.propagation.extents import backward, demote, forward
+from planner.propagation.extents import backward, demote, forward, out_of_reach
 from planner.propagation.propagate import propagate
 from planner.propagation.rows import choose_rows
+from tests.propagation.graphs import TARGET, random_graph, seeded
 from tests.propagation.small import graph_of, target_of
 
 ROWS = target_of("""
@@ -156,3 +159,26 @@ def test_an_infinity_that_saturates(op, numbers, served):
         assert kind == plan.kernels["k"].inputs[0].type
         ends = quantize_array(graph.constants["c"].array, kind)
         assert int(ends[0]) == (kind.storage.qmax if op == "Min" else kind.storage.qmin)
+
+
+def test_kernels_out_of_reach_are_those_that_a_look_at_ranges_finds(monkeypatch):
+    """Told before there is a network, or by it: the same plan, whatever values nothing is known of."""
+    told = 0
+
+    def counted(graph, choices):
+        nonlocal told
+        found = out_of_reach(graph, choices)
+        told += len(found)
+        return found
+
+    for seed in range(60):
+        random = seeded(seed)
+        graph = random_graph(seed, 4 + seed % 30)
+        blank = {name for name in graph.values if name not in graph.constants and random.random() < 0.3}
+        values = {n: replace(v, facts=() if n in blank else v.facts) for n, v in graph.values.items()}
+        graph = replace(graph, values=values)
+        monkeypatch.setattr(planning, "out_of_reach", counted)
+        plan = propagate(graph, TARGET)
+        monkeypatch.setattr(planning, "out_of_reach", lambda *_: [])
+        assert plan_to_json(plan) == plan_to_json(propagate(graph, TARGET)), seed
+    assert told > 60
