@@ -6,7 +6,7 @@ DequantizeLinear of i8 over a Reshape it meets or makes (MatMul and Add of rank 
 sets differ in 16-bit types and GroupNormalization alone. Source: onnxruntime's optimiser, probed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from planner.ir.graph import Region
@@ -35,7 +35,7 @@ def choose_opset(plan: Plan) -> int:
         if _meets_reshape(kernel, regions[kernel.name])
         for kind in _read_kinds(plan, kernel, bases)
     )
-    return OLDER_OPSET if is_fragile and not _needs_newer(plan) else OPSET
+    return OLDER_OPSET if is_fragile and not _needs_newer(plan, bases) else OPSET
 
 
 def _read_kinds(plan: Plan, kernel: KernelPlan, bases: dict[str, PortTyped]) -> Iterator[PortTyped]:
@@ -54,7 +54,9 @@ def _is_signed_byte(kind: PortTyped) -> bool:
     return isinstance(kind, Uniform) and kind.storage.signed and kind.storage.bits <= 8
 
 
-def _needs_newer(plan: Plan) -> bool:
+def _needs_newer(plan: Plan, bases: Mapping[str, PortTyped]) -> bool:
+    """Whether something is stored in words, by a port or by a pin alone, or an op is of opset 21."""
     kinds = [port.type for kernel in plan.kernels_in_order for port in (*kernel.inputs, *kernel.outputs)]
+    kinds += bases.values()
     has_words = any(isinstance(kind, Uniform) and 8 < kind.storage.bits <= 16 for kind in kinds)
     return has_words or any(op.type == "GroupNormalization" for op in plan.graph.all_ops())

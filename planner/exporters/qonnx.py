@@ -6,6 +6,7 @@ Each op computes in float32 between Quants, which add the zero point and clip be
 
 from typing import Final
 
+from planner.errors import UnsupportedExport
 from planner.exporters.accepts import common_problem, refusal, typed_ports
 from planner.exporters.blocks import Block, blocks
 from planner.exporters.quants import range_problem
@@ -48,6 +49,12 @@ def refuse_what_no_quant_has(graph: Graph, plan: Plan, form: str) -> None:
             problem = _problem(kind)
         if problem:
             raise refusal(address, row, value, kind, f"{problem}; {form} accepts {_ACCEPTED}")
+        dtype = graph.values[value].dtype
+        if isinstance(kind, Uniform) and dtype != "f32":
+            raise UnsupportedExport(
+                f"{address} ({value!r}) is {dtype} in the model; a Quant reads and gives f32",
+                hint="export the model in f32",
+            )
 
 
 def _problem(kind: Uniform) -> str:

@@ -104,6 +104,25 @@ def stages_of(
     return tuple(found)
 
 
+def is_in_f32(block: Block, graph: Graph) -> bool:
+    """Whether a block's floats are float32 whatever the model's are: all around it is stored, or constant."""
+    ports = [port for port in (*block.kernel.inputs, *block.kernel.outputs) if port.value]
+    if not all(isinstance(port.type, Uniform) for port in ports):
+        return False
+    values, inside = graph.values, {name for op in block.core for name in op.outputs}
+
+    def is_seen(op: Op, i: int, name: str) -> bool:
+        typed = (op.name, i) in block.kinds or name in inside or name in graph.constants
+        return typed or not name or not values[name].is_float
+
+    return all(
+        not op.captures
+        and all(not name or values[name].is_float for name in op.outputs[:1])
+        and all(is_seen(op, i, name) for i, name in enumerate(op.inputs))
+        for op in block.core
+    )
+
+
 def mover_kind(block: Block, graph: Graph) -> Uniform | None:
     """The one per-tensor type of all ports of a block that only moves 32-bit floats; None: it computes."""
     ports = [port for port in (*block.kernel.inputs, *block.kernel.outputs) if port.value]

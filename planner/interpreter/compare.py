@@ -21,6 +21,9 @@ from planner.interpreter.memory import as_f32
 from planner.interpreter.requantize import Array
 from planner.ir.graph import Graph
 from planner.ir.qtypes import Uniform
+from planner.onnx.quantized.dialect import QONNX
+from planner.onnx.quantized.lowering import lower
+from planner.onnx.read import read_written
 from planner.onnx.sessions import FAILURES, one_line, open_session, session_options
 from planner.onnx.watch import inner_tensors, with_outputs
 from planner.onnx.write import write_graph
@@ -30,6 +33,8 @@ Optimisation: TypeAlias = Literal["none", "all"]
 
 # A protobuf holds less than 2 GB: models with more weights go through a folder.
 MAX_INLINE_BYTES: Final = 1 << 30
+# QONNX's quantizers as a file spells the type of a node, its length before it; a file without has none.
+_QUANTIZERS: Final = (b"\x05Quant", b"\x08IntQuant", b"\x0cBipolarQuant", b"\x0aFloatQuant", b"\x05Trunc")
 _EXTERNAL_FOLDER: Final = "session.model_external_initializers_file_folder_path"
 
 
@@ -90,6 +95,7 @@ def compare(
       SampleError: no samples, or one that does not fit or does not run.
     """
     opened = samples if isinstance(samples, Samples) else open_samples(samples, graph)
+    data = _plain(data)
     watched = _watched(graph, data) if values else ()
     pair = _Pair(graph, _float_session(graph, watched), _quantized_session(data, watched, optimisation))
     pair.check_ports()
@@ -208,6 +214,15 @@ def _run(
     except FAILURES as error:
         raise SampleError(f"{label}: onnxruntime cannot run the model: {one_line(error)}") from error
     return dict(zip(names, results, strict=True))
+
+
+def _plain(data: bytes | str | Path) -> bytes | str | Path:
+    """The file in operators that onnxruntime has: one with QONNX's quantizers is lowered."""
+    held = _bytes(data)
+    if not any(name in held for name in _QUANTIZERS):
+        return data
+    graph = read_written(data)
+    return write_graph(lower(graph)) if any(op.type.startswith(QONNX) for op in graph.ops) else data
 
 
 def _watched(graph: Graph, data: bytes | str | Path) -> tuple[str, ...]:

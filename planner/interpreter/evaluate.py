@@ -14,7 +14,16 @@ import numpy as np
 from planner.calibration.samples import fit
 from planner.constants.quantize import quantize_array, stored_dtype
 from planner.errors import UnknownName, unknown_name
-from planner.interpreter.blocks import CLAMPS, Block, Floats, Stage, bound_names, clamped, mover_kind
+from planner.interpreter.blocks import (
+    CLAMPS,
+    Block,
+    Floats,
+    Stage,
+    bound_names,
+    clamped,
+    is_in_f32,
+    mover_kind,
+)
 from planner.interpreter.bodies import Body, Border, Item, choose, cross, items_of, run_loop
 from planner.interpreter.calls import FLOAT32_EVEN, FLOAT32_SPEC, Call
 from planner.interpreter.fixed_point import ARITHMETICS
@@ -141,7 +150,9 @@ class Interpreter:
 
     def _compute(self, memory: Memory, block: Block) -> None:
         """Dequantize what the block reads, run it in float, quantize what it defines."""
-        results = self._program(block).run(lambda read: memory.real(read.value, read.kind, block.arithmetic))
+        program = self._program(block)
+        seen = memory.real_f32 if program.in_f32 else memory.real
+        results = program.run(lambda read: seen(read.value, read.kind, block.arithmetic))
         for name in block.others:
             memory.define(name, results[name])
         for port in block.kernel.outputs:
@@ -197,7 +208,10 @@ class Interpreter:
             else:
                 wanted = [port.value for port in stage.kernel.outputs if port.value]
                 wanted = wanted if stage.activation is None else [stage.core[-1].outputs[0]]
-                program = program_of(self._graph, stage.core, (*wanted, *stage.others), stage.kinds)
+                results = (*wanted, *stage.others)
+                program = program_of(
+                    self._graph, stage.core, results, stage.kinds, in_f32=is_in_f32(stage, self._graph)
+                )
             self._programs[id(stage)] = program
         return self._programs[id(stage)]
 

@@ -40,6 +40,7 @@ class Program:
       constants: names of the float and integer constants among the operands.
       outputs: value names, "" nowhere.
       prepacks: whether onnxruntime may lay weights out anew, which changes the order of float sums.
+      in_f32: whether every float is a float32, whatever its element type in the model.
     """
 
     graph: Graph
@@ -48,6 +49,7 @@ class Program:
     constants: tuple[str, ...]
     outputs: tuple[str, ...]
     prepacks: bool = True
+    in_f32: bool = False
 
     def run(self, feed: Callable[[Read], Array]) -> Mapping[str, Array]:
         """Results by value name; `feed` gives the array of each read.
@@ -66,14 +68,13 @@ class Program:
 
     @cached_property
     def _session(self) -> onnxruntime.InferenceSession:
-        values = self.graph.values
-        inputs: list[Port] = [(read.feed, values[read.value].dtype, None) for read in self.reads]
+        inputs: list[Port] = [(read.feed, self._dtype(read.value), None) for read in self.reads]
         data = write_model(
             name=self.graph.name,
             nodes=self.nodes,
             inputs=inputs,
-            outputs=[(name, values[name].dtype, None) for name in self.outputs],
-            constants={name: (_array(self.graph, name), values[name].dtype) for name in self.constants},
+            outputs=[(name, self._dtype(name), None) for name in self.outputs],
+            constants={name: (self._array(name), self._dtype(name)) for name in self.constants},
             opset=self.graph.opsets.get("", OPSET),
             domains={domain: number for domain, number in self.graph.opsets.items() if domain},
         )
@@ -81,6 +82,14 @@ class Program:
             return open_session(data, _options(prepacks=self.prepacks))
         except FAILURES as error:
             raise ModelError(f"onnxruntime cannot load {self._names()}: {one_line(error)}") from error
+
+    def _dtype(self, name: str) -> str:
+        value = self.graph.values[name]
+        return "f32" if self.in_f32 and value.is_float else value.dtype
+
+    def _array(self, name: str) -> Array:
+        array = _array(self.graph, name)
+        return array.astype(np.float32) if self._dtype(name) == "f32" else array
 
     def _names(self) -> str:
         first = self.nodes[0]
@@ -123,7 +132,12 @@ class _Draft:
 
 
 def program_of(
-    graph: Graph, ops: Iterable[Op], outputs: Sequence[str], kinds: Mapping[tuple[str, int], PortTyped]
+    graph: Graph,
+    ops: Iterable[Op],
+    outputs: Sequence[str],
+    kinds: Mapping[tuple[str, int], PortTyped],
+    *,
+    in_f32: bool = False,
 ) -> Program:
     """Make the program of some ops.
 
@@ -132,12 +146,13 @@ def program_of(
       ops: in order.
       outputs: value names to return.
       kinds: types through which operands are seen, by (op name, operand index); missing: float.
+      in_f32: whether every float is a float32, whatever its element type in the model.
     """
     draft = _Draft(graph, kinds)
     for op in ops:
         draft.add(op)
     reads = tuple(draft.reads.values())
-    return Program(graph, tuple(draft.nodes), reads, tuple(draft.constants), tuple(outputs))
+    return Program(graph, tuple(draft.nodes), reads, tuple(draft.constants), tuple(outputs), in_f32=in_f32)
 
 
 def _options(*, prepacks: bool) -> Any:

@@ -220,10 +220,17 @@ def _digest_of_all(graph: Graph) -> str:
             # A constant that repeats one number (ConstantOfShape) is not spread out to be hashed.
             if array.size > 1 and not any(array.strides):
                 array = array[(slice(0, 1),) * array.ndim]
-            digest.update(np.ascontiguousarray(array).view(np.uint8).reshape(-1).data)
+            digest.update(_bytes_of(array))
     for name in sorted(graph.functions):
         digest.update(repr((name, _digest_of_all(graph.functions[name]))).encode())
     return f"sha256:{digest.hexdigest()}"
+
+
+def _bytes_of(array: np.ndarray) -> Any:
+    """What stands for an array in a digest: its bytes; of texts, which numpy holds by reference, a list."""
+    if array.dtype.hasobject:
+        return repr((array.shape, [str(item) for item in array.flat])).encode()
+    return np.ascontiguousarray(array).view(np.uint8).reshape(-1).data
 
 
 def _attribute_key(item: Any) -> Any:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from onnx import GraphProto, ModelProto, defs, inliner
+from onnx import GraphProto, ModelProto, defs, inliner, shape_inference
 
 from planner.errors import ModelError
 from planner.ir.expand import expand
@@ -120,7 +120,9 @@ def _without_functions(model: ModelProto, label: str) -> ModelProto:
         return model
     for convert in (False, True):
         try:
-            inlined: ModelProto = inliner.inline_local_functions(model, convert)
+            # Between opsets the inliner converts, which takes the element types of what is computed.
+            typed = shape_inference.infer_shapes(model) if convert else model
+            inlined: ModelProto = inliner.inline_local_functions(typed, convert)
         except (RuntimeError, ValueError) as error:
             raise ModelError(
                 f"{label}: its functions cannot be inlined: {str(error).splitlines()[0]}"

@@ -72,7 +72,7 @@ def _kernels(outcome: Outcome) -> tuple[list[KernelPlan], dict[str, tuple[str, .
             found.append(_closed_kernel(choice, [outcome.settled.types[value] for value in at]))
             continue
         found.append(_kernel_plan(network, kernel, floats=outcome.moves_in_float(kernel)))
-        texts = warnings_of(network, kernel)
+        texts = warnings_of(network, kernel, greedy=outcome.request.strategy == "rfc")
         if texts:
             warned[choice.region.name] = tuple(texts)
     return found, warned

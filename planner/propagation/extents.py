@@ -109,9 +109,10 @@ def _forward(network: Network) -> list[int]:
     for number, value in enumerate(network.values):
         if value.definition < 0:
             value.range = _known(value.calibrated, value.pin)
-            if 0 in (network.graph.values[value.name].shape or ()) and value.range is None:
+            tensor = network.graph.values[value.name]
+            if 0 in (tensor.shape or ()) and value.range is None:
                 value.range = (0.0, 0.0)
-            if value.constant and value.range is None and _counts(network, value):
+            if value.constant and value.range is None and tensor.is_float and _counts(network, value):
                 value.range = constant_range(network.graph.constants[value.name]) or _finite(network, number)
     rangeless = []
     network.visits += len(network.kernels)

@@ -28,11 +28,27 @@ def clip_of(extent: Interval, kind: Uniform) -> float:
     return clipped_share(extent, label_of(kind), kind.storage)
 
 
-def warnings_of(network: Network, kernel: Kernel) -> list[str]:
-    """What one kernel has to say, port by port."""
+def warnings_of(network: Network, kernel: Kernel, *, greedy: bool = False) -> list[str]:
+    """What one kernel has to say, port by port.
+
+    Args:
+      greedy: whether labels were taken in the greedy order, which `max_clip` does not bind.
+    """
     ports = [network.ports[p] for p in (*kernel.inputs, *kernel.outputs) if p >= 0]
     found = [text for port in ports for text in _of_port(network, kernel, port)]
+    if greedy:
+        found += [text for port in ports for text in _of_clip(network, kernel, port)]
     return found + list(_of_same_scale(network, kernel))
+
+
+def _of_clip(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:
+    """A port that takes a scale decided before and cannot hold what it needs on that."""
+    if port.fixed is not None or port.type is None or port.required is None or port.group < 0:
+        return
+    share = clip_of(port.required, port.type)
+    if share > network.target.costs.max_clip:
+        address = port_address(kernel.choice.region.name, *port.side)
+        yield f"{address} takes {brief(port.type)} and clips {share:.1%} of {port.required}"
 
 
 def _of_port(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:

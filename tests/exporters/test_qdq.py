@@ -6,10 +6,12 @@ import numpy as np
 import onnx
 import pytest
 
+import planner
 from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import UnsupportedExport
 from planner.exporters.qdq import write_qdq
 from planner.exporters.table import EXPORTERS
+from planner.interpreter.evaluate import evaluate
 from planner.ir.graph import Constant, Op, Opaque
 from planner.ir.qtypes import FloatType, NoneType, Uniform, storage, uniform
 from planner.onnx.attributes import GRAPH
@@ -436,3 +438,58 @@ def test_a_lower_bound_on_several_scales_is_cut_in_reals():
     data = write_qdq(graph, plan_of(graph, [(["c", "y"], "x x", "y")], {"x": i8(0.01), "y": kind}))
     (got,) = run(data, {"x": np.array([[-0.4, -0.4]], np.float32)})
     np.testing.assert_allclose(got, [[-0.5, -0.5]], atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float64])
+def test_other_floats_are_computed_in_float32(kind):
+    """Between DequantizeLinear and QuantizeLinear there is float32, in the file as in the interpreter."""
+    dtype = "f16" if kind is np.float16 else "f64"
+    graph = model(
+        [op("Conv", "x w b", "c"), op("Concat", "c x", "y", axis=1)],
+        inputs={"x": (1, 4, 40, 40)},
+        outputs={"y": (1, 12, 40, 40)},
+        constants={"w": W[:, :, :1, :1].astype(kind), "b": B.astype(kind)},
+        dtypes=dict.fromkeys("xcy", dtype),
+    )
+    made = weight(W[:, :, :1, :1])
+    types = {"c.in[0]": IN, "c.in[1]": made, "c.in[2]": bias(IN, made), "c": u8(0.02, 128)}
+    plan = plan_of(graph, [(("c",), "x w b", "c"), (("y",), "c x", "y")], types)
+    sample = {"x": RNG.normal(size=(1, 4, 40, 40)).astype(kind)}
+    (got,) = run(write_qdq(graph, plan), sample)
+    assert np.array_equal(got, evaluate(graph, plan, sample, arithmetic="float32_qdq").outputs["y"])
+    with pytest.raises(UnsupportedExport, match=rf"c.in\[0\] \('x'\) is {dtype} in the model"):
+        EXPORTERS["qonnx"](graph, plan)
+
+
+def test_a_pin_of_words_that_no_port_has():
+    """The file is of the opset whose QuantizeLinear has words, whatever else would want an older one."""
+    words = uniform(storage("i16"), 0.001)
+    graph = model(
+        [op("Reshape", "x shape", "a"), op("Neg", "a", "b"), op("Exp", "b", "y")],
+        inputs={"x": (2, 3)},
+        outputs={"y": (6,)},
+        constants={"shape": np.array([6])},
+        facts={"x": (words,), "a": (words,)},
+    )
+    kernels = [(("a",), "x", "a"), (("b",), "a", "b"), (("y",), "b", "y")]
+    plan = plan_of(graph, kernels, {"b.in[0]": i8(0.01), "b": i8(0.01), "y.in[0]": None})
+    data = write_qdq(graph, plan)
+    assert loaded(data).opset_import[0].version == 21
+    run(data, {"x": np.zeros((2, 3), np.int16)})
+
+
+def test_texts_among_the_outputs():
+    texts = onnx.helper.make_tensor("s", onnx.TensorProto.STRING, [2], [b"a", b"b"])
+    ends = [
+        onnx.helper.make_tensor_value_info(name, kind, [2]) for name, kind in (("x", 1), ("y", 1), ("s", 8))
+    ]
+    node = onnx.helper.make_node("Relu", ["x"], ["y"])
+    source = onnx.helper.make_model(onnx.helper.make_graph([node], "g", ends[:1], ends[1:], [texts]))
+    facts = {"format": "qplan.annotations/1", "values": {"x": "!quant.calibrated<f32<-1.0:1.0>>"}}
+    graph = planner.annotate(planner.load_model(source.SerializeToString()), annotations=facts)
+    plan = planner.plan(graph, "litert-int8")
+    _, got = run(planner.export(graph, plan, "onnx-qdq"), {"x": X[0, 0, 0, :2]})
+    assert got.tolist() == ["a", "b"]
+    for form in ("stablehlo", "stablehlo-int"):
+        with pytest.raises(UnsupportedExport, match="'s' is a constant of string"):
+            planner.export(graph, plan, form)

@@ -8,6 +8,7 @@ import pytest
 
 from planner.errors import ModelError, SampleError
 from planner.exporters.qdq import write_qdq
+from planner.exporters.qonnx import write_qonnx
 from planner.exporters.qoperator import write_qoperator
 from planner.interpreter.compare import Comparison, Quality, compare
 from planner.interpreter.evaluate import evaluate
@@ -137,3 +138,14 @@ def test_no_samples():
     with pytest.raises(SampleError) as error:
         compare(graph, write_qdq(graph, plan), [])
     assert str(error.value) == "no samples to compare on (the calibration samples will do)"
+
+
+def test_a_qonnx_file_runs_as_it_is_written(tmp_path):
+    """Its Quants are no operators of onnxruntime."""
+    graph, plan, samples = small()
+    path = tmp_path / "quants.onnx"
+    path.write_bytes(write_qonnx(graph, plan))
+    comparison = compare(graph, path, samples, values=True)
+    got = [evaluate(graph, plan, s, arithmetic="float32_quant").outputs["y"] for s in samples]
+    wanted = [session(write_graph(graph)).run(["y"], s)[0] for s in samples]
+    assert comparison.outputs["y"].sqnr == pytest.approx(sqnr(wanted, got), abs=1e-9)

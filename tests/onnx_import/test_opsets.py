@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from onnx import helper
 
 from planner.errors import ModelError
 from planner.onnx.opsets import ADAPTERS
@@ -123,3 +124,21 @@ def test_every_adapter_is_tested():
     texts += " GroupNormalization Scan "
     untested = {kind for kind in ADAPTERS if kind not in texts and not kind.startswith("Reduce")}
     assert untested == set()
+
+
+def test_a_function_of_an_older_opset_than_its_model():
+    """Its nodes are converted when it is inlined, which takes the types of what they read."""
+    older = helper.make_node("ReduceMean", ["a"], ["b"], axes=[1], keepdims=1)
+    mean = helper.make_function("local", "Mean", ["a"], ["b"], [older], [helper.make_opsetid("", 13)])
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"]),
+        helper.make_node("Mean", ["r"], ["m"], domain="local"),
+        helper.make_node("Neg", ["m"], ["y"]),
+    ]
+    ends = [helper.make_tensor_value_info(name, 1, shape) for name, shape in (("x", [2, 3]), ("y", [2, 1]))]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:])
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("local", 1)]
+    mixed = helper.make_model(graph, functions=[mean], opset_imports=opsets, ir_version=8)
+    read = read_onnx(mixed.SerializeToString())
+    x = np.array([[-1, 2, 4], [3, 3, 0]], np.float32)
+    assert outputs(write_graph(read), {"x": x})["y"].tolist() == [[-2.0], [-2.0]]

@@ -156,3 +156,19 @@ def test_a_type_of_a_port_holds_whatever_is_settled_without_a_search(maker):
     region = replace(graph.regions[1], input_facts=((parse_type(A8),), ()))
     plan = both_ways(propagate(replace(graph, regions=(graph.regions[0], region)), ROWS))
     assert plan.kernels["k2"].inputs[0].type == parse_type(A8)
+
+
+def test_what_the_greedy_order_cuts_off_is_said():
+    """Words hand their fine scale on to bytes, which hold a 200th of them."""
+    rows = target_of("""
+- {kernel: wide, in: {x: a16}, out: {y: a16}}
+- {kernel: add, in: {a: a8, b: a8}, out: {y: a8}}
+""")
+    graph = graph_of(
+        {"x": "[-1, 1]", "a": "[-1, 1]", "y": "[-2, 2]"},
+        [("k1", "wide", "x", "a"), ("k2", "add", "a a", "y")],
+        outputs="y",
+    )
+    plan = propagate(graph, rows, strategy="rfc")
+    assert [text for text in plan.warnings if text.startswith("k2.in[0] takes") and "clips 99.6%" in text]
+    assert not propagate(graph, rows).warnings

@@ -193,7 +193,10 @@ class Sheet:
         array = self.known(value)
         if array is None:
             raise UnsupportedExport(f"{value!r} is read, but nothing written defines it")
-        return self.p.constant(array, ELEMENTS[self.graph.values[value].dtype])
+        dtype = self.graph.values[value].dtype
+        if dtype not in ELEMENTS:
+            raise UnsupportedExport(f"{value!r} is a constant of {dtype}, which StableHLO does not have")
+        return self.p.constant(array, ELEMENTS[dtype])
 
     def _from_blocks(self, value: str, kind: Uniform) -> Tensor:
         """A constant with a scale per block, in f32: blocks along a first axis, then back in place."""
