@@ -1,8 +1,8 @@
 """The cell state of an LSTM at every step: what a device stores, and what the op tells of the last only.
 
-The op runs in onnxruntime; from what it read and the hidden states it gave, all gates follow at once, and
-then the cell states by one multiplication and one addition for each step. Source: ONNX operators, LSTM, its
-equations.
+The op runs in onnxruntime; from what it read and the hidden states it gave, the gates that a state depends on
+follow at once, and then the cell states by one multiplication and one addition for each step. Source: ONNX
+operators, LSTM, its equations.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,10 +20,27 @@ from planner.onnx.write import Node, write_model
 CELL: Final = 2
 """Index of the cell state among an LSTM's results."""
 _WEIGHTS: Final = (1, 2, 3, 7)
+_GATED: Final = (1, 2, 3)
+"""W, R and B among an LSTM's operands: what all four gates have rows in."""
 _LENGTHS: Final = 4
+_STATE_GATES: Final = (0, 2, 3)
+"""Input, forget and cell gate among ONNX's four; the output gate has no say in the state."""
 _DEFAULTS: Final = ("Sigmoid", "Tanh", "Tanh")
 
 Activation = Callable[[Array], Array]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cell:
+    """An LSTM whose cell state is followed.
+
+    Attributes:
+      op: the op.
+      known: its constant operands by their index, without the output gate.
+    """
+
+    op: Op
+    known: Mapping[int, Array]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,7 +50,8 @@ class _Side:
     Attributes:
       back: whether the last step of the sequence is taken first.
       x, hidden: what it read and gave, `(time, batch, width)`.
-      w, r, bias, peepholes: as in ONNX, without directions; four gates one below the other.
+      w, r, bias: as in ONNX, without directions and the output gate; three gates one below the other.
+      peepholes: as in ONNX, without directions.
       runs: which sequences have not ended, `(time, batch, 1)`; None: none has.
       h, c: states to start from, `(batch, hidden)`.
     """
@@ -50,20 +68,31 @@ class _Side:
     peepholes: Array | None
 
 
-def followed(graph: Graph, wanted: Sequence[str]) -> tuple[Op, ...]:
+def followed(graph: Graph, wanted: Sequence[str]) -> tuple[Cell, ...]:
     """LSTMs whose cell state is wanted and can be followed: weights and activations are known."""
     found = []
     for op in graph.all_ops():
         cell = op.outputs[CELL] if op.type == "LSTM" and len(op.outputs) > CELL else ""
         if cell in wanted and cell and op.outputs[0] and _is_plain(op, graph):
-            found.append(op)
+            numbers = {i: graph.constants.get(name) for i, name in enumerate(op.inputs) if name}
+            arrays = {i: c.array for i, c in numbers.items() if c is not None and c.array is not None}
+            found.append(Cell(op, {i: _of_state(i, array) for i, array in arrays.items()}))
     return tuple(found)
 
 
-def read_by(op: Op, graph: Graph) -> tuple[str, ...]:
+def _of_state(index: int, array: Array) -> Array:
+    """An operand without the output gate: W, R and B are `(sides, gates x hidden, ...)`, B of twice that."""
+    if index not in _GATED:
+        return array
+    sides, rows, *rest = array.shape
+    gates = array.reshape(sides, -1, 4, rows // (4 * (1 + (index == 3))), *rest)
+    return gates[:, :, _STATE_GATES].reshape(sides, -1, *rest)
+
+
+def read_by(cell: Cell) -> tuple[str, ...]:
     """The values that `cell_states` needs beside constants: operands and the sequence of hidden states."""
-    dynamic = (name for name in op.inputs if name and name not in graph.constants)
-    return tuple(dict.fromkeys((*dynamic, op.outputs[0])))
+    dynamic = (name for i, name in enumerate(cell.op.inputs) if name and i not in cell.known)
+    return tuple(dict.fromkeys((*dynamic, cell.op.outputs[0])))
 
 
 def gate_products(threads: int = 0) -> onnxruntime.InferenceSession:
@@ -87,13 +116,12 @@ def gate_products(threads: int = 0) -> onnxruntime.InferenceSession:
 
 
 def cell_states(
-    op: Op, graph: Graph, arrays: Mapping[str, Array], products: onnxruntime.InferenceSession
+    cell: Cell, arrays: Mapping[str, Array], products: onnxruntime.InferenceSession
 ) -> Array | None:
     """Cell states after every step.
 
     Args:
-      op: one that `followed` gave.
-      graph: with the numbers of its constants.
+      cell: one that `followed` gave.
       arrays: of the values that `read_by` names.
       products: from `gate_products`.
 
@@ -101,7 +129,9 @@ def cell_states(
       Reals of shape `(directions, time, batch, hidden)`, float32; behind the end of a sequence the state
       stays. None where the op did not run (a branch not taken) or ran as a body of its own many times.
     """
-    operands = [_operand(name, graph, arrays) for name in (*op.inputs, *("",) * (8 - len(op.inputs)))]
+    op = cell.op
+    names = (*op.inputs, *("",) * (8 - len(op.inputs)))
+    operands = [_operand(cell, i, name, arrays) for i, name in enumerate(names)]
     x, hidden = operands[0], arrays[op.outputs[0]]
     if x is None or x.ndim != 3 or hidden.ndim != 4 or not x.size:
         return None
@@ -131,7 +161,7 @@ def _side(op: Op, d: int, operands: Sequence[Array | None], hidden: Array) -> _S
         hidden[order].astype(np.float32, copy=False),
         w,
         r,
-        np.zeros(8 * size, np.float32) if bias is None else bias,
+        np.zeros(6 * size, np.float32) if bias is None else bias,
         None if lengths is None else (np.arange(time)[:, None, None] < lengths[:, None])[order],
         rest if h is None else h,
         rest if c is None else c,
@@ -140,7 +170,7 @@ def _side(op: Op, d: int, operands: Sequence[Array | None], hidden: Array) -> _S
 
 
 def _gates(side: _Side, products: onnxruntime.InferenceSession) -> Array:
-    """What the gates open by, peepholes apart, `(time, batch, 4, hidden)`: input, output, forget, cell."""
+    """What the gates open by, peepholes apart, `(time, batch, 3, hidden)`: input, forget, cell."""
     time, batch, size = side.hidden.shape
     before = np.concatenate([side.h[None], side.hidden[:-1]])
     if side.runs is not None:
@@ -150,19 +180,19 @@ def _gates(side: _Side, products: onnxruntime.InferenceSession) -> Array:
         "w": side.w,
         "h": before.reshape(time * batch, size),
         "r": side.r,
-        "b": side.bias[: 4 * size] + side.bias[4 * size :],
+        "b": side.bias[: 3 * size] + side.bias[3 * size :],
     }
     gates: Array = products.run(None, feeds)[0]
-    return gates.reshape(time, batch, 4, size)
+    return gates.reshape(time, batch, 3, size)
 
 
 def _opened(op: Op, d: int, gates: Array) -> tuple[Array, Array]:
-    """What share of the state a step keeps, and what it adds; gates are `(..., 4, hidden)`."""
+    """What share of the state a step keeps, and what it adds; gates are `(..., 3, hidden)`."""
     limit = op.attributes.get("clip", np.inf)
     names = op.attributes.get("activations", _DEFAULTS * 2)[3 * d : 3 * d + 2]
     gate, squash = (ACTIVATIONS[name.lower()] for name in names)
     within = gates if limit == np.inf else np.clip(gates, -limit, limit)
-    enter, _, forget, fresh = np.moveaxis(within, -2, 0)
+    enter, forget, fresh = np.moveaxis(within, -2, 0)
     opened = gate(enter)
     kept = 1 - opened if op.attributes.get("input_forget", 0) else gate(forget)
     return kept, opened * squash(fresh)
@@ -183,10 +213,10 @@ def _steps(op: Op, d: int, gates: Array, side: _Side) -> Array:
 def _peeping(op: Op, d: int, gates: Array, side: _Side) -> Array:
     """The same where the gates look at the state, so that they open step by step."""
     size = side.c.shape[-1]
-    seen = np.zeros((4, size), np.float32)
+    seen = np.zeros((3, size), np.float32)
     if side.peepholes is not None:
-        # Theirs are of the input, the output and the forget gate; the output gate is not computed.
-        seen[0], seen[2] = side.peepholes[:size], side.peepholes[2 * size :]
+        # Theirs are of the input, the output and the forget gate.
+        seen[0], seen[1] = side.peepholes[:size], side.peepholes[2 * size :]
     states = np.empty_like(side.hidden)
     state = side.c
     for t, gate in enumerate(gates):
@@ -196,11 +226,10 @@ def _peeping(op: Op, d: int, gates: Array, side: _Side) -> Array:
     return states
 
 
-def _operand(name: str, graph: Graph, arrays: Mapping[str, Array]) -> Array | None:
-    if not name:
-        return None
-    constant = graph.constants.get(name)
-    return arrays[name] if constant is None else constant.array
+def _operand(cell: Cell, index: int, name: str, arrays: Mapping[str, Array]) -> Array | None:
+    if not name or index in cell.known:
+        return cell.known.get(index)
+    return _of_state(index, arrays[name])
 
 
 def _is_plain(op: Op, graph: Graph) -> bool:

@@ -20,7 +20,7 @@ from planner.calibration.derive import CUTTING, derivable, derive
 from planner.calibration.exposing import exposed
 from planner.calibration.means import Probe, Sums, probes, with_probes
 from planner.calibration.observe import OBSERVERS, Array, Observed, merge
-from planner.calibration.recurrent import CELL, cell_states, followed, gate_products, read_by
+from planner.calibration.recurrent import CELL, Cell, cell_states, followed, gate_products, read_by
 from planner.calibration.samples import Feed, Samples, Source, open_samples
 from planner.calibration.shards import cut, merge_shards
 from planner.calibration.statistics import Statistics, calibration_digest, from_observed, percentile_of
@@ -71,7 +71,7 @@ class _Watch:
     observed: frozenset[str]
     derived: tuple[Op, ...]
     probes: tuple[Probe, ...]
-    cells: tuple[Op, ...]
+    cells: tuple[Cell, ...]
     read: frozenset[str]
     products: onnxruntime.InferenceSession | None
     threads: int
@@ -237,7 +237,7 @@ def _watch(
     skipped = {*inputs, *(op.outputs[0] for op in derived)}
     observed = [name for name in wanted if name not in skipped]
     cells = followed(graph, wanted)
-    read = [name for op in cells for name in read_by(op, graph) if name not in graph.inputs]
+    read = [name for cell in cells for name in read_by(cell) if name not in graph.inputs]
     added = probes(graph, wanted)
     groups = [*_groups(graph, dict.fromkeys((*observed, *read)))] or [()] * bool(added)
     sessions = tuple(
@@ -316,10 +316,10 @@ def _observe(watch: _Watch, feed: Feed) -> tuple[dict[str, Observed], dict[str, 
                 arrays[name] = tensor
             elif name not in watch.graph.values:
                 means[name] = tensor
-    for op in watch.cells if watch.products is not None else ():
-        states = cell_states(op, watch.graph, arrays, watch.products)
+    for cell in watch.cells if watch.products is not None else ():
+        states = cell_states(cell, arrays, watch.products)
         if states is not None:
-            found[op.outputs[CELL]] = observer(states)
+            found[cell.op.outputs[CELL]] = observer(states)
     return found, means
 
 
