@@ -141,10 +141,10 @@ class PlanInvalid(PlannerError):
         self.row = row
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownName:
+def unknown_name(kind: str, name: object, known: Iterable[str]) -> UnknownName:
     """Make the error for a `name` that is none of `known`, with the nearest three."""
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
+    near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.4)
     if near:
         hint = "did you mean " + " or ".join(repr(n) for n in near) + "?"
     else:

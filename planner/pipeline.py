@@ -17,7 +17,7 @@ from planner.calibration.annotate import annotate as annotate_graph
 from planner.calibration.run import calibrate as run_calibration
 from planner.calibration.run import calibrate_on
 from planner.calibration.statistics import Statistics
-from planner.errors import ModelError, unknown_name
+from planner.errors import InputError, ModelError, unknown_name
 from planner.exporters.table import EXPORTERS, refuse_bodies
 from planner.fusion.fuse import fuse
 from planner.interpreter.compare import Comparison
@@ -32,7 +32,7 @@ from planner.onnx.read import read_onnx
 from planner.plans.check import check as check_plan
 from planner.plans.plan import Plan
 from planner.propagation.propagate import BiasPins, Strategy, propagate
-from planner.target.load import load_target
+from planner.target.load import as_target
 from planner.target.records import QuantFn, Target
 
 Source = str | Path | bytes
@@ -54,6 +54,11 @@ def load_model(source: Source, *, format: str | None = None) -> Graph:  # noqa: 
     Raises:
       ModelError: what is wrong with the file, and where.
     """
+    if not isinstance(source, bytes | str | Path):
+        raise InputError(
+            f"a model is read from a path or the bytes of a file, not from a {type(source).__name__}",
+            hint="of an onnx.ModelProto, give its SerializeToString()",
+        )
     if format is None:
         suffix = "onnx" if isinstance(source, bytes) else Path(source).suffix.removeprefix(".").lower()
         format = suffix if suffix in _READERS else "onnx"  # noqa: A001
@@ -129,7 +134,7 @@ def plan(
     Raises:
       Conflict: constraints that cannot all hold; `.facts` is a small set of them.
     """
-    device = target if isinstance(target, Target) else load_target(target, functions=functions)
+    device = as_target(target, functions)
     with collection_paused():
         model = expand(model)
         fused = fuse(model, device)
@@ -146,7 +151,7 @@ def plan(
         return replace(found, origin=replace(found.origin, model=model)) if found.origin else found
 
 
-def check(plan: Plan, model: Graph | None = None, target: Target | None = None) -> None:
+def check(plan: Plan, model: Graph | None = None, target: Target | str | Path | None = None) -> None:
     """Refuse a plan that breaks a rule of its target, its model or its own log.
 
     Args:
@@ -158,7 +163,7 @@ def check(plan: Plan, model: Graph | None = None, target: Target | None = None) 
       PlanInvalid: the first thing that does not hold; `.port` is its address, `.row` the row's file:line.
     """
     with collection_paused():
-        check_plan(plan, model, target)
+        check_plan(plan, model, None if target is None else as_target(target))
 
 
 def export(model: Graph, plan: Plan, format: str) -> bytes:  # noqa: A002 - the public name

@@ -1,9 +1,13 @@
-"""The face beside the main job: convert, run and cost of a file, by library."""
+"""The face: convert, run and cost of a file; what it says of arguments of another kind; targets by name."""
 
 import numpy as np
+import onnx
+import pytest
 
 import planner
+from planner.errors import AnnotationError, InputError, PlanFormatError, QTypeError, StatsError, UnknownName
 from planner.onnx.read import read_written
+from tests.conftest import ROOT
 from tests.conversion.files import file_of, quant_node
 
 
@@ -18,3 +22,67 @@ def test_convert_run_and_cost_take_a_file():
     np.testing.assert_array_equal(planner.run(done, {"x": x})["y"], wanted)
     assert np.unique(wanted).size == 16
     assert planner.cost(data).macs == 0
+
+
+DIGITS = ROOT / "examples" / "digits"
+
+
+@pytest.fixture(scope="module")
+def ready():
+    model = planner.load_model(DIGITS / "digits.onnx")
+    stats = planner.calibrate(model, DIGITS / "calibration.npz")
+    model = planner.annotate(model, stats=stats)
+    return model, stats, planner.plan(model, "litert-int8")
+
+
+WRONG = {
+    "a protobuf": (
+        lambda *_: planner.load_model(onnx.ModelProto()),
+        InputError,
+        "not from a ModelProto .*Serialize",
+    ),
+    "a path for a model": (
+        lambda *_: planner.plan("digits.onnx", "litert-int8"),
+        InputError,
+        "load_model .* a str",
+    ),
+    "swapped": (lambda m, _, p: planner.export(p, m, "onnx-qdq"), InputError, "not a Plan"),
+    "no target": (lambda m, *_: planner.plan(m, None), InputError, "a target is a name, .* not a NoneType"),
+    "no format": (lambda m, _, p: planner.export(m, p, None), UnknownName, "unknown export format None"),
+    "no address": (lambda *all_: planner.explain(all_[2], None), UnknownName, "kernel or rescale None"),
+    "a document": (lambda *_: planner.plan_from_json({}), PlanFormatError, "not a dict"),
+    "no type": (lambda *_: planner.parse_type(None), QTypeError, "from a NoneType"),
+    "a dict of ranges": (
+        lambda m, *_: planner.annotate(m, stats={}),
+        StatsError,
+        "what calibrate gives.* a dict",
+    ),
+    "a list of facts": (lambda m, *_: planner.annotate(m, annotations=[]), AnnotationError, "not a list"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_arguments_of_another_kind(name, ready):
+    """A mistake of the first hour in a notebook gets a line, as every failure does."""
+    call, error, said = WRONG[name]
+    with pytest.raises(error, match=said):
+        call(*ready)
+
+
+def test_targets_by_name(ready):
+    """Whatever takes a target takes its name."""
+    model, _, plan = ready
+    planner.check(plan, model, "litert-int8")
+    other = planner.retarget(plan, "onnxruntime-cpu")
+    assert other.target.id == "onnxruntime-cpu"
+    saved = planner.plan_from_json(plan.to_json())
+    again = planner.replan(saved, {"values": {}}, model=model, target="litert-int8")
+    assert again.cost == plan.cost
+
+
+def test_what_a_notebook_shows_is_a_line(ready):
+    model, stats, plan = ready
+    shown = [repr(item) for item in (model, stats, plan, planner.load_target("litert-int8"))]
+    counts = f"15 kernels, {len(plan.rescales)} rescales and casts"
+    assert shown[2] == f"<Plan of 'digits' for litert-int8: {counts}, cost 458>"
+    assert all(len(text) < 200 and "\n" not in text for text in shown)

@@ -6,6 +6,7 @@ allows; what no other point beats in both is the front. Source: design 01, secti
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 from planner.advice.replan import origin_of
@@ -58,7 +59,7 @@ class Tradeoff:
 
 
 def pareto(
-    plan: Plan, address: str, *, model: Graph | None = None, target: Target | None = None
+    plan: Plan, address: str, *, model: Graph | None = None, target: Target | str | Path | None = None
 ) -> tuple[Tradeoff, ...]:
     """List the trade-offs of the component around a value or rescale, fewest rescaled elements first.
 

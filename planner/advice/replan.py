@@ -7,6 +7,7 @@ of the wholes'. Source: design 01, section 6, `replan`.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from planner.advice.edits import Edits, changed_facts, edited
@@ -20,6 +21,7 @@ from planner.plans.patched import Patch, PatchedPlan, merged_warnings
 from planner.plans.plan import Origin, Plan
 from planner.plans.records import KernelPlan
 from planner.propagation.propagate import propagate
+from planner.target.load import as_target
 from planner.target.records import Target
 
 ROUNDS: Final = 4
@@ -27,7 +29,9 @@ WHOLE: Final = 0.5
 """Share of the kernels from which on planning everything is no more work."""
 
 
-def replan(plan: Plan, edits: Edits, *, model: Graph | None = None, target: Target | None = None) -> Plan:
+def replan(
+    plan: Plan, edits: Edits, *, model: Graph | None = None, target: Target | str | Path | None = None
+) -> Plan:
     """Plan again with changed constraints; the same plan as from scratch.
 
     Args:
@@ -62,7 +66,7 @@ def replan(plan: Plan, edits: Edits, *, model: Graph | None = None, target: Targ
     return _from_scratch(plan, after)
 
 
-def with_origin(plan: Plan, model: Graph | None, target: Target | None) -> Plan:
+def with_origin(plan: Plan, model: Graph | None, target: Target | str | Path | None) -> Plan:
     """The plan with what it was made from; one read from a file is made again, once.
 
     Raises:
@@ -81,7 +85,7 @@ def _can_be_cut(plan: Plan, target: Target, seeds: frozenset[str]) -> bool:
     )
 
 
-def origin_of(plan: Plan, model: Graph | None = None, target: Target | None = None) -> Origin:
+def origin_of(plan: Plan, model: Graph | None = None, target: Target | str | Path | None = None) -> Origin:
     """What a plan can be made again from.
 
     Raises:
@@ -92,7 +96,7 @@ def origin_of(plan: Plan, model: Graph | None = None, target: Target | None = No
         return plan.origin
     known = plan.origin
     source = model if model is not None else known.model if known else None
-    device = target if target is not None else known.target if known else None
+    device = as_target(target) if target is not None else known.target if known else None
     if source is None or device is None:
         raise InputError(
             "this plan was read from a file, without its model and target",

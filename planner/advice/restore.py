@@ -4,6 +4,8 @@ Its ports get the fact `!quant.none`, so that the plan says who asked for it and
 Source: MLIR quantization RFC, "restore"; design 01, section 6.
 """
 
+from pathlib import Path
+
 from planner.advice.replan import origin_of, replan
 from planner.errors import InputError, unknown_name
 from planner.ir.graph import Graph, port_address
@@ -13,7 +15,9 @@ from planner.target.records import Target
 FLOAT = "!quant.none"
 
 
-def restore(plan: Plan, kernel: str, *, model: Graph | None = None, target: Target | None = None) -> Plan:
+def restore(
+    plan: Plan, kernel: str, *, model: Graph | None = None, target: Target | str | Path | None = None
+) -> Plan:
     """Plan again with one kernel in float.
 
     Args:

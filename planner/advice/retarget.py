@@ -6,6 +6,7 @@ planned model".
 """
 
 from dataclasses import replace
+from pathlib import Path
 
 from planner.advice.replan import origin_of
 from planner.fusion.fuse import regions_of
@@ -13,10 +14,17 @@ from planner.fusion.legalize import legalize_planned
 from planner.ir.graph import Graph, model_digest
 from planner.plans.plan import Plan
 from planner.propagation.propagate import propagate
+from planner.target.load import as_target
 from planner.target.records import Target
 
 
-def retarget(plan: Plan, target: Target, *, model: Graph | None = None, source: Target | None = None) -> Plan:
+def retarget(
+    plan: Plan,
+    target: Target | str | Path,
+    *,
+    model: Graph | None = None,
+    source: Target | str | Path | None = None,
+) -> Plan:
     """Plan a planned model again for another target.
 
     Args:
@@ -30,7 +38,7 @@ def retarget(plan: Plan, target: Target, *, model: Graph | None = None, source: 
       Conflict: the pinned ports and the target's rows cannot all hold.
       InputError: the plan was read from a file and no model or source was given.
     """
-    origin = origin_of(plan, model, source)
-    graph = legalize_planned(plan, origin.graph, target, regions_of)
-    found = propagate(graph, target, model=model_digest(origin.model), strategy=plan.options["strategy"])
+    origin, device = origin_of(plan, model, source), as_target(target)
+    graph = legalize_planned(plan, origin.graph, device, regions_of)
+    found = propagate(graph, device, model=model_digest(origin.model), strategy=plan.options["strategy"])
     return replace(found, origin=replace(found.origin, model=origin.model)) if found.origin else found

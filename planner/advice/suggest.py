@@ -7,6 +7,7 @@ What is offered was planned; nothing is promised on the word of a rule. Source: 
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from planner.advice.replan import replan, with_origin
@@ -73,7 +74,7 @@ class _Idea:
 
 
 def suggest(
-    plan: Plan, rescale: str, *, model: Graph | None = None, target: Target | None = None
+    plan: Plan, rescale: str, *, model: Graph | None = None, target: Target | str | Path | None = None
 ) -> tuple[Suggestion, ...]:
     """Find edits that remove one rescale (`y#0`) without adding another, smallest first, then cheapest.
 

@@ -30,6 +30,8 @@ def read_checked(text: str | bytes, adapter: TypeAdapter[T], version: str) -> T:
     Raises:
       PlanFormatError: not JSON, another format or version, unknown, missing or wrong fields, with the path.
     """
+    if not isinstance(text, str | bytes):
+        raise PlanFormatError(f"JSON text is read here, not a {type(text).__name__}")
     try:
         return adapter.validate_json(text)
     except ValidationError as error:

@@ -54,6 +54,8 @@ def read_annotations(source: str | Path | Mapping[str, Any]) -> Annotations:
         return _sections(source, _path_place("annotations"))
     if isinstance(source, str) and "\n" in source:
         return _from_yaml(source, "annotations")
+    if not isinstance(source, str | Path):
+        raise AnnotationError(f"annotations are a mapping, a path or text, not a {type(source).__name__}")
     path = Path(source)
     try:
         text = path.read_text(encoding="utf-8")

@@ -81,6 +81,9 @@ class Statistics:
     samples: int
     values: Mapping[str, ValueStats]
 
+    def __repr__(self) -> str:
+        return f"<Statistics of {len(self.values)} values over {self.samples} samples, {self.method}>"
+
 
 def percentile_of(method: str) -> Fraction | None:
     """Per cent of the elements that a method keeps; None where it keeps all (`minmax`).

@@ -70,6 +70,10 @@ def load_statistics(path: str | Path) -> Statistics:
     Raises:
       StatsError: no readable file, or what `read_statistics` refuses.
     """
+    if not isinstance(path, str | Path):
+        raise StatsError(
+            f"statistics are what calibrate gives, or a file of them, not a {type(path).__name__}"
+        )
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")

@@ -25,7 +25,7 @@ from planner.ir.qtypes import Uniform
 from planner.plans.records import PortTyped
 from planner.propagation.axes import linear_op
 from planner.propagation.propagate import operand_types
-from planner.target.load import load_target
+from planner.target.load import as_target
 from planner.target.records import Target
 
 NO_MEANS: Final = "biases are not corrected: the statistics hold no channel means (calibrate again)"
@@ -79,7 +79,7 @@ def correct_biases(model: Graph, target: Target | str | Path, stats: Statistics 
         return model
     if not means:
         return model if NO_MEANS in model.notes else replace(model, notes=(*model.notes, NO_MEANS))
-    device = target if isinstance(target, Target) else load_target(target)
+    device = as_target(target)
     fused = fuse(model, device)
     kinds = operand_types(fused, device)
     corrected: dict[_Layer, np.ndarray] = {}

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final, Literal
 
-from planner.errors import Conflict, ModelError
+from planner.errors import Conflict, InputError, ModelError
 from planner.ir.graph import Facts, Graph, Op, Region, Value, validate
 from planner.ir.placing import (
     Flat,
@@ -36,9 +36,12 @@ def expand(graph: Graph) -> Graph:
     """Put the bodies of all calls, loops and branches in place; the same graph where there is none.
 
     Raises:
+      InputError: no graph, which a caller's mistake may hand over.
       Conflict: a function that runs itself.
       ModelError: a graph that breaks a rule of validity, or grows beyond `MOST_STEPS` kernels.
     """
+    if not isinstance(graph, Graph):
+        raise InputError(f"a model is what load_model or annotate gives, not a {type(graph).__name__}")
     if not graph.functions:
         return graph
     if _size(graph, graph.functions, {}, ()) > MOST_STEPS:

@@ -146,6 +146,10 @@ class Graph:
     functions: Mapping[str, "Graph"] = field(default_factory=dict)
     scopes: Mapping[str, Scope] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        counts = f"{len(self.values)} values, {sum(1 for _ in self.all_ops())} ops"
+        return f"<Graph {self.name!r}: {counts}, inputs {self.inputs}, outputs {self.outputs}>"
+
     def all_ops(self) -> Iterator[Op]:
         """Ops in order, wherever they stand."""
         for region in self.regions:

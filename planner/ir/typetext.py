@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from planner.errors import QTypeError
 from planner.ir.canonical import read_canonical
 from planner.ir.qtypes import (
     EXPRESSED,
@@ -39,6 +40,8 @@ def parse_type(text: str) -> QType:
     Raises:
       QTypeError: with the column (from 1) of the first character that does not fit.
     """
+    if not isinstance(text, str):
+        raise QTypeError(f"a type is read from text, not from a {type(text).__name__}")
     known = read_canonical(text)
     if known is not None:
         return known

@@ -68,6 +68,10 @@ class Plan:
     warnings: tuple[str, ...] = ()
     origin: Origin | None = field(default=None, repr=False, compare=False)
 
+    def __repr__(self) -> str:
+        counts = f"{len(self.kernels_in_order)} kernels, {len(self.rescales)} rescales and casts"
+        return f"<Plan of {self.graph.name!r} for {self.target.id}: {counts}, cost {self.cost:g}>"
+
     @cached_property
     def kernels(self) -> Mapping[str, KernelPlan]:
         """Planned kernels by name."""

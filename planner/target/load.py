@@ -69,6 +69,10 @@ def load_target(
       UnknownName: no such shipped target.
       InputError: a file that cannot be read.
     """
+    if not isinstance(source, str | Path | Mapping):
+        raise InputError(
+            f"a target is a name, a path, YAML text or its document, not a {type(source).__name__}"
+        )
     file = _file(source, trusted=trusted, name=name)
     resolved = _resolve(file, trusted=trusted)
     root, data = resolved.root, plain(resolved.root)
@@ -82,6 +86,13 @@ def load_target(
     if errors:
         raise _refusal(tuple(_problem(finding, target) for finding in errors))
     return target
+
+
+def as_target(
+    target: Target | str | Path | Mapping[str, Any], functions: Mapping[str, QuantFn] | None = None
+) -> Target:
+    """A target that is loaded already, or that `load_target` loads."""
+    return target if isinstance(target, Target) else load_target(target, functions)
 
 
 def target_ids() -> tuple[str, ...]:

@@ -211,3 +211,7 @@ class Target:
     places: Mapping[str, tuple[str, int, int]] = field(default_factory=dict)
     groups: frozenset[str] = frozenset()
     legalize: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        rows = sum(map(len, self.rows.values()))
+        return f"<Target {self.id} {self.version}: {rows} rows for {len(self.rows)} kernels>"
