@@ -25,6 +25,8 @@ from api.jobs.records import Job
 from api.problems import Problem, Refused
 
 POLL: Final = 0.25
+IDLE_POLL: Final = 1.0
+"""Where nothing came lately: only other servers' jobs wait for this, our own wake us."""
 BEATS: Final = 4
 """Heartbeats within one lease."""
 PROGRESS_SECONDS: Final = 0.5
@@ -52,6 +54,7 @@ class Dispatcher:
         self.progress: dict[str, Mapping[str, Any]] = {}
         self.stopping: set[str] = set()
         self.wake = asyncio.Event()
+        self.pause = POLL
         self.threads = CapacityLimiter(THREADS)
         self.loops: list[asyncio.Task[None]] = []
         self.leasing: asyncio.Task[None] | None = None
@@ -88,8 +91,9 @@ class Dispatcher:
     async def _take(self) -> None:
         """Lease as many jobs as there are slots."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(POLL):  # wait_for may swallow a cancellation
+            async with asyncio.timeout(self.pause):  # wait_for may swallow a cancellation
                 await self.wake.wait()
+        self.pause = POLL if self.wake.is_set() else min(2 * self.pause, IDLE_POLL)
         self.wake.clear()
         free = await self.executor.slots() - len(self.held)
         if free <= 0:
