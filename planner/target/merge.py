@@ -7,7 +7,6 @@ Other lists are replaced. Identity (`id`, `version`, `title`) and tests are neve
 Op groups become single kernels here, so that one op of a group can be replaced. Source: design 04.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -78,7 +77,7 @@ def _over(base: Node, child: Node) -> Node:
 
 def _identity(entry: Node, fields: tuple[str, ...]) -> str:
     found = (entry.get(field) for field in fields)
-    return json.dumps([None if node is None else plain(node) for node in found])
+    return repr([None if node is None else plain(node) for node in found])
 
 
 def _keyed(base: Node, child: Node, fields: tuple[str, ...], problems: list[Problem]) -> Node:

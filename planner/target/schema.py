@@ -30,9 +30,9 @@ def _shape(value: Any) -> str:
     """Which member of a union a value is meant to be, by its YAML shape."""
     if isinstance(value, str):
         return "text"
-    if isinstance(value, Mapping):
-        return "map"
-    return "list" if isinstance(value, list | tuple) else "text"
+    if isinstance(value, (list, tuple)):
+        return "list"
+    return "map" if isinstance(value, Mapping) else "text"
 
 
 class Model(BaseModel):
