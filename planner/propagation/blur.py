@@ -12,7 +12,7 @@ from typing import Final
 
 from planner.ir.qtypes import Uniform
 from planner.plans.rescales import SAME_SCALE
-from planner.propagation.components import Component, Edge, Unit
+from planner.propagation.components import Component, Edge, Tolls, Unit
 from planner.propagation.labels import Label, label_of, typed
 
 SCALES: Final = 32  # cells to a factor of two
@@ -38,7 +38,13 @@ def blur(
             fewer[c].sort(key=lambda label: (label is None, label or (0.0, 0)))
             blurred[c] = to
     edges = [edge for component in components for edge in component.edges]
-    return Unit(components, unit.classes, edges, unit.losses), fewer, blurred
+    tolls: Tolls = {}
+    for c, by_label in unit.tolls.items():
+        tolls[c] = {}
+        for label in offered[c]:
+            cell = None if label is None else blurred[c][label]
+            tolls[c][cell] = min(by_label[label], tolls[c].get(cell, by_label[label]))
+    return Unit(components, unit.classes, edges, unit.losses, tolls), fewer, blurred
 
 
 def _labels(component: Component, offered: Mapping[int, Sequence[Label | None]]) -> list[Label]:

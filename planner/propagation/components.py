@@ -20,6 +20,10 @@ GIVEN_USE: Final = -1
 NEVER: Final = -(1 << 40)
 """log2 of the coarsest scale of data that was never stored."""
 
+Price = tuple[int, int, int]
+"""(price in 1/1024, rescales, elements x bits lost in 1/1024): what labellings are compared by."""
+Tolls = dict[int, dict[Label | None, Price]]
+
 
 class Use(NamedTuple):
     """One use: its class and storage, or (`GIVEN_USE`) the type it wants.
@@ -79,6 +83,18 @@ class Loss:
 
 
 @dataclass(slots=True)
+class Part:
+    """Some edges and losses.
+
+    `tolls`: what classes pay by their label besides, for classes that were taken out (`tolls`).
+    """
+
+    edges: list[Edge] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
+    tolls: Tolls = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class Component:
     """Classes linked through values.
 
@@ -98,6 +114,7 @@ class Unit:
     classes: list[int] = field(default_factory=list)
     edges: list[Edge] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
+    tolls: Tolls = field(default_factory=dict)
 
 
 class _Sets:

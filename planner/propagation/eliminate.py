@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from planner.propagation.components import NEVER, Edge, Loss, Unit
+from planner.propagation.components import NEVER, Edge, Loss, Price, Unit
 from planner.propagation.edgetables import Table, edge_tables
 from planner.propagation.labels import Label, log_units
 from planner.propagation.price import Market, edge_price, loss_price
@@ -100,6 +100,9 @@ def _problem(unit: Unit, offered: Offered, market: Market) -> _Problem:
         _add_edge(problem, edge, offered, market)
     for loss in unit.losses:
         _add_loss(problem, loss, market)
+    for c, toll in unit.tolls.items():
+        prices = [toll[label] for label in offered[c]]
+        problem.terms.append(_Term((c,), partial(_packed, prices, problem.digits)))
     return problem
 
 
@@ -109,6 +112,9 @@ def _digits(unit: Unit, offered: Offered) -> _Digits:
         sum(loss.elements * loss.times for loss in unit.losses) << 22
     )  # log2(scale) is within +-1074, in 1/1024
     most_rescales = sum(len(edge.uses) for edge in unit.edges)
+    for toll in unit.tolls.values():
+        most_rescales += max(rescales for _, rescales, _ in toll.values())
+        most_lost += max(own for _, _, own in toll.values())
     rescales = lost + most_lost.bit_length()
     return _Digits(lost, rescales, rescales + most_rescales.bit_length())
 
@@ -235,6 +241,10 @@ def _minimise(problem: _Problem, order: Sequence[int]) -> dict[int, int]:
 
 def _ranks(size: int, shift: int) -> Table:
     return np.array([rank << shift for rank in range(size)], object)
+
+
+def _packed(prices: Sequence[Price], digits: _Digits) -> Table:
+    return np.array([digits.pack(*price) for price in prices], object)
 
 
 def _one_by_one(sizes: Sequence[int], entry: Callable[..., int]) -> Table:

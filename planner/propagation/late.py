@@ -5,21 +5,12 @@ Source: 02, case 11 ("equal cost: after").
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from planner.ir.borders import border_op
-from planner.propagation.components import Edge, Loss, Unit
+from planner.propagation.components import Edge, Part, Unit
 from planner.propagation.labels import Label, LabelClass, label_of
 from planner.propagation.network import Network
 from planner.propagation.price import Market, price_of_labels
-
-
-@dataclass(slots=True)
-class _Around:
-    """The edges and losses around one class."""
-
-    edges: list[Edge] = field(default_factory=list)
-    losses: list[Loss] = field(default_factory=list)
 
 
 def moved_late(
@@ -33,13 +24,13 @@ def moved_late(
     if not _rescaled_movers(network, unit, classes, labels):
         return labels
     found = dict(labels)
-    around: dict[int, _Around] = {}
+    around: dict[int, Part] = {}
     for edge in unit.edges:
         for c in edge.groups():
-            around.setdefault(c, _Around()).edges.append(edge)
+            around.setdefault(c, Part()).edges.append(edge)
     for loss in unit.losses:
         for c in loss.upstream:
-            around.setdefault(c, _Around()).losses.append(loss)
+            around.setdefault(c, Part()).losses.append(loss)
     for c in unit.classes:  # numbered in topological order, so chains of movers are passed at once
         entry, read = classes[c], _starts(c, around[c].edges, found) if c in around else set()
         label = next(iter(read)) if len(read) == 1 else None
@@ -81,6 +72,6 @@ def _starts(c: int, edges: Sequence[Edge], labels: Mapping[int, Label | None]) -
     return {_start(edge, labels) for edge in edges if any(use.group == c for use in edge.uses)}
 
 
-def _near(around: _Around) -> set[int]:
+def _near(around: Part) -> set[int]:
     near = {c for edge in around.edges for c in edge.groups()}
     return near | {c for loss in around.losses for c in loss.upstream}

@@ -58,6 +58,11 @@ class _Model:
     picks: dict[int, list[int]] = field(default_factory=dict)
     coarser: dict[int, tuple[list[int], list[int]]] = field(default_factory=dict)
 
+    def least_price(self, cost: int) -> int:
+        """The least price there is if columns cost at least this: what they cost is whole steps."""
+        step = math.gcd(*self.cost) or 1
+        return self.base - (-cost // step) * step
+
     def variable(self, cost: int) -> int:
         self.cost.append(cost)
         return len(self.cost) - 1
@@ -121,7 +126,7 @@ def solve_exactly(unit: Unit, offered: Offered, market: Market) -> tuple[Labelli
     answer = least(cost / scale, rows_of(model.rows), links, whole, nodes=MILP_NODES)
     bound = 0
     if math.isfinite(answer.bound):
-        bound = max(0, math.ceil((answer.bound - 1e-6) * scale) + model.base)
+        bound = max(0, model.least_price(math.ceil((answer.bound - 1e-6) * scale)))
     if answer.values is None:
         return None, bound
     return {c: offered[c][int(answer.values[own].argmax())] for c, own in model.picks.items()}, bound
@@ -153,13 +158,14 @@ def _proven(model: _Model, rows: Rows, links: Rows, duals: Floats) -> int | None
         free[own] = False
         total += int(left[own].min())
     total += int(np.minimum(left[free], 0).sum())
-    return model.base - (-total >> bits)
+    return model.least_price(-(-total >> bits))
 
 
 def _model(unit: Unit, offered: Offered, market: Market, limit: int) -> _Model | None:
     model = _Model()
     for c in unit.classes:
-        model.picks[c] = [model.variable(0) for _ in offered[c]]
+        toll = unit.tolls.get(c, {})
+        model.picks[c] = [model.variable(toll[label][0] if toll else 0) for label in offered[c]]
     for edge in unit.edges:
         _add_edge(model, edge, offered, market)
         if len(model.rows) > limit:

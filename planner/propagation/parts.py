@@ -30,6 +30,8 @@ def split(unit: Unit, size: int) -> Iterator[Unit]:
     for loss in unit.losses:
         mine = max(home[c] for c in loss.upstream)
         parts[mine].losses.append(replace(loss, upstream=tuple(c for c in loss.upstream if home[c] == mine)))
+    for c, toll in unit.tolls.items():
+        parts[home[c]].tolls[c] = toll
     for part in parts:
         part.classes = part.components[0].classes
         part.components[0].edges = part.edges

@@ -11,13 +11,11 @@ from typing import Final, Protocol
 
 from planner.ir.qtypes import Uniform
 from planner.plans.rescales import kind_of, price_of
-from planner.propagation.components import Edge, Loss, Use
+from planner.propagation.components import Edge, Loss, Price, Tolls, Use
 from planner.propagation.labels import UNIT, Label, log_units, typed
 from planner.target.records import Costs
 
 FORBIDDEN: Final = 1 << 30
-Price = tuple[int, int, int]
-"""(price in 1/1024, rescales, elements x bits lost in 1/1024): what labellings are compared by."""
 
 
 class Priced(Protocol):
@@ -25,6 +23,7 @@ class Priced(Protocol):
 
     edges: list[Edge]
     losses: list[Loss]
+    tolls: Tolls
 
 
 @dataclass(slots=True)
@@ -101,7 +100,7 @@ def loss_price(loss: Loss, lost: int, costs: Costs) -> int:
 
 
 def price_of_labels(part: Priced, assignment: Mapping[int, Label | None], market: Market) -> Price:
-    """What a labelling of these edges and losses costs."""
+    """What a labelling of these edges, losses and tolls costs."""
     price = count = lost_total = 0
     for edge in part.edges:
         one, n = edge_price(edge, assignment, market)
@@ -111,4 +110,7 @@ def price_of_labels(part: Priced, assignment: Mapping[int, Label | None], market
         lost = loss_units(loss, assignment)
         price += loss_price(loss, lost, market.costs)
         lost_total += loss.elements * lost * loss.times
+    for c, by_label in part.tolls.items():
+        one, n, lost = by_label[assignment[c]]
+        price, count, lost_total = price + one, count + n, lost_total + lost
     return price, count, lost_total

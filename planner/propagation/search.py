@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from planner.plans.rescales import same_scale
-from planner.propagation.components import Edge, Loss, Unit
+from planner.propagation.components import Edge, Part, Price, Unit
 from planner.propagation.labels import Label, label_of
-from planner.propagation.price import Market, Price, price_of_labels
+from planner.propagation.price import Market, price_of_labels
 
 SWEEPS: Final = 20
 
@@ -20,11 +20,9 @@ Labels = dict[int, Label | None]
 
 
 @dataclass(slots=True)
-class _Around:
-    """The edges and losses a class takes part in, the other classes there, and the labels given there."""
+class _Around(Part):
+    """What a class takes part in, the other classes there, and the labels given there."""
 
-    edges: list[Edge] = field(default_factory=list)
-    losses: list[Loss] = field(default_factory=list)
     linked: dict[int, None] = field(default_factory=dict)
     given: dict[Label, None] = field(default_factory=dict)
 
@@ -102,7 +100,8 @@ def _relabel(
     """Give a region a finer label if that costs no more: of equal prices the finer labels win."""
     edges = {id(edge): edge for c in region for edge in around[c].edges}
     losses = {id(loss): loss for c in region for loss in around[c].losses}
-    part = _Around([*edges.values()], [*losses.values()])
+    tolls = {c: toll for c in region for toll in around[c].tolls.values()}
+    part = Part([*edges.values()], [*losses.values()], tolls)
     before, price = labels[region[0]], price_of_labels(part, labels, market)
     labels |= dict.fromkeys(region, label)
     if price_of_labels(part, labels, market) <= price:
@@ -134,6 +133,8 @@ def _around(unit: Unit) -> dict[int, _Around]:
         for c in loss.upstream:
             found[c].losses.append(loss)
             found[c].linked.update(dict.fromkeys(loss.upstream))
+    for c, toll in unit.tolls.items():
+        found[c].tolls[c] = toll
     for c in unit.classes:
         found[c].linked.pop(c, None)
     return found

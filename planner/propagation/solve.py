@@ -7,7 +7,7 @@ not proven optimal carries its bound. Limits are counts, never wall time. Source
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
@@ -16,7 +16,7 @@ from planner.plans.rescales import same_scale
 from planner.propagation.anchors import is_anchored
 from planner.propagation.blur import blur, shared_labels
 from planner.propagation.canonical import in_canonical_order
-from planner.propagation.components import Component, Edge, Loss, Unit, Use
+from planner.propagation.components import Component, Edge, Part, Unit, Use
 from planner.propagation.cuts import worth_a_look
 from planner.propagation.dominance import drop_dominated
 from planner.propagation.eliminate import eliminate
@@ -26,6 +26,7 @@ from planner.propagation.offers import is_whole
 from planner.propagation.parts import split
 from planner.propagation.price import Market, edge_price, loss_price, loss_units, price_of_labels
 from planner.propagation.search import descend
+from planner.propagation.tolls import charge, with_writers
 
 PART: Final = 500  # classes of a part
 SEVERAL: Final = 8  # parts beyond which nothing else is tried
@@ -50,14 +51,6 @@ class Solution:
     price: int
     bound: int
     refused: tuple[tuple[Label | None, int], ...] = ()
-
-
-@dataclass(slots=True)
-class _Part:
-    """The edges and losses around one class or component."""
-
-    edges: list[Edge] = field(default_factory=list)
-    losses: list[Loss] = field(default_factory=list)
 
 
 def solve(unit: Unit, classes: Sequence[LabelClass], market: Market) -> Solution:
@@ -85,9 +78,10 @@ def solve(unit: Unit, classes: Sequence[LabelClass], market: Market) -> Solution
     refused = _refusals(unit, start, shared, market)
     start = {c: label if label in offered[c] else offered[c][0] for c, label in start.items()}
     folded = fold(unit, offered, market)
-    left = {c: offered[c] for c in folded.unit.classes}
-    labels, found, bound = _least(folded.unit, left, market, start)
-    labels = unfold(folded, unit, offered, market, labels)
+    charged = charge(folded.unit, offered, market)
+    left = {c: offered[c] for c in charged.unit.classes}
+    labels, found, bound = _least(charged.unit, left, market, start)
+    labels = unfold(folded, unit, offered, market, with_writers(charged, labels))
     if not all(is_whole(component) for component in unit.components):
         bound = 0
     return Solution(labels, found, min(max(bound, floor), found), refused)
@@ -240,7 +234,7 @@ def _shared_labels(
         if classes[c].fixed is None:
             mine = dict.fromkeys(classes[c].labels)
             shared = mine if shared is None else {label: None for label in shared if label in mine}
-    paying = _Part([edge for edge in component.edges if not _is_free_if_shared(edge, classes)])
+    paying = Part([edge for edge in component.edges if not _is_free_if_shared(edge, classes)])
     found = []
     for label in {None: None} if shared is None else shared:
         labels = {c: label if classes[c].fixed is None else classes[c].labels[0] for c in component.classes}
@@ -260,7 +254,7 @@ def _is_free_if_shared(edge: Edge, classes: Sequence[LabelClass]) -> bool:
 
 
 def _price_of_losses(unit: Unit, labels: Labels, market: Market) -> int:
-    return price_of_labels(_Part(losses=unit.losses), labels, market)[0]
+    return price_of_labels(Part(losses=unit.losses), labels, market)[0]
 
 
 def _merged(parts: Iterable[Labels]) -> Labels:
@@ -293,7 +287,7 @@ def _pick_shared(
     for options in shared:
         labels |= options[0][1] if options else {}
     home = {c: i for i, component in enumerate(unit.components) for c in component.classes}
-    parts = [_Part(component.edges) for component in unit.components]
+    parts = [Part(component.edges) for component in unit.components]
     for loss in unit.losses:
         for i in dict.fromkeys(home[c] for c in loss.upstream):
             parts[i].losses.append(loss)

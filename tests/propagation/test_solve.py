@@ -13,7 +13,7 @@ from planner.ir.graph import Graph, model_digest
 from planner.plans.check import check
 from planner.plans.plan import Plan
 from planner.plans.planjson import plan_to_json
-from planner.propagation import dominance, eliminate, fold, milp, offers, search, solve
+from planner.propagation import dominance, eliminate, fold, milp, offers, search, solve, tolls
 from planner.propagation.propagate import propagate
 from planner.target.load import load_target
 from tests.propagation.graphs import TARGET, random_graph, renamed, seeded
@@ -63,6 +63,39 @@ def test_folded_readers_change_nothing(monkeypatch, seed, strategy):
     every = propagate(graph, TARGET)
     assert (plan.cost, len(plan.rescales)) == (every.cost, len(every.rescales))
     assert strategy == "searched" or port_types(plan) == port_types(every)
+
+
+@pytest.mark.parametrize("strategy", ["eliminated", "searched"])
+@pytest.mark.parametrize("seed", range(20))
+def test_writers_that_one_class_pays_for_change_nothing(monkeypatch, seed, strategy):
+    """The price, whatever finds it; where classes are eliminated the bits lost, too."""
+    monkeypatch.setattr(eliminate, "TABLE", 0 if strategy == "searched" else eliminate.TABLE)
+    graph = random_graph(seed, 6 + seed, facts=0.15)
+    plan = propagate(graph, TARGET)
+    monkeypatch.setattr(solve, "charge", lambda unit, *_: tolls.Charged(unit, {}))
+    every = propagate(graph, TARGET)
+    assert (plan.cost, len(plan.rescales)) == (every.cost, len(every.rescales))
+    assert strategy == "searched" or _lost(plan) == pytest.approx(_lost(every))
+
+
+def test_writers_are_charged_for(monkeypatch):
+    taken = Counter[str]()
+
+    def counted(unit, offered, market):
+        charged = tolls.charge(unit, offered, market)
+        for c, (reader, picks) in charged.writers.items():
+            assert c not in charged.unit.classes
+            assert list(picks) == offered[reader]
+            kinds = (
+                "float" if x is None else "followed" if x == own else "rescaled" for x, own in picks.items()
+            )
+            taken.update(kinds)
+        return charged
+
+    monkeypatch.setattr(solve, "charge", counted)
+    for seed in range(12):
+        propagate(random_graph(seed, 40), TARGET)
+    assert min(taken["float"], taken["followed"], taken["rescaled"]) > 0
 
 
 def test_regions_take_the_finest_label_they_have_in_common(monkeypatch):
