@@ -4,9 +4,9 @@
 priced once for each pair of labels, and uses that want the same type share it. Entries are whole numbers.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ from planner.ir.qtypes import Uniform
 from planner.propagation.components import Edge, Use
 from planner.propagation.labels import Label, typed
 from planner.propagation.price import Market
+
+ROOM: Final = 1 << 62
+"""Of a machine's integer; entries beyond are Python's."""
 
 Offered = Mapping[int, Sequence[Label | None]]
 Table = NDArray[Any]
@@ -28,6 +31,10 @@ class _End:
     kinds: Sequence[Kind]
     axis: int | None = None
 
+    def numbers(self, known: dict[Kind, int]) -> list[int]:
+        """Its types as numbers, new ones where they are not known."""
+        return [known.setdefault(kind, len(known)) for kind in self.kinds]
+
 
 def edge_tables(edge: Edge, offered: Offered, market: Market) -> tuple[Table, Table] | None:
     """(price, rescales) by picks, an axis for each of `edge.groups()`; None where uses differ in trips."""
@@ -38,20 +45,23 @@ def edge_tables(edge: Edge, offered: Offered, market: Market) -> tuple[Table, Ta
     start = _start(edge, groups, offered)
     ends = [_end(use, groups, offered) for use in edge.uses]
     free = [market.is_free(edge, use) for use in edge.uses]
+    numbers: dict[Kind, int] = {}
     shape = [len(offered[group]) for group in groups]
     rank = max(1, len(shape))  # numpy makes numbers of its own of arrays without axes
-    price: Table = np.zeros(shape or [1], object)
+    price: Table = np.zeros(shape or [1], np.int64)
     count = price.copy()
     for n, end in enumerate(ends):
         prices, rescales = _changes(start, end, market, free=free[n], follows=edge.uses[n].follows)
         first = np.ones([1] * rank, np.int64)
         for other, freely in zip(ends[:n], free[:n], strict=True):
             if freely == free[n] and not market.single_consumer:
-                same = _by_picks(other, end, lambda a, b: int(a is b or a == b))
-                first = first * (1 - _placed(same, (other, end), rank))
+                unlike = np.not_equal.outer(other.numbers(numbers), end.numbers(numbers))
+                first = first * _placed(unlike, (other, end), rank)
         price = price + _placed(prices, (start, end), rank) * first
         count = count + _placed(rescales, (start, end), rank) * first
-    return (price * (trips.pop() * edge.elements)).reshape(shape), count.reshape(shape)
+    times = trips.pop() * edge.elements
+    whole = price if int(price.max()) * times < ROOM else price.astype(object)
+    return (whole * times).reshape(shape), count.reshape(shape)
 
 
 def _start(edge: Edge, groups: Sequence[int], offered: Offered) -> _End:
@@ -78,10 +88,6 @@ def _changes(start: _End, end: _End, market: Market, *, free: bool, follows: boo
     ]
     both = np.array(pairs, np.int64).reshape(len(start.kinds), len(end.kinds), 2)
     return both[..., 0], both[..., 1]
-
-
-def _by_picks(a: _End, b: _End, entry: Callable[[Kind, Kind], int]) -> Table:
-    return np.array([[entry(x, y) for y in b.kinds] for x in a.kinds], np.int64)
 
 
 def _placed(matrix: Table, ends: tuple[_End, _End], rank: int) -> Table:

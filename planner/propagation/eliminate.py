@@ -2,22 +2,24 @@
 
 The price of a unit is a sum of tables: one per value, one per consuming use. To eliminate a class, the
 tables it is in are added up and the least over its labels is kept. Networks are nearly chains and ladders, so
-tables stay small; where they would not, nothing is found. Entries are Python integers whose digits are
-(price, rescales, elements x lost, label of the first class, ...), so ties are decided exactly.
+tables stay small; where they would not, nothing is found. An entry is one whole number whose digits are
+(price, rescales, elements x lost, label of the first class, ...), so ties are decided exactly: a machine's
+integer where that has room for them, else Python's. Without room for labels alone they are left out, which
+is enough if no two labellings are equally good.
 Source: Dechter, "Bucket elimination"; design 01, section 5, the price, items 5 and 6.
 """
 
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from planner.propagation.components import NEVER, Edge, Loss, Price, Unit
-from planner.propagation.edgetables import Table, edge_tables
+from planner.propagation.edgetables import ROOM, Table, edge_tables
 from planner.propagation.labels import Label, log_units
 from planner.propagation.price import Market, edge_price, loss_price
 
@@ -30,12 +32,21 @@ RANKED: Final = 1_000  # classes whose labels are digits of the entries: more ma
 Offered = Mapping[int, Sequence[Label | None]]
 
 
+class _Prices(NamedTuple):
+    """Tables of the digits, as whole numbers; None where all are 0."""
+
+    price: Table
+    rescales: Table | None = None
+    lost: Table | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """What is added to the price by the picks of a few variables; a table as soon as it is needed."""
+    """What is added to the price by the picks of a few variables, or which picks go together at all."""
 
     variables: tuple[int, ...]
-    table: Callable[[], Table]
+    prices: Callable[[], _Prices] | None = None
+    allowed: Callable[[], Table] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +57,39 @@ class _Factor:
     table: Table
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Digits:
-    """How (price, rescales, lost) are packed above the digits of the labels."""
+    """How the digits of an entry are packed: what each is counted in, and how many there are of it."""
 
-    lost: int
-    rescales: int
-    price: int
+    steps: Sequence[int]
+    sizes: Sequence[int]
+    ranked: Sequence[int]
+    labels: int
+    rules: int
 
-    def pack(self, price: int, rescales: int, lost: int) -> int:
-        return (price << self.price) + (rescales << self.rescales) + (lost << self.lost)
+    @property
+    def never(self) -> int:
+        """More than any labelling costs."""
+        return math.prod(self.sizes) * self.labels
+
+    @property
+    def fits(self) -> bool:
+        """Whether a machine's integer has room for all entries."""
+        return self.never * (1 + self.rules) < ROOM
+
+    @property
+    def kind(self) -> type:
+        """Of an entry."""
+        return np.int64 if self.fits else object
+
+    def pack(self, prices: _Prices) -> Table:
+        """The entries of one table."""
+        packed: Table = (prices.price // self.steps[0]).astype(self.kind)
+        for size, step, digit in zip(self.sizes[1:], self.steps[1:], prices[1:], strict=True):
+            packed = packed * size
+            if digit is not None:
+                packed += (digit // step).astype(self.kind)
+        return packed * self.labels
 
 
 @dataclass(slots=True)
@@ -63,7 +97,6 @@ class _Problem:
     """Variables are classes with a choice, then the coarsest scales met on the way to a use."""
 
     sizes: dict[int, int]
-    digits: _Digits
     terms: list[_Term] = field(default_factory=list)
     coarsest: dict[tuple[int, ...], int] = field(default_factory=dict)
     levels: dict[int, list[int]] = field(default_factory=dict)
@@ -80,65 +113,80 @@ def eliminate(unit: Unit, offered: Offered, market: Market) -> dict[int, Label |
     order = _order(problem)
     if order is None:
         return None
-    picks = _minimise(problem, order)
+    picks = _picks(problem, order, [c for c in unit.classes if c in sizes])
     return {c: offered[c][picks.get(c, 0)] for c in unit.classes}
 
 
+def _picks(problem: _Problem, order: Sequence[int], classes: Sequence[int]) -> dict[int, int]:
+    """The best label of each class by its number."""
+    terms = [term for term in problem.terms if term.variables]  # others are the same for all labellings
+    priced = [(term.variables, term.prices()) for term in terms if term.prices is not None]
+    digits = _digits(problem, [prices for _, prices in priced], classes[:RANKED])
+    if not digits.fits:
+        fewer = replace(digits, ranked=(), labels=1)
+        if fewer.fits:
+            picks, alone = _minimise(problem, _factors(problem, priced, fewer), order)
+            if alone:
+                return picks
+    return _minimise(problem, _factors(problem, priced, digits), order)[0]
+
+
+def _digits(problem: _Problem, priced: Sequence[_Prices], ranked: Sequence[int]) -> _Digits:
+    steps, sizes = [], []
+    for n in range(len(_Prices._fields)):
+        tables = [table for prices in priced if (table := prices[n]) is not None]
+        steps.append(math.gcd(*(int(np.gcd.reduce(table, axis=None)) for table in tables)) or 1)
+        sizes.append(1 + sum(int(table.max()) for table in tables) // steps[-1])
+    rules = sum(term.allowed is not None for term in problem.terms)
+    return _Digits(steps, sizes, ranked, math.prod(problem.sizes[c] for c in ranked), rules)
+
+
+def _factors(
+    problem: _Problem, priced: Sequence[tuple[tuple[int, ...], _Prices]], digits: _Digits
+) -> list[_Factor]:
+    found = [_Factor(variables, digits.pack(prices)) for variables, prices in priced]
+    worth, kind = digits.labels, digits.kind
+    for c in digits.ranked:
+        worth //= problem.sizes[c]
+        found.append(_Factor((c,), np.array([worth * i for i in range(problem.sizes[c])], kind)))
+    for term in problem.terms:
+        if term.allowed is not None:
+            table = np.where(term.allowed(), np.array(0, kind), np.array(digits.never, kind))
+            found.append(_Factor(term.variables, table))
+    return found
+
+
 def _problem(unit: Unit, offered: Offered, market: Market) -> _Problem:
-    sizes = {c: len(offered[c]) for c in unit.classes if len(offered[c]) > 1}
-    problem = _Problem(sizes, _digits(unit, offered))
-    shift = problem.digits.lost
-    for c in unit.classes[:RANKED]:
-        bits = (len(offered[c]) - 1).bit_length()
-        shift -= bits
-        if bits:
-            problem.terms.append(_Term((c,), partial(_ranks, sizes[c], shift)))
+    problem = _Problem({c: len(offered[c]) for c in unit.classes if len(offered[c]) > 1})
     for c in unit.classes:
         scales = (NEVER if label is None else log_units(label[0]) for label in offered[c])
         problem.levels[c] = list(scales)
     for edge in unit.edges:
-        _add_edge(problem, edge, offered, market)
+        variables = tuple([c for c in edge.groups() if c in problem.sizes])
+        problem.terms.append(_Term(variables, partial(_of_edge, edge, offered, market)))
     for loss in unit.losses:
         _add_loss(problem, loss, market)
     for c, toll in unit.tolls.items():
-        prices = [toll[label] for label in offered[c]]
-        problem.terms.append(_Term((c,), partial(_packed, prices, problem.digits)))
+        if c in problem.sizes:
+            problem.terms.append(_Term((c,), partial(_of_toll, [toll[label] for label in offered[c]])))
     return problem
 
 
-def _digits(unit: Unit, offered: Offered) -> _Digits:
-    lost = sum((len(offered[c]) - 1).bit_length() for c in unit.classes[:RANKED])
-    most_lost = (
-        sum(loss.elements * loss.times for loss in unit.losses) << 22
-    )  # log2(scale) is within +-1074, in 1/1024
-    most_rescales = sum(len(edge.uses) for edge in unit.edges)
-    for toll in unit.tolls.values():
-        most_rescales += max(rescales for _, rescales, _ in toll.values())
-        most_lost += max(own for _, _, own in toll.values())
-    rescales = lost + most_lost.bit_length()
-    return _Digits(lost, rescales, rescales + most_rescales.bit_length())
-
-
-def _add_edge(problem: _Problem, edge: Edge, offered: Offered, market: Market) -> None:
+def _of_edge(edge: Edge, offered: Offered, market: Market) -> _Prices:
     groups = edge.groups()
-    variables = tuple([c for c in groups if c in problem.sizes])
-    if not variables:
-        return
+    shape = [len(offered[c]) for c in groups]
+    tables = edge_tables(edge, offered, market)
+    if tables is None:
+        tables = np.empty(shape, object), np.empty(shape, object)
+        for picked in itertools.product(*map(range, shape)):
+            labels = {c: offered[c][i] for c, i in zip(groups, picked, strict=True)}
+            tables[0][picked], tables[1][picked] = edge_price(edge, labels, market)
+    several = [size for size in shape if size > 1]
+    return _Prices(*(table.reshape(several) for table in tables))
 
-    def entry(*picked: int) -> int:
-        labels = {c: offered[c][i] for c, i in zip(groups, picked, strict=True)}
-        return problem.digits.pack(*edge_price(edge, labels, market), 0)
 
-    def table() -> Table:
-        whole = edge_tables(edge, offered, market)
-        if whole is None:
-            packed = _one_by_one([len(offered[c]) for c in groups], entry)
-        else:
-            price, rescales = whole
-            packed = price * (1 << problem.digits.price) + rescales * (1 << problem.digits.rescales)
-        return packed.reshape([problem.sizes[c] for c in variables])
-
-    problem.terms.append(_Term(variables, table))
+def _of_toll(tolls: Sequence[Price]) -> _Prices:
+    return _Prices(*(np.array(digit, object) for digit in zip(*tolls, strict=True)))
 
 
 def _add_loss(problem: _Problem, loss: Loss, market: Market) -> None:
@@ -149,21 +197,19 @@ def _add_loss(problem: _Problem, loss: Loss, market: Market) -> None:
     if math.prod(len(levels[c]) for c in free) > DIRECT and len(free) > 2:
         free = (_coarsest(problem, free[:-1]), free[-1])
 
-    def entry(coarsest: int) -> int:
-        lost = max(0, coarsest - loss.own)
-        return problem.digits.pack(loss_price(loss, lost, market.costs), 0, loss.elements * lost * loss.times)
-
-    def table() -> Table:
+    def prices() -> _Prices:
         coarsest = np.full([1] * len(free), fixed, np.int64)
         for axis, c in enumerate(free):
             shape = [-1 if i == axis else 1 for i in range(len(free))]
             coarsest = np.maximum(coarsest, np.array(levels[c], np.int64).reshape(shape))
         found, places = np.unique(coarsest, return_inverse=True)
-        entries = np.array([entry(level) for level in found.tolist()], object)
-        made: Table = entries[places.reshape(-1)].reshape(coarsest.shape)
-        return made
+        bits = [max(0, level - loss.own) for level in found.tolist()]
+        price = np.array([loss_price(loss, lost, market.costs) for lost in bits], object)
+        worst = np.array([loss.elements * lost * loss.times for lost in bits], object)
+        places = places.reshape(coarsest.shape)
+        return _Prices(price[places], None, worst[places])
 
-    problem.terms.append(_Term(free, table))
+    problem.terms.append(_Term(free, prices))
 
 
 def _coarsest(problem: _Problem, group: tuple[int, ...]) -> int:
@@ -178,13 +224,13 @@ def _coarsest(problem: _Problem, group: tuple[int, ...]) -> int:
     mine = sorted({level for level in (*levels[before], *levels[last]) if level >= floor})
     variable = -1 - len(problem.coarsest)
     problem.coarsest[group], problem.levels[variable], problem.sizes[variable] = variable, mine, len(mine)
-    never = 1 << problem.digits.price + 80
 
-    def table() -> Table:
+    def allowed() -> Table:
         coarser = np.maximum.outer(levels[before], levels[last])
-        return np.where(coarser[..., None] == np.array(mine), 0, np.array(never, object))
+        agree: Table = coarser[..., None] == np.array(mine)
+        return agree
 
-    problem.terms.append(_Term((before, last, variable), table))
+    problem.terms.append(_Term((before, last, variable), None, allowed))
     return variable
 
 
@@ -217,41 +263,35 @@ def _entries(near: Mapping[int, None], variable: int, sizes: Mapping[int, int]) 
     return math.prod(sizes[other] for other in near) if near else sizes[variable]
 
 
-def _minimise(problem: _Problem, order: Sequence[int]) -> dict[int, int]:
-    """Eliminate every variable, then pick backwards."""
+def _minimise(
+    problem: _Problem, factors: Sequence[_Factor], order: Sequence[int]
+) -> tuple[dict[int, int], bool]:
+    """Eliminate every variable, then pick backwards; also whether no other picks are as good."""
     buckets: dict[int, list[_Factor]] = {variable: [] for variable in order}
     place = {variable: i for i, variable in enumerate(order)}
-    for term in problem.terms:
-        _drop_in(buckets, place, _Factor(term.variables, term.table()))
-    best: list[tuple[int, tuple[int, ...], Table]] = []
+    for factor in factors:
+        _drop_in(buckets, place, factor)
+    sums: list[_Factor] = []
     for variable in order:
-        factors = buckets.pop(variable)
-        others = sorted({v for f in factors for v in f.variables if v != variable}, key=place.__getitem__)
+        mine = buckets.pop(variable)
+        others = sorted({v for f in mine for v in f.variables if v != variable}, key=place.__getitem__)
         variables = (*others, variable)
-        total = np.zeros(tuple(problem.sizes[v] for v in variables), object)
-        for factor in factors:
+        kind = mine[0].table.dtype if mine else np.int64
+        total = np.zeros([problem.sizes[v] for v in variables], kind)
+        for factor in mine:
             total = total + _aligned(factor, variables)
-        best.append((variable, tuple(others), np.argmin(total, axis=-1)))
-        _drop_in(buckets, place, _Factor(tuple(others), np.min(total, axis=-1)))
+        sums.append(_Factor(variables, total))
+        if others:
+            _drop_in(buckets, place, _Factor(tuple(others), total.min(axis=-1)))
     picks: dict[int, int] = {}
-    for variable, given, least in reversed(best):
-        picks[variable] = int(least[tuple(picks[v] for v in given)])
-    return picks
-
-
-def _ranks(size: int, shift: int) -> Table:
-    return np.array([rank << shift for rank in range(size)], object)
-
-
-def _packed(prices: Sequence[Price], digits: _Digits) -> Table:
-    return np.array([digits.pack(*price) for price in prices], object)
-
-
-def _one_by_one(sizes: Sequence[int], entry: Callable[..., int]) -> Table:
-    table = np.empty(sizes, object)
-    for picked in itertools.product(*map(range, sizes)):
-        table[picked] = entry(*picked)
-    return table
+    alone = True
+    for whole in reversed(sums):
+        *others, variable = whole.variables
+        row = whole.table[tuple(picks[v] for v in others)].tolist()
+        least = min(row)
+        picks[variable] = row.index(least)
+        alone = alone and row.count(least) == 1
+    return picks, alone
 
 
 def _drop_in(buckets: Mapping[int, list[_Factor]], place: Mapping[int, int], factor: _Factor) -> None:

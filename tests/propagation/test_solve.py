@@ -164,6 +164,15 @@ def test_arrays_offer_what_labels_one_by_one_do(monkeypatch, seed):
     assert plan_to_json(propagate(graph_of(seed), TARGET)) == plan_to_json(plan)
 
 
+@pytest.mark.parametrize("room", [0, 1 << 24, 1 << 40])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_entries_of_any_size_find_the_same_labels(monkeypatch, seed, room):
+    """Machine integers with digits for labels, without where nothing ties, and Python's."""
+    plan = propagate(graph_of(seed), TARGET)
+    monkeypatch.setattr(eliminate, "ROOM", room)
+    assert plan_to_json(propagate(graph_of(seed), TARGET)) == plan_to_json(plan)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_windows_make_valid_plans_and_promise_no_more_than_they_know(monkeypatch, seed):
     monkeypatch.setattr(offers, "WHOLE", 8)
