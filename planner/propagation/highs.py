@@ -39,8 +39,8 @@ class Answer(NamedTuple):
 
     Attributes:
       values: a feasible point, shape (columns,); None where none was found.
-      duals: of the rows, shape (rows,), those of `at_least` rows not negative; of no meaning with `whole`.
-      bound: HiGHS's own lower bound; only with `whole`.
+      duals: of the rows, shape (rows,), those of `at_least` rows not negative; no meaning with `branching`.
+      bound: HiGHS's own lower bound; only with `branching`.
     """
 
     values: Floats | None
@@ -58,15 +58,29 @@ def rows_of(parts: Sequence[tuple[int, list[int], list[int]]]) -> Rows:
     )
 
 
-def least(
-    cost: Floats, at_least: Rows, equal: Rows, whole: Sequence[int] = (), *, nodes: int | None = None
-) -> Answer:
+class Branching(NamedTuple):
+    """What branch and bound is asked for.
+
+    It starts from a point, so there is something to compare with, and rewriting the model first costs more
+    than it saves.
+
+    Attributes:
+      whole: columns that must be 0 or 1.
+      start: a feasible point.
+      nodes: to be looked at, at most.
+    """
+
+    whole: Sequence[int]
+    start: Sequence[int]
+    nodes: int
+
+
+def least(cost: Floats, at_least: Rows, equal: Rows, branching: Branching | None = None) -> Answer:
     """Minimise cost . x where 0 <= x <= 1, `at_least` . x >= its right side and `equal` . x = its own.
 
     Args:
       cost: shape (columns,).
-      whole: columns that must be 0 or 1.
-      nodes: of branch and bound, at most.
+      branching: None for the relaxation.
 
     Returns:
       The answer; its duals are those of `at_least`, then those of `equal`.
@@ -81,18 +95,30 @@ def least(
     program.a_matrix_.start_ = np.concatenate([at_least.starts, at_least.starts[-1] + equal.starts[1:]])
     program.a_matrix_.index_ = np.concatenate([at_least.columns, equal.columns])
     program.a_matrix_.value_ = np.concatenate([at_least.factors, equal.factors])
-    if whole:
-        kinds = [highspy.HighsVarType.kContinuous] * len(cost)
-        for column in whole:
-            kinds[column] = highspy.HighsVarType.kInteger
-        program.integrality_ = kinds
     highs = highspy.Highs()  # type: ignore[no-untyped-call]
-    for name, value in {**OPTIONS, **({} if nodes is None else {"mip_max_nodes": nodes})}.items():
+    for name, value in OPTIONS.items():
         highs.setOptionValue(name, value)
-    highs.passModel(program)
+    if branching is None:
+        highs.passModel(program)
+    else:
+        _branch(highs, program, branching)
     highs.run()
     solution, info = highs.getSolution(), highs.getInfo()
     found = info.primal_solution_status == FEASIBLE
     return Answer(
         np.array(solution.col_value) if found else None, np.array(solution.row_dual), info.mip_dual_bound
     )
+
+
+def _branch(highs: highspy.Highs, program: highspy.HighsLp, branching: Branching) -> None:
+    """Hand over a program with whole columns, and the point to start from."""
+    kinds = [highspy.HighsVarType.kContinuous] * program.num_col_
+    for column in branching.whole:
+        kinds[column] = highspy.HighsVarType.kInteger
+    program.integrality_ = kinds
+    highs.setOptionValue("presolve", "off")
+    highs.setOptionValue("mip_max_nodes", branching.nodes)
+    highs.passModel(program)
+    known = highspy.HighsSolution()
+    known.col_value = [float(x) for x in branching.start]
+    highs.setSolution(known)

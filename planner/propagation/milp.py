@@ -18,7 +18,7 @@ import numpy as np
 from planner.ir.qtypes import Uniform
 from planner.plans.rescales import SAME_SCALE
 from planner.propagation.components import NEVER, Edge, Loss, Unit
-from planner.propagation.highs import Floats, Rows, least, rows_of
+from planner.propagation.highs import Branching, Floats, Rows, least, rows_of
 from planner.propagation.labels import Label, log_units, typed
 from planner.propagation.price import Market, loss_price
 
@@ -49,7 +49,10 @@ class Relaxed(NamedTuple):
 
 @dataclass(slots=True)
 class _Model:
-    """Minimise base + cost . x where 0 <= x <= 1, `rows` . x >= their right side, `equal` rows = theirs."""
+    """Minimise base + cost . x where 0 <= x <= 1, `rows` . x >= their right side, `equal` rows = theirs.
+
+    A row says how large its first column has to be; no row before it reads that column.
+    """
 
     cost: list[int] = field(default_factory=list)
     base: int = 0
@@ -111,10 +114,15 @@ def relax(unit: Unit, offered: Offered, market: Market) -> Relaxed | None:
     return Relaxed(bound, nearest, support)
 
 
-def solve_exactly(unit: Unit, offered: Offered, market: Market) -> tuple[Labelling | None, int]:
+def solve_exactly(
+    unit: Unit, offered: Offered, market: Market, known: Labelling
+) -> tuple[Labelling | None, int]:
     """A labelling found by branch and bound, and a lower bound; (None, 0) where the model is too large.
 
     HiGHS decides in floats, to about 1e-6 of the largest price; the bound gives that much away.
+
+    Args:
+      known: a labelling to start from.
     """
     model = _model(unit, offered, market, 2 * MILP_VARIABLES)
     if model is None or len(model.cost) > MILP_VARIABLES:
@@ -123,13 +131,25 @@ def solve_exactly(unit: Unit, offered: Offered, market: Market) -> tuple[Labelli
     scale = float(cost.max(initial=1.0)) or 1.0
     whole = [x for columns in model.picks.values() for x in columns]
     links = rows_of(model.equal + _simplex(model))
-    answer = least(cost / scale, rows_of(model.rows), links, whole, nodes=MILP_NODES)
+    start = _point(model, offered, known)
+    answer = least(cost / scale, rows_of(model.rows), links, Branching(whole, start, MILP_NODES))
     bound = 0
     if math.isfinite(answer.bound):
         bound = max(0, model.least_price(math.ceil((answer.bound - 1e-6) * scale)))
     if answer.values is None:
         return None, bound
     return {c: offered[c][int(answer.values[own].argmax())] for c, own in model.picks.items()}, bound
+
+
+def _point(model: _Model, offered: Offered, labels: Labelling) -> list[int]:
+    """The columns of a labelling, each that is not picked the least that the rows allow."""
+    point = [0] * len(model.cost)
+    for c, own in model.picks.items():
+        point[own[offered[c].index(labels[c])]] = 1
+    for right, (first, *others), (_, *factors) in itertools.chain(model.equal, model.rows):
+        allowed = right - sum(factor * point[x] for x, factor in zip(others, factors, strict=True))
+        point[first] = max(point[first], allowed)
+    return point
 
 
 def _simplex(model: _Model) -> list[tuple[int, list[int], list[int]]]:
@@ -263,13 +283,13 @@ def _add_loss(model: _Model, loss: Loss, offered: Offered, market: Market) -> No
             steps.append(level)
             added.append(model.variable(price - paid))
             paid = price
-    for finer, coarser in itertools.pairwise(added):
-        model.at_least(0, [finer], [coarser])
     for own, columns in levels.values():
         for level, x in zip(own[1:], columns, strict=True):
             at = bisect_right(steps, level) - 1
             if at >= 0 and level > anyway:
                 model.at_least(0, [added[at]], [x])
+    for coarser, finer in itertools.pairwise(reversed(added)):
+        model.at_least(0, [finer], [coarser])
 
 
 def _coarser(model: _Model, c: int, offered: Offered) -> tuple[list[int], list[int]]:

@@ -170,10 +170,10 @@ def _search(unit: Unit, offered: Offered, market: Market, start: Labels) -> tupl
     price, labels = min(tried, key=lambda item: item[0])
     if relaxed is None or price[0] <= bound:
         return labels, price[0], bound
-    found, proven = propagation.milp.solve_exactly(unit, offered, market)
+    found, proven = propagation.milp.solve_exactly(unit, offered, market, labels)
     if found is None:
         near = {c: [x for x in offered[c] if x in relaxed.support[c] or x == labels[c]] for c in offered}
-        found, _ = propagation.milp.solve_exactly(unit, near, market)
+        found, _ = propagation.milp.solve_exactly(unit, near, market, labels)
     if found is not None:
         tried.append(descend(unit, offered, market, found))
     price, labels = min(tried, key=lambda item: item[0])
