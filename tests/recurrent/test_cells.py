@@ -33,9 +33,9 @@ def run(graph, feeds, names):
 
 def states_of(name, feeds):
     graph = read_onnx(data(LAYERS[name]))
-    (op,) = followed(graph, [out for op in graph.ops for out in op.outputs])
-    names = [n for n in read_by(op, graph) if n not in graph.inputs]
-    return op, cell_states(op, graph, {**feeds, **run(graph, feeds, names)}, gate_products(1))
+    (cell,) = followed(graph, [out for op in graph.ops for out in op.outputs])
+    names = [n for n in read_by(cell) if n not in graph.inputs]
+    return cell.op, cell_states(cell, {**feeds, **run(graph, feeds, names)}, gate_products(1))
 
 
 @pytest.mark.parametrize("name", CELLS)
