@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from planner.cli.console import say, say_json, say_table
-from planner.cli.files import only_one_stdin, write_file
+from planner.cli.files import keep_from, only_one_stdin, write_file
 from planner.cli.options import (
     FunctionsOption,
     JsonOption,
@@ -115,6 +115,7 @@ def replan(
     """Plan again with changed constraints."""
     import planner
 
+    keep_from(out, model, target, functions, edits)
     before, graph, device = read_planned(plan_file, model, target, functions, edits)
     changes = read_annotations_argument(edits)
     _write(planner.replan(before, changes, model=graph, target=device), out, json=json)
@@ -133,6 +134,7 @@ def restore(
     """Put one kernel back into float, with casts around it."""
     import planner
 
+    keep_from(out, model, target, functions)
     before, graph, device = read_planned(plan_file, model, target, functions)
     _write(planner.restore(before, kernel, model=graph, target=device), out, json=json)
 
@@ -150,6 +152,7 @@ def retarget(
     """Plan a planned model for another target, whose `legalize` table takes coarse kernels apart."""
     import planner
 
+    keep_from(out, model, target, functions, other)
     before, graph, device = read_planned(plan_file, model, target, functions)
     _write(planner.retarget(before, planner.load_target(other), model=graph, source=device), out, json=json)
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from planner.cli.console import say, say_json
-from planner.cli.files import STDIN, keep_inputs, read_bytes, write_file
+from planner.cli.files import STDIN, keep_from, read_bytes, write_file
 from planner.cli.options import JsonOption
 from planner.errors import InputError
 
@@ -23,7 +23,7 @@ def convert(
 
     if out == STDIN:
         raise InputError("a model cannot go to standard output", hint="name a file with --out")
-    keep_inputs(str(Path(out).parent), [Path(out).name], [model])
+    keep_from(out, model)
     source = read_bytes(model, "model") if model == STDIN else Path(model)
     data = convert_model(source, to)
     write_file(out, data)

@@ -126,6 +126,12 @@ def keep_inputs(folder: str, files: Iterable[str], inputs: Iterable[str | None])
                     )
 
 
+def keep_from(out: str | None, *inputs: str | None) -> None:
+    """Refuse an output file that is an input of the same command; see `keep_inputs`."""
+    if out is not None:
+        keep_inputs(str(Path(out).parent), [Path(out).name], inputs)
+
+
 def write_file(path: str, data: bytes) -> None:
     """Write one file, whole or not at all.
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from planner.cli.console import progress, say, say_json, say_table, write_text
-from planner.cli.files import as_path, only_one_stdin, read_bytes, write_file
+from planner.cli.files import as_path, keep_from, only_one_stdin, read_bytes, write_file
 from planner.cli.options import (
     AnnotationsOption,
     JsonOption,
@@ -40,6 +40,7 @@ def calibrate(
     from planner.calibration.statsjson import write_statistics
 
     only_one_stdin(model, data)
+    keep_from(out, model, data)
     graph = read_model(model)
     with as_path(data, ".npz") as samples, progress("calibrating") as bar:
         stats = planner.calibrate(graph, samples, method=method, progress=bar)
@@ -73,6 +74,7 @@ def annotate(
     from planner.mlir.module import write_mlir
 
     only_one_stdin(model, stats, annotations)
+    keep_from(out, model, stats, annotations)
     graph = planner.annotate(
         read_model(model),
         stats=None if stats is None else read_stats(stats),

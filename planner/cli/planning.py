@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import typer
 
 from planner.cli.console import progress, say, say_json, warn
-from planner.cli.files import as_path, keep_inputs, only_one_stdin, write_file, write_folder
+from planner.cli.files import as_path, keep_from, keep_inputs, only_one_stdin, write_file, write_folder
 from planner.cli.options import (
     AnnotationsOption,
     DataOption,
@@ -302,6 +302,7 @@ def export(
     import planner
 
     only_one_stdin(plan_file, model)
+    keep_from(out, plan_file, model)
     planned = read_plan(plan_file)
     exported = planner.export(read_model(model), planned, format)
     write_file(out, exported)

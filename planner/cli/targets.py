@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from planner.cli.console import complain, say, say_json, say_table, write_text
-from planner.cli.files import STDIN, keep_inputs, only_one_stdin, read_text, write_file, write_folder
+from planner.cli.files import (
+    STDIN,
+    keep_from,
+    only_one_stdin,
+    read_text,
+    write_file,
+    write_folder,
+)
 from planner.cli.options import (
     FunctionsOption,
     JsonOption,
@@ -202,6 +209,7 @@ def new_target(
         str | None, typer.Option("--from", metavar="T", help="Target to extend: a shipped name, or a file.")
     ] = None,
     title: Annotated[str, typer.Option("--title", metavar="TEXT", help="A line for people.")] = "",
+    functions: FunctionsOption = None,
     out: OutFile = None,
     json: JsonOption = False,
 ) -> None:
@@ -214,7 +222,7 @@ def new_target(
     extends = ""
     if base is not None and Path(base).is_file():
         extends = os.path.relpath(base, Path(out).parent) if out else base
-    text = starter(name, None if base is None else read_target(base), extends=extends, title=title)
+    text = starter(name, None if base is None else read_target(base, functions), extends=extends, title=title)
     if json:
         say_json({"id": name, "text": text})
         return
@@ -250,9 +258,7 @@ def _put(text: str, out: str | None, source: str | None) -> None:
     if out is None:
         write_text(text)
         return
-    from pathlib import Path
-
-    keep_inputs(str(Path(out).parent), [Path(out).name], [source])
+    keep_from(out, source)
     write_file(out, text.encode())
     say(f"wrote {out}")
 

@@ -252,3 +252,34 @@ def test_a_file_as_the_data_folder_of_the_service(qplan, stats):
     answer = qplan("serve", "--port", "0", "--data", stats)
     assert (answer.code, answer.out) == (2, "")
     assert answer.err == f"qplan: error: cannot keep data in '{stats}': it is a file (give a folder)\n"
+
+
+@pytest.mark.parametrize(
+    ("verb", "over"),
+    [
+        ("calibrate MODEL --data DATA", "MODEL"),
+        ("calibrate MODEL --data DATA", "DATA"),
+        ("annotate ANNOTATED", "ANNOTATED"),
+        ("export PLAN --model ANNOTATED --format onnx-qdq", "PLAN"),
+        ("restore PLAN head/softmax --model ANNOTATED --target litert-int8", "ANNOTATED"),
+    ],
+)
+def test_no_input_is_written_over(qplan, stats, tmp_path, verb, over):
+    files = {
+        "MODEL": "digits.onnx",
+        "DATA": "calibration.npz",
+        "ANNOTATED": "digits.json",
+        "PLAN": "out/plan.json",
+    }
+    place = {word: str(tmp_path / name) for word, name in files.items()}
+    Path(place["MODEL"]).write_bytes(Path(MODEL).read_bytes())
+    Path(place["DATA"]).write_bytes(Path(DATA).read_bytes())
+    assert qplan("annotate", MODEL, "--stats", stats, "--out", place["ANNOTATED"]).code == 0
+    assert qplan("plan", place["ANNOTATED"], "-t", "litert-int8", "-o", str(tmp_path / "out")).code == 0
+    before = Path(place[over]).read_bytes()
+    answer = qplan(*(place.get(word, word) for word in verb.split()), "--out", place[over])
+    assert answer.code == 2
+    assert (
+        answer.err == f"qplan: error: '{place[over]}' would be written over the input (give another --out)\n"
+    )
+    assert Path(place[over]).read_bytes() == before
