@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from planner.ir.qtypes import Uniform
+from planner.ir.qtypes import Storage, Uniform
 from planner.plans.rescales import SAME_SCALE
 from planner.propagation.components import NEVER, Edge, Loss, Unit
 from planner.propagation.highs import Branching, Floats, Rows, least, rows_of
@@ -59,7 +59,8 @@ class _Model:
     rows: list[tuple[int, list[int], list[int]]] = field(default_factory=list)
     equal: list[tuple[int, list[int], list[int]]] = field(default_factory=list)
     picks: dict[int, list[int]] = field(default_factory=dict)
-    coarser: dict[int, tuple[list[int], list[int]]] = field(default_factory=dict)
+    levels: dict[int, dict[int, list[int]]] = field(default_factory=dict)
+    coarser: dict[int, dict[int, int]] = field(default_factory=dict)
 
     def least_price(self, cost: int) -> int:
         """The least price there is if columns cost at least this: what they cost is whole steps."""
@@ -76,11 +77,15 @@ class _Model:
 
 
 class _Sources(NamedTuple):
-    """What an edge may start from: kinds with their columns (None: always), by scale; float last."""
+    """What an edge may start from: kinds with their columns (None: always), by scale; float last.
+
+    `apart`: prices of changes to quite another scale, by the storage wanted, and whether it may be.
+    """
 
     kinds: Sequence[Uniform | None]
     columns: Sequence[int | None]
     scales: Sequence[float]
+    apart: dict[tuple[Storage | None, bool], int]
 
 
 class _Step(NamedTuple):
@@ -225,11 +230,11 @@ def _add_edge(model: _Model, edge: Edge, offered: Offered, market: Market) -> No
 
 def _sources(model: _Model, edge: Edge, offered: Offered) -> _Sources:
     if edge.definition is None:
-        return _Sources([edge.start], [None], [])
+        return _Sources([edge.start], [None], [], {})
     group, store = edge.definition
     labels = offered[group]
     kinds = [None if label is None else typed(label, store) for label in labels]
-    return _Sources(kinds, model.picks[group], [label[0] for label in labels if label is not None])
+    return _Sources(kinds, model.picks[group], [label[0] for label in labels if label is not None], {})
 
 
 def _steps(sources: _Sources, wanted: Uniform | None, market: Market, *, free: bool) -> list[_Step]:
@@ -237,15 +242,17 @@ def _steps(sources: _Sources, wanted: Uniform | None, market: Market, *, free: b
 
     Sources of quite another scale all cost the same, so only one of them is asked.
     """
-    kinds, columns, scales = sources
-    low, high = 0, len(scales)
-    if wanted is not None and scales and market.costs.zero_point <= market.costs.requantize:
-        low = bisect_left(scales, wanted.scales[0] * (1 - 2 * SAME_SCALE)) if wanted.is_per_tensor else 0
-        high = bisect_right(scales, wanted.scales[0] * (1 + 2 * SAME_SCALE)) if wanted.is_per_tensor else 0
+    kinds, columns, scales, apart = sources
+    low, high = _near(scales, wanted, market)
     told = [*range(low, high), *range(len(scales), len(kinds))]
     prices = {i: 0 if kinds[i] == wanted else market.pair(kinds[i], wanted, free=free)[0] for i in told}
     others = next((i for i in (0, len(scales) - 1) if scales and i not in prices), None)
-    far = None if others is None else market.pair(kinds[others], wanted, free=free)[0]
+    far = None
+    if others is not None:
+        key = None if wanted is None else wanted.storage, free
+        if key not in apart:
+            apart[key] = market.pair(kinds[others], wanted, free=free)[0]
+        far = apart[key]
     steps, paid = [], 0
     for price in sorted({*prices.values(), *([] if far is None else [far])} - {0}):
         spared = far is None or far >= price
@@ -253,6 +260,20 @@ def _steps(sources: _Sources, wanted: Uniform | None, market: Market, *, free: b
         steps.append(_Step(price - paid, those, spared))
         paid = price
     return steps
+
+
+def _near(scales: Sequence[float], wanted: Uniform | None, market: Market) -> tuple[int, int]:
+    """Of ascending scales those that may count as the one wanted: from, and up to but not."""
+    if wanted is None or not scales:
+        return 0, 0
+    if market.costs.zero_point > market.costs.requantize:
+        return 0, len(scales)
+    if not wanted.is_per_tensor:
+        return 0, 0
+    scale = wanted.scales[0]
+    return bisect_left(scales, scale * (1 - 2 * SAME_SCALE)), bisect_right(
+        scales, scale * (1 + 2 * SAME_SCALE)
+    )
 
 
 def _add_rescale(model: _Model, step: _Step, readers: Sequence[int | None]) -> None:
@@ -271,41 +292,47 @@ def _add_rescale(model: _Model, step: _Step, readers: Sequence[int | None]) -> N
 
 def _add_loss(model: _Model, loss: Loss, offered: Offered, market: Market) -> None:
     """A variable per step that the coarsest label upstream may add to what is paid anyway."""
-    levels = {c: _coarser(model, c, offered) for c in loss.upstream}
-    anyway = max([loss.constant, *(own[0] for own, _ in levels.values())])
+    levels = {c: _levels(model, c, offered) for c in loss.upstream}
+    anyway = max([loss.constant, *(next(iter(own)) for own in levels.values())])
     paid = loss_price(loss, max(0, anyway - loss.own), market.costs)
     model.base += paid
     steps: list[int] = []
     added: list[int] = []
-    for level in sorted({level for own, _ in levels.values() for level in own if level > anyway}):
+    for level in sorted({level for own in levels.values() for level in own if level > anyway}):
         price = loss_price(loss, max(0, level - loss.own), market.costs)
         if price > paid:
             steps.append(level)
             added.append(model.variable(price - paid))
             paid = price
-    for own, columns in levels.values():
-        for level, x in zip(own[1:], columns, strict=True):
+    for c in loss.upstream if steps else ():
+        for level, x in _coarser(model, c, offered).items():
             at = bisect_right(steps, level) - 1
-            if at >= 0 and level > anyway:
+            if at >= 0:
                 model.at_least(0, [added[at]], [x])
     for coarser, finer in itertools.pairwise(reversed(added)):
         model.at_least(0, [finer], [coarser])
 
 
-def _coarser(model: _Model, c: int, offered: Offered) -> tuple[list[int], list[int]]:
-    """The levels of a class's labels; for each but the finest, the share of labels not finer."""
-    if c not in model.coarser:
-        by_level: dict[int, list[int]] = {}
+def _levels(model: _Model, c: int, offered: Offered) -> dict[int, list[int]]:
+    """The columns of a class's labels by the level of their scale, the finest first."""
+    if c not in model.levels:
+        found: dict[int, list[int]] = {}
         for label, x in zip(offered[c], model.picks[c], strict=True):
-            by_level.setdefault(NEVER if label is None else log_units(label[0]), []).append(x)
-        levels = sorted(by_level)
-        columns: list[int] = []
+            found.setdefault(NEVER if label is None else log_units(label[0]), []).append(x)
+        model.levels[c] = {level: found[level] for level in sorted(found)}
+    return model.levels[c]
+
+
+def _coarser(model: _Model, c: int, offered: Offered) -> dict[int, int]:
+    """For each level of a class but the finest a column: the share of labels that are not finer."""
+    if c not in model.coarser:
+        levels = [*_levels(model, c, offered).items()]
+        columns: dict[int, int] = {}
         beyond: list[int] = []
-        for level in reversed(levels[1:]):
-            share = model.variable(0)
-            own = [*by_level[level], *beyond]
+        for level, picks in reversed(levels[1:]):
+            columns[level] = share = model.variable(0)
+            own = [*picks, *beyond]
             model.equal.append((0, [share, *own], [1] + [-1] * len(own)))
-            columns.append(share)
             beyond = [share]
-        model.coarser[c] = levels, columns[::-1]
+        model.coarser[c] = {level: columns[level] for level, _ in levels[1:]}
     return model.coarser[c]
