@@ -4,17 +4,18 @@ Source: ONNX QuantizeLinear, Clip and DequantizeLinear, opset 21, as onnxruntime
 """
 
 from collections.abc import Container, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from planner.errors import UnsupportedExport
+from planner.errors import RuleError, UnsupportedExport
 from planner.ir.graph import BOUNDARY, Graph, port_address
 from planner.ir.qtypes import FloatType, Uniform
 from planner.plans.plan import Plan
-from planner.plans.records import PortTyped
+from planner.plans.records import KernelPlan, PortTyped
 from planner.plans.rescales import pins
 
 ACTIVATIONS: Final = "i8, u8, i16 or u16 (a narrower range such as i8<-8:7> too) per tensor or per axis"
@@ -79,8 +80,25 @@ def refusal(address: str, row: str, value: str, kind: PortTyped, problem: str) -
     )
 
 
+@contextmanager
+def refusing(kernel: KernelPlan) -> Iterator[None]:
+    """What the arithmetic of a kernel's row cannot do, a format cannot say: the refusal names port and row.
+
+    Raises:
+      UnsupportedExport: in place of a RuleError.
+    """
+    try:
+        yield
+    except RuleError as error:
+        port = next((port.address for port in (*kernel.outputs, *kernel.inputs) if port.value), kernel.name)
+        raise UnsupportedExport(f"{port} (row {kernel.row}): {error.message}", hint=error.hint) from error
+
+
 def typed_ports(plan: Plan) -> Iterator[tuple[str, str, str, PortTyped]]:
-    """Address, row, value and type of every port that has a type, the pinned boundary last."""
+    """Address, row, value and type of every port that has a type, the pinned boundary last.
+
+    A pin of a float storage within the model may be no port's: that value is stored in it all the same.
+    """
     for kernel in plan.kernels_in_order:
         row = "in float" if kernel.row is None else f"row {kernel.row}"
         for port in (*kernel.inputs, *kernel.outputs):
@@ -91,6 +109,9 @@ def typed_ports(plan: Plan) -> Iterator[tuple[str, str, str, PortTyped]]:
         for i, name in enumerate(names):
             if pinned.get(name) is not None:
                 yield port_address(BOUNDARY, side, i), "pinned", name, pinned[name]
+    for name, kind in pinned.items():
+        if isinstance(kind, Uniform) and kind.storage.float_name and name not in plan.graph.constants:
+            yield name, "pinned", name, kind
 
 
 def common_problem(kind: PortTyped) -> str:

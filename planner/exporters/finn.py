@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from planner.errors import UnsupportedExport
-from planner.exporters.accepts import common_problem, refusal, typed_ports
+from planner.exporters.accepts import common_problem, refusal, refusing, typed_ports
 from planner.exporters.averaging import average_of, divides
 from planner.exporters.blocks import Block, Clamp, blocks, clamp_of
 from planner.exporters.products import (
@@ -62,8 +62,9 @@ def write_finn(graph: Graph, plan: Plan) -> bytes:
     streams = Streams(graph, plan)
     asked = {op.outputs[0]: op for op in plan.graph.all_ops() if op.type == "GreaterOrEqual"}
     for block in blocks(plan):
-        if not _write_signs(streams, block, asked):
-            _write_block(streams, block)
+        with refusing(block.kernel):
+            if not _write_signs(streams, block, asked):
+                _write_block(streams, block)
     return streams.finish()
 
 

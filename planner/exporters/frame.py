@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.exporters.accepts import Accepts, refuse_unsupported
+from planner.exporters.accepts import Accepts, refuse_unsupported, refusing
 from planner.exporters.blocks import Block, blocks, write_border
 from planner.exporters.sheet import Rescale, Sheet
 from planner.ir.graph import Graph
@@ -57,7 +57,8 @@ def write_form(graph: Graph, plan: Plan, form: Form) -> bytes:
     )
     for block in blocks(plan):
         sheet.scope = block.region.scope
-        if not write_border(sheet, block):
-            form.write_block(sheet, block)
+        with refusing(block.kernel):
+            if not write_border(sheet, block):
+                form.write_block(sheet, block)
     sheet.scope = ""
     return sheet.finish()

@@ -6,7 +6,7 @@ looks at no other kernel, so it cannot depend on a visiting order. Source: desig
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -193,7 +193,11 @@ def _refused_by_facts(graph: Graph, choice: Choice) -> str | None:
                 return f"port {pattern.name} ({name!r}) is to stay float ({fact})"
             if isinstance(fact, AnyType) and store is not None and store.range_bits < fact.bits:
                 return f"port {pattern.name} ({name!r}) wants {fact}, the row has {store}"
-            if isinstance(fact, Bipolar) and constant and not holds_two_signs(pattern):
+            if (
+                isinstance(fact, Bipolar)
+                and constant
+                and not (holds_two_signs(pattern) and _takes_scales(pattern, [fact.scale]))
+            ):
                 return f"port {pattern.name} ({name!r}) is {fact}, the row has {pattern.type}"
             if isinstance(fact, Uniform) and (constant or fact in own_facts[i]):
                 follows = _follows_factors(choice, pattern.name)
@@ -285,14 +289,20 @@ def accepts(pattern: PortPattern, pin: Uniform, *, follows: bool) -> bool:
         return False
     if spec.zero_point is not None and any(zero != spec.zero_point for zero in pin.zero_points):
         return False
-    if spec.power_of_two and any(math.frexp(scale)[0] != 0.5 for scale in pin.scales):
+    if not _takes_scales(pattern, pin.scales):
         return False
-    if min(pin.scales) < (spec.scale_min or 0.0) or max(pin.scales) > (spec.scale_max or math.inf):
+    if spec.granularity == "block" and not follows:
+        sizes = {size for _, size in pin.blocks}
+        return bool(sizes & {*spec.block_size}) and sizes <= {1, *spec.block_size}
+    return follows or {"tensor": pin.is_per_tensor, "axis": not pin.blocks}[spec.granularity]
+
+
+def _takes_scales(pattern: PortPattern, scales: Sequence[float]) -> bool:
+    """Whether a port can have these scales."""
+    spec = pattern.type
+    if spec.power_of_two and any(math.frexp(scale)[0] != 0.5 for scale in scales):
         return False
-    return (
-        follows
-        or {"tensor": pin.is_per_tensor, "axis": not pin.blocks, "block": bool(pin.blocks)}[spec.granularity]
-    )
+    return min(scales) >= (spec.scale_min or 0.0) and max(scales) <= (spec.scale_max or math.inf)
 
 
 def _pins_met(graph: Graph, choice: Choice) -> int:

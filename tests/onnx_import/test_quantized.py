@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from planner.calibration.run import calibrate
 from planner.conversion.convert import convert
-from planner.errors import ModelError
+from planner.errors import ModelError, UnsupportedExport
 from planner.interpreter.models import run_model
 from planner.ir.qtypes import Uniform
 from planner.onnx.read import read_onnx
@@ -326,3 +326,71 @@ def test_operators_that_lack_something_are_refused(node, message):
     with pytest.raises(ModelError) as caught:
         read_onnx(data)
     assert str(caught.value) == message
+
+
+def _planned(data: bytes, target: str, **samples: np.ndarray):
+    model = read_onnx(data)
+    model = annotate(model, stats=calibrate(model, [samples]))
+    made = plan(model, target)
+    check(made, model)
+    return model, made
+
+
+@pytest.mark.parametrize("target", ["llm-w4", "tensorrt-int8"])
+def test_a_weight_in_blocks_that_no_row_has(target):
+    """Blocks of 2 fit no row of blocks of 32 and more: the kernel is float, and says why."""
+    weight = helper.make_tensor("q", TensorProto.INT4, [4, 2], [1, -2, 3, -4, 5, -6, 7, -8])
+    scales = np.array([[0.5, 0.25], [1, 0.125]], np.float32)
+    model = onnx.parser.parse_model(
+        f"{HEAD} g (float[1,4] x) => (float[1,2] y) "
+        "{ w = DequantizeLinear<axis=0, block_size=2>(q, s) y = MatMul(x, w) }"
+    )
+    model.graph.initializer.extend([weight, numpy_helper.from_array(scales, "s")])
+    _, made = _planned(model.SerializeToString(), target, x=np.ones((1, 4), np.float32))
+    (kernel,) = made.kernels_in_order
+    assert kernel.row is None
+    assert "is pinned to !quant.uniform<i4:f32:{0:2, 1:1}" in kernel.reason
+
+
+def test_two_signs_of_a_scale_that_the_device_lacks():
+    """hls4ml has powers of two: a weight of +-0.3 stays float there."""
+    text = (
+        f"{HEAD} g (float[1,2] x) => (float[1,2] y) "
+        "{ w = onnx.brevitas.BipolarQuant(q, s) y = MatMul(x, w) }"
+    )
+    data = parsed(text, q=np.array([[1, -1], [-1, -1]], np.float32), s=np.float32(0.3))
+    _, made = _planned(data, "hls4ml-fpga", x=np.ones((1, 2), np.float32))
+    (kernel,) = made.kernels_in_order
+    assert kernel.row is None
+    assert "!quant.bipolar" in kernel.reason
+
+
+def test_a_value_in_float8_is_no_file_of_integers():
+    """The value is stored so although no port of a kernel is."""
+    text = (
+        f"{HEAD} g (float[1,2] x) => (float[1,2] y) "
+        "{ q = QuantizeLinear(x, s, z) h = DequantizeLinear(q, s, z) y = MatMul(h, w) }"
+    )
+    model = onnx.parser.parse_model(text)
+    arrays = {"s": np.float32(0.1), "w": np.eye(2, dtype=np.float32)}
+    model.graph.initializer.extend(numpy_helper.from_array(np.asarray(a), name) for name, a in arrays.items())
+    model.graph.initializer.append(helper.make_tensor("z", TensorProto.FLOAT8E4M3FN, [], [0.0]))
+    graph, made = _planned(model.SerializeToString(), "litert-int8", x=np.ones((1, 2), np.float32))
+    for form in ("onnx-qdq", "onnx-qoperator", "qonnx", "finn"):
+        with pytest.raises(UnsupportedExport, match="float storage"):
+            export(graph, made, form)
+
+
+@pytest.mark.parametrize("form", ["onnx-integer", "finn"])
+def test_arithmetic_that_a_trained_scale_does_not_have(form):
+    """A shift between scales that are no powers of two: the format refuses, with port and row."""
+    text = (
+        f"{HEAD} g (float[1,2] x) => (float[1,2] y) "
+        "{ q = QuantizeLinear(x, s, z) h = DequantizeLinear(q, s, z) u = Unsqueeze(h, axes) "
+        "m = MaxPool<kernel_shape=[1]>(u) p = QuantizeLinear(m, t, z) d = DequantizeLinear(p, t, z) "
+        "y = Squeeze(d, axes) }"
+    )
+    data = parsed(text, s=np.float32(0.3), t=np.float32(0.5), z=np.int8(0), axes=np.array([1]))
+    graph, made = _planned(data, "hls4ml-fpga", x=np.ones((1, 2), np.float32))
+    with pytest.raises(UnsupportedExport, match=r"\(row .*is no shift, power_of_two arithmetic"):
+        export(graph, made, form)
