@@ -1,7 +1,8 @@
 """Wildcards: the storage of a port that takes any.
 
-That of its value's pin, else of the ports it is joined with, else of its producer, else of its readers, else
-the target's default; wide enough for what an Any asks of its values. Source: design 01, section 4.
+That of its value's pin, else of the ports it is joined with, else of its producer, else of its readers (but
+none without signs for a constant below 0), else the target's default; wide enough for what an Any asks of its
+values. Source: design 01, section 4.
 """
 
 from collections.abc import Sequence
@@ -87,12 +88,23 @@ def resolve(
                 result[side] = _stored_as(spec, joined[side])
                 continue
             found = _storage_near(network, name, reader_storage)
-            found = found or (default.storage if isinstance(default.storage, Storage) else None)
+            if found is None or not _has_signs(network, name, spec, found):
+                found = default.storage if isinstance(default.storage, Storage) else found
             if found is not None:
                 result[side] = _stored_as(spec, _wide_enough(network, found, [name]))
             else:
                 result[side] = default
     return result
+
+
+def _has_signs(network: Network, name: str, spec: PortType, store: Storage) -> bool:
+    """Whether a storage has numbers below 0 where a constant without a pin is below 0."""
+    constant = network.graph.constants.get(name)
+    if constant is None or store.signed or not (spec.symmetric or spec.zero_point == 0):
+        return True
+    array = constant.array
+    least = min(constant.lo, default=0.0) if array is None else array.min(initial=0.0)
+    return bool(least >= 0) or network.values[number_of(network, name)].pin is not None
 
 
 def _storage_of_begin(network: Network) -> Storage | None:

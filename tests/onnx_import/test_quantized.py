@@ -394,3 +394,18 @@ def test_arithmetic_that_a_trained_scale_does_not_have(form):
     graph, made = _planned(data, "hls4ml-fpga", x=np.ones((1, 2), np.float32))
     with pytest.raises(UnsupportedExport, match=r"\(row .*is no shift, power_of_two arithmetic"):
         export(graph, made, form)
+
+
+@pytest.mark.parametrize("target", ["finn-fpga", "hls4ml-fpga"])
+def test_half_a_step_before_an_unsigned_value(target):
+    """FLOOR takes half a step off first: a constant below 0 has signs where its result has none."""
+    text = (
+        f"{HEAD} g (float[1,2] x) => (float[1,2] y) "
+        '{ r = Relu(x) y = onnx.brevitas.Quant<signed=0, narrow=0, rounding_mode="FLOOR">(r, s, z, b) }'
+    )
+    data = parsed(text, s=np.float32(0.25), z=np.float32(0), b=np.float32(3))
+    sample = np.array([[0.3, 1.2]], np.float32)
+    _, made = _planned(data, target, x=sample)
+    port = next(port for kernel in made.kernels_in_order for port in kernel.inputs if "bias" in port.value)
+    assert port.type.storage.signed
+    assert port.type.scale <= 0.125
