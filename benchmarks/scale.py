@@ -63,6 +63,7 @@ def one(shape: str, regions: int) -> Record:
     target = planner.load_target(TARGET)
     graph = TOPOLOGIES[shape](regions)
     digest = model_digest(graph)
+    check = planner.check  # names load on first use, which is no part of checking
     gc.collect()
     gc.disable()  # as `planner.plan` does
     clock = [time.process_time()]
@@ -77,7 +78,7 @@ def one(shape: str, regions: int) -> Record:
     clock.append(time.process_time())
     tuple(plan.steps)
     clock.append(time.process_time())
-    planner.check(plan, graph)
+    check(plan, graph)
     clock.append(time.process_time())
     spent = [after - before for before, after in pairwise(clock)]
     return {
