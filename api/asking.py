@@ -40,13 +40,13 @@ def wait_of(request: Request) -> float | None:
 
 
 async def plan_answer(
-    service: Service, request: Request, asked: PlanRequest, key: str | None, body: bytes | None = None
+    service: Service, request: Request, asked: PlanRequest, key: str | None, body: str | None = None
 ) -> Response:
     """Answer a plan request: with the plan, or where `Prefer` lets us and it takes long, with a job.
 
     Args:
       key: of a request that may come twice.
-      body: the request as it came, to know it again.
+      body: digest of the request as it came, to know it again.
 
     Raises:
       Refused, PlannerError: what is wrong with the request.

@@ -4,7 +4,6 @@ A small annotated model holds no protobuf, is scanned, and cannot grow, so it is
 process within milliseconds. Source: design 06, "Shape".
 """
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -44,28 +43,28 @@ BLOCK: Final = 32
 MOST_ASKED: Final = 4096
 
 
-async def plan_again(service: Service, body: bytes) -> bytes | None:
-    """Answer a body from the store that this process answered before, byte for byte; it need not be read."""
-    asked = service.asked.get(hashlib.sha256(body).digest())
+async def plan_again(service: Service, body: str) -> bytes | None:
+    """Answer a body, by its digest, from the store that this process answered before; it need not be read."""
+    asked = service.asked.get(body)
     if asked is None or (await service.shelf.find(asked.target)).digest != asked.target_digest:
         return None
     return await _answered(service.store, asked.digest)
 
 
-def note_asked(service: Service, body: bytes, asked: Asked) -> None:
+def note_asked(service: Service, body: str, asked: Asked) -> None:
     """Note which request a body is, to know it again; of too many, the oldest is forgotten."""
     if len(service.asked) >= MOST_ASKED:
         service.asked.pop(next(iter(service.asked)))
-    service.asked[hashlib.sha256(body).digest()] = asked
+    service.asked[body] = asked
 
 
 async def plan_at_once(
-    service: Service, request: PlanRequest, body: bytes | None = None
+    service: Service, request: PlanRequest, body: str | None = None
 ) -> bytes | tuple[Origin, str]:
     """Answer a plan request from the store, or plan a small model here.
 
     Args:
-      body: the request as it came, to know it again.
+      body: digest of the request as it came, to know it again.
 
     Returns:
       The text of the plan; for what is left to a child, its origin and the digest of the request.

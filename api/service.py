@@ -42,7 +42,7 @@ class Service:
 
     Attributes:
       threads: bounds planning in this process.
-      asked: plan requests by the SHA-256 of their bodies.
+      asked: plan requests by the digests of their bodies.
     """
 
     settings: Settings
@@ -55,7 +55,7 @@ class Service:
     engine: Engine
     dispatcher: Dispatcher
     live: Live = field(default_factory=Live)
-    asked: dict[bytes, Asked] = field(default_factory=dict)
+    asked: dict[str, Asked] = field(default_factory=dict)
 
 
 async def read_stats(service: Service, given: Mapping[str, Any], text: bytes) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from api.schemas import (
     Tradeoffs,
     read_plan_request,
 )
+from api.store import digest_of
 from api.whatif import answer_tag, lines_of, read, replan, study
 
 
@@ -37,14 +38,15 @@ class PlanRoute(JsonRoute):
         if "prefer" in request.headers or "idempotency-key" in request.headers:
             return await super().answer(request, body, parse)
         service = request.app.state.service
-        kept = await plan_again(service, body)
+        digest = digest_of(body)
+        kept = await plan_again(service, digest)
         if kept is not None:
             return Response(kept, media_type=JSON)
         scan_body(request, body)
         asked = read_plan_request(body)
-        return (
-            await parse(request) if asked is None else await plan_answer(service, request, asked, None, body)
-        )
+        if asked is None:
+            return await parse(request)
+        return await plan_answer(service, request, asked, None, digest)
 
 
 making = APIRouter(tags=["plans"], route_class=PlanRoute)

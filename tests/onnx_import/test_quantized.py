@@ -336,6 +336,14 @@ def _planned(data: bytes, target: str, **samples: np.ndarray):
     return model, made
 
 
+def _reason_for_float(data, target, **sample):
+    """Why a model's one kernel is float."""
+    _, made = _planned(data, target, **sample)
+    (kernel,) = made.kernels_in_order
+    assert kernel.row is None
+    return kernel.reason
+
+
 @pytest.mark.parametrize("target", ["llm-w4", "tensorrt-int8"])
 def test_a_weight_in_blocks_that_no_row_has(target):
     """Blocks of 2 fit no row of blocks of 32 and more: the kernel is float, and says why."""
@@ -346,10 +354,8 @@ def test_a_weight_in_blocks_that_no_row_has(target):
         "{ w = DequantizeLinear<axis=0, block_size=2>(q, s) y = MatMul(x, w) }"
     )
     model.graph.initializer.extend([weight, numpy_helper.from_array(scales, "s")])
-    _, made = _planned(model.SerializeToString(), target, x=np.ones((1, 4), np.float32))
-    (kernel,) = made.kernels_in_order
-    assert kernel.row is None
-    assert "is pinned to !quant.uniform<i4:f32:{0:2, 1:1}" in kernel.reason
+    reason = _reason_for_float(model.SerializeToString(), target, x=np.ones((1, 4), np.float32))
+    assert "is pinned to !quant.uniform<i4:f32:{0:2, 1:1}" in reason
 
 
 def test_two_signs_of_a_scale_that_the_device_lacks():
@@ -359,10 +365,7 @@ def test_two_signs_of_a_scale_that_the_device_lacks():
         "{ w = onnx.brevitas.BipolarQuant(q, s) y = MatMul(x, w) }"
     )
     data = parsed(text, q=np.array([[1, -1], [-1, -1]], np.float32), s=np.float32(0.3))
-    _, made = _planned(data, "hls4ml-fpga", x=np.ones((1, 2), np.float32))
-    (kernel,) = made.kernels_in_order
-    assert kernel.row is None
-    assert "!quant.bipolar" in kernel.reason
+    assert "!quant.bipolar" in _reason_for_float(data, "hls4ml-fpga", x=np.ones((1, 2), np.float32))
 
 
 def test_a_value_in_float8_is_no_file_of_integers():

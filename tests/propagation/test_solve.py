@@ -54,16 +54,22 @@ def test_one_label_proven_least_is_what_a_search_finds(monkeypatch, shape):
     assert (plan.cost, plan.bound, port_types(plan)) == (searched.cost, searched.bound, port_types(searched))
 
 
+def _with_and_without(monkeypatch, graph, step, nothing):
+    """Plans with a step of the solver and without it, at one price."""
+    plan = propagate(graph, TARGET)
+    monkeypatch.setattr(solve, step, nothing)
+    every = propagate(graph, TARGET)
+    assert (plan.cost, len(plan.rescales)) == (every.cost, len(every.rescales))
+    return plan, every
+
+
 @pytest.mark.parametrize("strategy", ["eliminated", "searched"])
 @pytest.mark.parametrize("seed", range(20))
 def test_folded_readers_change_nothing(monkeypatch, seed, strategy):
     """The price, whatever finds it; where classes are eliminated every label, too: ties are settled alike."""
     monkeypatch.setattr(eliminate, "TABLE", 0 if strategy == "searched" else eliminate.TABLE)
     graph = random_graph(seed, 4 + seed, facts=0.15)
-    plan = propagate(graph, TARGET)
-    monkeypatch.setattr(solve, "fold", lambda unit, *_: fold.Folded(unit, {}, {}))
-    every = propagate(graph, TARGET)
-    assert (plan.cost, len(plan.rescales)) == (every.cost, len(every.rescales))
+    plan, every = _with_and_without(monkeypatch, graph, "fold", lambda unit, *_: fold.Folded(unit, {}, {}))
     assert strategy == "searched" or port_types(plan) == port_types(every)
 
 
@@ -73,10 +79,7 @@ def test_writers_that_one_class_pays_for_change_nothing(monkeypatch, seed, strat
     """The price, whatever finds it; where classes are eliminated the bits lost, too."""
     monkeypatch.setattr(eliminate, "TABLE", 0 if strategy == "searched" else eliminate.TABLE)
     graph = random_graph(seed, 6 + seed, facts=0.15)
-    plan = propagate(graph, TARGET)
-    monkeypatch.setattr(solve, "charge", lambda unit, *_: tolls.Charged(unit, {}))
-    every = propagate(graph, TARGET)
-    assert (plan.cost, len(plan.rescales)) == (every.cost, len(every.rescales))
+    plan, every = _with_and_without(monkeypatch, graph, "charge", lambda unit, *_: tolls.Charged(unit, {}))
     assert strategy == "searched" or _lost(plan) == pytest.approx(_lost(every))
 
 
