@@ -20,6 +20,7 @@ from planner.plans.checkmodel import check_model, check_target
 from planner.plans.patched import Patch, PatchedPlan, merged_warnings
 from planner.plans.plan import Origin, Plan
 from planner.plans.records import KernelPlan
+from planner.propagation.findings import unranged
 from planner.propagation.propagate import propagate
 from planner.target.load import as_target
 from planner.target.records import Target
@@ -161,12 +162,13 @@ def _rows_moved(plan: Plan, part: Plan, near: Vicinity, seeds: frozenset[str]) -
 def _patched(plan: Plan, origin: Origin, near: Vicinity, before: Plan, after: Plan) -> Plan:
     touched = frozenset(plan.kernels_in_order[at].name for at in near.kernels)
     warned = merged_warnings(plan.kernels_in_order, _warned(plan.origin), _warned(after.origin), touched)
-    return PatchedPlan.of(
-        Patch(plan, after, near.kernels, near.values),
-        replace(origin, warned=warned),
-        plan.cost + after.cost - before.cost,
-        plan.bound + after.bound - before.bound,
-    )
+    patch = Patch(plan, after, near.kernels, near.values)
+    cost, bound = plan.cost + after.cost - before.cost, plan.bound + after.bound - before.bound
+    found = PatchedPlan.of(patch, replace(origin, warned=warned), cost, bound)
+    whole = unranged(origin.graph, found.kernels_in_order)
+    if whole is None:
+        return found
+    return PatchedPlan.of(patch, replace(origin, warned={"": (whole,)} | warned), cost, bound)
 
 
 def _warned(origin: Origin | None) -> Mapping[str, tuple[str, ...]]:

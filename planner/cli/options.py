@@ -175,16 +175,17 @@ def _price(setting: str, text: str) -> float:
     return price
 
 
-def require_ranges(model: "Graph") -> None:
-    """Refuse a model that says nothing about the range of any value.
+def require_ranges(model: "Graph", planned: "Plan") -> None:
+    """Refuse a plan all in float because nothing says a range; a target of weights alone asks for none.
 
     Raises:
       StatsError: what to give instead.
     """
-    from planner.ir.qtypes import Calibrated, Uniform
+    from planner.propagation.findings import unranged
 
-    known = (fact for value in model.values.values() for fact in value.facts)
-    if not any(isinstance(fact, Calibrated | Uniform) for fact in known):
+    if any(kernel.row for kernel in planned.kernels_in_order):
+        return
+    if unranged(planned.graph, planned.kernels_in_order):
         raise StatsError(
             f"no ranges are known for the values of model {model.name!r}",
             hint="give samples with --data or statistics with --stats",

@@ -96,6 +96,7 @@ def plan(
         seen = None if stats is None else read_stats(stats)
         ready = _prepared(graph, device, seen, annotations, correct=bias_correction)
         planned = make(ready)
+        require_ranges(graph, planned)
         files, comparisons = _exports(graph, ready, planned, formats or [], None)
     else:
         with as_path(data, ".npz") as samples:
@@ -143,7 +144,6 @@ def _prepared(
 
     given = None if annotations is None else read_annotations_argument(annotations)
     ranged = planner.annotate(graph, stats=stats, annotations=given)
-    require_ranges(ranged)
     if stats is None or not correct:
         return ranged
     corrected = planner.correct_biases(ranged, device, stats)

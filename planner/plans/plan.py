@@ -30,7 +30,7 @@ class Origin:
       model: the annotated model; `graph` before its ops became regions.
       graph: the regions that were planned, constants with their numbers.
       target: the whole target, functions too.
-      warned: the plan's warnings by kernel.
+      warned: the plan's warnings by kernel; "" is the plan as a whole.
       visits: how often propagation looked at a kernel, its passes and rules together.
     """
 

@@ -14,7 +14,7 @@ from planner.plans.plan import Origin, Plan, plan_key
 from planner.plans.records import KernelPlan, PortTyped, Rescale, TargetRef, ValuePlan
 from planner.plans.records import Port as PlanPort
 from planner.propagation.concessions import Concession
-from planner.propagation.findings import clip_of, warnings_of
+from planner.propagation.findings import clip_of, unranged, warnings_of
 from planner.propagation.islands import BETWEEN_FLOATS
 from planner.propagation.labels import UNIT
 from planner.propagation.log import Steps
@@ -35,6 +35,8 @@ def assemble(outcome: Outcome) -> Plan:
     network, target, request = outcome.network, outcome.network.target, outcome.request
     network.visits += len(outcome.choices)
     kernels, warned = _kernels(outcome)
+    whole = unranged(network.graph, kernels)
+    warned = ({"": (whole,)} if whole else {}) | warned
     served = {kernel.row: choice.row for kernel, choice in zip(kernels, outcome.choices, strict=True)}
     rows = {key: row for key, row in served.items() if key is not None and row is not None}
     options = _options(outcome)

@@ -4,20 +4,21 @@ Written after labelling. Source: design 01, section 4 ("Unknown is not None") an
 02, cases 12 to 14.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from planner.errors import Conflict
-from planner.ir.graph import port_address
-from planner.ir.qtypes import AnyType, Uniform
+from planner.ir.graph import Facts, Graph, port_address
+from planner.ir.qtypes import AnyType, Bipolar, Calibrated, Uniform
+from planner.plans.records import KernelPlan
 from planner.plans.rescales import SAME_SCALE, kind_of
 from planner.propagation.concessions import Concession
 from planner.propagation.labels import clipped_share, label_of
 from planner.propagation.log import brief
 from planner.propagation.network import DERIVED, FLOAT, Interval, Kernel, Network, Port
 from planner.propagation.parameters import BIAS_LIMIT
-from planner.propagation.rows import port_facts
+from planner.propagation.rows import NO_RANGE, port_facts
 
 
 def clip_of(extent: Interval, kind: Uniform) -> float:
@@ -26,6 +27,27 @@ def clip_of(extent: Interval, kind: Uniform) -> float:
         widest = max(range(len(kind.scales)), key=kind.scales.__getitem__)
         kind = Uniform(kind.storage, (kind.scales[widest],), (kind.zero_points[widest],), kind.expressed)
     return clipped_share(extent, label_of(kind), kind.storage)
+
+
+def unranged(graph: Graph, kernels: Iterable[KernelPlan]) -> str | None:
+    """What to say of a model where no fact at all says a range, and kernels run in float for it."""
+    at_ports = (side for region in graph.regions for side in (region.input_facts, region.output_facts))
+    if any(map(_says_range, (value.facts for value in graph.values.values()))) or any(
+        _says_range(facts) for side in at_ports for facts in side
+    ):
+        return None
+    floats = sum(kernel.reason == NO_RANGE for kernel in kernels)
+    if not floats:
+        return None
+    return (
+        f"no ranges are known for the values of model {graph.name!r}, so {floats} "
+        f"kernel{'s' * (floats > 1)} that the target has a row for run in float: calibrate the model on "
+        "samples, or annotate ranges, and plan again"
+    )
+
+
+def _says_range(facts: Facts) -> bool:
+    return any(isinstance(fact, Calibrated | Uniform | Bipolar) for fact in facts)
 
 
 def warnings_of(network: Network, kernel: Kernel, *, greedy: bool = False) -> list[str]:

@@ -175,6 +175,15 @@ def test_options_reach_the_planner(service):
     assert after["key"] == edited.key
 
 
+def test_a_plan_without_ranges_says_so(service):
+    model = chain(2)
+    for value in model["values"]:
+        value.pop("constraints", None)
+    warnings = make(service, model)["warnings"]
+    assert warnings == list(library(model).warnings)
+    assert warnings[0].startswith("no ranges are known for the values of model")
+
+
 WRONG = [
     ("annotation-invalid", "POST", ":replan", {"values": {"v9": PIN}}, "'v9' is no value"),
     ("request-invalid", "POST", ":replan", {"types": {}}, "/types"),

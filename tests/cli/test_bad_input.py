@@ -91,6 +91,12 @@ def test_missing_statistics(refused):
     )
 
 
+def test_a_target_of_weights_alone_asks_for_no_statistics(qplan, tmp_path):
+    answer = qplan("plan", MODEL, "-t", "llm-w4", "-o", tmp_path / "out", "--json")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.json["integer"] > 0
+
+
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
