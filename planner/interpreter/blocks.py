@@ -138,18 +138,18 @@ def mover_kind(block: Block, graph: Graph) -> Uniform | None:
 def clamped(stored: Array, kind: Uniform, op: Op | None, numbers: Mapping[str, Array]) -> Array:
     """Cut stored integers to their storage range and by a Relu or Clip.
 
-    Bounds act at their stored values. Where a type has several scales they act on reals instead.
+    Bounds act at their stored values. Where a type has several scales or floats they act on reals instead.
 
     Args:
       stored: integers of `kind`.
       op: the activation; None: the storage range alone.
       numbers: arrays of the operands that hold the bounds.
     """
-    whole: Array = np.clip(stored, kind.storage.qmin, kind.storage.qmax)
+    whole: Array = np.clip(stored, kind.storage.qmin, kind.storage.qmax).astype(stored.dtype, copy=False)
     if op is None:
         return whole
     lo, hi = _bounds(op, numbers)
-    if kind.is_per_tensor:
+    if kind.is_per_tensor and not kind.storage.float_name:
         low = kind.storage.qmin if lo is None else _stored_number(lo, kind)
         high = kind.storage.qmax if hi is None else _stored_number(hi, kind)
         return np.asarray(np.clip(whole, min(low, high), high))

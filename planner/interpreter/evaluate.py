@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.calibration.samples import fit
-from planner.constants.quantize import quantize_array, stored_dtype
+from planner.constants.quantize import array_dtype, quantize_array, stored_dtype
 from planner.errors import UnknownName, unknown_name
 from planner.interpreter.blocks import (
     CLAMPS,
@@ -47,7 +47,7 @@ class Evaluation:
     """What a plan computes for one sample.
 
     Attributes:
-      stored: stored integers of each value that is defined in an integer type, in that type's numpy dtype.
+      stored: stored integers (or 8-bit floats) of each value defined in such a type, in its numpy dtype.
       reals: each float value in float32, as its readers see it: behind its pin, if it has one.
       outputs: the model's, as an exported file gives them: float, or stored where they are pinned.
     """
@@ -126,7 +126,7 @@ class Interpreter:
                 memory.define(name, feeds[name])
                 continue
             given = arrays[name]
-            is_stored = given.dtype == stored_dtype(pinned.storage)
+            is_stored = given.dtype == array_dtype(pinned.storage)
             stored = given if is_stored else quantize_array(as_f32(feeds[name]), pinned)
             memory.define_stored(name, pinned, stored, FLOAT32_EVEN)
 
@@ -137,7 +137,8 @@ class Interpreter:
 
     def _run_block(self, memory: Memory, block: Block) -> None:
         kind = mover_kind(block, self._graph)
-        if kind is not None and all(memory.is_same(kind, port.type) for port in _ports(block)):
+        whole = kind is not None and not kind.storage.float_name
+        if kind is not None and whole and all(memory.is_same(kind, port.type) for port in _ports(block)):
             self._move(memory, block, kind)
             return
         result = block.result
@@ -235,6 +236,7 @@ def _on_integers(memory: Memory, block: Block, result: Uniform) -> Array | None:
     in_float = block.arithmetic in FLOAT32_STEPS and not (
         block.arithmetic == FLOAT32_SPEC and kernel in SUMS_OF_PRODUCTS
     )
+    in_float = in_float or any(kind.storage.float_name for kind in (result, *block.kinds.values()))
     if kernel is None or in_float or block.others:
         return None
     operands = {

@@ -8,7 +8,6 @@ Source: design 01, section 3; plans/rescales.
 """
 
 from collections.abc import Callable, Mapping, MutableMapping
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -30,7 +29,6 @@ from planner.plans.rescales import kind_of
 OFFSET_FIRST: Final = frozenset({"float32_quant", FLOAT32_SPEC})
 FLOAT32_STEPS: Final = frozenset({"float32_qdq", *OFFSET_FIRST})
 _FLOAT_RESCALES: Final = frozenset({FLOAT32_EVEN, *FLOAT32_STEPS})
-_QUANTIZE_SPEC: Final = partial(quantize_array, arithmetic=ARITHMETICS[FLOAT32_SPEC])
 
 
 class Memory:
@@ -161,8 +159,9 @@ class Memory:
 
 
 def rescaled(stored: Array, source: Uniform, wanted: Uniform, arithmetic: str) -> Array:
-    """Stored integers of one type as those of another."""
+    """Stored integers of one type as those of another; from and to a float storage through reals."""
     is_integer = arithmetic not in _FLOAT_RESCALES and source.is_per_tensor and wanted.is_per_tensor
+    is_integer = is_integer and not (source.storage.float_name or wanted.storage.float_name)
     if not is_integer:
         return quantizer(arithmetic)(dequantize_array(stored, source), wanted)
     result = rescale_onto(Operand(stored, source), wanted, arithmetic)
@@ -175,5 +174,10 @@ def as_f32(array: Array) -> Array:
 
 
 def quantizer(arithmetic: str) -> Callable[[Array, Uniform], Array]:
-    """How reals become stored integers in an arithmetic: ONNX's way where it does not say."""
-    return _QUANTIZE_SPEC if arithmetic in OFFSET_FIRST else quantize_array
+    """How reals become stored values in an arithmetic: ONNX's way where it does not say."""
+    return _quantize_spec if arithmetic in OFFSET_FIRST else quantize_array
+
+
+def _quantize_spec(array: Array, kind: Uniform) -> Array:
+    # A float storage has one rounding: to its nearest float.
+    return quantize_array(array, kind, ARITHMETICS[FLOAT32_EVEN if kind.storage.float_name else FLOAT32_SPEC])
