@@ -93,14 +93,14 @@ def stages_of(
             )
         others = _others(graph, region, readers)
         if any(isinstance(port.type, Uniform) for port in (*kernel.inputs, *kernel.outputs)):
-            found += _joined(waiting)
+            found += _joined(waiting, graph, readers)
             found.append(_block(plan, kernel, region, arithmetic, others))
             continue
         ports = tuple(port.value for port in kernel.outputs if port.value)
         waiting.append((region, (*ports, *others)))
         if any(name in pinned for name in ports):
-            found += _joined(waiting)
-    found += _joined(waiting)
+            found += _joined(waiting, graph, readers)
+    found += _joined(waiting, graph, readers)
     return tuple(found)
 
 
@@ -248,10 +248,19 @@ def _others(graph: Graph, region: Region, readers: Mapping[str, set[str]]) -> tu
     )
 
 
-def _joined(waiting: list[tuple[Region, tuple[str, ...]]]) -> Iterator[Floats]:
-    """The float regions waiting as one step, and none waiting any more."""
+def _joined(
+    waiting: list[tuple[Region, tuple[str, ...]]], graph: Graph, readers: Mapping[str, set[str]]
+) -> Iterator[Floats]:
+    """The float regions waiting as one step, and none waiting any more.
+
+    What is no tensor (an ONNX sequence) and is read only in the step itself is not handed out.
+    """
     regions: Sequence[tuple[Region, tuple[str, ...]]] = tuple(waiting)
     waiting.clear()
     if regions:
         ops = tuple(op for region, _ in regions for op in region.ops)
-        yield Floats(ops, tuple(name for _, outputs in regions for name in outputs))
+        inside = {region.name for region, _ in regions}
+        results = (name for _, outputs in regions for name in outputs)
+        yield Floats(
+            ops, tuple(r for r in results if graph.values[r].dtype or readers.get(r, set()) - inside)
+        )

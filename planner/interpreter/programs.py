@@ -150,9 +150,25 @@ def program_of(
     """
     draft = _Draft(graph, kinds)
     for op in ops:
+        _require_tensors(graph, op, {*outputs, *op.inputs} - draft.inner)
         draft.add(op)
     reads = tuple(draft.reads.values())
     return Program(graph, tuple(draft.nodes), reads, tuple(draft.constants), tuple(outputs), in_f32=in_f32)
+
+
+def _require_tensors(graph: Graph, op: Op, handed: set[str]) -> None:
+    """Refuse to hand what is no tensor from one step to the next.
+
+    Raises:
+      ModelError: an ONNX sequence, say, among what an op takes from or leaves to other steps.
+    """
+    for name in (*op.inputs, *op.outputs):
+        if name in handed and name in graph.values and not graph.values[name].dtype:
+            raise ModelError(
+                f"{op.type} at {op.name!r}: {name!r} is no tensor (an ONNX sequence, say), and the "
+                "reference interpreter passes only tensors between kernels",
+                hint="export the plan and run the file, or cut the model there",
+            )
 
 
 def _options(*, prepacks: bool) -> Any:
