@@ -9,7 +9,7 @@ from typing import Final
 MEANINGS: Final[Mapping[str, str]] = {
     "L001": "a rule, axis or predicate names a port that the row does not have",
     "L002": "a row that is never chosen: an earlier one takes all it takes",
-    "L003": "a fixed zero point outside the port's storage",
+    "L003": "a fixed (or derived, in numbers alone) zero point outside the port's storage",
     "L004": "`same_scale` over ports of differing storages",
     "L005": "a pattern that cannot be read",
     "L006": "a pattern with an op that ONNX does not have",
@@ -58,7 +58,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "T021": "an op group that is not named under `op_groups`",
     "T022": "a storage that is none",
     "T024": "`extends` of a target that is not there, or in a circle",
-    "T025": "a number or an expression that cannot be read",
+    "T025": "a number or an expression that cannot be read, or has no answer whatever the ports are",
     "T026": "a function that was not handed over",
     "T027": "`remove: true` that removes nothing",
     "T028": "a type whose fields contradict each other",

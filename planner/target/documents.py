@@ -15,15 +15,15 @@ from planner.target.schema import Document
 from planner.target.yamltree import Node, locate, nearest
 
 _EXPECTED: Final[Mapping[str, str]] = {
-    "string_type": "text is expected here",
-    "int_type": "a whole number is expected here",
-    "float_type": "a number is expected here",
-    "bool_type": "true or false is expected here",
-    "list_type": "a list is expected here",
-    "tuple_type": "a list is expected here",
-    "dict_type": "a mapping is expected here",
-    "model_type": "a mapping is expected here",
-    "model_attributes_type": "a mapping is expected here",
+    "bool_type": "true or false",
+    "float_type": "a number",
+    "int_type": "a whole number",
+    "string_type": "text",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
 }
 _TAGS: Final[Mapping[str, str]] = {"text": "text", "list": "a list", "map": "a mapping"}
 
@@ -37,10 +37,33 @@ def check_document(root: Node, data: Mapping[str, Any]) -> Document | tuple[Prob
     try:
         return Document.model_validate(data)
     except ValidationError as error:
-        problems = {_problem(root, detail) for detail in error.errors(include_url=False)}
+        details = error.errors(include_url=False)
+    problems = {_problem(root, detail) for detail in details if detail["type"] not in _EXPECTED}
+    problems |= _wrong_kinds(root, details)
     places = {(p.line, p.column) for p in problems if p.code != "T010"}
     kept = [p for p in problems if p.code != "T010" or (p.line, p.column) not in places]
     return tuple(sorted(kept, key=lambda p: (p.line, p.column, p.code, p.message)))
+
+
+def _wrong_kinds(root: Node, details: Sequence[ErrorDetails]) -> set[Problem]:
+    """T010, once a place: where one of several kinds is expected, pydantic tells each alone."""
+    found: dict[tuple[int, int, str], tuple[Node, set[str]]] = {}
+    for detail in details:
+        if detail["type"] in _EXPECTED:
+            node, text = locate(root, detail["loc"])
+            known = found.setdefault((node.line, node.column, text), (node, set()))
+            known[1].add(_EXPECTED[detail["type"]])
+    return {
+        node.problem("T010", f"{_either(kinds)} is expected here, not {_shown(node)}", text)
+        for (_, _, text), (node, kinds) in found.items()
+    }
+
+
+def _either(kinds: set[str]) -> str:
+    """What is expected, in a fixed order; a number may be whole."""
+    wanted = kinds - {"a whole number"} if "a number" in kinds else kinds
+    *first, last = (kind for kind in dict.fromkeys(_EXPECTED.values()) if kind in wanted)
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def _problem(root: Node, detail: ErrorDetails) -> Problem:
@@ -71,8 +94,6 @@ def _problem(root: Node, detail: ErrorDetails) -> Problem:
         return node.problem("T010", f"{wanted} is expected here, not {_shown(node)}", text)
     if kind == "too_short":
         return node.problem("T014", f"{context['min_length']} or more entries are expected here", text)
-    if kind in _EXPECTED:
-        return node.problem("T010", f"{_EXPECTED[kind]}, not {_shown(node)}", text)
     return node.problem("T014", f"{_shown(node)}: {_lower(detail['msg'])}", text)
 
 

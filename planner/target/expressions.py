@@ -24,6 +24,7 @@ from planner.errors import RuleError, TargetError
 MAX_TEXT: Final = 300
 MAX_DEPTH: Final = 32
 MAX_BITS: Final = 4096
+_SHORT_BITS: Final = 17
 GREATEST: Final = sys.float_info.max
 
 Real: TypeAlias = Fraction | float
@@ -94,6 +95,23 @@ def references(expression: Expression) -> tuple[Ref, ...]:
     return ()
 
 
+def refuse_constants(expression: Expression) -> None:
+    """Refuse what cannot be computed whatever the ports are: `1 / 0`, `x.scale / (2 - 2)`, `sqrt(-1)`.
+
+    Raises:
+      RuleError: as `evaluate`.
+    """
+    if not isinstance(expression, Apply):
+        return
+    for operand in expression.operands:
+        refuse_constants(operand)
+    last = expression.operands[-1]
+    if not references(expression):
+        evaluate(expression, _no_ports)
+    elif expression.name == "/" and not references(last) and evaluate(last, _no_ports) == 0:
+        raise RuleError("division by zero")
+
+
 def evaluate(expression: Expression, lookup: Lookup) -> Real:
     """Compute an expression; exact while every part is rational.
 
@@ -112,13 +130,19 @@ def evaluate(expression: Expression, lookup: Lookup) -> Real:
     try:
         result = FUNCTIONS[expression.name][1](*operands)
     except ZeroDivisionError as error:
-        raise RuleError(f"{operands[0]} {expression.name} 0: division by zero") from error
+        raise RuleError(f"{_shown(operands[0])} {expression.name} 0: division by zero") from error
     except (ArithmeticError, ValueError) as error:
-        shown = ", ".join(str(operand) for operand in operands)
+        shown = ", ".join(map(_shown, operands))
         raise RuleError(f"{expression.name} of {shown}: {error}") from error
     if isinstance(result, Fraction) and _bits(result) > MAX_BITS:
         raise RuleError(f"{expression.name} gives a number of {_bits(result)} bits; at most {MAX_BITS}")
     return result
+
+
+def _shown(value: Real) -> str:
+    """A number to read: a rational of a few digits as it is, else as a float."""
+    short = isinstance(value, Fraction) and _bits(value) <= _SHORT_BITS
+    return str(value) if short or not -GREATEST <= value <= GREATEST else f"{float(value):.6g}"
 
 
 def _no_ports(ref: Ref) -> Real:

@@ -105,20 +105,27 @@ def _covers_port(wide: PortPattern, narrow: PortPattern) -> bool:
 
 
 def fixed_outside(target: Target) -> Found:
-    """L003: a fixed scale whose zero point does not fit the port's storage."""
+    """L003: a zero point, fixed or derived in numbers alone, that does not fit the port's storage."""
     for row in rows_of(target):
         types = {port.name: port.type.storage for port in ports_of(row)}
         for rule in row.rules:
-            if rule.kind != "fixed_scale":
+            zero_point = _fixed_zero_point(rule)
+            store = types.get(rule.args.get("port", ""))
+            if zero_point is None:
                 continue
-            store = types.get(rule.args["port"])
-            zero_point = rule.args.get("zero_point", 0)
             if isinstance(store, Storage) and not store.qmin <= zero_point <= store.qmax:
                 message = (
-                    f"fixed_scale of {row.kernel}: zero point {zero_point} lies outside "
+                    f"{rule.kind} of {row.kernel}: zero point {zero_point} lies outside "
                     f"{store.qmin}:{store.qmax} of port {rule.args['port']!r}"
                 )
                 yield rule.source, message
+
+
+def _fixed_zero_point(rule: Rule) -> int | None:
+    if rule.kind == "fixed_scale":
+        return int(rule.args.get("zero_point", 0))
+    text = str(rule.args.get("zero_point", 0)) if rule.kind == "derive" else ""
+    return None if not text or references(parse_expression(text)) else round(parse_number(text))
 
 
 def differing_storages(target: Target) -> Found:

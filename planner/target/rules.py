@@ -229,11 +229,16 @@ def derive(inputs: Views, outputs: Views, args: Args) -> Mapping[PortId, Uniform
     if any(known.get(name) is None for name in asked):
         return {}
     types = {name: kind for name in asked if (kind := known[name]) is not None}
-    scale, zero_point = (evaluate(expression, _lookup(types)) for expression in expressions)
+    said = f"derive of {args['port']!r} by scale '{args['scale']}'"
+    said += f" and zero point '{args['zero_point']}'" if args.get("zero_point") else ""
+    try:
+        scale, zero_point = (evaluate(expression, _lookup(types)) for expression in expressions)
+    except RuleError as error:
+        raise RuleError(f"{said}: {error.message}") from error
     if not all(-GREATEST <= number <= GREATEST for number in (scale, zero_point)):
-        raise RuleError(f"derive of {args['port']!r}: scale or zero point is beyond a double")
+        raise RuleError(f"{said}: scale or zero point is beyond a double")
     return {
-        view.id: _type(store, float(scale), round(zero_point), f"derive of {view.name!r}")
+        view.id: _type(store, float(scale), round(zero_point), said)
         for view, store in _stored(inputs, outputs, args["port"])
     }
 
@@ -242,7 +247,7 @@ def _lookup(types: Mapping[str, Uniform]) -> Callable[[Ref], Fraction]:
     def look(ref: Ref) -> Fraction:
         kind = types[ref.port]
         if not kind.is_per_tensor:
-            raise RuleError(f"derive: {ref} of the type {kind}, which is not per tensor")
+            raise RuleError(f"{ref} of the type {kind}, which is not per tensor")
         parameters: dict[str, float] = {
             "scale": kind.scale,
             "zero_point": kind.zero_point,
@@ -250,7 +255,7 @@ def _lookup(types: Mapping[str, Uniform]) -> Callable[[Ref], Fraction]:
             "qmax": kind.storage.qmax,
         }
         if ref.attribute not in parameters or ref.index is not None:
-            raise RuleError(f"derive: {ref} is none of {', '.join(f'{ref.port}.{p}' for p in parameters)}")
+            raise RuleError(f"{ref} is none of {', '.join(f'{ref.port}.{p}' for p in parameters)}")
         return Fraction(parameters[ref.attribute])
 
     return look

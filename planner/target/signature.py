@@ -8,10 +8,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from planner.errors import InputError, Problem, TargetError
+from planner.errors import InputError, Problem, RuleError, TargetError
 from planner.ir.qtypes import EXPRESSED, FloatType, Storage, round_scale, storage
 from planner.ir.typetext import parse_storage
-from planner.target.expressions import parse_expression, parse_number, references
+from planner.target.expressions import parse_expression, parse_number, references, refuse_constants
 from planner.target.records import Granularity, PortPattern, PortType, Row, Rule
 from planner.target.schema import RowModel, RuleModel, Signature, TypeModel
 from planner.target.yamltree import Node, nearest
@@ -212,7 +212,7 @@ def build_rule(building: Building, model: RuleModel, node: Node) -> Rule:
 def _check_arithmetic(building: Building, kind: str, args: Mapping[str, Any], node: Node) -> None:
     if kind == "derive":
         for key in ("scale", "zero_point"):
-            building.attempt(child(node, kind, key), "T025", partial(_derivable, str(args[key])))
+            building.attempt(child(node, kind, key), "T025", partial(_derivable, key, str(args[key])))
     if kind == "fixed_scale":
         building.attempt(child(node, kind, "scale"), "T025", partial(_fixable, args["scale"]))
     if kind == "multiplier_scale":
@@ -236,16 +236,24 @@ def _fixable(number: float | str) -> None:
         raise TargetError(f"{number!r} is 0 in float32")
 
 
-def _derivable(text: str) -> None:
+def _derivable(key: str, text: str) -> None:
     """Read an expression of `derive`.
 
     Raises:
-      TargetError: not one, or it asks for what a rule does not know.
+      TargetError: not one, it asks for what a rule does not know, or no ports give it an answer.
     """
-    for ref in references(parse_expression(text)):
+    expression = parse_expression(text)
+    asked = references(expression)
+    for ref in asked:
         if ref.attribute not in DERIVABLE or ref.index is not None:
             known = ", ".join(f"{ref.port}.{name}" for name in DERIVABLE)
             raise TargetError(f"{ref} is not known to derive; known: {known}")
+    try:
+        refuse_constants(expression)
+    except RuleError as error:
+        raise TargetError(f"{text!r}: {error.message}") from error
+    if key == "scale" and not asked:
+        _fixable(text)
 
 
 def bare(name: str) -> str:

@@ -183,9 +183,25 @@ def test_derive():
 @pytest.mark.parametrize(
     ("scale", "zero_point", "x", "message"),
     [
-        ("1 / (x.scale - 0.25)", 0, "i8:f32, 0.25", "1 / 0: division by zero"),
-        ("x.scale - 1", 0, "i8:f32, 0.25", r"derive of 'y': scale -0.75 must be positive"),
-        ("x.scale", 300, "i8:f32, 0.25", "derive of 'y': zero point 300 lies outside"),
+        (
+            "1 / (x.scale - 0.25)",
+            0,
+            "i8:f32, 0.25",
+            r"^derive of 'y' by scale '1 / \(x.scale - 0.25\)': 1 / 0: division by zero$",
+        ),
+        ("x.scale / x.zero_point", 0, "i8:f32, 0.1", "': 0.1 / 0: division by zero$"),
+        (
+            "x.scale - 1",
+            0,
+            "i8:f32, 0.25",
+            "derive of 'y' by scale 'x.scale - 1': scale -0.75 must be positive",
+        ),
+        (
+            "x.scale",
+            "x.qmax * 3",
+            "i8:f32, 0.25",
+            r"by scale 'x.scale' and zero point 'x.qmax \* 3': zero point 381 lies outside",
+        ),
         ("x.scale", 0, "i8:f32:0, {0.25,0.5}", "which is not per tensor"),
     ],
 )
