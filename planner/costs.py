@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from planner.errors import unknown_name
+from planner.errors import require_name
 from planner.ir.graph import Graph, Op
 from planner.ir.roles import MOVERS
 from planner.onnx.dtypes import NARROW_BITS, NUMPY
@@ -94,8 +94,7 @@ def cost_of(graph: Graph, mode: str = "qonnx") -> Cost:
     Raises:
       UnknownName: no such mode.
     """
-    if mode not in MODES:
-        raise unknown_name("cost mode", mode, MODES)
+    require_name("cost mode", mode, MODES)
     plain = infer(expand(graph))
     widths = _Widths(plain, mode)
     layers = []

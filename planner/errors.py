@@ -141,6 +141,26 @@ class PlanInvalid(PlannerError):
         self.row = row
 
 
+def expect(argument: object, kinds: type | tuple[type, ...], what: str) -> None:
+    """Refuse an argument of another kind; `what` is a clause on what it is: "a plan is what `plan` gives".
+
+    Raises:
+      InputError: the clause, and the kind that was given.
+    """
+    if not isinstance(argument, kinds):
+        raise InputError(f"{what}, not a {type(argument).__name__}")
+
+
+def require_name(kind: str, name: object, known: Iterable[str]) -> None:
+    """Refuse a name that is none of `known`, or no name at all.
+
+    Raises:
+      UnknownName: with the nearest three.
+    """
+    if not isinstance(name, str) or name not in known:
+        raise unknown_name(kind, name, known)
+
+
 def unknown_name(kind: str, name: object, known: Iterable[str]) -> UnknownName:
     """Make the error for a `name` that is none of `known`, with the nearest three."""
     names = sorted(known)

@@ -17,7 +17,7 @@ from planner.calibration.annotate import annotate as annotate_graph
 from planner.calibration.run import calibrate as run_calibration
 from planner.calibration.run import calibrate_on
 from planner.calibration.statistics import Statistics
-from planner.errors import InputError, ModelError, unknown_name
+from planner.errors import InputError, ModelError, expect, require_name
 from planner.exporters.table import EXPORTERS, refuse_bodies
 from planner.fusion.fuse import fuse
 from planner.interpreter.compare import Comparison
@@ -30,10 +30,10 @@ from planner.ir.graph import Graph, model_digest
 from planner.onnx.normalise import normalise
 from planner.onnx.read import read_onnx
 from planner.plans.check import check as check_plan
-from planner.plans.plan import Plan
+from planner.plans.plan import Plan, require_plan
 from planner.propagation.propagate import BiasPins, Strategy, propagate
-from planner.target.load import as_target
-from planner.target.records import QuantFn, Target
+from planner.target.load import TargetSource, as_target
+from planner.target.records import QuantFn
 
 Source = str | Path | bytes
 
@@ -62,8 +62,7 @@ def load_model(source: Source, *, format: str | None = None) -> Graph:  # noqa: 
     if format is None:
         suffix = "onnx" if isinstance(source, bytes) else Path(source).suffix.removeprefix(".").lower()
         format = suffix if suffix in _READERS else "onnx"  # noqa: A001
-    if format not in _READERS:
-        raise unknown_name("model format", format, _READERS)
+    require_name("model format", format, _READERS)
     if not isinstance(source, bytes) and not Path(source).is_file():
         raise ModelError(f"{source}: {'a folder, not a file' if Path(source).is_dir() else 'no such file'}")
     with collection_paused():
@@ -91,7 +90,12 @@ def calibrate(
       SampleError: a sample of the wrong name, shape or element type.
     """
     flat = expand(model)
+    expect(method, str, "a calibration method is minmax, percentile or percentile:99.9")
+    if progress is not None and not callable(progress):
+        raise InputError(f"progress is a function of (samples done, samples in all), not {progress!r}")
     if executor is not None:
+        if not hasattr(executor, "submit"):
+            raise InputError(f"executor is one of concurrent.futures, with a submit, not {executor!r}")
         return calibrate_on(executor, flat, samples, parts=parts, method=method, progress=progress)
     return run_calibration(flat, samples, method=method, progress=progress)
 
@@ -113,7 +117,7 @@ def annotate(
 
 def plan(
     model: Graph,
-    target: Target | str | Path,
+    target: TargetSource,
     *,
     strategy: Strategy = "minimal",
     functions: Mapping[str, QuantFn] | None = None,
@@ -151,7 +155,7 @@ def plan(
         return replace(found, origin=replace(found.origin, model=model)) if found.origin else found
 
 
-def check(plan: Plan, model: Graph | None = None, target: Target | str | Path | None = None) -> None:
+def check(plan: Plan, model: Graph | None = None, target: TargetSource | None = None) -> None:
     """Refuse a plan that breaks a rule of its target, its model or its own log.
 
     Args:
@@ -162,6 +166,7 @@ def check(plan: Plan, model: Graph | None = None, target: Target | str | Path | 
     Raises:
       PlanInvalid: the first thing that does not hold; `.port` is its address, `.row` the row's file:line.
     """
+    require_plan(plan)
     with collection_paused():
         check_plan(plan, model, None if target is None else as_target(target))
 
@@ -175,10 +180,10 @@ def export(model: Graph, plan: Plan, format: str) -> bytes:  # noqa: A002 - the 
       UnsupportedExport: the format cannot express this plan; names port and row.
       PlanInvalid: the plan does not fit the model.
     """
-    if format not in EXPORTERS:
-        raise unknown_name("export format", format, EXPORTERS)
+    require_name("export format", format, EXPORTERS)
     with collection_paused():
         model = expand(model)
+        require_plan(plan)
         check_plan(plan, model, log=plan.origin is None)
         refuse_bodies(plan, format)
         return EXPORTERS[format](model, plan)
@@ -192,7 +197,9 @@ def evaluate(
     Args:
       arithmetic: requantize by this instead of each row's own (`float32_even` is onnxruntime's).
     """
-    return evaluate_plan(expand(model), plan, sample, arithmetic=arithmetic)
+    flat = expand(model)
+    require_plan(plan)
+    return evaluate_plan(flat, plan, sample, arithmetic=arithmetic)
 
 
 def compare(

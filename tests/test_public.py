@@ -5,7 +5,15 @@ import onnx
 import pytest
 
 import planner
-from planner.errors import AnnotationError, InputError, PlanFormatError, QTypeError, StatsError, UnknownName
+from planner.errors import (
+    AnnotationError,
+    InputError,
+    PlanFormatError,
+    QTypeError,
+    SampleError,
+    StatsError,
+    UnknownName,
+)
 from planner.onnx.read import read_written
 from tests.conftest import ROOT
 from tests.conversion.files import file_of, quant_node
@@ -56,6 +64,87 @@ WRONG = {
         lambda m, *_: planner.annotate(m, stats={}),
         StatsError,
         "what calibrate gives.* a dict",
+    ),
+    "no method": (
+        lambda m, *_: planner.calibrate(m, [], method=None),
+        InputError,
+        "minmax, .* not a NoneType",
+    ),
+    "progress as a switch": (
+        lambda m, *_: planner.calibrate(m, [], progress=True),
+        InputError,
+        "progress is a function of .* not True",
+    ),
+    "workers for an executor": (
+        lambda m, *_: planner.calibrate(m, [], executor=4),
+        InputError,
+        "executor is one of concurrent.futures, .* not 4",
+    ),
+    "no plan to check": (
+        lambda *_: planner.check(None),
+        InputError,
+        "a plan is what plan, .* not a NoneType",
+    ),
+    "no plan to export": (lambda m, *_: planner.export(m, "plan.json", "onnx-qdq"), InputError, "not a str"),
+    "no sample": (
+        lambda m, _, p: planner.evaluate(m, p, None),
+        SampleError,
+        "a mapping of input names, found",
+    ),
+    "no plan to evaluate": (
+        lambda m, *_: planner.evaluate(m, {}, {}),
+        InputError,
+        "a plan is what .* a dict",
+    ),
+    "arithmetics": (
+        lambda m, _, p: planner.evaluate(m, p, {}, arithmetic=[]),
+        UnknownName,
+        "arithmetic \\[\\]",
+    ),
+    "half a diff": (lambda *all_: planner.diff(all_[2], 3), InputError, "a plan is what .* not a int"),
+    "no plan to explain": (lambda m, *_: planner.explain(m, "x"), InputError, "a plan is what .* a Graph"),
+    "no plan to advise": (lambda *_: planner.suggest(None, "y#0"), InputError, "a plan is what"),
+    "no plan to trade": (lambda *_: planner.pareto(None, "y"), InputError, "a plan is what"),
+    "no plan to change": (lambda *_: planner.replan(None, {}), InputError, "a plan is what"),
+    "no plan to restore": (lambda *_: planner.restore(None, "conv1"), InputError, "a plan is what"),
+    "no plan to retarget": (lambda *_: planner.retarget(None, "tosa-int8"), InputError, "a plan is what"),
+    "no plan to report": (lambda *_: planner.write_report(None), InputError, "a plan is what"),
+    "kernels to restore": (
+        lambda *all_: planner.restore(all_[2], ["conv1"]),
+        UnknownName,
+        "unknown kernel \\['conv1'\\]",
+    ),
+    "formats": (lambda m, _, p: planner.export(m, p, ["onnx-qdq"]), UnknownName, "did you mean 'onnx-qdq'"),
+    "a comparison alone": (
+        lambda *all_: planner.write_report(all_[2], {"onnx-qdq": 40.0}),
+        InputError,
+        "a comparison is what compare gives, not a float",
+    ),
+    "functions in a list": (
+        lambda *_: planner.load_target("litert-int8", functions=[len]),
+        InputError,
+        "functions are a mapping from name to function, not a list",
+    ),
+    "no file to convert": (
+        lambda *_: planner.convert(None, "qonnx"),
+        InputError,
+        "the bytes of a file, not a No",
+    ),
+    "no file to run": (lambda *_: planner.run(3, {}), InputError, "a model is read from a path .* not a int"),
+    "no file to count": (
+        lambda *_: planner.cost([]),
+        InputError,
+        "a model is read from a path .* not a list",
+    ),
+    "no file to compare": (
+        lambda m, *_: planner.compare(m, None, []),
+        InputError,
+        "a quantized file is a path",
+    ),
+    "a path to correct": (
+        lambda _, s, *__: planner.correct_biases("m.onnx", "litert-int8", s),
+        InputError,
+        "a model is what load_model",
     ),
     "a list of facts": (lambda m, *_: planner.annotate(m, annotations=[]), AnnotationError, "not a list"),
 }

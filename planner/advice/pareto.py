@@ -6,17 +6,16 @@ allows; what no other point beats in both is the front. Source: design 01, secti
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any, Final
 
 from planner.advice.replan import origin_of
 from planner.advice.vicinity import component_of, cut_out
-from planner.errors import unknown_name
+from planner.errors import require_name
 from planner.ir.graph import Graph
 from planner.plans.diff import counted
-from planner.plans.plan import Plan
+from planner.plans.plan import Plan, require_plan
 from planner.propagation.propagate import propagate
-from planner.target.records import Target
+from planner.target.load import TargetSource
 
 UNIT: Final = 1024
 """Bits are told apart to 1/1024."""
@@ -59,7 +58,7 @@ class Tradeoff:
 
 
 def pareto(
-    plan: Plan, address: str, *, model: Graph | None = None, target: Target | str | Path | None = None
+    plan: Plan, address: str, *, model: Graph | None = None, target: TargetSource | None = None
 ) -> tuple[Tradeoff, ...]:
     """List the trade-offs of the component around a value or rescale, fewest rescaled elements first.
 
@@ -70,10 +69,10 @@ def pareto(
     Raises:
       UnknownName: no such value or rescale.
     """
+    require_plan(plan)
     rescales = {item.id: item.value for item in plan.rescales}
+    require_name("value or rescale", address, {**plan.kernels_at, **rescales})
     value = rescales.get(address, address)
-    if value not in plan.kernels_at:
-        raise unknown_name("value or rescale", address, (*plan.values, *rescales))
     origin = origin_of(plan, model, target)
     values, kernels = component_of(plan, origin.graph, value)
     part = cut_out(plan, origin.graph, kernels)

@@ -7,7 +7,6 @@ of the wholes'. Source: design 01, section 6, `replan`.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 from planner.advice.edits import Edits, changed_facts, edited
@@ -18,11 +17,11 @@ from planner.ir.expand import expand
 from planner.ir.graph import Graph, model_digest
 from planner.plans.checkmodel import check_model, check_target
 from planner.plans.patched import Patch, PatchedPlan, merged_warnings
-from planner.plans.plan import Origin, Plan
+from planner.plans.plan import Origin, Plan, require_plan
 from planner.plans.records import KernelPlan
 from planner.propagation.findings import unranged
 from planner.propagation.propagate import propagate
-from planner.target.load import as_target
+from planner.target.load import TargetSource, as_target
 from planner.target.records import Target
 
 ROUNDS: Final = 4
@@ -31,7 +30,7 @@ WHOLE: Final = 0.5
 
 
 def replan(
-    plan: Plan, edits: Edits, *, model: Graph | None = None, target: Target | str | Path | None = None
+    plan: Plan, edits: Edits, *, model: Graph | None = None, target: TargetSource | None = None
 ) -> Plan:
     """Plan again with changed constraints; the same plan as from scratch.
 
@@ -67,7 +66,7 @@ def replan(
     return _from_scratch(plan, after)
 
 
-def with_origin(plan: Plan, model: Graph | None, target: Target | str | Path | None) -> Plan:
+def with_origin(plan: Plan, model: Graph | None, target: TargetSource | None) -> Plan:
     """The plan with what it was made from; one read from a file is made again, once.
 
     Raises:
@@ -86,13 +85,14 @@ def _can_be_cut(plan: Plan, target: Target, seeds: frozenset[str]) -> bool:
     )
 
 
-def origin_of(plan: Plan, model: Graph | None = None, target: Target | str | Path | None = None) -> Origin:
+def origin_of(plan: Plan, model: Graph | None = None, target: TargetSource | None = None) -> Origin:
     """What a plan can be made again from.
 
     Raises:
       InputError: it was read from a file, and model or target is missing.
       PlanInvalid: it was made from another model or target.
     """
+    require_plan(plan)
     if model is None and target is None and plan.origin is not None:
         return plan.origin
     known = plan.origin

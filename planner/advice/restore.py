@@ -4,19 +4,17 @@ Its ports get the fact `!quant.none`, so that the plan says who asked for it and
 Source: MLIR quantization RFC, "restore"; design 01, section 6.
 """
 
-from pathlib import Path
-
 from planner.advice.replan import origin_of, replan
-from planner.errors import InputError, unknown_name
+from planner.errors import InputError, require_name
 from planner.ir.graph import Graph, port_address
-from planner.plans.plan import Plan
-from planner.target.records import Target
+from planner.plans.plan import Plan, require_plan
+from planner.target.load import TargetSource
 
 FLOAT = "!quant.none"
 
 
 def restore(
-    plan: Plan, kernel: str, *, model: Graph | None = None, target: Target | str | Path | None = None
+    plan: Plan, kernel: str, *, model: Graph | None = None, target: TargetSource | None = None
 ) -> Plan:
     """Plan again with one kernel in float.
 
@@ -27,9 +25,9 @@ def restore(
       UnknownName: no such kernel.
       InputError: it runs in float already, or has no float port.
     """
-    planned = plan.kernels.get(kernel)
-    if planned is None:
-        raise unknown_name("kernel", kernel, plan.kernels)
+    require_plan(plan)
+    require_name("kernel", kernel, plan.kernels)
+    planned = plan.kernels[kernel]
     if planned.row is None:
         raise InputError(f"kernel {kernel!r} runs in float already: {planned.reason}")
     origin = origin_of(plan, model, target)

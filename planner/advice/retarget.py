@@ -6,7 +6,6 @@ planned model".
 """
 
 from dataclasses import replace
-from pathlib import Path
 
 from planner.advice.replan import origin_of
 from planner.fusion.fuse import regions_of
@@ -14,16 +13,15 @@ from planner.fusion.legalize import legalize_planned
 from planner.ir.graph import Graph, model_digest
 from planner.plans.plan import Plan
 from planner.propagation.propagate import propagate
-from planner.target.load import as_target
-from planner.target.records import Target
+from planner.target.load import TargetSource, as_target
 
 
 def retarget(
     plan: Plan,
-    target: Target | str | Path,
+    target: TargetSource,
     *,
     model: Graph | None = None,
-    source: Target | str | Path | None = None,
+    source: TargetSource | None = None,
 ) -> Plan:
     """Plan a planned model again for another target.
 

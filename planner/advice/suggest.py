@@ -7,17 +7,16 @@ What is offered was planned; nothing is promised on the word of a rule. Source: 
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 from planner.advice.replan import replan, with_origin
-from planner.errors import PlannerError, unknown_name
+from planner.errors import PlannerError, require_name
 from planner.ir.graph import Graph, Region, port_address
 from planner.ir.qtypes import AnyType, Calibrated, NoneType, Uniform
 from planner.plans.diff import counted, stored_types, worst_bits_lost
-from planner.plans.plan import Plan
+from planner.plans.plan import Plan, require_plan
 from planner.plans.records import Rescale
-from planner.target.records import Target
+from planner.target.load import TargetSource
 
 HARD: Final = (AnyType, NoneType, Uniform)
 MOST_PAIRS: Final = 200
@@ -74,7 +73,7 @@ class _Idea:
 
 
 def suggest(
-    plan: Plan, rescale: str, *, model: Graph | None = None, target: Target | str | Path | None = None
+    plan: Plan, rescale: str, *, model: Graph | None = None, target: TargetSource | None = None
 ) -> tuple[Suggestion, ...]:
     """Find edits that remove one rescale (`y#0`) without adding another, smallest first, then cheapest.
 
@@ -87,9 +86,9 @@ def suggest(
     Raises:
       UnknownName: no such rescale.
     """
+    require_plan(plan)
     found = {item.id: item for item in plan.rescales}
-    if rescale not in found:
-        raise unknown_name("rescale", rescale, found)
+    require_name("rescale", rescale, found)
     plan = with_origin(plan, model, target)
     ideas = list(dict.fromkeys(_ideas(plan, found[rescale])))
     singles = [_tried(plan, found[rescale], (idea,)) for idea in ideas]

@@ -17,7 +17,7 @@ from planner.calibration.statistics import Mean, Statistics
 from planner.calibration.statsjson import load_statistics
 from planner.conditioning.taps import tap_shares
 from planner.constants.quantize import dequantize_array, quantize_array
-from planner.errors import StatsError
+from planner.errors import StatsError, expect
 from planner.fusion.fuse import fuse
 from planner.ir.collecting import collection_paused
 from planner.ir.graph import Constant, Graph, Op, Region
@@ -25,8 +25,7 @@ from planner.ir.qtypes import Uniform
 from planner.plans.records import PortTyped
 from planner.propagation.axes import linear_op
 from planner.propagation.propagate import operand_types
-from planner.target.load import as_target
-from planner.target.records import Target
+from planner.target.load import TargetSource, as_target
 
 NO_MEANS: Final = "biases are not corrected: the statistics hold no channel means (calibrate again)"
 MARK: Final = "@"
@@ -56,7 +55,7 @@ class _Layer:
 
 
 @collection_paused()
-def correct_biases(model: Graph, target: Target | str | Path, stats: Statistics | str | Path) -> Graph:
+def correct_biases(model: Graph, target: TargetSource, stats: Statistics | str | Path) -> Graph:
     """Return the model with the biases of its integer linear kernels corrected for one target.
 
     Conv, ConvTranspose, Gemm and MatMul + Add with a constant weight, planned as integers, and a constant
@@ -73,6 +72,7 @@ def correct_biases(model: Graph, target: Target | str | Path, stats: Statistics 
     Raises:
       StatsError: means that do not fit the weights.
     """
+    expect(model, Graph, "a model is what load_model or annotate gives")
     seen = stats if isinstance(stats, Statistics) else load_statistics(stats)
     means = {name: value.mean for name, value in seen.values.items() if value.mean is not None}
     if not any(channel_axis(op, model) is not None for op in model.all_ops()):

@@ -14,7 +14,7 @@ from planner.conversion.operators import integer_products, qlinear_products
 from planner.conversion.pairs import QCDQ, QDQ, Containers, write_pair
 from planner.conversion.quants import write_quant
 from planner.conversion.tidy import cleaned, extracted
-from planner.errors import UnsupportedExport, unknown_name
+from planner.errors import UnsupportedExport, require_name, unknown_name
 from planner.ir.graph import Graph, Op
 from planner.onnx.folding import fold_constants
 from planner.onnx.normalise import drop_dead, drop_identities, name_apart
@@ -42,8 +42,7 @@ def convert(source: str | Path | bytes, to: str, *, external: Path | None = None
       ModelError: no ONNX model.
       UnknownName: no such dialect.
     """
-    if to not in CONVERSIONS:
-        raise unknown_name("dialect", to, CONVERSIONS)
+    require_name("dialect", to, CONVERSIONS)
     graph = convert_graph(read_written(source), to)
     return write_graph(infer(graph), external=external, with_shapes=True)
 

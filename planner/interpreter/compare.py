@@ -16,7 +16,7 @@ import onnxruntime
 
 from planner.calibration.samples import Samples, Source, open_samples
 from planner.constants.quantize import dequantize_array, quantize_array
-from planner.errors import ModelError, SampleError
+from planner.errors import ModelError, SampleError, expect
 from planner.interpreter.memory import as_f32
 from planner.interpreter.requantize import Array
 from planner.ir.graph import Graph
@@ -274,6 +274,7 @@ def _open(
 
 
 def _bytes(data: bytes | str | Path) -> bytes:
+    expect(data, (bytes, str, Path), "a quantized file is a path or the bytes of one")
     if isinstance(data, bytes):
         return data
     if not Path(data).is_file():

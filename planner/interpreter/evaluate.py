@@ -84,7 +84,7 @@ class Interpreter:
 
     def __init__(self, graph: Graph, plan: Plan, *, arithmetic: str | None = None) -> None:
         """Take the plan apart; see `evaluate`."""
-        if arithmetic is not None and arithmetic not in _NAMES:
+        if arithmetic is not None and not (isinstance(arithmetic, str) and arithmetic in _NAMES):
             raise unknown_arithmetic(arithmetic)
         self._graph, self._plan = graph, plan
         self._pinned = pins(plan.graph)
@@ -118,8 +118,8 @@ class Interpreter:
                 self._run(memory, item.items)
 
     def _feed(self, memory: Memory, sample: Mapping[str, Array]) -> None:
-        arrays = {name: np.asarray(array) for name, array in sample.items()}
-        feeds = fit(arrays, self._graph, "sample")
+        feeds = fit(sample, self._graph, "sample")
+        arrays = {name: np.asarray(sample[name]) for name in feeds}
         for name in self._graph.inputs:
             pinned = self._pinned.get(name)
             if pinned is None:

@@ -11,7 +11,7 @@ from typing import Final
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import GraphProto, ModelProto, defs, inliner, shape_inference
 
-from planner.errors import ModelError
+from planner.errors import ModelError, expect
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, validate
 from planner.ir.topology import topological
@@ -89,6 +89,7 @@ def _as_written(source: str | Path | bytes, name: str | None) -> Graph:
 
 
 def _contents(source: str | Path | bytes) -> tuple[str, Path | None, bytes]:
+    expect(source, (bytes, str, Path), "a model is read from a path or the bytes of a file")
     if isinstance(source, bytes):
         return "the model", None, source
     path = Path(source)

@@ -11,7 +11,7 @@ from typing import Any
 
 from planner.ir.qtypes import Uniform
 from planner.plans.explain import type_text
-from planner.plans.plan import Plan
+from planner.plans.plan import Plan, require_plan
 from planner.plans.records import KernelPlan, PortTyped, Rescale, Step
 
 FORMAT = "qplan.diff/1"
@@ -76,6 +76,8 @@ class PlanDiff:
 
 def diff(a: Plan, b: Plan) -> PlanDiff:
     """Compare two plans; `a` is before, `b` after."""
+    require_plan(a)
+    require_plan(b)
     ours, theirs = _rescales(a), _rescales(b)
     gone = [Change(r.id, _rescale_text(r), "") for key, r in ours.items() if key not in theirs]
     new = [Change(r.id, "", _rescale_text(r)) for key, r in theirs.items() if key not in ours]

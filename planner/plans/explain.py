@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from planner.errors import unknown_name
 from planner.ir.graph import BOUNDARY, port_address
 from planner.ir.qtypes import Uniform
-from planner.plans.plan import Plan
+from planner.plans.plan import Plan, require_plan
 from planner.plans.records import PortTyped, Rescale, Step
 
 DEPTH = 6
@@ -21,6 +21,9 @@ def explain(plan: Plan, address: str) -> str:
     Raises:
       UnknownName: no such address; the hint holds the nearest ones.
     """
+    require_plan(plan)
+    if not isinstance(address, str):
+        raise unknown_name("value, port, kernel or rescale", address, plan.values)
     rescale = next((item for item in plan.rescales if item.id == address), None)
     if rescale is not None:
         return _of_rescale(plan, rescale)

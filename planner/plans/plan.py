@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from planner.errors import expect
 from planner.ir.graph import Graph, structure_digest
 from planner.ir.qtypes import Uniform
 from planner.plans.bodies import Body, bodies
@@ -140,6 +141,15 @@ class Plan:
     def to_mlir(self) -> str:
         """The plan as an MLIR module of `quant.region` ops (design 09), lossless too."""
         return _written(self, "planmlir", "plan_to_mlir")
+
+
+def require_plan(plan: object) -> None:
+    """Refuse what is no plan, which a caller's mistake may hand over.
+
+    Raises:
+      InputError: what it is instead.
+    """
+    expect(plan, Plan, "a plan is what plan, replan or plan_from_json gives")
 
 
 def plan_key(graph: Graph, model: str, target: str, options: Mapping[str, Any]) -> str:

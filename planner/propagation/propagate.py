@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Final, NamedTuple, TypeVar
 
-from planner.errors import Conflict, InputError, unknown_name
+from planner.errors import Conflict, InputError, require_name, unknown_name
 from planner.ir.graph import Graph
 from planner.ir.topology import live, topological
 from planner.plans.plan import Plan
@@ -69,10 +69,8 @@ def propagate(
       UnknownName: no such strategy or cost.
       InputError: a cost that is no number of at least 0.
     """
-    if strategy not in ("minimal", "rfc"):
-        raise unknown_name("strategy", strategy, ("minimal", "rfc"))
-    if bias_pins not in ("error", "derive"):
-        raise unknown_name("policy of bias_pins", bias_pins, ("error", "derive"))
+    require_name("strategy", strategy, ("minimal", "rfc"))
+    require_name("policy of bias_pins", bias_pins, ("error", "derive"))
     prices = _with_costs(target.costs, costs)
     request = Request(strategy, prices, model, best_effort, bias_pins, depths or {})
     if best_effort:

@@ -7,10 +7,11 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from planner.errors import expect
 from planner.interpreter.compare import Comparison
 from planner.ir.qtypes import Uniform
 from planner.plans.explain import explain, type_text
-from planner.plans.plan import Plan
+from planner.plans.plan import Plan, require_plan
 from planner.plans.records import KernelPlan, Port, Rescale
 from planner.report.markup import Markup, element, join, table
 from planner.report.totals import is_integer, port_text, row_text, totals
@@ -45,12 +46,17 @@ def write_report(plan: Plan, comparisons: Mapping[str, Comparison] | None = None
     Returns:
       A whole HTML document that needs nothing else.
     """
+    require_plan(plan)
+    given = {} if comparisons is None else comparisons
+    expect(given, Mapping, "comparisons are a mapping from a format to what compare gives")
+    for comparison in given.values():
+        expect(comparison, Comparison, "a comparison is what compare gives")
     title = f"{plan.graph.name} on {plan.target.id}"
     sections = [
         element("h1", title),
         _totals(plan),
         *_section("Warnings", _items(plan.warnings), shown=bool(plan.warnings)),
-        *_section("Quality against the float model", _quality(comparisons or {}), shown=bool(comparisons)),
+        *_section("Quality against the float model", _quality(given), shown=bool(given)),
         *_section("Kernels", _kernels(plan)),
         *_section("Kernels in float, and why", _float_kernels(plan)),
         *_section("Rescales, and why", _rescales(plan)),

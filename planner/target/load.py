@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from planner.errors import InputError, Problem, TargetError, unknown_name
+from planner.errors import InputError, Problem, TargetError, expect, unknown_name
 from planner.ir.collecting import collection_paused
 from planner.ir.qtypes import storage
 from planner.target.documents import check_document
@@ -27,6 +27,10 @@ from planner.target.yamltree import MAX_BYTES, Node, nearest, plain, read_yaml
 MAX_BASES: Final = 8
 MAX_ERRORS: Final = 100
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
+
+
+TargetSource: TypeAlias = Target | str | Path | Mapping[str, Any]
+"""What a target may be given as: loaded, or what `load_target` loads (a name, a path, text, a document)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,7 @@ def load_target(
         raise InputError(
             f"a target is a name, a path, YAML text or its document, not a {type(source).__name__}"
         )
+    expect({} if functions is None else functions, Mapping, "functions are a mapping from name to function")
     file = _file(source, trusted=trusted, name=name)
     resolved = _resolve(file, trusted=trusted)
     root, data = resolved.root, plain(resolved.root)
@@ -88,9 +93,7 @@ def load_target(
     return target
 
 
-def as_target(
-    target: Target | str | Path | Mapping[str, Any], functions: Mapping[str, QuantFn] | None = None
-) -> Target:
+def as_target(target: TargetSource, functions: Mapping[str, QuantFn] | None = None) -> Target:
     """A target that is loaded already, or that `load_target` loads."""
     return target if isinstance(target, Target) else load_target(target, functions)
 
