@@ -110,9 +110,10 @@ def _add_port(
         port.kind = CONSTANT if network.values[value].constant else CLASS
         if port.kind == CONSTANT and port.pin is not None:
             port.pin = restored(port.pin, spec, network.graph.constants[name])
-        _give(port)
         if side in layout.derived:
             port.kind = DERIVED
+        else:
+            _give(port)
         if port.kind == CLASS and name in network.settled:
             port.kind, port.type = SETTLED, network.settled[name]
     return number

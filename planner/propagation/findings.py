@@ -87,9 +87,10 @@ def _of_port(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:
     yield from _of_near_scales(network, port, address)
     yield from _of_copies(network, port, address)
     yield from _of_long_bias(network, port, address)
-    pinned = network.derives_bias and value.constant and port.kind == DERIVED and value.pin is not None
-    if pinned and port.type is not None and port.type != value.pin:
-        yield f"{address}: {value.name!r} is pinned to {value.pin}; derived anew: {brief(port.type)}"
+    if network.derives_bias and value.constant and port.kind == DERIVED and port.type is not None:
+        for pin in (value.pin, port.pin):
+            if pin not in (None, port.type):
+                yield f"{address}: {value.name!r} is pinned to {pin}; derived anew: {brief(port.type)}"
     if port.fixed is None:
         return
     share = clip_of(port.required, port.fixed) if port.required is not None else 0.0

@@ -57,8 +57,9 @@ def derive_parameters(network: Network, kernel: Kernel) -> list[PortId]:
             free = rule.kind == "fn" and port.kind == CONSTANT and value.pin is None
             if free or port.kind == DERIVED or port.type is None:
                 port.type = kind
-                if value.constant and value.pin not in (None, kind) and not network.derives_bias:
-                    _check_bias_pin(network, port, value.pin, kind)
+                for pin in (value.pin, port.pin) if value.constant and not network.derives_bias else ():
+                    if pin not in (None, kind):
+                        _check_bias_pin(network, port, pin, kind)
                 derived.append(side)
         if rule.kind == "multiplier_accumulator_scale":
             _refuse_overflow(network, kernel, ports, str(rule.args["port"]))
@@ -145,11 +146,12 @@ def _check_bias_pin(network: Network, port: Port, pin: Uniform, kind: Uniform) -
         for a, b in zip(np.broadcast_to(pin.scales, len(kind.scales)), kind.scales, strict=True)
     )
     if not fits:
+        place, where = (address, f"port {address}") if port.pin == pin else (name, f"value {name!r}")
         raise Conflict(
             f"{name!r} is pinned to {pin}, but the product of its factors' scales is {kind}",
-            facts=(f"value {name!r}: {pin}", f"port {address}: {kind}"),
+            facts=(f"{where}: {pin}", f"port {address}: {kind}"),
             hint="drop the pin: the scale is derived",
-            concession=Concession(facts=((name, pin),)),
+            concession=Concession(facts=((place, pin),)),
         )
 
 

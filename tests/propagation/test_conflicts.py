@@ -186,3 +186,19 @@ def test_a_bias_pin_off_the_product_is_derived_anew_where_that_is_the_policy():
     check(plan)
     with pytest.raises(UnknownName, match="unknown policy of bias_pins 'keep'"):
         propagate(summing(pin), wide, bias_pins="keep")
+
+
+def test_a_pin_of_the_bias_port_counts_as_one_of_its_value():
+    """Per tensor and per axis; it was kept silently where the port alone was pinned."""
+    wide = replace(FREE, rows={**FREE.rows, "fc": (replace(FREE.rows["fc"][0], accumulator=None),)})
+    for pin in (uniform(storage("i32"), 0.125), Uniform(storage("i32"), (0.125,), (0,), axis=0)):
+        graph = summing()
+        regions = tuple(replace(region, input_facts=((), (), (pin,))) for region in graph.regions)
+        pinned = replace(graph, regions=regions)
+        with pytest.raises(Conflict, match="'b' is pinned to") as caught:
+            propagate(pinned, wide)
+        assert caught.value.facts[0] == f"port k.in[2]: {pin}"
+        plan = propagate(pinned, wide, bias_pins="derive")
+        assert any("'b' is pinned to" in warning for warning in plan.warnings)
+        check(plan)
+        check(propagate(pinned, wide, best_effort=True))
