@@ -188,7 +188,8 @@ def next_steps(out: str, planned: "Plan", files: Mapping[str, bytes], model: str
         lines.append(f"{source} is the float model with corrected biases: this plan is for it")
     count = totals(planned)
     if 0 < count.integer < count.kernels:
-        lines.append(f"{count.kernels - count.integer} kernels stay float: the report says why")
+        floats = count.kernels - count.integer
+        lines.append(f"{floats} kernel{'s stay' if floats > 1 else ' stays'} float: the report says why")
     plan_file = str(folder / "plan.json")
     output = next(iter(planned.graph.outputs), "ADDRESS")
     lines += [

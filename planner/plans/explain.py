@@ -31,17 +31,17 @@ def explain(plan: Plan, address: str) -> str:
         return _of_kernel(plan, address)
     if address in plan.values:
         return _of_value(plan, address)
-    for step in reversed(plan.steps):
-        if step.port == address:
-            return _of_step(plan, step)
     ports = [port for kernel in plan.kernels_in_order for port in (*kernel.inputs, *kernel.outputs)]
-    if any(port.address == address for port in ports):
-        kernel = address.rpartition(".")[0]
-        return f"{address} is float: {plan.kernels[kernel].reason}."
     carriers = dict.fromkeys(port.address for port in ports if port.value == address)
     if carriers:
         return "\n".join(explain(plan, port) for port in carriers)
-    text = _of_output(plan, address) or _of_inner(plan, address)
+    for step in reversed(plan.steps):
+        if step.port == address:
+            return _of_step(plan, step)
+    if any(port.address == address for port in ports):
+        kernel = address.rpartition(".")[0]
+        return f"{address} is float: {plan.kernels[kernel].reason}."
+    text = _of_boundary(plan, address) or _of_inner(plan, address)
     if text:
         return text
     known = [*plan.values, *plan.kernels, *(item.id for item in plan.rescales), *(p.address for p in ports)]
@@ -58,8 +58,11 @@ def type_text(kind: PortTyped) -> str:
     return str(kind)
 
 
-def _of_output(plan: Plan, address: str) -> str:
-    """A port of the boundary, `@model.in[0]`: the rescale in front of it, or the value it takes as it is."""
+def _of_boundary(plan: Plan, address: str) -> str:
+    """A port of the boundary, `@model.in[0]`: the rescale in front of it, or the value it takes or gives."""
+    for i, name in enumerate(plan.graph.inputs):
+        if address == port_address(BOUNDARY, "out", i):
+            return explain(plan, name)
     for i, name in enumerate(plan.graph.outputs):
         if address == port_address(BOUNDARY, "in", i):
             before = next((item for item in plan.rescales if (BOUNDARY, i) in item.consumers), None)

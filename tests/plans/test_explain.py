@@ -2,6 +2,7 @@
 
 import pytest
 
+import planner
 from planner.errors import UnknownName
 from planner.plans.explain import explain
 from tests.plans.planned import TARGETS, case
@@ -50,3 +51,19 @@ def test_every_address_has_an_explanation():
         rescales = [rescale.id for rescale in plan.rescales]
         for address in (*plan.values, *plan.kernels, *rescales, *ports):
             assert explain(plan, address).startswith(address)
+
+
+def test_a_constant_with_a_fact_is_explained_by_the_port_that_stores_it():
+    """Not by the fact alone, which is among its reasons."""
+    made = case("litert-int8")
+    weight = made.plan.kernels["head/gemm"].inputs[1].value
+    wish = {"format": "qplan.annotations/1", "values": {weight: "!quant.any<i4>"}}
+    told = explain(planner.plan(planner.annotate(made.model, annotations=wish), "litert-int8"), weight)
+    assert told.startswith("head/gemm.in[1] is !quant.uniform<i8<-127:127>")
+    assert f"the model asks for at least !quant.any<i4> at {weight}" in told
+
+
+def test_the_boundary_has_both_sides():
+    plan = case("litert-int8").plan
+    assert explain(plan, "@model.out[0]") == "image is a model input and stays float."
+    assert explain(plan, "@model.in[0]").startswith("probabilities#0: ")
