@@ -68,10 +68,17 @@ def _with_statistics(graph: Graph, stats: Statistics) -> Graph:
     return replace(graph, values=values, notes=(*graph.notes, *_notes(graph, stats)))
 
 
-def _notes(graph: Graph, stats: Statistics) -> Iterable[str]:
+def mismatch(graph: Graph, stats: Statistics) -> str:
+    """What to say of statistics that were taken of another model; "" where they were not."""
     digest = calibration_digest(graph)
-    if stats.model != digest:
-        yield f"the statistics were taken of another model ({stats.model[:19]}, this is {digest[:19]})"
+    if stats.model == digest:
+        return ""
+    return f"the statistics were taken of another model ({stats.model[:19]}, this is {digest[:19]})"
+
+
+def _notes(graph: Graph, stats: Statistics) -> Iterable[str]:
+    if text := mismatch(graph, stats):
+        yield text
     odd = [(name, seen.nan + seen.inf) for name, seen in stats.values.items() if seen.nan or seen.inf]
     if odd:
         shown = ", ".join(f"{name!r} ({count})" for name, count in odd[:_NOTED])

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.console import progress, say, say_json, say_table, write_text
+from planner.cli.console import progress, say, say_json, say_table, warn, write_text
 from planner.cli.files import as_path, keep_from, only_one_stdin, read_bytes, write_file
 from planner.cli.options import (
     AnnotationsOption,
@@ -16,6 +16,7 @@ from planner.cli.options import (
     read_annotations_argument,
     read_model,
     read_stats,
+    stats_warnings,
 )
 from planner.errors import InputError
 
@@ -44,6 +45,8 @@ def calibrate(
     graph = read_model(model)
     with as_path(data, ".npz") as samples, progress("calibrating") as bar:
         stats = planner.calibrate(graph, samples, method=method, progress=bar)
+    for warning in stats_warnings(graph, stats):
+        warn(warning)
     text = write_statistics(stats)
     if out is None:
         write_text(text)
@@ -75,9 +78,12 @@ def annotate(
 
     only_one_stdin(model, stats, annotations)
     keep_from(out, model, stats, annotations)
+    plain, seen = read_model(model), None if stats is None else read_stats(stats)
+    for warning in stats_warnings(plain, seen):
+        warn(warning)
     graph = planner.annotate(
-        read_model(model),
-        stats=None if stats is None else read_stats(stats),
+        plain,
+        stats=seen,
         annotations=None if annotations is None else read_annotations_argument(annotations),
     )
     if out is None:

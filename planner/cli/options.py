@@ -175,7 +175,26 @@ def _price(setting: str, text: str) -> float:
     return price
 
 
-def require_ranges(model: "Graph", planned: "Plan") -> None:
+def stats_warnings(model: "Graph", stats: "Statistics | None") -> Iterator[str]:
+    """What is odd in statistics: another model's, none at all, NaN and infinity (of the first value with some)."""
+    from planner.calibration.annotate import mismatch
+
+    if stats is None:
+        return
+    if text := mismatch(model, stats):
+        yield text
+    for name, seen in stats.values.items():
+        if seen.nan or seen.inf:
+            yield (
+                f"the samples make {name!r} NaN or infinite {seen.nan + seen.inf} times: no range and no "
+                "mean counts that (clean them and calibrate again)"
+            )
+            return
+    if not stats.values:
+        yield "no sample gives any value a finite number: the statistics are empty"
+
+
+def require_ranges(model: "Graph", planned: "Plan", hint: str) -> None:
     """Refuse a plan all in float because nothing says a range; a target of weights alone asks for none.
 
     Raises:
@@ -188,5 +207,5 @@ def require_ranges(model: "Graph", planned: "Plan") -> None:
     if unranged(planned.graph, planned.kernels_in_order):
         raise StatsError(
             f"no ranges are known for the values of model {model.name!r}",
-            hint="give samples with --data or statistics with --stats",
+            hint=hint,
         )

@@ -30,6 +30,7 @@ from planner.cli.options import (
     read_stats,
     read_target,
     require_ranges,
+    stats_warnings,
 )
 from planner.errors import InputError, PlanInvalid, UnsupportedExport, unknown_name
 
@@ -96,7 +97,7 @@ def plan(
         seen = None if stats is None else read_stats(stats)
         ready = _prepared(graph, device, seen, annotations, correct=bias_correction)
         planned = make(ready)
-        require_ranges(graph, planned)
+        require_ranges(graph, planned, "give samples with --data or statistics with --stats")
         files, comparisons = _exports(graph, ready, planned, formats or [], None)
     else:
         with as_path(data, ".npz") as samples:
@@ -104,6 +105,7 @@ def plan(
                 seen = planner.calibrate(graph, samples, method=method, progress=bar)
             ready = _prepared(graph, device, seen, annotations, correct=bias_correction)
             planned = make(ready)
+            require_ranges(graph, planned, "no sample gives any value a finite number: clean them")
             files, comparisons = _exports(graph, ready, planned, formats or [], samples)
     documents = {
         "plan.json": planned.to_json(),
@@ -113,7 +115,7 @@ def plan(
     files = {name: text.encode() for name, text in documents.items()} | files
     keep_inputs(out, files, (model, target, data, stats, annotations, functions))
     written = write_folder(out, files)
-    for warning in (*_not_numbers(seen), *planned.warnings, *_leftovers(out, planned, files, model)):
+    for warning in (*stats_warnings(graph, seen), *planned.warnings, *_leftovers(out, planned, files, model)):
         warn(warning)
     summary = plan_summary(planned) | {"quality": quality_json(comparisons), "files": list(written)}
     if json:
@@ -144,7 +146,7 @@ def _prepared(
 
     given = None if annotations is None else read_annotations_argument(annotations)
     ranged = planner.annotate(graph, stats=stats, annotations=given)
-    if stats is None or not correct:
+    if stats is None or not stats.values or not correct:
         return ranged
     corrected = planner.correct_biases(ranged, device, stats)
     for note in corrected.notes[len(ranged.notes) :]:
@@ -153,17 +155,6 @@ def _prepared(
         return ranged
     name = _UNSAFE.sub("_", corrected.name) or "model"
     return replace(corrected, name=f"{name}-float" if name in EXPORTERS else name)
-
-
-def _not_numbers(stats: "Statistics | None") -> Iterator[str]:
-    """Warnings of NaN and infinity in the samples, told of the first value that has some."""
-    for name, seen in {} if stats is None else stats.values.items():
-        if seen.nan or seen.inf:
-            yield (
-                f"the samples make {name!r} NaN or infinite {seen.nan + seen.inf} times: no range and no "
-                "mean counts that (clean them and calibrate again)"
-            )
-            return
 
 
 def _leftovers(out: str, planned: "Plan", files: Mapping[str, bytes], model: str) -> Iterator[str]:
@@ -257,11 +248,15 @@ def plan_summary(planned: "Plan") -> dict[str, Any]:
 
 def summary_text(planned: "Plan") -> str:
     """Totals of a plan in three lines."""
+    from planner.propagation.rows import NO_RANGE
     from planner.report.totals import totals
 
     count = totals(planned)
     whole = " (fully quantized)" if count.fully_quantized else ""
-    whole = whole if count.integer else f": {planned.target.id} serves none of them, the plan is all float"
+    if not count.integer:
+        lacking = sum(kernel.reason == NO_RANGE for kernel in planned.kernels_in_order)
+        why = f"{lacking} lack a range" if lacking else f"{planned.target.id} serves none of them"
+        whole = f": {why}, the plan is all float"
     return (
         f"{planned.graph.name} on {planned.target.id} {planned.target.version}\n"
         f"  {count.integer} of {count.kernels} kernels on integers{whole}\n"

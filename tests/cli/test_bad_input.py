@@ -91,6 +91,36 @@ def test_missing_statistics(refused):
     )
 
 
+def test_samples_without_a_number(refused, tmp_path):
+    np.savez(tmp_path / "nan.npz", image=np.full((2, 1, 8, 8), np.nan, np.float32))
+    assert refused(MODEL, "-t", "litert-int8", "--data", tmp_path / "nan.npz").endswith(
+        "(no sample gives any value a finite number: clean them)"
+    )
+
+
+def test_statistics_of_another_model_warn(qplan, stats, tmp_path):
+    document = json.loads(Path(stats).read_text())
+    (tmp_path / "s.json").write_text(json.dumps(document | {"model": "sha256:0123"}))
+    for line in (
+        ("plan", MODEL, "-t", "litert-int8", "--stats", tmp_path / "s.json", "-o", tmp_path / "out"),
+        ("annotate", MODEL, "--stats", tmp_path / "s.json", "--out", tmp_path / "a.json"),
+    ):
+        answer = qplan(*line)
+        assert answer.code == 0
+        assert (
+            "warning: the statistics were taken of another model (sha256:0123, this is sha256:" in answer.err
+        )
+
+
+def test_statistics_of_one_value_leave_all_in_float(qplan, stats, tmp_path):
+    """The target has rows: it is the ranges that lack."""
+    document = json.loads(Path(stats).read_text())
+    document["values"] = {"image": document["values"]["image"]}
+    (tmp_path / "s.json").write_text(json.dumps(document))
+    answer = qplan("plan", MODEL, "-t", "litert-int8", "--stats", tmp_path / "s.json", "-o", tmp_path / "out")
+    assert "0 of 15 kernels on integers: 15 lack a range, the plan is all float" in answer.out
+
+
 def test_a_target_of_weights_alone_asks_for_no_statistics(qplan, tmp_path):
     answer = qplan("plan", MODEL, "-t", "llm-w4", "-o", tmp_path / "out", "--json")
     assert (answer.code, answer.err) == (0, "")
