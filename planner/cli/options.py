@@ -176,7 +176,7 @@ def _price(setting: str, text: str) -> float:
 
 
 def stats_warnings(model: "Graph", stats: "Statistics | None") -> Iterator[str]:
-    """What is odd in statistics: another model's, none at all, NaN and infinity (of the first value with some)."""
+    """What is odd in statistics: another model's, none at all, NaN and infinity (of the first such value)."""
     from planner.calibration.annotate import mismatch
 
     if stats is None:
