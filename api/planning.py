@@ -6,7 +6,6 @@ process within milliseconds. Source: design 06, "Shape".
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -28,7 +27,7 @@ from planner.calibration.statsjson import read_statistics
 from planner.fusion.fuse import fuse
 from planner.ir.graph import Graph, model_digest
 from planner.plans.explain import explain
-from planner.plans.plan import Plan
+from planner.plans.plan import Plan, for_model
 from planner.plans.planjson import plan_from_json
 from planner.propagation.propagate import propagate
 from planner.target.records import Target
@@ -149,7 +148,7 @@ def plan_here(request: Mapping[str, Any], target: Target) -> Plan | None:
         depths=None,
         **options["costs"],
     )
-    return replace(planned, origin=replace(planned.origin, model=ready)) if planned.origin else planned
+    return for_model(planned, ready)
 
 
 def _is_light(graph: Graph) -> bool:

@@ -6,7 +6,6 @@ Every step is a pure function of what it is given. Source: design 03, "One `plan
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +25,11 @@ from planner.interpreter.evaluate import Evaluation
 from planner.interpreter.evaluate import evaluate as evaluate_plan
 from planner.ir.collecting import collection_paused
 from planner.ir.expand import expand
-from planner.ir.graph import Graph, model_digest
+from planner.ir.graph import Graph, model_digest, with_facts
 from planner.onnx.normalise import normalise
 from planner.onnx.read import read_onnx
 from planner.plans.check import check as check_plan
-from planner.plans.plan import Plan, require_plan
+from planner.plans.plan import Plan, for_model, require_plan
 from planner.propagation.propagate import BiasPins, Strategy, propagate
 from planner.target.load import TargetSource, as_target
 from planner.target.records import QuantFn
@@ -152,7 +151,7 @@ def plan(
             depths=None,
             **costs,
         )
-        return replace(found, origin=replace(found.origin, model=model)) if found.origin else found
+        return for_model(found, model)
 
 
 def check(plan: Plan, model: Graph | None = None, target: TargetSource | None = None) -> None:
@@ -185,6 +184,7 @@ def export(model: Graph, plan: Plan, format: str) -> bytes:  # noqa: A002 - the 
         model = expand(model)
         require_plan(plan)
         check_plan(plan, model, log=plan.origin is None)
+        model = with_facts(model, plan.graph) if "best_effort" in plan.options else model
         refuse_bodies(plan, format)
         return EXPORTERS[format](model, plan)
 

@@ -14,10 +14,10 @@ from planner.advice.vicinity import Vicinity, cut_out, vicinity
 from planner.errors import InputError
 from planner.fusion.fuse import fuse
 from planner.ir.expand import expand
-from planner.ir.graph import Graph, model_digest
+from planner.ir.graph import Graph, model_digest, with_facts
 from planner.plans.checkmodel import check_model, check_target
 from planner.plans.patched import Patch, PatchedPlan, merged_warnings
-from planner.plans.plan import Origin, Plan, require_plan
+from planner.plans.plan import Origin, Plan, for_model, require_plan
 from planner.plans.records import KernelPlan
 from planner.propagation.findings import unranged
 from planner.propagation.propagate import propagate
@@ -106,29 +106,20 @@ def origin_of(plan: Plan, model: Graph | None = None, target: TargetSource | Non
     source = expand(source)
     check_target(plan, device)
     check_model(plan, source)
-    annotated = _with_facts(source, plan.graph)
+    annotated = with_facts(source, plan.graph)
     graph = replace(fuse(annotated, device), regions=plan.graph.regions)
     return Origin(annotated, graph, device, {})
 
 
 def _edited_model(origin: Origin, graph: Graph) -> Graph:
     """The model before its ops became regions, with the facts of its values now."""
-    return graph if origin.model is origin.graph else _with_facts(origin.model, graph)
-
-
-def _with_facts(model: Graph, other: Graph) -> Graph:
-    """A model with the facts that its values have in another form of it."""
-    values = {
-        name: replace(value, facts=other.values[name].facts) if name in other.values else value
-        for name, value in model.values.items()
-    }
-    return replace(model, values=values)
+    return graph if origin.model is origin.graph else with_facts(origin.model, graph)
 
 
 def _from_scratch(plan: Plan, origin: Origin) -> Plan:
     digest = model_digest(origin.model)
     found = propagate(origin.graph, origin.target, model=digest, **plan.options)
-    return replace(found, origin=replace(found.origin, model=origin.model)) if found.origin else found
+    return for_model(found, origin.model)
 
 
 def _part(plan: Plan, origin: Origin, near: Vicinity) -> Plan:

@@ -5,13 +5,11 @@ around it keeps its own; the rest is planned as that target has it. Source: desi
 planned model".
 """
 
-from dataclasses import replace
-
 from planner.advice.replan import origin_of
 from planner.fusion.fuse import regions_of
 from planner.fusion.legalize import legalize_planned
 from planner.ir.graph import Graph, model_digest
-from planner.plans.plan import Plan
+from planner.plans.plan import Plan, for_model
 from planner.propagation.propagate import propagate
 from planner.target.load import TargetSource, as_target
 
@@ -39,4 +37,4 @@ def retarget(
     origin, device = origin_of(plan, model, source), as_target(target)
     graph = legalize_planned(plan, origin.graph, device, regions_of)
     found = propagate(graph, device, model=model_digest(origin.model), strategy=plan.options["strategy"])
-    return replace(found, origin=replace(found.origin, model=origin.model)) if found.origin else found
+    return for_model(found, origin.model)

@@ -202,6 +202,22 @@ def _told_of_bodies(graph: Graph) -> Iterator[object]:
             yield step.name, step.structure, step.scope
 
 
+def with_facts(model: Graph, other: Graph) -> Graph:
+    """A model with the facts that its values and ports have in another form of it."""
+    values = {
+        name: replace(value, facts=other.values[name].facts) if name in other.values else value
+        for name, value in model.values.items()
+    }
+    held = {region.name: region for region in other.regions} if model.regions else {}
+    regions = [
+        replace(region, input_facts=twin.input_facts, output_facts=twin.output_facts)
+        if (twin := held.get(region.name)) is not None
+        else region
+        for region in model.regions
+    ]
+    return replace(model, values=values, regions=tuple(regions))
+
+
 def model_digest(graph: Graph) -> str:
     """`sha256:...` of the structure and the numbers in constants; taken once where no number can change."""
     known = _DIGESTS.get(graph)

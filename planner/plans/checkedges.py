@@ -183,6 +183,10 @@ def _price(kind: str, costs: Costs) -> float:
 
 
 def _check_forbidden(plan: Plan, target: Target) -> None:
+    """No rescale between kernels where the target allows none, unless a best-effort plan warns of some."""
+    told = f"{target.id} allows none between kernels: done all the same"
+    if "best_effort" in plan.options and any(warning.endswith(told) for warning in plan.warnings):
+        return
     for rescale in plan.rescales:
         enters = rescale.value in plan.graph.inputs and rescale.from_type is None
         leaves = all(kernel == BOUNDARY for kernel, _ in rescale.consumers)

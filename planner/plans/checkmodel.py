@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.ir.graph import Graph, Op, Value, model_digest
+from planner.ir.graph import Facts, Graph, Op, Region, Value, model_digest, port_address
 from planner.ir.roles import port_inputs
 from planner.plans.checkports import refuse
 from planner.plans.plan import Plan
@@ -56,6 +56,7 @@ def check_model(plan: Plan, model: Graph) -> None:
 
     A model without constraints of its own is taken with those that the plan carries.
     """
+    model = _without_left_out(plan, model)
     _check_structure(plan.graph, model)
     given = any(value.facts for value in model.values.values())
     facts = {name: value.facts for name, value in plan.graph.values.items() if value.facts}
@@ -71,6 +72,31 @@ def check_model(plan: Plan, model: Graph) -> None:
             "",
             f"the plan is for model {plan.model or 'without a digest'}; this is {digest}: plan again for it",
         )
+
+
+def _without_left_out(plan: Plan, model: Graph) -> Graph:
+    """The model without the facts that a best-effort plan says, in its warnings, it left out."""
+    if "best_effort" not in plan.options:
+        return model
+    parts = (part for warning in plan.warnings for part in warning.split("; "))
+    told = {left for _, found, left in (part.rpartition("left out: ") for part in parts) if found}
+
+    def kept(where: str, facts: Facts) -> Facts:
+        return tuple(fact for fact in facts if f"{fact} at {where}" not in told)
+
+    def side(region: Region, name: str, facts: tuple[Facts, ...]) -> tuple[Facts, ...]:
+        return tuple(kept(port_address(region.name, name, i), own) for i, own in enumerate(facts))
+
+    values = {name: replace(value, facts=kept(name, value.facts)) for name, value in model.values.items()}
+    regions = tuple(
+        replace(
+            region,
+            input_facts=side(region, "in", region.input_facts),
+            output_facts=side(region, "out", region.output_facts),
+        )
+        for region in model.regions
+    )
+    return replace(model, values=values, regions=regions)
 
 
 def _check_structure(carried: Graph, model: Graph) -> None:

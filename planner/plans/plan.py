@@ -9,12 +9,12 @@ import hashlib
 import importlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from planner.errors import expect
-from planner.ir.graph import Graph, structure_digest
+from planner.ir.graph import Graph, model_digest, structure_digest, with_facts
 from planner.ir.qtypes import Uniform
 from planner.plans.bodies import Body, bodies
 from planner.plans.records import KernelPlan, Rescale, Step, TargetRef, ValuePlan
@@ -150,6 +150,16 @@ def require_plan(plan: object) -> None:
       InputError: what it is instead.
     """
     expect(plan, Plan, "a plan is what plan, replan or plan_from_json gives")
+
+
+def for_model(plan: Plan, model: Graph) -> Plan:
+    """A plan just made, with the model it was made from, less the facts that best effort left out."""
+    if plan.origin is None:
+        return plan
+    if "best_effort" in plan.options:
+        kept = with_facts(model, plan.graph)
+        return replace(plan, model=model_digest(kept), origin=replace(plan.origin, model=kept))
+    return replace(plan, origin=replace(plan.origin, model=model))
 
 
 def plan_key(graph: Graph, model: str, target: str, options: Mapping[str, Any]) -> str:

@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+from tests.cli.conftest import DATA
+from tests.cli.conftest import MODEL as DIGITS_MODEL
+
 CASES = Path(__file__).resolve().parents[1] / "cases"
 MODEL = str(CASES / "contradictory_constraints.json")
 TARGET = str(CASES / "npu.yaml")
@@ -24,3 +27,21 @@ def test_best_effort_warns_of_what_it_gave_up(qplan, tmp_path):
     assert answer.code == 0, answer.err
     assert "left out: !quant.any<i16> at a" in answer.err
     assert (tmp_path / "out" / "plan.json").is_file()
+
+
+def test_a_best_effort_plan_is_checked_exported_and_used_as_any_other(qplan, tmp_path):
+    """It is a plan for the model without what it left out, with or without the file's other constraints."""
+    wish = '["!quant.uniform<i8:f32, 0.02>", "!quant.any<i16>"]'
+    (tmp_path / "a.yaml").write_text(f"format: qplan.annotations/1\nvalues: {{stem/relu_out: {wish}}}\n")
+    line = ("plan", DIGITS_MODEL, "-t", "litert-int8", "--data", DATA, "--annotations", tmp_path / "a.yaml")
+    out = tmp_path / "out"
+    answer = qplan(*line, "--best-effort", "--no-bias-correction", "-f", "onnx-qdq", "-o", out)
+    assert answer.code == 0, answer.err
+    assert "left out: !quant.any<i16> at stem/relu_out" in answer.err
+    plan = ("--model", DIGITS_MODEL, "--target", "litert-int8")
+    assert qplan("check", out / "plan.json", *plan).code == 0
+    again = qplan(
+        "export", out / "plan.json", "--model", DIGITS_MODEL, "-f", "onnx-qdq", "-o", out / "b.onnx"
+    )
+    assert again.code == 0
+    assert (out / "b.onnx").read_bytes() == (out / "onnx-qdq.onnx").read_bytes()

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from planner.errors import Conflict, RuleError, UnknownName
+import planner
+from planner.errors import Conflict, PlanInvalid, RuleError, UnknownName
 from planner.ir.graph import Constant, Op
 from planner.ir.qtypes import Uniform, storage, uniform
 from planner.ir.typetext import parse_type
@@ -202,3 +203,16 @@ def test_a_pin_of_the_bias_port_counts_as_one_of_its_value():
         assert any("'b' is pinned to" in warning for warning in plan.warnings)
         check(plan)
         check(propagate(pinned, wide, best_effort=True))
+
+
+@pytest.mark.parametrize(("graph", "target"), [(contradictory(), FREE), (joined(), RIGID)])
+def test_a_best_effort_plan_holds_for_its_model_and_target(graph, target):
+    """Facts left out are none of its own, forbidden casts are done all the same: its warnings tell."""
+    plan = planner.plan(graph, target, best_effort=True)
+    for one in (plan, planner.plan_from_json(plan.to_json())):
+        planner.check(one, graph, target)
+        with pytest.raises(PlanInvalid):
+            planner.check(replace(one, warnings=()), graph, target)
+    given = replace(plan, options={})
+    with pytest.raises(PlanInvalid):
+        planner.check(given, graph, target)
