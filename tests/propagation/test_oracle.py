@@ -27,11 +27,11 @@ def test_minimal_is_the_least_of_all_labellings(monkeypatch, entries, count):
     for seed in range(count):
         graph = random_graph(seed, 2 + seed % 5, facts=0.2)
         try:
-            price, count, _ = Oracle(graph, TARGET).least()
+            least = Oracle(graph, TARGET).least()[:2]
         except (TooBig, Unclear):
             continue
         plan = propagate(graph, TARGET)
-        assert (plan.cost * 1024, rescales(plan)) == (price, count), f"seed {seed}"
+        assert (plan.cost * 1024, rescales(plan)) == least, f"seed {seed}"
         compared += 1
         proven += plan.optimal
     assert compared >= 0.9 * count
