@@ -98,6 +98,22 @@ def _power_of_two(terms: Sequence[Term], _headroom: int) -> Integers:
     return total if least == 0 else np.asarray((total + (1 << (-least - 1))) >> -least)
 
 
+def divided(integers: Array, ratio: Fraction, counts: Array) -> Integers:
+    """`integers * ratio / counts` where the ratio is a shift: the quotient is exact, then rounded half up.
+
+    Args:
+      integers: sums, and
+      counts: of how many terms each is; they broadcast.
+
+    Raises:
+      RuleError: the ratio is no power of two.
+    """
+    exponent = _exponent(ratio)
+    over = integers.astype(object) << max(exponent, 0)
+    under = counts.astype(object) << max(-exponent, 0)
+    return np.asarray((2 * over + under) // (2 * under), np.int64)
+
+
 def _exponent(ratio: Fraction) -> int:
     parts = (ratio.numerator, ratio.denominator)
     if any(part & (part - 1) for part in parts):

@@ -59,7 +59,8 @@ class Program:
         """
         if not self.outputs:
             return {}
-        arrays = {read.feed: feed(read) for read in self.reads}
+        # arithmetic on an array without axes gives a number, which onnxruntime does not take
+        arrays = {read.feed: np.asarray(feed(read)) for read in self.reads}
         try:
             results = self._session.run(list(self.outputs), arrays)
         except FAILURES as error:

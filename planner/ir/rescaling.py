@@ -17,6 +17,8 @@ Integers: TypeAlias = npt.NDArray[np.int64]
 
 MAX_SHIFT: Final = 62
 MIN_SHIFT: Final = 2
+BEYOND: Final = 2.0**29
+"""The least scale that no multiplier of 32 bits stands for: 2^31, shifted by `MIN_SHIFT`."""
 DOUBLE_ROUND_ABOVE: Final = 31
 """Shifts above this are rounded twice, if at all: first at 2^30, which the other shifts do not reach."""
 
@@ -38,7 +40,7 @@ def multiplier_and_shift(scale: float | Array, *, bits: int = 32) -> tuple[Integ
       Multipliers below 2^(bits - 1) and shifts, in the shape of `scale`.
 
     Raises:
-      RuleError: a scale of 2^(bits - 2) or more, whose shift would be below 2; an infinite one.
+      RuleError: a scale of 2^(bits - 3) or more, whose shift would be below 2; an infinite one.
     """
     multiplier, shift = _mantissa_and_shift(scale, bits - 1)
     beyond = np.maximum(shift - MAX_SHIFT, 0)
@@ -49,7 +51,7 @@ def multiplier_or_zero(scale: float | Array) -> tuple[Integers, Integers]:
     """The same in 32 bits as TFLite has it: scales below 2^-32 become 0.
 
     Raises:
-      RuleError: a scale of 2^30 or more; an infinite one.
+      RuleError: a scale of 2^29 or more; an infinite one.
     """
     multiplier, shift = _mantissa_and_shift(scale, 31)
     is_tiny = shift > MAX_SHIFT
@@ -144,7 +146,7 @@ def _mantissa_and_shift(scale: float | Array, digits: int) -> tuple[Integers, In
     if np.any(shift < MIN_SHIFT):
         raise RuleError(
             f"a requantize by {float(real.max())!r} needs a shift below {MIN_SHIFT}, "
-            f"integer multipliers go up to 2^{digits - 1}",
+            f"integer multipliers go up to 2^{digits - MIN_SHIFT}",
             hint="a coarser output scale makes the factor smaller",
         )
     return mantissa, shift

@@ -29,6 +29,7 @@ from planner.propagation.outcome import BiasPins, Outcome, Request, Strategy
 from planner.propagation.parameters import derive_parameters
 from planner.propagation.plain import settle_plain
 from planner.propagation.price import Market
+from planner.propagation.reach import TOO_FAR, too_far
 from planner.propagation.rows import Choice, choose_rows, in_float, refuse_contradictions
 from planner.propagation.settle import Settled, settle, settle_nothing
 from planner.target.records import Costs, PortId, Target
@@ -170,7 +171,11 @@ def decide(
     casts = settled.price(market)
     labelled = replace(labelled, cost=labelled.cost + casts, bound=labelled.bound + casts)
     outcome = Outcome(columns, choices, settled, network, classes, labelled, {}, request)
-    return replace(outcome, derived=_derived(outcome))
+    outcome = replace(outcome, derived=_derived(outcome))
+    if far := set(too_far(outcome)):
+        choices = [in_float(choice, TOO_FAR) if i in far else choice for i, choice in enumerate(choices)]
+        return decide(graph, target, choices, request, settler)
+    return outcome
 
 
 class _Task(NamedTuple):

@@ -190,6 +190,24 @@ def test_integer_arithmetic_by_hand():
     }
 
 
+def test_a_constant_without_axes_moves_like_any_other():
+    """Of numpy's arrays without axes arithmetic makes plain numbers, which onnxruntime refuses."""
+    graph = unshaped(
+        model(
+            [op("Where", "m c x", "y")],
+            inputs={"m": (4,), "x": (4,)},
+            outputs={"y": ()},
+            constants={"c": np.array(0.5, np.float32)},
+            dtypes={"m": "bool"},
+        )
+    )
+    plan = plan_of(graph, [(("y",), "- c x", "y")], {name: i8(0.25, 3) for name in "cxy"})
+    sample = {"m": np.array([True, False, True, False]), "x": floats(seeded("where"), 4)}
+    got = evaluate(graph, plan, sample).stored["y"]
+    steps = np.clip(np.rint(sample["x"] / np.float32(0.25)) + 3, -128, 127)
+    np.testing.assert_array_equal(got, np.where(sample["m"], 5, steps))
+
+
 def test_row_arithmetic_is_the_default():
     graph, plan, sample = branches()
     row = Row("conv", (), (), requantize="tosa_single")

@@ -1,12 +1,13 @@
 """Integer arithmetics: the known numbers, and agreement with slow Python Fractions."""
 
+import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from planner.errors import RuleError
-from planner.interpreter.fixed_point import ratios, scaled_sum
+from planner.interpreter.fixed_point import divided, ratios, scaled_sum
 from tests.ir.test_rescaling import gemmlowp
 
 
@@ -43,6 +44,21 @@ def test_power_of_two_refuses_other_scales():
         "a requantize by 0.3 is no shift, power_of_two arithmetic takes only 2^n "
         "(give the row's ports power_of_two scales)"
     )
+
+
+@pytest.mark.parametrize("ratio", [Fraction(1, 4), Fraction(1), Fraction(8)])
+def test_an_average_is_an_exact_quotient_half_up(ratio):
+    """Counts that are no powers of two, as of a window of 3 x 3, and ties (counts of 6)."""
+    integers, counts = np.arange(-40, 41)[:, None], np.array([4, 6, 9])
+    got = divided(integers, ratio, counts)
+    for i, n in enumerate(integers[:, 0].tolist()):
+        for j, count in enumerate(counts.tolist()):
+            assert got[i, j] == math.floor(n * ratio / count + Fraction(1, 2))
+
+
+def test_an_average_refuses_other_scales():
+    with pytest.raises(RuleError, match=r"a requantize by 0.3 is no shift"):
+        divided(np.arange(3), Fraction(0.3), np.array(9))
 
 
 @pytest.mark.parametrize("arithmetic", ["tosa_single", "tosa_double", "gemmlowp"])

@@ -8,6 +8,8 @@ import pytest
 
 from planner.errors import RuleError
 from planner.ir.rescaling import (
+    BEYOND,
+    MIN_SHIFT,
     apply_scale_16,
     apply_scale_32,
     check_scale_32,
@@ -48,11 +50,12 @@ def test_multiplier_or_zero(scale, multiplier, shift):
 
 def test_a_shift_below_two_is_an_error():
     with pytest.raises(RuleError) as error:
-        multiplier_and_shift(np.array([1.0, 2.0**30]))
+        multiplier_and_shift(np.array([1.0, BEYOND]))
     assert str(error.value) == (
-        "a requantize by 1073741824.0 needs a shift below 2, integer multipliers go up to 2^30 "
+        "a requantize by 536870912.0 needs a shift below 2, integer multipliers go up to 2^29 "
         "(a coarser output scale makes the factor smaller)"
     )
+    assert multiplier_and_shift(BEYOND * (1 - 2.0**-31))[1] == MIN_SHIFT
 
 
 def gemmlowp(value: int, multiplier: int, shift: int) -> int:

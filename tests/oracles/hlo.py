@@ -1,4 +1,4 @@
-"""Asking jaxlib about StableHLO: jobs go to its own environment by a subprocess; see `hlo_run`."""
+"""Asking jaxlib and XLA about StableHLO: jobs go to their environments by a subprocess; see `hlo_run`."""
 
 import json
 import subprocess
@@ -9,16 +9,20 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".oracles" / "mlir" / "bin" / "python"
+JAX = ROOT / ".oracles" / "jax" / "bin" / "python"
 TO_QDQ = "builtin.module(func.func(stablehlo-legalize-quantized-op-to-qdq))"
 
 
-def ask(jobs):
+def ask(jobs, python=PYTHON, script="hlo_run.py"):
     """Answers to jobs, in order; skips the test where the oracle is missing."""
-    if not PYTHON.exists():
-        pytest.skip("no .oracles/mlir: run make oracles")
-    script = Path(__file__).parent / "hlo_run.py"
+    if not python.exists():
+        pytest.skip(f"no {python.relative_to(ROOT)}: run make oracles")
     done = subprocess.run(
-        [PYTHON, str(script)], input=json.dumps(jobs), capture_output=True, text=True, check=True
+        [python, str(Path(__file__).parent / script)],
+        input=json.dumps(jobs),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return json.loads(done.stdout)
 
@@ -31,11 +35,18 @@ def printed(texts, passes="", *, generic=True):
 
 def evaluated(jobs):
     """Results of interpreting modules: jobs are (text, arrays) or (text, arrays, passes)."""
-    told = [
-        {"text": text, "arguments": [_written(array) for array in arrays], "passes": "".join(passes)}
-        for text, arrays, *passes in jobs
-    ]
+    told = [_told(text, arrays) | {"passes": "".join(passes)} for text, arrays, *passes in jobs]
     return [_read(answer, text) for answer, (text, *_) in zip(ask(told), jobs, strict=True)]
+
+
+def compiled(jobs):
+    """Results of modules that XLA compiles: jobs are (text, arrays)."""
+    answers = ask([_told(text, arrays) for text, arrays in jobs], JAX, "xla_run.py")
+    return [_read(answer, text) for answer, (text, _) in zip(answers, jobs, strict=True)]
+
+
+def _told(text, arrays):
+    return {"text": text, "arguments": [_written(array) for array in arrays]}
 
 
 def _written(array):

@@ -1,0 +1,52 @@
+"""Kernels whose scales lie farther apart than integer multipliers reach run in float."""
+
+import pytest
+
+from planner.plans.check import check
+from planner.propagation.propagate import propagate
+from tests.propagation.small import graph_of, target_of
+
+LOWEST = "-3.4028234663852886e+38"
+
+
+def plan_of(arithmetic, mask, *, kernel="add"):
+    """Scores of [-5, 5] and a mask, put together by one kernel, and a convolution behind it."""
+    target = target_of(f"""
+- {{kernel: add, in: {{a: a8, b: a8}}, out: {{y: a8}}, rules: [{{free_scale: [a, b, y]}}], requantize: {arithmetic}}}
+- {{kernel: mul, in: {{a: a8, b: a8}}, out: {{y: a8}}, rules: [{{multiplier_scale: {{out: y, of: [a, b]}}}}], requantize: {arithmetic}}}
+- {{kernel: tanh, in: {{x: a8}}, out: {{y: a8}}, requantize: {arithmetic}}}
+""")
+    graph = graph_of(
+        {"s": "[-5, 5]", "m": mask, "p": "[-5, 5]", "y": "[-1, 1]"},
+        [("k1", kernel, "s m", "p"), ("k2", "tanh", "p", "y")],
+        outputs="y",
+    )
+    plan = propagate(graph, target)
+    check(plan)
+    return plan
+
+
+@pytest.mark.parametrize("arithmetic", ["gemmlowp", "tosa_double", "tosa_single"])
+@pytest.mark.parametrize("kernel", ["add", "mul"])
+def test_a_mask_of_the_least_float_is_added_in_float(arithmetic, kernel):
+    plan = plan_of(arithmetic, f"[{LOWEST}, 0]", kernel=kernel)
+    assert plan.kernels["k1"].row is None
+    assert plan.kernels["k1"].reason == "no integer multiplier gets from its inputs' scales to its result's"
+    assert plan.kernels["k2"].row is not None
+
+
+@pytest.mark.parametrize("arithmetic", ["float32_even", "power_of_two", "exact_even"])
+def test_other_arithmetics_have_no_multipliers(arithmetic):
+    assert plan_of(arithmetic, f"[{LOWEST}, 0]").kernels["k1"].row is not None
+
+
+def test_a_mask_within_reach_is_added_in_integers():
+    """2^29 times the result's step is the first that is not: here 10 / 255 and 2^28."""
+    assert plan_of("tosa_double", f"[{-(2**28) * 10}, 0]").kernels["k1"].row is not None
+    assert plan_of("tosa_double", f"[{-(2**29) * 10}, 0]").kernels["k1"].row is None
+
+
+def test_what_is_multiplied_counts_as_a_product():
+    """A coarse factor and a fine one: their product is the scale that counts."""
+    plan = plan_of("tosa_double", "[-0.000001, 0.000001]", kernel="mul")
+    assert plan.kernels["k1"].row is not None
