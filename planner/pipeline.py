@@ -24,6 +24,7 @@ from planner.interpreter.compare import compare as compare_models
 from planner.interpreter.evaluate import Evaluation
 from planner.interpreter.evaluate import evaluate as evaluate_plan
 from planner.ir.collecting import collection_paused
+from planner.ir.dims import with_dims
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, model_digest, with_facts
 from planner.onnx.normalise import normalise
@@ -36,22 +37,29 @@ from planner.target.records import QuantFn
 
 Source = str | Path | bytes
 
-_READERS: Mapping[str, Callable[[Source], Graph]] = {
-    "json": lambda source: annotated.read_annotated(_text(source)),
-    "mlir": lambda source: _normal(mlir.read_mlir(_text(source))),
-    "onnx": read_onnx,
+_READERS: Mapping[str, Callable[[Source, Mapping[str, int]], Graph]] = {
+    "json": lambda source, dims: with_dims(annotated.read_annotated(_text(source)), dims),
+    "mlir": lambda source, dims: with_dims(_normal(mlir.read_mlir(_text(source))), dims),
+    "onnx": lambda source, dims: read_onnx(source, dims=dims),
 }
 
 
-def load_model(source: Source, *, format: str | None = None) -> Graph:  # noqa: A002 - the public name
+def load_model(
+    source: Source,
+    *,
+    format: str | None = None,  # noqa: A002 - the public name
+    dims: Mapping[str, int] | None = None,
+) -> Graph:
     """Read a model: an ONNX file, or an annotated model as JSON or MLIR.
 
     Args:
       source: a path, or the file's bytes (then `format` is needed, unless it is ONNX).
       format: `onnx`, `json` or `mlir`; by default the file's suffix says.
+      dims: sizes of dimensions that the model leaves open, by name (`batch`) or place (`input[0]`).
 
     Raises:
       ModelError: what is wrong with the file, and where.
+      UnknownName: no input has such an open dimension.
     """
     if not isinstance(source, bytes | str | Path):
         raise InputError(
@@ -65,7 +73,7 @@ def load_model(source: Source, *, format: str | None = None) -> Graph:  # noqa: 
     if not isinstance(source, bytes) and not Path(source).is_file():
         raise ModelError(f"{source}: {'a folder, not a file' if Path(source).is_dir() else 'no such file'}")
     with collection_paused():
-        return _READERS[format](source)
+        return _READERS[format](source, dims or {})
 
 
 def calibrate(

@@ -29,21 +29,28 @@ from planner.onnx.write import write_graph
 Conversion: TypeAlias = Callable[[Graph], Graph]
 
 
-def convert(source: str | Path | bytes, to: str, *, external: Path | None = None) -> bytes:
+def convert(
+    source: str | Path | bytes,
+    to: str,
+    *,
+    external: Path | None = None,
+    dims: Mapping[str, int] | None = None,
+) -> bytes:
     """Write a model in another dialect.
 
     Args:
       source: an ONNX file or its bytes, of any dialect.
       to: a key of `CONVERSIONS`.
       external: a data file beside the result for the weights of models over 2 GB.
+      dims: sizes of dimensions that the model leaves open, by name (`batch`) or place (`input[0]`).
 
     Raises:
       UnsupportedExport: the dialect cannot say these numbers; names the op and what it would take.
       ModelError: no ONNX model.
-      UnknownName: no such dialect.
+      UnknownName: no such dialect, or no such open dimension.
     """
     require_name("dialect", to, CONVERSIONS)
-    graph = convert_graph(read_written(source), to)
+    graph = convert_graph(read_written(source, dims=dims), to)
     return write_graph(infer(graph), external=external, with_shapes=True)
 
 

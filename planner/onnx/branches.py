@@ -3,15 +3,13 @@
 Bodies of other `If`, `Loop` and `Scan` ops are `opening`'s.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
-from planner.ir.graph import Constant, Graph, Op, Value
-from planner.onnx.bodies import defined_names, graph_of, ops_of, rename_values
-from planner.onnx.dtypes import NAMES, UNKNOWN
+from planner.ir.graph import Graph, Op
+from planner.onnx.bodies import defined_names, graph_of, rename_values
+from planner.onnx.decoding import decoded
 from planner.onnx.naming import unused
-from planner.onnx.shapes import type_of
-from planner.onnx.tensors import array_of
 
 
 def inline_known_branches(graph: Graph) -> Graph:
@@ -28,33 +26,31 @@ def _inline(graph: Graph, op: Op, branch: str) -> Graph:
     taken = set(graph.values)
     renames = {name: unused(f"{op.name}/{name}", taken) for name in defined_names(body) if name in taken}
     rename_values(body, lambda name: renames.get(name, name))
-    inner = _named_apart(ops_of(body.node), op, {other.name for other in graph.ops if other is not op})
-    results = zip(body.output, op.outputs, strict=False)
+    results = [info.name for info in body.output]
+    body.value_info.extend(body.output)  # they are no outputs of the model, so a Constant there is a constant
+    del body.output[:]
+    inner = decoded(body, graph.opsets, op.name)
     copies = [
-        Op(f"{op.name}/result_{i}", "Identity", (info.name,), (out,))
-        for i, (info, out) in enumerate(results)
+        Op(f"{op.name}/result_{i}", "Identity", (name,), (out,))
+        for i, (name, out) in enumerate(zip(results, op.outputs, strict=False))
         if out
     ]
-    values, constants = _values_of(body)
     at = graph.ops.index(op)
+    ops = _named_apart(inner.ops, op, {other.name for other in graph.ops if other is not op})
     return replace(
         graph,
-        ops=(*graph.ops[:at], *inner, *copies, *graph.ops[at + 1 :]),
-        values={**graph.values, **values},
-        constants={**graph.constants, **constants},
+        ops=(*graph.ops[:at], *ops, *copies, *graph.ops[at + 1 :]),
+        values={**graph.values, **{name: inner.values[name] for name in _made(inner)}},
+        constants={**graph.constants, **inner.constants},
         notes=(*graph.notes, f"If at {op.name!r} has a known condition: its {branch} is inlined"),
     )
 
 
-def _values_of(body: Any) -> tuple[dict[str, Value], dict[str, Constant]]:
-    values = {name: Value(name, None, UNKNOWN) for node in body.node for name in node.output if name}
-    for info in (*body.value_info, *body.output):
-        if info.name in values:
-            values[info.name] = Value(info.name, *type_of(info.type))
-    constants = {tensor.name: Constant(array_of(tensor)) for tensor in body.initializer}
-    for tensor in body.initializer:
-        values[tensor.name] = Value(tensor.name, tuple(tensor.dims), NAMES[tensor.data_type])
-    return values, constants
+def _made(body: Graph) -> Iterator[str]:
+    """What a body defines itself."""
+    yield from body.constants
+    for op in body.ops:
+        yield from filter(None, op.outputs)
 
 
 def _named_apart(ops: tuple[Op, ...], outer: Op, taken: set[str]) -> list[Op]:

@@ -4,6 +4,7 @@ External data is mapped, not copied. Protobuf ends here. What had to be left alo
 notes. Source: onnx.proto; ONNX versioning.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -12,6 +13,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import GraphProto, ModelProto, defs, inliner, shape_inference
 
 from planner.errors import ModelError, expect
+from planner.ir.dims import named_dims, with_dims
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, validate
 from planner.ir.topology import topological
@@ -28,11 +30,14 @@ NEWEST: Final = int(defs.onnx_opset_version())
 _RANK_MATTERS_BEFORE: Final = 13
 
 
-def read_onnx(source: str | Path | bytes, *, name: str | None = None) -> Graph:
+def read_onnx(
+    source: str | Path | bytes, *, name: str | None = None, dims: Mapping[str, int] | None = None
+) -> Graph:
     """Read a model from a path or from its bytes.
 
     Args:
       name: the graph's name; else the file's stem, or what the file calls it.
+      dims: sizes of open dimensions (`ir.dims`).
 
     Returns:
       A valid Graph: ops in topological order with the meaning of opset 21, constants as arrays; bodies of
@@ -41,10 +46,14 @@ def read_onnx(source: str | Path | bytes, *, name: str | None = None) -> Graph:
     Raises:
       ModelError: no ONNX model, or one that cannot be read; one line that says where and why.
     """
-    return _settled(validate(expand(_normal(_plain_opset(_as_written(source, name))))))
+    known = dims or {}
+    opened = expand(_normal(_plain_opset(with_dims(_as_written(source, name), known))))
+    return _settled(validate(named_dims(opened, known)))
 
 
-def read_written(source: str | Path | bytes, *, name: str | None = None) -> Graph:
+def read_written(
+    source: str | Path | bytes, *, name: str | None = None, dims: Mapping[str, int] | None = None
+) -> Graph:
     """Read a model for running or converting: every op of the file, nothing folded, quantization kept.
 
     Quantization ops of all domains are spelled one way (`quantized.dialect`); the opset is 21.
@@ -52,7 +61,7 @@ def read_written(source: str | Path | bytes, *, name: str | None = None) -> Grap
     Raises:
       ModelError: no ONNX model, or one that cannot be read; one line that says where and why.
     """
-    return _settled(validate(infer(_plain_opset(_as_written(source, name)))))
+    return _settled(validate(infer(_plain_opset(with_dims(_as_written(source, name), dims or {})))))
 
 
 def _normal(graph: Graph) -> Graph:

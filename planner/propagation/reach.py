@@ -59,7 +59,7 @@ def _kinds(outcome: Outcome) -> Iterator[list[Kind]]:
 
 
 def _is_too_far(choice: Choice, kinds: Sequence[Kind]) -> bool:
-    """Whether the coarsest input, or the product of those multiplied, is beyond reach of the finest result."""
+    """Whether the coarsest input, or the product of those multiplied, is out of the finest result's reach."""
     layout, row = choice.layout, choice.row
     if layout is None or row is None:
         return False

@@ -1,9 +1,11 @@
 """The verbs convert, run and cost on small QONNX files."""
 
 import numpy as np
+import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, parser
 
+import planner
 from planner.interpreter.models import run_model
 from tests.conversion.files import file_of, op_types, quant_node
 
@@ -88,3 +90,31 @@ def test_cost_refuses_an_unknown_mode(qplan, model):
     answer = qplan("cost", model, "--mode", "eq6")
     assert answer.code == 2
     assert "unknown cost mode 'eq6' (did you mean 'eq5'?)" in answer.err
+
+
+def test_convert_sizes_what_is_open(qplan, tmp_path):
+    out = tmp_path / "out.onnx"
+    assert qplan("convert", open_model(tmp_path), "--to", "onnx", "--dim", "n=3", "-o", out).code == 0
+    assert planner.load_model(out).values["x"].shape == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("dim", "line"),
+    [
+        ("n", "--dim n: accepted is NAME=SIZE, such as --dim batch=1"),
+        ("n=-1", "--dim n=-1: accepted is NAME=SIZE, such as --dim batch=1"),
+        ("m=1", "unknown open dimension 'm' (known: 'n', 'x[0]')"),
+        ("n=0", "dimension 'n' cannot be 0; accepted: a whole number of at least 1"),
+    ],
+)
+def test_convert_refuses_other_sizes(qplan, tmp_path, dim, line):
+    answer = qplan("convert", open_model(tmp_path), "--to", "onnx", "--dim", dim, "-o", tmp_path / "out.onnx")
+    assert (answer.code, answer.err.strip()) == (2, f"qplan: error: {line}")
+
+
+def open_model(folder):
+    """A file whose input leaves its first dimension open."""
+    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[n, 4] x) => (float[n, 4] y) { y = Relu(x) }'
+    path = folder / "open.onnx"
+    onnx.save(parser.parse_model(text), path)
+    return path

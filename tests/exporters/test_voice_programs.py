@@ -1,7 +1,5 @@
 """The voice-activity model as programs: its branches are a matter of shapes, its LSTM takes one step."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -12,7 +10,7 @@ from tests.exporters.tosa.running import agreed, fed
 from tests.oracles import hlo, tosa
 from tests.test_voice import FILE, chunks, speech
 
-SIZES = {"input": (1, 576), "state": (2, 1, 128)}
+DIMS = {"batch": 1, "sequence": 576}
 ARITHMETIC = {"stablehlo": "float32_spec", "stablehlo-int": "exact_even"}
 
 pytestmark = [
@@ -23,9 +21,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def annotated():
-    model = planner.load_model(FILE)
-    sized = {name: replace(v, shape=SIZES.get(name, v.shape)) for name, v in model.values.items()}
-    model = replace(model, values=sized)
+    model = planner.load_model(FILE, dims=DIMS)
     return planner.annotate(model, stats=planner.calibrate(model, chunks(speech(3, 1))))
 
 

@@ -260,6 +260,25 @@ PASSES = {
         ["MatMul", "Add"],
     ),
     "dead_ops": ("g (float[2] x) => (float[2] y) <float[2] u = {1,2}> { d = Exp(x) y = Relu(x) }", ["Relu"]),
+    # Constants of an inlined body, one of them its result
+    "known_branch_with_constants": (
+        (
+            "g (float[2] x) => (float[2] y) <bool c = {1}> { s = If(c) "
+            "<then_branch = t () => (float[1] p) { p = Constant<value_floats=[2.0]>() }, "
+            "else_branch = e () => (float[1] p) { q = Constant<value_floats=[1.0]>() p = Neg(q) }> "
+            "y = Mul(x, s) }"
+        ),
+        ["Mul"],
+    ),
+    "known_branch_computes_a_constant": (
+        (
+            "g (float[2] x) => (float[2] y) <bool c = {0}> { s = If(c) "
+            "<then_branch = t () => (float[1] p) { p = Constant<value_floats=[2.0]>() }, "
+            "else_branch = e () => (float[1] p) { q = Constant<value_floats=[1.0]>() p = Neg(q) }> "
+            "y = Mul(x, s) }"
+        ),
+        ["Mul"],
+    ),
     "known_branch": (
         (f"g (float[2] x) => (float[2] y) <bool c = {{1}}> {{ y = If(c) {BRANCHES} }}"),
         ["Relu"],

@@ -6,16 +6,21 @@ from planner.plans.check import check
 from planner.propagation.propagate import propagate
 from tests.propagation.small import graph_of, target_of
 
+ROWS = """
+- {kernel: add, in: {a: a8, b: a8}, out: {y: a8}, requantize: ARITHMETIC}
+- kernel: mul
+  in: {a: a8, b: a8}
+  out: {y: a8}
+  rules: [{multiplier_scale: {out: y, of: [a, b]}}]
+  requantize: ARITHMETIC
+- {kernel: tanh, in: {x: a8}, out: {y: a8}, requantize: ARITHMETIC}
+"""
 LOWEST = "-3.4028234663852886e+38"
 
 
 def plan_of(arithmetic, mask, *, kernel="add"):
-    """Scores of [-5, 5] and a mask, put together by one kernel, and a convolution behind it."""
-    target = target_of(f"""
-- {{kernel: add, in: {{a: a8, b: a8}}, out: {{y: a8}}, rules: [{{free_scale: [a, b, y]}}], requantize: {arithmetic}}}
-- {{kernel: mul, in: {{a: a8, b: a8}}, out: {{y: a8}}, rules: [{{multiplier_scale: {{out: y, of: [a, b]}}}}], requantize: {arithmetic}}}
-- {{kernel: tanh, in: {{x: a8}}, out: {{y: a8}}, requantize: {arithmetic}}}
-""")
+    """Scores of [-5, 5] and a mask, put together by one kernel, and another behind it."""
+    target = target_of(ROWS.replace("ARITHMETIC", arithmetic))
     graph = graph_of(
         {"s": "[-5, 5]", "m": mask, "p": "[-5, 5]", "y": "[-1, 1]"},
         [("k1", kernel, "s m", "p"), ("k2", "tanh", "p", "y")],

@@ -84,7 +84,7 @@ class Call:
         """Make the refusal of this op."""
         return UnsupportedExport(
             f"{self.p.place}: {self.op.type} at {self.op.name!r}: {problem}",
-            hint="fold it into a constant, or use an ONNX format",
+            hint="fold it into a constant, size what is open (`load_model(dims=...)`), or use an ONNX format",
         )
 
 

@@ -110,6 +110,8 @@ def _pad(call: Call) -> Results:
     low, high = [0] * x.rank, [0] * x.rank
     for i, axis in enumerate(axes):
         low[axis % x.rank], high[axis % x.rank] = pads[i], pads[i + len(axes)]
+    if mode == "reflect" and any(size <= max(ends) for size, *ends in zip(x.shape, low, high, strict=True)):
+        raise call.refusal(f"reflected by more than there is: {x.shape}; dimensions left open are 1")
     if mode != "constant":
         return (_padded_by_places(call, x, low, high, mode),)
     number = 0.0 if value is None else float(value.reshape(()))
