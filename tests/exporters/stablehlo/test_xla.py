@@ -71,7 +71,7 @@ def test_xla_computes_every_value(name, count):
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", [name for name in SAMPLERS if name not in DYNAMIC])
-def test_xla_computes_every_model(name, models, tmp_path):
+def test_xla_computes_every_model(name, models):
     (path,) = models.glob(f"*/{name}.onnx")
     samples = SAMPLERS[name](Draw(path, 3, held_out=False))
     graph, plan, fed = pinned(path, samples)
