@@ -355,3 +355,13 @@ _TYPES: Final[Mapping[str, Callable[[Reader], QType]]] = {
     "!quant.calibrated": _calibrated,
     "!quant.uniform": _uniform,
 }
+
+
+def brief(kind: QType | None) -> str:
+    """A type's text, its scales counted rather than listed where there are many; None is float."""
+    if kind is None:
+        return "float"
+    if not isinstance(kind, Uniform) or kind.is_per_tensor:
+        return str(kind)
+    where = kind.axis if kind.axis is not None else dict(kind.blocks)
+    return f"!quant.uniform<{kind.storage}:{kind.expressed}:{where}, {{{len(kind.scales)} scales}}>"

@@ -11,11 +11,11 @@ import numpy as np
 from planner.errors import Conflict
 from planner.ir.graph import Facts, Graph, port_address
 from planner.ir.qtypes import AnyType, Bipolar, Calibrated, Uniform
+from planner.ir.typetext import brief
 from planner.plans.records import KernelPlan
 from planner.plans.rescales import SAME_SCALE, kind_of
 from planner.propagation.concessions import Concession
 from planner.propagation.labels import clipped_share, label_of
-from planner.propagation.log import brief
 from planner.propagation.network import DERIVED, FLOAT, Interval, Kernel, Network, Port
 from planner.propagation.parameters import BIAS_LIMIT
 from planner.propagation.rows import NO_RANGE, port_facts
@@ -79,27 +79,28 @@ def _of_port(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:
     if kernel.choice.row is None and port.kind == FLOAT:
         for fact in port_facts(network.graph, region, *port.side):
             if isinstance(fact, AnyType | Uniform):
-                yield f"{address} is float, so {fact} on {value.name!r} has no effect there"
+                yield f"{address} is float, so {brief(fact)} on {value.name!r} has no effect there"
     if value.constant and value.pin is not None and port.group >= 0 and port.pin is None:
         kind = port.type
         if kind is not None and kind.scales != value.pin.scales:
-            yield f"{address} stores {value.name!r} as {brief(kind)}, as its class does, not as {value.pin}"
+            asked = brief(value.pin)
+            yield f"{address} stores {value.name!r} as {brief(kind)}, as its class does, not as {asked}"
     yield from _of_near_scales(network, port, address)
     yield from _of_copies(network, port, address)
     yield from _of_long_bias(network, port, address)
     if network.derives_bias and value.constant and port.kind == DERIVED and port.type is not None:
         for pin in (value.pin, port.pin):
             if pin not in (None, port.type):
-                yield f"{address}: {value.name!r} is pinned to {pin}; derived anew: {brief(port.type)}"
+                yield f"{address}: {value.name!r} is pinned to {brief(pin)}; derived anew: {brief(port.type)}"
     if port.fixed is None:
         return
     share = clip_of(port.required, port.fixed) if port.required is not None else 0.0
     if share > network.target.costs.max_clip:
         yield f"{address} is fixed to {port.fixed} and clips {share:.1%} of {port.required}"
     if value.pin is not None and value.pin != port.fixed:
-        yield f"{address} is fixed to {port.fixed}, {value.name!r} is pinned to {value.pin}"
+        yield f"{address} is fixed to {port.fixed}, {value.name!r} is pinned to {brief(value.pin)}"
     if port.pin is not None and port.pin != port.fixed:
-        yield f"{address} is fixed to {port.fixed}, the port is pinned to {port.pin}"
+        yield f"{address} is fixed to {port.fixed}, the port is pinned to {brief(port.pin)}"
 
 
 def _of_near_scales(network: Network, port: Port, address: str) -> Iterator[str]:

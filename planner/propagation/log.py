@@ -12,6 +12,7 @@ import numpy as np
 
 from planner.ir.graph import port_address
 from planner.ir.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Storage, Uniform
+from planner.ir.typetext import brief
 from planner.plans.records import Refused, Step, StepRow, StepRows
 from planner.propagation.labels import UNIT, Label, LabelClass, label_of, storable, typed
 from planner.propagation.layout import Layout
@@ -256,16 +257,6 @@ def _kernel_steps(log: _Log, outcome: Outcome, number: int, first: int) -> None:
                 address, text, "float" if port.kind == FLOAT else "undecided", row.source, because=[head]
             )
         log.port_step[port.id] = number
-
-
-def brief(kind: Uniform | None) -> str:
-    """A type's text, its scales counted rather than listed where there are many."""
-    if kind is None:
-        return "float"
-    if kind.is_per_tensor:
-        return str(kind)
-    where = kind.axis if kind.axis is not None else dict(kind.blocks)
-    return f"!quant.uniform<{kind.storage}:{kind.expressed}:{where}, {{{len(kind.scales)} scales}}>"
 
 
 def _content(network: Network, port: Port) -> str:

@@ -14,6 +14,7 @@ from typing import Final
 from planner.errors import Conflict
 from planner.ir.graph import Facts, Graph, Region, port_address
 from planner.ir.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Storage, Uniform
+from planner.ir.typetext import brief
 from planner.propagation.axes import block_size
 from planner.propagation.concessions import HARD, Concession, Fact
 from planner.propagation.layout import Layout, Layouts
@@ -206,7 +207,9 @@ def _refused_by_facts(graph: Graph, choice: Choice) -> str | None:
                 )
                 if accepts(pattern, kind, follows=follows):
                     continue
-                return f"port {pattern.name} ({name!r}) is pinned to {fact}, the row has {pattern.type}"
+                return (
+                    f"port {pattern.name} ({name!r}) is pinned to {brief(fact)}, the row has {pattern.type}"
+                )
     return None
 
 

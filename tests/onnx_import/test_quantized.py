@@ -355,7 +355,7 @@ def test_a_weight_in_blocks_that_no_row_has(target):
     )
     model.graph.initializer.extend([weight, numpy_helper.from_array(scales, "s")])
     reason = _reason_for_float(model.SerializeToString(), target, x=np.ones((1, 4), np.float32))
-    assert "is pinned to !quant.uniform<i4:f32:{0:2, 1:1}" in reason
+    assert "is pinned to !quant.uniform<i4:f32:{0: 2, 1: 1}, {4 scales}>" in reason
 
 
 def test_two_signs_of_a_scale_that_the_device_lacks():

@@ -200,3 +200,15 @@ def test_facts_that_cannot_both_hold_are_a_conflict(other):
     with pytest.raises(Conflict, match="'y' cannot be both") as caught:
         propagate(graph, ROWS)
     assert caught.value.facts == (f"value 'y': {A8}", f"value 'y': {other}")
+
+
+def test_the_scales_of_a_pin_are_counted_where_there_are_many():
+    """In reasons and warnings: a list of a thousand numbers says less."""
+    pin = f"!quant.uniform<i4:f32:0, {{{','.join(['0.5'] * 40)}}}>"
+    values = {"x": "[-1, 1]", "w": np.ones((40, 1), np.float32), "y": "[-1, 1]"}
+    graph = graph_of(values, [("k", "fc", "x w", "y")], outputs="y")
+    pinned = replace(graph.values["w"], facts=(parse_type(pin),))
+    plan = propagate(replace(graph, values={**graph.values, "w": pinned}), ROWS)
+    short = "!quant.uniform<i4:f32:0, {40 scales}>"
+    assert f"port w ('w') is pinned to {short}, the row has i8<-127:127>" in plan.kernels["k"].reason
+    assert plan.warnings == (f"k.in[1] is float, so {short} on 'w' has no effect there",)
