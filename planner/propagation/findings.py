@@ -65,12 +65,17 @@ def warnings_of(network: Network, kernel: Kernel, *, greedy: bool = False) -> li
 
 def _of_clip(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:
     """A port that takes a scale decided before and cannot hold what it needs on that."""
-    if port.fixed is not None or port.type is None or port.required is None or port.group < 0:
+    if port.fixed is not None or port.group < 0 or port.kind == DERIVED:
         return
-    share = clip_of(port.required, port.type)
+    yield from _of_range(network, kernel, port, "takes")
+
+
+def _of_range(network: Network, kernel: Kernel, port: Port, verb: str) -> Iterator[str]:
+    """A port that cannot hold what it needs on its type."""
+    share = clip_of(port.required, port.type) if port.required is not None and port.type is not None else 0.0
     if share > network.target.costs.max_clip:
         address = port_address(kernel.choice.region.name, *port.side)
-        yield f"{address} takes {brief(port.type)} and clips {share:.1%} of {port.required}"
+        yield f"{address} {verb} {brief(port.type)} and clips {share:.1%} of {port.required}"
 
 
 def _of_port(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:
@@ -92,6 +97,8 @@ def _of_port(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:
         for pin in (value.pin, port.pin):
             if pin not in (None, port.type):
                 yield f"{address}: {value.name!r} is pinned to {brief(pin)}; derived anew: {brief(port.type)}"
+    if port.kind == DERIVED and not value.constant:
+        yield from _of_range(network, kernel, port, "is derived as")
     if port.fixed is None:
         return
     share = clip_of(port.required, port.fixed) if port.required is not None else 0.0

@@ -89,3 +89,21 @@ def test_derived_cost_is_the_price_of_its_rescales():
     """No bits are lost past the free half bit here, so the rescales are the price."""
     plan = propagate(model("lut", 1), TARGET)
     assert plan.cost == sum(rescale.cost for rescale in plan.rescales)
+
+
+@pytest.mark.parametrize("kernel", ["lut", "special"])
+@pytest.mark.parametrize("strategy", ["minimal", "rfc"])
+@pytest.mark.parametrize(("top", "share"), [(4.0, ""), (16.0, "clips 75.0% of (0.0, 16.0)")])
+def test_a_derived_type_that_clips_is_warned_of(kernel, strategy, top, share):
+    """As a fixed one is: no rule is overruled, and nobody else would tell."""
+    document = {
+        "format": "qplan.annotated/1",
+        "name": "m",
+        "values": [value("x", -1.0, 1.0), value("y", 0.0, top)],
+        "kernels": [{"name": "k", "kernel": kernel, "inputs": ["x"], "outputs": ["y"]}],
+        "inputs": ["x"],
+        "outputs": ["y"],
+    }
+    plan = propagate(read_annotated(json.dumps(document)), TARGET, strategy=strategy)
+    kind = plan.kernels["k"].outputs[0].type
+    assert plan.warnings == ((f"k.out[0] is derived as {kind} and {share}",) if share else ())
