@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from planner.client.failures import ServiceError, failure_of
 from planner.client.steps import Ask, Do, Pause, Steps
-from planner.errors import InputError
+from planner.errors import InputError, expect
 
 PART: Final = 16 << 20
 """Bytes of a part; longer files go in several."""
@@ -345,6 +345,7 @@ def _items(path: str, params: Mapping[str, str]) -> Steps[list[dict[str, Any]]]:
 
 
 def _digest(source: Source) -> tuple[str, int]:
+    expect(source, (bytes, str, Path), "a path or the bytes of a file are uploaded")
     if isinstance(source, bytes):
         return f"sha256:{hashlib.sha256(source).hexdigest()}", len(source)
     try:

@@ -214,6 +214,11 @@ FAILURES = {
     "stats": (StatsError, lambda c: c.stats({}), "format"),
     "target": (TargetError, lambda c: c.lint("id: x\n"), "T011"),
     "no file": (InputError, lambda c: c.model("/nowhere.onnx"), "cannot read '/nowhere.onnx'"),
+    "no kind of file": (
+        InputError,
+        lambda c: c.model({"format": "qplan.annotated/1"}),
+        "of a file are uploaded, not a dict",
+    ),
     "no numbers": (
         UnsupportedExport,
         lambda c: c.export(
