@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from planner.ir.graph import Graph, Op
+from planner.ir.graph import FLOAT_DTYPES, Graph, Op
 from planner.ir.structure import BEGIN, END, JOIN
 
 NON_PORT_INPUTS: Final[Mapping[str, frozenset[int]]] = {
@@ -116,7 +116,8 @@ def is_mover(op: Op, graph: Graph | None = None) -> bool:
 
 
 def _floats(names: Iterable[str], graph: Graph) -> tuple[str, ...]:
-    kept = [name for name in names if not name or graph.values[name].is_float]
+    values = graph.values
+    kept = [name for name in names if not name or values[name].dtype in FLOAT_DTYPES]
     while kept and not kept[-1]:
         kept.pop()
     return tuple(kept)

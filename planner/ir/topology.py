@@ -20,7 +20,8 @@ def reads(step: Op | Region) -> tuple[str, ...]:
         return tuple(filter(None, (*step.inputs, *step.captures)))
     names = [*step.inputs]
     for op in step.ops:
-        names += (*op.inputs, *op.captures)
+        names += op.inputs
+        names += op.captures
     if len(step.ops) > 1:
         inner = {name for op in step.ops for name in op.outputs}
         names = [name for name in names if name not in inner]
@@ -57,6 +58,8 @@ def topological(steps: Sequence[Step]) -> tuple[Step, ...]:
     Raises:
       ModelError: a cycle, with the names on it.
     """
+    if _runs(steps):
+        return tuple(steps)
     writer = writers(steps)
     waiting = [0] * len(steps)
     users: list[list[int]] = [[] for _ in steps]
@@ -64,8 +67,6 @@ def topological(steps: Sequence[Step]) -> tuple[Step, ...]:
         for before in {writer[name] for name in reads(step) if name in writer}:
             waiting[i] += 1
             users[before].append(i)
-    if all(not users[i] or min(users[i]) > i for i in range(len(steps))):
-        return tuple(steps)
     order: list[int] = []
     ready = [i for i in range(len(steps) - 1, -1, -1) if waiting[i] == 0]
     while ready:
@@ -82,6 +83,16 @@ def topological(steps: Sequence[Step]) -> tuple[Step, ...]:
     return tuple(steps[i] for i in order)
 
 
+def _runs(steps: Sequence[Step]) -> bool:
+    """Whether no step reads what it or a later one writes."""
+    later = {name for step in steps for name in writes(step)}
+    for step in steps:
+        if not later.isdisjoint(reads(step)):
+            return False
+        later.difference_update(writes(step))
+    return True
+
+
 def live(graph: Graph) -> frozenset[str]:
     """Names of the regions (or ops) whose results reach a model output."""
     steps: Sequence[Op | Region] = graph.regions or graph.ops
@@ -91,7 +102,9 @@ def live(graph: Graph) -> frozenset[str]:
         count = len(alive)
         bound = {name for other in alive for name in together.get(other, ())}
         for step in reversed(steps):
-            if step.name in bound or needed.intersection(writes(step)):
+            if step.name in alive:
+                continue
+            if step.name in bound or not needed.isdisjoint(writes(step)):
                 alive.add(step.name)
                 needed.update(reads(step))
         if not together:

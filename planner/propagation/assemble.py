@@ -186,6 +186,8 @@ def _plan_ports(
 def _float_asked_for(network: Network, port: Port) -> FloatType | None:
     """The float that a fact asks a float port to run in, where that is not the tensor's own."""
     region, value = network.kernels[port.kernel].choice.region, network.values[port.value]
+    if not (value.stays_float or region.input_facts or region.output_facts):
+        return None
     own = network.graph.values[value.name].dtype
     facts = port_facts(network.graph, region, *port.side)
     return next((fact for fact in facts if isinstance(fact, FloatType) and fact.name != own), None)
@@ -231,9 +233,10 @@ def _lost(outcome: Outcome) -> dict[str, int]:
 def _worst_clip(network: Network, value: Value) -> float:
     """The largest share of what a port has to hold that its type cuts off."""
     ports = [network.ports[p] for p in (value.definition, *value.uses) if p >= 0]
-    held = {(id(port.type), port.required): port.type for port in ports}
-    clips = [clip_of(e, kind) for (_, e), kind in held.items() if kind is not None and e is not None]
-    return max(clips, default=0.0)
+    held = {(id(port.type), port.required): port.type for port in ports if port.type is not None}
+    return max(
+        [clip_of(extent, kind) for (_, extent), kind in held.items() if extent is not None], default=0.0
+    )
 
 
 def _check_allowed(plan: Plan, target: Target) -> None:

@@ -97,9 +97,9 @@ def _add_port(
     value, layout = number_of(network, name), choice.layout
     number = len(network.ports)
     if layout is None:
-        port = Port(number, kernel, side, "", value, FLOAT, FLOAT_PORT)
-        port.pin = own_pin(choice, side)
-        network.ports.append(port)
+        network.ports.append(
+            Port(number, kernel, side, "", value, FLOAT, FLOAT_PORT, pin=own_pin(choice, side))
+        )
         return number
     pattern = (layout.inputs if side[0] == "in" else layout.outputs)[side[1]]
     spec = resolved.get(side, pattern.type)
@@ -138,7 +138,10 @@ def moves_data(graph: Graph, choice: Choice) -> bool:
 
 def moves_alone(graph: Graph, region: Region) -> bool:
     """Whether a kernel moves data whatever row it has: in float too."""
-    return bool(region.ops) and all(is_mover(op, graph) for op in region.ops)
+    for op in region.ops:
+        if not is_mover(op, graph):
+            return False
+    return bool(region.ops)
 
 
 def _cut(graph: Graph, choice: Choice) -> Interval | None:

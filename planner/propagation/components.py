@@ -196,7 +196,7 @@ def _edges(network: Network) -> list[list[Edge]]:
     """The edges of each value that is used: one, or two where it is pinned or stays float."""
     found = []
     for index, value in enumerate(network.values):
-        if value.constant or value.settled or _is_settled(network, value):
+        if value.constant or value.settled or _has_no_price(network, value):
             continue
         uses = _uses(network, index)
         if not uses:
@@ -219,11 +219,14 @@ def _edges(network: Network) -> list[list[Edge]]:
     return found
 
 
-def _is_settled(network: Network, value: Value) -> bool:
-    """Whether all ports around a value are settled, so that nothing on its edges costs anything."""
-    if value.outputs or value.definition < 0 or network.ports[value.definition].kind != SETTLED:
-        return False
-    return all(network.ports[p].kind == SETTLED for p in value.uses)
+def _has_no_price(network: Network, value: Value) -> bool:
+    """Whether all ports around a value are settled, or float, so that nothing on its edges costs anything."""
+    kinds = {network.ports[p].kind for p in value.uses}
+    if value.definition >= 0:
+        kinds.add(network.ports[value.definition].kind)
+    if kinds <= {FLOAT}:
+        return value.pin is None
+    return kinds == {SETTLED} and value.definition >= 0 and not value.outputs
 
 
 def _defined(port: Port) -> tuple[tuple[int, Storage] | None, Uniform | None]:
@@ -254,9 +257,12 @@ class _Trace(NamedTuple):
     left: PortType | None = None
 
 
+UNSTORED: Final = _Trace()
+
+
 def _losses(network: Network) -> list[Loss]:
     """Every consuming use of data that was stored; those that no class has a say in have no `upstream`."""
-    traces = [_Trace()] * len(network.values)
+    traces = [UNSTORED] * len(network.values)
     for index, value in enumerate(network.values):
         if value.definition < 0 and value.pin is not None and not value.constant:
             traces[index] = _Trace((), pin_units(value.pin), PortType(value.pin.storage))
@@ -278,7 +284,7 @@ def _follow(network: Network, traces: list[_Trace], ended: Mapping[int, int]) ->
     found: list[Loss | None] = []
     for number, kernel in enumerate(network.kernels):
         ports = [network.ports[p] for p in kernel.inputs if p >= 0]
-        moved = _Trace()
+        moved = UNSTORED
         if kernel.moves:
             read = ports
             if number in ended:
@@ -295,12 +301,16 @@ def _follow(network: Network, traces: list[_Trace], ended: Mapping[int, int]) ->
 
 
 def _through(trace: _Trace, port: Port) -> _Trace:
+    if port.kind == FLOAT:
+        return trace
     if port.group < 0:
         return _Trace(trace.groups, max(trace.constant, _given_units(port)), trace.left)
     return _Trace((*trace.groups, port.group), trace.constant, trace.left)
 
 
 def _made(moved: _Trace, port: Port, pin: Uniform | None) -> _Trace:
+    if port.kind == FLOAT and pin is None:
+        return moved
     groups, constant, left = moved
     if port.group >= 0:
         groups, left = tuple(dict.fromkeys((*groups, port.group))), port.spec
@@ -323,16 +333,20 @@ def pin_units(pin: Uniform) -> int:
 
 
 def _join(traces: Sequence[_Trace]) -> _Trace:
+    traces = [trace for trace in traces if trace is not UNSTORED]
+    if not traces:
+        return UNSTORED
     groups = dict.fromkeys(group for trace in traces for group in trace.groups)
     left = next((trace.left for trace in traces if trace.left is not None), None)
-    return _Trace(tuple(groups), max((trace.constant for trace in traces), default=NEVER), left)
+    return _Trace(tuple(groups), max(trace.constant for trace in traces), left)
 
 
 def _consumed(network: Network, port: Port, trace: _Trace) -> Loss | None:
     if network.values[port.value].constant:
         return None
     if port.kind == FLOAT:
-        return _loss(network, port.value, trace, trace.left, port.required)
+        stored = trace is not UNSTORED
+        return _loss(network, port.value, trace, trace.left, port.required) if stored else None
     if port.kind == GIVEN and port.type is not None:
         coarsest, elements = max(trace.constant, pin_units(port.type)), network.values[port.value].elements
         return Loss(port.value, elements, trace.groups, coarsest, given_units(network, port, port.type))

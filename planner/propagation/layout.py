@@ -1,15 +1,16 @@
 """Layouts: a row's signature spread over as many ports as a kernel has; what kernels of one shape share.
 
-Data and its one cache, which lives as long as one run of propagation: a model has thousands of kernels and
+Data and its one cache, which lives as long as its target: a model has thousands of kernels and
 a dozen layouts. Nothing here looks at a value. Source: design 01, section 4.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from planner.ir.graph import Region
 from planner.ir.qtypes import FloatType, Storage
-from planner.target.records import PortId, PortPattern, PortType, Row, Rule
+from planner.target.records import PortId, PortPattern, PortType, Row, Rule, Target
 from planner.target.rules import expand_ports, same_scale_groups
 
 COMPUTING_RULES = ("multiplier_accumulator_scale", "derive", "fn")
@@ -23,6 +24,7 @@ class Layout:
     Attributes:
       key: the row's.
       inputs, outputs: the row's entry for each port, absent ones too.
+      specs: all ports in this order with their types.
       groups: ports that same_scale rules join.
       joined: all ports in `groups`.
       derived: ports whose type a rule computes.
@@ -37,6 +39,7 @@ class Layout:
     key: str
     inputs: tuple[PortPattern, ...]
     outputs: tuple[PortPattern, ...]
+    specs: tuple[tuple[PortId, PortType], ...]
     groups: tuple[tuple[PortId, ...], ...]
     joined: frozenset[PortId]
     derived: frozenset[PortId]
@@ -61,7 +64,7 @@ class Layout:
 
 @dataclass(slots=True)
 class Layouts:
-    """The layouts met so far."""
+    """The layouts of one target's rows met so far."""
 
     known: dict[tuple[int, tuple[bool, ...], tuple[bool, ...]], Layout | None] = field(default_factory=dict)
 
@@ -71,6 +74,13 @@ class Layouts:
         if key not in self.known:
             self.known[key] = _layout(row, region)
         return self.known[key]
+
+
+@lru_cache(maxsize=16)
+def layouts_of(target: Target) -> Layouts:
+    """The layouts of a target, which is kept with its rows as long as they are."""
+    del target
+    return Layouts()
 
 
 def _layout(row: Row, region: Region) -> Layout | None:
@@ -90,6 +100,7 @@ def _layout(row: Row, region: Region) -> Layout | None:
         row.key,
         inputs,
         outputs,
+        specs=tuple((side, pattern.type) for side, pattern in patterns.items()),
         groups=groups,
         joined=frozenset(side for group in groups for side in group),
         derived=frozenset(side for side, pattern in present.items() if pattern.name in computed),

@@ -64,5 +64,7 @@ class Outcome:
 
     def moves_in_float(self, kernel: Kernel) -> bool:
         """Whether a mover's class took the float label, so that the kernel runs in float after all."""
+        if not kernel.moves:
+            return False
         groups = {self.network.ports[p].group for p in (*kernel.inputs, *kernel.outputs) if p >= 0} - {-1}
-        return kernel.moves and any(self.labelled.solutions[g].labels[g] is None for g in groups)
+        return any(self.labelled.solutions[g].labels[g] is None for g in groups)

@@ -65,17 +65,21 @@ class Market:
 def edge_price(edge: Edge, assignment: Mapping[int, Label | None], market: Market) -> tuple[int, int]:
     """Price and number of the rescales on one edge."""
     base = edge.start
+    made, store = None, None
     if edge.definition is not None:
-        label = assignment[edge.definition[0]]
-        base = None if label is None else typed(label, edge.definition[1])
+        group, store = edge.definition
+        made = assignment[group]
+        base = None if made is None else typed(made, store)
     price = count = 0
     wanted: dict[tuple[Uniform | None, bool, int], int] = {}
     for n, use in enumerate(edge.uses):
         kind = use.goal
         if use.group >= 0:
             label = assignment[use.group]
+            if store is use.store and label == made:
+                continue
             kind = None if label is None or use.store is None else typed(label, use.store)
-        if kind != base and not (use.follows and base is not None):
+        if kind is not base and kind != base and not (use.follows and base is not None):
             key = (kind, market.is_free(edge, use), n if market.single_consumer else 0)
             wanted[key] = max(use.trips, wanted.get(key, 0))
     for (kind, free, _), trips in wanted.items():

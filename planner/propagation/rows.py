@@ -17,7 +17,7 @@ from planner.ir.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType,
 from planner.ir.typetext import brief
 from planner.propagation.axes import block_size
 from planner.propagation.concessions import HARD, Concession, Fact
-from planner.propagation.layout import Layout, Layouts
+from planner.propagation.layout import Layout, Layouts, layouts_of
 from planner.propagation.pinned import restored
 from planner.target.borders import rows_for
 from planner.target.predicates import failing
@@ -54,7 +54,7 @@ def choose_rows(graph: Graph, regions: Iterable[Region], target: Target) -> list
     Raises:
       Conflict: no row serves a kernel and the target says `on_no_kernel: error`.
     """
-    layouts, bound = Layouts(), frozenset(_bound(graph))
+    layouts, bound = layouts_of(target), frozenset(_bound(graph))
     return [_choose(graph, region, target, layouts, plain=_is_plain(region, bound)) for region in regions]
 
 

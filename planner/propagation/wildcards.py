@@ -8,12 +8,11 @@ values. Source: design 01, section 4.
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import chain
 
 from planner.ir.graph import Graph
 from planner.ir.qtypes import AnyType, Storage, Uniform
 from planner.propagation.layout import Layout
-from planner.propagation.network import Network, number_of, own_pin
+from planner.propagation.network import Network, Value, number_of, own_pin
 from planner.propagation.rows import Choice
 from planner.target.records import PortId, PortType
 
@@ -62,23 +61,16 @@ def resolve(
 ) -> dict[PortId, PortType]:
     """The spec of each wildcard port, its storage found."""
     region = choice.region
-    sides: list[tuple[PortId, str, PortType]] = [
-        (("in", i), name, pattern.type)
-        for i, (name, pattern) in enumerate(zip(region.inputs, layout.inputs, strict=True))
-        if name
-    ]
-    sides += [
-        (("out", i), name, pattern.type)
-        for i, (name, pattern) in enumerate(zip(region.outputs, layout.outputs, strict=True))
-        if name
-    ]
+    names = (*region.inputs, *region.outputs)
+    sides = [(side, name, spec) for (side, spec), name in zip(layout.specs, names, strict=True) if name]
     joined: dict[PortId, Storage] = {}
     for group in layout.groups:
-        own = (own_pin(choice, side) for side in group)
-        shared = next((pin.storage for pin in own if pin is not None), None)
-        shared = shared or _storage_of_begin(network)
         members = sides if layout.joins_all else [entry for entry in sides if entry[0] in group]
-        shared = shared or _shared_storage(network, members, reader_storage)
+        shared = (
+            _own_storage(choice, group)
+            or _storage_of_begin(network)
+            or _shared_storage(network, members, reader_storage)
+        )
         joined |= dict.fromkeys(group, _wide_enough(network, shared, [name for _, name, _ in members]))
     default = network.target.default_port
     result: dict[PortId, PortType] = {}
@@ -107,11 +99,20 @@ def _has_signs(network: Network, name: str, spec: PortType, store: Storage) -> b
     return bool(least >= 0) or network.values[number_of(network, name)].pin is not None
 
 
+def _own_storage(choice: Choice, group: Sequence[PortId]) -> Storage | None:
+    """What facts of joined ports themselves say."""
+    if not (choice.region.input_facts or choice.region.output_facts):
+        return None
+    pins = (own_pin(choice, side) for side in group)
+    return next((pin.storage for pin in pins if pin is not None), None)
+
+
 def _storage_of_begin(network: Network) -> Storage | None:
     """What the other end of a carried value is stored in, where the newest kernel is one end."""
     begin = network.begins.get(len(network.kernels) - 1)
-    ports = network.kernels[begin].outputs if begin is not None else ()
-    stores = [network.ports[p].spec.storage for p in ports if p >= 0]
+    if begin is None:
+        return None
+    stores = [network.ports[p].spec.storage for p in network.kernels[begin].outputs if p >= 0]
     return next((store for store in stores if isinstance(store, Storage)), None)
 
 
@@ -138,18 +139,22 @@ def _shared_storage(
     for _, _, spec in members:
         if isinstance(spec.storage, Storage):
             return spec.storage
+    values = []
     for _, name, _ in members:
-        pin = network.values[number_of(network, name)].pin
-        if pin is not None:
-            return pin.storage
-    near = chain(
-        (_storage_near(network, name, {}) for _, name, _ in members),
-        (reader_storage.get(name) for side, name, _ in members if side[0] == "out"),
-        (reader_storage.get(name) for side, name, _ in members if side[0] == "in"),
-    )
+        value = network.values[number_of(network, name)]
+        if value.pin is not None:
+            return value.pin.storage
+        values.append(value)
+    for value in values:
+        made = _made_in(network, value)
+        if made is not None:
+            return made
+    for end in ("out", "in"):
+        for side, name, _ in members:
+            if side[0] == end and name in reader_storage:
+                return reader_storage[name]
     default = network.target.default_port.storage
-    fallback = default if isinstance(default, Storage) else Storage(8, True, -128, 127)
-    return next((store for store in near if store is not None), fallback)
+    return default if isinstance(default, Storage) else Storage(8, True, -128, 127)
 
 
 def _storage_near(network: Network, name: str, reader_storage: dict[str, Storage]) -> Storage | None:
@@ -157,8 +162,10 @@ def _storage_near(network: Network, name: str, reader_storage: dict[str, Storage
     value = network.values[number_of(network, name)]
     if value.pin is not None:
         return value.pin.storage
-    if value.definition >= 0:
-        store = network.ports[value.definition].spec.storage
-        if isinstance(store, Storage):
-            return store
-    return reader_storage.get(name)
+    return _made_in(network, value) or reader_storage.get(name)
+
+
+def _made_in(network: Network, value: Value) -> Storage | None:
+    """Storage of a value's producer."""
+    store = network.ports[value.definition].spec.storage if value.definition >= 0 else None
+    return store if isinstance(store, Storage) else None
