@@ -4,7 +4,6 @@ Source: ONNX QuantizeLinear, Clip and DequantizeLinear, opset 21, as onnxruntime
 """
 
 from collections.abc import Container, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -80,18 +79,10 @@ def refusal(address: str, row: str, value: str, kind: PortTyped, problem: str) -
     )
 
 
-@contextmanager
-def refusing(kernel: KernelPlan) -> Iterator[None]:
-    """What the arithmetic of a kernel's row cannot do, a format cannot say: the refusal names port and row.
-
-    Raises:
-      UnsupportedExport: in place of a RuleError.
-    """
-    try:
-        yield
-    except RuleError as error:
-        port = next((port.address for port in (*kernel.outputs, *kernel.inputs) if port.value), kernel.name)
-        raise UnsupportedExport(f"{port} (row {kernel.row}): {error.message}", hint=error.hint) from error
+def beyond(kernel: KernelPlan, error: RuleError) -> UnsupportedExport:
+    """Make the refusal of what the arithmetic of a kernel's row cannot do: no format can say it."""
+    port = next((port.address for port in (*kernel.outputs, *kernel.inputs) if port.value), kernel.name)
+    return UnsupportedExport(f"{port} (row {kernel.row}): {error.message}", hint=error.hint)
 
 
 def typed_ports(plan: Plan) -> Iterator[tuple[str, str, str, PortTyped]]:

@@ -8,7 +8,7 @@ Source: design 01, sections 3 and 7; design 05, "Traps" (activations fold after 
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -52,8 +52,7 @@ class Clamp:
         return (self.low, self.high) == (bounds.min, bounds.max)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Block:
+class Block(NamedTuple):
     """A planned region: its ops, its ports, and its fused activation taken apart.
 
     Attributes:

@@ -11,8 +11,8 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from planner.errors import UnsupportedExport
-from planner.exporters.accepts import common_problem, refusal, refusing, typed_ports
+from planner.errors import RuleError, UnsupportedExport
+from planner.exporters.accepts import beyond, common_problem, refusal, typed_ports
 from planner.exporters.averaging import average_of, divides
 from planner.exporters.blocks import Block, Clamp, blocks, clamp_of
 from planner.exporters.products import (
@@ -62,9 +62,11 @@ def write_finn(graph: Graph, plan: Plan) -> bytes:
     streams = Streams(graph, plan)
     asked = {op.outputs[0]: op for op in plan.graph.all_ops() if op.type == "GreaterOrEqual"}
     for block in blocks(plan):
-        with refusing(block.kernel):
+        try:
             if not _write_signs(streams, block, asked):
                 _write_block(streams, block)
+        except RuleError as error:
+            raise beyond(block.kernel, error) from error
     return streams.finish()
 
 

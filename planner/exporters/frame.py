@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from planner.exporters.accepts import Accepts, refuse_unsupported, refusing
+from planner.errors import RuleError
+from planner.exporters.accepts import Accepts, beyond, refuse_unsupported
 from planner.exporters.blocks import Block, blocks, write_border
 from planner.exporters.sheet import Rescale, Sheet
 from planner.ir.graph import Graph
@@ -57,8 +58,10 @@ def write_form(graph: Graph, plan: Plan, form: Form) -> bytes:
     )
     for block in blocks(plan):
         sheet.scope = block.region.scope
-        with refusing(block.kernel):
+        try:
             if not write_border(sheet, block):
                 form.write_block(sheet, block)
+        except RuleError as error:
+            raise beyond(block.kernel, error) from error
     sheet.scope = ""
     return sheet.finish()

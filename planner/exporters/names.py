@@ -5,7 +5,7 @@ A model's names are the user's and stay as they are, quotes and slashes included
 
 from typing import Final
 
-from planner.ir.graph import Graph, Op, Opaque
+from planner.ir.graph import Graph, Opaque
 
 # Names of ours that rest on a longer one keep its two ends: a file is not to consist of names.
 MAX_STEM: Final = 400
@@ -18,9 +18,10 @@ class Names:
         """Take every name of the model; names in subgraph bodies count by their bytes."""
         self._taken: set[str] = {*graph.values, *plan_graph.values}
         self._counts: dict[str, int] = {}
-        ops = (*graph.all_ops(), *plan_graph.all_ops())
-        self._taken.update(op.name for op in ops)
-        self._bodies = tuple(dict.fromkeys(data for op in ops for data in _bodies(op)))
+        ops = {id(op): op for part in (graph, plan_graph) for op in part.all_ops()}.values()
+        self._taken.update([op.name for op in ops])
+        items = [item for op in ops for item in op.attributes.values()]
+        self._bodies = tuple(dict.fromkeys(item.data for item in items if isinstance(item, Opaque)))
 
     def fresh(self, stem: str) -> str:
         """Return `stem`, or `stem_1`, `stem_2`, ..., whichever is the first that is free, and take it."""
@@ -37,7 +38,3 @@ class Names:
         self._counts[stem] = count + 1
         self._taken.add(name)
         return name
-
-
-def _bodies(op: Op) -> tuple[bytes, ...]:
-    return tuple(item.data for item in op.attributes.values() if isinstance(item, Opaque))

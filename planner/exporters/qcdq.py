@@ -4,7 +4,6 @@ Stored integers lie in bytes; a Clip of bytes says the range, on weights too, so
 ops, fused activations included, are float ones between the pairs. Source: the QONNX paper, "QCDQ"; design 05.
 """
 
-from dataclasses import replace
 from typing import Final
 
 from planner.exporters.accepts import LOW_BIT_ACTIVATIONS, LOW_BITS, Accepts
@@ -23,7 +22,7 @@ def write_qcdq(graph: Graph, plan: Plan) -> bytes:
 
 def write_block(sheet: Sheet, block: Block) -> None:
     """Write one region in float; its activation is an op of it like any other."""
-    write_real(sheet, replace(block, core=block.region.ops, activation=None))
+    write_real(sheet, block._replace(core=block.region.ops, activation=None))
 
 
 FORM: Final = Form(

@@ -69,7 +69,7 @@ class RealSheet:
         for i, node in enumerate(self._nodes):
             renamed[node.name] = f"{node.op_type}_{counts[node.op_type]}"
             counts[node.op_type] += 1
-            self._nodes[i] = replace(node, name=renamed[node.name])
+            self._nodes[i] = node._replace(name=renamed[node.name])
         return renamed
 
     def spell_out(self, attributes: Mapping[str, Mapping[str, Any]]) -> None:
@@ -77,7 +77,7 @@ class RealSheet:
         for i, node in enumerate(self._nodes):
             said = attributes.get(node.name)
             if said:
-                self._nodes[i] = replace(node, attributes={**node.attributes, **said})
+                self._nodes[i] = node._replace(attributes={**node.attributes, **said})
 
     @property
     def nodes(self) -> Sequence[Node]:

@@ -99,7 +99,8 @@ class Sheet:
 
     def _beside(self, value: str) -> AbstractContextManager[None]:
         """Put what is written meanwhile where a value is defined: whoever reads it can read that."""
-        return self._standing(self._homes.get(value, "")) if self._homes else nullcontext()
+        home = self._homes.get(value, "") if self._homes else self.scope
+        return nullcontext() if home == self.scope else self._standing(home)
 
     @contextmanager
     def _standing(self, scope: str) -> Iterator[None]:

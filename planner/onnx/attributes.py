@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from onnx import AttributeProto
+from onnx import AttributeProto, NodeProto
 
 from planner.errors import ModelError
 from planner.ir.graph import Opaque
 from planner.onnx.tensors import array_of, tensor_of
 
 GRAPH: Final = "onnx.GraphProto"
+_INT: Final = AttributeProto.INT
+_INTS: Final = AttributeProto.INTS
 _SPARSE: Final = "onnx.SparseTensorProto"
 _TYPE: Final = "onnx.TypeProto"
 
@@ -34,21 +36,20 @@ def value_of(attribute: AttributeProto, folder: Path | None = None) -> Any:
     return reader(attribute)
 
 
-def attribute_of(name: str, value: Any) -> AttributeProto:
-    """Write an attribute; an empty sequence becomes a list of integers.
+def write_attribute(node: NodeProto, name: str, value: Any) -> None:
+    """Give a node an attribute; an empty sequence becomes a list of integers.
 
     Raises:
       ModelError: a value ONNX has no attribute kind for.
     """
-    if isinstance(value, (tuple, list)) and all(type(item) is int for item in value):
-        # Most of all attributes, windows and axes, in one step.
-        return AttributeProto(name=name, type=AttributeProto.INTS, ints=value)
-    attribute = AttributeProto(name=name)
-    if isinstance(value, (tuple, list)):
-        _write_many(attribute, list(value))
+    if type(value) is int:
+        node.attribute.add(name=name, type=_INT, i=value)
+    elif isinstance(value, (tuple, list)) and all(type(item) is int for item in value):
+        node.attribute.add(name=name, type=_INTS, ints=value)
+    elif isinstance(value, (tuple, list)):
+        _write_many(node.attribute.add(name=name), list(value))
     else:
-        _write_one(attribute, value)
-    return attribute
+        _write_one(node.attribute.add(name=name), value)
 
 
 def _text(data: bytes) -> str | bytes:

@@ -5,8 +5,8 @@ What enters a branch, or a loop unchanged, is captured. Calls leave no trace: th
 stood. Source: ONNX operators If, Loop and Scan; `ir.expand`.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from onnx import GraphProto
@@ -88,14 +88,15 @@ def _depth(scopes: Mapping[str, Scope], path: str) -> int:
 
 def _aliased(node: Node, alias: Mapping[str, str]) -> Node:
     """A node that reads tensors by the names they have outside."""
+    if alias.keys().isdisjoint(node.inputs):
+        return node
 
     def resolved(name: str) -> str:
         while name in alias:
             name = alias[name]
         return name
 
-    inputs = tuple(map(resolved, node.inputs))
-    return node if inputs == node.inputs else replace(node, inputs=inputs)
+    return node._replace(inputs=tuple(map(resolved, node.inputs)))
 
 
 def _rename(body: _Body, alias: Mapping[str, str]) -> None:
@@ -230,10 +231,16 @@ def _graph(
 
 def _in_order(nodes: list[Node], captured: Captured) -> list[Node]:
     """Each node behind what it reads, in its own right or in a body; the given order where it is free."""
-    writer = {out: i for i, node in enumerate(nodes) for out in node.outputs if out}
-    before = [sorted({writer[name] for name in _reads(node, captured) if name in writer}) for node in nodes]
-    if all(not places or places[-1] < i for i, places in enumerate(before)):
+    reading = [_reads(node, captured) for node in nodes]
+    later = {out for node in nodes for out in node.outputs if out}
+    for node, names in zip(nodes, reading, strict=True):
+        if not later.isdisjoint(names):
+            break
+        later.difference_update(node.outputs)
+    else:
         return nodes
+    writer = {out: i for i, node in enumerate(nodes) for out in node.outputs if out}
+    before = [sorted({writer[name] for name in names if name in writer}) for names in reading]
     order: dict[int, None] = {}
     for start in range(len(nodes)):
         waiting = [start]
@@ -246,9 +253,13 @@ def _in_order(nodes: list[Node], captured: Captured) -> list[Node]:
     return [nodes[i] for i in order]
 
 
-def _reads(node: Node, captured: Captured) -> Iterable[str]:
-    yield from node.inputs
-    for value in node.attributes.values():
-        if isinstance(value, Opaque) and value.kind == GRAPH:
-            known = captured.get(value)
-            yield from free_names(graph_of(value)) if known is None else known
+def _reads(node: Node, captured: Captured) -> Sequence[str]:
+    """What a node reads, in its own right or in a body."""
+    inner = [value for value in node.attributes.values() if isinstance(value, Opaque) and value.kind == GRAPH]
+    if not inner:
+        return node.inputs
+    names = [*node.inputs]
+    for value in inner:
+        known = captured.get(value)
+        names += free_names(graph_of(value)) if known is None else known
+    return names

@@ -4,21 +4,20 @@ Source: onnx.proto.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 from onnx import NodeProto, ValueInfoProto
 
 from planner.ir.graph import Dim, Op
-from planner.onnx.attributes import attribute_of
+from planner.onnx.attributes import write_attribute
 from planner.onnx.dtypes import enum_of
 
 Port: TypeAlias = tuple[str, str, Sequence[Dim] | None]
 """Name, element type and shape; an unknown shape is None, an unknown dim too."""
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """One node of a model to write; attributes are plain values, arrays or `Opaque` subgraphs.
 
     `scope` is the body it stands in (`ir.structure.Scope`); `nesting` puts it there.
@@ -29,7 +28,7 @@ class Node:
     outputs: tuple[str, ...]
     name: str = ""
     domain: str = ""
-    attributes: Mapping[str, Any] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = MappingProxyType({})
     scope: str = ""
 
 
@@ -53,8 +52,8 @@ def fill_node(proto: NodeProto, node: Node) -> None:
         proto.domain = node.domain
     proto.input.extend(node.inputs)
     proto.output.extend(node.outputs)
-    if node.attributes:
-        proto.attribute.extend(attribute_of(key, value) for key, value in node.attributes.items())
+    for key, value in node.attributes.items():
+        write_attribute(proto, key, value)
 
 
 def value_info(name: str, dtype: str, shape: Sequence[Dim] | None) -> ValueInfoProto:

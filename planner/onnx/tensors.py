@@ -17,12 +17,12 @@ from planner.errors import ModelError
 from planner.onnx.dtypes import NAMES, NARROW_BITS, NUMPY, byte_size, dtype_of, enum_of
 
 _ALIGNMENT: Final = 4096
-_RAW_DATA: Final = TensorProto.RAW_DATA_FIELD_NUMBER
 _DELIMITED: Final = 2  # protobuf's wire type of bytes, strings and messages
 _DIM, _KIND = (
     bytes([number << 3]) for number in (TensorProto.DIMS_FIELD_NUMBER, TensorProto.DATA_TYPE_FIELD_NUMBER)
 )
 _NAME: Final = bytes([TensorProto.NAME_FIELD_NUMBER << 3 | _DELIMITED])
+_RAW: Final = bytes([TensorProto.RAW_DATA_FIELD_NUMBER << 3 | _DELIMITED])
 _SMALL: Final = tuple(bytes([number]) for number in range(128))
 
 
@@ -64,10 +64,10 @@ def tensor_parts(name: str, array: np.ndarray, dtype: str) -> list[bytes]:
     """The serialised tensor in parts, its elements as they are: joining is the only time they are copied."""
     if dtype == "string":
         return [tensor_of(name, array, dtype).SerializeToString()]
-    text = name.encode()
-    sizes = [_DIM + _varint(size) for size in array.shape]
-    head = b"".join([*sizes, _KIND, _varint(enum_of(dtype)), _NAME, _varint(len(text)), text])
-    return [head, *field_parts(_RAW_DATA, [raw_bytes(array, dtype)])]
+    text, raw = name.encode(), raw_bytes(array, dtype)
+    head = [_DIM + _varint(size) for size in array.shape]
+    head += (_KIND, _varint(enum_of(dtype)), _NAME, _varint(len(text)), text, _RAW, _varint(len(raw)))
+    return [b"".join(head), raw]
 
 
 def field_parts(number: int, parts: Sequence[bytes]) -> list[bytes]:
@@ -107,7 +107,9 @@ def raw_bytes(array: np.ndarray, dtype: str) -> bytes:
     if dtype in NARROW_BITS:
         return _packed(array, dtype)
     wanted = NUMPY[dtype] if sys.byteorder == "little" else NUMPY[dtype].newbyteorder("<")
-    plain = np.ascontiguousarray(array.astype(wanted, copy=False))
+    plain = array
+    if array.dtype != wanted or not array.flags.c_contiguous:
+        plain = np.ascontiguousarray(array.astype(wanted, copy=False))
     return _whole(plain) or plain.tobytes()
 
 

@@ -5,7 +5,7 @@ rows. What it cannot see: whether another plan would be cheaper, ranges and clip
 of `fn` rules, the fusions that made the kernels. Source: design 01, section 6.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -91,7 +91,8 @@ def _check_coverage(plan: Plan) -> Mapping[str, Region]:
     """The kernels are the live regions, with the regions' values at their ports, in an order that runs."""
     graph = plan.graph
     regions = {region.name: region for region in graph.regions}
-    alive = _live(graph)
+    operands = {region.name: _operands(region) for region in graph.regions}
+    alive = _live(graph, regions, operands)
     unplanned = alive.keys() - {kernel.name for kernel in plan.kernels_in_order}
     for name in regions if unplanned else ():
         if name in unplanned:
@@ -108,9 +109,10 @@ def _check_coverage(plan: Plan) -> Mapping[str, Region]:
             refuse(kernel.name, "is planned twice; accepted: once")
         seen.add(kernel.name)
         _check_shape_of(kernel, region)
-        for name in _operands(region):
-            if name not in known:
-                refuse(kernel.name, f"reads {name!r} before a kernel defines it; accepted: a later place")
+        early = operands[kernel.name] - known
+        if early:
+            name = next((name for name in region.inputs if name in early), min(early))
+            refuse(kernel.name, f"reads {name!r} before a kernel defines it; accepted: a later place")
         known.update(region.outputs)
         for op in region.ops:
             known.update(op.outputs)
@@ -135,10 +137,8 @@ def _check_shape_of(kernel: KernelPlan, region: Region) -> None:
                 refuse(port.address, f"carries {port.value!r}; accepted: {names[i]!r}")
 
 
-def _operands(region: Region) -> Collection[str]:
+def _operands(region: Region) -> set[str]:
     """What a region needs before it runs, integer operands too."""
-    if not region.ops:
-        return region.inputs
     needed = set(region.inputs)
     inner: set[str] = set()
     for op in region.ops:
@@ -170,10 +170,9 @@ def _present(kernel: KernelPlan) -> list[Port]:
     return [port for port in (*kernel.inputs, *kernel.outputs) if port.value]
 
 
-def _live(graph: Graph) -> dict[str, None]:
+def _live(graph: Graph, regions: Mapping[str, Region], operands: Mapping[str, set[str]]) -> dict[str, None]:
     """Names of the regions that a model output rests on, found from the outputs back."""
     together = bonds(graph)
-    regions = {region.name: region for region in graph.regions}
     writer: dict[str, Region] = {}
     for region in graph.regions:
         for name in region.outputs:
@@ -186,7 +185,7 @@ def _live(graph: Graph) -> dict[str, None]:
         maker = waiting.pop()
         if maker.name not in alive:
             alive[maker.name] = None
-            waiting += [writer[name] for name in _operands(maker) if name in writer]
+            waiting += [writer[name] for name in operands[maker.name] if name in writer]
             waiting += [regions[name] for name in together.get(maker.name, ())]
     return alive
 
@@ -197,7 +196,7 @@ def _check_kernel(
     ports = (*kernel.inputs, *kernel.outputs)
     _check_types(plan, ports, notes)
     if kernel.row is None:
-        _check_float(plan, kernel, region, ports)
+        _check_float(plan, kernel, region, ports, notes.binding)
         return None
     reading = _reading(plan, kernel.row, kernel, region, notes)
     row = reading.row
@@ -251,18 +250,23 @@ def _expressed_problem(graph: Graph, port: Port, kind: Uniform) -> str | None:
     return None if kind.expressed in known else f"expressed type {kind.expressed}; accepted: {known[0]}"
 
 
-def _check_float(plan: Plan, kernel: KernelPlan, region: Region, ports: tuple[Port, ...]) -> None:
+def _check_float(
+    plan: Plan, kernel: KernelPlan, region: Region, ports: tuple[Port, ...], binding: frozenset[str]
+) -> None:
     """Without a row every port is float, for a reason; a width or type that is lost so is reported."""
     if not kernel.reason:
         refuse(kernel.name, "has neither a row nor a reason; accepted: one of them")
     if kernel.accumulator_bits is not None:
         refuse(kernel.name, f"runs in float and has sums of {kernel.accumulator_bits} bits; accepted: none")
+    bound = bool(region.input_facts or region.output_facts)
     for i, port in enumerate(ports):
+        if port.type is None and not bound and port.value not in binding:
+            continue
         facts = (*plan.graph.values[port.value].facts, *own_facts(region, i)) if port.value else ()
         wanted = _float_wanted(plan, port, facts) if facts else None
         if port.type != wanted:
             refuse(port.address, f"is {said(port.type)} in a kernel without a row; accepted: {said(wanted)}")
-        lost = next((fact for fact in facts if isinstance(fact, AnyType | Uniform)), None)
+        lost = next((fact for fact in facts if isinstance(fact, (AnyType, Uniform))), None)
         if lost is not None and not any(port.address in warning for warning in plan.warnings):
             refuse(port.address, f"is float although {port.value!r} carries {lost}; accepted: with a warning")
 

@@ -112,7 +112,7 @@ def _pins(graph: Graph) -> dict[str, PortTyped]:
     """What users of a value start from, whatever its kernel yields; values without are left out."""
     found: dict[str, PortTyped] = {}
     for name, value in graph.values.items():
-        facts = [fact for fact in value.facts if not isinstance(fact, Calibrated | AnyType)]
+        facts = [fact for fact in value.facts if not isinstance(fact, (Calibrated, AnyType))]
         if not facts:
             continue
         uniform = [fact for fact in facts if isinstance(fact, Uniform)]

@@ -164,16 +164,22 @@ def _check_ports(
     graph: Graph, name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], ops: tuple[Op, ...]
 ) -> None:
     """A region's ports are its ops' float operands from outside, and nothing it writes is read unseen."""
-    told = {value for op in ops for value in (*op.inputs, *op.outputs) if value}
+    told, inner = {""}, {""}
+    for op in ops:
+        inner.update(op.outputs)
+        told.update(op.inputs, op.outputs)
+    told.discard("")
     if not ops or not told <= graph.values.keys():
         # An annotated model need not describe what is inside a kernel.
         return
-    inner = {value for op in ops for value in op.outputs}
-    operands = {value for op in ops for value in port_inputs(op, graph) if value and value not in inner}
+    operands: set[str] = set()
+    for op in ops:
+        operands.update(port_inputs(op, graph))
+    operands -= inner
     if operands != set(inputs) - {""}:
         odd = min(operands ^ (set(inputs) - {""}))
         refuse(name, f"{odd!r} is {'no port of it' if odd in operands else 'read by none of its ops'}")
-    if not inner.issuperset(set(outputs) - {""}):
+    if not inner.issuperset(outputs):
         refuse(name, f"none of its ops writes {min(set(outputs) - inner - {''})!r}")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from planner.ir.graph import BOUNDARY, Graph
-from planner.ir.qtypes import Bipolar, FloatType, NoneType, Uniform
+from planner.ir.qtypes import Bipolar, Calibrated, FloatType, NoneType, Uniform
 from planner.plans.records import KernelPlan, Kind, PortTyped, Rescale, TargetRef, Use
 from planner.target.records import Costs
 
@@ -74,9 +74,11 @@ def _bases(graph: Graph) -> dict[str, PortTyped]:
     found: dict[str, PortTyped] = {}
     for name, value in graph.values.items():
         for fact in value.facts:
+            if isinstance(fact, Calibrated):
+                continue
             if isinstance(fact, Uniform):
                 found[name] = fact
-            elif isinstance(fact, NoneType | Bipolar):
+            elif isinstance(fact, (NoneType, Bipolar)):
                 found.setdefault(name, None)
             elif isinstance(fact, FloatType):
                 found.setdefault(name, fact if fact.name != value.dtype else None)

@@ -9,7 +9,7 @@ and 5; 02, cases 37 and 51.
 from collections.abc import Sequence
 
 from planner.ir.graph import Graph
-from planner.ir.qtypes import Calibrated, Storage, Uniform
+from planner.ir.qtypes import Calibrated, QType, Storage, Uniform
 from planner.propagation.carried import moved_types
 from planner.propagation.labels import label_for, log_units
 from planner.propagation.network import CLASS, CONSTANT, FLOAT, GIVEN, Kernel, Network, Port
@@ -42,11 +42,13 @@ def _has_slices(graph: Graph) -> bool:
     facts = [fact for value in graph.values.values() for fact in value.facts]
     for region in graph.regions:
         facts += [fact for own in (*region.input_facts, *region.output_facts) for fact in own]
-    return any(
-        not fact.is_per_tensor if isinstance(fact, Uniform) else fact.axis is not None
-        for fact in facts
-        if isinstance(fact, Uniform | Calibrated)
-    )
+    return any(map(_is_sliced, facts))
+
+
+def _is_sliced(fact: QType) -> bool:
+    if isinstance(fact, Calibrated):
+        return fact.axis is not None
+    return isinstance(fact, Uniform) and not fact.is_per_tensor
 
 
 def _ports(network: Network, numbers: Sequence[int]) -> list[Port]:
