@@ -7,7 +7,7 @@ only because the other does. Pure readers of an expanded graph. Source: design 0
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from planner.ir.graph import Graph, Op, Region
+from planner.ir.graph import Graph, Op, Region, once_per_graph
 from planner.ir.structure import BEGIN, BORDERS, END, Scope
 
 WHOLE: Final = frozenset({"Loop", "Scan"})
@@ -29,6 +29,7 @@ def borders(graph: Graph) -> Iterator[tuple[str, Op]]:
             yield step.name, op
 
 
+@once_per_graph
 def carried_pairs(graph: Graph) -> tuple[tuple[str, str], ...]:
     """The kernels through which each carried value of a loop enters and leaves it."""
     begins: dict[tuple[str, int], str] = {}
@@ -40,6 +41,7 @@ def carried_pairs(graph: Graph) -> tuple[tuple[str, str], ...]:
     return tuple((name, ends[key]) for key, name in begins.items() if key in ends)
 
 
+@once_per_graph
 def bonds(graph: Graph) -> Mapping[str, tuple[str, ...]]:
     """What has to run because a border kernel does: the other end of a carried value, what steers a loop."""
     found: dict[str, tuple[str, ...]] = {}

@@ -8,7 +8,8 @@ ids. Nothing here knows a file format; validity rules are in one table, `RULES_O
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias
+from functools import wraps
+from typing import Any, Final, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -17,6 +18,7 @@ from planner.errors import ModelError
 from planner.ir.qtypes import QType
 from planner.ir.structure import Branches, Loop, Scope, Structure, functions_of
 
+Found = TypeVar("Found")
 Dim: TypeAlias = int | str | None
 Shape: TypeAlias = tuple[Dim, ...]
 
@@ -166,15 +168,23 @@ def port_address(kernel: str, side: str, index: int) -> str:
     return f"{kernel}.{side}[{index}]"
 
 
+def once_per_graph(found_of: Callable[[Graph], Found]) -> Callable[[Graph], Found]:
+    """A function of a graph's structure, which never changes: done once, kept as long as the graph is."""
+    known: WeakKeyDictionary[Graph, Found] = WeakKeyDictionary()
+
+    @wraps(found_of)
+    def kept(graph: Graph) -> Found:
+        found = known.get(graph)
+        if found is None:
+            found = known[graph] = found_of(graph)
+        return found
+
+    return kept
+
+
+@once_per_graph
 def structure_digest(graph: Graph) -> str:
     """`sha256:...` of everything but the numbers in constants (their shapes and types count); taken once."""
-    known = _STRUCTURES.get(graph)
-    if known is None:
-        known = _STRUCTURES[graph] = _digest_of_structure(graph)
-    return known
-
-
-def _digest_of_structure(graph: Graph) -> str:
     told: list[object] = [(graph.name, graph.inputs, graph.outputs, sorted(graph.opsets.items()))]
     for name in sorted(graph.values):
         value = graph.values[name]
@@ -224,10 +234,15 @@ def model_digest(graph: Graph) -> str:
     if known is not None:
         return known
     found = _digest_of_all(graph)
-    arrays = (item.array for item in graph.constants.values() if item.array is not None)
-    if not any(array.flags.writeable for array in arrays):
+    if has_fixed_numbers(graph):
         _DIGESTS[graph] = found
     return found
+
+
+def has_fixed_numbers(graph: Graph) -> bool:
+    """Whether no number in its constants can change."""
+    arrays = (item.array for item in graph.constants.values() if item.array is not None)
+    return not any(array.flags.writeable for array in arrays)
 
 
 def _digest_of_all(graph: Graph) -> str:
@@ -334,7 +349,6 @@ def _carries_badly(step: "Op | Region", loop: Loop) -> Iterator[str]:
 
 
 _DIGESTS: Final[WeakKeyDictionary[Graph, str]] = WeakKeyDictionary()
-_STRUCTURES: Final[WeakKeyDictionary[Graph, str]] = WeakKeyDictionary()
 
 RULES_OF_VALIDITY: Final[tuple[Callable[[Graph], Iterator[str]], ...]] = (
     _values_exist,

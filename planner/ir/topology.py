@@ -9,7 +9,7 @@ from typing import TypeVar
 from planner import ir
 from planner.errors import ModelError
 from planner.ir.borders import bonds
-from planner.ir.graph import Graph, Op, Region
+from planner.ir.graph import Graph, Op, Region, once_per_graph
 
 Step = TypeVar("Step", Op, Region)
 
@@ -110,3 +110,10 @@ def live(graph: Graph) -> frozenset[str]:
         if not together:
             break
     return frozenset(alive)
+
+
+@once_per_graph
+def running(graph: Graph) -> tuple[Region, ...]:
+    """The live regions in an order that runs."""
+    alive = live(graph)
+    return topological([region for region in graph.regions if region.name in alive])

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from planner.errors import Conflict, InputError, require_name, unknown_name
 from planner.ir.graph import Graph
-from planner.ir.topology import live, topological
+from planner.ir.topology import running
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
 from planner.propagation.assemble import assemble
@@ -38,7 +38,8 @@ Found = TypeVar("Found")
 Settler = Callable[[Columns, Sequence[Choice], Graph, Target, Costs | None], Settled]
 GIVEN_UP: Final = "what it needs cannot all hold"
 GREATEST_PRICE: Final = 1e9
-# Fewer kernels than this are planned sooner port by port than in columns; the plan is the same.
+# With fewer kernels than this whose row names what it stores, which movers' do not, planning is sooner done
+# port by port than in columns; the plan is the same.
 FEW: Final = 20
 
 
@@ -131,11 +132,10 @@ def _planned(graph: Graph, target: Target, request: Request, given: Concession) 
 
 def _decided(graph: Graph, target: Target, request: Request, given: Concession) -> Outcome:
     refuse_contradictions(graph)
-    alive = live(graph)
-    regions = topological([region for region in graph.regions if region.name in alive])
-    choices = choose_rows(graph, regions, target)
+    choices = choose_rows(graph, running(graph), target)
     choices = [in_float(c, GIVEN_UP) if c.row and c.region.name in given.floats else c for c in choices]
-    settler = settle if len(choices) >= FEW else settle_nothing
+    storing = [choice for choice in choices if choice.layout is not None and not choice.layout.wild]
+    settler = settle if len(storing) >= FEW else settle_nothing
     return decide(graph, target, choices, request, settler)
 
 
