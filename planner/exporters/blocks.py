@@ -215,9 +215,9 @@ def write_real(sheet: Sheet, block: Block) -> None:
 
 def _is_written_in_f32(sheet: Sheet, block: Block) -> bool:
     """Whether all a block reads and writes in float is stored in integers, or constant."""
-    kernel = block.kernel
-    if any(port.value and not isinstance(port.type, Uniform) for port in (*kernel.inputs, *kernel.outputs)):
-        return False
+    for port in (*block.kernel.inputs, *block.kernel.outputs):
+        if port.value and not isinstance(port.type, Uniform):
+            return False
     values, inside = sheet.graph.values, {name for op in block.core for name in op.outputs}
     for op in block.core:
         if op.captures or any(name and not values[name].is_float for name in op.outputs[:1]):

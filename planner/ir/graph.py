@@ -49,7 +49,7 @@ class Value:
         return total
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Constant:
     """Data known before running: the array itself, or (annotated models) only its range.
 

@@ -114,8 +114,10 @@ def _closed_ports(
 def _options(outcome: Outcome) -> dict[str, Any]:
     """The strategy and policies, and the prices that are not the target's own."""
     own, request = outcome.network.target.costs, outcome.request
-    prices = {field.name: getattr(request.costs, field.name) for field in fields(Costs)}
-    changed = {name: price for name, price in prices.items() if price != getattr(own, name)}
+    changed: dict[str, Any] = {}
+    if request.costs is not own:
+        prices = {field.name: getattr(request.costs, field.name) for field in fields(Costs)}
+        changed = {name: price for name, price in prices.items() if price != getattr(own, name)}
     policies: dict[str, Any] = {"best_effort": True} if request.best_effort else {}
     policies |= {"bias_pins": request.bias_pins} if request.bias_pins != "error" else {}
     return {"strategy": request.strategy, **policies, **changed}

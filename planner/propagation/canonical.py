@@ -32,7 +32,8 @@ def in_canonical_order(unit: Unit, classes: Sequence[LabelClass]) -> None:
     place = {c: i for i, c in enumerate(unit.classes)}
     unit.components.sort(key=lambda part: min(place[c] for c in part.classes))
     for edge in unit.edges:
-        edge.uses.sort(key=lambda use: _use_key(use, place))
+        if len(edge.uses) > 1:
+            edge.uses.sort(key=lambda use: _use_key(use, place))
     unit.edges.sort(key=lambda edge: _edge_key(edge, place))
     for loss in unit.losses:
         loss.upstream = tuple(sorted(loss.upstream, key=place.__getitem__))

@@ -59,7 +59,7 @@ class Edge:
 
     def groups(self) -> list[int]:
         """Classes at its ends, the definition last, each once."""
-        found = dict.fromkeys(use.group for use in self.uses if use.group >= 0)
+        found = dict.fromkeys([use.group for use in self.uses if use.group >= 0])
         if self.definition is not None:
             found.setdefault(self.definition[0])
         return list(found)

@@ -27,6 +27,7 @@ TABLE: Final = 20_000  # entries of one table
 TABLES: Final = 400_000  # entries of all tables that eliminating makes
 PRICED: Final = 30_000  # entries of all tables that it starts from
 DIRECT: Final = 64
+FEW: Final = 8  # labellings of an edge that are priced one by one sooner than in tables
 RANKED: Final = 1_000  # classes whose labels are digits of the entries: more make the integers long
 
 Offered = Mapping[int, Sequence[Label | None]]
@@ -175,7 +176,7 @@ def _problem(unit: Unit, offered: Offered, market: Market) -> _Problem:
 def _of_edge(edge: Edge, offered: Offered, market: Market) -> _Prices:
     groups = edge.groups()
     shape = [len(offered[c]) for c in groups]
-    tables = edge_tables(edge, offered, market)
+    tables = edge_tables(edge, offered, market) if math.prod(shape) > FEW else None
     if tables is None:
         tables = np.empty(shape, object), np.empty(shape, object)
         for picked in itertools.product(*map(range, shape)):
@@ -202,12 +203,11 @@ def _add_loss(problem: _Problem, loss: Loss, market: Market) -> None:
         for axis, c in enumerate(free):
             shape = [-1 if i == axis else 1 for i in range(len(free))]
             coarsest = np.maximum(coarsest, np.array(levels[c], np.int64).reshape(shape))
-        found, places = np.unique(coarsest, return_inverse=True)
-        bits = [max(0, level - loss.own) for level in found.tolist()]
-        price = np.array([loss_price(loss, lost, market.costs) for lost in bits], object)
+        bits = [max(0, level - loss.own) for level in coarsest.reshape(-1).tolist()]
+        known = {lost: loss_price(loss, lost, market.costs) for lost in set(bits)}
+        price = np.array([known[lost] for lost in bits], object)
         worst = np.array([loss.elements * lost * loss.times for lost in bits], object)
-        places = places.reshape(coarsest.shape)
-        return _Prices(price[places], None, worst[places])
+        return _Prices(price.reshape(coarsest.shape), None, worst.reshape(coarsest.shape))
 
     problem.terms.append(_Term(free, prices))
 

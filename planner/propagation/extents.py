@@ -12,24 +12,14 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from planner.ir.borders import carried_pairs
-from planner.ir.graph import Constant, Graph
+from planner.ir.graph import Graph
 from planner.ir.qtypes import Uniform
 from planner.propagation.building import moves_alone, moves_data
+from planner.propagation.constantranges import constant_range
 from planner.propagation.network import FLOAT, GIVEN, Interval, Kernel, Network, Value
 from planner.propagation.rows import NO_RANGE, Choice, in_float
 
 ALL: Interval = (-math.inf, math.inf)
-
-
-def constant_range(constant: Constant) -> Interval | None:
-    """[lo, hi] of a constant's numbers; None where one is infinite or NaN: no integer stands for that."""
-    if constant.array is None:
-        return (min(constant.lo), max(constant.hi)) if constant.lo else None
-    array = constant.array
-    if array.size == 0:
-        return (0.0, 0.0)
-    lo, hi = float(array.min()), float(array.max())
-    return (lo, hi) if math.isfinite(lo) and math.isfinite(hi) else None
 
 
 def _finite(network: Network, index: int) -> Interval | None:

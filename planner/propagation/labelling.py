@@ -139,7 +139,7 @@ def _label(
         else:
             solution = solve(unit, classes, market)
             late = moved_late(network, unit, classes, solution.labels, market)
-            solution = replace(solution, labels=late)
+            solution = solution if late is solution.labels else replace(solution, labels=late)
         if any(_is_derived(classes[c]) for c in unit.classes):
             # The derived types follow labels of other units, so the least here proves nothing.
             floor = min(solution.bound, unavoidable_casts(unit.edges, classes, market))

@@ -66,5 +66,8 @@ class Outcome:
         """Whether a mover's class took the float label, so that the kernel runs in float after all."""
         if not kernel.moves:
             return False
-        groups = {self.network.ports[p].group for p in (*kernel.inputs, *kernel.outputs) if p >= 0} - {-1}
-        return any(self.labelled.solutions[g].labels[g] is None for g in groups)
+        for p in (*kernel.inputs, *kernel.outputs):
+            group = self.network.ports[p].group if p >= 0 else -1
+            if group >= 0 and self.labelled.solutions[group].labels[group] is None:
+                return True
+        return False

@@ -14,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.errors import Conflict, RuleError
-from planner.ir.graph import Constant, port_address
+from planner.ir.graph import port_address
 from planner.ir.qtypes import Bipolar, Calibrated, Storage, Uniform, uniform
 from planner.ir.ranges import uniform_per_axis
 from planner.plans.rescales import same_scale
 from planner.propagation.axes import block_axes, block_size, channel_axis, linear_op
 from planner.propagation.blocks import block_ranges, block_type
 from planner.propagation.concessions import Concession
-from planner.propagation.extents import constant_range
+from planner.propagation.constantranges import constant_range, slice_ranges
 from planner.propagation.labels import label_for, typed
 from planner.propagation.network import CONSTANT, DERIVED, Kernel, Network, Port, kernel_views
 from planner.propagation.pinned import restored
@@ -267,20 +267,6 @@ def _port_axis(network: Network, kernel: Kernel, port: Port, row: Row) -> int:
             hint="name an axis that every tensor of this port has, or a row per rank (when: PORT.rank)",
         )
     return axis % rank
-
-
-def slice_ranges(constant: Constant, axis: int) -> tuple[np.ndarray, np.ndarray]:
-    """Minimum and maximum of each slice along an axis, reals, shape (n_slices,)."""
-    if constant.array is None:
-        return np.asarray(constant.lo), np.asarray(constant.hi)
-    array = constant.array
-    if array.size == 0:
-        return np.zeros(array.shape[axis]), np.zeros(array.shape[axis])
-    if axis == 0:
-        flat = array.reshape(array.shape[0], -1)
-        return flat.min(axis=1).astype(np.float64), flat.max(axis=1).astype(np.float64)
-    others = tuple(i for i in range(array.ndim) if i != axis)
-    return array.min(axis=others).astype(np.float64), array.max(axis=others).astype(np.float64)
 
 
 def _grow_for_bias(network: Network, ports: Mapping[PortId, Port], args: Mapping[str, object]) -> None:

@@ -226,6 +226,8 @@ def _derived(outcome: Outcome) -> dict[int, Sequence[PortId]]:
 
 
 def _with_costs(own: Costs, given: Mapping[str, float | None]) -> Costs:
+    if not given:
+        return own
     known = {field.name for field in fields(Costs)}
     for name, price in given.items():
         if name not in known:

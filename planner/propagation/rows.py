@@ -7,9 +7,8 @@ looks at no other kernel, so it cannot depend on a visiting order. Source: desig
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from planner.errors import Conflict
 from planner.ir.graph import Facts, Graph, Region, port_address
@@ -28,8 +27,7 @@ FLOATING: Final = (FloatType, NoneType)
 """Facts that keep a value in a float."""
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """The row for one region with its signature spread over the actual ports; or the reason for none."""
 
     region: Region
