@@ -203,8 +203,9 @@ def write_real(sheet: Sheet, block: Block) -> None:
         inputs = reads.operands(op)
         outputs = [raw.get(name, name) for name in op.outputs]
         reads.inner.update(zip(op.outputs, outputs, strict=True))
-        seen = block.kinds.get((op.name, 0)) or sheet.base(next(iter(op.inputs), ""))
-        _emit_float(sheet, op, inputs, outputs, is_dequantized=isinstance(seen, Uniform), is_f32=is_f32)
+        pools = op.type == "AveragePool"
+        written, read = _unfused(sheet, block, op, inputs, is_f32=is_f32) if pools else (op, inputs)
+        sheet.emit_op(written, read, outputs)
     for name, port in ports.items():
         if not isinstance(port.type, Uniform):
             sheet.define_real(name, raw[name])
@@ -229,19 +230,18 @@ def _is_written_in_f32(sheet: Sheet, block: Block) -> bool:
     return True
 
 
-def _emit_float(
-    sheet: Sheet, op: Op, inputs: list[str], outputs: list[str], *, is_dequantized: bool, is_f32: bool
-) -> None:
-    """Append an op; onnxruntime must not fuse an AveragePool whose dilations its integer kernel lacks."""
-    steps = op.attributes.get("dilations", ()) if op.type == "AveragePool" else ()
+def _unfused(sheet: Sheet, block: Block, op: Op, inputs: list[str], *, is_f32: bool) -> tuple[Op, list[str]]:
+    """An AveragePool that onnxruntime does not fuse: its integer kernel lacks dilations."""
+    steps = op.attributes.get("dilations", ())
+    seen = block.kinds.get((op.name, 0)) or sheet.base(op.inputs[0])
     if steps and set(steps) == {1}:
         op = replace(op, attributes={k: v for k, v in op.attributes.items() if k != "dilations"})
-    elif steps and is_dequantized:
+    elif steps and isinstance(seen, Uniform):
         guard = sheet.fresh(f"{inputs[0]}_guard")
         dtype = "float32" if is_f32 else NUMPY[sheet.graph.values[op.inputs[0]].dtype].name
         sheet.emit("Max", [inputs[0], sheet.number(dtype, -math.inf)], [guard])
         inputs = [guard]
-    sheet.emit_op(op, inputs, outputs)
+    return op, inputs
 
 
 class _Reads:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from planner.ir.graph import BOUNDARY, Graph
+from planner.ir.graph import BOUNDARY, Graph, once_per_graph
 from planner.ir.qtypes import Bipolar, Calibrated, FloatType, NoneType, Uniform
 from planner.plans.records import KernelPlan, Kind, PortTyped, Rescale, TargetRef, Use
 from planner.target.records import Costs
@@ -69,7 +69,8 @@ def pins(graph: Graph) -> Mapping[str, Uniform | None]:
     return {name: kind if isinstance(kind, Uniform) else None for name, kind in _bases(graph).items()}
 
 
-def _bases(graph: Graph) -> dict[str, PortTyped]:
+@once_per_graph
+def _bases(graph: Graph) -> Mapping[str, PortTyped]:
     """The same with the float that a fact asks for, where it is not the tensor's own."""
     found: dict[str, PortTyped] = {}
     for name, value in graph.values.items():

@@ -18,7 +18,7 @@ from planner.propagation.findings import clip_of, unranged, warnings_of
 from planner.propagation.islands import BETWEEN_FLOATS
 from planner.propagation.labels import UNIT
 from planner.propagation.log import Steps
-from planner.propagation.network import Kernel, Network, Port, Value
+from planner.propagation.network import Interval, Kernel, Network, Port, Value
 from planner.propagation.outcome import Outcome
 from planner.propagation.parameters import accumulator_bits
 from planner.propagation.price import loss_units
@@ -234,11 +234,12 @@ def _lost(outcome: Outcome) -> dict[str, int]:
 
 def _worst_clip(network: Network, value: Value) -> float:
     """The largest share of what a port has to hold that its type cuts off."""
-    ports = [network.ports[p] for p in (value.definition, *value.uses) if p >= 0]
-    held = {(id(port.type), port.required): port.type for port in ports if port.type is not None}
-    return max(
-        [clip_of(extent, kind) for (_, extent), kind in held.items() if extent is not None], default=0.0
-    )
+    held: dict[tuple[int, Interval], Uniform] = {}
+    for p in (value.definition, *value.uses):
+        port = network.ports[p] if p >= 0 else None
+        if port is not None and port.type is not None and port.required is not None:
+            held[id(port.type), port.required] = port.type
+    return max([clip_of(extent, kind) for (_, extent), kind in held.items()]) if held else 0.0
 
 
 def _check_allowed(plan: Plan, target: Target) -> None:

@@ -57,18 +57,18 @@ def warnings_of(network: Network, kernel: Kernel, *, greedy: bool = False) -> li
       greedy: whether labels were taken in the greedy order, which `max_clip` does not bind.
     """
     ports = [network.ports[p] for p in (*kernel.inputs, *kernel.outputs) if p >= 0]
-    ports = [port for port in ports if not _is_freely_float(network, kernel, port)]
+    ports = [port for port in ports if port.type is not None or _is_told(network, kernel, port)]
     found = [text for port in ports for text in _of_port(network, kernel, port)]
     if greedy:
         found += [text for port in ports for text in _of_clip(network, kernel, port)]
     return found + list(_of_same_scale(network, kernel))
 
 
-def _is_freely_float(network: Network, kernel: Kernel, port: Port) -> bool:
-    """Whether a port is float and no fact but a range meets it, so that there is nothing to say."""
+def _is_told(network: Network, kernel: Kernel, port: Port) -> bool:
+    """Whether there may be something to say of a port that is float: a fact asks for something else."""
     region, value = kernel.choice.region, network.values[port.value]
-    has_facts = value.pin is not None or value.has_any or region.input_facts or region.output_facts
-    return port.kind == FLOAT and port.fixed is None and port.type is None and not has_facts
+    facts = value.pin is not None or value.has_any or region.input_facts or region.output_facts
+    return port.fixed is not None or bool(facts)
 
 
 def _of_clip(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:

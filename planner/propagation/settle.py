@@ -79,8 +79,8 @@ class Settled:
 def settle_nothing(
     columns: Columns, choices: Sequence[Choice], graph: Graph, target: Target, costs: Costs | None
 ) -> Settled:
-    """Leave everything open: the same plan comes out, later."""
-    del graph, target, costs
+    """Leave everything open but kernels without ports: the same plan comes out, later."""
+    del choices, graph, target, costs
     count = len(columns.names)
     return Settled(
         np.zeros(count, bool),
@@ -88,7 +88,7 @@ def settle_nothing(
         np.zeros(len(columns.value), bool),
         np.zeros(count),
         np.zeros(count, np.int64),
-        range(len(choices)),
+        np.unique(columns.kernel[columns.value >= 0]).tolist(),
     )
 
 
