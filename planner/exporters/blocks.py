@@ -14,7 +14,7 @@ import numpy as np
 
 from planner.constants.quantize import quantize_array
 from planner.errors import UnsupportedExport
-from planner.exporters.sheet import SHAPE_READERS, Array, Sheet, held_dtype
+from planner.exporters.sheet import SHAPE_READERS, Array, Sheet, held_dtype, whole_range
 from planner.ir.borders import border_op
 from planner.ir.graph import Graph, Op, Region
 from planner.ir.qtypes import Uniform
@@ -48,7 +48,7 @@ class Clamp:
 
     def is_idle(self, kind: Uniform) -> bool:
         """Whether saturation to the tensor's integer type does the same."""
-        bounds = np.iinfo(held_dtype(kind))
+        bounds = whole_range(held_dtype(kind))
         return (self.low, self.high) == (bounds.min, bounds.max)
 
 
@@ -337,7 +337,7 @@ def _stored_bounds(sheet: Sheet, clamp: Clamp, kind: Uniform) -> tuple[str, str]
 
 
 def _clamp_reals(sheet: Sheet, real: str, cut: str, clamp: Clamp | None, kind: Uniform) -> None:
-    bounds = np.iinfo(held_dtype(kind))
+    bounds = whole_range(held_dtype(kind))
     if clamp is not None and (clamp.low, clamp.high) == (kind.zero_point, bounds.max):
         sheet.emit("Relu", [real], [cut])
         return

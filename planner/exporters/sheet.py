@@ -9,6 +9,7 @@ Source: design 01, section 3; plans/rescales.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -217,7 +218,7 @@ class Sheet:
 
     def _store_constant(self, name: str, stored: Array, kind: Uniform) -> None:
         """Keep stored integers, behind a Clip where the format says a narrower range that way."""
-        bounds, store = np.iinfo(stored.dtype), kind.storage
+        bounds, store = whole_range(stored.dtype), kind.storage
         is_whole = (store.qmin, store.qmax) == (bounds.min, bounds.max)
         if not self._clips_constants or is_whole or stored.dtype not in self.integer_clamps:
             self._constants[name] = stored
@@ -320,7 +321,7 @@ class Sheet:
     def _quantize_in_range(self, tensor: str, kind: Uniform, result: str) -> None:
         """Append a QuantizeLinear whose result keeps to a storage range narrower than its integers."""
         dtype, store = held_dtype(kind), kind.storage
-        bounds = np.iinfo(dtype)
+        bounds = whole_range(dtype)
         if (store.qmin, store.qmax) == (bounds.min, bounds.max):
             self.quantize_f32(tensor, kind, result)
         elif dtype in self.integer_clamps:
@@ -406,10 +407,16 @@ def held_dtype(kind: Uniform) -> np.dtype[Any]:
     return np.dtype(np.int32) if kind.storage.bits > 32 else stored_dtype(kind.storage)
 
 
+@lru_cache(maxsize=32)
+def whole_range(dtype: np.dtype[Any]) -> np.iinfo[Any]:
+    """What an integer type holds."""
+    return np.iinfo(dtype)
+
+
 def _held(stored: Array, value: str, kind: Uniform) -> Array:
     if kind.storage.bits <= 32:
         return stored
-    bounds = np.iinfo(held_dtype(kind))
+    bounds = whole_range(held_dtype(kind))
     if stored.size and not bounds.min <= stored.min() <= stored.max() <= bounds.max:
         raise UnsupportedExport(
             f"constant {value!r} stored as {kind.storage} needs more than 32 bits; ONNX dequantizes 32",

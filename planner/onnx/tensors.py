@@ -7,6 +7,7 @@ Source: onnx.proto, `TensorProto`; ONNX "External Data".
 import math
 import sys
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -65,9 +66,14 @@ def tensor_parts(name: str, array: np.ndarray, dtype: str) -> list[bytes]:
     if dtype == "string":
         return [tensor_of(name, array, dtype).SerializeToString()]
     text, raw = name.encode(), raw_bytes(array, dtype)
-    head = [_DIM + _varint(size) for size in array.shape]
-    head += (_KIND, _varint(enum_of(dtype)), _NAME, _varint(len(text)), text, _RAW, _varint(len(raw)))
-    return [b"".join(head), raw]
+    told = (_shape_and_kind(array.shape, dtype), _NAME, _varint(len(text)), text, _RAW, _varint(len(raw)))
+    return [b"".join(told), raw]
+
+
+@lru_cache(maxsize=1024)
+def _shape_and_kind(shape: tuple[int, ...], dtype: str) -> bytes:
+    """The first fields of a serialised tensor, which many tensors have in common."""
+    return b"".join([*(_DIM + _varint(size) for size in shape), _KIND, _varint(enum_of(dtype))])
 
 
 def field_parts(number: int, parts: Sequence[bytes]) -> list[bytes]:

@@ -98,9 +98,11 @@ def _of_port(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:
         if kind is not None and kind.scales != value.pin.scales:
             asked = brief(value.pin)
             yield f"{address} stores {value.name!r} as {brief(kind)}, as its class does, not as {asked}"
-    yield from _of_near_scales(network, port, address)
-    yield from _of_copies(network, port, address)
-    yield from _of_long_bias(network, port, address)
+    if port.side[0] == "in" and not value.constant:
+        yield from _of_near_scales(network, port, address)
+    if value.constant:
+        yield from _of_copies(network, port, address)
+        yield from _of_long_bias(network, port, address)
     if network.derives_bias and value.constant and port.kind == DERIVED and port.type is not None:
         for pin in (value.pin, port.pin):
             if pin not in (None, port.type):
@@ -121,7 +123,7 @@ def _of_port(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:
 def _of_near_scales(network: Network, port: Port, address: str) -> Iterator[str]:
     """A reader whose scale is another number than the value's and yet counts as the same."""
     value = network.values[port.value]
-    if port.side[0] == "out" or value.constant or port.type is None:
+    if port.type is None:
         return
     made = network.ports[value.definition].type if value.definition >= 0 else None
     start = value.pin if value.pin is not None or made is None else made
@@ -136,7 +138,7 @@ def _of_copies(network: Network, port: Port, address: str) -> Iterator[str]:
       Conflict: the target stores constants once only.
     """
     value = network.values[port.value]
-    if not value.constant or port.type is None or len(value.uses) < 2:
+    if port.type is None or len(value.uses) < 2:
         return
     others = [network.ports[p] for p in value.uses if p < port.id and network.ports[p].type is not None]
     if not others or port.type in [other.type for other in others]:
@@ -162,7 +164,7 @@ def _of_long_bias(network: Network, port: Port, address: str) -> Iterator[str]:
     """A bias that leaves the sums it is added to no bit (02, case 22)."""
     value = network.values[port.value]
     kind = port.type
-    if port.kind != DERIVED or not value.constant or kind is None or kind.storage.bits != 32:
+    if port.kind != DERIVED or kind is None or kind.storage.bits != 32:
         return
     array = network.graph.constants[value.name].array
     if array is None or not array.size:
