@@ -88,7 +88,7 @@ def settle_nothing(
         np.zeros(len(columns.value), bool),
         np.zeros(count),
         np.zeros(count, np.int64),
-        np.unique(columns.kernel[columns.value >= 0]).tolist(),
+        sorted(set(columns.kernel[columns.value >= 0].tolist())),
     )
 
 
