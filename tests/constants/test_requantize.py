@@ -80,6 +80,16 @@ def test_exact_for_any_two_granularities(source, target, offset_first, rounding,
     np.testing.assert_array_equal(got.astype(object), by_fractions(stored, source, target, arithmetic))
 
 
+@pytest.mark.parametrize(("offset_first", "wanted"), [(False, [1, 3, 3, 3, 5]), (True, [2, 2, 3, 4, 4])])
+@pytest.mark.parametrize("store", ["i16", "i32", "i48"])
+def test_ties_beside_an_odd_zero_point(store, offset_first, wanted):
+    """-1.5, -0.5, 0, 0.5 and 1.5 to even, before the zero point of 3 is added or after it; narrow and wide."""
+    source, target = uniform(storage(store), 0.5), uniform(storage("i8"), 1.0, 3)
+    stored = np.array([-3, -1, 0, 1, 3], np.int64)
+    got = requantize_array(stored, source, target, Arithmetic(True, offset_first, "half_even"))
+    assert got.tolist() == wanted
+
+
 @pytest.mark.parametrize("arithmetic", [ARITHMETICS["exact_even"], Arithmetic(True, False, "half_away")])
 def test_a_table_gives_what_the_formula_gives(arithmetic):
     source, target = uniform(storage("i8"), 0.1, 3), uniform(storage("u8"), 0.7, 11)

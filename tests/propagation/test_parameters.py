@@ -85,6 +85,33 @@ def test_an_accumulator_too_narrow_is_a_conflict():
         plan_of("fc", [[1] * 64, [0] * 64], [0.5, 0.0], target=target_of(row))
 
 
+@pytest.mark.parametrize("spare", [0, 1])
+def test_an_accumulator_that_sums_just_fill(spare):
+    """As many bits as the sums need are enough, for the planner and for the checker; one less is not."""
+    weights = [[1] * 64, [0] * 64]
+    bits = plan_of("fc", weights, [0.5, 0.0]).kernels["k"].accumulator_bits
+    row = "- {kernel: fc, in: {x: a8, w: n8, b?: b32}, out: {y: a8}, accumulator: iBITS, " + RULE + "}"
+    check(plan_of("fc", weights, [0.5, 0.0], target=target_of(row.replace("BITS", str(bits + spare)))))
+    narrow = target_of(row.replace("BITS", str(bits - 1)))
+    with pytest.raises(Conflict, match=f"'k' sums to {bits} bits"):
+        plan_of("fc", weights, [0.5, 0.0], target=narrow)
+
+
+@pytest.mark.parametrize(("bits", "top"), [(7, 63), (5, 15), (8, 127)])
+def test_effective_bits_of_a_weight(bits, top):
+    """A weight of 8 bits of which a device can use fewer: its largest stands at the end of those."""
+    spec = f"{{storage: i8, range: [-127, 127], symmetric: true, weight_bits_effective: {bits}}}"
+    target = target_of(f"- {{kernel: fc, in: {{x: a8, w: {spec}}}, out: {{y: a8}}}}")
+    graph = graph_of(
+        {"x": X, "w": np.array([[1, -2], [0.5, 0.25]], np.float32), "y": "[-4, 4]"},
+        [("k", "fc", "x w", "y")],
+        outputs="y",
+    )
+    kind = types(propagate(graph, target))[1]
+    assert kind.scale == pytest.approx(2 / top, rel=1e-6)
+    assert str(kind.storage) == "i8<-127:127>"
+
+
 @pytest.mark.parametrize("scales", [(0.5,), (0.5, 0.5, 0.5)])
 def test_a_bias_pin_of_other_slices_is_refused(scales):
     pin = uniform(storage("i32"), scales, axis=0 if len(scales) > 1 else None)
