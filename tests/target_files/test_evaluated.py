@@ -1,4 +1,4 @@
-"""Every real model on every shipped target, computed: the interpreter takes each plan, near the float model."""
+"""Every real model on every shipped target, computed: the interpreter takes each plan, near the float."""
 
 import numpy as np
 import pytest
