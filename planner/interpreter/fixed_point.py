@@ -22,13 +22,18 @@ Term: TypeAlias = tuple[Array, Array]
 HEADROOM: Final = 20
 WORD_HEADROOM: Final = 15
 _LIMIT: Final = float(1 << 62)
+_LARGEST: Final = float(np.finfo(np.float32).max)
 
 
 def ratios(numerators: Sequence[float], factor: float, divisor: float) -> Array:
-    """Exact `numerator * factor / divisor`, one Fraction per numerator."""
+    """Exact `numerator * factor / divisor`, one Fraction per numerator.
+
+    Of a bias that is no number nothing is added, of an infinite one the largest float32.
+    """
     rest = Fraction(factor) / Fraction(divisor)
     result = np.empty(len(numerators), object)
-    result[:] = [Fraction(number) * rest for number in numerators]
+    finite = np.nan_to_num(np.asarray(numerators, np.float64), posinf=_LARGEST, neginf=-_LARGEST)
+    result[:] = [Fraction(number) * rest for number in finite.tolist()]
     return result
 
 

@@ -37,6 +37,11 @@ def test_power_of_two_shifts_half_up():
     assert both.tolist() == [(9 * n + 2) >> 2 for n in integers.tolist()]
 
 
+def test_a_bias_that_is_no_number_adds_nothing():
+    got = ratios([0.5, float("nan"), float("inf")], 1.0, 0.25).tolist()
+    assert got == [2, 0, 4 * Fraction(float(np.finfo(np.float32).max))]
+
+
 def test_power_of_two_refuses_other_scales():
     with pytest.raises(RuleError) as error:
         scaled_sum([(np.arange(3), ratios([0.3], 1.0, 1.0))], "power_of_two")
