@@ -7,7 +7,7 @@ on; what a module does not show (costs, steps, the target's rows) rides as JSON 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 from planner.annotated.jsontext import read_checked, write_compact
 from planner.errors import PlanFormatError
@@ -25,10 +25,7 @@ from planner.plans.planjson import (
     target_from_document,
 )
 from planner.plans.planschema import PLAN_REST
-from planner.plans.records import KernelPlan, Port, PortTyped, Rescale
-
-RESCALE: Final = "qplan.rescale"
-"""Kernel name of a rescale in a quantized module."""
+from planner.plans.records import RESCALE, KernelPlan, Port, PortTyped, Rescale
 
 
 def plan_to_mlir(plan: Plan) -> str:

@@ -12,7 +12,7 @@ from planner.errors import Conflict
 from planner.ir.graph import Facts, Graph, port_address
 from planner.ir.qtypes import AnyType, Bipolar, Calibrated, Uniform
 from planner.ir.typetext import brief
-from planner.plans.records import KernelPlan
+from planner.plans.records import RESCALE, KernelPlan
 from planner.plans.rescales import SAME_SCALE, kind_of
 from planner.propagation.concessions import Concession
 from planner.propagation.labels import clipped_share, label_of
@@ -89,7 +89,8 @@ def _of_range(network: Network, kernel: Kernel, port: Port, verb: str) -> Iterat
 def _of_port(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:
     region, value = kernel.choice.region, network.values[port.value]
     address = port_address(region.name, *port.side)
-    if kernel.choice.row is None and port.kind == FLOAT:
+    # A rescale of a planned text is no row's: between its casts it is what its ports say.
+    if kernel.choice.row is None and port.kind == FLOAT and region.kernel != RESCALE:
         for fact in port_facts(network.graph, region, *port.side):
             if isinstance(fact, AnyType | Uniform):
                 yield f"{address} is float, so {brief(fact)} on {value.name!r} has no effect there"

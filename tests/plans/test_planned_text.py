@@ -20,3 +20,4 @@ def test_a_planned_text_planned_again_keeps_its_types(target):
         same = again.kernels[kernel.name]
         assert [port.type for port in same.inputs] == [port.type for port in kernel.inputs], same.reason
         assert [port.type for port in same.outputs] == [port.type for port in kernel.outputs]
+    assert [text for text in again.warnings if "has no effect" in text] == []
