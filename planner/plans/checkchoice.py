@@ -109,7 +109,7 @@ def _bears(pattern: PortPattern, fact: QType, numbers: Constant | None, *, own: 
     if isinstance(fact, AnyType):
         return not isinstance(store, Storage) or store.range_bits >= fact.bits
     if isinstance(fact, Bipolar) and constant:
-        return holds_signs(spec)
+        return holds_signs(spec) and not follows
     if not isinstance(fact, Uniform) or not constant:
         return True
     kind = bearable(fact, spec, numbers) if numbers is not None and not follows else fact

@@ -14,7 +14,7 @@ from planner.errors import Conflict
 from planner.ir.graph import Facts, Graph, Region, port_address
 from planner.ir.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Storage, Uniform
 from planner.ir.typetext import brief
-from planner.propagation.axes import block_size
+from planner.propagation.axes import block_size, channel_axis, linear_op
 from planner.propagation.concessions import HARD, Concession, Fact
 from planner.propagation.layout import Layout, Layouts, layouts_of
 from planner.propagation.pinned import restored
@@ -187,6 +187,7 @@ def _refused_by_facts(graph: Graph, choice: Choice) -> str | None:
             continue
         own_facts = (region.input_facts if side == "in" else region.output_facts) or ((),) * (i + 1)
         constant = name in graph.constants
+        follows = _follows_factors(choice, pattern.name)
         for fact in port_facts(graph, region, side, i):
             if isinstance(fact, FLOATING) and (constant or fact in own_facts[i]):
                 return f"port {pattern.name} ({name!r}) is to stay float ({fact})"
@@ -195,20 +196,32 @@ def _refused_by_facts(graph: Graph, choice: Choice) -> str | None:
             if (
                 isinstance(fact, Bipolar)
                 and constant
-                and not (holds_two_signs(pattern) and _takes_scales(pattern, [fact.scale]))
+                and not (holds_two_signs(pattern) and _takes_scales(pattern, [fact.scale]) and not follows)
             ):
                 return f"port {pattern.name} ({name!r}) is {fact}, the row has {pattern.type}"
             if isinstance(fact, Uniform) and (constant or fact in own_facts[i]):
-                follows = _follows_factors(choice, pattern.name)
                 kind = (
                     restored(fact, pattern.type, graph.constants[name]) if constant and not follows else fact
                 )
                 if accepts(pattern, kind, follows=follows):
+                    if constant and not follows and _is_off_axis(graph, choice, pattern, kind):
+                        return (
+                            f"port {pattern.name} ({name!r}) is pinned along axis {kind.axis}, not the row's"
+                        )
                     continue
                 return (
                     f"port {pattern.name} ({name!r}) is pinned to {brief(fact)}, the row has {pattern.type}"
                 )
     return None
+
+
+def _is_off_axis(graph: Graph, choice: Choice, pattern: PortPattern, kind: Uniform) -> bool:
+    """Whether a weight has its scales along another axis than its row says, where that is known."""
+    role = choice.row.axis.get(pattern.name, "out_channel") if choice.row is not None else 0
+    if kind.axis is None or (role == "out_channel" and linear_op(choice.region.ops) is None):
+        return False
+    axis = role if isinstance(role, int) else channel_axis(choice.region, graph)
+    return axis >= 0 and axis != kind.axis
 
 
 def holds_two_signs(pattern: PortPattern) -> bool:

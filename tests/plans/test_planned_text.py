@@ -8,7 +8,9 @@ from tests.conftest import ROOT
 DIGITS = ROOT / "examples" / "digits"
 
 
-@pytest.mark.parametrize("target", ["litert-int8", "onnxruntime-cpu", "tensorrt-int8", "teaching-npu"])
+@pytest.mark.parametrize(
+    "target", ["litert-int8", "onnxruntime-cpu", "tensorrt-int8", "teaching-npu", "stablehlo"]
+)
 def test_a_planned_text_planned_again_keeps_its_types(target):
     """Biases per channel among them, whose numbers the text does not have."""
     model = planner.load_model(DIGITS / "digits.onnx")

@@ -9,6 +9,7 @@ from planner.errors import Conflict
 from planner.ir.graph import Region
 from planner.ir.topology import topological
 from planner.ir.typetext import parse_type
+from planner.plans.check import check
 from planner.propagation.building import build_network
 from planner.propagation.propagate import propagate
 from planner.propagation.rows import choose_rows
@@ -212,3 +213,38 @@ def test_the_scales_of_a_pin_are_counted_where_there_are_many():
     short = "!quant.uniform<i4:f32:0, {40 scales}>"
     assert f"port w ('w') is pinned to {short}, the row has i8<-127:127>" in plan.kernels["k"].reason
     assert plan.warnings == (f"k.in[1] is float, so {short} on 'w' has no effect there",)
+
+
+FC = target_of("""
+- kernel: fc
+  in: {x: a8, w: w8, b?: b32}
+  out: {y: a8}
+  axis: {w: 0}
+  rules: [{multiplier_accumulator_scale: {port: b, of: [x, w]}}]
+""")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "reason"),
+    [
+        (
+            "w",
+            "!quant.uniform<i8<-127:127>:f32:1, {0.5,0.5}>",
+            "port w ('w') is pinned along axis 1, not the row's",
+        ),
+        (
+            "b",
+            "!quant.bipolar<f32, 0.5>",
+            "port b ('b') is !quant.bipolar<f32, 0.5>, the row has i32 symmetric",
+        ),
+    ],
+)
+def test_facts_of_constants_that_a_row_cannot_keep(name, kind, reason):
+    """Scales along another axis than the row's (a crash behind it), signs on the grid of a bias."""
+    values = {"x": "[-1, 1]", "w": np.ones((3, 2), np.float32), "b": np.ones(3, np.float32), "y": "[-1, 1]"}
+    graph = graph_of(values, [("k", "fc", "x w b", "y")], outputs="y")
+    told = replace(graph.values[name], facts=(parse_type(kind),))
+    told_graph = replace(graph, values={**graph.values, name: told})
+    plan = propagate(told_graph, FC)
+    assert (plan.kernels["k"].row, reason in plan.kernels["k"].reason) == (None, True), plan.kernels["k"]
+    check(plan, None, FC)
