@@ -32,6 +32,5 @@ def test_nothing_crashes(name):
 def attempted(job, *arguments):
     try:
         return job(*arguments)
-    except PlannerError as error:
-        assert str(error)
-    return None
+    except PlannerError:
+        return None
