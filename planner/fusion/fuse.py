@@ -9,13 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
-from weakref import WeakKeyDictionary
 
 from planner.fusion.groups import Group, groups_of, is_group, ports_of_group, reenters
 from planner.fusion.legalize import legalize
 from planner.fusion.match import Fit, OpIndex, fits, index_ops
 from planner.ir.borders import closed_scope
-from planner.ir.graph import Graph, Region, has_fixed_numbers
+from planner.ir.graph import Graph, Region
 from planner.ir.roles import NON_PORT_INPUTS, port_outputs
 from planner.ir.topology import topological
 from planner.target.patterns import OpPattern, Pattern, count_ops, op_types, parse_pattern, variants
@@ -23,9 +22,6 @@ from planner.target.predicates import failing
 from planner.target.records import Fusion, Target
 
 MOST_OBJECTIONS: Final = 4
-
-_LAST: Final[WeakKeyDictionary[Graph, tuple[Target, Graph]]] = WeakKeyDictionary()
-"""The target that a model was fused for last, and what came of it: models are planned again and again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +56,7 @@ class _Taken:
 
 
 def fuse(graph: Graph, target: Target) -> Graph:
-    """Group the ops of a graph into the kernels that the target names; once for one target after another.
+    """Group the ops of a graph into the kernels that the target names.
 
     A graph that has regions already keeps them, but for those that the target legalizes. Region names come
     from the op furthest from the result; ports are the pattern's variables in order of appearance.
@@ -68,14 +64,8 @@ def fuse(graph: Graph, target: Target) -> Graph:
     Raises:
       TargetError: a pattern or predicate of the target that cannot be read.
     """
-    last = _LAST.get(graph)
-    if last is not None and last[0] is target:
-        return last[1]
     fused = graph if graph.regions else replace(graph, ops=(), regions=regions_of(graph, target))
-    fused = legalize(fused, target, regions_of) if target.legalize else fused
-    if fused is not graph and has_fixed_numbers(graph):
-        _LAST[graph] = target, fused
-    return fused
+    return legalize(fused, target, regions_of) if target.legalize else fused
 
 
 def regions_of(graph: Graph, target: Target) -> tuple[Region, ...]:

@@ -1,8 +1,6 @@
 """Fusion: which ops become which kernel, with which ports, and why others did not."""
 
 import dataclasses
-import gc
-import weakref
 
 import pytest
 
@@ -254,29 +252,6 @@ def test_regions_stand_in_the_order_they_run():
     fused = fuse(graph, target_of(CONV))
     assert [region.name for region in fused.regions] == ["t_op", "c_op", "y_op", "s_op"]
     assert topological(fused.regions) == fused.regions
-
-
-def test_a_model_is_fused_once_for_a_target_unless_its_numbers_can_change():
-    graph, target = graph_of("y = Conv(x, W)", outputs=["y"]), target_of(CONV)
-    weight = graph.constants["W"].array
-    weight.flags.writeable = True
-    assert fuse(graph, target) is not fuse(graph, target)
-    weight.flags.writeable = False
-    first = fuse(graph, target)
-    assert fuse(graph, target) is first
-    other = fuse(graph, target_of(DENSE))
-    assert [region.kernel for region in other.regions] == ["Conv"]
-    assert [region.kernel for region in fuse(graph, target).regions] == ["conv"]
-
-
-def test_a_fused_model_is_kept_no_longer_than_the_model():
-    graph = graph_of("y = Conv(x, W)", outputs=["y"])
-    graph.constants["W"].array.flags.writeable = False
-    fused, model = weakref.ref(fuse(graph, target_of(CONV))), weakref.ref(graph)
-    assert fused() is not None
-    del graph
-    gc.collect()
-    assert (model(), fused()) == (None, None)
 
 
 def test_every_op_is_in_one_region():
