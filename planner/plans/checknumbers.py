@@ -183,9 +183,10 @@ def _check_content(served: Served, position: int, kind: Uniform, extent: Extent)
     lo, hi = (extent.lo, extent.hi) if not kind.is_per_tensor else (extent.lo.min(), extent.hi.max())
     lo, hi = _as_observed(_observed(served, port), kind, np.atleast_1d(lo), np.atleast_1d(hi))
     zero = spec.zero_point
-    if zero is not None:
+    signed_slices = kind.axis is not None and store.signed
+    if zero is not None and not (zero == 0 and signed_slices):
         need = np.maximum(hi / max(store.qmax - zero, 1e-9), -lo / max(zero - store.qmin, 1e-9))
-    elif spec.symmetric or (kind.axis is not None and store.signed):
+    elif spec.symmetric or signed_slices:
         zero = 0
         need = np.maximum(hi, -lo) / min(-store.qmin, store.qmax)
     else:
