@@ -15,7 +15,7 @@ import typer
 from planner.cli import advice, convert, cost, mlir, models, planning, plans, service, targets
 from planner.cli.console import complain
 from planner.cli.run import run as run_model
-from planner.errors import Conflict, PlannerError
+from planner.errors import Conflict, InputError, PlannerError
 from planner.version import VERSION
 
 BUG: Final = 70
@@ -101,6 +101,7 @@ def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code; never raises, whatever the input."""
     try:
         code = app(args=arguments, prog_name="qplan", standalone_mode=False)
+        sys.stdout.flush()  # what is wrong with it is told here, and not by Python at exit
     except PlannerError as error:
         complain(str(error))
         for fact in error.facts if isinstance(error, Conflict) else ():
@@ -111,13 +112,23 @@ def run(arguments: list[str]) -> int:
     except (typer.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except (BrokenPipeError, SystemExit):
-        # Whoever read our output has gone; typer and rich say so with SystemExit. Python's flush at exit
-        # must not complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read our output has gone; typer and rich say so with SystemExit.
+        _drop_output()
         return PIPE_CLOSED
+    except OSError as error:
+        if error.filename is not None:
+            return _bug(error)
+        _drop_output()
+        complain(f"cannot write to standard output: {error.strerror}")
+        return InputError.exit_code
     except Exception as error:  # noqa: BLE001 - the edge of the program: a bug gets a line and a code
         return _bug(error)
     return code if isinstance(code, int) else 0
+
+
+def _drop_output() -> None:
+    """Python's own flush at exit must not complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _usage(error: typer.TyperException) -> int:

@@ -82,13 +82,26 @@ def test_standard_input_is_told_apart(data, kind):
     assert files.model_format(data) == kind
 
 
-@pytest.mark.parametrize("options", [(), ("--json",)])
-def test_a_reader_that_leaves_early_sees_no_complaint(planned, options):
-    line = [sys.executable, "-c", "from planner.cli.app import main; main()", "show", *options]
+QPLAN = [sys.executable, "-c", "from planner.cli.app import main; main()"]
+
+
+@pytest.mark.parametrize("words", [["show"], ["show", "--json"], ["target", "list"]])
+def test_a_reader_that_leaves_early_sees_no_complaint(planned, words):
+    """Whether the output is more than a buffer, which is written on the way, or less, which is at the end."""
+    plan = [planned / "plan.json"] if "show" in words else []
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "wb") as closed:
         done = subprocess.run(
-            [*line, planned / "plan.json"], stdout=closed, stderr=subprocess.PIPE, check=False, cwd=ROOT
+            [*QPLAN, *words, *plan], stdout=closed, stderr=subprocess.PIPE, check=False, cwd=ROOT
         )
     assert (done.returncode, done.stderr) == (PIPE_CLOSED, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("words", [["target", "list"], ["target", "list", "--json"]])
+def test_output_that_finds_no_room(words):
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run([*QPLAN, *words], stdout=full, stderr=subprocess.PIPE, check=False, cwd=ROOT)
+    line = b"qplan: error: cannot write to standard output: No space left on device\n"
+    assert (done.returncode, done.stderr) == (2, line)
