@@ -13,6 +13,7 @@ from planner.ir.borders import bonds, carried_pairs
 from planner.ir.expand import expand
 from planner.ir.graph import Constant, Facts, Graph, Region, port_address
 from planner.ir.qtypes import AnyType, Calibrated, FloatType, Uniform
+from planner.ir.typetext import brief
 from planner.plans.checkchoice import check_choice
 from planner.plans.checkedges import check_edges
 from planner.plans.checkfacts import check_facts
@@ -25,7 +26,6 @@ from planner.plans.checkports import (
     check_wildcards,
     own_facts,
     refuse,
-    said,
     shape_problem,
     type_problem,
 )
@@ -161,7 +161,7 @@ def _check_carried(plan: Plan) -> None:
             if not alike:
                 refuse(
                     port.address,
-                    f"is {said(other)}, the next trip reads it as {said(first)} at {ports[0].address}; "
+                    f"is {brief(other)}, the next trip reads it as {brief(first)} at {ports[0].address}; "
                     "accepted: one scale and zero point",
                 )
 
@@ -232,7 +232,7 @@ def _check_types(plan: Plan, ports: tuple[Port, ...], notes: _Notes) -> None:
         if problem is None:
             problem = notes.types[id(kind)] = type_problem(kind) or ""
             if notes.steps is not None:
-                notes.texts[id(kind)] = said(kind)
+                notes.texts[id(kind)] = brief(kind)
         if not problem and kind.is_per_tensor and kind.expressed == "f32":
             continue
         if not problem and kind.expressed != "f32":
@@ -240,7 +240,7 @@ def _check_types(plan: Plan, ports: tuple[Port, ...], notes: _Notes) -> None:
         if not problem and not kind.is_per_tensor and port.value:
             problem = shape_problem(kind, plan.graph.values[port.value].shape)
         if problem:
-            refuse(port.address, f"is {said(kind)}: {problem}")
+            refuse(port.address, f"is {brief(kind)}: {problem}")
 
 
 def _expressed_problem(graph: Graph, port: Port, kind: Uniform) -> str | None:
@@ -265,7 +265,9 @@ def _check_float(
         facts = (*plan.graph.values[port.value].facts, *own_facts(region, i)) if port.value else ()
         wanted = _float_wanted(plan, port, facts) if facts else None
         if port.type != wanted:
-            refuse(port.address, f"is {said(port.type)} in a kernel without a row; accepted: {said(wanted)}")
+            refuse(
+                port.address, f"is {brief(port.type)} in a kernel without a row; accepted: {brief(wanted)}"
+            )
         lost = next((fact for fact in facts if isinstance(fact, (AnyType, Uniform))), None)
         if lost is not None and not any(port.address in warning for warning in plan.warnings):
             refuse(port.address, f"is float although {port.value!r} carries {lost}; accepted: with a warning")

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from planner.ir.graph import BOUNDARY, Graph, port_address
 from planner.ir.qtypes import AnyType, Calibrated, FloatType, Uniform
-from planner.plans.checkports import NEAR, refuse, said
+from planner.ir.typetext import brief
+from planner.plans.checkports import NEAR, refuse
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped, Rescale
 from planner.target.records import Costs, Target
@@ -51,7 +52,7 @@ def check_edges(plan: Plan, target: Target | None) -> None:
         kernel, index = edge.consumers[0]
         refuse(
             port_address(kernel, "in", index),
-            f"wants {said(edge.after)} of {edge.value!r}, which is {said(edge.before)}, and no rescale "
+            f"wants {brief(edge.after)} of {edge.value!r}, which is {brief(edge.before)}, and no rescale "
             f"is listed; accepted: one of kind {edge.kinds[0]}",
         )
     if target is not None and not target.rescale_allowed:
@@ -66,8 +67,8 @@ def _check_edge(plan: Plan, rescale: Rescale, edge: Edge, trips: int) -> None:
     if (rescale.from_type, rescale.to_type) != (edge.before, edge.after):
         refuse(
             rescale.id,
-            f"leads from {said(rescale.from_type)} to {said(rescale.to_type)}; "
-            f"accepted: from {said(edge.before)} to {said(edge.after)}",
+            f"leads from {brief(rescale.from_type)} to {brief(rescale.to_type)}; "
+            f"accepted: from {brief(edge.before)} to {brief(edge.after)}",
         )
     if rescale.kind not in edge.kinds:
         refuse(rescale.id, f"is called {rescale.kind}; accepted: {' or '.join(edge.kinds)}")

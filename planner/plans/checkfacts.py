@@ -7,8 +7,9 @@ import numpy as np
 
 from planner.ir.graph import Facts
 from planner.ir.qtypes import AnyType, Bipolar, FloatType, NoneType, Uniform
+from planner.ir.typetext import brief
 from planner.plans.checkpins import keeps_pin
-from planner.plans.checkports import NEAR, Served, own_facts, refuse, said
+from planner.plans.checkports import NEAR, Served, own_facts, refuse
 
 
 def check_facts(served: Served, binding: frozenset[str]) -> None:
@@ -40,14 +41,14 @@ def _check_port_facts(served: Served, position: int, facts: Facts, *, binding: b
         if isinstance(fact, AnyType) and kind.storage.range_bits < fact.bits:
             refuse(
                 port.address,
-                f"is {said(kind)}, {port.value!r} carries {fact}; "
+                f"is {brief(kind)}, {port.value!r} carries {fact}; "
                 f"accepted: {fact.bits} bits or more, or float",
                 served.row,
             )
         if binding and isinstance(fact, NoneType | FloatType):
-            refuse(port.address, f"is {said(kind)}, the model keeps it in float ({fact})", served.row)
+            refuse(port.address, f"is {brief(kind)}, the model keeps it in float ({fact})", served.row)
         if binding and isinstance(fact, Bipolar) and not _is_signs(kind, fact.scale):
-            refuse(port.address, f"is {said(kind)}, the model has {fact} there: -1 and 1", served.row)
+            refuse(port.address, f"is {brief(kind)}, the model has {fact} there: -1 and 1", served.row)
         if (
             binding
             and isinstance(fact, Uniform)
@@ -55,7 +56,7 @@ def _check_port_facts(served: Served, position: int, facts: Facts, *, binding: b
             and not _derived_near(served, position, fact)
             and not keeps_pin(served, position, fact)
         ):
-            refuse(port.address, f"is {said(kind)}, the model pins it to {said(fact)}", served.row)
+            refuse(port.address, f"is {brief(kind)}, the model pins it to {brief(fact)}", served.row)
 
 
 def _is_signs(kind: Uniform, scale: float) -> bool:

@@ -7,7 +7,8 @@ import math
 from collections.abc import Mapping
 
 from planner.ir.qtypes import Uniform
-from planner.plans.checkports import refuse, said
+from planner.ir.typetext import brief
+from planner.plans.checkports import refuse
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, Port, PortTyped, Step
 
@@ -33,7 +34,7 @@ def check_values(plan: Plan, *, log: bool) -> None:
             refuse(address, f"{name!r} is no value that a kernel or the model's user gives")
         wanted = port.type if port else _pin(plan, name)
         if value.type is not wanted and _stored(value.type) != _stored(wanted):
-            refuse(address, f"is {said(wanted)}, the plan lists {name!r} as {said(value.type)}")
+            refuse(address, f"is {brief(wanted)}, the plan lists {name!r} as {brief(value.type)}")
         if not (value.bits_lost >= 0 and math.isfinite(value.bits_lost) and 0 <= value.clip <= 1):
             refuse(
                 address,
@@ -99,7 +100,9 @@ def check_told(kernel: KernelPlan, steps: Mapping[str, Step], texts: Mapping[int
             continue
         step = steps.get(port.address)
         if step is None:
-            refuse(port.address, f"is {said(port.type)} and no step says so; accepted: a step for every port")
+            refuse(
+                port.address, f"is {brief(port.type)} and no step says so; accepted: a step for every port"
+            )
         text = texts.get(id(port.type))
         if text is not None and step.type != text and step.type != str(port.type):
-            refuse(port.address, f"is {said(port.type)}, step {step.n} decided {step.type}")
+            refuse(port.address, f"is {brief(port.type)}, step {step.n} decided {step.type}")

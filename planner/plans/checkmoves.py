@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from planner.ir.graph import Op
 from planner.ir.qtypes import Uniform
-from planner.plans.checkports import Served, refuse, said
+from planner.ir.typetext import brief
+from planner.plans.checkports import Served, refuse
 
 Marks = npt.NDArray[np.int64]
 FILLED: Final = -1
@@ -65,7 +66,7 @@ def _check_result(
         if source != FILLED and slices[source] != mine[slice_number]:
             refuse(
                 port.address,
-                f"is {said(kind)}, but slice {slice_number} holds elements of scale {slices[source][0]!r}; "
+                f"is {brief(kind)}, but slice {slice_number} holds elements of scale {slices[source][0]!r}; "
                 f"accepted: what {served.row.source} moves, with its scales",
                 served.row,
             )

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from planner.ir.graph import Constant
 from planner.ir.qtypes import Calibrated, Storage, Uniform
+from planner.ir.typetext import brief
 from planner.plans.checkmoves import marked
 from planner.plans.checkports import (
     NEAR,
@@ -22,7 +23,6 @@ from planner.plans.checkports import (
     channel_axis,
     linear_op,
     refuse,
-    said,
 )
 from planner.plans.checkrules import TINY
 from planner.plans.records import Port
@@ -199,7 +199,7 @@ def _check_content(served: Served, position: int, kind: Uniform, extent: Extent)
     if i is not None:
         refuse(
             port.address,
-            f"is {said(kind)}, its numbers in slice {i} lie in [{lo[i]:g}, {hi[i]:g}]; "
+            f"is {brief(kind)}, its numbers in slice {i} lie in [{lo[i]:g}, {hi[i]:g}]; "
             f"accepted: zero point {round(exact[i])}",
             served.row,
         )
@@ -244,7 +244,7 @@ def _check_fineness(served: Served, position: int, kind: Uniform, need: Reals) -
         why = "would cut the numbers of" if finer else "is coarser than the numbers ask in"
         refuse(
             port.address,
-            f"is {said(kind)}, whose scale {float(scales[i])!r} {why} slice {i}; "
+            f"is {brief(kind)}, whose scale {float(scales[i])!r} {why} slice {i}; "
             f"accepted: {float(least[i])!r} to {float(most[i])!r}",
             served.row,
         )
@@ -279,7 +279,7 @@ def _check_bias(served: Served, port: Port, kind: Uniform, extent: Extent) -> No
     if i is not None:
         refuse(
             port.address,
-            f"is {said(kind)}, its number in slice {i} does not fit; accepted: {kind.storage.qmin} to "
+            f"is {brief(kind)}, its number in slice {i} does not fit; accepted: {kind.storage.qmin} to "
             f"{kind.storage.qmax} times the scale",
             served.row,
         )

@@ -14,6 +14,7 @@ import numpy as np
 from planner.errors import PlanInvalid
 from planner.ir.graph import Constant, Facts, Graph, Op, Region, Shape
 from planner.ir.qtypes import Bipolar, FloatType, Storage, Uniform
+from planner.ir.typetext import brief
 from planner.plans.checkread import Reading
 from planner.plans.records import KernelPlan, Port, PortTyped
 from planner.target.records import PortPattern, PortType, Row
@@ -85,16 +86,6 @@ def refuse(port: str, problem: str, row: Row | None = None) -> NoReturn:
     raise PlanInvalid(f"{port}: {problem}" if port else problem, port=port, row=row.source if row else "")
 
 
-def said(kind: PortTyped) -> str:
-    """A type as text, its scales counted where there are many."""
-    if kind is None:
-        return "float"
-    if not isinstance(kind, Uniform) or kind.is_per_tensor:
-        return str(kind)
-    where = kind.axis if kind.axis is not None else dict(kind.blocks)
-    return f"!quant.uniform<{kind.storage}:{kind.expressed}:{where}, {{{len(kind.scales)} scales}}>"
-
-
 def check_signature(served: Served) -> None:
     """Every port's type is one that the row accepts there."""
     reading, inexact = served.reading, served.reading.row.float
@@ -102,7 +93,7 @@ def check_signature(served: Served) -> None:
         kind = port.type
         if not port.value:
             if kind is not None:
-                refuse(port.address, f"is absent and has the type {said(kind)}; accepted: none", served.row)
+                refuse(port.address, f"is absent and has the type {brief(kind)}; accepted: none", served.row)
             continue
         spec = reading.patterns[i].type
         if isinstance(kind, Uniform) and reading.simple[i] and kind.is_per_tensor:
@@ -115,7 +106,7 @@ def check_signature(served: Served) -> None:
         if problem:
             refuse(
                 port.address,
-                f"is {said(kind)}, {problem}; {served.row.source} accepts "
+                f"is {brief(kind)}, {problem}; {served.row.source} accepts "
                 f"{spec} at {reading.patterns[i].name!r}",
                 served.row,
             )
@@ -213,7 +204,7 @@ def _check_wildcards(served: Served, group: tuple[int, ...]) -> None:
         if kind.storage not in accepted:
             refuse(
                 served.ports[i].address,
-                f"is {said(kind)}, same_scale of {served.row.source} joins it to ports stored as "
+                f"is {brief(kind)}, same_scale of {served.row.source} joins it to ports stored as "
                 f"{accepted[0]}; accepted: {accepted[0]}",
                 served.row,
             )

@@ -14,8 +14,9 @@ import numpy as np
 
 from planner.errors import PlannerError
 from planner.ir.qtypes import Storage, Uniform
+from planner.ir.typetext import brief
 from planner.plans.checkmoves import check_slices
-from planner.plans.checkports import NEAR, Served, refuse, said
+from planner.plans.checkports import NEAR, Served, refuse
 from planner.target.expressions import Ref, evaluate, parse_expression, parse_number
 from planner.target.records import Rule
 
@@ -50,8 +51,8 @@ def _check_class(served: Served, group: tuple[int, ...]) -> None:
         if not one_class(first, kind):
             refuse(
                 port.address,
-                f"is {said(kind)}, same_scale of {served.row.source} joins it to {leader.address} of "
-                f"{said(first)}; accepted: the same scale and zero point",
+                f"is {brief(kind)}, same_scale of {served.row.source} joins it to {leader.address} of "
+                f"{brief(first)}; accepted: the same scale and zero point",
                 served.row,
             )
 
@@ -90,7 +91,7 @@ def _fixed_scale(served: Served, rule: Rule) -> None:
         if isinstance(kind, Uniform) and (kind.scales != (scale,) or kind.zero_points != (zero,)):
             refuse(
                 port.address,
-                f"is {said(kind)}, fixed_scale at {rule.source} accepts "
+                f"is {brief(kind)}, fixed_scale at {rule.source} accepts "
                 f"scale {scale!r} and zero point {zero}",
                 served.row,
             )
@@ -116,7 +117,7 @@ def _multiplier_accumulator(served: Served, rule: Rule) -> None:
             names = " x ".join(rule.args["of"])
             refuse(
                 port.address,
-                f"is {said(kind)}, {problem}; multiplier_accumulator_scale at {rule.source} accepts the "
+                f"is {brief(kind)}, {problem}; multiplier_accumulator_scale at {rule.source} accepts the "
                 f"product {names} with zero point 0",
                 served.row,
             )
@@ -146,7 +147,7 @@ def _factors(served: Served, rule: Rule) -> tuple[np.ndarray, bool] | None:
         if not isinstance(kind, Uniform):
             return None
         if kind.blocks or (axis and kind.axis is not None and len(kind.scales) != product.size):
-            refuse(found[0].address, f"is {said(kind)}, which makes no product of scales", served.row)
+            refuse(found[0].address, f"is {brief(kind)}, which makes no product of scales", served.row)
         axis = axis or kind.axis is not None
         product = product * np.asarray(kind.scales)
     return product, axis
@@ -183,7 +184,7 @@ def _multiplier(served: Served, rule: Rule) -> None:
     scales = np.asarray(kind.scales)
     if 1 < scales.size != factors[0].size > 1:
         refuse(
-            results[0].address, f"is {said(kind)}, its factors have {factors[0].size} channels", served.row
+            results[0].address, f"is {brief(kind)}, its factors have {factors[0].size} channels", served.row
         )
     low, high = (0.0, math.inf) if limits is None else tuple(float(parse_number(limit)) for limit in limits)
     multipliers = factors[0] / scales
@@ -192,7 +193,7 @@ def _multiplier(served: Served, rule: Rule) -> None:
         channel = int(off[0]) if off.size else 0
         refuse(
             results[0].address,
-            f"is {said(kind)}, so channel {channel} is multiplied by {float(multipliers[channel])!r}; "
+            f"is {brief(kind)}, so channel {channel} is multiplied by {float(multipliers[channel])!r}; "
             f"multiplier_scale at {rule.source} accepts {low!r} to {high!r}",
             served.row,
         )
@@ -207,7 +208,7 @@ def _derive(served: Served, rule: Rule) -> None:
     def look(ref: Ref) -> Fraction:
         kind = types[ref.port]
         if not kind.is_per_tensor or ref.index is not None:
-            refuse(served.kernel.name, f"derive at {rule.source} asks {ref} of {said(kind)}", served.row)
+            refuse(served.kernel.name, f"derive at {rule.source} asks {ref} of {brief(kind)}", served.row)
         known = {
             "scale": kind.scale,
             "zero_point": kind.zero_point,
@@ -225,14 +226,14 @@ def _derive(served: Served, rule: Rule) -> None:
             zero = round(evaluate(parse_expression(str(rule.args.get("zero_point", 0))), look))
         except (PlannerError, KeyError) as error:
             refuse(
-                port.address, f"is {said(kind)}, derive at {rule.source} has no answer: {error}", served.row
+                port.address, f"is {brief(kind)}, derive at {rule.source} has no answer: {error}", served.row
             )
         scale = max(float(np.float32(scale)), TINY)
         near = kind.is_per_tensor and math.isclose(kind.scale, scale, rel_tol=NEAR)
         if not near or kind.zero_points != (zero,):
             refuse(
                 port.address,
-                f"is {said(kind)}, derive at {rule.source} accepts scale {scale!r} and zero point {zero}",
+                f"is {brief(kind)}, derive at {rule.source} accepts scale {scale!r} and zero point {zero}",
                 served.row,
             )
 

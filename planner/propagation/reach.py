@@ -64,7 +64,7 @@ def _is_too_far(choice: Choice, kinds: Sequence[Kind]) -> bool:
     if layout is None or row is None:
         return False
     of = {name for rule in row.rules if rule.kind == "multiplier_scale" for name in rule.args["of"]}
-    product, most, finest = 1.0, 0.0, math.inf
+    product, most, finest = 1.0 if of else 0.0, 0.0, math.inf
     reads = len(layout.inputs)
     for i, (pattern, kind) in enumerate(zip((*layout.inputs, *layout.outputs), kinds, strict=True)):
         if kind is None or kind.storage.bits > NARROW:
@@ -73,7 +73,6 @@ def _is_too_far(choice: Choice, kinds: Sequence[Kind]) -> bool:
             finest = min(finest, *kind.scales, math.inf)
         elif pattern.name in of:
             product *= max(kind.scales)
-            most = max(most, product)
         else:
             most = max(most, *kind.scales, 0.0)
-    return most >= BEYOND * finest
+    return max(most, product) >= BEYOND * finest

@@ -10,8 +10,8 @@ from planner.calibration.run import calibrate
 from planner.fusion.fuse import fuse
 from planner.ir.graph import Graph, model_digest
 from planner.ir.qtypes import Uniform
+from planner.ir.typetext import brief
 from planner.onnx.read import read_onnx
-from planner.plans.checkports import said
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, Port, PortTyped
 from planner.propagation.propagate import propagate
@@ -96,7 +96,7 @@ def forged(plan: Plan, types: Mapping[str, PortTyped]) -> Plan:
         if ".out[" in address:
             values[value] = replace(values[value], type=kind)
     steps = tuple(
-        replace(step, type=said(types[step.port])) if step.port in types else step for step in plan.steps
+        replace(step, type=brief(types[step.port])) if step.port in types else step for step in plan.steps
     )
     return replace(plan, values=values, steps=steps)
 

@@ -51,7 +51,13 @@ def test_a_mask_within_reach_is_added_in_integers():
     assert plan_of("tosa_double", f"[{-(2**29) * 10}, 0]").kernels["k1"].row is None
 
 
-def test_what_is_multiplied_counts_as_a_product():
-    """A coarse factor and a fine one: their product is the scale that counts."""
-    plan = plan_of("tosa_double", "[-0.000001, 0.000001]", kernel="mul")
-    assert plan.kernels["k1"].row is not None
+@pytest.mark.parametrize("order", ["s m", "m s"])
+def test_what_is_multiplied_counts_as_a_product(order):
+    """A factor too coarse for the result and one as fine: their product is the scale that counts."""
+    target = target_of(ROWS.replace("ARITHMETIC", "tosa_double"))
+    graph = graph_of(
+        {"s": "[-5000000000000, 5000000000000]", "m": "[-0.000000000001, 0.000000000001]", "p": "[-5, 5]"},
+        [("k1", "mul", order, "p")],
+        outputs="p",
+    )
+    assert propagate(graph, target).kernels["k1"].row is not None
