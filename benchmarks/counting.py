@@ -107,12 +107,6 @@ def macs_by_op(model: ModelProto, sample: Mapping[str, Array] | None = None) -> 
     return found
 
 
-def integer_macs(model: ModelProto, sample: Mapping[str, Array] | None = None) -> tuple[int, int]:
-    """Return (integer, total) multiply-adds of the whole file; see `macs_by_op`."""
-    found = macs_by_op(model, sample).values()
-    return sum(integer for integer, _ in found), sum(total for _, total in found)
-
-
 def executed_ops(optimized: ModelProto) -> tuple[Counter[str], Counter[str]]:
     """Split the nodes of a graph that onnxruntime optimised into (on stored integers, on floats).
 

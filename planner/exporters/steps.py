@@ -11,7 +11,6 @@ from planner.exporters.sheet import Array, Sheet, held_dtype
 from planner.exporters.thresholds import PAIR_REACH, Pairs, Steps
 from planner.ir.qtypes import Uniform
 
-INT64 = 7
 _ONNX_TYPES = {"int8": 3, "uint8": 2, "int16": 5, "uint16": 4, "int32": 6, "int64": 7}
 
 

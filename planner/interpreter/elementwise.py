@@ -133,11 +133,6 @@ def clip_stored(q: Array, low: int | None, high: int | None) -> Array:
     return np.asarray(np.minimum(np.maximum(q, q.dtype.type(floor)), q.dtype.type(ceiling)))
 
 
-def relu_stored(q: Array, zero_point: int) -> Array:
-    """Relu on stored integers: nothing below the zero point."""
-    return clip_stored(q, zero_point, None)
-
-
 def logistic(x: Float32Array) -> Float32Array:
     """The logistic function in float32, as the FMA3 kernel approximates it, on [-18, 18] and flat outside."""
     value = np.clip(x, np.float32(-18), np.float32(18))

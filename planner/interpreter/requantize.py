@@ -96,11 +96,6 @@ def requantize_float32(acc: Array, multiplier: Scale, zero_point: int, qmin: int
     return _round_onto(scaled, zero_point, qmin, qmax)
 
 
-def dequantize_accumulator(acc: Array, multiplier: Scale) -> Float32Array:
-    """Accumulators as reals: `float32(acc) * multiplier`, QGemm's float output."""
-    return acc.astype(np.float32) * np.asarray(multiplier, np.float32)
-
-
 def quantize_linear(
     x: Array, scale: Scale, zero_point: ZeroPoint, qmin: int, qmax: int, *, axis: int | None = None
 ) -> Array:

@@ -130,11 +130,6 @@ def float_text(value: float, element: str = "f32") -> str:
     return f"{number_text(value, element)} : {element}"
 
 
-def integer_text(value: int, element: str = "i64") -> str:
-    """Write an integer attribute: `3 : i64`."""
-    return f"{value} : {element}"
-
-
 def array_text(values: Iterable[int], element: str = "i64") -> str:
     """Write a dense array attribute: `array<i64: 1, 2>`."""
     items = ", ".join(number_text(value, element) for value in values)

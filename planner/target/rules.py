@@ -2,7 +2,7 @@
 
 A rule sees views of the kernel's present ports and answers with the types it decides, by port id; ports
 without a type yet are undecided. How classes are labelled and where rescales go is propagation's business.
-`same_scale_groups`, `fixed_ports` and `expand_ports` say the same about a row before there are types.
+`same_scale_groups` and `expand_ports` say the same about a row before there are types.
 Source: MLIR quantization RFC, "Target Constraints"; design 01, section 4.
 """
 
@@ -383,15 +383,3 @@ def same_scale_groups(row: Row, n_in: int, n_out: int) -> tuple[tuple[PortId, ..
             groups.remove(group)
         groups.append(joined)
     return tuple(sorted(tuple(sorted(group)) for group in groups if len(group) > 1))
-
-
-def fixed_ports(row: Row) -> Mapping[str, tuple[float, int]]:
-    """Scale (a float32) and zero point of each port that a fixed_scale rule names, by port name."""
-    return {
-        rule.args["port"]: (
-            round_scales([float(_number(rule.args["scale"]))], "f32")[0],
-            int(rule.args.get("zero_point", 0)),
-        )
-        for rule in row.rules
-        if rule.kind == "fixed_scale"
-    }

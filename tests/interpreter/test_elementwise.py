@@ -14,7 +14,6 @@ from planner.interpreter.elementwise import (
     qlinear_mul,
     qlinear_sigmoid,
     qlinear_where,
-    relu_stored,
 )
 from planner.interpreter.fused import fused_multiply_add
 from planner.interpreter.requantize import Grid
@@ -184,8 +183,8 @@ def test_clip(storage, low, high):
 
 def test_relu_on_stored_integers():
     q = np.arange(-128, 128).astype(np.int8)
-    assert_same(run_op("Relu", {"q": q}, result=np.int8), relu_stored(q, 0))
-    assert relu_stored(q, -128).tolist() == q.tolist()
+    assert_same(run_op("Relu", {"q": q}, result=np.int8), clip_stored(q, 0, None))
+    assert clip_stored(q, -128, None).tolist() == q.tolist()
 
 
 def test_fused_multiply_add_rounds_once():

@@ -7,13 +7,14 @@ same_scale, fixed_scale, free_scale and multiplier_accumulator_scale, and facts 
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 
 from planner.ir.graph import Graph
 from planner.ir.qtypes import AnyType, Calibrated, NoneType, Uniform
 from planner.target.records import Target
-from planner.target.rules import expand_ports, fixed_ports, same_scale_groups
+from planner.target.rules import expand_ports, same_scale_groups
 
 MOVING = {"Concat", "Reshape", "Relu", "MaxPool", "Split", "Transpose", "Pad"}
 ALL = (-math.inf, math.inf)
@@ -165,8 +166,12 @@ class Reading:
             return None
         row = self._row(kernel)
         ports = {(s, k): p for s, k, _, p in self._patterns(kernel)}
-        params = fixed_ports(row).get(ports[side, i].name)
-        return Uniform(ports[side, i].type.storage, (params[0],), (params[1],)) if params else None
+        for rule in row.rules:
+            if rule.kind == "fixed_scale" and rule.args["port"] == ports[side, i].name:
+                scale = float(np.float32(Fraction(str(rule.args["scale"]))))
+                zero_point = int(rule.args.get("zero_point", 0))
+                return Uniform(ports[side, i].type.storage, (scale,), (zero_point,))
+        return None
 
     def _set_ranges(self):
         self.range = {}

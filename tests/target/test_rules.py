@@ -9,7 +9,6 @@ from planner.target.records import PortPattern, PortType, PortView, Row, Rule
 from planner.target.rules import (
     RULES,
     expand_ports,
-    fixed_ports,
     in_storage,
     port_ids,
     rule_function,
@@ -282,11 +281,6 @@ def test_same_scale_groups(made, n_in, n_out, groups):
 def test_port_ids():
     found = port_ids(row("x b? xs*", "y"), 4, 1)
     assert found == {"x": (("in", 0),), "b": (("in", 1),), "xs": (("in", 2), ("in", 3)), "y": (("out", 0),)}
-
-
-def test_fixed_ports():
-    rule = Rule("fixed_scale", {"port": "y", "scale": "1/10", "zero_point": -128})
-    assert fixed_ports(Row("k", (), (port("y"),), (rule,))) == {"y": (0.10000000149011612, -128)}
 
 
 HEAD = "apiVersion: planner/v1\nkind: Target\nid: t\nversion: 1.0.0\n"
