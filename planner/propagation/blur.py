@@ -13,22 +13,19 @@ from typing import Final
 from planner.ir.qtypes import Uniform
 from planner.plans.rescales import SAME_SCALE
 from planner.propagation.components import Component, Edge, Tolls, Unit
-from planner.propagation.labels import Label, label_of, typed
+from planner.propagation.labels import Label, Offered, Offers, label_of, typed
 
 SCALES: Final = 32  # cells to a factor of two
 OFFSETS: Final = 16  # zero points to a cell
 NEAR: Final = 1.0 + 1.1 * SAME_SCALE
 
-Offered = dict[int, list[Label | None]]
 Cell = tuple[int, int]
 
 
-def blur(
-    unit: Unit, offered: Mapping[int, Sequence[Label | None]]
-) -> tuple[Unit, Offered, dict[int, dict[Label, Label]]]:
+def blur(unit: Unit, offered: Offered) -> tuple[Unit, Offers, dict[int, dict[Label, Label]]]:
     """Return a unit of blurred labels, what its classes are offered, and each class's labels blurred."""
     components: list[Component] = []
-    fewer: Offered = {}
+    fewer: Offers = {}
     blurred: dict[int, dict[Label, Label]] = {}
     for component in unit.components:
         to = _cells(_labels(component, offered))
@@ -47,7 +44,7 @@ def blur(
     return Unit(components, unit.classes, edges, unit.losses, tolls), fewer, blurred
 
 
-def _labels(component: Component, offered: Mapping[int, Sequence[Label | None]]) -> list[Label]:
+def _labels(component: Component, offered: Offered) -> list[Label]:
     found = {label for c in component.classes for label in offered[c] if label is not None}
     for edge in component.edges:
         kinds = (edge.start, *(use.goal for use in edge.uses))
@@ -96,11 +93,9 @@ def _nearest_zero(column: int) -> int:
     return min(max(column * OFFSETS, 0), column * OFFSETS + OFFSETS - 1)
 
 
-def shared_labels(
-    unit: Unit, offered: Mapping[int, Sequence[Label | None]], picked: Mapping[int, Label | None]
-) -> Offered:
+def shared_labels(unit: Unit, offered: Offered, picked: Mapping[int, Label | None]) -> Offers:
     """The finest labels that classes picked alike, and classes at one value, have in common."""
-    found: Offered = {c: [] for c in unit.classes}
+    found: Offers = {c: [] for c in unit.classes}
     sets = {c: set(offered[c]) - {None} for c in unit.classes}
     linked: dict[int, list[int]] = {c: [] for c in unit.classes}
     for edge in unit.edges:
@@ -121,7 +116,7 @@ def shared_labels(
     return found
 
 
-def _share(group: Sequence[int], sets: Mapping[int, set[Label | None]], found: Offered) -> None:
+def _share(group: Sequence[int], sets: Mapping[int, set[Label | None]], found: Offers) -> None:
     if len(group) > 1:
         common: Iterable[Label | None] = set.intersection(*(sets[c] for c in group))
         label = min((label for label in common if label is not None), default=None)

@@ -26,6 +26,7 @@ from planner.propagation.network import (
     kernel_views,
     number_of,
     own_pin,
+    ports_of,
 )
 from planner.propagation.pinned import restored
 from planner.propagation.rows import Choice
@@ -173,7 +174,7 @@ def _bound(graph: Graph, names: tuple[str, ...], index: int, default: float) -> 
 
 def _fix(network: Network, kernel: Kernel, layout: Layout) -> None:
     """Give ports the types that the row fixes."""
-    by_side = {network.ports[p].side: network.ports[p] for p in (*kernel.inputs, *kernel.outputs) if p >= 0}
+    by_side = {port.side: port for port in ports_of(network, kernel)}
     views_in, views_out = kernel_views(network, kernel)
     row = kernel.choice.row
     for rule in layout.fixing:

@@ -12,7 +12,18 @@ from typing import Final, NamedTuple
 from planner.ir.qtypes import Storage, Uniform
 from planner.propagation.given import given_units
 from planner.propagation.labels import Label, LabelClass, label_for, log_units
-from planner.propagation.network import CLASS, DERIVED, FLOAT, GIVEN, SETTLED, Interval, Network, Port, Value
+from planner.propagation.network import (
+    CLASS,
+    DERIVED,
+    FLOAT,
+    GIVEN,
+    SETTLED,
+    Interval,
+    Network,
+    Port,
+    Value,
+    present,
+)
 from planner.target.records import PortType
 
 GIVEN_USE: Final = -1
@@ -283,20 +294,18 @@ def _follow(network: Network, traces: list[_Trace], ended: Mapping[int, int]) ->
     """Follow data through all kernels once; what a trip hands to the next is known from the time before."""
     found: list[Loss | None] = []
     for number, kernel in enumerate(network.kernels):
-        ports = [network.ports[p] for p in kernel.inputs if p >= 0]
+        ports = present(network, kernel.inputs)
         moved = UNSTORED
         if kernel.moves:
             read = ports
             if number in ended:
                 end = network.kernels[ended[number]]
-                read = [*ports, *(network.ports[p] for p in end.inputs if p >= 0)]
+                read = [*ports, *present(network, end.inputs)]
             moved = _join([_through(traces[port.value], port) for port in read])
         else:
             found += [_consumed(network, port, traces[port.value]) for port in ports]
-        for p in kernel.outputs:
-            if p >= 0:
-                index = network.ports[p].value
-                traces[index] = _made(moved, network.ports[p], network.values[index].pin)
+        for port in present(network, kernel.outputs):
+            traces[port.value] = _made(moved, port, network.values[port.value].pin)
     return found
 
 

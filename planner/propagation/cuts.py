@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from planner.propagation.components import Edge, Unit
-from planner.propagation.labels import UNIT, Label, LabelClass
+from planner.propagation.labels import UNIT, LabelClass, Offers
 from planner.propagation.price import Market, price_of_labels
 from planner.target.records import Costs
 
@@ -23,18 +23,17 @@ FLOAT: Final = -1
 STORED: Final = -2
 """Nodes that stand for all that is float, or stored, for sure; other nodes are classes, or ends of values."""
 
-Offered = dict[int, list[Label | None]]
 Room = dict[int, dict[int, float]]
 """What may still flow from node to node: what it costs that the first is float and the second stored."""
 
 
-def worth_a_look(unit: Unit, classes: Sequence[LabelClass], market: Market) -> Offered:
+def worth_a_look(unit: Unit, classes: Sequence[LabelClass], market: Market) -> Offers:
     """The labels that the least labelling may take; one each where the cut itself is it.
 
     Where any labelling costs no more than the least cut, every least one is such a cut: what is float, or
     stored, in all of these is so in it.
     """
-    offered: Offered = {c: list(classes[c].labels) for c in unit.classes}
+    offered: Offers = {c: list(classes[c].labels) for c in unit.classes}
     if len(unit.classes) > MOST or not any(None in labels for labels in offered.values()):
         return offered
     flow, floats, stored = _greatest_flow(_room(unit.edges, classes, market.costs))

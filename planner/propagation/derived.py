@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from planner.ir.qtypes import Storage, Uniform
 from planner.propagation.labels import LabelClass, label_of, typed
-from planner.propagation.network import DERIVED, GIVEN, SETTLED, Kernel, Network, Port
+from planner.propagation.network import DERIVED, GIVEN, SETTLED, Network, Port, ports_of
 from planner.propagation.parameters import derive_parameters
 
 
@@ -17,7 +17,7 @@ def guess_derived(network: Network, classes: Sequence[LabelClass]) -> None:
     for entry in classes:
         if not _may_be_derived(network, entry):
             continue
-        mine = _ports(network, network.kernels[entry.kernel])
+        mine = ports_of(network, network.kernels[entry.kernel])
         for port in mine:
             own = classes[port.group].own if port.group >= 0 and port.group != entry.id else None
             if own is not None and isinstance(port.spec.storage, Storage):
@@ -57,10 +57,6 @@ def _fix(network: Network, entry: LabelClass) -> bool:
     port.kind = DERIVED
     entry.fixed, entry.own, entry.fixed_source = kind, label_of(kind), "derived"
     return True
-
-
-def _ports(network: Network, kernel: Kernel) -> list[Port]:
-    return [network.ports[p] for p in (*kernel.inputs, *kernel.outputs) if p >= 0]
 
 
 def forget(ports: Sequence[Port]) -> None:

@@ -12,13 +12,11 @@ from typing import Final
 
 from planner.plans.rescales import SAME_SCALE
 from planner.propagation.components import Component
-from planner.propagation.labels import Label, label_of
+from planner.propagation.labels import Label, Offers, label_of
 from planner.target.records import Costs
 
 ROUNDS: Final = 3
 NEAR: Final = 1.0 + 1.1 * SAME_SCALE
-
-Offered = dict[int, list[Label | None]]
 
 
 @dataclass(slots=True)
@@ -38,7 +36,7 @@ class _Masks:
     scales: list[int]
 
 
-def drop_dominated(component: Component, offered: Offered, costs: Costs) -> None:
+def drop_dominated(component: Component, offered: Offers, costs: Costs) -> None:
     """Take dominated labels off what a component's classes are offered; the least price stays what it is."""
     if costs.requantize < costs.zero_point:
         return

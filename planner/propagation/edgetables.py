@@ -4,7 +4,7 @@
 priced once for each pair of labels, and uses that want the same type share it. Entries are whole numbers.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 
 from planner.ir.qtypes import Uniform
 from planner.propagation.components import Edge, Use
-from planner.propagation.labels import Label, typed
+from planner.propagation.labels import Offered, typed
 from planner.propagation.price import Market
 
 ROOM: Final = 1 << 62
 """Of a machine's integer; entries beyond are Python's."""
 
-Offered = Mapping[int, Sequence[Label | None]]
 Table = NDArray[Any]
 Kind = Uniform | None
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from planner.propagation.components import NEVER, Edge, Loss, Price, Unit
 from planner.propagation.edgetables import ROOM, Table, edge_tables
-from planner.propagation.labels import Label, log_units
+from planner.propagation.labels import Labels, Offered, log_units
 from planner.propagation.price import Market, edge_price, loss_price
 
 TABLE: Final = 20_000  # entries of one table
@@ -29,8 +29,6 @@ PRICED: Final = 30_000  # entries of all tables that it starts from
 DIRECT: Final = 64
 FEW: Final = 8  # labellings of an edge that are priced one by one sooner than in tables
 RANKED: Final = 1_000  # classes whose labels are digits of the entries: more make the integers long
-
-Offered = Mapping[int, Sequence[Label | None]]
 
 
 class _Prices(NamedTuple):
@@ -103,7 +101,7 @@ class _Problem:
     levels: dict[int, list[int]] = field(default_factory=dict)
 
 
-def eliminate(unit: Unit, offered: Offered, market: Market) -> dict[int, Label | None] | None:
+def eliminate(unit: Unit, offered: Offered, market: Market) -> Labels | None:
     """Find the cheapest labelling, classes in canonical order; None where tables would grow too large."""
     if sum(math.prod([len(offered[c]) for c in edge.groups()]) for edge in unit.edges) > PRICED:
         return None

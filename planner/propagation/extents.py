@@ -16,7 +16,7 @@ from planner.ir.graph import Graph
 from planner.ir.qtypes import Uniform
 from planner.propagation.building import moves_alone, moves_data
 from planner.propagation.constantranges import constant_range
-from planner.propagation.network import FLOAT, GIVEN, Interval, Kernel, Network, Value
+from planner.propagation.network import FLOAT, GIVEN, Interval, Kernel, Network, Value, present
 from planner.propagation.rows import NO_RANGE, Choice, in_float
 
 ALL: Interval = (-math.inf, math.inf)
@@ -87,7 +87,7 @@ def _hand_on(network: Network) -> bool:
     """Tell the first kernel of each carried value what the last hands to the next trip; whether it is new."""
     new = False
     for end, begin in network.begins.items():
-        read = [network.ports[p].value for p in network.kernels[end].inputs if p >= 0]
+        read = [port.value for port in present(network, network.kernels[end].inputs)]
         extents = [network.values[v].range for v in read]
         handed = _hull(extents)
         new |= network.kernels[begin].handed != handed
@@ -193,7 +193,7 @@ def _ask_for(network: Network) -> bool:
     """Tell both ends of each carried value what the uses behind the other keep; whether it is new."""
     new = False
     for pair in network.begins.items():
-        results = [network.ports[p].value for k in pair for p in network.kernels[k].outputs if p >= 0]
+        results = [port.value for k in pair for port in present(network, network.kernels[k].outputs)]
         asked = _hull(network.values[v].kept for v in results)
         for kernel in (network.kernels[k] for k in pair):
             new |= kernel.asked != asked
@@ -212,7 +212,7 @@ def _known(observed: Interval | None, *types: Uniform | None) -> Interval | None
 
 def _moved(network: Network, kernel: Kernel) -> Interval | None:
     """Hull of what a mover reads; unknown inputs are left out."""
-    extents = [network.values[network.ports[p].value].range for p in kernel.inputs if p >= 0]
+    extents = [network.values[port.value].range for port in present(network, kernel.inputs)]
     extent = _hull([*extents, kernel.handed] if kernel.handed else extents)
     return _cut(extent, kernel.cut) if extent and kernel.cut else extent
 

@@ -15,8 +15,8 @@ from planner.ir.typetext import brief
 from planner.plans.records import RESCALE, KernelPlan
 from planner.plans.rescales import SAME_SCALE, kind_of
 from planner.propagation.concessions import Concession
-from planner.propagation.labels import clipped_share, label_of
-from planner.propagation.network import DERIVED, FLOAT, Interval, Kernel, Network, Port
+from planner.propagation.labels import clipped_share, label_of, width
+from planner.propagation.network import DERIVED, FLOAT, Interval, Kernel, Network, Port, ports_of, present
 from planner.propagation.parameters import BIAS_LIMIT
 from planner.propagation.rows import NO_RANGE, port_facts
 
@@ -56,7 +56,7 @@ def warnings_of(network: Network, kernel: Kernel, *, greedy: bool = False) -> li
     Args:
       greedy: whether labels were taken in the greedy order, which `max_clip` does not bind.
     """
-    ports = [network.ports[p] for p in (*kernel.inputs, *kernel.outputs) if p >= 0]
+    ports = ports_of(network, kernel)
     ports = [port for port in ports if port.type is not None or _is_told(network, kernel, port)]
     found = [text for port in ports for text in _of_port(network, kernel, port)]
     if greedy:
@@ -180,19 +180,14 @@ def _of_same_scale(network: Network, kernel: Kernel) -> Iterator[str]:
     """A kernel that computes on one scale wastes it where its result is much smaller than what it reads."""
     if kernel.moves:
         return
-    for p in kernel.outputs:
-        made = network.ports[p] if p >= 0 else None
-        extent = network.values[made.value].range if made is not None and made.group >= 0 else None
-        if made is None or extent is None:
+    for made in present(network, kernel.outputs):
+        extent = network.values[made.value].range if made.group >= 0 else None
+        if extent is None:
             continue
-        read = [network.ports[q] for q in kernel.inputs if q >= 0 and network.ports[q].group == made.group]
-        widths = [_width(network.values[port.value].range) for port in read]
-        if widths and 2 * _width(extent) < max(widths):
+        read = [port for port in present(network, kernel.inputs) if port.group == made.group]
+        widths = [width(network.values[port.value].range) for port in read]
+        if widths and 2 * width(extent) < max(widths):
             yield (
                 f"{port_address(kernel.choice.region.name, *made.side)} shares the scale of what it reads, "
-                f"{max(widths):g} wide, and is itself {_width(extent):g} wide"
+                f"{max(widths):g} wide, and is itself {width(extent):g} wide"
             )
-
-
-def _width(extent: Interval | None) -> float:
-    return max(extent[1], 0.0) - min(extent[0], 0.0) if extent is not None else 0.0

@@ -11,11 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from planner.propagation.components import GIVEN_USE, Component, Edge, Loss, Unit, Use
-from planner.propagation.labels import Label, label_of, log_units, typed
+from planner.propagation.labels import Label, Labels, Offered, label_of, log_units, typed
 from planner.propagation.price import Market
 
-Offered = Mapping[int, Sequence[Label | None]]
-Labels = dict[int, Label | None]
 Ways = dict[int, list[Loss]]
 
 

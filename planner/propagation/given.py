@@ -6,13 +6,21 @@ port around the value takes slices. Whoever wants one scale gets a requantize. S
 and 5; 02, cases 37 and 51.
 """
 
-from collections.abc import Sequence
-
 from planner.ir.graph import Graph
 from planner.ir.qtypes import Calibrated, QType, Storage, Uniform
 from planner.propagation.carried import moved_types
 from planner.propagation.labels import label_for, log_units
-from planner.propagation.network import CLASS, CONSTANT, FLOAT, GIVEN, Kernel, Network, Port
+from planner.propagation.network import (
+    CLASS,
+    CONSTANT,
+    FLOAT,
+    GIVEN,
+    Kernel,
+    Network,
+    Port,
+    ports_of,
+    present,
+)
 from planner.propagation.rows import accepts
 from planner.target.records import PortPattern
 
@@ -25,13 +33,13 @@ def give_slices(network: Network) -> None:
         if value.definition < 0:
             _by_range(network, index)
     for kernel in network.kernels:
-        for port in _ports(network, kernel.inputs):
+        for port in present(network, kernel.inputs):
             kind = _start(network, port.value)
             if kind is not None and not kind.is_per_tensor and _takes(network, port, kind):
                 _give(port, kind, "moved" if network.values[port.value].pin is None else "pinned")
         if kernel.moves:
             _carry(network, kernel)
-        for port in _ports(network, kernel.outputs):
+        for port in present(network, kernel.outputs):
             pin = network.values[port.value].pin
             if pin is not None and not pin.is_per_tensor and _takes(network, port, pin):
                 _give(port, pin, "pinned")
@@ -49,10 +57,6 @@ def _is_sliced(fact: QType) -> bool:
     if isinstance(fact, Calibrated):
         return fact.axis is not None
     return isinstance(fact, Uniform) and not fact.is_per_tensor
-
-
-def _ports(network: Network, numbers: Sequence[int]) -> list[Port]:
-    return [network.ports[p] for p in numbers if p >= 0]
 
 
 def _start(network: Network, index: int) -> Uniform | None:
@@ -98,7 +102,7 @@ def _carry(network: Network, kernel: Kernel) -> None:
         return
     read = {
         network.values[port.value].name: _start(network, port.value)
-        for port in _ports(network, kernel.inputs)
+        for port in present(network, kernel.inputs)
     }
     types = {name: kind for name, kind in read.items() if kind is not None}
     if len(types) < len(read) or all(kind.is_per_tensor for kind in types.values()):
@@ -108,7 +112,7 @@ def _carry(network: Network, kernel: Kernel) -> None:
         if made is None:
             return
         types |= made
-    ports = _ports(network, (*kernel.inputs, *kernel.outputs))
+    ports = ports_of(network, kernel)
     wanted = [(port, types.get(network.values[port.value].name)) for port in ports]
     if all(kind is not None and _hands_on(network, port, kind) for port, kind in wanted):
         for port, kind in wanted:
@@ -138,7 +142,7 @@ def _by_range(network: Network, index: int) -> None:
     seen = next((fact for fact in facts if isinstance(fact, Calibrated) and fact.axis is not None), None)
     if seen is None or value.constant or value.pin is not None or value.stays_float:
         return
-    stored = [port for port in _ports(network, (value.definition, *value.uses)) if port.kind != FLOAT]
+    stored = [port for port in present(network, (value.definition, *value.uses)) if port.kind != FLOAT]
     if not stored or any(port.kind != CLASS or port.spec != stored[0].spec for port in stored):
         return
     store = stored[0].spec.storage

@@ -6,17 +6,24 @@ that `minimal` has to beat. Source: MLIR quantization RFC, "Propagation pass"; d
 
 from collections.abc import Sequence
 
-from planner.propagation.labels import Label, LabelClass, label_for, label_of, storable
+from planner.propagation.labels import (
+    Label,
+    LabelClass,
+    Labels,
+    label_for,
+    label_of,
+    storable,
+)
 from planner.propagation.network import Network
 
 
-def greedy(network: Network, classes: Sequence[LabelClass]) -> dict[int, Label | None]:
+def greedy(network: Network, classes: Sequence[LabelClass]) -> Labels:
     """Label every class the way the RFC's worklist does."""
     decided: dict[int, Label] = {}
     for index, value in enumerate(network.values):
         if value.pin is not None and value.pin.is_per_tensor:
             decided[index] = label_of(value.pin)
-    labels: dict[int, Label | None] = {}
+    labels: Labels = {}
     for entry in classes:
         label = _first_decided(network, entry, decided)
         labels[entry.id] = label

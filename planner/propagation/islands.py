@@ -5,7 +5,7 @@ inputs) runs in float as a whole or not at all; where all around it is float, fl
 Source: design 01, section 5, the price, item 2; 02, case 54.
 """
 
-from planner.propagation.network import FLOAT, Kernel, Network
+from planner.propagation.network import FLOAT, Kernel, Network, ports_of
 from planner.propagation.rows import Choice, in_float
 
 BETWEEN_FLOATS = "moves data between float ops"
@@ -37,7 +37,7 @@ def _is_loose(kernel: Kernel) -> bool:
 
 def _is_bound(network: Network, kernel: Kernel) -> bool:
     """Whether a pin or an Any touches a mover."""
-    ports = [network.ports[p] for p in (*kernel.inputs, *kernel.outputs) if p >= 0]
+    ports = ports_of(network, kernel)
     values = [network.values[port.value] for port in ports]
     fixed = any(port.pin is not None or port.fixed is not None or port.type is not None for port in ports)
     return fixed or any(value.pin is not None or value.has_any for value in values)

@@ -16,7 +16,7 @@ from planner.propagation.derived import derive_again, forget, guess_derived
 from planner.propagation.greedy import greedy
 from planner.propagation.labels import Label, LabelClass, label_of, typed
 from planner.propagation.late import moved_late
-from planner.propagation.network import Network
+from planner.propagation.network import Network, ports_of
 from planner.propagation.offers import offer_labels
 from planner.propagation.outcome import Labelled, Strategy
 from planner.propagation.price import Market, edge_price, price_of_labels
@@ -67,7 +67,7 @@ def _cheaper(
     links = []
     for entry in filter(_is_derived, classes):
         kernel = network.kernels[entry.kernel]
-        groups = [network.ports[p].group for p in (*kernel.inputs, *kernel.outputs) if p >= 0]
+        groups = [port.group for port in ports_of(network, kernel)]
         links += [(home[entry.id], home[group]) for group in groups if group >= 0]
     together = components(len(greedily.units), *np.array(links, np.int64).reshape(-1, 2).T)
     saved = np.zeros(len(greedily.units), np.int64)

@@ -6,7 +6,7 @@ one label can be stored signed, unsigned or wider. A class is the ports of one k
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
@@ -16,10 +16,26 @@ from planner.ir.graph import port_address
 from planner.ir.qtypes import Storage, Uniform
 from planner.ir.ranges import affine
 from planner.propagation.concessions import Concession
-from planner.propagation.network import CLASS, CONSTANT, DERIVED, FLOAT, Interval, Kernel, Network, Port
+from planner.propagation.network import (
+    CLASS,
+    CONSTANT,
+    DERIVED,
+    FLOAT,
+    Interval,
+    Kernel,
+    Network,
+    Port,
+    ports_of,
+)
 from planner.target.records import PortType, Row
 
 Label = tuple[float, int]
+Labels = dict[int, Label | None]
+"""A label for each class, by its number; None is float."""
+Offered = Mapping[int, Sequence[Label | None]]
+"""The labels that each class may take, the finest first, float last."""
+Offers = dict[int, list[Label | None]]
+"""The same, where labels are taken away."""
 UNIT: Final = 1024
 """Prices and bits are integers in 1/1024."""
 
@@ -155,13 +171,12 @@ def build_classes(network: Network, depths: Sequence[int]) -> list[LabelClass]:
     """
     classes: list[LabelClass] = []
     network.visits += len(network.kernels)
-    ports = network.ports
     for index, kernel in enumerate(network.kernels):
         layout = kernel.choice.layout
         if layout is None:
             continue
         first = len(classes)
-        present = [ports[p] for p in (*kernel.inputs, *kernel.outputs) if p >= 0]
+        present = ports_of(network, kernel)
         for group in layout.groups:
             members = [port for port in present if port.side in group and port.kind in (CLASS, CONSTANT)]
             if any(port.kind == CLASS for port in members):
@@ -254,23 +269,23 @@ def preferred(row: Row | None, members: Sequence[Port], entering: list[Port]) ->
             entering = [port for port in members if port.side[0] == side] or entering
         known = [port for port in entering if port.required is not None]
         if prefer == "widest" and known:
-            entering = [max(known, key=lambda port: _width(port.required))]
+            entering = [max(known, key=lambda port: width(port.required))]
         if prefer == "first" and known:
             order = {name: i for i, name in enumerate(rule.args["ports"])}
             entering = [min(known, key=lambda port: order.get(port.name, len(order)))]
     return entering
 
 
-def _width(extent: Interval | None) -> float:
+def width(extent: Interval | None) -> float:
+    """How wide a range is, widened to contain 0; 0 where there is none."""
     return max(extent[1], 0.0) - min(extent[0], 0.0) if extent is not None else 0.0
 
 
 def _may_float(network: Network, kernel: Kernel, ident: int, members: Sequence[Port]) -> bool:
     """Whether the ports of a mover's class are all it stores, and no pin and no Any touches them."""
-    ports = (network.ports[p] for p in (*kernel.inputs, *kernel.outputs) if p >= 0)
     values = [network.values[port.value] for port in members]
     return (
-        all(port.group == ident or port.kind == FLOAT for port in ports)
+        all(port.group == ident or port.kind == FLOAT for port in ports_of(network, kernel))
         and not any(value.pin or value.has_any for value in values)
         and not any(port.pin for port in members)
     )

@@ -16,7 +16,7 @@ from planner.ir.typetext import brief
 from planner.plans.records import Refused, Step, StepRow, StepRows
 from planner.propagation.labels import UNIT, Label, LabelClass, label_of, storable, typed
 from planner.propagation.layout import Layout
-from planner.propagation.network import CONSTANT, FLOAT, GIVEN, SETTLED, Kernel, Network, Port
+from planner.propagation.network import CONSTANT, FLOAT, GIVEN, SETTLED, Kernel, Network, Port, ports_of
 from planner.propagation.outcome import Outcome
 from planner.propagation.rows import Choice
 from planner.propagation.solve import Solution
@@ -218,7 +218,7 @@ def _kernel_steps(log: _Log, outcome: Outcome, number: int, first: int) -> None:
     derived, classes, solutions = outcome.derived.get(number, ()), outcome.classes, outcome.labelled.solutions
     region, row = kernel.choice.region, kernel.choice.row
     layout = kernel.choice.layout
-    ports = [network.ports[p] for p in (*kernel.inputs, *kernel.outputs) if p >= 0]
+    ports = ports_of(network, kernel)
     if not ports:
         return
     if row is None or layout is None:
@@ -345,9 +345,7 @@ def _same_scale_source(row: Row, port: str) -> str:
 def rule_source(kernel: Kernel, side: PortId, network: Network) -> tuple[str, str]:
     """(rule kind, file:line) of the rule that derives a port."""
     row = kernel.choice.row
-    ports = {
-        network.ports[p].side: network.ports[p].name for p in (*kernel.inputs, *kernel.outputs) if p >= 0
-    }
+    ports = {port.side: port.name for port in ports_of(network, kernel)}
     for rule in row.rules if row else ():
         if rule.args.get("port") == ports.get(side) or rule.kind == "fn":
             return rule.kind, rule.source or (row.source if row else "")

@@ -9,7 +9,7 @@ Source: design 01, section 5; weak duality.
 import itertools
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -19,7 +19,7 @@ from planner.ir.qtypes import Storage, Uniform
 from planner.plans.rescales import SAME_SCALE
 from planner.propagation.components import NEVER, Edge, Loss, Unit
 from planner.propagation.highs import Branching, Floats, Rows, least, rows_of
-from planner.propagation.labels import Label, log_units, typed
+from planner.propagation.labels import Labels, Offered, log_units, typed
 from planner.propagation.price import Market, loss_price
 
 RELAXED_ROWS: Final = 600_000
@@ -28,9 +28,6 @@ MILP_NODES: Final = 100
 DUAL_BITS: Final = 12
 WHOLE_BITS: Final = 61
 SUPPORT: Final = 1e-7
-
-Labelling = dict[int, Label | None]
-Offered = Mapping[int, Sequence[Label | None]]
 
 
 class Relaxed(NamedTuple):
@@ -43,7 +40,7 @@ class Relaxed(NamedTuple):
     """
 
     bound: int
-    nearest: Labelling
+    nearest: Labels
     support: Offered
 
 
@@ -119,9 +116,7 @@ def relax(unit: Unit, offered: Offered, market: Market) -> Relaxed | None:
     return Relaxed(bound, nearest, support)
 
 
-def solve_exactly(
-    unit: Unit, offered: Offered, market: Market, known: Labelling
-) -> tuple[Labelling | None, int]:
+def solve_exactly(unit: Unit, offered: Offered, market: Market, known: Labels) -> tuple[Labels | None, int]:
     """A labelling found by branch and bound, and a lower bound; (None, 0) where the model is too large.
 
     HiGHS decides in floats, to about 1e-6 of the largest price; the bound gives that much away.
@@ -146,7 +141,7 @@ def solve_exactly(
     return {c: offered[c][int(answer.values[own].argmax())] for c, own in model.picks.items()}, bound
 
 
-def _point(model: _Model, offered: Offered, labels: Labelling) -> list[int]:
+def _point(model: _Model, offered: Offered, labels: Labels) -> list[int]:
     """The columns of a labelling, each that is not picked the least that the rows allow."""
     point = [0] * len(model.cost)
     for c, own in model.picks.items():

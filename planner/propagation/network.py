@@ -7,7 +7,7 @@ A port is one of: `CLASS` (its label is searched), `CONSTANT` (its type comes fr
 (nothing but its value's range has a say, see `settle` and `plain`), `FLOAT`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -136,6 +136,16 @@ def number_of(network: Network, name: str) -> int:
     return number
 
 
+def present(network: Network, numbers: Iterable[int]) -> list[Port]:
+    """The ports of some numbers; absent ones, -1, are left out."""
+    return [network.ports[p] for p in numbers if p >= 0]
+
+
+def ports_of(network: Network, kernel: Kernel) -> list[Port]:
+    """The present ports of a kernel, inputs first."""
+    return present(network, (*kernel.inputs, *kernel.outputs))
+
+
 def own_pin(choice: Choice, side: PortId) -> Uniform | None:
     """The type that a fact of the port itself says."""
     facts: tuple[Facts, ...] = choice.region.input_facts if side[0] == "in" else choice.region.output_facts
@@ -153,6 +163,6 @@ def kernel_views(network: Network, kernel: Kernel) -> tuple[tuple[PortView, ...]
         return PortView(port.side, port.name, port.spec, port.type, lo, hi)
 
     return (
-        tuple(view(network.ports[p]) for p in kernel.inputs if p >= 0),
-        tuple(view(network.ports[p]) for p in kernel.outputs if p >= 0),
+        tuple(map(view, present(network, kernel.inputs))),
+        tuple(map(view, present(network, kernel.outputs))),
     )

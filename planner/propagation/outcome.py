@@ -10,7 +10,7 @@ from typing import Literal
 from planner.propagation.columns import Columns
 from planner.propagation.components import Unit
 from planner.propagation.labels import LabelClass
-from planner.propagation.network import Kernel, Network
+from planner.propagation.network import Kernel, Network, ports_of
 from planner.propagation.rows import Choice
 from planner.propagation.settle import Settled
 from planner.propagation.solve import Solution
@@ -64,10 +64,5 @@ class Outcome:
 
     def moves_in_float(self, kernel: Kernel) -> bool:
         """Whether a mover's class took the float label, so that the kernel runs in float after all."""
-        if not kernel.moves:
-            return False
-        for p in (*kernel.inputs, *kernel.outputs):
-            group = self.network.ports[p].group if p >= 0 else -1
-            if group >= 0 and self.labelled.solutions[group].labels[group] is None:
-                return True
-        return False
+        groups = [port.group for port in ports_of(self.network, kernel)] if kernel.moves else []
+        return any(g >= 0 and self.labelled.solutions[g].labels[g] is None for g in groups)

@@ -23,7 +23,16 @@ from planner.propagation.blocks import block_ranges, block_type
 from planner.propagation.concessions import Concession
 from planner.propagation.constantranges import constant_range, slice_ranges
 from planner.propagation.labels import label_for, typed
-from planner.propagation.network import CONSTANT, DERIVED, Kernel, Network, Port, kernel_views
+from planner.propagation.network import (
+    CONSTANT,
+    DERIVED,
+    Kernel,
+    Network,
+    Port,
+    kernel_views,
+    ports_of,
+    present,
+)
 from planner.propagation.pinned import restored
 from planner.target.records import PortId, Row, Rule
 from planner.target.rules import rule_function
@@ -43,7 +52,7 @@ def derive_parameters(network: Network, kernel: Kernel) -> list[PortId]:
     row, layout = kernel.choice.row, kernel.choice.layout
     if row is None or layout is None:
         return []
-    ports = {network.ports[p].side: network.ports[p] for p in (*kernel.inputs, *kernel.outputs) if p >= 0}
+    ports = {port.side: port for port in ports_of(network, kernel)}
     for port in ports.values():
         if port.kind == CONSTANT and port.type is None:
             port.type = constant_type(network, kernel, port, row)
@@ -315,7 +324,7 @@ def accumulator_bits(network: Network, kernel: Kernel) -> tuple[int | None, int]
     Every partial sum of |weight| x |input| plus the bias fits that many signed bits.
     """
     op = linear_op(kernel.choice.region.ops)
-    ports = [network.ports[p] for p in kernel.inputs if p >= 0]
+    ports = present(network, kernel.inputs)
     if op is None or kernel.choice.row is None or len(ports) < 2:
         return None, 0
     x, w = ports[0], ports[1]

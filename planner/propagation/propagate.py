@@ -24,7 +24,7 @@ from planner.propagation.given import give_slices
 from planner.propagation.islands import afloat, float_islands
 from planner.propagation.labelling import label_all
 from planner.propagation.labels import build_classes
-from planner.propagation.network import Network
+from planner.propagation.network import Network, present
 from planner.propagation.outcome import BiasPins, Outcome, Request, Strategy
 from planner.propagation.parameters import derive_parameters
 from planner.propagation.plain import settle_plain
@@ -89,12 +89,12 @@ def operand_types(graph: Graph, target: Target) -> dict[str, dict[str, PortTyped
     """
     request = Request("minimal", target.costs, "", best_effort=True, bias_pins="error", depths={})
     outcome, _ = _conceding(_decided, graph, target, request)
-    ports, values = outcome.network.ports, outcome.network.values
+    network = outcome.network
     return {
         kernel.choice.region.name: {
-            values[ports[p].value].name: ports[p].type for p in kernel.inputs if p >= 0
+            network.values[port.value].name: port.type for port in present(network, kernel.inputs)
         }
-        for kernel in outcome.network.kernels
+        for kernel in network.kernels
         if kernel.choice.row is not None and not outcome.moves_in_float(kernel)
     }
 

@@ -11,12 +11,10 @@ from typing import Final
 
 from planner.plans.rescales import same_scale
 from planner.propagation.components import Edge, Part, Price, Unit
-from planner.propagation.labels import Label, label_of
+from planner.propagation.labels import Label, Labels, Offered, label_of
 from planner.propagation.price import Market, price_of_labels
 
 SWEEPS: Final = 20
-
-Labels = dict[int, Label | None]
 
 
 @dataclass(slots=True)
@@ -27,9 +25,7 @@ class _Around(Part):
     given: dict[Label, None] = field(default_factory=dict)
 
 
-def descend(
-    unit: Unit, offered: Mapping[int, Sequence[Label | None]], market: Market, start: Labels
-) -> tuple[Price, Labels]:
+def descend(unit: Unit, offered: Offered, market: Market, start: Labels) -> tuple[Price, Labels]:
     """Return a labelling that no change of one class improves (or the last of `SWEEPS`), and its price."""
     around = _around(unit)
     labels = {c: start[c] if start[c] in offered[c] else offered[c][0] for c in unit.classes}
@@ -63,7 +59,7 @@ def _improve(
 
 def _improve_regions(
     labels: Labels,
-    offered: Mapping[int, Sequence[Label | None]],
+    offered: Offered,
     around: Mapping[int, _Around],
     market: Market,
 ) -> dict[int, None]:

@@ -21,7 +21,7 @@ from planner.propagation.cuts import worth_a_look
 from planner.propagation.dominance import drop_dominated
 from planner.propagation.eliminate import eliminate
 from planner.propagation.fold import fold, unfold
-from planner.propagation.labels import UNIT, Label, LabelClass
+from planner.propagation.labels import UNIT, Label, LabelClass, Labels, Offers
 from planner.propagation.offers import is_whole
 from planner.propagation.parts import split
 from planner.propagation.price import Market, edge_price, loss_price, loss_units, price_of_labels
@@ -35,8 +35,6 @@ SHARP: Final = 15_000  # labels of all classes together that a linear program ta
 DENSE: Final = 32  # labels of a class, on average, below which it takes any number
 BLURRED: Final = 2  # how many times fewer blurred labels have to be
 
-Labels = dict[int, Label | None]
-Offered = dict[int, list[Label | None]]
 Options = Sequence[tuple[tuple[int, int], Labels]]
 
 
@@ -128,7 +126,7 @@ def _least_change(unit: Unit, classes: Sequence[LabelClass], market: Market) -> 
     return round(min(costs.requantize, costs.quantize, costs.dequantize) * UNIT) * least
 
 
-def _least(unit: Unit, offered: Offered, market: Market, start: Labels) -> tuple[Labels, int, int]:
+def _least(unit: Unit, offered: Offers, market: Market, start: Labels) -> tuple[Labels, int, int]:
     """A labelling, its price and a lower bound."""
     parted: tuple[Labels, int, int] | None = None
     if len(unit.classes) > PART * 2:
@@ -147,7 +145,7 @@ def _least(unit: Unit, offered: Offered, market: Market, start: Labels) -> tuple
     return labels, price, max(bound, parted[2])
 
 
-def _by_parts(unit: Unit, offered: Offered, market: Market, start: Labels) -> tuple[Labels, int, int]:
+def _by_parts(unit: Unit, offered: Offers, market: Market, start: Labels) -> tuple[Labels, int, int]:
     """The same for parts of the unit, each by itself: enough where few values lead from part to part."""
     labels, bound = dict(start), 0
     for part in split(unit, PART):
@@ -158,7 +156,7 @@ def _by_parts(unit: Unit, offered: Offered, market: Market, start: Labels) -> tu
     return labels, price[0], bound
 
 
-def _search(unit: Unit, offered: Offered, market: Market, start: Labels) -> tuple[Labels, int, int]:
+def _search(unit: Unit, offered: Offers, market: Market, start: Labels) -> tuple[Labels, int, int]:
     """A labelling, its price and a lower bound, where tables are too large for an exact answer."""
     bound, near = _blurred(unit, offered, market)
     relaxed = propagation.milp.relax(unit, near, market)
@@ -180,7 +178,7 @@ def _search(unit: Unit, offered: Offered, market: Market, start: Labels) -> tupl
     return labels, price[0], max(bound, proven)
 
 
-def _blurred(unit: Unit, offered: Offered, market: Market) -> tuple[int, Offered]:
+def _blurred(unit: Unit, offered: Offers, market: Market) -> tuple[int, Offers]:
     """Where labels are many and close together: a bound from blurred ones, and the labels worth a look."""
     several = _count(offered)
     if several <= SHARP or several <= DENSE * len(unit.classes):
@@ -194,14 +192,14 @@ def _blurred(unit: Unit, offered: Offered, market: Market) -> tuple[int, Offered
     if relaxed is None:
         return 0, offered
     shared = shared_labels(unit, offered, relaxed.nearest)
-    near: Offered = {}
+    near: Offers = {}
     for c, labels in offered.items():
         wanted = {labels[0], None, *shared[c]}
         near[c] = [x for x in labels if x in wanted or (x and cells[c][x] in relaxed.support[c])]
     return relaxed.bound, near
 
 
-def _count(offered: Offered) -> int:
+def _count(offered: Offers) -> int:
     return sum(len(labels) for labels in offered.values())
 
 

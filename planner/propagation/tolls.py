@@ -14,11 +14,8 @@ from itertools import pairwise
 
 from planner.propagation.components import GIVEN_USE, NEVER, Component, Edge, Loss, Price, Tolls, Unit
 from planner.propagation.dominance import NEAR
-from planner.propagation.labels import Label, log_units
+from planner.propagation.labels import Label, Labels, Offered, log_units
 from planner.propagation.price import Market, edge_price, loss_price
-
-Offered = Mapping[int, Sequence[Label | None]]
-Labels = dict[int, Label | None]
 
 
 @dataclass(frozen=True, slots=True)

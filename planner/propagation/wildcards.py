@@ -12,7 +12,7 @@ from functools import lru_cache
 from planner.ir.graph import Graph
 from planner.ir.qtypes import AnyType, Storage, Uniform
 from planner.propagation.layout import Layout
-from planner.propagation.network import Network, Value, number_of, own_pin
+from planner.propagation.network import Network, Value, number_of, own_pin, present
 from planner.propagation.rows import Choice
 from planner.target.records import PortId, PortType
 
@@ -112,7 +112,7 @@ def _storage_of_begin(network: Network) -> Storage | None:
     begin = network.begins.get(len(network.kernels) - 1)
     if begin is None:
         return None
-    stores = [network.ports[p].spec.storage for p in network.kernels[begin].outputs if p >= 0]
+    stores = [port.spec.storage for port in present(network, network.kernels[begin].outputs)]
     return next((store for store in stores if isinstance(store, Storage)), None)
 
 
