@@ -90,7 +90,7 @@ def uniform_per_axis(
     Raises:
       QTypeError: NaN, infinity, a minimum above its maximum, or a symmetric type on unsigned storage.
     """
-    scales, zeros = affine_slices(
+    scales, zeros = _affine_slices(
         los, his, store, symmetric=symmetric, power_of_two=power_of_two, expressed=expressed
     )
     return Uniform(store, scales, zeros, expressed, axis)
@@ -117,7 +117,7 @@ def uniform_per_block(
       power_of_two: scales rounded up to powers of two.
       expressed: the type whose values the scales are.
     """
-    scales, zeros = affine_slices(
+    scales, zeros = _affine_slices(
         np.ravel(los),
         np.ravel(his),
         store,
@@ -128,7 +128,7 @@ def uniform_per_block(
     return Uniform(store, scales, zeros, expressed, None, tuple(sorted(blocks.items())), np.shape(los))
 
 
-def affine_slices(
+def _affine_slices(
     los: Reals,
     his: Reals,
     store: Storage,
@@ -137,16 +137,12 @@ def affine_slices(
     power_of_two: bool = False,
     expressed: str = "f32",
 ) -> tuple[tuple[float, ...], tuple[int, ...]]:
-    """Scales (reals) and zero points (stored units) of slices: `affine`, slice by slice, at once."""
+    """`affine` of each slice, at once, of any storage and expressed type."""
     low, high = np.asarray(los, np.float64), np.asarray(his, np.float64)
     _check_ranges(low, high)
     low, high = np.minimum(low, 0.0), np.maximum(high, 0.0)
-    with np.errstate(over="ignore"):
-        exact = np.maximum(-low, high) / symmetric_steps(store) if symmetric else (high - low) / store.steps
-    exact = np.where(low < high, np.maximum(exact, FORMATS[expressed].tiny), 1.0)
-    if power_of_two:
-        fraction, exponent = np.frexp(exact)
-        exact = np.ldexp(1.0, exponent - (fraction == 0.5))
+    tiny = FORMATS[expressed].tiny
+    exact = _exact_scales(low, high, store, tiny, symmetric=symmetric, power_of_two=power_of_two)
     scales = round_scales(exact.tolist(), expressed)
     if symmetric:
         return scales, (0,) * len(scales)
@@ -162,19 +158,28 @@ def affine_slices(
 def affine_columns(
     los: Reals, his: Reals, store: Storage, *, symmetric: bool = False, power_of_two: bool = False
 ) -> tuple[Reals, npt.NDArray[np.int64]]:
-    """`affine_slices` as arrays: of storages of at most 32 bits, and ranges whose widths are f32."""
-    low, high = np.minimum(los, 0.0), np.maximum(his, 0.0)
-    exact = np.maximum(-low, high) / symmetric_steps(store) if symmetric else (high - low) / store.steps
-    exact = np.where(low < high, np.maximum(exact, FORMATS["f32"].tiny), 1.0)
-    if power_of_two:
-        fraction, exponent = np.frexp(exact)
-        exact = np.ldexp(1.0, exponent - (fraction == 0.5))
-    scales = np.maximum(exact.astype(np.float32).astype(np.float64), FORMATS["f32"].tiny)
+    """`affine` of each range, as arrays: of storages of at most 32 bits, and ranges whose widths are f32."""
+    low, high, tiny = np.minimum(los, 0.0), np.maximum(his, 0.0), FORMATS["f32"].tiny
+    exact = _exact_scales(low, high, store, tiny, symmetric=symmetric, power_of_two=power_of_two)
+    scales = np.maximum(exact.astype(np.float32).astype(np.float64), tiny)
     if symmetric:
         return scales, np.zeros(len(scales), np.int64)
     middle = 0 if store.qmin <= 0 <= store.qmax else store.qmin
     zeros = np.clip(np.rint(store.qmin - low / scales), store.qmin, store.qmax)
     return scales, np.where(low < high, zeros, middle).astype(np.int64)
+
+
+def _exact_scales(
+    low: Reals, high: Reals, store: Storage, tiny: float, *, symmetric: bool, power_of_two: bool
+) -> Reals:
+    """Scales before they are rounded to what a type expresses, of ranges that contain 0."""
+    with np.errstate(over="ignore"):
+        exact = np.maximum(-low, high) / symmetric_steps(store) if symmetric else (high - low) / store.steps
+    exact = np.where(low < high, np.maximum(exact, tiny), 1.0)
+    if power_of_two:
+        fraction, exponent = np.frexp(exact)
+        exact = np.ldexp(1.0, exponent - (fraction == 0.5))
+    return exact
 
 
 def _check_ranges(los: Reals, his: Reals) -> None:

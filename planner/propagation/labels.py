@@ -11,10 +11,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
+import numpy as np
+
 from planner.errors import Conflict
 from planner.ir.graph import port_address
 from planner.ir.qtypes import Storage, Uniform
 from planner.ir.ranges import affine
+from planner.propagation.columns import Floats, Ints
 from planner.propagation.concessions import Concession
 from planner.propagation.network import (
     CLASS,
@@ -29,6 +32,7 @@ from planner.propagation.network import (
 )
 from planner.target.records import PortType, Row
 
+Steps = Floats | Ints
 Label = tuple[float, int]
 Labels = dict[int, Label | None]
 """A label for each class, by its number; None is float."""
@@ -145,6 +149,16 @@ def clipped_share(extent: Interval, label: Label, store: Storage) -> float:
     if cut <= 0.0:
         return 0.0
     return cut / (hi - lo)
+
+
+def clipped_shares(lo: Floats | float, hi: Floats | float, scales: Floats, low: Steps, high: Steps) -> Floats:
+    """`clipped_share` of many at once; `low` and `high`: the storage's ends in steps from the zero points."""
+    lo, hi = np.minimum(lo, 0.0), np.maximum(hi, 0.0)
+    below = low * scales - 0.5 * scales - lo
+    above = hi - high * scales - 0.5 * scales
+    cut = np.maximum(below, 0.0) + np.maximum(above, 0.0)
+    width = np.where(cut > 0.0, hi - lo, 1.0)
+    return np.where(cut > 0.0, cut / width, 0.0)
 
 
 def legal(label: Label, entry: LabelClass, max_clip: float) -> bool:

@@ -14,7 +14,16 @@ from numpy.typing import NDArray
 
 from planner.ir.qtypes import Storage
 from planner.propagation.components import Component
-from planner.propagation.labels import Label, LabelClass, hull_of, label_for, label_of, legal, storable
+from planner.propagation.labels import (
+    Label,
+    LabelClass,
+    clipped_shares,
+    hull_of,
+    label_for,
+    label_of,
+    legal,
+    storable,
+)
 from planner.propagation.network import Interval, Network
 from planner.target.records import PortType
 
@@ -104,19 +113,12 @@ class _Board:
             mask &= self.storable[spec]
         for port in entry.entering:
             if port.required is not None and isinstance(port.spec.storage, Storage):
-                mask &= self._holds(port.required, port.spec.storage)
+                store = port.spec.storage
+                zeros = self.zero_points + store.offset
+                low, high = store.qmin - zeros, store.qmax - zeros
+                with np.errstate(divide="ignore"):  # of what is not storable all may be cut off
+                    mask &= clipped_shares(*port.required, self.scales, low, high) <= self.max_clip
         return list(itertools.compress(self.order, mask))
-
-    def _holds(self, required: Interval, store: Storage) -> NDArray[np.bool_]:
-        lo, hi = min(required[0], 0.0), max(required[1], 0.0)
-        shift = self.zero_points + store.offset
-        below = (store.qmin - shift) * self.scales - 0.5 * self.scales - lo
-        above = hi - (store.qmax - shift) * self.scales - 0.5 * self.scales
-        cut = np.maximum(below, 0.0) + np.maximum(above, 0.0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            share = cut / (hi - lo)
-        held: NDArray[np.bool_] = (cut <= 0.0) | (share <= self.max_clip)
-        return held
 
 
 def _candidates(component: Component, classes: Sequence[LabelClass], network: Network) -> set[Label]:

@@ -15,11 +15,11 @@ import numpy as np
 
 from planner.ir.graph import Graph
 from planner.ir.qtypes import Storage, Uniform
-from planner.ir.ranges import affine_slices
+from planner.ir.ranges import affine_columns
 from planner.propagation.alike import Alike, settle_alike
 from planner.propagation.building import build_network
 from planner.propagation.columns import Bools, Columns, Floats, Ints
-from planner.propagation.labels import UNIT
+from planner.propagation.labels import UNIT, clipped_shares
 from planner.propagation.parameters import derive_parameters
 from planner.propagation.portkinds import FLOATS, FREE, TIED, Kinds, kinds_of
 from planner.propagation.price import Market
@@ -171,26 +171,16 @@ def _type_plain(
     if not isinstance(store, Storage):
         return
     lows, highs = columns.lo[values], columns.hi[values]
-    scales, zeros = affine_slices(
+    scales, zeros = affine_columns(
         lows, highs, store, symmetric=spec.symmetric, power_of_two=spec.power_of_two
     )
     known: dict[tuple[float, int], Uniform] = {}
-    for value, label in zip(values.tolist(), zip(scales, zeros, strict=True), strict=True):
+    for value, label in zip(values.tolist(), zip(scales.tolist(), zeros.tolist(), strict=True), strict=True):
         kind = known.get(label)
         if kind is None:
             kind = known[label] = Uniform(store, (label[0],), (label[1],))
         types[value] = kind
-    clips[values] = _cut_off(lows, highs, np.array(scales), np.array(zeros, np.int64), store)
-
-
-def _cut_off(lows: Floats, highs: Floats, scales: Floats, zeros: Ints, store: Storage) -> Floats:
-    """`clipped_share` of each range."""
-    low, high = np.minimum(lows, 0.0), np.maximum(highs, 0.0)
-    below = (store.qmin - zeros) * scales - 0.5 * scales - low
-    above = high - (store.qmax - zeros) * scales - 0.5 * scales
-    cut = np.maximum(below, 0.0) + np.maximum(above, 0.0)
-    width = np.where(cut > 0.0, high - low, 1.0)
-    return np.where(cut > 0.0, cut / width, 0.0)
+    clips[values] = clipped_shares(lows, highs, scales, store.qmin - zeros, store.qmax - zeros)
 
 
 def _closed(columns: Columns, kinds: Kinds, settled: Bools, takes: Bools) -> tuple[Bools, Ints]:

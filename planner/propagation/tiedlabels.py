@@ -16,7 +16,7 @@ from planner.ir.qtypes import Storage, Uniform
 from planner.ir.ranges import affine_columns, symmetric_steps
 from planner.plans.rescales import SAME_SCALE
 from planner.propagation.columns import Bools, Floats, Ints
-from planner.propagation.labels import UNIT
+from planner.propagation.labels import UNIT, clipped_shares
 from planner.propagation.portkinds import FIXED
 from planner.propagation.tied import Tied, numbered
 from planner.target.records import PortType
@@ -52,14 +52,10 @@ class Board:
     near: Bools
 
     def cut_off(self, candidate: Ints, lo: Floats, hi: Floats) -> Floats:
-        """Share of each range that a candidate cuts off, as `clipped_share` has it."""
-        home, scale, zero = self.home[candidate], self.scales[candidate], self.zeros[candidate]
-        low, high = np.minimum(lo, 0.0), np.maximum(hi, 0.0)
-        below = (self.low[home] - zero) * scale - 0.5 * scale - low
-        above = high - (self.high[home] - zero) * scale - 0.5 * scale
-        cut = np.maximum(below, 0.0) + np.maximum(above, 0.0)
-        width = np.where(cut > 0.0, high - low, 1.0)
-        return np.where(cut > 0.0, cut / width, 0.0)
+        """Share of each range that a candidate cuts off."""
+        home, zeros = self.home[candidate], self.zeros[candidate]
+        low, high = self.low[home] - zeros, self.high[home] - zeros
+        return clipped_shares(lo, hi, self.scales[candidate], low, high)
 
     def first_legal(self, start: Ints, end: Ints, held: "Held", max_clip: float) -> Ints:
         """For each of some groups its first candidate from `start` on that holds its ranges; else `end`."""
