@@ -21,6 +21,7 @@ from api.schemas import EditsRequest
 from api.service import Service
 from api.store import digest_of
 from planner.plans.planjson import plan_from_json
+from planner.report.resources import policy
 from planner.target.records import Target
 from planner.version import VERSION
 
@@ -101,7 +102,8 @@ async def read(service: Service, verb: str, *keys: str) -> tuple[Path, str]:
       Refused: no such plan.
     """
     paths = [await run_sync(service.store.find, "plans", key) for key in keys]
-    tag = answer_tag(verb, keys, {})
+    # The header that goes with a report admits one script: a stored report with another would stand still.
+    tag = answer_tag(verb, keys, {"policy": policy()} if verb == "report" else {})
     kept = await run_sync(service.store.look, "answers", tag)
     if kept is not None:
         return kept, tag

@@ -4,7 +4,8 @@ A pure function of the plan: causes are data (`Step.because`), this only words t
 section 6; addresses as in design 09.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from planner.errors import unknown_name
 from planner.ir.graph import BOUNDARY, port_address
@@ -12,7 +13,24 @@ from planner.ir.qtypes import Uniform
 from planner.plans.plan import Plan, require_plan
 from planner.plans.records import PortTyped, Rescale, Step
 
-DEPTH = 6
+DEPTH: Final = 6
+"""How many steps behind one another are told."""
+
+WORDINGS: Final[Mapping[str, str]] = {
+    "": "[{n}] {rule} gives {port} its type ({source})",
+    "any": "[{n}] the model asks for at least {type} at {port}",
+    "calibrated": "[{n}] {port} was observed in {type}",
+    "constant": "[{n}] {port} holds constants: the type comes from {source}",
+    "float": "[{n}] {port} stays float: {source}",
+    "moved": "[{n}] {port} keeps {source}",
+    "no row": "[{n}] {port} runs in float: {source}",
+    "none": "[{n}] the model keeps {port} in float",
+    "pinned": "[{n}] {port} is pinned to {type} by the {source}",
+    "range": "[{n}] {port} takes the type of {source}",
+    "row": "[{n}] {port} is served by {type} ({source})",
+    "shared": "[{n}] {port} takes {source}",
+}
+"""What a step of each rule says; "" is for every other rule, a rule of a row."""
 
 
 def explain(plan: Plan, address: str) -> str:
@@ -35,9 +53,8 @@ def explain(plan: Plan, address: str) -> str:
     carriers = dict.fromkeys(port.address for port in ports if port.value == address)
     if carriers:
         return "\n".join(explain(plan, port) for port in carriers)
-    for step in reversed(plan.steps):
-        if step.port == address:
-            return _of_step(plan, step)
+    if address in plan.step_at:
+        return _of_step(plan, plan.steps[plan.step_at[address]])
     if any(port.address == address for port in ports):
         kernel = address.rpartition(".")[0]
         return f"{address} is float: {plan.kernels[kernel].reason}."
@@ -100,20 +117,8 @@ def _chain(steps: Sequence[Step], step: Step, depth: int, lines: list[str], seen
 
 
 def _worded(step: Step) -> str:
-    worded = {
-        "any": f"[{step.n}] the model asks for at least {step.type} at {step.port}",
-        "calibrated": f"[{step.n}] {step.port} was observed in {step.type}",
-        "constant": f"[{step.n}] {step.port} holds constants: the type comes from {step.source}",
-        "float": f"[{step.n}] {step.port} stays float: {step.source}",
-        "moved": f"[{step.n}] {step.port} keeps {step.source}",
-        "no row": f"[{step.n}] {step.port} runs in float: {step.source}",
-        "none": f"[{step.n}] the model keeps {step.port} in float",
-        "pinned": f"[{step.n}] {step.port} is pinned to {step.type} by the {step.source}",
-        "range": f"[{step.n}] {step.port} takes the type of {step.source}",
-        "row": f"[{step.n}] {step.port} is served by {step.type} ({step.source})",
-        "shared": f"[{step.n}] {step.port} takes {step.source}",
-    }
-    return worded.get(step.rule, f"[{step.n}] {step.rule} gives {step.port} its type ({step.source})")
+    wording = WORDINGS.get(step.rule, WORDINGS[""])
+    return wording.format(n=step.n, port=step.port, type=step.type, rule=step.rule, source=step.source)
 
 
 def _of_value(plan: Plan, name: str) -> str:
@@ -148,7 +153,7 @@ def _of_kernel(plan: Plan, name: str) -> str:
     return "\n".join(lines)
 
 
-_WHY = {
+_WHY: Final = {
     "clamp": "the storage ranges differ",
     "dequantize": "a reader runs in float",
     "narrow": "the reader's storage is narrower",
@@ -175,7 +180,7 @@ def _of_rescale(plan: Plan, rescale: Rescale) -> str:
     if defined is not None and defined.decided_by is not None:
         addresses.insert(0, plan.steps[defined.decided_by].port)
     for address in addresses:
-        step = next((step for step in plan.steps if step.port == address), None)
-        if step is not None:
+        if address in plan.step_at:
+            step = plan.steps[plan.step_at[address]]
             lines += ["  " + line for line in _of_step(plan, step).split("\n")]
     return "\n".join(lines)

@@ -17,7 +17,7 @@ from planner.errors import expect
 from planner.ir.graph import Graph, model_digest, structure_digest, with_facts
 from planner.ir.qtypes import Uniform
 from planner.plans.bodies import Body, bodies
-from planner.plans.records import KernelPlan, Rescale, Step, TargetRef, ValuePlan
+from planner.plans.records import KernelPlan, Rescale, Step, TargetRef, ValuePlan, step_rows
 from planner.plans.rescales import derive_rescales
 from planner.target.records import Row, Target
 from planner.version import VERSION
@@ -92,6 +92,11 @@ class Plan:
     def bodies(self) -> Mapping[str, tuple[Body, ...]]:
         """Bodies of each function: places that were planned alike share one, others have clones."""
         return bodies(self.graph, self.kernels_in_order)
+
+    @cached_property
+    def step_at(self) -> Mapping[str, int]:
+        """Number of the step that speaks of each port, value or kernel; one step speaks of one."""
+        return {row[1]: row[0] for row in step_rows(self.steps)}
 
     @cached_property
     def kernels_at(self) -> Mapping[str, tuple[int, ...]]:

@@ -1,6 +1,7 @@
 """The report: one offline HTML file with what a plan decided, why, and what it costs in quality.
 
-No scripts, no requests; every name is escaped. The graph view comes later. Source: design 03, `report.html`.
+Tables, which need no script, and the graph (`view`), whose script is the only one that may run.
+Every name is escaped. Source: design 03, `report.html`; design 06, the page.
 """
 
 import math
@@ -14,7 +15,12 @@ from planner.plans.explain import explain, type_text
 from planner.plans.plan import Plan, require_plan
 from planner.plans.records import KernelPlan, Port, Rescale
 from planner.report.markup import Markup, element, join, table
+from planner.report.resources import policy, resource
 from planner.report.totals import is_integer, port_text, row_text, totals
+from planner.report.view import view_json
+
+SHOWN: Final = 2_000
+"""Rows that a table of the report has at most; the graph and the plan's JSON have all."""
 
 _STYLE: Final = Markup("""
 :root { color-scheme: light dark; --line: #8884; --soft: #8882; --mark: #b4520a; }
@@ -34,7 +40,6 @@ dt { opacity: .7; } dd { margin: 0; overflow-wrap: anywhere; }
 @media print { body { margin: 0; max-width: none; font-size: 11px; } table { font-size: 9px; }
   tr { break-inside: avoid; } thead { display: table-header-group; } }
 """)
-_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def write_report(plan: Plan, comparisons: Mapping[str, Comparison] | None = None) -> str:
@@ -55,6 +60,7 @@ def write_report(plan: Plan, comparisons: Mapping[str, Comparison] | None = None
     sections = [
         element("h1", title),
         _totals(plan),
+        _graph(),
         *_section("Warnings", _items(plan.warnings), shown=bool(plan.warnings)),
         *_section("Quality against the float model", _quality(given), shown=bool(given)),
         *_section("Kernels", _kernels(plan)),
@@ -67,13 +73,39 @@ def write_report(plan: Plan, comparisons: Mapping[str, Comparison] | None = None
         "head",
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        Markup(f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'),
+        Markup(f'<meta http-equiv="Content-Security-Policy" content="{policy()}">'),
         element("title", title),
-        element("style", _STYLE),
+        element("style", _STYLE, Markup(resource("view.css"))),
     )
     return (
-        join(Markup("<!doctype html>\n"), element("html", head, element("body", *sections), lang="en")) + "\n"
+        join(
+            Markup("<!doctype html>\n"),
+            element("html", head, element("body", *sections, _scripts(plan)), lang="en"),
+        )
+        + "\n"
     )
+
+
+def _graph() -> Markup:
+    """The graph: hidden until its script, which stands last on the page, has read its data."""
+    find = element(
+        "input", id="view-find", type="search", placeholder="find a kernel or value", autocomplete="off"
+    )
+    label = "graph of the plan; the tables below say the same"
+    return element(
+        "section",
+        element("label", element("span", "Find ", class_="quiet"), find, element("ul", id="view-hits")),
+        element("canvas", id="view-canvas", tabindex="0", role="application", aria_label=label),
+        element("aside", id="view-panel", aria_live="polite"),
+        id="view",
+        hidden="",
+    )
+
+
+def _scripts(plan: Plan) -> Markup:
+    """What the graph draws, and what draws it."""
+    data = element("script", Markup(view_json(plan)), id="view-data", type="application/json")
+    return join(data, element("script", Markup(resource("view.js"))))
 
 
 def _section(title: str, body: Markup, *, shown: bool = True) -> tuple[Markup, ...]:
@@ -115,11 +147,23 @@ def decibels(sqnr: float) -> str:
 
 def _kernels(plan: Plan) -> Markup:
     rows: list[tuple[object, ...]] = [
-        (kernel.name, element("code", kernel.kernel), _row(plan, kernel), _ports(kernel.inputs),
+        (_shown(kernel), element("code", kernel.kernel), _row(plan, kernel), _ports(kernel.inputs),
          _ports(kernel.outputs), "" if kernel.accumulator_bits is None else kernel.accumulator_bits)
-        for kernel in plan.kernels_in_order
+        for kernel in plan.kernels_in_order[:SHOWN]
     ]  # fmt: skip
-    return table(("name", "kernel", "row", "inputs", "outputs", "accumulator bits"), rows)
+    head = ("name", "kernel", "row", "inputs", "outputs", "accumulator bits")
+    return join(table(head, rows), _more(len(plan.kernels_in_order)))
+
+
+def _shown(kernel: KernelPlan) -> Markup:
+    """A kernel's name, where the graph's script puts a way to its box."""
+    return element("span", kernel.name, data_kernel=kernel.name)
+
+
+def _more(rows: int) -> Markup:
+    """What a table leaves out."""
+    text = f"And {rows - SHOWN:,} more, which the graph and the plan's JSON have."
+    return element("p", text, class_="quiet") if rows > SHOWN else Markup()
 
 
 def _row(plan: Plan, kernel: KernelPlan) -> Markup:
@@ -133,25 +177,25 @@ def _ports(ports: Iterable[Port]) -> Markup:
 
 
 def _float_kernels(plan: Plan) -> Markup:
+    kernels = [kernel for kernel in plan.kernels_in_order if not is_integer(kernel)]
     rows: list[tuple[object, ...]] = [
-        (kernel.name, element("code", kernel.kernel), row_text(plan, kernel))
-        for kernel in plan.kernels_in_order
-        if not is_integer(kernel)
+        (_shown(kernel), element("code", kernel.kernel), row_text(plan, kernel)) for kernel in kernels[:SHOWN]
     ]
-    return table(("name", "kernel", "reason"), rows)
+    return join(table(("name", "kernel", "reason"), rows), _more(len(kernels)))
 
 
 def _rescales(plan: Plan) -> Markup:
     rows: list[tuple[object, ...]] = [
         (rescale.id, rescale.kind, _types(rescale), _consumers(rescale), f"{rescale.elements:,}",
          f"{rescale.cost:,.0f}")
-        for rescale in plan.rescales
+        for rescale in plan.rescales[:SHOWN]
     ]  # fmt: skip
     reasons = [
         element("section", element("h3", rescale.id), element("pre", explain(plan, rescale.id)))
-        for rescale in plan.rescales
+        for rescale in plan.rescales[:SHOWN]
     ]
-    return join(table(("rescale", "kind", "from, to", "read by", "elements", "cost"), rows), *reasons)
+    head = ("rescale", "kind", "from, to", "read by", "elements", "cost")
+    return join(table(head, rows), _more(len(plan.rescales)), *reasons)
 
 
 def _types(rescale: Rescale) -> Markup:
@@ -164,15 +208,16 @@ def _consumers(rescale: Rescale) -> str:
 
 
 def _values(plan: Plan) -> Markup:
+    typed = [(name, value) for name, value in plan.values.items() if isinstance(value.type, Uniform)]
     rows: list[tuple[object, ...]] = [
         (name, element("span", type_text(value.type), class_="type"), f"{value.bits_lost:.2f}",
          f"{value.clip:.2%}")
-        for name, value in plan.values.items()
-        if isinstance(value.type, Uniform)
+        for name, value in typed[:SHOWN]
     ]  # fmt: skip
-    n_float = len(plan.values) - len(rows)
+    n_float = len(plan.values) - len(typed)
     note = element("p", f"Values that stay in float: {n_float}.", class_="quiet") if n_float else Markup()
-    return join(table(("value", "type at its definition", "bits lost", "clipped"), rows), note)
+    head = ("value", "type at its definition", "bits lost", "clipped")
+    return join(table(head, rows), _more(len(typed)), note)
 
 
 def _items(lines: Iterable[str]) -> Markup:

@@ -6,7 +6,7 @@ Text only; no page is known here.
 import html
 from typing import Final
 
-_VOID: Final = frozenset({"meta", "br", "hr"})
+_VOID: Final = frozenset({"br", "hr", "input", "meta"})
 
 
 class Markup(str):
@@ -16,8 +16,10 @@ class Markup(str):
 
 
 def element(name: str, /, *children: object, **attributes: str) -> Markup:
-    """Write `<name attributes>children</name>`; a trailing `_` of an attribute name is dropped (`class_`)."""
-    marks = "".join(f' {key.rstrip("_")}="{html.escape(text)}"' for key, text in attributes.items())
+    """Write `<name attributes>children</name>`; attribute names: `class_` is `class`, `data_x` `data-x`."""
+    marks = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{html.escape(text)}"' for key, text in attributes.items()
+    )
     if name in _VOID:
         return Markup(f"<{name}{marks}>")
     return Markup(f"<{name}{marks}>{join(*children)}</{name}>")

@@ -1,6 +1,8 @@
 """A server at work: what it counts, logs, waits for, and how it ends."""
 
 import asyncio
+import base64
+import hashlib
 import json
 import os
 import signal
@@ -315,13 +317,20 @@ def test_the_quota(make_service):
     put(service, b"2" * 300)
 
 
-def test_a_report_may_style_itself_and_nothing_else(service):
+def test_a_report_may_style_itself_and_run_its_one_script(service):
     key = service.post("/v1/plans", json={"model": chain(2), "target": "litert-int8"}).json()["key"]
     answer = service.get(f"/v1/plans/{key}/report")
     assert answer.headers["content-type"].startswith("text/html")
     policy = answer.headers["content-security-policy"].split("; ")
-    wanted = ["default-src 'none'", "style-src 'unsafe-inline'", "frame-ancestors 'none'", "sandbox"]
-    assert policy == wanted
+    script = answer.text.rpartition("<script>")[2].partition("</script>")[0].encode()
+    digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
+    assert policy == [
+        "default-src 'none'",
+        "style-src 'unsafe-inline'",
+        f"script-src 'sha256-{digest}'",
+        "frame-ancestors 'none'",
+        "sandbox allow-scripts",
+    ]
 
 
 def test_a_preflight_is_not_answered(service):

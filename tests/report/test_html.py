@@ -1,5 +1,7 @@
-"""The report: everything a plan says, in one file that asks for nothing and runs nothing."""
+"""The report: everything a plan says, in one file that asks for nothing and runs one script."""
 
+import base64
+import hashlib
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -9,6 +11,7 @@ import pytest
 import planner
 from planner.annotated.document import read_annotated
 from planner.report.markup import Markup, element, escape, table
+from planner.report.resources import resource
 from planner.report.totals import totals
 
 DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits"
@@ -37,7 +40,7 @@ class Page(HTMLParser):
     def handle_starttag(self, tag, attrs):  # noqa: D102 - HTMLParser's
         self.tags.append(tag)
         self.attributes += attrs
-        if tag not in ("meta", "br"):
+        if tag not in ("meta", "br", "input"):
             self.open.append(tag)
 
     def handle_endtag(self, tag):  # noqa: D102 - HTMLParser's
@@ -83,10 +86,14 @@ def test_float_kernels_have_their_reason(nasty):
     assert any(reason in word for word in page.words)
 
 
-def test_nothing_is_asked_for_and_nothing_runs(digits):
+def test_nothing_is_asked_for_and_one_script_runs(digits):
     text = digits[2]
     page = Page(text)
-    assert not {"script", "link", "img", "iframe", "object"} & set(page.tags)
+    assert not {"link", "img", "iframe", "object"} & set(page.tags)
+    assert page.tags.count("script") == 2
+    assert ("type", "application/json") in page.attributes
+    digest = hashlib.sha256(resource("view.js").encode()).digest()
+    assert f"script-src 'sha256-{base64.b64encode(digest).decode()}'" in dict(page.attributes)["content"]
     assert not [name for name, _ in page.attributes if name in ("src", "href") or name.startswith("on")]
     assert not re.search(r"https?://|url\(|@import", text)
 

@@ -1,0 +1,187 @@
+"""What the graph of a report shows, as one JSON value: kernels with their places, edges, rescales, the log.
+
+Columns instead of records and every text once, so that 50,000 kernels stay a few megabytes. The page's script
+(`view.js`) draws it and decides nothing. Source: design 06, the page.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from planner.ir.graph import BOUNDARY, port_address
+from planner.ir.qtypes import Uniform
+from planner.plans.explain import DEPTH, WORDINGS, type_text
+from planner.plans.plan import Plan
+from planner.plans.records import KernelPlan, Port, step_rows
+from planner.report.layout import place
+from planner.report.totals import row_text
+
+MODEL: Final = "model"
+FLOAT: Final = "float"
+
+Columns: TypeAlias = dict[str, list[Any]]
+
+
+class Texts:
+    """Texts, each once; a place stands for a text."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, int] = {}
+
+    def __call__(self, text: str) -> int:
+        """The place of a text."""
+        return self._places.setdefault(text, len(self._places))
+
+    def listed(self) -> list[str]:
+        """All of them, by place."""
+        return list(self._places)
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """A kernel, or an input or output of the model, then `first` says which."""
+
+    name: str
+    kernel: str
+    kind: str
+    why: str
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    accumulator_bits: int | None = None
+    first: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Wires:
+    """Edges of the drawing: the node that gives and the one that takes, its port, the rescale or -1."""
+
+    ends: list[tuple[int, int]] = field(default_factory=list)
+    ports: list[int] = field(default_factory=list)
+    rescales: list[int] = field(default_factory=list)
+
+
+def view_of(plan: Plan) -> dict[str, Any]:
+    """Say what the page draws of a plan; JSON's own types only, the same for the same plan."""
+    texts = Texts()
+    nodes = _nodes(plan)
+    wires = _wires(plan, nodes)
+    layout = place(len(nodes), wires.ends)
+    kinds = [MODEL, FLOAT, *sorted({node.kind for node in nodes} - {MODEL, FLOAT})]
+    return {
+        "format": "qplan.view/1",
+        "kinds": kinds,
+        "depth": DEPTH,
+        "wordings": WORDINGS,
+        "nodes": {
+            "name": [texts(node.name) for node in nodes],
+            "kernel": [texts(node.kernel) for node in nodes],
+            "kind": [kinds.index(node.kind) for node in nodes],
+            "why": [texts(node.why) for node in nodes],
+            "bits": [node.accumulator_bits for node in nodes],
+            "rank": list(layout.ranks),
+            "column": list(layout.columns),
+        },
+        "ports": _ports(nodes, texts),
+        "edges": {
+            "from": [source for source, _ in wires.ends],
+            "to": [reader for _, reader in wires.ends],
+            "port": wires.ports,
+            "rescale": wires.rescales,
+            "bends": [list(bends) for bends in layout.bends],
+        },
+        "rescales": {
+            "id": [texts(rescale.id) for rescale in plan.rescales],
+            "kind": [texts(rescale.kind) for rescale in plan.rescales],
+            "from": [texts(type_text(rescale.from_type)) for rescale in plan.rescales],
+            "to": [texts(type_text(rescale.to_type)) for rescale in plan.rescales],
+            "elements": [rescale.elements for rescale in plan.rescales],
+            "cost": [rescale.cost for rescale in plan.rescales],
+        },
+        "values": {
+            "name": [texts(name) for name in plan.values],
+            "step": [value.decided_by for value in plan.values.values()],
+            "lost": [round(value.bits_lost, 3) for value in plan.values.values()],
+            "clip": [round(value.clip, 5) for value in plan.values.values()],
+        },
+        "steps": _steps(plan, texts),
+        "texts": texts.listed(),
+    }
+
+
+def view_json(plan: Plan) -> str:
+    """The same as text that may stand inside a `script` element: nothing in it ends one."""
+    text = json.dumps(view_of(plan), ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _nodes(plan: Plan) -> list[_Node]:
+    """The model's inputs, the kernels in plan order, the model's outputs."""
+    graph = plan.graph
+    defined = {name: value.type for name, value in plan.values.items()}
+    wanted = {use: rescale.to_type for rescale in plan.rescales for use in rescale.consumers}
+    inputs, outputs = [], []
+    for i, name in enumerate(graph.inputs):
+        port = Port(port_address(BOUNDARY, "out", i), name, defined.get(name))
+        inputs.append(_Node(name, "input", MODEL, "an input of the model", (), (port,), first=i))
+    for i, name in enumerate(graph.outputs):
+        port = Port(port_address(BOUNDARY, "in", i), name, wanted.get((BOUNDARY, i), defined.get(name)))
+        outputs.append(_Node(name, "output", MODEL, "an output of the model", (port,), (), first=i))
+    kernels = [
+        _Node(kernel.name, kernel.kernel, _kind(kernel), row_text(plan, kernel), kernel.inputs,
+              kernel.outputs, kernel.accumulator_bits)
+        for kernel in plan.kernels_in_order
+    ]  # fmt: skip
+    return [*inputs, *kernels, *outputs]
+
+
+def _kind(kernel: KernelPlan) -> str:
+    """The storage a kernel computes, else the one it reads, else float."""
+    for port in (*kernel.outputs, *kernel.inputs):
+        if isinstance(port.type, Uniform):
+            return port.type.storage.name
+    return FLOAT
+
+
+def _wires(plan: Plan, nodes: Sequence[_Node]) -> _Wires:
+    rescale_at = {
+        port_address(kernel, "in", index): i
+        for i, rescale in enumerate(plan.rescales)
+        for kernel, index in rescale.consumers
+    }
+    makers = {port.value: i for i, node in enumerate(nodes) for port in node.outputs if port.value}
+    wires = _Wires()
+    for i, node in enumerate(nodes):
+        for index, port in enumerate(node.inputs):
+            if port.value in makers:
+                wires.ends.append((makers[port.value], i))
+                wires.ports.append(index)
+                wires.rescales.append(rescale_at.get(port.address, -1))
+    return wires
+
+
+def _ports(nodes: Iterable[_Node], texts: Texts) -> Columns:
+    """Ports of all nodes, one node after the other, inputs first."""
+    columns: Columns = {"node": [], "out": [], "index": [], "value": [], "type": []}
+    for i, node in enumerate(nodes):
+        for out, ports in enumerate((node.inputs, node.outputs)):
+            for index, port in enumerate(ports, node.first):
+                columns["node"].append(i)
+                columns["out"].append(out)
+                columns["index"].append(index)
+                columns["value"].append(texts(port.value))
+                columns["type"].append(texts(type_text(port.type) if port.value else ""))
+    return columns
+
+
+def _steps(plan: Plan, texts: Texts) -> Columns:
+    """The log: a step is known by its place."""
+    columns: Columns = {"port": [], "type": [], "rule": [], "source": [], "because": [], "refused": []}
+    for _, port, kind, rule, source, because, refused in step_rows(plan.steps):
+        columns["port"].append(texts(port))
+        columns["type"].append(texts(kind))
+        columns["rule"].append(texts(rule))
+        columns["source"].append(texts(source))
+        columns["because"].append(list(because))
+        columns["refused"].append([[texts(other.label), f"{other.cost:g}"] for other in refused])
+    return columns

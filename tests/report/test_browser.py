@@ -1,0 +1,234 @@
+"""The graph of a report in Chromium: state, hands, words. Skips without Chromium; CI installs it."""
+
+import shutil
+
+import pytest
+
+import planner
+from benchmarks.topologies import TOPOLOGIES
+from planner.annotated.document import read_annotated
+from planner.plans.explain import explain
+from tests.report.test_html import DIGITS, MODEL, NASTY
+
+sync_api = pytest.importorskip("playwright.sync_api")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def annotated():
+    model = planner.load_model(DIGITS / "digits.onnx")
+    return planner.annotate(model, stats=planner.calibrate(model, DIGITS / "calibration.npz"))
+
+
+@pytest.fixture(scope="module")
+def digits(annotated):
+    return planner.plan(annotated, "onnxruntime-cpu")
+
+
+@pytest.fixture
+def show(browser, tmp_path):
+    """Opens the report of a plan; the page may complain of nothing and ask for nothing."""
+    complaints, contexts = [], []
+
+    def opened(plan, **options):
+        path = tmp_path / "report.html"
+        path.write_text(planner.write_report(plan), encoding="utf-8")
+        context = browser.new_context(viewport={"width": 1200, "height": 850}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda asked: None if asked.url == path.as_uri() else complaints.append(asked.url))
+        page.goto(path.as_uri())
+        if options.get("java_script_enabled", True):
+            page.wait_for_function("window.__view && window.__view.frames > 0")
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def state(page):
+    page.wait_for_timeout(60)  # a frame or two
+    return page.evaluate("({...window.__view})")
+
+
+def press(page, *keys):
+    page.locator("#view-canvas").focus()
+    for key in keys:
+        page.keyboard.press(key)
+    return state(page)
+
+
+def colors(page):
+    """How many different colours the canvas shows."""
+    script = """() => { const c = document.getElementById("view-canvas");
+      const d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+      return new Set(new Uint32Array(d.buffer)).size; }"""
+    return page.evaluate(script)
+
+
+def test_the_whole_graph_is_there_at_first(show, digits):
+    page = show(digits)
+    now = state(page)
+    assert now["nodes"] == len(digits.kernels_in_order) + len(digits.graph.inputs) + len(digits.graph.outputs)
+    assert now["visible"] == now["nodes"]
+    assert now["selected"] is None
+    assert colors(page) > 5
+    words = page.locator("#view-panel").inner_text()
+    assert f"{len(digits.rescales)} rescales and casts" in words
+
+
+def test_keys_move_zoom_and_choose(show, digits):
+    page = show(digits)
+    first = state(page)
+    right = press(page, "ArrowRight")
+    assert right["x"] > first["x"]
+    near = press(page, "+", "+", "+", "+", "+")
+    assert near["unit"] > 2.5 * first["unit"]
+    chosen = press(page, "j", "j")
+    assert chosen["selected"] == 1
+    assert chosen["level"] == "names"
+    assert page.locator("#view-panel h3").first.inner_text() == digits.kernels_in_order[0].name
+    assert press(page, "k")["selected"] == 0
+    assert press(page, "Escape")["selected"] is None
+    assert press(page, "0")["unit"] == first["unit"]
+
+
+def test_a_click_opens_a_kernel_and_its_ports_explain_themselves(show, digits):
+    page = show(digits)
+    press(page, "j", "j")
+    box = page.locator("#view-canvas").bounding_box()
+    press(page, "Escape")
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    assert state(page)["selected"] == 1
+    kernel = digits.kernels_in_order[0]
+    for port in (*kernel.inputs, *kernel.outputs):
+        side, _, index = port.address.rpartition(".")[2].partition("[")
+        page.locator("#view-panel .ports button", has_text=f"{side}[{index}").click()
+        assert state(page)["address"] == port.address
+        shown = page.locator("#view-panel .why").inner_text()
+        for line in explain(digits, port.address).split("\n")[1:]:
+            assert line.strip() in shown.replace(" show", "")
+
+
+def test_every_chain_is_what_explain_says(show, digits):
+    refusing = planner.plan(TOPOLOGIES["random"](100), "litert-int8")
+    assert any(step.refused for step in refusing.steps)
+    for plan in (digits, refusing):
+        assert chains(show(plan)) == told(plan)
+
+
+def told(plan):
+    """The lines of `explain` for each port that a step speaks of."""
+    ports = [port.address for kernel in plan.kernels_in_order for port in (*kernel.inputs, *kernel.outputs)]
+    return {
+        address: [line.strip() for line in explain(plan, address).split("\n")[1:]]
+        for address in ports
+        if address in plan.step_at
+    }
+
+
+def chains(page):
+    """The words of the page for each of them, in order."""
+    script = """() => { const said = {};
+      for (let port = 0; port < ports.node.length; port++) {
+        const step = stepOf(addressOf(port));
+        if (step === undefined) continue;
+        const words = (item) => [...item.children].flatMap((child) => child.tagName === "UL"
+          ? [...child.children].flatMap(words) : [child.firstChild.textContent.trim()]);
+        said[addressOf(port)] = [...chain(step, 1, new Set()).children].flatMap(words);
+      } return said; }"""
+    return page.evaluate(script)
+
+
+def test_rescales_one_after_the_other(show, digits):
+    page = show(digits)
+    ids = [rescale.id for rescale in digits.rescales]
+    seen = [press(page, "r")["address"] for _ in ids]
+    assert seen == ids
+    assert press(page, "r")["address"] == ids[0]
+    rescale = digits.rescales[0]
+    shown = page.locator("#view-panel .why").inner_text()
+    assert f"{rescale.kind} of {rescale.elements:,} elements" in shown
+
+
+def test_the_wheel_zooms_around_the_pointer(show, digits):
+    page = show(digits)
+    box = page.locator("#view-canvas").bounding_box()
+    page.mouse.move(box["x"] + 40, box["y"] + 60)
+    place = "() => toWorld(40, 60)"
+    before = page.evaluate(place)
+    page.mouse.wheel(0, -400)
+    assert state(page)["unit"] > 0
+    assert page.evaluate(place) == pytest.approx(before, abs=0.05)
+
+
+def test_dragging_moves_the_view(show, digits):
+    page = show(digits)
+    before = state(page)
+    box = page.locator("#view-canvas").bounding_box()
+    page.mouse.move(box["x"] + 200, box["y"] + 200)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 260, box["y"] + 230, steps=4)
+    page.mouse.up()
+    after = state(page)
+    assert after["x"] == pytest.approx(before["x"] - 60 / before["unit"])
+    assert after["y"] == pytest.approx(before["y"] - 30 / before["unit"])
+    assert after["selected"] is None
+
+
+def test_find_leads_to_kernels_and_values(show, digits):
+    page = show(digits)
+    press(page, "f")
+    kernel = digits.kernels_in_order[-1]
+    page.keyboard.type(kernel.outputs[0].value)
+    page.keyboard.press("Enter")
+    now = state(page)
+    assert now["address"] in {kernel.name for kernel in digits.kernels_in_order}
+    page.locator("#view-find").fill("no such name")
+    assert "no kernel or value" in page.locator("#view-hits").inner_text()
+
+
+def test_tables_lead_to_the_graph(show, digits):
+    page = show(digits)
+    name = digits.kernels_in_order[2].name
+    page.locator("td [data-kernel] button").nth(2).click()
+    assert state(page)["address"] == name
+
+
+def test_names_stay_text(show):
+    plan = planner.plan(read_annotated(MODEL % ((NASTY,) * 4)), "teaching-npu")
+    page = show(plan)
+    for _ in range(state(page)["nodes"]):
+        press(page, "j")
+        for button in page.locator("#view-panel .ports li > button:first-child").all():
+            button.click()
+    page.locator("#view-find").fill("img")
+    assert NASTY in page.locator("#view-hits").inner_text()
+    assert page.locator("img").count() == 0
+
+
+def test_the_dark_page_is_dark(show, digits):
+    script = """() => { const c = document.getElementById("view-canvas");
+      return [...c.getContext("2d").getImageData(2, 2, 1, 1).data].slice(0, 3).reduce((a, b) => a + b); }"""
+    assert show(digits, color_scheme="light").evaluate(script) == 3 * 255
+    assert show(digits, color_scheme="dark").evaluate(script) < 120
+
+
+def test_without_scripts_the_tables_are_there(show, digits):
+    page = show(digits, java_script_enabled=False)
+    assert page.locator("#view").is_hidden()
+    assert page.locator("td", has_text=digits.kernels_in_order[0].name).first.is_visible()
