@@ -58,6 +58,7 @@ VERBS: Final[Mapping[str, Callable[..., int | None]]] = {
     "check": planning.check,
     "compare": models.compare,
     "show": plans.show,
+    "view": plans.view,
     "diff": advice.diff,
     "suggest": advice.suggest,
     "pareto": advice.pareto,

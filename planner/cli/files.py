@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from planner.cli.console import say, write_text
 from planner.errors import InputError
 
 STDIN: Final = "-"
@@ -142,3 +143,13 @@ def write_file(path: str, data: bytes) -> None:
     if goal.is_dir():
         raise InputError(f"cannot write to {path!r}: it is a folder")
     write_folder(str(goal.parent), {goal.name: data})
+
+
+def put_text(text: str, out: str | None, source: str | None) -> None:
+    """Write a document to a file, or to standard output where none is named; `source` is what was read."""
+    if out is None:
+        write_text(text)
+        return
+    keep_from(out, source)
+    write_file(out, text.encode())
+    say(f"wrote {out}")

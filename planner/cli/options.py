@@ -47,6 +47,9 @@ FunctionsOption: TypeAlias = Annotated[
     str | None,
     typer.Option("--functions", metavar="MODULE", help="Python module or file with the target's functions."),
 ]
+OutFile = Annotated[
+    str | None, typer.Option("--out", "-o", metavar="FILE", help="Write to a file, not standard output.")
+]
 JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 
 

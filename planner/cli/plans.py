@@ -1,11 +1,12 @@
-"""Verbs that read a plan: `show`, `explain`."""
+"""Verbs that read a plan: `show`, `view`, `explain`."""
 
 from typing import Annotated
 
 import typer
 
 from planner.cli.console import say, say_json, say_table
-from planner.cli.options import JsonOption, PlanFile, read_plan
+from planner.cli.files import put_text
+from planner.cli.options import JsonOption, OutFile, PlanFile, read_plan
 from planner.cli.planning import plan_summary, summary_text
 
 
@@ -70,6 +71,18 @@ def show(plan_file: PlanFile, *, json: JsonOption = False) -> None:
             for r in rescales
         ),
     )
+
+
+def view(plan_file: PlanFile, *, out: OutFile = None, json: JsonOption = False) -> None:
+    """Write the page of a plan: its graph and its tables, one offline HTML file."""
+    import planner
+    from planner.report.view import view_of
+
+    planned = read_plan(plan_file)
+    if json:
+        say_json(view_of(planned))
+    else:
+        put_text(planner.write_report(planned), out, plan_file)
 
 
 def explain(

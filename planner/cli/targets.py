@@ -4,19 +4,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli.console import complain, say, say_json, say_table, write_text
+from planner.cli.console import complain, say, say_json, say_table
 from planner.cli.files import (
     STDIN,
-    keep_from,
     only_one_stdin,
+    put_text,
     read_text,
-    write_file,
     write_folder,
 )
 from planner.cli.options import (
     FunctionsOption,
     JsonOption,
     ModelFile,
+    OutFile,
     TargetOption,
     load_functions,
     read_model,
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from planner.target.records import PortPattern
 
 TargetName = Annotated[str, typer.Argument(metavar="T", help="Shipped name, or a YAML file.")]
-OutFile = Annotated[
-    str | None, typer.Option("--out", "-o", metavar="FILE", help="Write to a file, not standard output.")
-]
 
 
 def list_targets(*, json: JsonOption = False) -> None:
@@ -177,7 +174,7 @@ def doc_target(
     if json:
         say_json(asdict(support_of(device)))
         return
-    _put(support_html(device) if html else support_markdown(device), out, target)
+    put_text(support_html(device) if html else support_markdown(device), out, target)
 
 
 def diff_target(
@@ -226,7 +223,7 @@ def new_target(
     if json:
         say_json({"id": name, "text": text})
         return
-    _put(text, out, base)
+    put_text(text, out, base)
 
 
 def cover_target(
@@ -252,15 +249,6 @@ def cover_target(
     for item in found.missing:
         say(f"\n{item.count} x {item.kernel}, first {item.example!r}: {item.reason}\n  {item.row}")
     return 0 if found.complete else 1
-
-
-def _put(text: str, out: str | None, source: str | None) -> None:
-    if out is None:
-        write_text(text)
-        return
-    keep_from(out, source)
-    write_file(out, text.encode())
-    say(f"wrote {out}")
 
 
 def kit_target(
@@ -330,4 +318,4 @@ def probe_engine(
         ]
         say_json({"engine": engine, "version": found.version, "answers": answers, "rows": rows_of(found)})
         return
-    _put(probe_yaml(found, name), out, None)
+    put_text(probe_yaml(found, name), out, None)

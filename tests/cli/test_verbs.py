@@ -223,6 +223,22 @@ def test_show_lists_kernels_and_rescales(qplan, planned):
     assert all(kernel.name in text for kernel in plan.kernels_in_order)
 
 
+def test_view_writes_the_page_of_a_plan(qplan, planned, tmp_path):
+    plan = planner.plan_from_json((planned / "plan.json").read_text())
+    page = planner.write_report(plan)
+    assert qplan("view", planned / "plan.json").out == page
+    answer = qplan("view", planned / "plan.json", "--out", tmp_path / "page.html")
+    assert (answer.code, "wrote" in answer.out) == (0, True)
+    assert (tmp_path / "page.html").read_text("utf-8") == page
+    drawn = qplan("view", planned / "plan.json", "--json").json
+    assert drawn["format"] == "qplan.view/1"
+    assert len(drawn["nodes"]["name"]) == len(plan.kernels_in_order) + 2
+    over = tmp_path / "plan.json"
+    over.write_text((planned / "plan.json").read_text())
+    assert qplan("view", over, "--out", over).code == 2
+    assert planner.plan_from_json(over.read_text()).key == plan.key
+
+
 def test_explain_names_the_line_of_the_target(qplan, planned):
     plan = planner.plan_from_json((planned / "plan.json").read_text())
     address = next(k.outputs[0].address for k in plan.kernels_in_order if k.row)
