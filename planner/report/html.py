@@ -32,7 +32,8 @@ th, td { text-align: left; vertical-align: top; padding: .3rem .6rem; border-bot
   overflow-wrap: anywhere; }
 th { overflow-wrap: normal; background: var(--soft); }
 td code { overflow-wrap: normal; } td:first-child { min-width: 9rem; }
-@media screen { .wide { overflow-x: auto; } .wide table { min-width: 50rem; } }
+@media screen { .wide { overflow-x: auto; content-visibility: auto; contain-intrinsic-size: auto 60rem; }
+  .wide table { min-width: 50rem; } }
 code, pre, .type { font: 12px/1.45 ui-monospace, monospace; }
 pre { white-space: pre-wrap; margin: 0; } .none, .quiet { opacity: .7; } .float { color: var(--mark); }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1.2rem; margin: 0; }
@@ -61,6 +62,7 @@ def write_report(plan: Plan, comparisons: Mapping[str, Comparison] | None = None
         element("h1", title),
         _totals(plan),
         _graph(),
+        _scripts(plan),
         *_section("Warnings", _items(plan.warnings), shown=bool(plan.warnings)),
         *_section("Quality against the float model", _quality(given), shown=bool(given)),
         *_section("Kernels", _kernels(plan)),
@@ -80,14 +82,14 @@ def write_report(plan: Plan, comparisons: Mapping[str, Comparison] | None = None
     return (
         join(
             Markup("<!doctype html>\n"),
-            element("html", head, element("body", *sections, _scripts(plan)), lang="en"),
+            element("html", head, element("body", *sections), lang="en"),
         )
         + "\n"
     )
 
 
 def _graph() -> Markup:
-    """The graph: hidden until its script, which stands last on the page, has read its data."""
+    """The graph: hidden until its script has read its data."""
     find = element(
         "input", id="view-find", type="search", placeholder="find a kernel or value", autocomplete="off"
     )
@@ -103,7 +105,7 @@ def _graph() -> Markup:
 
 
 def _scripts(plan: Plan) -> Markup:
-    """What the graph draws, and what draws it."""
+    """What the graph draws, and what draws it: before the tables, so that it need not wait for them."""
     data = element("script", Markup(view_json(plan)), id="view-data", type="application/json")
     return join(data, element("script", Markup(resource("view.js"))))
 

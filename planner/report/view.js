@@ -605,12 +605,12 @@ canvas.addEventListener("keydown", (event) => {
   action();
 });
 
-// Rows of the tables below lead here.
-document.querySelectorAll("[data-kernel]").forEach((row) => {
+// Rows of the tables below, which are read after this, lead here.
+document.addEventListener("DOMContentLoaded", () => document.querySelectorAll("[data-kernel]").forEach((row) => {
   const node = nodeOf(row.dataset.kernel);
   if (node === undefined) return;
   row.append(" ", button("show", () => { goTo(node); canvas.scrollIntoView({ block: "nearest" }); canvas.focus(); }));
-});
+}));
 
 // ---- start --------------------------------------------------------------------------------------------------
 
