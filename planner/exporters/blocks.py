@@ -14,7 +14,8 @@ import numpy as np
 
 from planner.constants.quantize import quantize_array
 from planner.errors import UnsupportedExport
-from planner.exporters.sheet import SHAPE_READERS, Array, Sheet, held_dtype, whole_range
+from planner.exporters.holding import Array, held_dtype, whole_range
+from planner.exporters.sheet import SHAPE_READERS, Sheet
 from planner.ir.borders import border_op
 from planner.ir.graph import Graph, Op, Region
 from planner.ir.qtypes import Uniform

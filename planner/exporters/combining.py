@@ -9,10 +9,11 @@ from collections.abc import Iterable
 import numpy as np
 
 from planner.exporters.blocks import Block, write_clamped
+from planner.exporters.holding import Array, held_dtype
 from planner.exporters.linear import is_byte, widened
 from planner.exporters.qlinear import Operand, operand_of
 from planner.exporters.rescaling import bounds_of, rescale_steps, settle_steps
-from planner.exporters.sheet import Array, Sheet, held_dtype
+from planner.exporters.sheet import Sheet
 from planner.exporters.steps import cast, write_pairs, write_steps
 from planner.exporters.thresholds import Integers, fit, fit_pairs, least_arguments
 from planner.interpreter.calls import FLOAT32_EVEN, grid_of, onto

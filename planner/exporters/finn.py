@@ -15,6 +15,7 @@ from planner.errors import RuleError, UnsupportedExport
 from planner.exporters.accepts import beyond, common_problem, refusal, typed_ports
 from planner.exporters.averaging import average_of, divides
 from planner.exporters.blocks import Block, Clamp, blocks, clamp_of
+from planner.exporters.holding import Array
 from planner.exporters.products import (
     Product,
     product_of,
@@ -25,7 +26,6 @@ from planner.exporters.products import (
 )
 from planner.exporters.qlinear import Operand, operand_of
 from planner.exporters.rescaling import single
-from planner.exporters.sheet import Array
 from planner.exporters.streams import LAYOUTS, Streams, datatype_of_array
 from planner.exporters.thresholds import Integers, least_arguments
 from planner.interpreter.calls import FLOAT32_EVEN, onto

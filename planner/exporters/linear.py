@@ -8,10 +8,11 @@ import numpy as np
 
 from planner.constants.quantize import quantize_array
 from planner.exporters.blocks import Block
+from planner.exporters.holding import held_dtype
 from planner.exporters.products import INT32, Product, product_of, range_of, rounding_of, stored_bias
 from planner.exporters.qlinear import Operand, operand_of
 from planner.exporters.rescaling import bounds_of, settle_steps
-from planner.exporters.sheet import Sheet, held_dtype
+from planner.exporters.sheet import Sheet
 from planner.exporters.steps import cast
 from planner.ir.qtypes import Uniform
 

@@ -14,9 +14,10 @@ from planner.errors import UnsupportedExport
 from planner.exporters.accepts import Accepts
 from planner.exporters.blocks import Block
 from planner.exporters.frame import Form, write_form
+from planner.exporters.holding import Array
 from planner.exporters.qdq import write_block as write_pairs
 from planner.exporters.qoperator import BYTES
-from planner.exporters.sheet import MICROSOFT, Array, Sheet
+from planner.exporters.sheet import MICROSOFT, Sheet
 from planner.ir.graph import Graph
 from planner.ir.qtypes import Uniform
 from planner.plans.plan import Plan

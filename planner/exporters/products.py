@@ -10,9 +10,9 @@ import numpy as np
 
 from planner.constants.quantize import quantize_array
 from planner.exporters.blocks import Block, Numbers
+from planner.exporters.holding import Array
 from planner.exporters.qlinear import Operand, is_accumulator, is_row, operand_of
 from planner.exporters.roundings import Rounding
-from planner.exporters.sheet import Array
 from planner.interpreter.requantize import output_multiplier
 from planner.ir.graph import Op
 from planner.ir.qtypes import Uniform

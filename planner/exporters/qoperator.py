@@ -18,8 +18,9 @@ from planner.exporters.blocks import (
     write_real,
 )
 from planner.exporters.frame import Form, write_form
+from planner.exporters.holding import held_dtype
 from planner.exporters.qlinear import CALLS, Call
-from planner.exporters.sheet import Sheet, held_dtype
+from planner.exporters.sheet import Sheet
 from planner.ir.graph import Graph, Op
 from planner.ir.qtypes import Uniform
 from planner.ir.roles import is_mover

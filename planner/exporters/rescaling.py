@@ -6,8 +6,9 @@ Source: design 01, section 3; interpreter `memory.rescaled`, which says what the
 import numpy as np
 
 from planner.exporters.blocks import Block, Clamp, clamp_of
+from planner.exporters.holding import held_dtype
 from planner.exporters.roundings import Rounding
-from planner.exporters.sheet import Sheet, held_dtype
+from planner.exporters.sheet import Sheet
 from planner.exporters.steps import write_steps
 from planner.exporters.thresholds import Integers, Steps, fit, least_arguments
 from planner.interpreter.memory import rescaled

@@ -9,15 +9,14 @@ Source: design 01, section 3; plans/rescales.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-from planner.constants.quantize import quantize_array, stored_dtype
+from planner.constants.quantize import quantize_array
 from planner.errors import UnsupportedExport
 from planner.exporters.accepts import numbers_of
+from planner.exporters.holding import ONNX_FLOATS, Array, axis_of, dtype_text, held, held_dtype, whole_range
 from planner.exporters.names import Names
 from planner.exporters.opsets import choose_opset
 from planner.ir.borders import homes
@@ -28,7 +27,6 @@ from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
 from planner.plans.rescales import kind_of, pins
 
-Array = npt.NDArray[Any]
 Rescale: TypeAlias = Callable[["Sheet", str, Uniform, Uniform, str], bool]
 
 SHAPE_READERS: Final = frozenset({"Shape", "Size"})
@@ -114,7 +112,7 @@ class Sheet:
     def emit_border(self, op: Op, inputs: Sequence[str], output: str, kind: PortTyped) -> None:
         """Append what hands a value over the border of a body, as float or as stored integers."""
         value = self.graph.values[op.outputs[0]]
-        dtype = _dtype_text(kind) if isinstance(kind, Uniform) else value.dtype
+        dtype = dtype_text(kind) if isinstance(kind, Uniform) else value.dtype
         self._border_types[output] = dtype, value.shape
         self.emit_op(op, inputs, [output])
 
@@ -199,7 +197,7 @@ class Sheet:
             is_own = self._boundary.get(value) == wanted
             result = value if is_own else self.fresh(f"{value}_quantized")
             self._store_constant(
-                result, _held(quantize_array(self.array(value), wanted), value, wanted), wanted
+                result, held(quantize_array(self.array(value), wanted), value, wanted), wanted
             )
         elif isinstance(base, Uniform) and self.is_same(base, wanted):
             result = self._stored[value, base]
@@ -316,7 +314,7 @@ class Sheet:
     def quantize_f32(self, tensor: str, kind: Uniform, result: str) -> None:
         """Append a QuantizeLinear of a float32 tensor."""
         scale, zero = self.parameters(kind, result)
-        self.emit("QuantizeLinear", [tensor, scale, zero], [result], attributes=_axis(kind))
+        self.emit("QuantizeLinear", [tensor, scale, zero], [result], attributes=axis_of(kind))
 
     def _quantize_in_range(self, tensor: str, kind: Uniform, result: str) -> None:
         """Append a QuantizeLinear whose result keeps to a storage range narrower than its integers."""
@@ -344,7 +342,7 @@ class Sheet:
     def dequantize(self, tensor: str, kind: Uniform, result: str) -> None:
         """Append a DequantizeLinear to float32."""
         scale, zero = self.parameters(kind, tensor)
-        self.emit("DequantizeLinear", [tensor, scale, zero], [result], attributes=_axis(kind))
+        self.emit("DequantizeLinear", [tensor, scale, zero], [result], attributes=axis_of(kind))
 
     def finish(self) -> bytes:
         """Bind the model's outputs to their own names and serialise."""
@@ -374,7 +372,7 @@ class Sheet:
     def _port(self, name: str) -> tuple[str, str, Any]:
         value = self.graph.values[name]
         pinned = self._pins.get(name)
-        return name, value.dtype if pinned is None else _dtype_text(pinned), value.shape
+        return name, value.dtype if pinned is None else dtype_text(pinned), value.shape
 
     def _dequantize_value(self, value: str, tensor: str, kind: Uniform, result: str) -> None:
         dtype = self.graph.values[value].dtype
@@ -383,7 +381,7 @@ class Sheet:
             return
         between = self.fresh(f"{value}_f32")
         self.dequantize(tensor, kind, between)
-        self.emit("Cast", [between], [result], attributes={"to": _ONNX_FLOATS[dtype]})
+        self.emit("Cast", [between], [result], attributes={"to": ONNX_FLOATS[dtype]})
 
     def _real_f32(self, value: str, base: PortTyped) -> str:
         """A value in float32; of a stored one without a detour through a narrower element type."""
@@ -398,40 +396,5 @@ class Sheet:
         if self.graph.values[value].dtype == "f32":
             return tensor
         result = self.fresh(f"{value}_f32")
-        self.emit("Cast", [tensor], [result], attributes={"to": _ONNX_FLOATS["f32"]})
+        self.emit("Cast", [tensor], [result], attributes={"to": ONNX_FLOATS["f32"]})
         return result
-
-
-def held_dtype(kind: Uniform) -> np.dtype[Any]:
-    """The integer type a tensor of the file has: ONNX dequantizes no 64-bit one, so biases have 32."""
-    return np.dtype(np.int32) if kind.storage.bits > 32 else stored_dtype(kind.storage)
-
-
-@lru_cache(maxsize=32)
-def whole_range(dtype: np.dtype[Any]) -> np.iinfo[Any]:
-    """What an integer type holds."""
-    return np.iinfo(dtype)
-
-
-def _held(stored: Array, value: str, kind: Uniform) -> Array:
-    if kind.storage.bits <= 32:
-        return stored
-    bounds = whole_range(held_dtype(kind))
-    if stored.size and not bounds.min <= stored.min() <= stored.max() <= bounds.max:
-        raise UnsupportedExport(
-            f"constant {value!r} stored as {kind.storage} needs more than 32 bits; ONNX dequantizes 32",
-            hint="a coarser weight scale makes its numbers smaller",
-        )
-    return stored.astype(bounds.dtype, copy=False)
-
-
-def _axis(kind: Uniform) -> Mapping[str, int]:
-    return {} if kind.axis is None else {"axis": kind.axis}
-
-
-def _dtype_text(kind: Uniform) -> str:
-    dtype = held_dtype(kind)
-    return f"{'i' if dtype.kind == 'i' else 'u'}{8 * dtype.itemsize}"
-
-
-_ONNX_FLOATS: Final = {"bf16": 16, "f16": 10, "f32": 1, "f64": 11}

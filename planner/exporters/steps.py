@@ -7,7 +7,8 @@ pages Div, Gather; `thresholds` for what is written.
 
 import numpy as np
 
-from planner.exporters.sheet import Array, Sheet, held_dtype
+from planner.exporters.holding import Array, held_dtype
+from planner.exporters.sheet import Sheet
 from planner.exporters.thresholds import PAIR_REACH, Pairs, Steps
 from planner.ir.qtypes import Uniform
 
