@@ -184,7 +184,9 @@ def constant_type(network: Network, kernel: Kernel, port: Port, row: Row) -> Uni
         shape = network.graph.values[value.name].shape
         slices = shape[axis] if shape is not None and axis < len(shape) else None
         if seen is None and constant.array is None and len(constant.lo) == 1 and isinstance(slices, int):
-            kind = _alike(constant.lo[0], constant.hi[0], slices, store, axis, power_of_two=spec.power_of_two)
+            kind = _of_one_range(
+                constant.lo[0], constant.hi[0], slices, store, axis, power_of_two=spec.power_of_two
+            )
         else:
             los, his = cut_to(seen, *slice_ranges(constant, axis), axis=axis)
             kind = uniform_per_axis(los, his, store, axis, power_of_two=spec.power_of_two)
@@ -233,7 +235,9 @@ def _blocks(network: Network, kernel: Kernel, port: Port, row: Row) -> Uniform |
 
 
 @lru_cache(maxsize=4096)
-def _alike(lo: float, hi: float, slices: int, store: Storage, axis: int, *, power_of_two: bool) -> Uniform:
+def _of_one_range(
+    lo: float, hi: float, slices: int, store: Storage, axis: int, *, power_of_two: bool
+) -> Uniform:
     """The per-axis type of a constant of which only one range for all slices is known."""
     los, his = np.full(slices, lo), np.full(slices, hi)
     return uniform_per_axis(los, his, store, axis, power_of_two=power_of_two)

@@ -13,7 +13,6 @@ from typing import Final
 
 from planner import propagation
 from planner.plans.rescales import same_scale
-from planner.propagation.anchors import is_anchored
 from planner.propagation.blur import blur, shared_labels
 from planner.propagation.canonical import in_canonical_order
 from planner.propagation.components import Component, Edge, Part, Unit, Use
@@ -24,7 +23,7 @@ from planner.propagation.fold import fold, unfold
 from planner.propagation.labels import UNIT, Label, LabelClass, Labels, Offers
 from planner.propagation.offers import is_whole
 from planner.propagation.parts import split
-from planner.propagation.price import Market, edge_price, loss_price, loss_units, price_of_labels
+from planner.propagation.price import Market, edge_price, price_of_labels
 from planner.propagation.search import descend
 from planner.propagation.tolls import charge, with_writers
 
@@ -62,8 +61,8 @@ def solve(unit: Unit, classes: Sequence[LabelClass], market: Market) -> Solution
         price = sum(paid for (paid, _), _ in first) + _price_of_losses(unit, finest, market)
         if (price, rescales) == (floor, 0):
             return Solution(finest, floor, floor, _refusals(unit, finest, [*options.values()], market))
-    alike = _alike(unit, [*options.values()], classes, market)
-    if alike is not None and _is_least(unit, alike, floor, classes, market):
+    alike = _one_for_all(unit, [*options.values()], classes, market)
+    if alike is not None and alike.price < floor + _least_change(unit, classes, market):
         return alike
     offered = worth_a_look(unit, classes, market)
     if all(len(labels) == 1 for labels in offered.values()):
@@ -85,7 +84,7 @@ def solve(unit: Unit, classes: Sequence[LabelClass], market: Market) -> Solution
     return Solution(labels, found, min(max(bound, floor), found), refused)
 
 
-def _alike(
+def _one_for_all(
     unit: Unit, shared: Sequence[Options], classes: Sequence[LabelClass], market: Market
 ) -> Solution | None:
     """The cheapest of one label for all; of labels whose rescales cost the same the finest is."""
@@ -100,20 +99,6 @@ def _alike(
         return None
     price, labels = min(priced, key=lambda item: item[0])
     return Solution(labels, price[0], price[0], _refusals(unit, labels, shared, market))
-
-
-def _is_least(unit: Unit, alike: Solution, floor: int, classes: Sequence[LabelClass], market: Market) -> bool:
-    """Whether one label for all is cheaper than any two."""
-    change = _least_change(unit, classes, market)
-    if alike.price < floor + change:
-        return True
-    label = next((alike.labels[c] for c in unit.classes if classes[c].fixed is None), None)
-    losses = [(loss_price(loss, loss_units(loss, alike.labels), market.costs), loss) for loss in unit.losses]
-    losses = [(price, loss) for price, loss in losses if price]
-    if not change or label is None or alike.price != floor + sum(price for price, _ in losses):
-        return False
-    free = [edge for edge in unit.edges if not unavoidable_casts([edge], classes, market)]
-    return is_anchored(label, losses, free, {c: classes[c] for c in unit.classes}, market.costs)
 
 
 def _least_change(unit: Unit, classes: Sequence[LabelClass], market: Market) -> int:
