@@ -99,9 +99,9 @@ def main() -> None:
         PAGE.write_text(f"{kept}{MARK}{ABOUT}\n{found}\n\nMade by `{command.strip()}`.\n", "utf-8")
 
 
-ABOUT: Final = """Processor seconds to write the page; the rest in Chromium without a GPU on the same machine, pages of
-1280 x 900; the slow frames of a drag at each level. Wanted: 50,000 kernels painted within 1.5 s, 50 ms a frame,
-script and style under 60 kB.
+ABOUT: Final = """Processor seconds to write the page; the rest in Chromium without a GPU on the same machine,
+pages of 1280 x 900; the slow frames of a drag at each level. Wanted: 50,000 kernels painted within 1.5 s,
+50 ms a frame, script and style under 60 kB.
 """
 
 if __name__ == "__main__":
