@@ -5,9 +5,12 @@ import shutil
 import pytest
 
 import planner
+from api.settings import Settings
 from benchmarks.topologies import TOPOLOGIES
 from planner.annotated.document import read_annotated
 from planner.plans.explain import explain
+from tests.api.conftest import served_here
+from tests.api.documents import chain
 from tests.report.test_html import DIGITS, MODEL, NASTY
 
 sync_api = pytest.importorskip("playwright.sync_api")
@@ -226,6 +229,19 @@ def test_the_dark_page_is_dark(show, digits):
       return [...c.getContext("2d").getImageData(2, 2, 1, 1).data].slice(0, 3).reduce((a, b) => a + b); }"""
     assert show(digits, color_scheme="light").evaluate(script) == 3 * 255
     assert show(digits, color_scheme="dark").evaluate(script) < 120
+
+
+def test_a_server_s_page_draws_too(browser, tmp_path):
+    """Its header and the page's own policy both admit the script, in a sandbox without an origin."""
+    plan = {"model": chain(3), "target": "litert-int8"}
+    with served_here(Settings(data=tmp_path)) as service:
+        key = service.post("/v1/plans", json=plan).json()["key"]
+        page = browser.new_page()
+        page.goto(f"{service.base_url}/v1/plans/{key}/report")
+        page.wait_for_function("window.__view && window.__view.frames > 0")
+        assert press(page, "j")["selected"] == 0
+        assert page.evaluate("window.origin") == "null"
+        page.close()
 
 
 def test_without_scripts_the_tables_are_there(show, digits):
