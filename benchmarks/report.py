@@ -19,7 +19,7 @@ from playwright.sync_api import Page, sync_playwright
 
 import planner
 from benchmarks.topologies import TOPOLOGIES
-from planner.report.resources import resource
+from planner.report.resources import script, style
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "report.md"
 MARK: Final = "\n## Figures\n"
@@ -61,7 +61,7 @@ def table(sizes: list[int]) -> str:
                 f"| {shape} | {len(plan.kernels_in_order)} | {spent:.1f} | {len(text) / 1e6:.1f} "
                 f"| {packed / 1e6:.2f} | {first:.2f} | {told} |"
             )
-    bundle = len(gzip.compress((resource("view.js") + resource("view.css")).encode(), 9))
+    bundle = len(gzip.compress((script() + style()).encode(), 9))
     lines.append(f"\nScript and style: {bundle / 1000:.1f} kB gz.")
     return "\n".join(lines)
 

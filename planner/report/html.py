@@ -15,7 +15,7 @@ from planner.plans.explain import explain, type_text
 from planner.plans.plan import Plan, require_plan
 from planner.plans.records import KernelPlan, Port, Rescale
 from planner.report.markup import Markup, element, join, table
-from planner.report.resources import policy, resource
+from planner.report.resources import policy, script, style
 from planner.report.totals import is_integer, port_text, row_text, totals
 from planner.report.view import view_json
 
@@ -77,7 +77,7 @@ def write_report(plan: Plan, comparisons: Mapping[str, Comparison] | None = None
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         Markup(f'<meta http-equiv="Content-Security-Policy" content="{policy()}">'),
         element("title", title),
-        element("style", _STYLE, Markup(resource("view.css"))),
+        element("style", _STYLE, Markup(style())),
     )
     return (
         join(
@@ -107,7 +107,7 @@ def _graph() -> Markup:
 def _scripts(plan: Plan) -> Markup:
     """What the graph draws, and what draws it: before the tables, so that it need not wait for them."""
     data = element("script", Markup(view_json(plan)), id="view-data", type="application/json")
-    return join(data, element("script", Markup(resource("view.js"))))
+    return join(data, element("script", Markup(script())))
 
 
 def _section(title: str, body: Markup, *, shown: bool = True) -> tuple[Markup, ...]:

@@ -9,17 +9,24 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-_HERE: Final = Path(__file__).parent
+_PAGE: Final = Path(__file__).parent / "page"
+_SCRIPT: Final = ("draw.js", "panel.js", "hands.js")
 
 
 @cache
-def resource(name: str) -> str:
-    """The text of a file beside this one: `view.css`, `view.js`."""
-    return (_HERE / name).read_text("utf-8")
+def style() -> str:
+    """The graph's style sheet."""
+    return (_PAGE / "view.css").read_text("utf-8")
+
+
+@cache
+def script() -> str:
+    """The graph's script: its files as one."""
+    return "\n".join((_PAGE / name).read_text("utf-8") for name in _SCRIPT)
 
 
 @cache
 def policy() -> str:
     """The content security policy of a report: its own style, its one script by digest, and nothing else."""
-    digest = base64.b64encode(hashlib.sha256(resource("view.js").encode()).digest()).decode()
+    digest = base64.b64encode(hashlib.sha256(script().encode()).digest()).decode()
     return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"

@@ -1,7 +1,7 @@
 """What the graph of a report shows, as one JSON value: kernels with their places, edges, rescales, the log.
 
 Columns instead of records and every text once, so that 50,000 kernels stay a few megabytes. The page's script
-(`view.js`) draws it and decides nothing. Source: design 06, the page.
+(`page/`) draws it and decides nothing. Source: design 06, the page.
 """
 
 import json

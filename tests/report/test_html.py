@@ -11,7 +11,7 @@ import pytest
 import planner
 from planner.annotated.document import read_annotated
 from planner.report.markup import Markup, element, escape, table
-from planner.report.resources import resource
+from planner.report.resources import script
 from planner.report.totals import totals
 
 DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits"
@@ -92,7 +92,7 @@ def test_nothing_is_asked_for_and_one_script_runs(digits):
     assert not {"link", "img", "iframe", "object"} & set(page.tags)
     assert page.tags.count("script") == 2
     assert ("type", "application/json") in page.attributes
-    digest = hashlib.sha256(resource("view.js").encode()).digest()
+    digest = hashlib.sha256(script().encode()).digest()
     assert f"script-src 'sha256-{base64.b64encode(digest).decode()}'" in dict(page.attributes)["content"]
     assert not [name for name, _ in page.attributes if name in ("src", "href") or name.startswith("on")]
     assert not re.search(r"https?://|url\(|@import", text)
