@@ -112,9 +112,11 @@ def _of_port(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:
         yield from _of_range(network, kernel, port, "is derived as")
     if port.fixed is None:
         return
-    share = clip_of(port.required, port.fixed) if port.required is not None else 0.0
+    # A fixed input keeps its own range and no more, so what it requires never clips: the value's range does.
+    whole = value.range if port.side[0] == "in" and value.pin is None else port.required
+    share = clip_of(whole, port.fixed) if whole is not None else 0.0
     if share > network.target.costs.max_clip:
-        yield f"{address} is fixed to {port.fixed} and clips {share:.1%} of {port.required}"
+        yield f"{address} is fixed to {port.fixed} and clips {share:.1%} of {whole}"
     if value.pin is not None and value.pin != port.fixed:
         yield f"{address} is fixed to {port.fixed}, {value.name!r} is pinned to {brief(value.pin)}"
     if port.pin is not None and port.pin != port.fixed:

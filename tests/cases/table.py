@@ -253,12 +253,15 @@ CASES = {
     "lstm_absent_operands": Case(39, casts=(2, 1), ports={"lstm.in[5]": CELL, "lstm.out[2]": CELL}),
     "annotations_inside_a_region": Case(42, ports={"conv.out[0]": (0, 3)}),
     "variadic_concat": Case(43, alike=tuple(f"cat.in[{i}]" for i in range(5)), ports={"cat.out[0]": (-2, 1)}),
-    "three_consumers_two_alike": Case(44, rescales=("a#0 requantize -> k3.in[0] x2",)),
+    "three_consumers_two_alike": Case(
+        44, rescales=("a#0 requantize -> k3.in[0] x2",), warnings=("k3.in[0] is fixed", "k4.in[0] is fixed")
+    ),
     "one_rescale_a_consumer": Case(
         44,
         model="three_consumers_two_alike",
         target="single",
         rescales=("a#0 requantize -> k3.in[0]", "a#1 requantize -> k4.in[0]"),
+        warnings=("k3.in[0] is fixed", "k4.in[0] is fixed"),
     ),
     "nearly_equal_scales": Case(45, warnings=("1e-6 apart, one label",)),
     "rescale_chain_keeps_its_clamp": Case(
@@ -297,7 +300,11 @@ CASES = {
     "float_use_counts": Case(
         55, rescales=("a#1 requantize -> cat.in[0]",), ports={"k1.out[0]": (-1, 1)}, floats={"g": "no row"}
     ),
-    "wide_into_a_fixed_input": Case(57, ports={"k1.out[0]": B, "asin.in[0]": B}),
+    "wide_into_a_fixed_input": Case(
+        57,
+        ports={"k1.out[0]": B, "asin.in[0]": B},
+        warnings=(f"asin.in[0] is fixed to {B} and clips 75.0% of (-4.0, 4.0)",),
+    ),
     "pin_with_a_narrower_range": Case(58, ports={"cat.in[0]": A, "k3.in[0]": A}),
 }
 

@@ -26,6 +26,7 @@ kernels:
     out: {y: a8}
     rules: [{derive: {port: y, scale: "x.scale * 2", zero_point: "-128"}}]
   - {kernel: special, in: {x: a8}, out: {y: a8}, rules: [{fn: "double"}]}
+  - {kernel: bounded, in: {x: a8}, out: {y: a8}, rules: [{fixed_scale: {port: x, scale: 1/128}}]}
 """
 
 
@@ -107,3 +108,23 @@ def test_a_derived_type_that_clips_is_warned_of(kernel, strategy, top, share):
     plan = propagate(read_annotated(json.dumps(document)), TARGET, strategy=strategy)
     kind = plan.kernels["k"].outputs[0].type
     assert plan.warnings == ((f"k.out[0] is derived as {kind} and {share}",) if share else ())
+
+
+@pytest.mark.parametrize("strategy", ["minimal", "rfc"])
+@pytest.mark.parametrize(("top", "share"), [(1.0, ""), (4.0, "clips 60.1% of (-1.0, 4.0)")])
+def test_a_fixed_input_that_clips_is_warned_of(strategy, top, share):
+    """What it reads is required of its type alone, so that nothing else counts what is cut off."""
+    document = {
+        "format": "qplan.annotated/1",
+        "name": "m",
+        "values": [value("x", -1.0, 1.0), value("h", -1.0, top), value("y", -1.0, 1.0)],
+        "kernels": [
+            {"name": "a", "kernel": "add", "inputs": ["x", "x"], "outputs": ["h"]},
+            {"name": "k", "kernel": "bounded", "inputs": ["h"], "outputs": ["y"]},
+        ],
+        "inputs": ["x"],
+        "outputs": ["y"],
+    }
+    plan = propagate(read_annotated(json.dumps(document)), TARGET, strategy=strategy)
+    fixed = "!quant.uniform<i8:f32, 0.0078125>"
+    assert plan.warnings == ((f"k.in[0] is fixed to {fixed} and {share}",) if share else ())
