@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from planner.ir.graph import Constant
+from planner.ir.graph import Constant, Op
 from planner.ir.qtypes import Calibrated, Storage, Uniform
 from planner.ir.typetext import brief
 from planner.plans.checkmoves import marked
@@ -106,7 +106,11 @@ def _block_extent(served: Served, position: int, kind: Uniform) -> Extent | None
     lo, hi = np.zeros(len(kind.scales)), np.zeros(len(kind.scales))
     np.minimum.at(lo, numbers.reshape(-1), array.reshape(-1))
     np.maximum.at(hi, numbers.reshape(-1), array.reshape(-1))
-    return Extent(lo, hi, np.zeros(0))
+    stored = np.abs(np.rint(_float(array) / np.asarray(kind.scales, np.float32)[numbers]))
+    if _observed(served, served.ports[position]) is not None:
+        np.minimum(stored, max(-kind.storage.qmin, kind.storage.qmax), out=stored)
+    sums = np.bincount(numbers.reshape(-1), weights=stored.reshape(-1), minlength=len(lo))
+    return Extent(lo, hi, sums)
 
 
 def _extent(constant: Constant, kind: Uniform, axis: int | None, *, summed: bool, cut: bool) -> Extent | None:
@@ -310,23 +314,52 @@ def _bits(count: int | None) -> str:
 def _needed_bits(served: Served, extents: dict[int, Extent]) -> int | None:
     present = [i for i, port in enumerate(served.kernel.inputs) if port.value]
     op = linear_op(served.region)
-    if op is None or len(present) < 2 or present[1] not in extents:
+    if op is None or len(present) < 2:
         return None
     x, w = served.ports[present[0]].type, served.ports[present[1]].type
+    if not isinstance(x, Uniform) or not isinstance(w, Uniform):
+        return None
+    steps = _bias_steps(served, present[2]) if len(present) > 2 and not w.blocks else np.zeros(0)
+    if served.ports[present[1]].value not in served.graph.constants:
+        terms = _count_terms(op, served.graph.values[op.inputs[1]].shape)
+        added = served.patterns[present[2]].name in served.reading.biases if len(present) > 2 else False
+        most = int(steps.max(initial=0.0)) if added else 0
+        return None if terms is None else (terms * _farthest(w) * _farthest(x) + most).bit_length() + 1
+    if present[1] not in extents:
+        return None
     sums = extents[present[1]].sums
     array = served.numbers[served.ports[present[1]].value].array
-    if not isinstance(x, Uniform) or not isinstance(w, Uniform) or any(w.zero_points) or array is None:
-        return None
-    if w.blocks or w.axis not in (None, channel_axis(op, array.ndim)):
+    if array is None or (not w.blocks and w.axis not in (None, channel_axis(op, array.ndim))):
         return None
     if not sums.size:
         return 1
-    reach = max(x.storage.qmax - x.zero_point, x.zero_point - x.storage.qmin)
-    totals = sums * reach
-    if len(present) > 2 and isinstance(served.ports[present[2]].type, Uniform):
-        port = served.ports[present[2]]
-        numbers, kind = served.numbers.get(port.value), port.type
-        if numbers is not None and numbers.array is not None and isinstance(kind, Uniform):
-            bias = np.rint(np.abs(numbers.array.reshape(-1)) / np.asarray(kind.scales))
-            totals = totals + bias if bias.size == totals.size else totals
-    return int(totals.max()).bit_length() + 1
+    totals = sums * _farthest(x)
+    return int((totals + steps if steps.size == totals.size else totals).max()).bit_length() + 1
+
+
+def _bias_steps(served: Served, position: int) -> Reals:
+    """What is added to each sum, in steps of its own type; nothing where its numbers are not known."""
+    numbers, kind = served.numbers.get(served.ports[position].value), served.ports[position].type
+    if numbers is None or numbers.array is None or not isinstance(kind, Uniform):
+        return np.zeros(0)
+    steps: Reals = np.rint(np.abs(numbers.array.reshape(-1)) / np.asarray(kind.scales))
+    return steps
+
+
+def _farthest(kind: Uniform) -> int:
+    lows = np.array([low for low, _ in kind.slice_ranges])
+    highs = np.array([high for _, high in kind.slice_ranges])
+    zeros = np.array(kind.zero_points)
+    return int(max((highs - zeros).max(), (zeros - lows).max()))
+
+
+def _count_terms(op: Op, shape: tuple[int | str | None, ...] | None) -> int | None:
+    """Products of two activations in one sum: all of the second operand but its output channels."""
+    if not shape:
+        return None
+    if op.type == "MatMul":
+        counted = {len(shape) - 2} if len(shape) > 1 else {0}
+    else:
+        counted = set(range(len(shape))) - {channel_axis(op, len(shape))}
+    sizes = [size for size in (shape[i] for i in counted) if isinstance(size, int)]
+    return math.prod(sizes) if len(sizes) == len(counted) else None

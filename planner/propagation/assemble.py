@@ -20,9 +20,9 @@ from planner.propagation.labels import UNIT
 from planner.propagation.log import Steps
 from planner.propagation.network import Interval, Kernel, Network, Port, Value
 from planner.propagation.outcome import Outcome
-from planner.propagation.parameters import accumulator_bits
 from planner.propagation.price import loss_units
 from planner.propagation.rows import Choice, port_facts
+from planner.propagation.sums import accumulator_bits
 from planner.target.records import Costs, Row, Target
 
 

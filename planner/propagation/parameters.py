@@ -1,7 +1,7 @@
 """Parameters of constants and derived ports: weights from their numbers, biases from the products.
 
-Also the bits each accumulator needs, from the actual weights and input types. Runs after labelling:
-a bias sees its port's scales after rescale. Source: design 01, sections 4 to 6; 02, cases 17 to 24.
+Runs after labelling: a bias sees its port's scales after rescale. What sums need is in `sums`. Source: design
+01, sections 4 to 6; 02, cases 17 to 24.
 """
 
 import math
@@ -18,7 +18,7 @@ from planner.ir.graph import port_address
 from planner.ir.qtypes import Bipolar, Calibrated, Storage, Uniform, uniform
 from planner.ir.ranges import uniform_per_axis
 from planner.plans.rescales import same_scale
-from planner.propagation.axes import block_axes, block_size, channel_axis, linear_op
+from planner.propagation.axes import block_axes, block_size, channel_axis
 from planner.propagation.blocks import block_ranges, block_type
 from planner.propagation.concessions import Concession
 from planner.propagation.constantranges import constant_range, slice_ranges
@@ -31,14 +31,12 @@ from planner.propagation.network import (
     Port,
     kernel_views,
     ports_of,
-    present,
 )
 from planner.propagation.pinned import restored
 from planner.target.records import PortId, Row, Rule
 from planner.target.rules import rule_function
 
 BIAS_LIMIT: Final = float(1 << 30)
-_CHUNK: Final = 1 << 18
 Reals: TypeAlias = npt.NDArray[np.float64]
 
 
@@ -320,65 +318,3 @@ def _grow_for_bias(network: Network, ports: Mapping[PortId, Port], args: Mapping
 
 def _names(item: object) -> tuple[str, ...]:
     return tuple(str(name) for name in item) if isinstance(item, (list, tuple)) else (str(item),)
-
-
-def accumulator_bits(network: Network, kernel: Kernel) -> tuple[int | None, int]:
-    """(bits of the widest sum of a linear kernel, the channel that needs them); None where it has no sum.
-
-    Every partial sum of |weight| x |input| plus the bias fits that many signed bits.
-    """
-    op = linear_op(kernel.choice.region.ops)
-    ports = present(network, kernel.inputs)
-    if op is None or kernel.choice.row is None or len(ports) < 2:
-        return None, 0
-    x, w = ports[0], ports[1]
-    data = network.graph.constants[network.values[w.value].name].array if w.kind == CONSTANT else None
-    if x.type is None or w.type is None:
-        return None, 0
-    store = x.type.storage
-    widest = max(abs(store.qmin - x.type.zero_point), abs(store.qmax - x.type.zero_point))
-    if data is None or w.type.zero_points != (0,) * len(w.type.zero_points):
-        return None, 0
-    axis = channel_axis(kernel.choice.region, network.graph)
-    if w.type.blocks or w.type.axis not in (None, axis):
-        return None, 0
-    if observed(network, w) is not None:
-        reach = max(-w.type.storage.qmin, w.type.storage.qmax) * _along(w.type, data.ndim)
-        data = np.clip(data, -reach, reach)
-    sums = np.asarray(_absolute_sums(data, w.type, axis)) * widest
-    if len(ports) > 2 and ports[2].type is not None:
-        bias = network.graph.constants.get(network.values[ports[2].value].name)
-        if bias is not None and bias.array is not None and bias.array.size == sums.size:
-            sums = sums + np.rint(np.abs(bias.array.reshape(-1)) / np.asarray(ports[2].type.scales))
-    if sums.size == 0:
-        return 1, 0
-    channel = int(np.argmax(sums))
-    return int(sums[channel]).bit_length() + 1, channel
-
-
-def _along(kind: Uniform, rank: int) -> Reals:
-    """Scales of a type, shaped to be multiplied with a tensor."""
-    shape = [1] * rank
-    if kind.axis is not None:
-        shape[kind.axis] = -1
-    return np.asarray(kind.scales).reshape(shape)
-
-
-def _absolute_sums(data: np.ndarray, kind: Uniform, axis: int) -> np.ndarray:
-    """Sum of |stored weight| over each slice of `axis`, exact, shape (n_slices,)."""
-    scales = np.asarray(kind.scales, dtype=np.float32)
-    if axis == 0:
-        flat = data.reshape(data.shape[0], -1)
-        step = max(1, _CHUNK // max(1, flat.shape[1]))
-        sums = [
-            np.abs(
-                np.rint(flat[i : i + step] / (scales[i : i + step, None] if scales.size > 1 else scales))
-            ).sum(axis=1, dtype=np.float64)
-            for i in range(0, flat.shape[0], step)
-        ]
-        return np.concatenate(sums) if sums else np.zeros(0)
-    shape = [1] * data.ndim
-    shape[axis] = -1
-    stored = np.abs(np.rint(data / (scales.reshape(shape) if scales.size > 1 else scales)))
-    total: np.ndarray = stored.sum(axis=tuple(i for i in range(data.ndim) if i != axis), dtype=np.float64)
-    return total

@@ -123,5 +123,6 @@ CHECKS: Final[Mapping[str, tuple[Severity, Check]]] = {
     "L032": ("warning", lintwords.legalized_into_nothing),
     "L033": ("warning", lintwords.lone_scale),
     "L034": ("warning", lintwords.derived_from_itself),
+    "L035": ("warning", lintfusions.idle_accumulator),
 }
 """Severity and check by code; codes are never reused."""

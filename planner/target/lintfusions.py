@@ -4,14 +4,17 @@ Checks of `lint.CHECKS`; each yields `file:line` and a message.
 """
 
 import re
+from typing import Final
 
 from planner.errors import InputError
-from planner.target.lintrows import Found, predicate_problem
+from planner.target.lintrows import Found, predicate_problem, rows_of
 from planner.target.opnames import ONNX_OPS
 from planner.target.patterns import Pattern, op_types, parse_pattern
 from planner.target.records import Fusion, Target
 from planner.target.rules import expand_ports
 from planner.target.yamltree import nearest
+
+PRODUCTS: Final = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
 def unreadable_pattern(target: Target) -> Found:
@@ -105,3 +108,25 @@ def unreadable_where(target: Target) -> Found:
             problem = predicate_problem(key, wanted, names) if name in names or name[:1].isupper() else ""
             if problem:
                 yield fusion.source, f"where of {fusion.kernel}: {problem}"
+
+
+def idle_accumulator(target: Target) -> Found:
+    """L035: an accumulator of a kernel without products, whose sums nobody counts."""
+    opened = {kernel: _ops(target, kernel) for kernel in target.rows}
+    for row in rows_of(target):
+        ops = opened[row.kernel]
+        if row.accumulator is not None and ops is not None and not ops & set(PRODUCTS):
+            counted = ", ".join(PRODUCTS)
+            yield row.source, f"accumulator of {row.kernel} is not checked: counted are sums of {counted}"
+
+
+def _ops(target: Target, kernel: str) -> set[str] | None:
+    """The ops a kernel may be made of; None where its patterns do not name them, or it is no op."""
+    found = {kernel} & ONNX_OPS
+    for fusion in target.fusions:
+        if fusion.kernel == kernel:
+            patterns = _patterns(fusion)
+            if not patterns or any(part.scope or part.chain or part.function for part in patterns):
+                return None
+            found |= {name for pattern in patterns for name in op_types(pattern)}
+    return found or None

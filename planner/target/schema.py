@@ -187,7 +187,11 @@ class RowModel(Model):
     rules: list[RuleModel] = Field(default_factory=list)
     when: dict[str, Any] = Field(default_factory=dict, description="Predicates that must hold.")
     requantize: Arithmetic | None = Field(None, description="Integer arithmetic of this row.")
-    accumulator: str | None = Field(None, description="Storage of the accumulator.", examples=["i32"])
+    accumulator: str | None = Field(
+        None,
+        description="Storage of the accumulator: sums of products that may not fit are a conflict.",
+        examples=["i32"],
+    )
     computes: bool = Field(default=False, description="A same_scale row that does not merely move data.")
     float_: FloatName | None = Field(None, alias="float", description="Run this kernel in that float.")
     remove: bool = Field(default=False, description="Delete the inherited row of this signature.")
