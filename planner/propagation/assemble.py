@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from planner.errors import Conflict
-from planner.ir.graph import BOUNDARY, Constant, port_address
+from planner.ir.graph import BOUNDARY, Constant, Graph, Region, port_address
 from planner.ir.qtypes import FloatType, Uniform
 from planner.plans.plan import Origin, Plan, plan_key
 from planner.plans.records import KernelPlan, PortTyped, Rescale, TargetRef, ValuePlan
@@ -22,7 +22,7 @@ from planner.propagation.network import Interval, Kernel, Network, Port, Value
 from planner.propagation.outcome import Outcome
 from planner.propagation.price import loss_units
 from planner.propagation.rows import Choice, port_facts
-from planner.propagation.sums import accumulator_bits
+from planner.propagation.sums import accumulator_bits, settled_bits
 from planner.target.records import Costs, Row, Target
 
 
@@ -71,7 +71,8 @@ def _kernels(outcome: Outcome) -> tuple[list[KernelPlan], dict[str, tuple[str, .
         kernel = opened.get(number)
         if kernel is None:
             at = values[bounds[number] : bounds[number + 1]]
-            found.append(_closed_kernel(choice, [outcome.settled.types[value] for value in at]))
+            kinds = [outcome.settled.types[value] for value in at]
+            found.append(_closed_kernel(network.graph, choice, kinds))
             continue
         found.append(_kernel_plan(network, kernel, floats=outcome.moves_in_float(kernel)))
         texts = warnings_of(network, kernel, greedy=outcome.request.strategy == "rfc")
@@ -80,7 +81,7 @@ def _kernels(outcome: Outcome) -> tuple[list[KernelPlan], dict[str, tuple[str, .
     return found, warned
 
 
-def _closed_kernel(choice: Choice, types: Sequence[Uniform | None]) -> KernelPlan:
+def _closed_kernel(graph: Graph, choice: Choice, types: Sequence[Uniform | None]) -> KernelPlan:
     """A kernel around which all is settled.
 
     Args:
@@ -88,6 +89,9 @@ def _closed_kernel(choice: Choice, types: Sequence[Uniform | None]) -> KernelPla
     """
     region, layout, many = choice.region, choice.layout, len(choice.region.inputs)
     kinds = types if layout is not None else [None] * len(types)
+    bits = settled_bits(graph, region, kinds[:many]) if choice.row is not None else None
+    if choice.row is not None:
+        _refuse_sums(region, choice.row, bits, None)
     return KernelPlan(
         region.name,
         region.kernel,
@@ -95,7 +99,7 @@ def _closed_kernel(choice: Choice, types: Sequence[Uniform | None]) -> KernelPla
         None if layout is not None else choice.reason,
         _closed_ports(region.name, "in", region.inputs, kinds[:many]),
         _closed_ports(region.name, "out", region.outputs, kinds[many:]),
-        None,
+        bits,
         region.trip_count,
     )
 
@@ -142,17 +146,7 @@ def _kernel_plan(network: Network, kernel: Kernel, *, floats: bool) -> KernelPla
     bits = None
     if served and row is not None:
         bits, channel = accumulator_bits(network, kernel)
-        if bits is not None and row.accumulator is not None and bits > row.accumulator.bits:
-            raise Conflict(
-                f"{region.name!r} sums to {bits} bits in channel {channel}, "
-                f"the accumulator of {row.source} has {row.accumulator}",
-                facts=(
-                    f"accumulator {row.accumulator} at {row.source}",
-                    f"weights of {region.name!r}",
-                ),
-                hint="use narrower activations or a row with a wider accumulator",
-                concession=Concession(floats=(region.name,)),
-            )
+        _refuse_sums(region, row, bits, channel)
     reason = None if served else (BETWEEN_FLOATS if floats else kernel.choice.reason)
     return KernelPlan(
         name=region.name,
@@ -163,6 +157,26 @@ def _kernel_plan(network: Network, kernel: Kernel, *, floats: bool) -> KernelPla
         outputs=_plan_ports(network, region.name, "out", kernel.outputs, served=served),
         accumulator_bits=bits,
         trip_count=region.trip_count,
+    )
+
+
+def _refuse_sums(region: Region, row: Row, bits: int | None, channel: int | None) -> None:
+    """Sums that a row's accumulator may not hold.
+
+    Raises:
+      Conflict: always then; a best-effort plan has the kernel in float.
+    """
+    if bits is None or row.accumulator is None or bits <= row.accumulator.bits:
+        return
+    raise Conflict(
+        f"{region.name!r} sums to {bits} bits{'' if channel is None else f' in channel {channel}'}, "
+        f"the accumulator of {row.source} has {row.accumulator}",
+        facts=(
+            f"accumulator {row.accumulator} at {row.source}",
+            f"{'operands' if channel is None else 'weights'} of {region.name!r}",
+        ),
+        hint="use narrower activations or a row with a wider accumulator",
+        concession=Concession(floats=(region.name,)),
     )
 
 

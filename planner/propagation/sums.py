@@ -5,12 +5,13 @@ counted are averages, additions and other kernels without products. Source: desi
 """
 
 import math
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from planner.ir.graph import Op
+from planner.ir.graph import Graph, Op, Region
 from planner.ir.qtypes import Uniform
 from planner.propagation.axes import channel_axis, linear_op
 from planner.propagation.network import DERIVED, Kernel, Network, Port, present
@@ -20,7 +21,7 @@ _CHUNK: Final = 1 << 18
 Reals: TypeAlias = npt.NDArray[np.float64]
 
 
-def accumulator_bits(network: Network, kernel: Kernel) -> tuple[int | None, int]:
+def accumulator_bits(network: Network, kernel: Kernel) -> tuple[int | None, int | None]:
     """(bits of the widest sum of a linear kernel, the channel that needs them); None where it has no sum.
 
     Every partial sum of |weight| x |input| plus the bias fits that many signed bits; both less their zero
@@ -29,17 +30,18 @@ def accumulator_bits(network: Network, kernel: Kernel) -> tuple[int | None, int]
     op = linear_op(kernel.choice.region.ops)
     ports = present(network, kernel.inputs)
     if op is None or kernel.choice.row is None or len(ports) < 2:
-        return None, 0
+        return None, None
     x, w = ports[0].type, ports[1].type
     if x is None or w is None:
-        return None, 0
-    weights = _weight_sums(network, kernel, ports[1], w)
-    if weights is None:
-        terms = None if network.values[ports[1].value].constant else _terms(network, op)
-        if terms is None:
-            return None, 0
-        weights = np.array([float(terms * _reach(w))])
-    sums = weights * _reach(x)
+        return None, None
+    if network.values[ports[1].value].constant:
+        sums = _weight_sums(network, kernel, ports[1], w)
+    else:
+        terms = _terms(network.graph, op)
+        sums = None if terms is None else np.array([float(terms * _reach(w))])
+    if sums is None:
+        return None, None
+    sums = sums * _reach(x)
     if len(ports) > 2 and ports[2].type is not None and not w.blocks:
         bias = network.graph.constants.get(network.values[ports[2].value].name)
         if bias is not None and bias.array is not None and bias.array.size:
@@ -48,9 +50,22 @@ def accumulator_bits(network: Network, kernel: Kernel) -> tuple[int | None, int]
             if alike or steps.size == sums.size:
                 sums = sums + steps
     if sums.size == 0:
-        return 1, 0
+        return 1, None
     channel = int(np.argmax(sums))
-    return int(sums[channel]).bit_length() + 1, channel
+    named = network.values[ports[1].value].constant and not w.blocks
+    return int(sums[channel]).bit_length() + 1, channel if named else None
+
+
+def settled_bits(graph: Graph, region: Region, types: Sequence[Uniform | None]) -> int | None:
+    """The same of a kernel of activations alone; `types`: of its inputs."""
+    op = linear_op(region.ops) if region.ops else None
+    given = [i for i, name in enumerate(region.inputs) if name]
+    if op is None or len(given) < 2 or region.inputs[given[1]] in graph.constants:
+        return None
+    x, w, terms = types[given[0]], types[given[1]], _terms(graph, op)
+    if x is None or w is None or terms is None:
+        return None
+    return (terms * _reach(x) * _reach(w)).bit_length() + 1
 
 
 def _reach(kind: Uniform) -> int:
@@ -59,9 +74,9 @@ def _reach(kind: Uniform) -> int:
     return max(max(zero - low, high - zero) for (low, high), zero in ends)
 
 
-def _terms(network: Network, op: Op) -> int | None:
+def _terms(graph: Graph, op: Op) -> int | None:
     """How many products of two activations one sum has; None where a size is not known."""
-    shape = network.graph.values[op.inputs[1]].shape or ()
+    shape = graph.values[op.inputs[1]].shape or ()
     if op.type == "MatMul":
         summed = shape[-2:-1] or shape
     elif op.type == "Gemm":

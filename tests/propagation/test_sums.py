@@ -82,11 +82,32 @@ def test_what_does_not_fit_is_a_conflict(w, row_w):
     bits = planned(w, row_w=row_w)[1].kernels["k"].accumulator_bits
     graph, plan = planned(w, row_w=row_w, more=f", accumulator: i{bits}")
     check(plan, graph)
-    with pytest.raises(Conflict, match=f"'k' sums to {bits} bits in channel"):
+    with pytest.raises(Conflict, match=f"'k' sums to {bits} bits.*, the accumulator of .* has i{bits - 1}"):
         planned(w, row_w=row_w, more=f", accumulator: i{bits - 1}")
     narrow = replace(plan, kernels_in_order=(replace(plan.kernels["k"], accumulator_bits=bits - 1),))
     with pytest.raises(PlanInvalid, match=f"said to need {bits - 1} bits; accepted: {bits} bits"):
         check(narrow, graph)
+
+
+def test_a_kernel_around_which_all_is_settled():
+    """Inside a chain of free scales nothing is searched, and the sums count all the same."""
+    values = {"a": "[-1, 1]", "h": "[-1, 1]", "w": "[-3, 3]", "y": "[-9, 9]", "z": "[-9, 9]"}
+    kernels = [
+        ("k1", "one", "a", "h"),
+        ("k2", "one", "a", "w"),
+        ("k", "mul", "h w", "y"),
+        ("k3", "one", "y", "z"),
+    ]
+    shapes = {"a": (8, 8), "h": (8, 8), "w": (8, 8)}
+    graph = graph_of(values, kernels, outputs="z", moves={"k": "MatMul"}, shapes=shapes)
+    one = "- {kernel: one, in: {x: a8}, out: {y: a8}}\n"
+    plan = propagate(graph, target_of(one + ROW.format(x="a8", w="a8", more="")), model=model_digest(graph))
+    bits = (8 * 128 * 128).bit_length() + 1
+    assert plan.kernels["k"].accumulator_bits == bits
+    check(plan, graph)
+    narrow = target_of(one + ROW.format(x="a8", w="a8", more=f", accumulator: i{bits - 1}"))
+    with pytest.raises(Conflict, match=f"'k' sums to {bits} bits, the accumulator of"):
+        propagate(graph, narrow)
 
 
 def test_sizes_that_are_not_known_are_not_counted():
