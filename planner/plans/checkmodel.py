@@ -6,16 +6,19 @@ rest of the check reads. Source: design 01, section 6.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from planner.ir.graph import Facts, Graph, Op, Region, Value, model_digest, port_address
+from planner.ir.graph import Constant, Facts, Graph, Op, Region, Value, model_digest, port_address
 from planner.ir.roles import port_inputs
 from planner.plans.checkports import refuse
 from planner.plans.plan import Plan
 from planner.target.borders import BORDER_ROWS
 from planner.target.records import Costs, Target
+
+NUMBER: Final = 2e-3
+"""How far apart, of the largest, the elements of a constant may be that a pattern takes for one number."""
 
 
 def check_target(plan: Plan, target: Target) -> None:
@@ -130,7 +133,7 @@ def _check_structure(carried: Graph, model: Graph) -> None:
             count += 1
             if op is not ops.get(op.name) and not _alike(ops.get(op.name), op):
                 refuse(region.name, f"holds op {op.name!r} otherwise than the model")
-        _check_ports(carried, region.name, region.inputs, region.outputs, region.ops)
+        _check_ports(model, region.name, region.inputs, region.outputs, region.ops)
     if count != len(ops) or len(carried.regions) < len(regions):
         refuse("", f"the plan's regions hold {count} ops; the model has {len(ops)}")
 
@@ -176,11 +179,22 @@ def _check_ports(
     for op in ops:
         operands.update(port_inputs(op, graph))
     operands -= inner
-    if operands != set(inputs) - {""}:
-        odd = min(operands ^ (set(inputs) - {""}))
+    ports = set(inputs) - {""}
+    # A number in a pattern is no port; which constants of one number those are only the target knows.
+    operands = {name for name in operands if name in ports or not _is_number(graph.constants.get(name))}
+    if operands != ports:
+        odd = min(operands ^ ports)
         refuse(name, f"{odd!r} is {'no port of it' if odd in operands else 'read by none of its ops'}")
     if not inner.issuperset(outputs):
         refuse(name, f"none of its ops writes {min(set(outputs) - inner - {''})!r}")
+
+
+def _is_number(constant: Constant | None) -> bool:
+    """Whether a constant repeats one number, as far as a pattern tells numbers apart."""
+    if constant is None or constant.array is None or not constant.array.size:
+        return False
+    array = constant.array.astype(np.float64, copy=False)
+    return bool(np.ptp(array) <= NUMBER * np.abs(array).max())
 
 
 def _alike(a: Any, b: Any) -> bool:
