@@ -61,10 +61,10 @@ def write_report(plan: Plan, comparisons: Mapping[str, Comparison] | None = None
     sections = [
         element("h1", title),
         _totals(plan),
-        _graph(),
-        _scripts(plan),
         *_section("Warnings", _items(plan.warnings), shown=bool(plan.warnings)),
         *_section("Quality against the float model", _quality(given), shown=bool(given)),
+        _graph(),
+        _scripts(plan),
         *_section("Kernels", _kernels(plan)),
         *_section("Kernels in float, and why", _float_kernels(plan)),
         *_section("Rescales, and why", _rescales(plan)),
