@@ -5,6 +5,7 @@ arithmetic or a plain shift do (`ir.rescaling` multiplies). Nothing here knows k
 Source: TOSA 1.0, RESCALE; TFLite's Add; design 01, section 8.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
@@ -13,7 +14,6 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from planner.errors import RuleError
 from planner.ir.rescaling import Integers, apply_scale_32, multiplier_and_shift, multiplier_or_zero
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -94,7 +94,12 @@ def _reals(ratio: Array) -> npt.NDArray[np.float64]:
 
 
 def _power_of_two(terms: Sequence[Term], _headroom: int) -> Integers:
-    """One arithmetic shift, half up; terms of an addition are aligned first, without a loss."""
+    """One arithmetic shift, half up; terms of an addition are aligned first, without a loss.
+
+    Where a ratio is no shift (an average, a pin off the powers of two) the product is exact before.
+    """
+    if not all(is_shift(ratio) for _, ratio in terms):
+        return _exact(terms, _half_up, lambda total: math.floor(total + Fraction(1, 2)))
     exponents = [np.vectorize(_exponent, otypes=[np.int64])(ratio) for _, ratio in terms]
     least = min(0, *(int(exponent.min()) for exponent in exponents))
     total = np.zeros((), np.int64)
@@ -103,40 +108,28 @@ def _power_of_two(terms: Sequence[Term], _headroom: int) -> Integers:
     return total if least == 0 else np.asarray((total + (1 << (-least - 1))) >> -least)
 
 
-def divided(integers: Array, ratio: Fraction, counts: Array) -> Integers:
-    """`integers * ratio / counts` where the ratio is a shift: the quotient is exact, then rounded half up.
-
-    Args:
-      integers: sums, and
-      counts: of how many terms each is; they broadcast.
-
-    Raises:
-      RuleError: the ratio is no power of two.
-    """
-    exponent = _exponent(ratio)
-    over = integers.astype(object) << max(exponent, 0)
-    under = counts.astype(object) << max(-exponent, 0)
-    return np.asarray((2 * over + under) // (2 * under), np.int64)
-
-
 def _exponent(ratio: Fraction) -> int:
-    parts = (ratio.numerator, ratio.denominator)
-    if any(part & (part - 1) for part in parts):
-        raise RuleError(
-            f"a requantize by {float(ratio)!r} is no shift, power_of_two arithmetic takes only 2^n",
-            hint="give the row's ports power_of_two scales",
-        )
-    return parts[0].bit_length() - parts[1].bit_length()
+    return ratio.numerator.bit_length() - ratio.denominator.bit_length()
+
+
+def _half_up(reals: Array) -> Array:
+    return np.floor(reals + 0.5)
 
 
 def _exact_even(terms: Sequence[Term], _headroom: int) -> Integers:
+    return _exact(terms, np.rint, round)
+
+
+def _exact(
+    terms: Sequence[Term], nearest: Callable[[Array], Array], nearest_exactly: Callable[[Fraction], int]
+) -> Integers:
     """Float64, and Fractions for the few sums that lie too near to a tie to trust it."""
     approximate, reach = np.zeros(()), np.zeros(())
     for integers, ratio in terms:
         part = integers.astype(np.float64) * _reals(ratio)
         approximate, reach = approximate + part, reach + np.abs(part)
-    rounded = np.clip(np.rint(approximate), -_LIMIT, _LIMIT).astype(np.int64)
-    if all(_is_dyadic(ratio) for _, ratio in terms):
+    rounded = np.clip(nearest(approximate), -_LIMIT, _LIMIT).astype(np.int64)
+    if all(is_shift(ratio) for _, ratio in terms):
         return rounded
     to_tie = np.abs(approximate - np.floor(approximate) - 0.5)
     # Sums beyond the limit saturate whatever their last bits are.
@@ -144,12 +137,12 @@ def _exact_even(terms: Sequence[Term], _headroom: int) -> Integers:
     parts = [(np.broadcast_to(n, rounded.shape), np.broadcast_to(r, rounded.shape)) for n, r in terms]
     flat = rounded.reshape(-1)
     for i in doubtful.tolist():
-        flat[i] = round(sum((int(n.flat[i]) * r.flat[i] for n, r in parts), Fraction(0)))
+        flat[i] = nearest_exactly(sum((int(n.flat[i]) * r.flat[i] for n, r in parts), Fraction(0)))
     return flat.reshape(rounded.shape)
 
 
-def _is_dyadic(ratio: Array) -> bool:
-    """Whether float64 is exact anyway: each ratio is a power of two."""
+def is_shift(ratio: Array) -> bool:
+    """Whether each ratio is a power of two, which float64 multiplies by exactly."""
     return all((number.numerator * number.denominator).bit_count() == 1 for number in ratio.flat)
 
 

@@ -21,7 +21,7 @@ from planner.interpreter.elementwise import (
     qlinear_sigmoid,
     qlinear_where,
 )
-from planner.interpreter.fixed_point import divided, ratios
+from planner.interpreter.fixed_point import ratios
 from planner.interpreter.geometry import pool_geometry
 from planner.interpreter.linear import conv, conv_transpose, gemm, matmul, matmul_add
 from planner.interpreter.pooling import (
@@ -188,8 +188,6 @@ def _reduced(call: Call, *, is_mean: bool) -> Array | None:
 
 
 def _average(call: Call, total: Array, x: Operand, counts: Array) -> Array:
-    if call.arithmetic == "power_of_two":  # a count is seldom one
-        return saturated(divided(total, _ratio(x.kind, call.y)[0], counts), call.y)
     distinct, places = np.unique(counts, return_inverse=True)
     ratio = np.empty(len(distinct), object)
     ratio[:] = [Fraction(x.kind.scale) / Fraction(call.y.scale) / int(count) for count in distinct]

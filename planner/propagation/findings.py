@@ -4,6 +4,7 @@ Written after labelling. Source: design 01, section 4 ("Unknown is not None") an
 02, cases 12 to 14.
 """
 
+import math
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -16,7 +17,7 @@ from planner.plans.records import RESCALE, KernelPlan
 from planner.plans.rescales import SAME_SCALE, kind_of
 from planner.propagation.concessions import Concession
 from planner.propagation.labels import clipped_share, label_of, width
-from planner.propagation.network import DERIVED, FLOAT, Interval, Kernel, Network, Port, ports_of, present
+from planner.propagation.network import DERIVED, FLOAT, Interval, Kernel, Network, Port, Value, ports_of, present
 from planner.propagation.parameters import BIAS_LIMIT
 from planner.propagation.rows import NO_RANGE, port_facts
 
@@ -101,6 +102,8 @@ def _of_port(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:
             yield f"{address} stores {value.name!r} as {brief(kind)}, as its class does, not as {asked}"
     if port.side[0] == "in" and not value.constant:
         yield from _of_near_scales(network, port, address)
+    if value.pin is not None and not value.constant:
+        yield from _of_multiplied(kernel, port, value, address)
     if value.constant:
         yield from _of_copies(network, port, address)
         yield from _of_long_bias(network, port, address)
@@ -132,6 +135,18 @@ def _of_near_scales(network: Network, port: Port, address: str) -> Iterator[str]
     start = value.pin if value.pin is not None or made is None else made
     if start is not None and start != port.type and kind_of(start, port.type, network.target.costs) is None:
         yield f"{address} reads {value.name!r} of {brief(start)} as {brief(port.type)}: 1e-6 apart, one label"
+
+
+def _of_multiplied(kernel: Kernel, port: Port, value: Value, address: str) -> Iterator[str]:
+    """A pin beside a port of a kernel that shifts: between their scales a shift may not do."""
+    row, pin, kind = kernel.choice.row, value.pin, port.type
+    if row is None or row.requantize != "power_of_two" or pin is None or kind in (None, pin):
+        return
+    if len({math.frexp(scale)[0] for one in (pin, kind) if one is not None for scale in one.scales}) > 1:
+        yield (
+            f"{address} is {brief(kind)}, {value.name!r} is pinned to {brief(pin)}: no shift leads from one "
+            "to the other, so the device has to multiply"
+        )
 
 
 def _of_copies(network: Network, port: Port, address: str) -> Iterator[str]:

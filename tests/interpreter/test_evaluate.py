@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.errors import ModelError, RuleError, SampleError, UnknownName
+from planner.errors import ModelError, SampleError, UnknownName
 from planner.interpreter.evaluate import Interpreter, evaluate
 from planner.ir.graph import Constant, Graph
 from planner.ir.qtypes import NoneType, storage, uniform
@@ -225,12 +225,6 @@ def test_unknown_arithmetic():
     with pytest.raises(UnknownName) as error:
         evaluate(graph, plan, sample, arithmetic="tosa")
     assert str(error.value).startswith("unknown arithmetic 'tosa' (did you mean ")
-
-
-def test_a_scale_that_is_no_shift():
-    graph, plan, sample = branches()
-    with pytest.raises(RuleError, match="no shift, power_of_two arithmetic takes only"):
-        evaluate(graph, plan, sample, arithmetic="power_of_two")
 
 
 def test_a_sample_that_does_not_fit():

@@ -6,8 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from planner.errors import RuleError
-from planner.interpreter.fixed_point import divided, ratios, scaled_sum
+from planner.interpreter.fixed_point import ratios, scaled_sum
 from tests.ir.test_rescaling import gemmlowp
 
 
@@ -42,28 +41,27 @@ def test_a_bias_that_is_no_number_adds_nothing():
     assert got == [2, 0, 4 * Fraction(float(np.finfo(np.float32).max))]
 
 
-def test_power_of_two_refuses_other_scales():
-    with pytest.raises(RuleError) as error:
-        scaled_sum([(np.arange(3), ratios([0.3], 1.0, 1.0))], "power_of_two")
-    assert str(error.value) == (
-        "a requantize by 0.3 is no shift, power_of_two arithmetic takes only 2^n "
-        "(give the row's ports power_of_two scales)"
-    )
+@pytest.mark.parametrize("scale", [0.3, 1.4136341, 1 / 3])
+def test_power_of_two_multiplies_exactly_where_no_shift_does(scale):
+    """A pin off the powers of two: the product is exact, then rounded half up, ties included."""
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(-(2**20), 2**20, (2, 500))
+    got = scaled_sum([(a, ratios([scale], 1.0, 0.3)), (b, ratios([0.75], 1.0, 0.5))], "power_of_two")
+    exact = [
+        int(m) * Fraction(scale) / Fraction(0.3) + int(n) * Fraction(3, 2) for m, n in zip(a, b, strict=True)
+    ]
+    assert got.tolist() == [math.floor(total + Fraction(1, 2)) for total in exact]
 
 
-@pytest.mark.parametrize("ratio", [Fraction(1, 4), Fraction(1), Fraction(8)])
+@pytest.mark.parametrize("ratio", [Fraction(1, 4), Fraction(1), Fraction(8), Fraction(0.3)])
 def test_an_average_is_an_exact_quotient_half_up(ratio):
     """Counts that are no powers of two, as of a window of 3 x 3, and ties (counts of 6)."""
-    integers, counts = np.arange(-40, 41)[:, None], np.array([4, 6, 9])
-    got = divided(integers, ratio, counts)
+    integers, counts = np.arange(-40, 41)[:, None], [4, 6, 9]
+    parts = np.array([ratio / count for count in counts], object)
+    got = scaled_sum([(integers, parts)], "power_of_two")
     for i, n in enumerate(integers[:, 0].tolist()):
-        for j, count in enumerate(counts.tolist()):
+        for j, count in enumerate(counts):
             assert got[i, j] == math.floor(n * ratio / count + Fraction(1, 2))
-
-
-def test_an_average_refuses_other_scales():
-    with pytest.raises(RuleError, match=r"a requantize by 0.3 is no shift"):
-        divided(np.arange(3), Fraction(0.3), np.array(9))
 
 
 @pytest.mark.parametrize("arithmetic", ["tosa_single", "tosa_double", "gemmlowp"])

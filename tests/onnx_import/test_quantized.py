@@ -1,5 +1,7 @@
 """Quantized dialects as constraints: what the importer makes of each, on a float graph."""
 
+import math
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +15,10 @@ from planner.errors import ModelError, UnsupportedExport
 from planner.interpreter.models import run_model
 from planner.ir.qtypes import Uniform
 from planner.onnx.read import read_onnx
-from planner.pipeline import annotate, check, export, plan
+from planner.pipeline import annotate, check, evaluate, export, plan
 from planner.plans.explain import explain
 from tests.conversion.files import file_of, quant_node
+from tests.onnx_import.runs import outputs
 
 
 def parsed(text: str, **arrays: np.ndarray) -> bytes:
@@ -384,19 +387,29 @@ def test_a_value_in_float8_is_no_file_of_integers():
             export(graph, made, form)
 
 
-@pytest.mark.parametrize("form", ["onnx-integer", "finn"])
-def test_arithmetic_that_a_trained_scale_does_not_have(form):
-    """A shift between scales that are no powers of two: the format refuses, with port and row."""
+def test_a_trained_scale_that_no_shift_gets_to():
+    """Pins off the powers of two where rows shift: rescales multiply exactly, in files too."""
     text = (
-        f"{HEAD} g (float[1,2] x) => (float[1,2] y) "
+        f"{HEAD} g (float[1,256] x) => (float[1,256] y) "
         "{ q = QuantizeLinear(x, s, z) h = DequantizeLinear(q, s, z) u = Unsqueeze(h, axes) "
         "m = MaxPool<kernel_shape=[1]>(u) p = QuantizeLinear(m, t, z) d = DequantizeLinear(p, t, z) "
         "y = Squeeze(d, axes) }"
     )
     data = parsed(text, s=np.float32(0.3), t=np.float32(0.5), z=np.int8(0), axes=np.array([1]))
-    graph, made = _planned(data, "hls4ml-fpga", x=np.ones((1, 2), np.float32))
-    with pytest.raises(UnsupportedExport, match=r"\(row .*is no shift, power_of_two arithmetic"):
-        export(graph, made, form)
+    sample = {"x": (np.arange(-128, 128, dtype=np.float32) * np.float32(0.3))[None]}
+    graph, made = _planned(data, "hls4ml-fpga", **sample)
+    got = evaluate(graph, made, sample)
+    ratio = Fraction(float(np.float32(0.3))) * 2
+    assert got.stored["h"][0].tolist() == [math.floor(n * ratio + Fraction(1, 2)) for n in range(-128, 128)]
+    pinned, kept = "!quant.uniform<i8:f32, 0.30000001192092896>", "!quant.uniform<i8:f32, 0.5>"
+    assert made.warnings == tuple(
+        f"{port} is {kept}, 'h' is pinned to {pinned}: no shift leads from one to the other, so the device "
+        "has to multiply"
+        for port in ("DequantizeLinear_1.out[0]", "Unsqueeze_2.in[0]")
+    )
+    data = export(graph, made, "onnx-integer")
+    np.testing.assert_array_equal(outputs(data, sample)["y"], got.outputs["y"])
+    assert export(graph, made, "finn")
 
 
 @pytest.mark.parametrize("target", ["finn-fpga", "hls4ml-fpga"])

@@ -10,8 +10,9 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from planner.errors import RuleError
 from planner.exporters.tosa.program import Program, Tensor
-from planner.interpreter.fixed_point import HEADROOM, WORD_HEADROOM, scaled_sum
+from planner.interpreter.fixed_point import HEADROOM, WORD_HEADROOM, is_shift
 from planner.ir.rescaling import (
     apply_scale_32,
     check_scale_32,
@@ -73,8 +74,11 @@ def factor_of(ratio: Array, arithmetic: str) -> Factor:
     reals = ratio.astype(np.float64)
     if arithmetic == "gemmlowp":
         return Factor(*multiplier_or_zero(reals), double_round=True)
-    if arithmetic == "power_of_two":
-        scaled_sum([(np.zeros(1, np.int64), ratio)], arithmetic)
+    if arithmetic == "power_of_two" and not is_shift(ratio):
+        raise RuleError(
+            f"a requantize by {float(reals.flat[0])!r} is no shift, RESCALE has 31 bits of other factors",
+            hint="pin to scales that are powers of two",
+        )
     return Factor(*multiplier_and_shift(reals), double_round=arithmetic == "tosa_double")
 
 

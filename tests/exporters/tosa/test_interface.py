@@ -125,3 +125,16 @@ def test_a_factor_that_no_shift_says_is_refused():
         UnsupportedExport, match=r"y\.out\[0\] \(row row@1\): a requantize by .* needs a shift"
     ):
         write_tosa(graph, plan)
+
+
+def test_a_pin_that_no_shift_gets_to_is_refused():
+    graph = model(
+        [op("Add", "a b", "y")], inputs=dict.fromkeys("ab", (2,)), outputs={"y": (2,)}, constants={}
+    )
+    plan = plan_of(graph, [(("y",), "a b", "y")], {"a": i8(0.3), "b": i8(0.5), "y": i8(1)}, "power_of_two")
+    with pytest.raises(UnsupportedExport) as error:
+        write_tosa(graph, plan)
+    assert str(error.value) == (
+        "y.out[0] (row row@1): a requantize by 0.30000001192092896 is no shift, RESCALE has 31 bits of "
+        "other factors (pin to scales that are powers of two)"
+    )
