@@ -122,7 +122,7 @@ def _carry(network: Network, kernel: Kernel) -> None:
 
 
 def _hands_on(network: Network, port: Port, kind: Uniform) -> bool:
-    """Whether a mover's port may have a type: a wildcard takes any slices."""
+    """Whether a mover's port may have a type: a wildcard takes any slices with its kind of scales."""
     if port.kind == GIVEN:
         return port.type == kind
     pattern = _pattern(network, port)
@@ -132,7 +132,8 @@ def _hands_on(network: Network, port: Port, kind: Uniform) -> bool:
         port.kind == CONSTANT and network.values[port.value].pin != kind
     ):
         return False
-    return pattern.type.is_wildcard or _takes(network, port, kind)
+    any_slices = pattern.type.is_wildcard and accepts(pattern, kind, follows=True)
+    return any_slices or _takes(network, port, kind)
 
 
 def _by_range(network: Network, index: int) -> None:

@@ -124,17 +124,12 @@ def _label_at(lo: float, hi: float, store: Storage, spec: PortType) -> Label:
     up = hi / (store.qmax - zero) if store.qmax > zero else 0.0
     down = -lo / (zero - store.qmin) if zero > store.qmin else 0.0
     widest = max(up, down, 0.0)
-    whole = Storage(store.bits, True, -(1 << store.bits - 1), (1 << store.bits - 1) - 1)
     if widest == 0.0:
         return 1.0, zero - store.offset
-    top = widest * whole.qmax
-    scale, _ = affine(
-        -top,
-        top,
-        Storage(whole.bits, True, -whole.qmax, whole.qmax),
-        symmetric=True,
-        power_of_two=spec.power_of_two,
-    )
+    bits = max(store.bits, 2)  # of one bit with signs no symmetric range is left
+    most = (1 << bits - 1) - 1
+    top, even = widest * most, Storage(bits, True, -most, most)
+    scale, _ = affine(-top, top, even, symmetric=True, power_of_two=spec.power_of_two)
     return scale, zero - store.offset
 
 

@@ -241,6 +241,19 @@ def test_a_row_of_one_scale_does_not_carry():
     assert plan.kernels["k0"].inputs[0].type.is_per_tensor
 
 
+@pytest.mark.parametrize("wish", ["power_of_two: true", "zero_point: 0", "symmetric: true", "scale_max: 0.3"])
+def test_a_wildcard_with_wishes_does_not_carry_what_breaks_them(wish):
+    fact = "!quant.uniform<i8:f32:1, {0.5:1,0.3:2,0.125}>"
+    graph = chain(("view", "Transpose"), fact=fact, shapes=((2, 3), (3, 2)))
+    port = f'{{storage: "*", {wish}}}'
+    target = target_of(
+        f"- {{kernel: view, in: {{x: {port}}}, out: {{y: {port}}}, rules: [{{same_scale: [x, y]}}]}}"
+    )
+    plan = propagate(graph, target)
+    check(plan)
+    assert plan.kernels["k0"].inputs[0].type.is_per_tensor
+
+
 RANGES = "!quant.calibrated<f32:1, {-1.0:1.0, -2.0:1.0, 0.0:4.0}>"
 
 

@@ -1,5 +1,7 @@
 """Labels: the pair (scale, zero point) for a range, where it can be stored, what it cuts off."""
 
+from dataclasses import replace
+
 import pytest
 
 from planner.ir.qtypes import storage
@@ -37,6 +39,11 @@ def test_label_for(lo, hi, spec, scale, zero_point):
     assert label[0] == pytest.approx(scale, rel=1e-6)
     assert zero_point is None or label[1] == zero_point
     assert storable(label, SPECS[spec])
+
+
+def test_one_bit_with_a_fixed_zero_point_holds_a_range():
+    spec = replace(SPECS["p8"], storage=storage("u1"), zero_point=0)
+    assert label_for((0.0, 0.3), spec) == (0.5, -1)
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,15 @@ def test_convolutions_are_exact_sums_rounded_once(count, y):
     assert (differing, total) == (0, 3136 * count)
 
 
+def test_weights_that_are_all_stored_as_nothing_have_no_factor():
+    """A pin of steps as coarse as 1e9: the sums are 0, and their factor fits no 64 bits."""
+    kind = uniform(storage("i8", -127, 127), 1e9)
+    arrays = {"w": _reals(16, 4), "b": _reals(4, scale=0.2)}
+    types = {"x": X, "w": kind, "b": None, "y": i8(1e-4)}
+    graph, plan = _one([op("Gemm", "x w b", "y")], (3, 16), arrays, types)
+    assert _off("stablehlo-int", "exact_even", graph, plan)[0] == 0
+
+
 def test_the_text_has_i32_sums_and_one_requantize():
     """What a reader sees: types per axis on the last axis, the bias added in i32, then uniform_quantize."""
     graph, plan = _dot(1, 2, 2)
