@@ -21,7 +21,8 @@ from planner.version import VERSION
 MOST_STEPS: Final = 200
 
 Step = Mapping[str, Any]
-"""`{"edits": {...}}` as `replan` takes them, `{"restore": kernel}`, or `{"retarget": shipped target}`."""
+"""`{"edits": {...}}` as `replan` takes them, `{"restore": kernel}`, or `{"retarget": shipped target}`,
+this with `"best_effort": True` where it is to be one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ def applied(plan: Plan, steps: Sequence[Step]) -> Plan:
         if "restore" in step:
             plan = restore(plan, step["restore"])
         elif "retarget" in step:
-            plan = retarget(plan, _shipped(step["retarget"]))
+            plan = retarget(plan, _shipped(step["retarget"]), best_effort=step.get("best_effort", False))
         else:
             plan = replan(plan, step["edits"])
     return plan

@@ -4,9 +4,9 @@ The examples are real: tests send them. pydantic stays here.
 """
 
 import re
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from api.examples import ANNOTATED, ANNOTATED_TEXT, BLOB, EDITS, KERNEL, NO_DIGEST
 from api.store import DIGEST
@@ -71,6 +71,15 @@ class EditsRequest(BaseModel):
     remove: list[str] = Field(default_factory=list, description="values and ports whose facts go")
     restore: list[str] = Field(default_factory=list, max_length=100, description="kernels to run in float")
     target: str | None = Field(default=None, max_length=100, description="shipped target to plan for instead")
+    best_effort: bool = Field(
+        default=False, description="with `target`: give up what cannot hold there, with a warning"
+    )
+
+    @model_validator(mode="after")
+    def _names_a_target(self) -> Self:
+        if self.best_effort and self.target is None:
+            raise ValueError("best_effort goes with a target; edits keep to what the plan was made with")
+        return self
 
 
 class ExternalData(BaseModel):

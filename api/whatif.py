@@ -52,10 +52,11 @@ async def replan(service: Service, key: str, edits: EditsRequest) -> bytes:
 
 
 def _steps(edits: EditsRequest) -> tuple[Step, ...]:
-    changes = edits.model_dump(exclude={"restore", "format", "target"}, exclude_defaults=True)
+    changes = edits.model_dump(exclude={"restore", "format", "target", "best_effort"}, exclude_defaults=True)
     edited: tuple[Step, ...] = ({"edits": changes},) if changes else ()
     restored = tuple({"restore": kernel} for kernel in edits.restore)
-    moved: tuple[Step, ...] = ({"retarget": edits.target},) if edits.target is not None else ()
+    effort = {"best_effort": True} if edits.best_effort else {}
+    moved: tuple[Step, ...] = ({"retarget": edits.target, **effort},) if edits.target is not None else ()
     return (*edited, *restored, *moved)
 
 

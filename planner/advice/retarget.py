@@ -20,12 +20,15 @@ def retarget(
     *,
     model: Graph | None = None,
     source: TargetSource | None = None,
+    best_effort: bool = False,
 ) -> Plan:
     """Plan a planned model again for another target.
 
     Args:
       target: the other target; regions stay as they are but for those its `legalize` table takes apart.
       model, source: the model, and the target the plan was made for; needed for a plan read from a file.
+      best_effort: where pinned ports and rows cannot all hold, give some up, each with a warning; a plan
+        that was made so stays so.
 
     Returns:
       A plan of the same model, its constraints and the pins of the kernels that were taken apart.
@@ -36,5 +39,9 @@ def retarget(
     """
     origin, device = origin_of(plan, model, source), as_target(target)
     graph = legalize_planned(plan, origin.graph, device, regions_of)
-    found = propagate(graph, device, model=model_digest(origin.model), strategy=plan.options["strategy"])
+    options = {
+        "strategy": plan.options["strategy"],
+        "best_effort": best_effort or "best_effort" in plan.options,
+    }
+    found = propagate(graph, device, model=model_digest(origin.model), **options)
     return for_model(found, origin.model)

@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from planner.cli.console import say, say_json, say_table
+from planner.cli.console import say, say_json, say_table, warn
 from planner.cli.files import keep_from, only_one_stdin, write_file
 from planner.cli.options import (
+    BestEffortOption,
     FunctionsOption,
     JsonOption,
     ModelOption,
@@ -147,6 +148,7 @@ def retarget(
     target: TargetOption,
     out: OutOption,
     functions: FunctionsOption = None,
+    best_effort: BestEffortOption = False,
     json: JsonOption = False,
 ) -> None:
     """Plan a planned model for another target, whose `legalize` table takes coarse kernels apart."""
@@ -154,7 +156,11 @@ def retarget(
 
     keep_from(out, model, target, functions, other)
     before, graph, device = read_planned(plan_file, model, target, functions)
-    _write(planner.retarget(before, planner.load_target(other), model=graph, source=device), out, json=json)
+    fine = planner.load_target(other)
+    after = planner.retarget(before, fine, model=graph, source=device, best_effort=best_effort)
+    _write(after, out, json=json)
+    for warning in after.warnings if best_effort else ():
+        warn(warning)
 
 
 def print_or_say(document: str, text: str, *, json: bool) -> None:

@@ -50,6 +50,9 @@ FunctionsOption: TypeAlias = Annotated[
 OutFile = Annotated[
     str | None, typer.Option("--out", "-o", metavar="FILE", help="Write to a file, not standard output.")
 ]
+BestEffortOption: TypeAlias = Annotated[
+    bool, typer.Option("--best-effort", help="Give up, with a warning, what contradicts something else.")
+]
 JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 
 

@@ -13,6 +13,7 @@ from planner.cli.console import progress, say, say_json, warn
 from planner.cli.files import as_path, keep_from, keep_inputs, only_one_stdin, write_file, write_folder
 from planner.cli.options import (
     AnnotationsOption,
+    BestEffortOption,
     DataOption,
     FunctionsOption,
     JsonOption,
@@ -67,10 +68,7 @@ def plan(
     bias_correction: Annotated[
         bool, typer.Option(help="Take the mean error of the integer weights out of the biases.")
     ] = True,
-    best_effort: Annotated[
-        bool,
-        typer.Option("--best-effort", help="Give up, with a warning, what contradicts something else."),
-    ] = False,
+    best_effort: BestEffortOption = False,
     json: JsonOption = False,
 ) -> None:
     """Plan a model for a target and write plan.json, plan.mlir, report.html and the formats asked for."""

@@ -219,6 +219,7 @@ def replan(
     remove: tuple[str, ...] | list[str] = (),
     restore: tuple[str, ...] | list[str] = (),
     target: str | None = None,
+    best_effort: bool = False,
 ) -> Steps[dict[str, Any]]:
     """Plan again with changed constraints, or for another target.
 
@@ -227,9 +228,11 @@ def replan(
       remove: values and ports whose facts go.
       restore: kernels to run in float.
       target: a shipped one to plan for instead; what it takes apart keeps the types of its ports.
+      best_effort: with `target`, give up what cannot hold there, each with a warning.
     """
     body: dict[str, Any] = {"values": values or {}, "ports": ports or {}}
     body |= {"remove": list(remove), "restore": list(restore), "target": target}
+    body |= {"best_effort": True} if best_effort else {}
     return (yield from _object(Ask("POST", f"/v1/plans/{_quoted(key)}:replan", json=body)))
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 import planner
-from planner.errors import InputError
+from planner.errors import Conflict, InputError
 from planner.target.load import load_target
 from planner.target.modeltext import read_model_text
 from tests.fusion.test_groups import COARSE, MODEL
@@ -33,6 +33,28 @@ def test_and_again_for_the_first_target():
     _, plan, fine = both()
     back = planner.retarget(planner.retarget(plan, fine), load_target(WHOLE))
     assert [k.name for k in back.kernels_in_order] == ["block0/a", "block0/y"]
+
+
+STRICT = COARSE.partition("  - kernel: Softmax")[0].replace(
+    "legalize", "defaults: {on_no_kernel: error}\nlegalize"
+)
+
+
+def test_best_effort_gives_up_what_cannot_hold_there():
+    """A kernel that the other target has to serve and does not: a conflict, or float with a warning."""
+    model, plan, _ = both()
+    strict = load_target(STRICT)
+    with pytest.raises(Conflict, match=r"no row of coarse serves Softmax"):
+        planner.retarget(plan, strict)
+    found = planner.retarget(plan, strict, best_effort=True)
+    planner.check(found, model, strict)
+    assert found.kernels["block0/y"].row is None
+    assert any("runs in float: block0/y" in warning for warning in found.warnings)
+    # What was planned so is moved so.
+    assert planner.retarget(found, load_target(STRICT)).options == {
+        "strategy": "minimal",
+        "best_effort": True,
+    }
 
 
 def test_a_plan_from_a_file_needs_its_model():

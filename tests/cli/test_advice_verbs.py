@@ -45,6 +45,19 @@ def test_suggestions_as_json_are_edits_for_replan(
     assert "- q#0" in capsys.readouterr().out
 
 
+def test_retarget_where_pins_cannot_all_hold(
+    plan_file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The other target forbids rescales: a conflict, or a plan that says what it gave up."""
+    out = tmp_path / "there.json"
+    words = ["retarget", plan_file, str(CASES / "rigid.yaml"), *GIVEN, "--out", str(out)]
+    assert run(words) == 1
+    assert "rigid" in capsys.readouterr().err
+    assert run([*words, "--best-effort"]) == 0
+    assert "done all the same" in capsys.readouterr().err
+    assert run(["check", str(out), "--model", MODEL, "--target", str(CASES / "rigid.yaml")]) == 0
+
+
 def test_pareto_lists_the_front(plan_file: str, capsys: pytest.CaptureFixture[str]) -> None:
     """One point: the rescale that cannot be had for less."""
     assert run(["pareto", plan_file, "q", *GIVEN, "--json"]) == 0

@@ -9,7 +9,6 @@ bits the remainder is kept in two limbs. Source: design 01, section 8, `exact_ev
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Final
 
 import numpy as np
@@ -64,7 +63,7 @@ def rounded(p: Program, terms: Sequence[Term], grid: Grid, added: Array | None =
     """
     values = [convert(p, term.tensor, "i64") for term in terms]
     # Of integers that are all 0 (weights below half a step) the factor says nothing, and may be any.
-    ratios = [np.where(np.any(term.reach), term.ratio, Fraction(0)) for term in terms]
+    ratios = [np.where(np.any(term.reach), term.ratio, _full(0)) for term in terms]
     reaches = [term.reach for term in terms]
     if added is not None:
         values.append(_spread(p, np.asarray(1, np.int64), terms[0].tensor.shape))
