@@ -3,13 +3,17 @@
 For formats that have no shapes at run time. Source: ONNX Shape, Size.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from planner.errors import ModelError, UnsupportedExport
 from planner.exporters.blocks import Block
 from planner.interpreter.programs import program_of
+from planner.ir.dims import open_dims
 from planner.ir.graph import Graph, Op
 
 Array = npt.NDArray[Any]
@@ -28,6 +32,37 @@ class Known(Protocol):
 
     def shape(self, value: str) -> tuple[int, ...]:
         """Sizes of a value that is there."""
+
+
+def left_open(graph: Graph) -> tuple[str, str]:
+    """What inputs leave open, which counts as 1 here, and how to size it; ("", "") where nothing is."""
+    found = dict(open_dims(graph))
+    if not found:
+        return "", ""
+    listed = ", ".join(f"{place} {name!r}" if name else place for place, name in found.items())
+    names = list(dict.fromkeys(name or place for place, name in found.items()))
+    sizes = ", ".join(f"{name!r}: N" for name in names)
+    options = " ".join(f"--dim {name}=N" for name in names)
+    return (
+        f"{listed} {'are' if len(found) > 1 else 'is'} left open and taken for 1",
+        f"size what is open: load_model(..., dims={{{sizes}}}), or qplan convert {options}",
+    )
+
+
+@contextmanager
+def sizes_blamed(graph: Graph, place: str) -> Iterator[None]:
+    """Where ops do not run, say which dimensions are open; without any, the engine's own words remain.
+
+    Raises:
+      UnsupportedExport: in place of a ModelError.
+    """
+    try:
+        yield
+    except ModelError as error:
+        what, hint = left_open(graph)
+        if not what:
+            raise
+        raise UnsupportedExport(f"{place}: cannot be computed where {what}", hint=hint) from error
 
 
 def fold(sheet: Known, block: Block) -> bool:

@@ -21,7 +21,7 @@ def with_dims(graph: Graph, dims: Mapping[str, int]) -> Graph:
       UnknownName: no input has such an open dimension.
       InputError: a size that is no whole number of at least 1.
     """
-    known = dict(_open(graph))
+    known = dict(open_dims(graph))
     for name, size in dims.items():
         if name not in known and name not in known.values():
             raise unknown_name("open dimension", name, {*known, *filter(None, known.values())})
@@ -37,7 +37,7 @@ def named_dims(graph: Graph, dims: Mapping[str, int]) -> Graph:
     return replace(graph, values={name: _sized(value, dims) for name, value in graph.values.items()})
 
 
-def _open(graph: Graph) -> Iterator[tuple[str, str | None]]:
+def open_dims(graph: Graph) -> Iterator[tuple[str, str | None]]:
     """Open dimensions of the inputs: place, and name where there is one."""
     for name in graph.inputs:
         for axis, size in enumerate(graph.values[name].shape or ()):

@@ -27,6 +27,7 @@ class Call:
       tensor_of: the tensor of an operand.
       known_of: the numbers of an operand, None where they come at run time.
       kind: the type whose stored integers the op moves; None: plain numbers.
+      left_open: what the model's inputs leave open, and how to size it (`exporters.shapes`).
     """
 
     p: Program
@@ -34,6 +35,7 @@ class Call:
     tensor_of: Callable[[int], Tensor]
     known_of: Callable[[int], Array | None]
     kind: Uniform | None = None
+    left_open: tuple[str, str] = ("", "")
 
     @property
     def attributes(self) -> Mapping[str, Any]:
@@ -84,7 +86,7 @@ class Call:
         """Make the refusal of this op."""
         return UnsupportedExport(
             f"{self.p.place}: {self.op.type} at {self.op.name!r}: {problem}",
-            hint="fold it into a constant, size what is open (`load_model(dims=...)`), or use an ONNX format",
+            hint=f"{self.left_open[1] or 'fold it into a constant'}, or use an ONNX format",
         )
 
 

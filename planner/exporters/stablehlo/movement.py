@@ -111,7 +111,9 @@ def _pad(call: Call) -> Results:
     for i, axis in enumerate(axes):
         low[axis % x.rank], high[axis % x.rank] = pads[i], pads[i + len(axes)]
     if mode == "reflect" and any(size <= max(ends) for size, *ends in zip(x.shape, low, high, strict=True)):
-        raise call.refusal(f"reflected by more than there is: {x.shape}; dimensions left open are 1")
+        raise call.refusal(
+            "; ".join(filter(None, (f"reflected by more than {x.shape} has", call.left_open[0])))
+        )
     if mode != "constant":
         return (_padded_by_places(call, x, low, high, mode),)
     number = 0.0 if value is None else float(value.reshape(()))

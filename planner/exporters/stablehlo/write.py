@@ -11,7 +11,7 @@ from planner.errors import UnsupportedExport
 from planner.exporters.accepts import Accepts, refuse_unsupported
 from planner.exporters.blocks import CLAMPS, Block, Clamp, clamp_of
 from planner.exporters.nested import nested
-from planner.exporters.shapes import fold
+from planner.exporters.shapes import fold, left_open, sizes_blamed
 from planner.exporters.stablehlo.arithmetic import ARITHMETIC
 from planner.exporters.stablehlo.bodies import write_items
 from planner.exporters.stablehlo.calls import Call
@@ -104,9 +104,10 @@ def _write_block(sheet: Sheet, block: Block) -> None:
     )
     if block.is_integer:
         sheet.p.remark(f"{block.kernel.name}: {block.kernel.kernel}")
-    if fold(sheet, block) or _write_mover(sheet, block) or _write_kernel(sheet, block):
-        return
-    _write_real(sheet, block)
+    with sizes_blamed(sheet.graph, sheet.p.place):
+        if fold(sheet, block) or _write_mover(sheet, block) or _write_kernel(sheet, block):
+            return
+        _write_real(sheet, block)
 
 
 def _write_mover(sheet: Sheet, block: Block) -> bool:
@@ -241,7 +242,7 @@ def _call(
         name = op.inputs[index]
         return None if name in made else sheet.known(name)
 
-    return Call(sheet.p, op, tensor_of, known_of, kind)
+    return Call(sheet.p, op, tensor_of, known_of, kind, left_open(sheet.graph))
 
 
 def _unknown(sheet: Sheet, op: Op) -> UnsupportedExport:

@@ -13,7 +13,7 @@ from planner.errors import RuleError, UnsupportedExport
 from planner.exporters.accepts import common_problem, refusal, typed_ports
 from planner.exporters.blocks import Block, Clamp, clamp_of
 from planner.exporters.nested import nested
-from planner.exporters.shapes import fold
+from planner.exporters.shapes import fold, sizes_blamed
 from planner.exporters.tosa.bodies import write_items
 from planner.exporters.tosa.elementwise import concat, plus, times, where
 from planner.exporters.tosa.floats import argmax, compare, write_floats, write_real
@@ -89,8 +89,9 @@ def _problem(kind: PortTyped, *, is_constant: bool) -> str:
 def _write_block(sheet: Sheet, block: Block) -> None:
     """Write one region; shape arithmetic has no plan and is left out, its readers say what they miss."""
     kernel = block.kernel
-    if kernel.name not in sheet.plan.kernels or fold(sheet, block):
-        return
+    with sizes_blamed(sheet.graph, f"kernel {kernel.name!r}"):
+        if kernel.name not in sheet.plan.kernels or fold(sheet, block):
+            return
     row = None if kernel.row is None else sheet.plan.row_of(kernel.name)
     sheet.arithmetic = "" if row is None else row.requantize
     port = next((port.address for port in (*kernel.outputs, *kernel.inputs) if port.value), kernel.name)
@@ -98,7 +99,8 @@ def _write_block(sheet: Sheet, block: Block) -> None:
     types = ", ".join(str(item.type.storage) for item in kernel.outputs if isinstance(item.type, Uniform))
     sheet.program.remark(f"{kernel.name}: {kernel.kernel} ({kernel.row or 'float'}) {types}".strip())
     try:
-        _write_kernel(sheet, block)
+        with sizes_blamed(sheet.graph, sheet.address):
+            _write_kernel(sheet, block)
     except RuleError as error:
         raise sheet.refuse(error.message, error.hint) from error
 

@@ -1,0 +1,44 @@
+"""Programs of fixed sizes take open dimensions for 1; what cannot be computed so says which ones are open."""
+
+import numpy as np
+import onnx.parser
+import pytest
+
+import planner
+from planner.errors import UnsupportedExport
+
+TEXT = """
+<ir_version: 10, opset_import: ["" : 21]> m (float[N, T, SIZE] x) => (float[N, T, P] y)
+<int64[6] p = {0, 0, 3, 0, 0, 3}> { r = Relu(x) y = Pad<mode = "reflect">(r, p) }
+"""
+FIRST = {
+    "tosa": "cannot be computed where ",
+    "stablehlo": "Pad at 'Pad_1': reflected by more than (1, 1, 1) has; ",
+    "stablehlo-int": "Pad at 'Pad_1': reflected by more than (1, 1, 1) has; ",
+}
+OPEN = "x[0] 'N', x[1] 'T', x[2] 'S' are left open and taken for 1 "
+HINT = (
+    "(size what is open: load_model(..., dims={'N': N, 'T': N, 'S': N}), "
+    "or qplan convert --dim N=N --dim T=N --dim S=N"
+)
+
+
+def planned(form, size, **dims):
+    data = onnx.parser.parse_model(TEXT.replace("SIZE", size)).SerializeToString()
+    model = planner.load_model(data, dims=dims)
+    ready = planner.annotate(model, stats=planner.calibrate(model, [{"x": np.ones((1, 2, 8), np.float32)}]))
+    return ready, planner.plan(ready, "tosa-int8" if form == "tosa" else "stablehlo")
+
+
+@pytest.mark.parametrize("form", FIRST)
+def test_what_is_open_is_listed(form):
+    with pytest.raises(UnsupportedExport) as error:
+        planner.export(*planned(form, "S"), form)
+    place, _, words = str(error.value).partition(": ")
+    assert place == "Pad_1.out[0] (in float)"
+    assert words.startswith(FIRST[form] + OPEN + HINT)
+
+
+@pytest.mark.parametrize("form", FIRST)
+def test_what_is_sized_is_written(form):
+    assert planner.export(*planned(form, "S", S=8), form)
