@@ -12,7 +12,12 @@ from planner.ir.graph import Graph, Value
 
 
 def with_dims(graph: Graph, dims: Mapping[str, int]) -> Graph:
-    """Give open dimensions of the inputs their sizes, and all values whose shapes name them.
+    """Give open dimensions of the inputs their sizes, and all values whose shapes name them."""
+    return named_dims(graph, sizes_of(graph, dims))
+
+
+def sizes_of(graph: Graph, dims: Mapping[str, int]) -> dict[str, int]:
+    """The sizes by name, or by place where a dimension has none.
 
     Args:
       dims: sizes, by the dimension's name, or by its place at an input.
@@ -27,11 +32,11 @@ def with_dims(graph: Graph, dims: Mapping[str, int]) -> Graph:
             raise unknown_name("open dimension", name, {*known, *filter(None, known.values())})
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
             raise InputError(f"dimension {name!r} cannot be {size!r}; accepted: a whole number of at least 1")
-    return named_dims(graph, {known.get(name) or name: size for name, size in dims.items()})
+    return {known.get(name) or name: size for name, size in dims.items()}
 
 
 def named_dims(graph: Graph, dims: Mapping[str, int]) -> Graph:
-    """The same for dimensions of these names and places, wherever any are."""
+    """The graph with these dimensions sized, wherever its values have them."""
     if not dims:
         return graph
     return replace(graph, values={name: _sized(value, dims) for name, value in graph.values.items()})

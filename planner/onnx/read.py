@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import GraphProto, ModelProto, defs, inliner, shape_inference
 
 from planner.errors import ModelError, expect
-from planner.ir.dims import named_dims, with_dims
+from planner.ir.dims import named_dims, sizes_of, with_dims
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, validate
 from planner.ir.topology import topological
@@ -46,9 +46,11 @@ def read_onnx(
     Raises:
       ModelError: no ONNX model, or one that cannot be read; one line that says where and why.
     """
-    known = dims or {}
-    opened = expand(_normal(_plain_opset(with_dims(_as_written(source, name), known))))
-    return _settled(validate(named_dims(opened, known)))
+    graph = _as_written(source, name)
+    sizes = sizes_of(graph, dims or {})
+    opened = expand(_normal(_plain_opset(named_dims(graph, sizes))))
+    # Sized before, so that what follows from sizes is folded; again, as bodies bring shapes of their own.
+    return _settled(validate(named_dims(opened, sizes)))
 
 
 def read_written(

@@ -68,3 +68,21 @@ def test_a_program_has_these_sizes():
     text = planner.export(ready, planner.plan(ready, "stablehlo"), "stablehlo").decode()
     assert "tensor<2x7x4xf32>" in text
     assert "left open" not in text
+
+
+@pytest.mark.parametrize("dims", [{"batch": 2}, {"x[0]": 2}])
+def test_bodies_have_the_sizes_too(dims):
+    """Of what no inference knows the file alone says the shape, in words of the inputs."""
+    then, other = (
+        f"b{k} () => (float[batch, 4] r{k}) <float[batch, 4] o{k}> {{ o{k} = custom.Odd(x) r{k} = Relu(o{k}) }}"
+        for k in range(2)
+    )
+    text = (
+        '<ir_version: 10, opset_import: ["" : 21, "custom" : 1]> '
+        "g (float[batch, 4] x, bool c) => (float[batch, 4] y) "
+        f"{{ y = If (c) <then_branch = {then}, else_branch = {other}> }}"
+    )
+    model = planner.load_model(onnx.parser.parse_model(text).SerializeToString(), dims=dims)
+    shapes = {name: value.shape for name, value in model.values.items() if value.is_float}
+    assert shapes == dict.fromkeys(shapes, (2, 4))
+    assert any(name.endswith("o1") for name in shapes)
