@@ -72,9 +72,10 @@ def test_a_program_has_these_sizes():
 
 @pytest.mark.parametrize("dims", [{"batch": 2}, {"x[0]": 2}])
 def test_bodies_have_the_sizes_too(dims):
-    """Of what no inference knows the file alone says the shape, in words of the inputs."""
+    """Of what no inference knows the file alone says the shape."""
     then, other = (
-        f"b{k} () => (float[batch, 4] r{k}) <float[batch, 4] o{k}> {{ o{k} = custom.Odd(x) r{k} = Relu(o{k}) }}"
+        f"b{k} () => (float[batch, 4] r{k}) <float[batch, 4] o{k}> "
+        f"{{ o{k} = custom.Odd(x) r{k} = Relu(o{k}) }}"
         for k in range(2)
     )
     text = (
