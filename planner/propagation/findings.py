@@ -17,7 +17,17 @@ from planner.plans.records import RESCALE, KernelPlan
 from planner.plans.rescales import SAME_SCALE, kind_of
 from planner.propagation.concessions import Concession
 from planner.propagation.labels import clipped_share, label_of, width
-from planner.propagation.network import DERIVED, FLOAT, Interval, Kernel, Network, Port, Value, ports_of, present
+from planner.propagation.network import (
+    DERIVED,
+    FLOAT,
+    Interval,
+    Kernel,
+    Network,
+    Port,
+    Value,
+    ports_of,
+    present,
+)
 from planner.propagation.parameters import BIAS_LIMIT
 from planner.propagation.rows import NO_RANGE, port_facts
 
