@@ -47,6 +47,7 @@ from planner.annotated.structure import (
 )
 from planner.errors import PlanFormatError, QTypeError
 from planner.ir.dtypes import NUMPY
+from planner.ir.edges import with_edges
 from planner.ir.fit import refuse_misfits
 from planner.ir.graph import Constant, Facts, Graph, Op, Region, Value, validate
 from planner.ir.qtypes import QType
@@ -86,7 +87,7 @@ def _annotated(document: AnnotatedDoc) -> Graph:
             raise PlanFormatError(f"{path}name: {entry['name']!r} names two functions")
         functions[entry["name"]] = refuse_misfits(_read_graph(entry, path))
     graph = replace(_read_graph(document, ""), functions=functions)
-    return refuse_misfits(validate(graph))
+    return refuse_misfits(with_edges(validate(graph)))
 
 
 def write_annotated(graph: Graph) -> str:

@@ -16,6 +16,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from planner.annotated.attributes import array_from_json
 from planner.annotated.structure import scope_from_json
 from planner.errors import ModelError, PlanFormatError, QTypeError
+from planner.ir.edges import FLOAT, RESCALE, with_edges
 from planner.ir.fit import refuse_misfits
 from planner.ir.graph import Constant, Facts, Graph, Op, Region, validate
 from planner.ir.ranges import check_range
@@ -66,7 +67,30 @@ def read_mlir(text: str | bytes) -> Graph:
       ModelError: `line:column: ` and what is wrong there, a graph that breaks a rule of validity,
         or a type that does not fit its tensor.
     """
-    return refuse_misfits(read_module(text).graph)
+    module = read_module(text)
+    graph = _as_decided(module) if "qplan.plan" in module.attributes else module.graph
+    return refuse_misfits(with_edges(graph))
+
+
+def _as_decided(module: Module) -> Graph:
+    """The model of a planned module: what it shows as float is to stay so, as its types are to stay."""
+    values = module.graph.values
+
+    def decided(names: Sequence[str], facts: Sequence[Facts]) -> tuple[Facts, ...]:
+        shown = zip(names, facts or ((),) * len(names), strict=True)
+        return tuple([own or ((FLOAT,) if name and values[name].is_float else ()) for name, own in shown])
+
+    regions = [
+        region
+        if region.kernel == RESCALE or "qplan.dead" in module.extras.get(region.name, {})
+        else replace(
+            region,
+            input_facts=decided(region.inputs, region.input_facts),
+            output_facts=decided(region.outputs, region.output_facts),
+        )
+        for region in module.graph.regions
+    ]
+    return replace(module.graph, regions=tuple(regions))
 
 
 def read_module(text: str | bytes) -> Module:

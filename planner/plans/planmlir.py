@@ -11,6 +11,7 @@ from typing import Any
 
 from planner.annotated.jsontext import read_checked, write_compact
 from planner.errors import PlanFormatError
+from planner.ir.edges import RESCALE
 from planner.ir.graph import BOUNDARY, Facts, Graph, Op, Region, Value, port_address
 from planner.ir.qtypes import FloatType, Uniform
 from planner.mlir.module import Module, read_module, write_mlir
@@ -25,7 +26,7 @@ from planner.plans.planjson import (
     target_from_document,
 )
 from planner.plans.planschema import PLAN_REST
-from planner.plans.records import RESCALE, KernelPlan, Port, PortTyped, Rescale
+from planner.plans.records import KernelPlan, Port, PortTyped, Rescale
 
 
 def plan_to_mlir(plan: Plan) -> str:

@@ -6,7 +6,7 @@ Data only; `plan.Plan` holds them together. Source: design 01, section 6; design
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from planner.ir.graph import port_address
 from planner.ir.qtypes import FloatType, Uniform
@@ -14,9 +14,6 @@ from planner.target.records import Costs, Row
 
 Kind: TypeAlias = Literal["requantize", "widen", "narrow", "zero_point", "clamp", "quantize", "dequantize"]
 PortTyped: TypeAlias = Uniform | FloatType | None
-
-RESCALE: Final = "qplan.rescale"
-"""Kernel name of a rescale in a quantized module."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from planner.errors import Conflict
-from planner.ir.graph import Facts, Graph, port_address
+from planner.ir.edges import RESCALE
+from planner.ir.graph import Facts, Graph, Region, port_address
 from planner.ir.qtypes import AnyType, Bipolar, Calibrated, Uniform
 from planner.ir.typetext import brief
-from planner.plans.records import RESCALE, KernelPlan
+from planner.plans.records import KernelPlan
 from planner.plans.rescales import SAME_SCALE, kind_of
 from planner.propagation.concessions import Concession
 from planner.propagation.labels import clipped_share, label_of, width
@@ -82,6 +83,15 @@ def _is_told(network: Network, kernel: Kernel, port: Port) -> bool:
     return port.fixed is not None or bool(facts)
 
 
+def _without_effect(graph: Graph, region: Region, port: Port) -> Facts:
+    """Facts of a float port. A rescale that stays a kernel is between casts: its values are what they say."""
+    side, index = port.side
+    if region.kernel != RESCALE:
+        return port_facts(graph, region, side, index)
+    own = region.input_facts if side == "in" else region.output_facts
+    return own[index] if own else ()
+
+
 def _of_clip(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:
     """A port that takes a scale decided before and cannot hold what it needs on that."""
     if port.fixed is not None or port.group < 0 or port.kind == DERIVED:
@@ -100,9 +110,8 @@ def _of_range(network: Network, kernel: Kernel, port: Port, verb: str) -> Iterat
 def _of_port(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:
     region, value = kernel.choice.region, network.values[port.value]
     address = port_address(region.name, *port.side)
-    # A rescale of a planned text is no row's: between its casts it is what its ports say.
-    if kernel.choice.row is None and port.kind == FLOAT and region.kernel != RESCALE:
-        for fact in port_facts(network.graph, region, *port.side):
+    if kernel.choice.row is None and port.kind == FLOAT:
+        for fact in _without_effect(network.graph, region, port):
             if isinstance(fact, AnyType | Uniform):
                 yield f"{address} is float, so {brief(fact)} on {value.name!r} has no effect there"
     if value.constant and value.pin is not None and port.group >= 0 and port.pin is None:

@@ -15,6 +15,7 @@ from planner.ir.graph import Facts, Graph, Region, port_address
 from planner.ir.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Storage, Uniform
 from planner.ir.typetext import brief
 from planner.propagation.axes import block_size, channel_axis, linear_op
+from planner.propagation.carried import moved_types
 from planner.propagation.concessions import HARD, Concession, Fact
 from planner.propagation.layout import Layout, Layouts, layouts_of
 from planner.propagation.pinned import restored
@@ -126,6 +127,16 @@ def port_facts(graph: Graph, region: Region, side: str, index: int) -> Facts:
     return (*facts, *(own[index] if own else ()))
 
 
+def _binding(graph: Graph, region: Region, side: str, index: int) -> Facts:
+    """Constraints that say which row a port asks for: of a constant that is pinned there, the port's own."""
+    facts = port_facts(graph, region, side, index)
+    names, own = (
+        (region.inputs, region.input_facts) if side == "in" else (region.outputs, region.output_facts)
+    )
+    pinned = bool(own) and names[index] in graph.constants and any(isinstance(f, Uniform) for f in own[index])
+    return own[index] if pinned else facts
+
+
 def _choose(graph: Graph, region: Region, target: Target, layouts: Layouts, *, plain: bool) -> Choice:
     if not any((*region.inputs, *region.outputs)):
         return Choice(region, reason="no float operands")
@@ -180,7 +191,7 @@ def _sides(choice: Choice) -> Iterable[tuple[str, int, str, PortPattern]]:
 
 def _refused_by_facts(graph: Graph, choice: Choice) -> str | None:
     """The first port whose facts rule the row out."""
-    region = choice.region
+    region, sliced = choice.region, _hands_slices_on(graph, choice)
     for side, i, name, pattern in _sides(choice):
         store = pattern.type.storage
         if isinstance(store, FloatType):
@@ -188,7 +199,7 @@ def _refused_by_facts(graph: Graph, choice: Choice) -> str | None:
         own_facts = (region.input_facts if side == "in" else region.output_facts) or ((),) * (i + 1)
         constant = name in graph.constants
         follows = _follows_factors(choice, pattern.name)
-        for fact in port_facts(graph, region, side, i):
+        for fact in _binding(graph, region, side, i):
             if isinstance(fact, FLOATING) and (constant or fact in own_facts[i]):
                 return f"port {pattern.name} ({name!r}) is to stay float ({fact})"
             if isinstance(fact, AnyType) and store is not None and store.range_bits < fact.bits:
@@ -203,7 +214,7 @@ def _refused_by_facts(graph: Graph, choice: Choice) -> str | None:
                 kind = (
                     restored(fact, pattern.type, graph.constants[name]) if constant and not follows else fact
                 )
-                if accepts(pattern, kind, follows=follows):
+                if accepts(pattern, kind, follows=follows or (sliced and pattern.type.is_wildcard)):
                     if constant and not follows and _is_off_axis(graph, choice, pattern, kind):
                         return (
                             f"port {pattern.name} ({name!r}) is pinned along axis {kind.axis}, not the row's"
@@ -213,6 +224,31 @@ def _refused_by_facts(graph: Graph, choice: Choice) -> str | None:
                     f"port {pattern.name} ({name!r}) is pinned to {brief(fact)}, the row has {pattern.type}"
                 )
     return None
+
+
+def _hands_slices_on(graph: Graph, choice: Choice) -> bool:
+    """Whether the ports of a mover are all pinned, to slices that its ops hand on as they are.
+
+    A planned text has no numbers, those of a slice's ends neither: then it is as its pins say.
+    """
+    region, layout = choice.region, choice.layout
+    if layout is None or not layout.joins_all or not (region.input_facts and region.output_facts):
+        return False
+    found: dict[str, Uniform] = {}
+    for name, facts in zip(region.inputs, region.input_facts, strict=True):
+        kind = next((fact for fact in facts if isinstance(fact, Uniform)), None)
+        if kind is None or found.setdefault(name, kind) != kind:
+            return False
+    read = {name for op in region.ops for name in op.inputs if name in graph.constants}
+    if any(graph.constants[name].array is None for name in read - found.keys()):
+        return True
+    for op in region.ops if any(not kind.is_per_tensor for kind in found.values()) else ():
+        made = moved_types(op, found, graph)
+        if made is None:
+            return False
+        found |= made
+    made_here = zip(region.outputs, region.output_facts, strict=True)
+    return bool(region.ops) and all(found.get(name) in facts for name, facts in made_here)
 
 
 def _is_off_axis(graph: Graph, choice: Choice, pattern: PortPattern, kind: Uniform) -> bool:
@@ -323,7 +359,7 @@ def _pins_met(graph: Graph, choice: Choice) -> int:
     """Pins whose storage the row has there; a wildcard takes its value's."""
     met = 0
     for side, i, _, pattern in _sides(choice):
-        for fact in port_facts(graph, choice.region, side, i):
+        for fact in _binding(graph, choice.region, side, i):
             met += isinstance(fact, Uniform) and pattern.type.storage in (None, fact.storage)
             met += isinstance(fact, FloatType) and fact == pattern.type.storage
     return met

@@ -1,8 +1,8 @@
 """Wildcards: the storage of a port that takes any.
 
-That of its value's pin, else of the ports it is joined with, else of its producer, else of its readers (but
-none without signs for a constant below 0), else the target's default; wide enough for what an Any asks of its
-values. Source: design 01, section 4.
+That of its own pin, else of its value's, else of the ports it is joined with, else of its producer, else of
+its readers (but none without signs for a constant below 0), else the target's default; wide enough for what
+an Any asks of its values. Source: design 01, section 4.
 """
 
 from collections.abc import Sequence
@@ -79,6 +79,10 @@ def resolve(
             if side in joined:
                 result[side] = _stored_as(spec, joined[side])
                 continue
+            own = _own_storage(choice, (side,))
+            if own is not None:
+                result[side] = _stored_as(spec, own)
+                continue
             found = _storage_near(network, name, reader_storage)
             if found is None or not _has_signs(network, name, spec, found):
                 found = default.storage if isinstance(default.storage, Storage) else found
@@ -100,7 +104,7 @@ def _has_signs(network: Network, name: str, spec: PortType, store: Storage) -> b
 
 
 def _own_storage(choice: Choice, group: Sequence[PortId]) -> Storage | None:
-    """What facts of joined ports themselves say."""
+    """What facts of ports themselves say."""
     if not (choice.region.input_facts or choice.region.output_facts):
         return None
     pins = (own_pin(choice, side) for side in group)

@@ -1,6 +1,7 @@
 """Every text form gives back exactly what it was written from."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -9,6 +10,7 @@ from xdsl.dialects import builtin
 from planner.annotated.document import annotated_from_data, read_annotated, write_annotated
 from planner.annotated.jsontext import number, quote_all
 from planner.ir.graph import model_digest
+from planner.ir.qtypes import NoneType
 from planner.mlir.module import read_mlir, write_mlir
 from planner.mlir.moduleread import parse_text
 from planner.plans.planjson import plan_from_json, plan_to_json
@@ -67,10 +69,22 @@ def test_a_plan_survives_mlir(plan):
 
 @given(plans())
 def test_a_plan_module_reads_as_the_planned_graph(plan):
+    """Its rescales are edges again, and its ports are pinned to what was decided, to float too."""
     graph = read_mlir(plan_to_mlir(plan))
-    rescales = [region for region in graph.regions if region.kernel == "qplan.rescale"]
-    assert len(rescales) == len(plan.rescales)
-    assert len(graph.regions) == len(plan.graph.regions) + len(plan.rescales)
+    assert_same(bare(graph), bare(plan.graph))
+    regions = {region.name: region for region in graph.regions}
+    for kernel in plan.kernels_in_order:
+        region = regions[kernel.name]
+        shown = [*region.input_facts, *region.output_facts] or [()] * 99
+        for port, facts in zip((*kernel.inputs, *kernel.outputs), shown, strict=False):
+            is_float = bool(port.value) and graph.values[port.value].is_float
+            assert facts == ((port.type,) if port.type else (NoneType(),) if is_float else ())
+
+
+def bare(graph):
+    """A graph without what its ports are pinned to."""
+    regions = tuple(replace(region, input_facts=(), output_facts=()) for region in graph.regions)
+    return replace(graph, regions=regions)
 
 
 @given(graphs())
