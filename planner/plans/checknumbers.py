@@ -269,7 +269,9 @@ def _bias_need(served: Served, weight: Port, n: int) -> Reals:
                 continue
             if len(others) != 1 or not isinstance(others[0], Uniform):
                 continue
-            room = float(1 << BIAS_BITS) if kind.storage.bits == 32 else kind.storage.qmax / 2
+            sums = served.row.accumulator
+            store = sums if sums is not None and sums.bits < kind.storage.bits else kind.storage
+            room = float(1 << BIAS_BITS) if store.bits == 32 else store.qmax / 2
             least = np.abs(numbers.array.reshape(-1).astype(np.float64)) / (others[0].scale * room)
             if least.size:
                 need = np.maximum(need, least if least.size == n else least.max()) * (1 + 2 * NEAR)

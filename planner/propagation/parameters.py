@@ -57,7 +57,7 @@ def derive_parameters(network: Network, kernel: Kernel) -> list[PortId]:
     derived: list[PortId] = []
     for rule in layout.deriving:
         if rule.kind == "multiplier_accumulator_scale":
-            _grow_for_bias(network, ports, rule.args)
+            _grow_for_bias(network, ports, rule.args, row)
         for side, kind in _answers(network, kernel, rule).items():
             port = _answered(rule, ports, side, kind)
             value = network.values[port.value]
@@ -280,8 +280,13 @@ def _port_axis(network: Network, kernel: Kernel, port: Port, row: Row) -> int:
     return axis % rank
 
 
-def _grow_for_bias(network: Network, ports: Mapping[PortId, Port], args: Mapping[str, object]) -> None:
-    """Grow the scales of weight channels whose bias would overflow its accumulator (02, case 22)."""
+def _grow_for_bias(
+    network: Network, ports: Mapping[PortId, Port], args: Mapping[str, object], row: Row
+) -> None:
+    """Grow the scales of weight channels whose bias would overflow its accumulator (02, case 22).
+
+    What holds the sums may be narrower than what holds the bias; either way one bit stays free for the sums.
+    """
     named = {port.name: port for port in ports.values()}
     bias = named.get(str(args.get("port")))
     factors = [named[name] for name in _names(args.get("of")) if name in named]
@@ -302,6 +307,8 @@ def _grow_for_bias(network: Network, ports: Mapping[PortId, Port], args: Mapping
         or network.values[weight.value].pin is not None
     ):
         return
+    if row.accumulator is not None and row.accumulator.bits < store.bits:
+        store = row.accumulator
     limit = BIAS_LIMIT if store.bits == 32 else float(store.qmax) / 2
     least = np.abs(data.reshape(-1).astype(np.float64)) / (other.type.scale * limit)
     scales = np.asarray(weight.type.scales)

@@ -50,6 +50,19 @@ def test_a_bias_that_would_overflow_grows_its_channels_weight_scale(kernel, grow
     assert b.scales == pytest.approx([x.scale * s for s in w.scales], rel=1e-7)
 
 
+@pytest.mark.parametrize("bits", [20, 24, 32])
+def test_a_bias_leaves_room_in_an_accumulator_narrower_than_itself(bits):
+    """A channel of hardly any weight, such as training leaves behind, and a bias all the same."""
+    sums = f"axis: {{w: 0}}, accumulator: i{bits}"
+    target = target_of(f"- {{kernel: fc, in: {{x: a8, w: w8, b?: b32}}, out: {{y: a8}}, {sums}, {RULE}}}")
+    plan = plan_of("fc", [[1e-5, -2e-5], [0.5, 0.25]], [5.0, 0.5], target=target)
+    _, w, b = types(plan)
+    assert 0.5 < 5.0 / b.scales[0] / 2.0 ** (bits - 2) <= 1
+    assert w.scales[1] == pytest.approx(0.5 / 127)
+    assert plan.kernels["k"].accumulator_bits <= bits
+    check(plan)
+
+
 def test_a_bias_pin_off_the_product_is_refused():
     """Case 23: never kept silently."""
     from_text = types(plan_of("fc", [[1, -2], [0.5, 0.25]], [0.5, -0.25]))[2]
