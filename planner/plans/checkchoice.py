@@ -87,12 +87,16 @@ def _cannot_be_cut(served: Served, position: int) -> bool:
 
 
 def _facts(served: Served) -> Iterator[tuple[PortPattern, QType, bool, bool, str]]:
-    """Each fact at a port, whether the port is a constant, whether the fact is the port's own; the value."""
+    """Each fact at a port, whether the port is a constant, whether the fact is the port's own; the value.
+
+    A pin of a port has the say over the one of the constant there.
+    """
     for i, (port, pattern) in enumerate(zip(served.ports, served.patterns, strict=True)):
         if port.value:
             constant = port.value in served.graph.constants
             own = own_facts(served.region, i)
-            for fact in (*served.graph.values[port.value].facts, *own):
+            pinned = constant and any(isinstance(fact, Uniform) for fact in own)
+            for fact in own if pinned else (*served.graph.values[port.value].facts, *own):
                 yield pattern, fact, constant, fact in own, port.value
 
 

@@ -8,7 +8,7 @@ looks at no other kernel, so it cannot depend on a visiting order. Source: desig
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from planner.errors import Conflict
 from planner.ir.graph import Facts, Graph, Region, port_address
@@ -21,7 +21,7 @@ from planner.propagation.layout import Layout, Layouts, layouts_of
 from planner.propagation.pinned import restored
 from planner.target.borders import rows_for
 from planner.target.predicates import failing
-from planner.target.records import PortPattern, Row, Target
+from planner.target.records import PortId, PortPattern, Row, Target
 
 NO_RANGE = "no range"
 FLOATING: Final = (FloatType, NoneType)
@@ -179,7 +179,7 @@ def _none(region: Region, target: Target, refusals: list[str]) -> Choice:
     return Choice(region, reason=reason)
 
 
-def _sides(choice: Choice) -> Iterable[tuple[str, int, str, PortPattern]]:
+def _sides(choice: Choice) -> Iterable[tuple[Literal["in", "out"], int, str, PortPattern]]:
     region = choice.region
     for i, (name, pattern) in enumerate(zip(region.inputs, choice.inputs, strict=True)):
         if name:
@@ -193,7 +193,7 @@ def _refused_by_facts(graph: Graph, choice: Choice) -> str | None:
     """The first port whose facts rule the row out."""
     region, sliced = choice.region, _hands_slices_on(graph, choice)
     for side, i, name, pattern in _sides(choice):
-        store = pattern.type.storage
+        store = pattern.type.storage or _shared_storage(choice, (side, i))
         if isinstance(store, FloatType):
             continue
         own_facts = (region.input_facts if side == "in" else region.output_facts) or ((),) * (i + 1)
@@ -224,6 +224,16 @@ def _refused_by_facts(graph: Graph, choice: Choice) -> str | None:
                     f"port {pattern.name} ({name!r}) is pinned to {brief(fact)}, the row has {pattern.type}"
                 )
     return None
+
+
+def _shared_storage(choice: Choice, side: PortId) -> Storage | None:
+    """What a wildcard port is stored in because the row says so of a port that has its scale."""
+    layout = choice.layout
+    if layout is None or side not in layout.joined:
+        return None
+    group = next(group for group in layout.groups if side in group)
+    stores = (spec.storage for other, spec in layout.specs if other in group)
+    return next((store for store in stores if isinstance(store, Storage)), None)
 
 
 def _hands_slices_on(graph: Graph, choice: Choice) -> bool:
