@@ -19,7 +19,7 @@ from api.jobs import queue
 from api.jobs.records import File, Job, State, made, stored, work
 from api.planning import plan_arguments, plan_at_once, plan_in_child
 from api.problems import PREFIX, TYPES, Refused
-from api.schemas import CalibrationRequest, ComparisonRequest, ExportRequest, PlanRequest
+from api.requests import CalibrationRequest, ComparisonRequest, ExportRequest, PlanRequest
 from api.service import Service, model_arguments
 
 LONGEST_WAIT: Final = 60

@@ -7,7 +7,7 @@ from anyio.to_thread import run_sync
 
 from api.answering import page_of
 from api.jobs.records import made
-from api.schemas import ModelRequest
+from api.requests import ModelRequest
 from api.service import Service, laid_out, model_arguments, values_of
 
 

@@ -17,8 +17,8 @@ from api.extent import check_extent
 from api.history import Origin, origin_text, read_origin
 from api.jobs.records import File, made, stored, written
 from api.problems import Refused
+from api.requests import PlanRequest
 from api.scan import values_in
-from api.schemas import PlanRequest
 from api.service import Asked, Service, laid_out, model_arguments
 from api.store import Store, digest_of
 from planner.annotated.document import annotated_from_data

@@ -19,8 +19,8 @@ from api.jobs.dispatcher import Dispatcher
 from api.jobs.records import File, made, stored
 from api.live import Live
 from api.problems import Refused
+from api.requests import ExportRequest
 from api.sandbox import Sandbox
-from api.schemas import ExportRequest
 from api.settings import Settings
 from api.shelf import Shelf
 from api.store import Kind, Store, digest_of, digest_of_file

@@ -17,7 +17,7 @@ from api.answers import READERS
 from api.history import Origin, Step, applied, with_steps
 from api.live import Live
 from api.planning import SMALL, find_origin, is_small, lay_out_job, plan_here, plan_in_child
-from api.schemas import EditsRequest
+from api.requests import EditsRequest
 from api.service import Service
 from api.store import digest_of
 from planner.plans.planjson import plan_from_json

@@ -8,15 +8,9 @@ from api.answering import JSON
 from api.asking import answer_of, calibration_work, comparison_work, export_work, wait_of
 from api.bodies import JsonRoute
 from api.idempotency import hold
+from api.requests import CalibrationRequest, ComparisonRequest, ExportRequest
 from api.routes.parts import JOB, Sent, ServiceOf
-from api.schemas import (
-    CalibrationRequest,
-    ComparisonRecord,
-    ComparisonRequest,
-    ExportRecord,
-    ExportRequest,
-    StatsRecord,
-)
+from api.schemas import ComparisonRecord, ExportRecord, StatsRecord
 from api.service import export_plan
 
 router = APIRouter(tags=["exports"], route_class=JsonRoute)

@@ -8,8 +8,9 @@ from fastapi import APIRouter, Request, Response
 from api.answering import PAGE, json_answer, next_link, require_match
 from api.bodies import JsonRoute
 from api.models import find_model, list_models, read_model
+from api.requests import ModelRequest
 from api.routes.parts import NOT_MODIFIED, Cursor, IfMatch, Limit, ModelDigest, ServiceOf
-from api.schemas import ModelPage, ModelRecord, ModelRequest
+from api.schemas import ModelPage, ModelRecord
 
 router = APIRouter(tags=["models"], route_class=JsonRoute)
 

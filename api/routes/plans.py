@@ -12,17 +12,9 @@ from api.bodies import Handler, JsonRoute, scan_body
 from api.examples import NO_DIGEST, PORT, RESCALE, VALUE
 from api.idempotency import hold
 from api.planning import explain_plan, plan_again
+from api.requests import EditsRequest, PlanRequest, read_plan_request
 from api.routes.parts import JOB, NOT_MODIFIED, Cursor, Limit, PlanKey, Sent, ServiceOf
-from api.schemas import (
-    Difference,
-    EditsRequest,
-    Explanation,
-    PlanRequest,
-    PortPage,
-    Suggestions,
-    Tradeoffs,
-    read_plan_request,
-)
+from api.schemas import Difference, Explanation, PortPage, Suggestions, Tradeoffs
 from api.store import digest_of
 from api.whatif import answer_tag, lines_of, read, replan, study
 

@@ -8,8 +8,9 @@ from fastapi import APIRouter, Header, Path, Request, Response
 from api.bodies import BYTES, JsonRoute, require_media
 from api.examples import ANNOTATED_TEXT, UPLOAD
 from api.idempotency import IdempotencyKey, hold
+from api.requests import UploadRequest
 from api.routes.parts import ServiceOf
-from api.schemas import UploadRecord, UploadRequest
+from api.schemas import UploadRecord
 from api.uploads import ID, Upload, as_record, new_id
 
 router = APIRouter(tags=["uploads"], route_class=JsonRoute)
