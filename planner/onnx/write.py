@@ -74,17 +74,14 @@ def write_model(
             hint="write it to a path, then the weights go into a file beside it",
         )
     used = {node.domain: 1 for node in nodes if node.domain not in ("", QPLAN)}
-    if scopes and typed is not None:
-        nodes = nest(nodes, scopes, typed)
-    versions = {"": opset, **used, **(domains or {})}
     model = ModelProto(ir_version=ir_version, producer_name=producer, doc_string=doc)
-    for domain, version in sorted(versions.items()):
+    for domain, version in sorted({"": opset, **used, **(domains or {})}.items()):
         model.opset_import.add(domain=domain, version=version)
     for key, text in sorted((metadata or {}).items()):
         model.metadata_props.add(key=key, value=text)
     graph = model.graph
     graph.name = name
-    for node in nodes:
+    for node in nest(nodes, scopes, typed) if scopes and typed is not None else nodes:
         fill_node(graph.node.add(), node)
     graph.input.extend(value_info(*port) for port in inputs)
     graph.output.extend(value_info(*port) for port in outputs)
@@ -96,8 +93,7 @@ def write_model(
     if external is None:
         return _joined(model, tensors)
     _write_external(graph, tensors, external)
-    data: bytes = model.SerializeToString()
-    return data
+    return bytes(model.SerializeToString())
 
 
 def _joined(model: ModelProto, tensors: Mapping[str, tuple[np.ndarray, str]]) -> bytes:

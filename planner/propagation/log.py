@@ -14,7 +14,7 @@ from planner.ir.graph import port_address
 from planner.ir.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Storage, Uniform
 from planner.ir.typetext import brief
 from planner.plans.records import Refused, Step, StepRow, StepRows
-from planner.propagation.labels import UNIT, Label, LabelClass, label_of, storable, typed
+from planner.propagation.labels import UNIT, Label, label_of, storable, typed
 from planner.propagation.layout import Layout
 from planner.propagation.network import CONSTANT, FLOAT, GIVEN, SETTLED, Kernel, Network, Port, ports_of
 from planner.propagation.outcome import Outcome
@@ -215,9 +215,7 @@ def _pattern_name(layout: Layout, side: PortId) -> str:
 def _kernel_steps(log: _Log, outcome: Outcome, number: int, first: int) -> None:
     """Log one kernel of the network: its row (or why none), then its ports; `first`: column of the first."""
     network, kernel = log.network, log.network.kernels[number]
-    derived, classes, solutions = outcome.derived.get(number, ()), outcome.classes, outcome.labelled.solutions
-    region, row = kernel.choice.region, kernel.choice.row
-    layout = kernel.choice.layout
+    region, row, layout = kernel.choice.region, kernel.choice.row, kernel.choice.layout
     ports = ports_of(network, kernel)
     if not ports:
         return
@@ -225,38 +223,30 @@ def _kernel_steps(log: _Log, outcome: Outcome, number: int, first: int) -> None:
         log.add(region.name, "float", "no row", kernel.choice.reason)
         return
     because = [n for port in ports for n in log.facts_of(port.value)]
-    seen = log.class_step
     head = log.add(region.name, layout.key, "row", row.source, because=because)
-    sources = {side: rule_source(kernel, side, network) for side in derived}
+    derived = outcome.derived.get(number, ())
     for port in ports:
-        address = port_address(region.name, port.side[0], port.side[1])
-        text = log.text(port.type)
-        if port.side in sources:
-            rule, source = sources[port.side]
+        address, text = port_address(region.name, *port.side), log.text(port.type)
+        if port.side in derived:
+            rule, source = rule_source(kernel, port.side, network)
             rests = [log.port_step[p.id] for p in ports if p.id in log.port_step]
-            number = log.add(address, text, rule, source, because=[head, *rests])
-        elif port.group >= 0 and port.group in seen:
-            rests, source = [head, seen[port.group]], _same_scale_source(row, port.name)
-            number = log.add(address, text, "same_scale", source, because=rests)
+            step = log.add(address, text, rule, source, because=[head, *rests])
         elif port.group >= 0:
-            number = _class_step(log, kernel, port, entry=classes[port.group], solutions=solutions, head=head)
-            seen[port.group] = number
+            step = _class_step(log, outcome, kernel, port, head=head)
         elif port.kind == SETTLED:
-            rests = [head, *log.behind(port.value)]
             column = first + port.side[1] + (len(region.inputs) if port.side[0] == "out" else 0)
-            number = len(log.steps)
-            log.steps.append((number, address, text, *log.told.of(column, tuple(sorted(set(rests))))))
+            rests = sorted({head, *log.behind(port.value)})
+            step = len(log.steps)
+            log.steps.append((step, address, text, *log.told.of(column, tuple(rests))))
         elif port.kind == CONSTANT:
-            number = log.add(
-                address, text, "constant", _content(network, port), because=[head, *log.behind(port.value)]
-            )
+            rests = [head, *log.behind(port.value)]
+            step = log.add(address, text, "constant", _content(network, port), because=rests)
         elif port.kind == GIVEN:
-            number = _given_step(log, kernel, port, head=head)
+            step = _given_step(log, kernel, port, head=head)
         else:
-            number = log.add(
-                address, text, "float" if port.kind == FLOAT else "undecided", row.source, because=[head]
-            )
-        log.port_step[port.id] = number
+            rule = "float" if port.kind == FLOAT else "undecided"
+            step = log.add(address, text, rule, row.source, because=[head])
+        log.port_step[port.id] = step
 
 
 def _content(network: Network, port: Port) -> str:
@@ -284,32 +274,35 @@ def _given_step(log: _Log, kernel: Kernel, port: Port, *, head: int) -> int:
     return log.add(address, brief(port.type), why or "pinned", _GIVEN[why], because=rests)
 
 
-def _class_step(
-    log: _Log,
-    kernel: Kernel,
-    port: Port,
-    *,
-    entry: LabelClass,
-    solutions: Mapping[int, Solution],
-    head: int,
-) -> int:
-    region = kernel.choice.region
-    address = port_address(region.name, port.side[0], port.side[1])
+def _class_step(log: _Log, outcome: Outcome, kernel: Kernel, port: Port, *, head: int) -> int:
+    """Log a port of a class: the first with what decided the class, the others as joined to it."""
+    seen, row = log.class_step.get(port.group), kernel.choice.row
+    if seen is not None and row is not None:
+        address, source = (
+            port_address(kernel.choice.region.name, *port.side),
+            _same_scale_source(row, port.name),
+        )
+        return log.add(address, log.text(port.type), "same_scale", source, because=[head, seen])
+    log.class_step[port.group] = step = _first_step(log, outcome, kernel, port, head=head)
+    return step
+
+
+def _first_step(log: _Log, outcome: Outcome, kernel: Kernel, port: Port, *, head: int) -> int:
+    """Log what decided a class, at its first port."""
+    entry = outcome.classes[port.group]
+    address, text = port_address(kernel.choice.region.name, *port.side), log.text(port.type)
     rests = [n for member in entry.entering for n in log.behind(member.value)]
     rests = [head, *rests, *log.behind(port.value)]
-    text = log.text(port.type)
     if entry.fixed is not None:
         rule = "fixed_scale" if port.fixed is not None else "pinned"
         return log.add(address, text, rule, entry.fixed_source, because=rests)
-    solution = solutions.get(entry.id)
+    solution = outcome.labelled.solutions.get(entry.id)
     refused = _refused(solution, port) if solution else ()
     label = solution.labels[entry.id] if solution else entry.own
-    if label is None:
-        return log.add(
-            address, "float", "float", "moves data between float ops", because=rests, refused=refused
-        )
     pin = log.network.values[port.value].pin
-    if pin is not None and pin.is_per_tensor and label == label_of(pin):
+    if label is None:
+        text, rule, source = "float", "float", "moves data between float ops"
+    elif pin is not None and pin.is_per_tensor and label == label_of(pin):
         rule, source = "pinned", "model"
     elif label == entry.own:
         rule, source = "range", BY_RANGE
