@@ -16,7 +16,7 @@ from planner.errors import unknown_name
 from planner.plans.plan import Plan
 from planner.target.load import load_target, target_ids
 from planner.target.records import Target
-from planner.version import VERSION
+from planner.version import MADE_BY
 
 MOST_STEPS: Final = 200
 
@@ -32,7 +32,7 @@ class Origin:
     Attributes:
       target: `id@version`.
       request: a plan request without its target.
-      version: of the planner that made the plan.
+      version: `MADE_BY` of the planner that made the plan.
       steps: what was done to the plan of the request.
     """
 
@@ -60,10 +60,10 @@ def read_origin(text: bytes) -> Origin:
     """
     document = json.loads(text)
     request, *_, version = document["request"]
-    if version != VERSION:
+    if version != MADE_BY:
         raise Refused(
             "plan-invalid",
-            f"planner {version} made this plan, this is {VERSION}",
+            f"planner {version} made this plan, this is {MADE_BY}",
             hint="send its request again",
         )
     return Origin(document["target"], request, version, tuple(document["steps"]))

@@ -31,7 +31,7 @@ from planner.plans.plan import Plan, for_model
 from planner.plans.planjson import plan_from_json
 from planner.propagation.propagate import propagate
 from planner.target.records import Target
-from planner.version import VERSION
+from planner.version import MADE_BY
 
 SMALL: Final = 1 << 20
 INLINE_BYTES: Final = 1 << 18
@@ -75,7 +75,7 @@ async def plan_at_once(
     target = await service.shelf.find(request.target)
     asked = {**vars(request), "options": request.options.model_dump()}
     del asked["target"]
-    whole = to_json([asked, target.digest, VERSION])
+    whole = to_json([asked, target.digest, MADE_BY])
     digest = digest_of(whole)
     if body is not None:
         note_asked(service, body, Asked(request.target, target.digest, digest))

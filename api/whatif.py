@@ -23,7 +23,7 @@ from api.store import digest_of
 from planner.plans.planjson import plan_from_json
 from planner.report.resources import policy
 from planner.target.records import Target
-from planner.version import VERSION
+from planner.version import MADE_BY
 
 
 async def replan(service: Service, key: str, edits: EditsRequest) -> bytes:
@@ -76,7 +76,7 @@ def _edit_here(
 
 def answer_tag(verb: str, keys: Sequence[str], arguments: Mapping[str, str]) -> str:
     """The digest under which an answer about plans is kept."""
-    return digest_of(json.dumps([verb, keys, arguments, VERSION], sort_keys=True).encode())
+    return digest_of(json.dumps([verb, keys, arguments, MADE_BY], sort_keys=True).encode())
 
 
 async def study(service: Service, verb: str, key: str, arguments: Mapping[str, str]) -> tuple[Path, str]:

@@ -20,7 +20,7 @@ from planner.plans.bodies import Body, bodies
 from planner.plans.records import KernelPlan, Rescale, Step, TargetRef, ValuePlan, step_rows
 from planner.plans.rescales import derive_rescales
 from planner.target.records import Row, Target
-from planner.version import VERSION
+from planner.version import MADE_BY
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +47,7 @@ class Plan:
     """The answer and its proof.
 
     Attributes:
-      key: sha256 of model structure, constraints, target, options and planner version.
+      key: sha256 of model structure, constraints, target, options, version and planning revision.
       model: digest of the model (`ir.graph.model_digest`).
       graph: the model's regions, values and facts; its constants hold no numbers.
       cost, bound: the price of 01 section 5 and a proven lower bound of it, in element-rescales.
@@ -168,8 +168,8 @@ def for_model(plan: Plan, model: Graph) -> Plan:
 
 
 def plan_key(graph: Graph, model: str, target: str, options: Mapping[str, Any]) -> str:
-    """The content key of a plan: `sha256:...` of model structure, constraints, target, options, version."""
-    parts = [structure_digest(graph), model, target, json.dumps(options, sort_keys=True), VERSION]
+    """The content key of a plan: `sha256:...` of model structure, constraints, target, options, maker."""
+    parts = [structure_digest(graph), model, target, json.dumps(options, sort_keys=True), MADE_BY]
     return f"sha256:{hashlib.sha256(json.dumps(parts).encode()).hexdigest()}"
 
 
