@@ -123,7 +123,8 @@ def _totals(plan: Plan) -> Markup:
         "Kernels on integers": f"{count.integer} of {count.kernels}",
         "Kernels in float": str(count.kernels - count.integer),
         "Rescales": f"{count.rescales}, and {count.casts} casts between float and integers",
-        "Cost": f"{count.cost_text}, in elements rescaled",
+        "Cost": f"{count.cost_text}: {count.changed:,.0f} for rescales and casts, "
+        f"{count.cost - count.changed:,.0f} for lost bits",
         "Fully quantized": "yes" if count.fully_quantized else "no",
         "Options": options or "none",
         "Plan": plan.key,

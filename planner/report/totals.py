@@ -22,6 +22,7 @@ class Totals:
       kernels, integer: planned kernels, and how many of them run on integers.
       rescales, casts: type changes between integers, and quantize or dequantize at the borders of float.
       cost, bound: in element-rescales; `optimal` where they are known to meet.
+      changed: what of the cost is for rescales and casts; the rest is for lost bits.
     """
 
     kernels: int
@@ -29,6 +30,7 @@ class Totals:
     rescales: int
     casts: int
     cost: float
+    changed: float
     bound: float
     optimal: bool
     fully_quantized: bool
@@ -49,6 +51,7 @@ def totals(plan: Plan) -> Totals:
         rescales=len(plan.rescales) - casts,
         casts=casts,
         cost=plan.cost,
+        changed=sum(rescale.cost for rescale in plan.rescales),
         bound=plan.bound,
         optimal=plan.optimal,
         fully_quantized=plan.fully_quantized,

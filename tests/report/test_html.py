@@ -116,6 +116,16 @@ def test_totals_and_quality_are_there(digits):
     assert plan.key in words
 
 
+def test_the_cost_is_in_its_parts():
+    """The parts of docs/price.md: 64 and 10 elements cast at 100 each, the rest two readers' lost bits."""
+    model = planner.load_model(DIGITS / "digits.onnx")
+    stats = planner.calibrate(model, DIGITS / "calibration.npz")
+    model = planner.correct_biases(planner.annotate(model, stats=stats), "litert-int8", stats)
+    plan = planner.plan(model, "litert-int8", requantize=100.0, quantize=100.0, dequantize=100.0)
+    text = "13,556 (the least possible): 7,400 for rescales and casts, 6,156 for lost bits"
+    assert text in Page(planner.write_report(plan)).words
+
+
 def test_the_same_plan_gives_the_same_page(digits):
     plan, comparison, text = digits
     assert planner.write_report(plan, {"onnx-qdq": comparison}) == text
