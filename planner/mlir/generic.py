@@ -88,12 +88,12 @@ class Function:
     comment: str = ""
 
 
-def module_text(functions: Iterable[Function], attributes: Mapping[str, str] | None = None) -> str:
+def module_text(functions: Iterable[Function]) -> str:
     """Write a module of functions in generic form; operand types come from where the operands are defined."""
     lines = ['"builtin.module"() ({']
     for function in functions:
         lines.extend(_function_lines(function))
-    lines.append(f"}}){_braced(attributes or {})} : () -> ()")
+    lines.append("}) : () -> ()")
     return "\n".join(lines) + "\n"
 
 

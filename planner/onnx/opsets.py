@@ -129,14 +129,14 @@ def _int64(*numbers: int) -> np.ndarray:
     return np.asarray(numbers, dtype=np.int64)
 
 
-def _attribute_to_input(op: Op, scope: _Scope, key: str, index: int = 1) -> Op:
-    """Move a list of integers from an attribute to the operand at `index`."""
+def _attribute_to_input(op: Op, scope: _Scope, key: str) -> Op:
+    """Move a list of integers from an attribute to an operand behind the others."""
     if key not in op.attributes:
         return op
     items = op.attributes[key]
     many = items if isinstance(items, tuple) else (items,)
-    inputs = [*op.inputs, *([""] * (index - len(op.inputs))), scope.constant(op, key, _int64(*many))]
-    return replace(op, inputs=tuple(inputs), attributes=_without(op, key))
+    inputs = (*op.inputs, scope.constant(op, key, _int64(*many)))
+    return replace(op, inputs=inputs, attributes=_without(op, key))
 
 
 def _axes(op: Op, scope: _Scope) -> list[Op]:

@@ -53,9 +53,7 @@ def read_onnx(
     return _settled(validate(named_dims(opened, sizes)))
 
 
-def read_written(
-    source: str | Path | bytes, *, name: str | None = None, dims: Mapping[str, int] | None = None
-) -> Graph:
+def read_written(source: str | Path | bytes, *, dims: Mapping[str, int] | None = None) -> Graph:
     """Read a model for running or converting: every op of the file, nothing folded, quantization kept.
 
     Quantization ops of all domains are spelled one way (`quantized.dialect`); the opset is 21.
@@ -63,7 +61,7 @@ def read_written(
     Raises:
       ModelError: no ONNX model, or one that cannot be read; one line that says where and why.
     """
-    return _settled(validate(infer(_plain_opset(with_dims(_as_written(source, name), dims or {})))))
+    return _settled(validate(infer(_plain_opset(with_dims(_as_written(source, None), dims or {})))))
 
 
 def _normal(graph: Graph) -> Graph:

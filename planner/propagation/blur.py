@@ -11,13 +11,12 @@ from dataclasses import replace
 from typing import Final
 
 from planner.ir.qtypes import Uniform
-from planner.plans.rescales import SAME_SCALE
 from planner.propagation.components import Component, Edge, Tolls, Unit
+from planner.propagation.dominance import NEAR
 from planner.propagation.labels import Label, Offered, Offers, label_of, typed
 
 SCALES: Final = 32  # cells to a factor of two
 OFFSETS: Final = 16  # zero points to a cell
-NEAR: Final = 1.0 + 1.1 * SAME_SCALE
 
 Cell = tuple[int, int]
 

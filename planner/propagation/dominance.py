@@ -17,6 +17,7 @@ from planner.target.records import Costs
 
 ROUNDS: Final = 3
 NEAR: Final = 1.0 + 1.1 * SAME_SCALE
+"""Factor within which two scales may count as the same."""
 
 
 @dataclass(slots=True)

@@ -235,9 +235,9 @@ _BOTH: Final = "in: {{a: {0}, b: {1}}}, out: {{y: {2}}}, rules: [{{free_scale: [
 _MANY: Final = "in: {{xs*: {0}}}, out: {{y: {1}}}, rules: [{{same_scale: [xs, y]}}]"
 
 
-def _mover(kernel: str, *operands: Any, operator: str = "", kind: str = "", **attributes: Any) -> Probe:
+def _mover(kernel: str, *operands: Any, operator: str = "", **attributes: Any) -> Probe:
     name = operator or kernel
-    spell = _plain(name, *operands, kind=kind, **attributes)
+    spell = _plain(name, *operands, **attributes)
     return Probe(kernel, name, tuple((a,) for a in STORAGES), spell, _MOVER, _ANY)
 
 

@@ -216,11 +216,11 @@ def _cast(call: Call) -> Results:
     return (convert(p, x, wanted),)
 
 
-def _many(kind: str, *, is_mean: bool = False) -> Maker:
+def _sum(*, is_mean: bool = False) -> Maker:
     def make(call: Call) -> Results:
         x, count = call.x, len(call.op.inputs)
         for i in range(1, count):
-            x = binary(call.p, kind, x, call.tensor_of(i))
+            x = binary(call.p, "add", x, call.tensor_of(i))
         return (binary(call.p, "divide", x, full(call.p, count, x)) if is_mean else x,)
 
     return make
@@ -240,7 +240,7 @@ ARITHMETIC: Final[Mapping[str, Maker]] = {
     "HardSigmoid": _hard_sigmoid,
     "HardSwish": _hard_swish,
     "LeakyRelu": _leaky_relu,
-    "Mean": _many("add", is_mean=True),
+    "Mean": _sum(is_mean=True),
     "Mish": _mish,
     "Not": _one("not"),
     "Or": _two("or"),
@@ -250,5 +250,5 @@ ARITHMETIC: Final[Mapping[str, Maker]] = {
     "Selu": _selu,
     "Softplus": _softplus,
     "Softsign": _softsign,
-    "Sum": _many("add"),
+    "Sum": _sum(),
 }
