@@ -26,6 +26,7 @@ from planner.plans.rescales import kind_of, pins
 
 FINN: Final = "qonnx.custom_op.general"
 DATATYPE: Final = "finn_datatype"
+MOST_LEVELS: Final = 1 << 16
 LAYOUTS: Final[Mapping[int, str]] = {2: "NC", 3: "NWC", 4: "NHWC"}
 
 
@@ -207,6 +208,7 @@ class Streams:
     def _quantized(self, value: str, tensor: str, kind: Uniform) -> str:
         """Quantize a float tensor: the least float32 of each level, ties to even as they fall."""
         self._need_per_tensor(value, kind)
+        self._need_few_levels(value, kind)
         store = kind.storage
         least = least_floats(
             lambda x: quantize_array(x, kind).astype(np.int64) - store.qmin, store.qmax - store.qmin
@@ -221,6 +223,7 @@ class Streams:
         self._need_per_tensor(value, source)
         self._need_per_tensor(value, wanted)
         low, held = wanted.storage.qmin, source.zero_point
+        self._need_few_levels(value, wanted)
 
         def levels_of(v: Integers) -> Integers:
             return rescaled(v + held, source, wanted, self.arithmetic).astype(np.int64) - low
@@ -237,6 +240,13 @@ class Streams:
         else:
             scales = scales.reshape(())
         return self.emit("Mul", [tensor, self.constant(f"{value}_scale", scales)], f"{value}_real")
+
+    def _need_few_levels(self, value: str, kind: Uniform) -> None:
+        if kind.storage.steps > MOST_LEVELS:
+            raise UnsupportedExport(
+                f"{value!r} is pinned to {kind.storage}, more levels than thresholds are written for",
+                hint="pin it to at most 16 bits, or leave it unpinned",
+            )
 
     def _need_per_tensor(self, value: str, kind: Uniform) -> None:
         if not kind.is_per_tensor:

@@ -159,7 +159,8 @@ class _Pair:
         """Compare the names at both models' boundaries.
 
         Raises:
-          ModelError: an input of the file that the model lacks, or an output the other way round.
+          ModelError: an input of the file that the model lacks, or an output the other way round; an input
+            that the file has stored and the model does not pin.
         """
         given = [port.name for port in self.quantized.get_outputs()]
         asked = [port.name for port in self.quantized.get_inputs()]
@@ -175,6 +176,10 @@ class _Pair:
                         f"{here} has the {kind} {name!r}, {there} does not",
                         hint=f"is it another model's? {there} has {listed}",
                     )
+        pinned = pins(self.graph)
+        for port in self.quantized.get_inputs():
+            if "int" in port.type and self.graph.values[port.name].is_float and port.name not in pinned:
+                raise _unpinned(port.name, port.type.removeprefix("tensor(").removesuffix(")"), "write")
 
     def run(
         self, label: str, arrays: Mapping[str, Array], names: tuple[str, ...]
@@ -197,11 +202,15 @@ def _real(got: Array, wanted: Array, kind: Uniform | None, name: str) -> Array:
     if not is_stored:
         return got
     if kind is None:
-        raise ModelError(
-            f"{name!r} is stored as {got.dtype} in the file, and the model pins no type to read it with",
-            hint="compare with the annotated model the plan was made from",
-        )
+        raise _unpinned(name, str(got.dtype), "read")
     return dequantize_array(got, kind)
+
+
+def _unpinned(name: str, stored: str, verb: str) -> ModelError:
+    return ModelError(
+        f"{name!r} is stored as {stored} in the file, and the model pins no type to {verb} it with",
+        hint="compare with the annotated model the plan was made from",
+    )
 
 
 def _run(

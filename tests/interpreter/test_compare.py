@@ -86,6 +86,17 @@ def test_pinned_boundaries_are_read_as_reals():
     assert 20 < comparison.outputs["a"].sqnr < 60
 
 
+def test_a_stored_input_needs_a_pin():
+    graph, plan, samples = small(x=(u8(0.03, 128),))
+    bare = replace(graph, values={name: replace(v, facts=()) for name, v in graph.values.items()})
+    with pytest.raises(ModelError) as error:
+        compare(bare, write_qoperator(graph, plan), samples)
+    assert str(error.value) == (
+        "'x' is stored as uint8 in the file, and the model pins no type to write it with "
+        "(compare with the annotated model the plan was made from)"
+    )
+
+
 def test_a_stored_output_needs_a_pin():
     graph, plan, samples = small(a=(i8(0.08, 1),))
     bare = replace(graph, values={name: replace(v, facts=()) for name, v in graph.values.items()})

@@ -425,3 +425,22 @@ def test_half_a_step_before_an_unsigned_value(target):
     port = next(port for kernel in made.kernels_in_order for port in kernel.inputs if "bias" in port.value)
     assert port.type.storage.signed
     assert port.type.scale <= 0.125
+
+
+def test_a_pin_of_more_levels_than_thresholds_have():
+    """A value of 32 bits between two kernels of bytes: no port has it, a stream would."""
+    text = (
+        f"{HEAD} g (float[1,2] x) => (float[1,2] y) "
+        "{ q = QuantizeLinear(x, s, z) h = DequantizeLinear(q, s, z) u = Relu(h) y = Relu(u) }"
+    )
+    model = read_onnx(parsed(text, s=np.float32(0.25), z=np.int8(0)))
+    wide = {"format": "qplan.annotations/1", "values": {"u": "!quant.uniform<i32:f32, 0.001:7>"}}
+    stats = calibrate(model, [{"x": np.ones((1, 2), np.float32)}])
+    model = annotate(model, stats=stats, annotations=wide)
+    made = plan(model, "litert-int8")
+    with pytest.raises(UnsupportedExport) as error:
+        export(model, made, "finn")
+    assert str(error.value) == (
+        "'u' is pinned to i32, more levels than thresholds are written for "
+        "(pin it to at most 16 bits, or leave it unpinned)"
+    )
