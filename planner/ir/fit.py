@@ -4,6 +4,7 @@ Source: MLIR quant dialect, integrity rules; design 01, sections 2 and 9.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from planner.errors import ModelError
@@ -36,8 +37,11 @@ def _unranked(fact: QType, value: Value) -> str:
     return ""
 
 
-def refuse_misfits(graph: Graph) -> Graph:
+def refuse_misfits(graph: Graph, *, planned: bool = False) -> Graph:
     """Return the graph unchanged if every fact fits its tensor.
+
+    Args:
+      planned: whether its ports were typed by a plan, whose scales are float32 whatever float a tensor has.
 
     Raises:
       ModelError: the first that does not, with the offending axis, sizes and type.
@@ -49,7 +53,9 @@ def refuse_misfits(graph: Graph) -> Graph:
         for names, facts in ((region.inputs, region.input_facts), (region.outputs, region.output_facts)):
             for name, own in zip(names, facts, strict=False):
                 for fact in own if name else ():
-                    _refuse(graph, fact, graph.values[name])
+                    value = graph.values[name]
+                    is_ours = planned and value.is_float and getattr(fact, "expressed", None) == "f32"
+                    _refuse(graph, fact, replace(value, dtype="f32") if is_ours else value)
     return graph
 
 

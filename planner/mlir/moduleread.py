@@ -23,7 +23,7 @@ from planner.ir.ranges import check_range
 from planner.ir.structure import Scope, Structure
 from planner.ir.topology import topological
 from planner.mlir.attributes import attribute_value, spec_facts
-from planner.mlir.dialect import ConstantOp, RegionOp
+from planner.mlir.dialect import PLAN, ConstantOp, RegionOp
 from planner.mlir.parse import parse_text
 from planner.mlir.places import place
 from planner.mlir.plainread import read_plain
@@ -68,8 +68,8 @@ def read_mlir(text: str | bytes) -> Graph:
         or a type that does not fit its tensor.
     """
     module = read_module(text)
-    graph = _as_decided(module) if "qplan.plan" in module.attributes else module.graph
-    return refuse_misfits(with_edges(graph))
+    planned = PLAN in module.attributes
+    return refuse_misfits(with_edges(_as_decided(module) if planned else module.graph), planned=planned)
 
 
 def _as_decided(module: Module) -> Graph:

@@ -23,6 +23,8 @@ from planner.mlir.module import read_mlir
 from planner.plans.rescales import price_of
 from planner.propagation.propagate import propagate
 from planner.target.load import target_ids
+from tests.awkward.job import samples_of
+from tests.awkward.models import AWKWARD
 from tests.cases.test_structure import CASES, NPU, read
 from tests.conftest import ROOT
 from tests.plans.randommodels import images, random_model
@@ -30,6 +32,7 @@ from tests.propagation.graphs import EVERY_RULE
 from tests.propagation.test_laws import graphs_of_every_rule, port_types
 
 DIGITS = ROOT / "examples" / "digits"
+OTHER_FLOATS = ("half_graph", "double_graph")
 STRATEGIES = ("minimal", "rfc")
 FOUND = [
     (3, "tosa-int8"),  # bits of sums, where a port pins weights per channel
@@ -163,6 +166,19 @@ def keeps_on_every_target(model):
 def test_the_example():
     model = planner.load_model(DIGITS / "digits.onnx")
     keeps_on_every_target(planner.annotate(model, stats=planner.calibrate(model, DIGITS / "calibration.npz")))
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in OTHER_FLOATS else pytest.mark.soak) for n in AWKWARD]
+)
+def test_awkward_models(name):
+    """Loops, recurrent kernels, floats of other widths."""
+    try:
+        model = planner.load_model(AWKWARD[name]())
+        model = planner.annotate(model, stats=planner.calibrate(model, list(samples_of(model))))
+    except PlannerError:
+        return  # tests.awkward.test_job knows which ones, and the words
+    keeps_on_every_target(model)
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.soak) for name in model_names()])
