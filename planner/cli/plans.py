@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from planner.cli.console import say, say_json, say_table
-from planner.cli.files import put_text
+from planner.cli.files import keep_from, only_one_stdin, put_text
 from planner.cli.options import JsonOption, OutFile, PlanFile, read_plan
 from planner.cli.planning import plan_summary, summary_text
 
@@ -73,16 +73,27 @@ def show(plan_file: PlanFile, *, json: JsonOption = False) -> None:
     )
 
 
-def view(plan_file: PlanFile, *, out: OutFile = None, json: JsonOption = False) -> None:
+def view(
+    plan_file: PlanFile,
+    *,
+    before: Annotated[
+        str | None, typer.Option("--before", metavar="PLAN", help="Mark what is new since this plan.json.")
+    ] = None,
+    out: OutFile = None,
+    json: JsonOption = False,
+) -> None:
     """Write the page of a plan: its graph and its tables, one offline HTML file."""
     import planner
     from planner.report.view import view_of
 
+    only_one_stdin(plan_file, before)
     planned = read_plan(plan_file)
+    earlier = None if before is None else read_plan(before)
     if json:
-        say_json(view_of(planned))
+        say_json(view_of(planned, earlier))
     else:
-        put_text(planner.write_report(planned), out, plan_file)
+        keep_from(out, before)
+        put_text(planner.write_report(planned, before=earlier), out, plan_file)
 
 
 def explain(

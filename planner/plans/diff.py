@@ -70,7 +70,7 @@ class PlanDiff:
             ("rescales", self.rescales),
         ):
             lines += [f"{title}:"] if changes else []
-            lines += [f"  {_worded(change)}" for change in changes]
+            lines += [f"  {worded(change)}" for change in changes]
         return "\n".join(lines)
 
 
@@ -79,17 +79,19 @@ def diff(a: Plan, b: Plan) -> PlanDiff:
     require_plan(a)
     require_plan(b)
     ours, theirs = _rescales(a), _rescales(b)
+    before, after = _totals(a), _totals(b)
     gone = [Change(r.id, _rescale_text(r), "") for key, r in ours.items() if key not in theirs]
     new = [Change(r.id, "", _rescale_text(r)) for key, r in theirs.items() if key not in ours]
     return PlanDiff(
         kernels=tuple(_kernels(a, b)),
         ports=tuple(_ports(a, b)),
         rescales=(*gone, *new),
-        totals={name: (before, _totals(b)[name]) for name, before in _totals(a).items()},
+        totals={name: (before[name], after[name]) for name in before},
     )
 
 
-def _worded(change: Change) -> str:
+def worded(change: Change) -> str:
+    """One line: `+` and `-` for what is on one side only."""
     why = f" ({change.why})" if change.why else ""
     if not change.before:
         return f"+ {change.at}: {change.after}{why}"

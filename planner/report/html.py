@@ -43,16 +43,21 @@ dt { opacity: .7; } dd { margin: 0; overflow-wrap: anywhere; }
 """)
 
 
-def write_report(plan: Plan, comparisons: Mapping[str, Comparison] | None = None) -> str:
+def write_report(
+    plan: Plan, comparisons: Mapping[str, Comparison] | None = None, *, before: Plan | None = None
+) -> str:
     """Write the report of a plan.
 
     Args:
       comparisons: by name of the format, how the exported file compares with the float model.
+      before: another plan; the graph then marks what is new since, as `planner.diff` has it.
 
     Returns:
       A whole HTML document that needs nothing else.
     """
     require_plan(plan)
+    if before is not None:
+        require_plan(before)
     given = {} if comparisons is None else comparisons
     expect(given, Mapping, "comparisons are a mapping from a format to what compare gives")
     for comparison in given.values():
@@ -64,7 +69,7 @@ def write_report(plan: Plan, comparisons: Mapping[str, Comparison] | None = None
         *_section("Warnings", _items(plan.warnings), shown=bool(plan.warnings)),
         *_section("Quality against the float model", _quality(given), shown=bool(given)),
         _graph(),
-        _scripts(plan),
+        _scripts(plan, before),
         *_section("Kernels", _kernels(plan)),
         *_section("Kernels in float, and why", _float_kernels(plan)),
         *_section("Rescales, and why", _rescales(plan)),
@@ -104,9 +109,9 @@ def _graph() -> Markup:
     )
 
 
-def _scripts(plan: Plan) -> Markup:
+def _scripts(plan: Plan, before: Plan | None) -> Markup:
     """What the graph draws, and what draws it: before the tables, so that it need not wait for them."""
-    data = element("script", Markup(view_json(plan)), id="view-data", type="application/json")
+    data = element("script", Markup(view_json(plan, before)), id="view-data", type="application/json")
     return join(data, element("script", Markup(script())))
 
 

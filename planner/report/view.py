@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from planner.ir.graph import BOUNDARY, port_address
 from planner.ir.qtypes import Uniform
+from planner.plans.diff import diff, worded
 from planner.plans.explain import DEPTH, WORDINGS, type_text
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, Port, step_rows
@@ -61,8 +62,8 @@ class _Wires:
     rescales: list[int] = field(default_factory=list)
 
 
-def view_of(plan: Plan) -> dict[str, Any]:
-    """Say what the page draws of a plan; JSON's own types only, the same for the same plan."""
+def view_of(plan: Plan, before: Plan | None = None) -> dict[str, Any]:
+    """Say what the page draws of a plan, and what is new since another; JSON's own types only."""
     texts = Texts()
     nodes = _nodes(plan)
     wires = _wires(plan, nodes)
@@ -105,13 +106,14 @@ def view_of(plan: Plan) -> dict[str, Any]:
             "clip": [round(value.clip, 5) for value in plan.values.values()],
         },
         "steps": _steps(plan, texts),
+        "changes": None if before is None else _changes(before, plan, nodes, texts),
         "texts": texts.listed(),
     }
 
 
-def view_json(plan: Plan) -> str:
+def view_json(plan: Plan, before: Plan | None = None) -> str:
     """The same as text that may stand inside a `script` element: nothing in it ends one."""
-    text = json.dumps(view_of(plan), ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(view_of(plan, before), ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
@@ -185,3 +187,27 @@ def _steps(plan: Plan, texts: Texts) -> Columns:
         columns["because"].append(list(because))
         columns["refused"].append([[texts(other.label), f"{other.cost:g}"] for other in refused])
     return columns
+
+
+def _changes(before: Plan, after: Plan, nodes: Sequence[_Node], texts: Texts) -> dict[str, Any]:
+    """What differs, each change at the node it is to be seen at; -1 where that node is gone."""
+    found = diff(before, after)
+    at = {node.name: i for i, node in enumerate(nodes) if node.kind != MODEL}
+    at |= {port.address: i for i, node in enumerate(nodes) if node.kind == MODEL for port in node.inputs}
+    columns: Columns = {"node": [], "text": []}
+    for change in (*found.kernels, *found.ports, *found.rescales):
+        places = [
+            change.at,
+            change.at.rpartition(".")[0],
+            *_readers(after if change.after else before, change.at),
+        ]
+        columns["node"].append(next((at[place] for place in places if place in at), -1))
+        columns["text"].append(texts(worded(change)))
+    totals = [[name, *pair] for name, pair in found.totals.items() if pair[0] != pair[1]]
+    return {"plan": texts(before.key), "totals": totals, **columns}
+
+
+def _readers(plan: Plan, rescale: str) -> list[str]:
+    """Kernels that read a rescale, and outputs of the model by address."""
+    uses = [use for item in plan.rescales if item.id == rescale for use in item.consumers]
+    return [port_address(name, "in", index) if name == BOUNDARY else name for name, index in uses]

@@ -233,6 +233,8 @@ def test_view_writes_the_page_of_a_plan(qplan, planned, tmp_path):
     drawn = qplan("view", planned / "plan.json", "--json").json
     assert drawn["format"] == "qplan.view/1"
     assert len(drawn["nodes"]["name"]) == len(plan.kernels_in_order) + 2
+    against = ("--before", planned / "plan.json", "--json")
+    assert qplan("view", planned / "plan.json", *against).json["changes"]["text"] == []
     over = tmp_path / "plan.json"
     over.write_text((planned / "plan.json").read_text())
     assert qplan("view", over, "--out", over).code == 2

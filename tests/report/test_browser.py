@@ -12,6 +12,7 @@ from planner.plans.explain import explain
 from tests.api.conftest import served_here
 from tests.api.documents import chain
 from tests.report.test_html import DIGITS, MODEL, NASTY
+from tests.report.test_view import WIDER
 
 sync_api = pytest.importorskip("playwright.sync_api")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -43,9 +44,9 @@ def show(browser, tmp_path):
     """Opens the report of a plan; the page may complain of nothing and ask for nothing."""
     complaints, contexts = [], []
 
-    def opened(plan, **options):
+    def opened(plan, before=None, **options):
         path = tmp_path / "report.html"
-        path.write_text(planner.write_report(plan), encoding="utf-8")
+        path.write_text(planner.write_report(plan, before=before), encoding="utf-8")
         context = browser.new_context(viewport={"width": 1200, "height": 850}, **options)
         contexts.append(context)
         page = context.new_page()
@@ -166,6 +167,27 @@ def test_rescales_one_after_the_other(show, digits):
     rescale = digits.rescales[0]
     shown = page.locator("#view-panel .why").inner_text()
     assert f"{rescale.kind} of {rescale.elements:,} elements" in shown
+
+
+def test_differences_are_marked_and_listed(show, annotated):
+    before = planner.plan(annotated, "litert-int8")
+    after = planner.replan(before, {"values": {"stem/relu_out": WIDER}})
+    page = show(after, before)
+    words = page.locator("#view-panel").inner_text()
+    found = planner.diff(before, after)
+    assert f"{len(found.ports) + len(found.rescales)} differences" in words
+    assert "rescales: 1 → 0" in words
+    assert press(page, "d")["selected"] == 1
+    kernel = after.kernels_in_order[0]
+    assert kernel.outputs[0].address in page.locator("#view-panel").inner_text()
+    changed = {change.at.rpartition(".")[0] for change in found.ports}
+    changed |= {
+        name for rescale in before.rescales for name, _ in rescale.consumers if rescale.kind == "requantize"
+    }
+    seen = [press(page, "d")["address"] for _ in changed]
+    assert seen[-1] == kernel.name
+    assert set(seen) == changed
+    assert "Differences" not in show(after).locator("#view-panel").inner_text()
 
 
 def test_the_wheel_zooms_around_the_pointer(show, digits):

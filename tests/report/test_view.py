@@ -7,12 +7,14 @@ import pytest
 
 import planner
 from planner.annotated.document import read_annotated
+from planner.plans.diff import worded
 from planner.plans.explain import type_text
 from planner.report.view import view_json, view_of
 from tests.report.test_html import MODEL, NASTY
 
 EMPTY = """{"format": "qplan.annotated/1", "name": "none", "values": [], "kernels": [], "inputs": [],
  "outputs": []}"""
+WIDER = "!quant.uniform<i8:f32, 0.02795201912522316:-61>"
 DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits"
 
 
@@ -98,3 +100,30 @@ def test_names_cannot_end_the_element():
 def test_an_empty_plan_has_nothing_to_draw():
     model = planner.plan(read_annotated(EMPTY), "teaching-npu")
     assert view_of(model)["nodes"]["name"] == []
+
+
+def test_differences_stand_where_they_are_seen():
+    model = planner.load_model(DIGITS / "digits.onnx")
+    model = planner.annotate(model, stats=planner.calibrate(model, DIGITS / "calibration.npz"))
+    before = planner.plan(model, "litert-int8")
+    after = planner.replan(before, {"values": {"stem/relu_out": WIDER}})
+    view = view_of(after, before)
+    found = planner.diff(before, after)
+    names = said(view, view["nodes"]["name"])
+    changes = view["changes"]
+    shown = list(zip((names[node] for node in changes["node"]), said(view, changes["text"]), strict=True))
+    ports = [(change.at.rpartition(".")[0], worded(change)) for change in found.ports]
+    gone = [rescale for rescale in before.rescales if rescale.kind == "requantize"]
+    assert ports
+    assert [(gone[0].consumers[0][0], f"- {gone[0].id}")] == [
+        (name, text.partition(":")[0]) for name, text in shown[len(ports) :]
+    ]
+    assert shown[: len(ports)] == ports
+    assert ["rescales", 1.0, 0.0] in changes["totals"]
+    assert view_of(after, after)["changes"] | {"plan": 0} == {"plan": 0, "totals": [], "node": [], "text": []}
+
+
+def test_what_is_gone_has_no_node():
+    whole = planner.plan(read_annotated(MODEL % (("m",) * 4)), "teaching-npu")
+    view = view_of(planner.plan(read_annotated(EMPTY), "teaching-npu"), whole)
+    assert set(view["changes"]["node"]) == {-1}

@@ -17,8 +17,8 @@ const TYPES = 76; // and port types
 const FAR = 7; // pixels a rank below which ranks are bars
 const LIMITS = [0.001, 160];
 const COLORS = {
-  light: { paper: "#fff", ink: "#1b1f24", line: "#8b95a1", soft: "#e9edf1", mark: "#c62f2f", chosen: "#b4520a" },
-  dark: { paper: "#14171a", ink: "#e6e9ec", line: "#737d88", soft: "#262b31", mark: "#ff6b61", chosen: "#ffab5e" },
+  light: { paper: "#fff", ink: "#1b1f24", line: "#8b95a1", soft: "#e9edf1", mark: "#c62f2f", chosen: "#b4520a", news: "#087f5b" },
+  dark: { paper: "#14171a", ink: "#e6e9ec", line: "#737d88", soft: "#262b31", mark: "#ff6b61", chosen: "#ffab5e", news: "#51cf90" },
 };
 
 // ---- what the data says, in arrays to draw from -------------------------------------------------------------
@@ -36,6 +36,9 @@ const red = rescaled();
 const firstPort = starts(ports.node, count);
 const edgesInto = rows(edges.to, count);
 const edgesOutOf = rows(edges.from, count);
+const changes = data.changes ?? { node: [], text: [], totals: [] }; // since another plan
+const changed = new Set(changes.node.filter((node) => node >= 0));
+const green = sums((node) => changed.has(node));
 const nodeOf = index(nodes.name, (node) => !isModel(node)); // kernel name to node
 const stepOf = index(steps.port); // port, value or kernel to the step that speaks of it
 const valueOf = index(values.name);
@@ -204,6 +207,10 @@ function paintBars(w, h) {
       pen.fillStyle = palette.mark;
       pen.fillRect(from + wide + 3, y, 9, step > 3 ? step - 1 : step + 0.5);
     }
+    if (green[b] > green[a]) {
+      pen.fillStyle = palette.news;
+      pen.fillRect(from + wide + 15, y, 9, step > 3 ? step - 1 : step + 0.5);
+    }
     if (view.selected !== null && nodes.rank[view.selected] >= a && nodes.rank[view.selected] < b) {
       pen.fillStyle = palette.chosen;
       pen.fillRect(from - 14, y - 1, 10, Math.max(step, 3));
@@ -285,9 +292,20 @@ function paintBoxes(top, bottom, w) {
       pen.roundRect(x - wide / 2, y - high / 2, wide, high, Math.min(5, high / 4));
       pen.fill();
       if (view.level === "names" || node === view.selected) pen.stroke();
+      if (changed.has(node)) paintNews(x - wide / 2, y - high / 2, high / 3);
       if (view.level === "names") paintNames(node, x, y, wide, high);
     }
   }
+}
+
+// A corner of its own colour on what another plan has otherwise.
+function paintNews(x, y, size) {
+  pen.fillStyle = palette.news;
+  pen.beginPath();
+  pen.moveTo(x, y);
+  pen.lineTo(x + size, y);
+  pen.lineTo(x, y + size);
+  pen.fill();
 }
 
 function paintNames(node, x, y, wide, high) {

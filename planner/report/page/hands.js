@@ -90,11 +90,16 @@ function nextRescale() {
   }
 }
 
+function nextDifference() {
+  const order = [...changed].sort((a, b) => a - b);
+  if (order.length) goTo(order.find((node) => view.selected === null || node > view.selected) ?? order[0]);
+}
+
 const pan = (dx, dy) => () => { view.x += (dx * 80) / view.unit; view.y += (dy * 80) / view.unit; refresh(); };
 const KEYS = {
   ArrowLeft: pan(-1, 0), ArrowRight: pan(1, 0), ArrowUp: pan(0, -1), ArrowDown: pan(0, 1),
   "+": () => zoom(1.25), "=": () => zoom(1.25), "-": () => zoom(0.8), "0": fit,
-  j: () => step(1), k: () => step(-1), r: nextRescale, f: () => box.focus(), "/": () => box.focus(),
+  j: () => step(1), k: () => step(-1), r: nextRescale, d: nextDifference, f: () => box.focus(), "/": () => box.focus(),
   Escape: () => select(null),
 };
 canvas.addEventListener("keydown", (event) => {

@@ -44,10 +44,39 @@ function overview() {
   const patch = make("i");
   patch.className = "rescale";
   legend.append(make("li", "", patch, `${rescales.id.length} rescales and casts`));
-  const keys = "Drag to move, wheel to zoom, click a kernel. Keys: arrows, + and -, 0 whole, j and k next and previous kernel, r next rescale, f find, Esc.";
-  const found = [make("h3", "Graph"), legend, make("p", keys)];
+  if (data.changes) legend.append(make("li", "", news(), `${changes.text.length} differences from ${texts[changes.plan].slice(0, 15)}…`));
+  const keys = "Drag to move, wheel to zoom, click a kernel. Keys: arrows, + and -, 0 whole, j and k next and previous kernel, r next rescale, d next difference, f find, Esc.";
+  const found = [make("h3", "Graph"), legend, make("p", keys), ...differences()];
   if (rescales.id.length) found.push(make("h3", "Rescales, the dearest first"), rescaleList());
   return found;
+}
+
+function news() {
+  const patch = make("i");
+  patch.className = "news";
+  return patch;
+}
+
+// What is new since the other plan: totals, then every change, those of a kernel with a way to it.
+function differences() {
+  if (!data.changes) return [];
+  const list = make("ul");
+  for (const [name, before, after] of changes.totals) list.append(make("li", `${name}: ${before} → ${after}`));
+  changes.text.slice(0, 200).forEach((text, i) => {
+    const node = changes.node[i];
+    const item = make("li", `${texts[text]} `);
+    if (node >= 0) item.append(button("show", () => goTo(node)));
+    list.append(item);
+  });
+  if (changes.text.length > 200) list.append(make("li", `and ${changes.text.length - 200} more: qplan diff`));
+  if (!changes.text.length) list.append(make("li", "the plans decide the same"));
+  return [make("h3", "Differences"), list];
+}
+
+function differencesAt(node) {
+  const list = make("ul");
+  changes.node.forEach((at, i) => at === node && list.append(make("li", texts[changes.text[i]])));
+  return list.childElementCount ? [make("h4", "Differences"), list] : [];
 }
 
 function rescaleList() {
@@ -74,7 +103,7 @@ function ofNode(node) {
     for (const port of portsOf(node)) if (ports.out[port] === out && texts[ports.value[port]]) list.append(portItem(port));
     if (list.childElementCount) found.push(make("h4", out ? "Results" : "Operands"), list);
   }
-  found.push(button("whole graph", () => { select(null); fit(); }));
+  found.push(...differencesAt(node), button("whole graph", () => { select(null); fit(); }));
   return found;
 }
 
