@@ -150,7 +150,7 @@ TASKS: Final[Mapping[str, Callable[[Arguments], dict[str, Any]]]] = {
 
 
 def _report(plans: Sequence[Plan], _: Arguments) -> bytes:
-    return write_report(plans[0]).encode()
+    return write_report(plans[0], before=plans[1] if plans[1:] else None).encode()
 
 
 _READERS: Final = {**READERS, "report": _report}

@@ -158,7 +158,15 @@ async def get_difference(
     response_class=FileResponse,
     responses=_PAGE | NOT_MODIFIED,
 )
-async def get_report(key: PlanKey, request: Request, service: ServiceOf) -> Response:
+async def get_report(
+    key: PlanKey,
+    request: Request,
+    service: ServiceOf,
+    before: Annotated[
+        str | None,
+        Query(max_length=100, description="key of a plan: what is new since is marked", examples=[NO_DIGEST]),
+    ] = None,
+) -> Response:
     """Give the report of a plan: one HTML file that needs nothing else."""
-    path, tag = await read(service, "report", key)
+    path, tag = await read(service, "report", key, *([] if before is None else [before]))
     return file_answer(request, path, tag, "text/html; charset=utf-8", **{"Content-Disposition": "inline"})

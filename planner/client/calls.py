@@ -254,9 +254,10 @@ def diff(before: str, after: str) -> Steps[dict[str, Any]]:
     return (yield from _object(Ask("GET", path, params={"against": after})))
 
 
-def report(key: str) -> Steps[str]:
-    """The report of a plan: one HTML file that needs nothing else."""
-    text: str = (yield Ask("GET", f"/v1/plans/{_quoted(key)}/report")).text
+def report(key: str, *, before: str | None = None) -> Steps[str]:
+    """The report of a plan: one HTML file that needs nothing else; marks what is new since `before`."""
+    params = {} if before is None else {"before": before}
+    text: str = (yield Ask("GET", f"/v1/plans/{_quoted(key)}/report", params=params)).text
     return text
 
 

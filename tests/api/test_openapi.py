@@ -82,7 +82,15 @@ def known(service) -> dict[str, str]:
     samples = put(service, file.getvalue())
     upload = service.post("/v1/uploads", json={"digest": blob, "bytes": len(ANNOTATED_TEXT)}).json()["id"]
     job = service.post("/v1/calibrations", json={"model": model, "samples": samples}).json()["id"]
-    digests = {"model": model, "stats": kept, "plan": plan, "key": plan, "against": plan, "digest": model}
+    digests = {
+        "model": model,
+        "stats": kept,
+        "plan": plan,
+        "key": plan,
+        "against": plan,
+        "before": plan,
+        "digest": model,
+    }
     return digests | {"file": export["blob"], "samples": samples, NO_JOB: job, UPLOAD: upload}
 
 

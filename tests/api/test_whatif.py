@@ -153,6 +153,11 @@ def test_a_report_is_the_library_s(service):
     answer = service.get(f"/v1/plans/{plan['key']}/report")
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert answer.text == planner.write_report(planner.plan_from_json(json.dumps(plan)))
+    other = make(service, chain(4))
+    pair = [planner.plan_from_json(json.dumps(one)) for one in (plan, other)]
+    marked = service.get(f"/v1/plans/{plan['key']}/report", params={"before": other["key"]})
+    assert marked.text == planner.write_report(pair[0], before=pair[1])
+    check(service.get(f"/v1/plans/{plan['key']}/report?before=nothing"), "unknown-name")
 
 
 def test_answers_are_kept_and_have_tags(service):
