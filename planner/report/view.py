@@ -15,7 +15,7 @@ from planner.plans.diff import diff, worded
 from planner.plans.explain import DEPTH, WORDINGS, type_text
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, Port, step_rows
-from planner.report.layout import place
+from planner.report.layout import Layout, place
 from planner.report.totals import row_text
 
 MODEL: Final = "model"
@@ -84,27 +84,9 @@ def view_of(plan: Plan, before: Plan | None = None) -> dict[str, Any]:
             "column": list(layout.columns),
         },
         "ports": _ports(nodes, texts),
-        "edges": {
-            "from": [source for source, _ in wires.ends],
-            "to": [reader for _, reader in wires.ends],
-            "port": wires.ports,
-            "rescale": wires.rescales,
-            "bends": [list(bends) for bends in layout.bends],
-        },
-        "rescales": {
-            "id": [texts(rescale.id) for rescale in plan.rescales],
-            "kind": [texts(rescale.kind) for rescale in plan.rescales],
-            "from": [texts(type_text(rescale.from_type)) for rescale in plan.rescales],
-            "to": [texts(type_text(rescale.to_type)) for rescale in plan.rescales],
-            "elements": [rescale.elements for rescale in plan.rescales],
-            "cost": [rescale.cost for rescale in plan.rescales],
-        },
-        "values": {
-            "name": [texts(name) for name in plan.values],
-            "step": [value.decided_by for value in plan.values.values()],
-            "lost": [round(value.bits_lost, 3) for value in plan.values.values()],
-            "clip": [round(value.clip, 5) for value in plan.values.values()],
-        },
+        "edges": _edges(wires, layout),
+        "rescales": _rescales(plan, texts),
+        "values": _values(plan, texts),
         "steps": _steps(plan, texts),
         "changes": None if before is None else _changes(before, plan, nodes, texts),
         "texts": texts.listed(),
@@ -176,6 +158,37 @@ def _ports(nodes: Iterable[_Node], texts: Texts) -> Columns:
     return columns
 
 
+def _edges(wires: _Wires, layout: Layout) -> Columns:
+    return {
+        "from": [source for source, _ in wires.ends],
+        "to": [reader for _, reader in wires.ends],
+        "port": wires.ports,
+        "rescale": wires.rescales,
+        "bends": [list(bends) for bends in layout.bends],
+    }
+
+
+def _rescales(plan: Plan, texts: Texts) -> Columns:
+    return {
+        "id": [texts(rescale.id) for rescale in plan.rescales],
+        "kind": [texts(rescale.kind) for rescale in plan.rescales],
+        "from": [texts(type_text(rescale.from_type)) for rescale in plan.rescales],
+        "to": [texts(type_text(rescale.to_type)) for rescale in plan.rescales],
+        "elements": [rescale.elements for rescale in plan.rescales],
+        "cost": [rescale.cost for rescale in plan.rescales],
+    }
+
+
+def _values(plan: Plan, texts: Texts) -> Columns:
+    """Values with the step that decided each, what its readers lose in bits, the share that is cut off."""
+    return {
+        "name": [texts(name) for name in plan.values],
+        "step": [value.decided_by for value in plan.values.values()],
+        "lost": [round(value.bits_lost, 3) for value in plan.values.values()],
+        "clip": [round(value.clip, 5) for value in plan.values.values()],
+    }
+
+
 def _steps(plan: Plan, texts: Texts) -> Columns:
     """The log: a step is known by its place."""
     columns: Columns = {"port": [], "type": [], "rule": [], "source": [], "because": [], "refused": []}
@@ -203,7 +216,7 @@ def _changes(before: Plan, after: Plan, nodes: Sequence[_Node], texts: Texts) ->
         ]
         columns["node"].append(next((at[place] for place in places if place in at), -1))
         columns["text"].append(texts(worded(change)))
-    totals = [[name, *pair] for name, pair in found.totals.items() if pair[0] != pair[1]]
+    totals = [[name, f"{a:g}", f"{b:g}"] for name, (a, b) in found.totals.items() if a != b]
     return {"plan": texts(before.key), "totals": totals, **columns}
 
 

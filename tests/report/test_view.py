@@ -119,7 +119,7 @@ def test_differences_stand_where_they_are_seen():
         (name, text.partition(":")[0]) for name, text in shown[len(ports) :]
     ]
     assert shown[: len(ports)] == ports
-    assert ["rescales", 1.0, 0.0] in changes["totals"]
+    assert ["rescales", "1", "0"] in changes["totals"]
     assert view_of(after, after)["changes"] | {"plan": 0} == {"plan": 0, "totals": [], "node": [], "text": []}
 
 
