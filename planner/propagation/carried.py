@@ -36,7 +36,7 @@ Mover = Callable[[Op, Sequence[Slicing], Graph], Sequence[Slicing] | None]
 
 
 def moved_types(op: Op, types: Mapping[str, Uniform], graph: Graph) -> dict[str, Uniform] | None:
-    """The types of an op's results, given those of its operands; None where it mixes slices."""
+    """The types of an op's results, given those of its operands; None where it mixes slices or storages."""
     move = MOVES.get(op.type)
     read = [types[name] for name in op.inputs if name in types]
     if move is None or not read:
@@ -44,9 +44,15 @@ def moved_types(op: Op, types: Mapping[str, Uniform], graph: Graph) -> dict[str,
     slicings = [slicing_of(types[name], graph.values[name].shape) for name in op.inputs if name in types]
     known = [slicing for slicing in slicings if slicing is not None]
     made = move(op, known, graph) if len(known) == len(slicings) else None
-    if made is None:
+    if made is None or not all(_is_held(read[0], one) for one in made):
         return None
     return {name: _type(read[0], one) for name, one in zip(op.outputs, made, strict=True) if name}
+
+
+def _is_held(kind: Uniform, slicing: Slicing) -> bool:
+    """Whether a storage holds the zero points of slices, which another operand's may not."""
+    zeros = slicing.params[..., 1]
+    return not zeros.size or bool(kind.storage.qmin <= zeros.min() and zeros.max() <= kind.storage.qmax)
 
 
 def slicing_of(kind: Uniform, shape: Shape | None) -> Slicing | None:
