@@ -24,6 +24,8 @@ Shape: TypeAlias = tuple[Dim, ...]
 
 FLOAT_DTYPES: Final = frozenset({"f16", "bf16", "f32", "f64", "f8E4M3FN", "f8E5M2"})
 BOUNDARY: Final = "@model"
+LINEAR: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+"""Ops that add up products of their first two operands."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,7 +120,6 @@ def _row_text(plan: Plan, kernel: KernelPlan | None) -> str:
 
 
 def _ports(a: Plan, b: Plan) -> Iterator[Change]:
-    steps = _last_steps(a), _last_steps(b)
     for name, before in a.kernels.items():
         after = b.kernels.get(name)
         if after is None:
@@ -129,12 +128,12 @@ def _ports(a: Plan, b: Plan) -> Iterator[Change]:
         for port in (*before.inputs, *before.outputs):
             other = theirs.get(port.address)
             if other is not None and port.type != other.type:
-                why = _why(steps[0].get(port.address), steps[1].get(port.address))
+                why = _why(_step(a, port.address), _step(b, port.address))
                 yield Change(port.address, type_text(port.type), type_text(other.type), why)
 
 
-def _last_steps(plan: Plan) -> dict[str, Step]:
-    return {step.port: step for step in plan.steps}
+def _step(plan: Plan, address: str) -> Step | None:
+    return plan.steps[plan.step_at[address]] if address in plan.step_at else None
 
 
 def _why(before: Step | None, after: Step | None) -> str:

@@ -3,12 +3,8 @@
 Source: ONNX operator schemas; design 04 (`axis: {w: out_channel}`, `granularity: block`).
 """
 
-from typing import Final
-
-from planner.ir.graph import Graph, Op, Region
+from planner.ir.graph import LINEAR, Graph, Op, Region
 from planner.target.records import PortPattern, Row
-
-LINEAR: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 
 
 def linear_op(ops: tuple[Op, ...]) -> Op | None:

@@ -207,20 +207,20 @@ def _changes(before: Plan, after: Plan, nodes: Sequence[_Node], texts: Texts) ->
     found = diff(before, after)
     at = {node.name: i for i, node in enumerate(nodes) if node.kind != MODEL}
     at |= {port.address: i for i, node in enumerate(nodes) if node.kind == MODEL for port in node.inputs}
+    gone, new = _readers(before), _readers(after)
     columns: Columns = {"node": [], "text": []}
     for change in (*found.kernels, *found.ports, *found.rescales):
-        places = [
-            change.at,
-            change.at.rpartition(".")[0],
-            *_readers(after if change.after else before, change.at),
-        ]
+        readers = (new if change.after else gone).get(change.at, [])
+        places = [change.at, change.at.rpartition(".")[0], *readers]
         columns["node"].append(next((at[place] for place in places if place in at), -1))
         columns["text"].append(texts(worded(change)))
     totals = [[name, f"{a:g}", f"{b:g}"] for name, (a, b) in found.totals.items() if a != b]
     return {"plan": texts(before.key), "totals": totals, **columns}
 
 
-def _readers(plan: Plan, rescale: str) -> list[str]:
-    """Kernels that read a rescale, and outputs of the model by address."""
-    uses = [use for item in plan.rescales if item.id == rescale for use in item.consumers]
-    return [port_address(name, "in", index) if name == BOUNDARY else name for name, index in uses]
+def _readers(plan: Plan) -> dict[str, list[str]]:
+    """Kernels that read each rescale, and outputs of the model by address."""
+    return {
+        item.id: [port_address(name, "in", i) if name == BOUNDARY else name for name, i in item.consumers]
+        for item in plan.rescales
+    }

@@ -4,17 +4,15 @@ Checks of `lint.CHECKS`; each yields `file:line` and a message.
 """
 
 import re
-from typing import Final
 
 from planner.errors import InputError
+from planner.ir.graph import LINEAR
 from planner.target.lintrows import Found, predicate_problem, rows_of
 from planner.target.opnames import ONNX_OPS
 from planner.target.patterns import Pattern, op_types, parse_pattern
 from planner.target.records import Fusion, Target
 from planner.target.rules import expand_ports
 from planner.target.yamltree import nearest
-
-PRODUCTS: Final = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
 def unreadable_pattern(target: Target) -> Found:
@@ -115,8 +113,8 @@ def idle_accumulator(target: Target) -> Found:
     opened = {kernel: _ops(target, kernel) for kernel in target.rows}
     for row in rows_of(target):
         ops = opened[row.kernel]
-        if row.accumulator is not None and ops is not None and not ops & set(PRODUCTS):
-            counted = ", ".join(PRODUCTS)
+        if row.accumulator is not None and ops is not None and ops.isdisjoint(LINEAR):
+            counted = ", ".join(sorted(LINEAR))
             yield row.source, f"accumulator of {row.kernel} is not checked: counted are sums of {counted}"
 
 

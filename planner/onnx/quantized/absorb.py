@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from planner.errors import ModelError
-from planner.ir.graph import Facts, Graph, Op, Value
+from planner.ir.graph import LINEAR, Facts, Graph, Op, Value
 from planner.ir.qtypes import AnyType, Bipolar, QType, Storage, Uniform
 from planner.onnx.folding import fold_constants
 from planner.onnx.grids import is_common
@@ -35,7 +35,6 @@ QUANTIZED_OPS: Final = (
         "QuantizeLinear",
     }
 )
-_LINEAR: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 _BIASES: Final[Mapping[str, float]] = {"CEIL": 0.5, "FLOOR": -0.5}
 _EVEN: Final = frozenset({"HALF_EVEN", "ROUND"})
 _WIDEST_FACT: Final = 16
@@ -223,7 +222,7 @@ def _readers_of_weight(work: _Work, name: str) -> set[str]:
     for user in work.users.get(name, ()):
         if user.type == "Transpose":
             found |= _readers_of_weight(work, user.outputs[0])
-        elif user.type == "MatMul" or (user.type in _LINEAR and user.inputs[1:2] == (name,)):
+        elif user.type == "MatMul" or (user.type in LINEAR and user.inputs[1:2] == (name,)):
             found.add(user.type)
     return found
 

@@ -32,7 +32,7 @@ const spans = edges.from.map((node, i) => nodes.rank[edges.to[i]] - nodes.rank[n
 const longest = spans.reduce((most, span) => (span <= 48 ? Math.max(most, span) : most), 1);
 const farEdges = spans.flatMap((span, i) => (span > longest ? [i] : []));
 const bars = kinds.map((_, kind) => sums((node) => nodes.kind[node] === kind));
-const red = rescaled();
+const red = starts(edges.to.filter((_, edge) => edges.rescale[edge] >= 0).map((node) => nodes.rank[node]), ranks);
 const firstPort = starts(ports.node, count);
 const edgesInto = rows(edges.to, count);
 const edgesOutOf = rows(edges.from, count);
@@ -58,6 +58,7 @@ function rows(keys, length) {
   return found;
 }
 
+// How many keys lie below each number: where its own start, and any stretch of them is a difference.
 function starts(keys, length) {
   const found = new Int32Array(length + 1);
   keys.forEach((key) => (found[key + 1] += 1));
@@ -65,19 +66,9 @@ function starts(keys, length) {
   return found;
 }
 
-// How many nodes of a kind stand above each rank, so that any stretch of ranks is a difference.
+// Of nodes, by rank.
 function sums(wanted) {
-  const found = new Int32Array(ranks + 1);
-  nodes.rank.forEach((rank, node) => wanted(node) && (found[rank + 1] += 1));
-  for (let i = 0; i < ranks; i++) found[i + 1] += found[i];
-  return found;
-}
-
-function rescaled() {
-  const found = new Int32Array(ranks + 1);
-  edges.rescale.forEach((rescale, i) => rescale >= 0 && (found[nodes.rank[edges.to[i]] + 1] += 1));
-  for (let i = 0; i < ranks; i++) found[i + 1] += found[i];
-  return found;
+  return starts(nodes.rank.filter((_, node) => wanted(node)), ranks);
 }
 
 const nameOf = (node) => texts[nodes.name[node]];
