@@ -21,25 +21,25 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.bodies import Gate
-from api.database import default_url, failure_of, open_database
-from api.edge import PROBLEM, Edge, render, request_id
+from api.intake.bodies import Gate
+from api.intake.sandbox import Sandbox
 from api.jobs.dispatcher import Dispatcher
 from api.jobs.executors import open_executor
-from api.limits import Quota
-from api.metrics import Metrics
-from api.objects import open_objects
-from api.plugins import load_functions
+from api.planning.known_targets import Shelf, shipped_targets
+from api.planning.plugins import load_functions
+from api.planning.service import Service
 from api.problems import Problem, Refused, http_problem, problem_of
-from api.retention import keep_sweeping
 from api.routes import ROUTERS, metrics
-from api.sandbox import Sandbox
-from api.schemas import ProblemDocument
-from api.service import Service
+from api.schemas.responses import ProblemDocument
+from api.server.limits import Quota
+from api.server.metrics import Metrics
+from api.server.middleware import PROBLEM, Edge, render, request_id
 from api.settings import Settings, settings_from
-from api.shelf import Shelf, shipped_targets
-from api.store import Store
-from api.uploads import Uploads
+from api.storage.database import default_url, failure_of, open_database
+from api.storage.objects import open_objects
+from api.storage.retention import keep_sweeping
+from api.storage.store import Store
+from api.storage.uploads import Uploads
 from planner.errors import PlannerError
 from planner.version import VERSION
 

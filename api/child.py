@@ -18,17 +18,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from api.answers import READERS
-from api.confine import confine, peak_memory
-from api.extent import check_extent
-from api.history import applied
+from api.intake.confine import confine, peak_memory
+from api.intake.scan import scan_json, scan_onnx
+from api.intake.scan_text import scan_mlir, scan_yaml
+from api.intake.size_limits import check_extent
 from api.jobs.tasks import calibrate_model, compare_file, count_samples, merge_statistics
-from api.logs import frames
-from api.plugins import load_functions
+from api.planning.answer_cache import READERS
+from api.planning.plugins import load_functions
+from api.planning.provenance import applied
+from api.planning.what_if_tasks import STUDIES
 from api.problems import FULL, Problem, Refused, full, problem_of
-from api.scan import scan_json, scan_onnx
-from api.scantext import scan_mlir, scan_yaml
-from api.studies import STUDIES
+from api.server.logs import frames
 from planner.calibration.statistics import calibration_digest
 from planner.calibration.statsjson import read_statistics, write_statistics
 from planner.cli.files import model_format
@@ -39,7 +39,7 @@ from planner.plans.explain import explain
 from planner.plans.plan import Plan
 from planner.plans.planjson import plan_from_json
 from planner.report.html import write_report
-from planner.target.lint import lint
+from planner.target.lint.findings import lint
 from planner.target.load import load_target
 from planner.target.records import QuantFn, Target
 

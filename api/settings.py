@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
-from api.tokens import Token, parse_token
+from api.server.tokens import Token, parse_token
 from planner.errors import InputError
 
 KIB: Final = 1 << 10

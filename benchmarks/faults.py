@@ -27,8 +27,8 @@ import httpx
 from sqlalchemy import Engine, select
 from sqlalchemy.exc import DatabaseError
 
-from api.database import events, jobs, open_database, reading
-from api.store import digest_of
+from api.storage.database import events, jobs, open_database, reading
+from api.storage.store import digest_of
 from benchmarks.clusters import ROOT, Dask, Postgres, dask, free_port, postgres, wait_for
 
 COMMAND: Final = "from planner.cli.app import main; main()"

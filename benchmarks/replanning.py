@@ -13,8 +13,8 @@ from typing import Final
 
 import planner
 from benchmarks.topologies import SEED, residual
-from planner.advice.edits import edited
-from planner.plans.patched import PatchedPlan
+from planner.plans.incremental import PatchedPlan
+from planner.what_if.edits import edited
 
 TARGET: Final = "litert-int8"
 TYPES: Final = (

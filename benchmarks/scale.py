@@ -28,10 +28,10 @@ from benchmarks.memory import peak_rss_mb
 from benchmarks.topologies import TOPOLOGIES
 from planner.ir.graph import model_digest
 from planner.ir.topology import live, topological
-from planner.propagation.assemble import assemble
-from planner.propagation.outcome import Request
 from planner.propagation.propagate import decide
-from planner.propagation.rows import choose_rows
+from planner.propagation.result.outcome import Request
+from planner.propagation.result.plan_builder import assemble
+from planner.propagation.selection.rows import choose_rows
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "scale-of-planning.md"

@@ -22,13 +22,13 @@ from typing import Any, Final
 import numpy as np
 
 import planner
-from api.examples import TARGET
 from api.jobs.body import Bounds, run_body
 from api.jobs.executors import Cluster
 from api.jobs.fan import apart, run_work
 from api.jobs.records import made, stored, work, written
 from api.problems import Refused
-from api.store import Store, digest_of
+from api.schemas.examples import TARGET
+from api.storage.store import Store, digest_of
 from benchmarks.clusters import dask
 from benchmarks.samples import model_folder, samples
 from planner.calibration.run import calibrate

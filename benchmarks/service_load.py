@@ -60,7 +60,7 @@ class Fleet:
         """The supervisor and its servers, not the children that read."""
         top = self.process.pid
         found = Path(f"/proc/{top}/task/{top}/children").read_text().split()
-        own = [int(pid) for pid in found if b"api.server" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        own = [int(pid) for pid in found if b"api.server.run" in Path(f"/proc/{pid}/cmdline").read_bytes()]
         return [top, *own]
 
     def cpu_ms(self) -> float:

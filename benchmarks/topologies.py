@@ -9,7 +9,7 @@ from random import Random
 from typing import Final
 
 from planner.ir.graph import Constant, Graph, Region, Value
-from planner.ir.qtypes import Calibrated
+from planner.ir.types.qtypes import Calibrated
 
 SEED: Final = 7
 CHANNELS: Final = 16

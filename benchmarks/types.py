@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from planner.constants.quantize import ARITHMETICS, dequantize_array, quantize_array
 from planner.constants.requantize import requantize_array
-from planner.ir.qtypes import Uniform, storage, sub_channel, uniform
-from planner.ir.typetext import parse_type
+from planner.ir.types.qtypes import Uniform, storage, sub_channel, uniform
+from planner.ir.types.typetext import parse_type
 
 Array = npt.NDArray[Any]
 Job = Callable[[], object]

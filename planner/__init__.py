@@ -10,17 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 from planner.version import VERSION
 
 if TYPE_CHECKING:
-    from planner.advice.pareto import pareto
-    from planner.advice.replan import replan
-    from planner.advice.restore import restore
-    from planner.advice.retarget import retarget
-    from planner.advice.suggest import suggest
-    from planner.conditioning.biases import correct_biases
     from planner.conversion.convert import convert
     from planner.costs import cost
     from planner.errors import Conflict, PlanInvalid, PlannerError
     from planner.interpreter.models import run_model as run
-    from planner.ir.typetext import parse_type
+    from planner.ir.types.typetext import parse_type
     from planner.pipeline import annotate, calibrate, check, compare, evaluate, export, load_model, plan
     from planner.plans.diff import diff
     from planner.plans.explain import explain
@@ -29,6 +23,12 @@ if TYPE_CHECKING:
     from planner.report.html import write_report
     from planner.target.load import load_target, target_ids
     from planner.target.records import Target
+    from planner.weight_conditioning.biases import correct_biases
+    from planner.what_if.pareto import pareto
+    from planner.what_if.replan import replan
+    from planner.what_if.restore import restore
+    from planner.what_if.retarget import retarget
+    from planner.what_if.suggest import suggest
 
 __version__ = VERSION
 
@@ -43,7 +43,7 @@ _HOMES: Final = {
     "check": "planner.pipeline",
     "compare": "planner.pipeline",
     "convert": "planner.conversion.convert",
-    "correct_biases": "planner.conditioning.biases",
+    "correct_biases": "planner.weight_conditioning.biases",
     "cost": "planner.costs",
     "diff": "planner.plans.diff",
     "evaluate": "planner.pipeline",
@@ -51,15 +51,15 @@ _HOMES: Final = {
     "export": "planner.pipeline",
     "load_model": "planner.pipeline",
     "load_target": "planner.target.load",
-    "pareto": "planner.advice.pareto",
-    "parse_type": "planner.ir.typetext",
+    "pareto": "planner.what_if.pareto",
+    "parse_type": "planner.ir.types.typetext",
     "plan": "planner.pipeline",
     "plan_from_json": "planner.plans.planjson",
-    "replan": "planner.advice.replan",
-    "restore": "planner.advice.restore",
-    "retarget": "planner.advice.retarget",
+    "replan": "planner.what_if.replan",
+    "restore": "planner.what_if.restore",
+    "retarget": "planner.what_if.retarget",
     "run": "planner.interpreter.models:run_model",
-    "suggest": "planner.advice.suggest",
+    "suggest": "planner.what_if.suggest",
     "target_ids": "planner.target.load",
     "write_report": "planner.report.html",
 }

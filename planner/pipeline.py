@@ -16,6 +16,7 @@ from planner.calibration.annotate import annotate as annotate_graph
 from planner.calibration.run import calibrate as run_calibration
 from planner.calibration.run import calibrate_on
 from planner.calibration.statistics import Statistics
+from planner.checker.check import check as check_plan
 from planner.errors import InputError, ModelError, expect, require_name
 from planner.exporters.table import EXPORTERS, refuse_bodies
 from planner.fusion.fuse import fuse
@@ -29,7 +30,6 @@ from planner.ir.expand import expand
 from planner.ir.graph import Graph, model_digest, with_facts
 from planner.onnx.normalise import normalise
 from planner.onnx.read import read_onnx
-from planner.plans.check import check as check_plan
 from planner.plans.plan import Plan, for_model, require_plan
 from planner.propagation.propagate import BiasPins, Strategy, propagate
 from planner.target.load import TargetSource, as_target

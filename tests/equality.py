@@ -6,7 +6,7 @@ import numpy as np
 
 from planner.ir.graph import Constant, Graph
 from planner.plans.plan import Plan
-from planner.propagation.log import Steps
+from planner.propagation.result.step_log import Steps
 
 
 def assert_same(a, b, path="") -> None:

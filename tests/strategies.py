@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import strategies as st
 
-from planner.ir.fit import misfit
 from planner.ir.graph import Constant, Graph, Op, Opaque, Region, Value
-from planner.ir.qtypes import (
+from planner.ir.types.fit import misfit
+from planner.ir.types.qtypes import (
     EXPRESSED,
     AnyType,
     Bipolar,

@@ -11,8 +11,8 @@ import planner
 from planner import errors
 from planner.cli.app import TARGET_VERBS, VERBS
 from planner.exporters.table import EXPORTERS
-from planner.target.codes import MEANINGS
-from planner.target.lint import CHECKS
+from planner.target.lint.codes import MEANINGS
+from planner.target.lint.findings import CHECKS
 from planner.target.rules import RULES
 
 ROOT = Path(__file__).resolve().parents[1]

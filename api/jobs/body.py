@@ -22,10 +22,10 @@ from operator import getitem
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from api.logs import log_failure
+from api.intake.sandbox import MAPPED, MAX_FILE, PER_BYTE, child_environment, ending_of, files_of
 from api.problems import FULL, Refused, full
-from api.sandbox import MAPPED, MAX_FILE, PER_BYTE, child_environment, ending_of, files_of
-from api.store import Store, digest_of_file
+from api.server.logs import log_failure
+from api.storage.store import Store, digest_of_file
 
 TICK: Final = 0.1
 MAX_REPLY: Final = 8 << 20

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from api.jobs.body import Bounds, Cancelled, Spares, Tell, run_body
-from api.objects import open_objects
 from api.problems import Refused
 from api.settings import Settings
-from api.store import Store
+from api.storage.objects import open_objects
+from api.storage.store import Store
 from planner.errors import InputError
 
 DASK: Final = "dask://"

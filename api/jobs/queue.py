@@ -14,9 +14,9 @@ from typing import Any, Final
 from sqlalchemy import Connection, Engine, Row, and_, func, insert, or_, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
-from api.database import events, jobs, now, reading, writing
 from api.jobs.records import ENDED, Event, Job, State
 from api.problems import Refused, unknown
+from api.storage.database import events, jobs, now, reading, writing
 
 LOSSES: Final = 3
 """Workers a job may lose."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from api.store import Kind
+from api.storage.store import Kind
 
 State: TypeAlias = Literal["queued", "running", "done", "failed", "cancelled"]
 

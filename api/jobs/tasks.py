@@ -13,8 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from api.scan import scan_onnx
-from api.scanzip import scan_npz
+from api.intake.scan import scan_onnx
+from api.intake.scan_zip import scan_npz
 from planner.calibration.run import calibrate
 from planner.calibration.samples import Samples, open_samples
 from planner.calibration.shards import merge_shards

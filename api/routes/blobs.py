@@ -6,12 +6,12 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Request, Response
 from starlette.responses import FileResponse
 
-from api.answering import file_answer
-from api.bodies import BYTES, require_media, write_body
-from api.examples import ANNOTATED_TEXT
+from api.intake.bodies import BYTES, require_media, write_body
 from api.problems import Refused
 from api.routes.parts import NOT_MODIFIED, BlobDigest, ServiceOf
-from api.schemas import BlobRecord
+from api.schemas.examples import ANNOTATED_TEXT
+from api.schemas.responses import BlobRecord
+from api.server.responses import file_answer
 
 router = APIRouter(tags=["blobs"])
 

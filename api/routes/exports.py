@@ -4,14 +4,14 @@ import json
 
 from fastapi import APIRouter, Request, Response
 
-from api.answering import JSON
-from api.asking import answer_of, calibration_work, comparison_work, export_work, wait_of
-from api.bodies import JsonRoute
-from api.idempotency import hold
-from api.requests import CalibrationRequest, ComparisonRequest, ExportRequest
+from api.intake.bodies import JsonRoute
+from api.planning.job_requests import answer_of, calibration_work, comparison_work, export_work, wait_of
+from api.planning.service import export_plan
 from api.routes.parts import JOB, Sent, ServiceOf
-from api.schemas import ComparisonRecord, ExportRecord, StatsRecord
-from api.service import export_plan
+from api.schemas.requests import CalibrationRequest, ComparisonRequest, ExportRequest
+from api.schemas.responses import ComparisonRecord, ExportRecord, StatsRecord
+from api.server.responses import JSON
+from api.storage.idempotency import hold
 
 router = APIRouter(tags=["exports"], route_class=JsonRoute)
 

@@ -4,10 +4,10 @@ import os
 
 from fastapi import APIRouter
 
-from api.filed import SCHEMAS
 from api.problems import Refused
 from api.routes.parts import ServiceOf
-from api.schemas import Health, ServerRecord
+from api.schemas.responses import Health, ServerRecord
+from api.schemas.schema_files import SCHEMAS
 from planner.version import VERSION
 
 router = APIRouter(tags=["server"])

@@ -7,11 +7,11 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Header, Query, Request, Response
 from sse_starlette.sse import EventSourceResponse
 
-from api.answering import PAGE, next_link
-from api.asking import list_jobs, record_of, told
 from api.jobs import queue
+from api.planning.job_requests import list_jobs, record_of, told
 from api.routes.parts import Cursor, JobId, Limit, ServiceOf
-from api.schemas import JobPage, JobRecord
+from api.schemas.responses import JobPage, JobRecord
+from api.server.responses import PAGE, next_link
 
 router = APIRouter(tags=["jobs"])
 

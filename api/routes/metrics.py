@@ -9,7 +9,7 @@ from sqlalchemy.exc import DatabaseError
 
 from api.jobs.queue import count
 from api.jobs.records import State
-from api.metrics import MEDIA_TYPE
+from api.server.metrics import MEDIA_TYPE
 
 STATES: Final = get_args(State)
 

@@ -4,11 +4,11 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from fastapi import Depends, Header, Path, Query, Request
 
-from api.answering import MOST, PAGE
-from api.examples import BLOB, NO_DIGEST, NO_JOB
-from api.idempotency import IdempotencyKey
-from api.schemas import JobRecord
-from api.service import Service
+from api.planning.service import Service
+from api.schemas.examples import BLOB, NO_DIGEST, NO_JOB
+from api.schemas.responses import JobRecord
+from api.server.responses import MOST, PAGE
+from api.storage.idempotency import IdempotencyKey
 
 
 # Not `def`: FastAPI calls these in a thread, which costs a request more than they do.

@@ -6,17 +6,17 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query, Request, Response
 from starlette.responses import FileResponse
 
-from api.answering import JSON, PAGE, file_answer, json_answer, next_link
-from api.asking import plan_answer
-from api.bodies import Handler, JsonRoute, scan_body
-from api.examples import NO_DIGEST, PORT, RESCALE, VALUE
-from api.idempotency import hold
-from api.planning import explain_plan, plan_again
-from api.requests import EditsRequest, PlanRequest, read_plan_request
+from api.intake.bodies import Handler, JsonRoute, scan_body
+from api.planning.job_requests import plan_answer
+from api.planning.planning import explain_plan, plan_again
+from api.planning.what_if import answer_tag, lines_of, read, replan, study
 from api.routes.parts import JOB, NOT_MODIFIED, Cursor, Limit, PlanKey, Sent, ServiceOf
-from api.schemas import Difference, Explanation, PortPage, Suggestions, Tradeoffs
-from api.store import digest_of
-from api.whatif import answer_tag, lines_of, read, replan, study
+from api.schemas.examples import NO_DIGEST, PORT, RESCALE, VALUE
+from api.schemas.requests import EditsRequest, PlanRequest, read_plan_request
+from api.schemas.responses import Difference, Explanation, PortPage, Suggestions, Tradeoffs
+from api.server.responses import JSON, PAGE, file_answer, json_answer, next_link
+from api.storage.idempotency import hold
+from api.storage.store import digest_of
 
 
 class PlanRoute(JsonRoute):

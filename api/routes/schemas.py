@@ -4,11 +4,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
 
-from api.answering import unchanged
-from api.filed import SCHEMAS, schema_text
 from api.problems import unknown
 from api.routes.parts import NOT_MODIFIED
-from api.store import digest_of
+from api.schemas.schema_files import SCHEMAS, schema_text
+from api.server.responses import unchanged
+from api.storage.store import digest_of
 
 router = APIRouter(tags=["schemas"])
 

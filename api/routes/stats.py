@@ -4,11 +4,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Request
 
-from api.bodies import JsonRoute
-from api.examples import STATS
+from api.intake.bodies import JsonRoute
+from api.planning.service import read_stats
 from api.routes.parts import ServiceOf
-from api.schemas import StatsRecord
-from api.service import read_stats
+from api.schemas.examples import STATS
+from api.schemas.responses import StatsRecord
 
 router = APIRouter(tags=["statistics"], route_class=JsonRoute)
 

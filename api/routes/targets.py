@@ -5,12 +5,12 @@ from typing import Annotated, Any, Final
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from api.answering import MOST, json_answer, next_link, page_of
-from api.bodies import YAML, require_media, write_body
-from api.examples import TARGET, TARGET_NAME
+from api.intake.bodies import YAML, require_media, write_body
+from api.planning.service import lint_target
 from api.routes.parts import NOT_MODIFIED, Cursor, ServiceOf
-from api.schemas import LintReport, TargetRecord
-from api.service import lint_target
+from api.schemas.examples import TARGET, TARGET_NAME
+from api.schemas.responses import LintReport, TargetRecord
+from api.server.responses import MOST, json_answer, next_link, page_of
 from planner.target.show import target_to_json
 
 router = APIRouter(tags=["targets"])

@@ -5,13 +5,13 @@ from typing import Annotated, Final
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Header, Path, Request, Response
 
-from api.bodies import BYTES, JsonRoute, require_media
-from api.examples import ANNOTATED_TEXT, UPLOAD
-from api.idempotency import IdempotencyKey, hold
-from api.requests import UploadRequest
+from api.intake.bodies import BYTES, JsonRoute, require_media
 from api.routes.parts import ServiceOf
-from api.schemas import UploadRecord
-from api.uploads import ID, Upload, as_record, new_id
+from api.schemas.examples import ANNOTATED_TEXT, UPLOAD
+from api.schemas.requests import UploadRequest
+from api.schemas.responses import UploadRecord
+from api.storage.idempotency import IdempotencyKey, hold
+from api.storage.uploads import ID, Upload, as_record, new_id
 
 router = APIRouter(tags=["uploads"], route_class=JsonRoute)
 

@@ -48,12 +48,12 @@ from planner.annotated.structure import (
 from planner.errors import PlanFormatError, QTypeError
 from planner.ir.dtypes import NUMPY
 from planner.ir.edges import with_edges
-from planner.ir.fit import refuse_misfits
 from planner.ir.graph import Constant, Facts, Graph, Op, Region, Value, validate
-from planner.ir.qtypes import QType
-from planner.ir.ranges import check_range
 from planner.ir.topology import topological
-from planner.ir.typetext import parse_type
+from planner.ir.types.fit import refuse_misfits
+from planner.ir.types.qtypes import QType
+from planner.ir.types.ranges import check_range
+from planner.ir.types.typetext import parse_type
 
 
 def read_annotated(text: str | bytes) -> Graph:

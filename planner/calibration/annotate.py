@@ -16,9 +16,9 @@ from planner.calibration.annotations import Annotation, Annotations, read_annota
 from planner.calibration.statistics import Statistics, calibration_digest, range_of
 from planner.calibration.statsjson import load_statistics
 from planner.errors import AnnotationError, StatsError
-from planner.ir.fit import misfit
 from planner.ir.graph import Facts, Graph, Region
-from planner.ir.qtypes import EXPRESSED, Calibrated, QType
+from planner.ir.types.fit import misfit
+from planner.ir.types.qtypes import EXPRESSED, Calibrated, QType
 
 _PORT: Final = re.compile(r"(.+)\.(in|out)\[(\d{1,9})\]")
 _GLOB_SIGNS: Final = frozenset("*?[")

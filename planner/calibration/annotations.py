@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from planner.errors import AnnotationError, QTypeError, TargetError
-from planner.ir.qtypes import QType
-from planner.ir.typetext import parse_type
+from planner.ir.types.qtypes import QType
+from planner.ir.types.typetext import parse_type
 from planner.target.yamltree import Node, plain, read_yaml
 
 FORMAT: Final = "qplan.annotations/1"

@@ -26,8 +26,8 @@ from planner.calibration.shards import cut, merge_shards
 from planner.calibration.statistics import Statistics, calibration_digest, from_observed, percentile_of
 from planner.errors import ModelError, SampleError, unknown_name
 from planner.ir.graph import Graph, Op
-from planner.onnx.recurrent import RECURRENT
 from planner.onnx.sessions import FAILURES, observing_options, one_line, open_session
+from planner.onnx.structure.recurrent import RECURRENT
 from planner.onnx.write import write_graph
 
 Progress = Callable[[int, int | None], None]

@@ -21,8 +21,8 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from planner.errors import SampleError
-from planner.ir.fit import shape_text
 from planner.ir.graph import Dim, Graph, Shape, Value
+from planner.ir.types.fit import shape_text
 from planner.onnx.dtypes import NUMPY
 
 Array: TypeAlias = NDArray[Any]

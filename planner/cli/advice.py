@@ -51,7 +51,7 @@ def suggest(
 ) -> int:
     """Find the smallest edits of the constraints that remove a rescale; exit code 1 if there are none."""
     import planner
-    from planner.advice.suggest import HARMLESS
+    from planner.what_if.suggest import HARMLESS
 
     planned, graph, device = read_planned(plan_file, model, target, functions)
     found = planner.suggest(planned, rescale, model=graph, target=device)

@@ -28,7 +28,7 @@ def mlir(
     json: JsonOption = False,
 ) -> int:
     """Parse, verify, transform and print MLIR modules."""
-    from planner.mlir.tool import SEPARATOR, run_parts
+    from planner.mlir.passes.tool import SEPARATOR, run_parts
 
     parts = run_parts(
         read_text(file, "module"),

@@ -206,7 +206,7 @@ def require_ranges(model: "Graph", planned: "Plan", hint: str) -> None:
     Raises:
       StatsError: what to give instead.
     """
-    from planner.propagation.findings import unranged
+    from planner.propagation.result.plan_warnings import unranged
 
     if any(kernel.row for kernel in planned.kernels_in_order):
         return

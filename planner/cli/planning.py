@@ -214,7 +214,7 @@ def _exports(
 ) -> tuple[dict[str, bytes], "dict[str, Comparison]"]:
     """Write the corrected model and each format, compared with the float model where there are samples."""
     import planner
-    from planner.exporters.runnable import runnable
+    from planner.exporters.common.runnable import runnable
     from planner.exporters.table import file_name
 
     files = _float_model(graph, ready)
@@ -246,7 +246,7 @@ def plan_summary(planned: "Plan") -> dict[str, Any]:
 
 def summary_text(planned: "Plan") -> str:
     """Totals of a plan in three lines."""
-    from planner.propagation.rows import NO_RANGE
+    from planner.propagation.selection.rows import NO_RANGE
     from planner.report.totals import totals
 
     count = totals(planned)

@@ -44,7 +44,7 @@ def serve(
             say(f"serving {url}, data in {folder}")
         sys.stdout.flush()
 
-    _part("server").serve(host, port, data, processes, tell)
+    _part("server.run").serve(host, port, data, processes, tell)
 
 
 def doctor(
@@ -57,7 +57,7 @@ def doctor(
     json: JsonOption = False,
 ) -> int:
     """Say what is wrong with the settings of the service and with what they point at."""
-    found = _part("doctor").examine(_environment(data), host, deep=deep)
+    found = _part("server.doctor").examine(_environment(data), host, deep=deep)
     if json:
         say_json([asdict(check) for check in found])
     else:
@@ -74,7 +74,7 @@ def token(
     json: JsonOption = False,
 ) -> None:
     """Make a token for the service: the secret, and the line for QPLAN_TOKENS."""
-    secret, line = _part("tokens").make_token(name, scope or ["plan"])
+    secret, line = _part("server.tokens").make_token(name, scope or ["plan"])
     if json:
         say_json({"token": secret, "setting": line})
     else:
@@ -91,7 +91,7 @@ def backup(
 ) -> None:
     """Copy everything the service keeps, whole, while it runs."""
     settings = _part("settings").settings_from(_environment(data))
-    done = _part("backup").back_up(settings.data, Path(goal))
+    done = _part("server.backup").back_up(settings.data, Path(goal))
     if json:
         say_json(asdict(done))
     else:

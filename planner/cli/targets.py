@@ -85,8 +85,8 @@ def lint_target(
 ) -> int:
     """Say what is wrong or odd in a target description; exit code 1 if something is wrong."""
     import planner
-    from planner.target.lint import finding_text, lint, quote
-    from planner.target.sarif import sarif_of_findings
+    from planner.target.lint.findings import finding_text, lint, quote
+    from planner.target.lint.sarif import sarif_of_findings
 
     source = read_text(target, "target") + "\n" if target == STDIN else target
     try:
@@ -114,7 +114,7 @@ def lint_target(
 
 
 def _problems(error: TargetError, path: str, *, sarif: bool, json: bool) -> int:
-    from planner.target.sarif import sarif_of_problems
+    from planner.target.lint.sarif import sarif_of_problems
 
     fields = ("file", "line", "column", "code", "message", "quote")
     if sarif:
@@ -137,7 +137,7 @@ def try_target(
     json: JsonOption = False,
 ) -> int:
     """Run the tests in a target file; exit code 1 if one fails."""
-    from planner.tryout.cases import run_cases
+    from planner.target_tests.cases import run_cases
 
     device = read_target(target, functions)
     results = run_cases(device, only or ())
@@ -167,8 +167,8 @@ def doc_target(
     """Write the support table of a target: kernels, ports, rules, conditions."""
     from dataclasses import asdict
 
-    from planner.target.support import support_markdown, support_of
-    from planner.tryout.supportpage import support_html
+    from planner.target.docs.support import support_markdown, support_of
+    from planner.target_tests.support_page import support_html
 
     device = read_target(target, functions)
     if json:
@@ -214,7 +214,7 @@ def new_target(
     import os
     from pathlib import Path
 
-    from planner.target.starter import new_target as starter
+    from planner.target.docs.starter import new_target as starter
 
     extends = ""
     if base is not None and Path(base).is_file():
@@ -236,7 +236,7 @@ def cover_target(
     """Say which kernels of a model have no row, and draft the rows; exit code 1 if some have none."""
     from dataclasses import asdict
 
-    from planner.tryout.coverage import coverage
+    from planner.target_tests.coverage import coverage
 
     only_one_stdin(model, target)
     found = coverage(read_model(model), read_target(target, functions))
@@ -269,7 +269,7 @@ def kit_target(
     """Write a small model for every row, with inputs and the integers a device must answer with."""
     from planner.errors import unknown_name
     from planner.exporters.table import EXPORTERS
-    from planner.tryout.kit import kit_files, make_kit
+    from planner.target_tests.probe_kit import kit_files, make_kit
 
     if form not in EXPORTERS:
         raise unknown_name("export format", form, EXPORTERS)
@@ -301,7 +301,7 @@ def probe_engine(
     json: JsonOption = False,
 ) -> None:
     """Run tiny models for every kernel and signature, and write what really runs as a target file."""
-    from planner.tryout.probe import probe, probe_yaml, rows_of
+    from planner.target_tests.probe import probe, probe_yaml, rows_of
 
     found = probe(engine, kernel or None)
     if json:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.errors import QTypeError
-from planner.ir.qtypes import Uniform
+from planner.ir.types.qtypes import Uniform
 
 Array: TypeAlias = npt.NDArray[Any]
 

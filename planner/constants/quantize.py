@@ -16,9 +16,9 @@ import numpy.typing as npt
 from planner.constants.pieces import PIECE, Params, params_of, pieces
 from planner.constants.rounding import ROUNDINGS, divided, floored, round_floats, rounded
 from planner.errors import QTypeError
-from planner.ir.qtypes import Storage, Uniform
-from planner.ir.scales import FORMATS
-from planner.ir.storages import MAX_BITS
+from planner.ir.types.qtypes import Storage, Uniform
+from planner.ir.types.scales import FORMATS
+from planner.ir.types.storages import MAX_BITS
 
 Array: TypeAlias = npt.NDArray[Any]
 

@@ -21,8 +21,8 @@ from planner.constants.quantize import (
 )
 from planner.constants.rounding import ratio, rounded
 from planner.errors import QTypeError
-from planner.ir.qtypes import Uniform
-from planner.ir.scales import FORMATS
+from planner.ir.types.qtypes import Uniform
+from planner.ir.types.scales import FORMATS
 
 Array: TypeAlias = npt.NDArray[Any]
 

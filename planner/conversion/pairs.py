@@ -13,7 +13,7 @@ import numpy as np
 from planner.constants.quantize import quantize_array
 from planner.errors import ModelError, UnsupportedExport
 from planner.ir.graph import Op, Value
-from planner.ir.qtypes import Uniform
+from planner.ir.types.qtypes import Uniform
 from planner.onnx.dtypes import NUMPY, enum_of
 from planner.onnx.quantized.formulas import ROUNDINGS, Array
 from planner.onnx.quantized.lowering import Draft

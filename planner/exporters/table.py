@@ -4,14 +4,14 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from planner.errors import UnsupportedExport
-from planner.exporters.finn import write_finn
-from planner.exporters.hls4ml import write_hls4ml
-from planner.exporters.integer import write_integer
-from planner.exporters.matmulnbits import write_matmulnbits
-from planner.exporters.qcdq import write_qcdq
-from planner.exporters.qdq import write_qdq
-from planner.exporters.qonnx import write_qonnx
-from planner.exporters.qoperator import write_qoperator, write_qoperator_clip
+from planner.exporters.onnx.integers.integer import write_integer
+from planner.exporters.onnx.matmulnbits import write_matmulnbits
+from planner.exporters.onnx.qcdq import write_qcdq
+from planner.exporters.onnx.qdq import write_qdq
+from planner.exporters.onnx.qoperator import write_qoperator, write_qoperator_clip
+from planner.exporters.qonnx.finn import write_finn
+from planner.exporters.qonnx.hls4ml import write_hls4ml
+from planner.exporters.qonnx.qonnx import write_qonnx
 from planner.exporters.stablehlo.write import write_stablehlo, write_stablehlo_int
 from planner.exporters.tosa.write import write_tosa
 from planner.ir.graph import Graph

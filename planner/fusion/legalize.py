@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from planner.ir.graph import Facts, Graph, Region
-from planner.ir.qtypes import FloatType, NoneType
 from planner.ir.topology import topological
+from planner.ir.types.qtypes import FloatType, NoneType
 from planner.plans.plan import Plan
 from planner.plans.records import Port
 from planner.target.records import Target

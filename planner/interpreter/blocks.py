@@ -15,8 +15,8 @@ from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import ModelError
 from planner.interpreter.requantize import Array
 from planner.ir.graph import Graph, Op, Region
-from planner.ir.qtypes import Uniform
 from planner.ir.roles import NON_PORT_INPUTS, is_mover
+from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, PortTyped
 

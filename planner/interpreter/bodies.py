@@ -18,8 +18,8 @@ from planner.interpreter.memory import Memory
 from planner.interpreter.requantize import Array
 from planner.ir.borders import border_op, closed_scope, inner_scope
 from planner.ir.graph import Graph, Op, Region
-from planner.ir.qtypes import Uniform
 from planner.ir.structure import BEGIN, END, JOIN, Scope
+from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
 

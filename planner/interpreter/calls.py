@@ -14,7 +14,7 @@ from planner.constants.quantize import stored_dtype
 from planner.interpreter.fixed_point import HEADROOM, WORD_HEADROOM, Term, scaled_sum
 from planner.interpreter.requantize import Array, Grid
 from planner.ir.graph import Op, Shape
-from planner.ir.qtypes import Uniform
+from planner.ir.types.qtypes import Uniform
 from planner.plans.rescales import SAME_SCALE
 
 FLOAT32_SPEC: Final = "float32_spec"

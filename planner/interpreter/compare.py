@@ -20,12 +20,12 @@ from planner.errors import ModelError, SampleError, expect
 from planner.interpreter.memory import as_f32
 from planner.interpreter.requantize import Array
 from planner.ir.graph import Graph
-from planner.ir.qtypes import Uniform
+from planner.ir.types.qtypes import Uniform
 from planner.onnx.quantized.dialect import QONNX
 from planner.onnx.quantized.lowering import lower
 from planner.onnx.read import read_written
 from planner.onnx.sessions import FAILURES, one_line, open_session, session_options
-from planner.onnx.watch import inner_tensors, with_outputs
+from planner.onnx.structure.expose_outputs import inner_tensors, with_outputs
 from planner.onnx.write import write_graph
 from planner.plans.rescales import pins
 

@@ -27,14 +27,14 @@ from planner.interpreter.blocks import (
 from planner.interpreter.bodies import Body, Border, Item, choose, cross, items_of, run_loop
 from planner.interpreter.calls import FLOAT32_EVEN, FLOAT32_SPEC, Call
 from planner.interpreter.fixed_point import ARITHMETICS
-from planner.interpreter.geometry import pool_geometry
-from planner.interpreter.kernels import KERNELS, SUMS_OF_PRODUCTS
+from planner.interpreter.kernels.geometry import pool_geometry
+from planner.interpreter.kernels.pooling import max_pool
+from planner.interpreter.kernels.table import KERNELS, SUMS_OF_PRODUCTS
 from planner.interpreter.memory import FLOAT32_STEPS, Memory, as_f32, quantizer
-from planner.interpreter.pooling import max_pool
 from planner.interpreter.programs import Program, Read, program_of
 from planner.interpreter.requantize import Array
 from planner.ir.graph import Graph
-from planner.ir.qtypes import Uniform
+from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
 from planner.plans.records import Port
 from planner.plans.rescales import pins

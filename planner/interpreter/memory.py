@@ -15,10 +15,10 @@ import numpy as np
 from planner.constants.quantize import ARITHMETICS, dequantize_array, quantize_array
 from planner.errors import ModelError
 from planner.interpreter.calls import FLOAT32_EVEN, FLOAT32_SPEC, Operand
-from planner.interpreter.kernels import rescale_onto
+from planner.interpreter.kernels.table import rescale_onto
 from planner.interpreter.requantize import Array
 from planner.ir.graph import Graph
-from planner.ir.qtypes import Uniform
+from planner.ir.types.qtypes import Uniform
 from planner.onnx.dtypes import NUMPY
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped

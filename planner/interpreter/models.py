@@ -14,9 +14,9 @@ from typing import Any, Final
 import numpy as np
 
 from planner.calibration.samples import fit
+from planner.interpreter.kernels.stored import STORED_KERNELS
 from planner.interpreter.programs import Program, Read, program_of
 from planner.interpreter.requantize import Array
-from planner.interpreter.stored import STORED_KERNELS
 from planner.ir.graph import Graph, Op
 from planner.onnx.quantized.lowering import EVALUATORS, evaluate, lower
 from planner.onnx.read import read_written

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from planner.ir.graph import BOUNDARY, Facts, Graph, Op, Region, Value, port_address
-from planner.ir.qtypes import Bipolar, FloatType, NoneType, QType, Uniform
-from planner.ir.typetext import brief
+from planner.ir.types.qtypes import Bipolar, FloatType, NoneType, QType, Uniform
+from planner.ir.types.typetext import brief
 
 RESCALE: Final = "qplan.rescale"
 """Kernel name of a rescale in a quantized module."""

@@ -24,9 +24,9 @@ from planner.ir.placing import (
     path_of,
     prefixed,
 )
-from planner.ir.qtypes import Calibrated
 from planner.ir.structure import BEGIN, END, JOIN, Branches, Call, Loop, Scope, functions_of
 from planner.ir.topology import topological
+from planner.ir.types.qtypes import Calibrated
 
 BRANCHES: Final = ("then", "else")
 MOST_STEPS: Final = 1 << 20

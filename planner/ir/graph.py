@@ -15,8 +15,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from planner.errors import ModelError
-from planner.ir.qtypes import QType
 from planner.ir.structure import Branches, Loop, Scope, Structure, functions_of
+from planner.ir.types.qtypes import QType
 
 Found = TypeVar("Found")
 Dim: TypeAlias = int | str | None

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from planner.ir.graph import Constant, Facts, Graph, Op, Region, Value
-from planner.ir.qtypes import Calibrated
 from planner.ir.structure import Scope
+from planner.ir.types.qtypes import Calibrated
 
 
 @dataclass(slots=True)

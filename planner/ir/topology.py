@@ -1,12 +1,11 @@
 """Order and use: who writes a value, who reads it, and in what order kernels run.
 
-A cycle is reported with the names on it (`cycles`).
+A cycle is reported with the names on it.
 """
 
 from collections.abc import Sequence
 from typing import TypeVar
 
-from planner import ir
 from planner.errors import ModelError
 from planner.ir.borders import bonds
 from planner.ir.graph import Graph, Op, Region, once_per_graph
@@ -77,10 +76,21 @@ def topological(steps: Sequence[Step]) -> tuple[Step, ...]:
             if waiting[user] == 0:
                 ready.append(user)
     if len(order) < len(steps):
-        cycle = ir.cycles.find_cycle((i, user) for i in range(len(steps)) for user in users[i])
-        names = " -> ".join(repr(steps[i].name) for i in cycle)
+        names = " -> ".join(repr(steps[i].name) for i in _cycle(users, waiting))
         raise ModelError(f"these depend on each other in a cycle: {names}")
     return tuple(steps[i] for i in order)
+
+
+def _cycle(users: Sequence[Sequence[int]], waiting: Sequence[int]) -> list[int]:
+    """The steps of one cycle, in the order in which they run; `waiting`: 0 of steps that have run."""
+    before = {user: i for i, count in enumerate(waiting) if count for user in users[i] if waiting[user]}
+    # A step that waits has one before it that waits too, so the walk back comes to where it was.
+    way, step = dict[int, None](), next(iter(before))
+    while step not in way:
+        way[step] = None
+        step = before[step]
+    found = [*way]
+    return found[: found.index(step) - 1 : -1] if found.index(step) else found[::-1]
 
 
 def _runs(steps: Sequence[Step]) -> bool:

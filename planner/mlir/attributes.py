@@ -12,10 +12,10 @@ from planner.annotated.attributes import attribute_from_json
 from planner.errors import ModelError
 from planner.ir.dtypes import NUMPY
 from planner.ir.graph import Facts, Opaque, Shape, Value
-from planner.ir.qtypes import FloatType
-from planner.mlir.elements import FLOATS, FOREIGN, JSON_KEY
+from planner.ir.types.qtypes import FloatType
+from planner.mlir.text.elements import FLOATS, FOREIGN, JSON_KEY
 from planner.mlir.types import ElementType, QuantType
-from planner.mlir.written import as_qtype
+from planner.mlir.verbatim_types import as_qtype
 
 _SIGNED: Final = {
     builtin.Signedness.SIGNLESS: "i",

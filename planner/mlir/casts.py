@@ -24,7 +24,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from planner.mlir.integrity import bad_zero_point, misfit
 from planner.mlir.types import element_of, uniform_of
-from planner.mlir.written import shape_text
+from planner.mlir.verbatim_types import shape_text
 
 
 class CastOp(IRDLOperation):

@@ -32,12 +32,12 @@ from xdsl.traits import IsolatedFromAbove, IsTerminator
 from xdsl.utils.exceptions import VerifyException
 
 from planner.errors import QTypeError
-from planner.ir.qtypes import AnyType
-from planner.ir.qtypes import NoneType as KeepFloat
+from planner.ir.types.qtypes import AnyType
+from planner.ir.types.qtypes import NoneType as KeepFloat
 from planner.mlir.casts import DequantizeCastOp, QuantizeCastOp, StatisticsOp, StorageCastOp
 from planner.mlir.integrity import misfit
 from planner.mlir.types import TYPES, QuantType, uniform_of, with_element
-from planner.mlir.written import as_qtype
+from planner.mlir.verbatim_types import as_qtype
 
 PLAN: Final = "qplan.plan"
 """The attribute of a module that is a plan (design 09)."""

@@ -17,8 +17,8 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from planner.ir.qtypes import float_text as decimal_text
-from planner.mlir.elements import entries, string
+from planner.ir.types.qtypes import float_text as decimal_text
+from planner.mlir.text.elements import entries, string
 
 Array: TypeAlias = npt.NDArray[Any]
 

@@ -11,7 +11,7 @@ from typing import Final
 from xdsl.dialects.builtin import TensorType, UnrankedTensorType
 from xdsl.ir import Attribute
 
-from planner.mlir.written import WrittenUniform, shape_text
+from planner.mlir.verbatim_types import WrittenUniform, shape_text
 
 _MOST: Final = 100
 

@@ -2,10 +2,10 @@
 
 from planner.errors import ModelError
 from planner.ir.graph import Graph
-from planner.mlir import moduleread
-from planner.mlir.hlomodule import read_hlo_model
-from planner.mlir.moduleread import Module, read_module
-from planner.mlir.moduletext import write_mlir
+from planner.mlir.text import read_module as moduleread
+from planner.mlir.text.read_module import Module, read_module
+from planner.mlir.text.write_module import write_mlir
+from planner.stablehlo_reader.program import read_hlo_model
 
 __all__ = ["Module", "read_mlir", "read_module", "write_mlir"]
 

@@ -19,14 +19,14 @@ from xdsl.utils.lexer import Input
 from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind
 
 from planner.errors import ModelError
-from planner.ir.qtypes import AnyType, Calibrated, Uniform
+from planner.ir.types.qtypes import AnyType, Calibrated, Uniform
 from planner.mlir.dialect import OPS, Quant, RegionOp
 from planner.mlir.foreign import DIALECTS
 from planner.mlir.integrity import misfit
 from planner.mlir.literals import hexadecimal
 from planner.mlir.places import one_line, place
 from planner.mlir.types import TYPES, QuantType, uniform_of
-from planner.mlir.written import WrittenAny, WrittenUniform
+from planner.mlir.verbatim_types import WrittenAny, WrittenUniform
 
 _OURS: Final = frozenset({"builtin", "func", "quant"})
 _TYPE_NAMES: Final = frozenset(kind.name for kind in TYPES)

@@ -19,9 +19,9 @@ from xdsl.utils.exceptions import ParseError
 from xdsl.utils.lexer import Span
 
 from planner.errors import QTypeError
-from planner.ir.qtypes import QType, Uniform
-from planner.ir.typetext import parse_type
-from planner.mlir.written import (
+from planner.ir.types.qtypes import QType, Uniform
+from planner.ir.types.typetext import parse_type
+from planner.mlir.verbatim_types import (
     Written,
     WrittenUniform,
     as_written,

@@ -12,10 +12,10 @@ from onnx import GraphProto, SparseTensorProto, ValueInfoProto
 
 from planner.errors import ModelError
 from planner.ir.graph import Constant, Graph, Op, Value
-from planner.onnx.bodies import ops_of
 from planner.onnx.dtypes import NAMES, UNKNOWN, dtype_of
 from planner.onnx.quantized.datatypes import with_datatypes
 from planner.onnx.shapes import type_of
+from planner.onnx.structure.subgraph_nodes import ops_of
 from planner.onnx.tensors import array_of
 
 

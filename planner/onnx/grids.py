@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.ir.graph import Facts
-from planner.ir.qtypes import AnyType, Bipolar, QType, Storage, Uniform, uniform
+from planner.ir.types.qtypes import AnyType, Bipolar, QType, Storage, Uniform, uniform
 
 Array = npt.NDArray[Any]
 Reals = npt.NDArray[np.float64]

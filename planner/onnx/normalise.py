@@ -12,13 +12,13 @@ import numpy as np
 
 from planner.ir.graph import Constant, Graph, Op, Value
 from planner.onnx.affine import fold_affine
-from planner.onnx.branches import inline_known_branches
 from planner.onnx.dtypes import NAMES, UNKNOWN
 from planner.onnx.folding import fold_constants
 from planner.onnx.gemm import plain_gemms
 from planner.onnx.naming import rewritten, unused, use_counts
-from planner.onnx.recurrent import name_states, time_first
 from planner.onnx.shapes import infer
+from planner.onnx.structure.branches import inline_known_branches
+from planner.onnx.structure.recurrent import name_states, time_first
 
 Pass: TypeAlias = Callable[[Graph], Graph]
 

@@ -14,9 +14,9 @@ from onnx import defs
 
 from planner.errors import ModelError
 from planner.ir.graph import Constant, Graph, Op, Opaque, Value
-from planner.onnx.bodies import graph_of, node_of, op_types, opaque, ops_of, subgraphs
 from planner.onnx.dtypes import NUMPY, dtype_of
 from planner.onnx.naming import unused
+from planner.onnx.structure.subgraph_nodes import graph_of, node_of, op_types, opaque, ops_of, subgraphs
 from planner.onnx.tensors import tensor_of
 
 OLDEST: Final = 7

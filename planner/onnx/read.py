@@ -17,14 +17,14 @@ from planner.ir.dims import named_dims, sizes_of, with_dims
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, validate
 from planner.ir.topology import topological
-from planner.onnx.calls import mark_calls
 from planner.onnx.decoding import decoded
 from planner.onnx.normalise import normalise
-from planner.onnx.opening import open_bodies
 from planner.onnx.opsets import OLDEST, TARGET, to_opset_21
-from planner.onnx.quantized.absorb import absorb
 from planner.onnx.quantized.dialect import canonical
+from planner.onnx.quantized.quantizers_to_facts import absorb
 from planner.onnx.shapes import infer
+from planner.onnx.structure.calls import mark_calls
+from planner.onnx.structure.subgraphs_to_functions import open_bodies
 
 NEWEST: Final = int(defs.onnx_opset_version())
 _RANK_MATTERS_BEFORE: Final = 13

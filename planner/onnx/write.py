@@ -16,8 +16,8 @@ from planner.ir.expand import expand
 from planner.ir.graph import Dim, Graph
 from planner.ir.structure import Scope
 from planner.onnx.dtypes import byte_size, dtype_of
-from planner.onnx.nesting import QPLAN, nest
 from planner.onnx.nodes import Node, Port, fill_node, op_node, value_info
+from planner.onnx.structure.functions_to_subgraphs import QPLAN, nest
 from planner.onnx.tensors import aligned, external_tensor, field_parts, raw_bytes, tensor_of, tensor_parts
 
 Data: TypeAlias = np.ndarray | tuple[np.ndarray, str]

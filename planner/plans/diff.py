@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from planner.ir.qtypes import Uniform
+from planner.ir.types.qtypes import Uniform
 from planner.plans.explain import type_text
 from planner.plans.plan import Plan, require_plan
 from planner.plans.records import KernelPlan, PortTyped, Rescale, Step

@@ -9,7 +9,7 @@ from typing import Final
 
 from planner.errors import unknown_name
 from planner.ir.graph import BOUNDARY, port_address
-from planner.ir.qtypes import Uniform
+from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan, require_plan
 from planner.plans.records import PortTyped, Rescale, Step
 

@@ -15,10 +15,10 @@ from typing import Any
 
 from planner.errors import expect
 from planner.ir.graph import Graph, model_digest, structure_digest, with_facts
-from planner.ir.qtypes import Uniform
-from planner.plans.bodies import Body, bodies
+from planner.ir.types.qtypes import Uniform
 from planner.plans.records import KernelPlan, Rescale, Step, TargetRef, ValuePlan, step_rows
 from planner.plans.rescales import derive_rescales
+from planner.plans.shared_bodies import Body, bodies
 from planner.target.records import Row, Target
 from planner.version import MADE_BY
 

@@ -25,8 +25,8 @@ from planner.annotated.jsontext import (
 )
 from planner.errors import PlanFormatError, PlannerError, QTypeError
 from planner.ir.graph import Graph, port_address
-from planner.ir.qtypes import FloatType, Uniform
-from planner.ir.typetext import parse_type
+from planner.ir.types.qtypes import FloatType, Uniform
+from planner.ir.types.typetext import parse_type
 from planner.plans.plan import Plan
 from planner.plans.planschema import (
     PLAN,

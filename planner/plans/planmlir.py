@@ -13,7 +13,7 @@ from planner.annotated.jsontext import read_checked, write_compact
 from planner.errors import PlanFormatError
 from planner.ir.edges import RESCALE
 from planner.ir.graph import BOUNDARY, Facts, Graph, Op, Region, Value, port_address
-from planner.ir.qtypes import FloatType, Uniform
+from planner.ir.types.qtypes import FloatType, Uniform
 from planner.mlir.module import Module, read_module, write_mlir
 from planner.plans.plan import Plan
 from planner.plans.planjson import (

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from planner.ir.graph import port_address
-from planner.ir.qtypes import FloatType, Uniform
+from planner.ir.types.qtypes import FloatType, Uniform
 from planner.target.records import Costs, Row
 
 Kind: TypeAlias = Literal["requantize", "widen", "narrow", "zero_point", "clamp", "quantize", "dequantize"]

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from planner.ir.graph import BOUNDARY, Graph, once_per_graph
-from planner.ir.qtypes import Bipolar, Calibrated, FloatType, NoneType, Uniform
+from planner.ir.types.qtypes import Bipolar, Calibrated, FloatType, NoneType, Uniform
 from planner.plans.records import KernelPlan, Kind, PortTyped, Rescale, TargetRef, Use
 from planner.target.records import Costs
 

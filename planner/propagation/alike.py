@@ -13,10 +13,10 @@ from typing import Final
 import numpy as np
 
 from planner.ir.graph import Graph
-from planner.ir.qtypes import Storage, Uniform
+from planner.ir.types.qtypes import Storage, Uniform
 from planner.propagation.columns import Bools, Columns, Floats, Ints
-from planner.propagation.labels import UNIT
 from planner.propagation.portkinds import FIXED, FLOATS, FREE, PortColumns
+from planner.propagation.solver.classes import UNIT
 from planner.propagation.tied import Tied, numbered, tied_of
 from planner.propagation.tiedlabels import Board, board_of, finest, log_units
 from planner.target.records import Costs

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.ir.graph import Graph, Region
-from planner.ir.qtypes import Calibrated
+from planner.ir.types.qtypes import Calibrated
 
 Bools: TypeAlias = NDArray[np.bool_]
 Floats: TypeAlias = NDArray[np.float64]

@@ -12,11 +12,11 @@ import numpy as np
 
 from planner.ir.borders import carried_pairs
 from planner.ir.graph import Graph
-from planner.ir.qtypes import FloatType, Storage, Uniform
-from planner.propagation.building import build_network, moves_data
+from planner.ir.types.qtypes import FloatType, Storage, Uniform
 from planner.propagation.columns import Columns, Ints
-from planner.propagation.layout import Layout
-from planner.propagation.rows import Choice
+from planner.propagation.network.build import build_network, moves_data
+from planner.propagation.selection.row_layout import Layout
+from planner.propagation.selection.rows import Choice
 from planner.target.records import PortType, Target
 
 FREE: Final = 0

@@ -15,23 +15,23 @@ from planner.ir.graph import Graph
 from planner.ir.topology import running
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
-from planner.propagation.assemble import assemble
-from planner.propagation.building import build_network
 from planner.propagation.columns import Columns, columns_of
-from planner.propagation.concessions import Concession, explained
-from planner.propagation.extents import backward, demote, forward, out_of_reach
-from planner.propagation.given import give_slices
-from planner.propagation.islands import afloat, float_islands
-from planner.propagation.labelling import label_all
-from planner.propagation.labels import build_classes
-from planner.propagation.network import Network, present
-from planner.propagation.outcome import BiasPins, Outcome, Request, Strategy
-from planner.propagation.parameters import derive_parameters
-from planner.propagation.plain import settle_plain
-from planner.propagation.price import Market
-from planner.propagation.reach import TOO_FAR, too_far
-from planner.propagation.rows import Choice, choose_rows, in_float, refuse_contradictions
+from planner.propagation.network.build import build_network
+from planner.propagation.network.float_islands import afloat, float_islands
+from planner.propagation.network.per_axis import give_slices
+from planner.propagation.network.ports import Network, present
+from planner.propagation.network.presolve import settle_plain
+from planner.propagation.network.value_ranges import backward, demote, forward, out_of_reach
+from planner.propagation.parameters.constant_types import derive_parameters
+from planner.propagation.parameters.multiplier_reach import TOO_FAR, too_far
+from planner.propagation.result.outcome import BiasPins, Outcome, Request, Strategy
+from planner.propagation.result.plan_builder import assemble
+from planner.propagation.selection.conflicts import Concession, explained
+from planner.propagation.selection.rows import Choice, choose_rows, in_float, refuse_contradictions
 from planner.propagation.settle import Settled, settle, settle_nothing
+from planner.propagation.solver.classes import build_classes
+from planner.propagation.solver.labelling import label_all
+from planner.propagation.solver.price import CostModel
 from planner.target.records import Costs, PortId, Target
 
 Found = TypeVar("Found")
@@ -166,9 +166,9 @@ def decide(
     backward(network)
     settle_plain(network)
     classes = build_classes(network, _depths(columns, network, settled, request.depths))
-    market = Market(request.costs, target.rescale_single_consumer, target.rescale_allowed)
-    labelled = label_all(network, classes, market, request.strategy)
-    casts = settled.price(market)
+    cost_model = CostModel(request.costs, target.rescale_single_consumer, target.rescale_allowed)
+    labelled = label_all(network, classes, cost_model, request.strategy)
+    casts = settled.price(cost_model)
     labelled = replace(labelled, cost=labelled.cost + casts, bound=labelled.bound + casts)
     outcome = Outcome(columns, choices, settled, network, classes, labelled, {}, request)
     outcome = replace(outcome, derived=_derived(outcome))

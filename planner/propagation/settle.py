@@ -1,7 +1,7 @@
 """Settle: what needs no search is decided for all kernels at once, before there is a network.
 
 A value is settled here if every port around it is free, alone in its class and of one spec, or float: the
-label of its range needs no rescale and loses nothing (`plain` says the same port by port, of what is left
+label of its range needs no rescale and loses nothing (`presolve` says the same port by port, of what is left
 open here). Values that movers tie are settled if one label for all is the cheapest (`alike`). A kernel
 around which all is settled is closed: it takes no part in what follows.
 Source: design 01, section 5, the price: items 1 to 5 have one answer here.
@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 
 from planner.ir.graph import Graph
-from planner.ir.qtypes import Storage, Uniform
-from planner.ir.ranges import affine_columns
+from planner.ir.types.qtypes import Storage, Uniform
+from planner.ir.types.ranges import affine_columns
 from planner.propagation.alike import Alike, settle_alike
-from planner.propagation.building import build_network
 from planner.propagation.columns import Bools, Columns, Floats, Ints
-from planner.propagation.labels import UNIT, clipped_shares
-from planner.propagation.parameters import derive_parameters
+from planner.propagation.network.build import build_network
+from planner.propagation.parameters.constant_types import derive_parameters
 from planner.propagation.portkinds import FLOATS, FREE, TIED, Kinds, kinds_of
-from planner.propagation.price import Market
-from planner.propagation.rows import Choice
+from planner.propagation.selection.rows import Choice
+from planner.propagation.solver.classes import UNIT, clipped_shares
+from planner.propagation.solver.price import CostModel
 from planner.propagation.tied import WIDEST
 from planner.target.records import Costs, PortType, Target
 
@@ -67,9 +67,9 @@ class Settled:
         ends = zip(alike.tied.lo[mine].tolist(), alike.tied.hi[mine].tolist(), strict=True)
         return dict(zip(names, ends, strict=True))
 
-    def price(self, market: Market) -> int:
+    def price(self, cost_model: CostModel) -> int:
         """Price of casts and bits lost, in 1/1024."""
-        costs = market.costs
+        costs = cost_model.costs
         casts = (
             round(costs.quantize * UNIT) * self.quantized + round(costs.dequantize * UNIT) * self.dequantized
         )

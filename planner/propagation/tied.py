@@ -12,9 +12,9 @@ from typing import Final
 import numpy as np
 
 from planner.propagation.columns import Bools, Columns, Floats, Ints
-from planner.propagation.offers import JOINED as CLASSES_AT_VALUE
-from planner.propagation.offers import WHOLE
 from planner.propagation.portkinds import FIXED, FLOATS, FREE, JOINED, TIED, PortColumns
+from planner.propagation.solver.candidates import JOINED as CLASSES_AT_VALUE
+from planner.propagation.solver.candidates import WHOLE
 
 DEEP: Final = 64
 """Movers behind each other; longer chains are left to the network."""

@@ -12,12 +12,12 @@ from typing import Final
 
 import numpy as np
 
-from planner.ir.qtypes import Storage, Uniform
-from planner.ir.ranges import affine_columns, symmetric_steps
+from planner.ir.types.qtypes import Storage, Uniform
+from planner.ir.types.ranges import affine_columns, symmetric_steps
 from planner.plans.rescales import SAME_SCALE
 from planner.propagation.columns import Bools, Floats, Ints
-from planner.propagation.labels import UNIT, clipped_shares
 from planner.propagation.portkinds import FIXED
+from planner.propagation.solver.classes import UNIT, clipped_shares
 from planner.propagation.tied import Tied, numbered
 from planner.target.records import PortType
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from planner.plans.records import Refused
 from planner.propagation.alike import Alike, refusals
-from planner.propagation.labels import UNIT
 from planner.propagation.portkinds import FIXED
+from planner.propagation.solver.classes import UNIT
 
 BY_RANGE: Final = "the range it has to hold"
 SHARED: Final = "the label that costs its component least"

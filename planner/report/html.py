@@ -10,7 +10,7 @@ from typing import Final
 
 from planner.errors import expect
 from planner.interpreter.compare import Comparison
-from planner.ir.qtypes import Uniform
+from planner.ir.types.qtypes import Uniform
 from planner.plans.explain import explain, type_text
 from planner.plans.plan import Plan, require_plan
 from planner.plans.records import KernelPlan, Port, Rescale

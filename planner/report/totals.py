@@ -6,7 +6,7 @@ Pure readers of a plan. Source: design 01, sections 3 and 6.
 from dataclasses import dataclass
 from typing import Final
 
-from planner.ir.qtypes import Uniform
+from planner.ir.types.qtypes import Uniform
 from planner.plans.explain import type_text
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, Port

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from planner.ir.graph import BOUNDARY, port_address
-from planner.ir.qtypes import Uniform
+from planner.ir.types.qtypes import Uniform
 from planner.plans.diff import diff, worded
 from planner.plans.explain import DEPTH, WORDINGS, type_text
 from planner.plans.plan import Plan

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
+from planner.target.docs.support import port_text, rule_text, type_text, value_text
 from planner.target.records import Fusion, Row, Target
-from planner.target.support import port_text, rule_text, type_text, value_text
 
 Sign: TypeAlias = Literal["+", "-", "~"]
 

@@ -15,9 +15,9 @@ from typing import Any, Final, TypeAlias
 
 from planner.errors import InputError, Problem, TargetError, expect, unknown_name
 from planner.ir.collecting import collection_paused
-from planner.ir.qtypes import storage
+from planner.ir.types.qtypes import storage
 from planner.target.documents import check_document
-from planner.target.lint import Finding, lint_errors, quote
+from planner.target.lint.findings import Finding, lint_errors, quote
 from planner.target.merge import expand_groups, merge
 from planner.target.records import Costs, Fusion, PortType, QuantFn, Row, Target, TestCase
 from planner.target.schema import Document, GroupModel

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from planner.ir.qtypes import FloatType, Storage, Uniform
+from planner.ir.types.qtypes import FloatType, Storage, Uniform
 
 PortId: TypeAlias = tuple[Literal["in", "out"], int]
 Granularity: TypeAlias = Literal["tensor", "axis", "block"]

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from planner.errors import QTypeError, RuleError
-from planner.ir.qtypes import Storage, Uniform, round_scales, uniform
+from planner.ir.types.qtypes import Storage, Uniform, round_scales, uniform
 from planner.target.expressions import GREATEST, Ref, evaluate, parse_expression, parse_number, references
 from planner.target.records import PortId, PortPattern, PortView, QuantFn, Row, Rule, Target
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from planner.errors import PlanFormatError, PlannerError
-from planner.ir.qtypes import EXPRESSED, FloatType, Storage
-from planner.ir.typetext import parse_storage
+from planner.ir.types.qtypes import EXPRESSED, FloatType, Storage
+from planner.ir.types.typetext import parse_storage
 from planner.target.records import Fusion, PortPattern, PortType, Row, Rule, Target
 from planner.target.signature import freeze
 

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any, Final
 
 from planner.errors import InputError, Problem, RuleError, TargetError
-from planner.ir.qtypes import EXPRESSED, FloatType, Storage, round_scale, storage
-from planner.ir.typetext import parse_storage
+from planner.ir.types.qtypes import EXPRESSED, FloatType, Storage, round_scale, storage
+from planner.ir.types.typetext import parse_storage
 from planner.target.expressions import parse_expression, parse_number, references, refuse_constants
 from planner.target.records import Granularity, PortPattern, PortType, Row, Rule
 from planner.target.schema import RowModel, RuleModel, Signature, TypeModel

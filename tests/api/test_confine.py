@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from api.confine import _REFUSED, _filter
-from api.sandbox import files_of
+from api.intake.confine import _REFUSED, _filter
+from api.intake.sandbox import files_of
 
 ROOT = Path(__file__).resolve().parents[2]
 # One try each; what may still be done says so.
 TRIES = """
 import json, os, socket, subprocess, sys, threading
 from pathlib import Path
-from api.confine import confine
+from api.intake.confine import confine
 data = Path(sys.argv[1])
 took = confine([data / "open", Path(sys.prefix), Path(sys.base_prefix)], [data / "drafts"])
 def thread():

@@ -11,8 +11,8 @@ import httpx
 import numpy as np
 import pytest
 
+from api.intake.scan_zip import scan_npz
 from api.problems import problem_of
-from api.scanzip import scan_npz
 from planner.errors import SampleError
 from tests.api.documents import JSON, OCTETS, YAML, chain, expanding, external, put, relu
 from tests.api.hostile.corpus import CASES

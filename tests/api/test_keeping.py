@@ -9,13 +9,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from api.backup import back_up, damaged
-from api.database import default_url, open_database
-from api.doctor import examine
 from api.jobs import queue
-from api.retention import DAY, sweep
+from api.server.backup import back_up, damaged
+from api.server.doctor import examine
 from api.settings import Settings
-from api.store import Store, digest_of
+from api.storage.database import default_url, open_database
+from api.storage.retention import DAY, sweep
+from api.storage.store import Store, digest_of
 from planner.cli.app import run
 from planner.errors import InputError
 from tests.api.conftest import serving

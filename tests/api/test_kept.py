@@ -13,9 +13,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import planner
-from api.examples import TARGET
-from api.filed import SCHEMAS
-from api.store import Store
+from api.schemas.examples import TARGET
+from api.schemas.schema_files import SCHEMAS
+from api.storage.store import Store
 from tests.api.conftest import serving
 from tests.api.documents import YAML, chain, digest, put, relu
 from tests.api.test_problems import check

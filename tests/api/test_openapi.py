@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from api.app import create_app
-from api.examples import ANNOTATED_TEXT, BLOB, NO_DIGEST, NO_JOB, UPLOAD
+from api.schemas.examples import ANNOTATED_TEXT, BLOB, NO_DIGEST, NO_JOB, UPLOAD
 from api.settings import Settings
 from tests.api.documents import digest, put
 

@@ -17,9 +17,9 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from api.exchange import REQUEST_ID, Exchange
-from api.logs import ACCESS
 from api.routes.metrics import STATES
+from api.server.body_stream import REQUEST_ID, Exchange
+from api.server.logs import ACCESS
 from api.settings import Settings
 from tests.api.conftest import COMMAND, ROOT, serving
 from tests.api.documents import JSON, YAML, chain, digest, put, relu
@@ -214,7 +214,7 @@ def sockets_of(pid: int) -> int:
 
 def workers_of(pid: int) -> list[int]:
     found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [int(one) for one in found if b"api.server" in Path(f"/proc/{one}/cmdline").read_bytes()]
+    return [int(one) for one in found if b"api.server.run" in Path(f"/proc/{one}/cmdline").read_bytes()]
 
 
 def wait_for(what) -> None:

@@ -19,12 +19,12 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from api.edge import Edge
-from api.metrics import Metrics
 from api.problems import CLASSES, MEDIA_TYPE, PREFIX, TYPES, problem_of
-from api.server import _bound
+from api.server.metrics import Metrics
+from api.server.middleware import Edge
+from api.server.run import _bound
+from api.server.tokens import parse_token
 from api.settings import Settings
-from api.tokens import parse_token
 from planner import errors
 from planner.cli.app import run
 from tests.api.conftest import serving

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import planner
-from api.planning import SMALL
+from api.planning.planning import SMALL
 from planner.calibration.statsjson import write_statistics
 from planner.version import VERSION
 from tests.api.documents import OCTETS, YAML, chain, digest, put, relu

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from api.intake.scan import MAX_DEPTH, require_unicode, scan_json, scan_onnx
+from api.intake.scan_text import MLIR_DEPTH, YAML_DEPTH, scan_mlir, scan_yaml
 from api.problems import Refused
-from api.scan import MAX_DEPTH, require_unicode, scan_json, scan_onnx
-from api.scantext import MLIR_DEPTH, YAML_DEPTH, scan_mlir, scan_yaml
 from planner.errors import ModelError, TargetError
 from tests.api.documents import chain, external, nested, relu
 

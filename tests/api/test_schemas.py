@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from api.requests import PlanRequest, read_plan_request
+from api.schemas.requests import PlanRequest, read_plan_request
 from tests.api.test_scan import PLAIN
 
 MODELS = st.dictionaries(st.text(), PLAIN, max_size=3)

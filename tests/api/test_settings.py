@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from api.plugins import load_functions
+from api.planning.plugins import load_functions
 from api.settings import OTHERS, VARIABLES, Settings, defaults, settings_from, unknown_variables
 from planner.errors import InputError
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from api.problems import Refused
-from api.store import Store, digest_of
+from api.storage.store import Store, digest_of
 from tests.api.conftest import serving
 from tests.api.documents import chain, put, relu
 

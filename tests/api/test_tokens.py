@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from api.limits import LOOKS, PLACES, Buckets
-from api.metrics import SHARED
-from api.paths import import_path
+from api.server.limits import LOOKS, PLACES, Buckets
+from api.server.metrics import SHARED
+from api.server.paths import import_path
+from api.server.tokens import EVERYTHING, find_token, make_token, needed, parse_token
 from api.settings import settings_from
-from api.tokens import EVERYTHING, find_token, make_token, needed, parse_token
 from planner.errors import InputError
 from tests.api.documents import YAML, chain
 from tests.api.test_problems import check
@@ -158,7 +158,7 @@ def test_buckets_say_how_long_to_wait_and_forget():
 
 TAKING = """
 import sys
-from api.limits import Buckets, Quota
+from api.server.limits import Buckets, Quota
 buckets, quota = Buckets("test", 1, 500), Quota(9000, int)
 for _ in range(400):
     quota.add(10)

@@ -225,7 +225,7 @@ def test_a_plan_without_its_model(service):
 
 
 def test_too_many_edits(service, monkeypatch):
-    monkeypatch.setattr("api.history.MOST_STEPS", 1)
+    monkeypatch.setattr("api.planning.provenance.MOST_STEPS", 1)
     key = make(service, chain(2))["key"]
     answer = service.post(f"/v1/plans/{key}:replan", json={"restore": ["k0", "k1"]})
     check(answer, "input-invalid", "at most 1 times")

@@ -7,7 +7,7 @@ import pytest
 from planner.calibration.annotate import annotate
 from planner.calibration.statistics import Statistics, ValueStats, calibration_digest
 from planner.errors import AnnotationError, StatsError
-from planner.ir.typetext import parse_type
+from planner.ir.types.typetext import parse_type
 from tests.calibration.graphs import branchy, fused
 
 UNIFORM = "!quant.uniform<i8:f32, 0.0625:-3>"

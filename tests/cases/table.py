@@ -10,8 +10,8 @@ from pathlib import Path
 
 from planner.annotated.document import read_annotated
 from planner.ir.graph import model_digest
-from planner.ir.qtypes import Storage, storage
-from planner.ir.ranges import uniform_from_range
+from planner.ir.types.qtypes import Storage, storage
+from planner.ir.types.ranges import uniform_from_range
 from planner.plans.explain import explain
 from planner.plans.plan import Plan
 from planner.propagation.propagate import propagate

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
+from planner.checker.check import check
 from planner.errors import Conflict
-from planner.plans.check import check
 from planner.propagation.propagate import propagate
 from tests.cases.table import (
     CASES,

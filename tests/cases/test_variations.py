@@ -4,9 +4,9 @@ import pytest
 
 from planner.annotated.document import read_annotated
 from planner.errors import Conflict, QTypeError
-from planner.ir.qtypes import storage
-from planner.ir.ranges import uniform_from_range
-from planner.ir.typetext import parse_type
+from planner.ir.types.qtypes import storage
+from planner.ir.types.ranges import uniform_from_range
+from planner.ir.types.typetext import parse_type
 from planner.propagation.propagate import propagate
 from planner.target.load import load_target
 from tests.cases.table import HERE, NPU, TARGETS, B, counted, port_type, read

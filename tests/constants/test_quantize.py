@@ -21,8 +21,8 @@ from planner.constants.quantize import (
 )
 from planner.constants.rounding import ROUNDINGS
 from planner.errors import QTypeError
-from planner.ir.qtypes import Uniform, storage, sub_channel, uniform
-from planner.ir.typetext import parse_type
+from planner.ir.types.qtypes import Uniform, storage, sub_channel, uniform
+from planner.ir.types.typetext import parse_type
 from tests.constants.test_rounding import by_hand
 
 RNG = np.random.default_rng(11)

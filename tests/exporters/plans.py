@@ -8,8 +8,8 @@ import onnx
 import onnxruntime
 
 from planner.ir.graph import Constant, Graph, Op, Region, Value
-from planner.ir.qtypes import QType, Storage, Uniform, storage, uniform
-from planner.ir.ranges import uniform_per_axis
+from planner.ir.types.qtypes import QType, Storage, Uniform, storage, uniform
+from planner.ir.types.ranges import uniform_per_axis
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, Port, TargetRef, ValuePlan
 from planner.target.records import Row

@@ -18,11 +18,11 @@ import onnx
 import pytest
 
 from planner.errors import UnsupportedExport
-from planner.exporters.hls4ml import MODEL_FILE
+from planner.exporters.qonnx.hls4ml import MODEL_FILE
 from planner.exporters.table import EXPORTERS
 from planner.interpreter.evaluate import Interpreter
 from planner.interpreter.models import ModelRunner
-from planner.ir.qtypes import storage, sub_channel, uniform
+from planner.ir.types.qtypes import storage, sub_channel, uniform
 from planner.onnx.read import read_written
 from tests.exporters.plans import execute, i8, model, op, plan_of, u8, weight
 

@@ -9,7 +9,7 @@ from planner.errors import UnsupportedExport
 from planner.exporters.table import EXPORTERS
 from planner.interpreter.evaluate import Interpreter
 from planner.interpreter.models import ModelRunner
-from planner.ir.qtypes import Bipolar, Uniform, storage, uniform
+from planner.ir.types.qtypes import Bipolar, Uniform, storage, uniform
 from planner.onnx.read import read_onnx, read_written
 from tests.exporters.plans import bias, loaded, model, op, plan_of, run, weight
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from planner.errors import UnsupportedExport
-from planner.exporters.matmulnbits import packed_bits, write_matmulnbits
+from planner.exporters.onnx.matmulnbits import packed_bits, write_matmulnbits
 from planner.interpreter.evaluate import Interpreter
-from planner.ir.qtypes import storage, sub_channel
+from planner.ir.types.qtypes import storage, sub_channel
 from tests.exporters.plans import model, op, op_types, plan_of, run
 
 RNG = np.random.default_rng(0)

@@ -9,11 +9,11 @@ import pytest
 import planner
 from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import UnsupportedExport
-from planner.exporters.qdq import write_qdq
+from planner.exporters.onnx.qdq import write_qdq
 from planner.exporters.table import EXPORTERS
 from planner.interpreter.evaluate import evaluate
 from planner.ir.graph import Constant, Op, Opaque
-from planner.ir.qtypes import FloatType, NoneType, Uniform, storage, uniform
+from planner.ir.types.qtypes import FloatType, NoneType, Uniform, storage, uniform
 from planner.onnx.attributes import GRAPH
 from tests.exporters.plans import bias, executed, i8, loaded, model, op, op_types, plan_of, run, u8, weight
 

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.exporters.roundings import Rounding
-from planner.exporters.thresholds import NEVER, fit, fit_pairs, least_arguments, least_floats
-from planner.ir.qtypes import storage, uniform
+from planner.exporters.common.roundings import Rounding
+from planner.exporters.qonnx.thresholds import NEVER, fit, fit_pairs, least_arguments, least_floats
+from planner.ir.types.qtypes import storage, uniform
 
 ARITHMETICS = ("exact_even", "float32_even", "gemmlowp", "tosa_double", "tosa_single")
 

@@ -5,7 +5,7 @@ import pytest
 
 import planner
 from planner.interpreter.evaluate import Interpreter
-from planner.mlir.tool import transform
+from planner.mlir.passes.tool import transform
 from tests.exporters.tosa.running import agreed, fed
 from tests.oracles import hlo, tosa
 from tests.test_voice import FILE, chunks, speech

@@ -8,7 +8,7 @@ import pytest
 from planner.annotated.document import read_annotated, write_annotated
 from planner.fusion.fuse import fuse
 from planner.ir.graph import Graph, model_digest
-from planner.ir.qtypes import Calibrated
+from planner.ir.types.qtypes import Calibrated
 from planner.mlir.module import read_mlir, write_mlir
 from planner.onnx.read import read_onnx
 from planner.plans.planjson import plan_from_json, plan_to_json

@@ -10,9 +10,9 @@ from xdsl.dialects import builtin
 from planner.annotated.document import annotated_from_data, read_annotated, write_annotated
 from planner.annotated.jsontext import number, quote_all
 from planner.ir.graph import model_digest
-from planner.ir.qtypes import NoneType
+from planner.ir.types.qtypes import NoneType
 from planner.mlir.module import read_mlir, write_mlir
-from planner.mlir.moduleread import parse_text
+from planner.mlir.text.read_module import parse_text
 from planner.plans.planjson import plan_from_json, plan_to_json
 from planner.plans.planmlir import plan_from_mlir, plan_to_mlir
 from tests.equality import assert_same

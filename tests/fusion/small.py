@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from planner.ir.graph import Constant, Graph, Op, Shape, Value
-from planner.ir.qtypes import storage
+from planner.ir.types.qtypes import storage
 from planner.target.records import Costs, Fusion, PortType, Target
 
 _LINE = re.compile(r"(?P<out>[\w, ]+) = (?P<type>[\w.:]+)\((?P<args>[^)]*)\)(?P<rest>.*)")

@@ -5,12 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
+from planner.checker.check import check
 from planner.fusion.fuse import fuse, regions_of
 from planner.fusion.legalize import legalize_planned
 from planner.ir.graph import validate
-from planner.ir.qtypes import AnyType, NoneType, storage, uniform
+from planner.ir.types.qtypes import AnyType, NoneType, storage, uniform
 from planner.pipeline import plan as plan_model
-from planner.plans.check import check
 from planner.target.load import load_target
 from planner.target.modeltext import read_model_text
 from planner.target.records import Fusion

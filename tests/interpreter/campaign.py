@@ -14,8 +14,8 @@ import numpy as np
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from planner.interpreter.conv import conv_accumulate
-from planner.interpreter.elementwise import (
+from planner.interpreter.kernels.conv import conv_accumulate
+from planner.interpreter.kernels.elementwise import (
     qlinear_add,
     qlinear_concat,
     qlinear_leaky_relu,
@@ -23,11 +23,15 @@ from planner.interpreter.elementwise import (
     qlinear_sigmoid,
     qlinear_where,
 )
-from planner.interpreter.matmul import matmul_accumulate
-from planner.interpreter.pooling import PoolGeometry, qlinear_average_pool, qlinear_global_average_pool
+from planner.interpreter.kernels.matmul import matmul_accumulate
+from planner.interpreter.kernels.pooling import (
+    PoolGeometry,
+    qlinear_average_pool,
+    qlinear_global_average_pool,
+)
+from planner.interpreter.kernels.softmax import qlinear_softmax
+from planner.interpreter.kernels.stored import dequantize, quantize
 from planner.interpreter.requantize import Grid, output_multiplier, requantize_float32
-from planner.interpreter.softmax import qlinear_softmax
-from planner.interpreter.stored import dequantize, quantize
 from planner.ir.graph import Op
 from tests.interpreter.one_op import CONTRIB, STORAGES, run_op, scale, seeded, stored
 

@@ -3,10 +3,10 @@
 import numpy as np
 import onnxruntime
 
-from planner.exporters.qoperator import write_qoperator
+from planner.exporters.onnx.qoperator import write_qoperator
 from planner.interpreter.evaluate import Interpreter
 from planner.ir.graph import Graph
-from planner.onnx.watch import inner_tensors, with_outputs
+from planner.onnx.structure.expose_outputs import inner_tensors, with_outputs
 from planner.plans.plan import Plan
 
 

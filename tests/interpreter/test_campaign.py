@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from planner.interpreter.elementwise import qlinear_add
+from planner.interpreter.kernels.elementwise import qlinear_add
+from planner.interpreter.kernels.softmax import qlinear_softmax
+from planner.interpreter.kernels.stored import quantize
 from planner.interpreter.requantize import Grid
-from planner.interpreter.softmax import qlinear_softmax
-from planner.interpreter.stored import quantize
 from planner.ir.graph import Op
 from tests.interpreter.campaign import (
     FORMATS,

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from planner.errors import ModelError, SampleError
-from planner.exporters.qdq import write_qdq
-from planner.exporters.qonnx import write_qonnx
-from planner.exporters.qoperator import write_qoperator
+from planner.exporters.onnx.qdq import write_qdq
+from planner.exporters.onnx.qoperator import write_qoperator
+from planner.exporters.qonnx.qonnx import write_qonnx
 from planner.interpreter.compare import Comparison, Quality, compare
 from planner.interpreter.evaluate import evaluate
 from planner.ir.graph import Graph

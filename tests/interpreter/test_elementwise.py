@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from planner.interpreter.elementwise import (
+from planner.interpreter.kernels.elementwise import (
     clip_stored,
     logistic,
     qlinear_add,
@@ -15,7 +15,7 @@ from planner.interpreter.elementwise import (
     qlinear_sigmoid,
     qlinear_where,
 )
-from planner.interpreter.fused import fused_multiply_add
+from planner.interpreter.kernels.fused import fused_multiply_add
 from planner.interpreter.requantize import Grid
 from tests.interpreter.one_op import CONTRIB, STORAGES, assert_same, run_op, scale, seeded, stored, zero
 

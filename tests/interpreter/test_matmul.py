@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from planner.interpreter.matmul import matmul_accumulate
+from planner.interpreter.kernels.matmul import matmul_accumulate
 from planner.interpreter.requantize import output_multiplier, requantize_float32
 from tests.interpreter.one_op import CONTRIB, STORAGES, assert_same, run_op, scale, stored, zero
 

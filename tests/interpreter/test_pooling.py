@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from planner.interpreter.pooling import (
+from planner.interpreter.kernels.pooling import (
     PoolGeometry,
     max_pool,
     qlinear_average_pool,

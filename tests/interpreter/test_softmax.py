@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from planner.interpreter.kernels.softmax import qlinear_softmax
 from planner.interpreter.requantize import Grid
-from planner.interpreter.softmax import qlinear_softmax
 from tests.interpreter.one_op import CONTRIB, STORAGES, assert_same, run_op, scale, seeded, stored, zero
 
 SHAPES = [(1, 1), (3, 2), (5, 10), (2, 1001), (2, 3, 4, 7), (4, 64, 65)]

@@ -13,7 +13,7 @@ from benchmarks.samples import models as benchmark_models
 from benchmarks.samples import samples as real_samples
 from planner.calibration.annotate import annotate
 from planner.calibration.run import calibrate
-from planner.exporters.qoperator import write_qoperator
+from planner.exporters.onnx.qoperator import write_qoperator
 from planner.fusion.fuse import fuse
 from planner.interpreter.evaluate import Interpreter
 from planner.ir.graph import Graph

@@ -9,7 +9,7 @@ import planner
 from planner.annotated.document import read_annotated, write_annotated
 from planner.ir.edges import RESCALE, with_edges
 from planner.ir.graph import Constant, Graph, Op, Region, Value
-from planner.ir.qtypes import FloatType, NoneType, Uniform, storage, uniform
+from planner.ir.types.qtypes import FloatType, NoneType, Uniform, storage, uniform
 from planner.mlir.module import read_mlir, write_mlir
 
 FINE, COARSE, WIDE = (

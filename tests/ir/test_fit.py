@@ -9,11 +9,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from planner.errors import ModelError, QTypeError
-from planner.ir.fit import misfit, refuse_misfits
 from planner.ir.graph import Graph, Region, Value
-from planner.ir.qtypes import sub_channel
-from planner.ir.storages import storage
-from planner.ir.typetext import parse_type
+from planner.ir.types.fit import misfit, refuse_misfits
+from planner.ir.types.qtypes import sub_channel
+from planner.ir.types.storages import storage
+from planner.ir.types.typetext import parse_type
 from tests.strategies import uniforms
 
 SCALAR: tuple[int, ...] = ()

@@ -5,10 +5,10 @@ import random
 import pytest
 
 from planner.errors import QTypeError
-from planner.ir.canonical import read_canonical
-from planner.ir.qtypes import MAX_RANK
-from planner.ir.typereader import MAX_TEXT
-from planner.ir.typetext import parse_storage, parse_type
+from planner.ir.types.canonical_texts import read_canonical
+from planner.ir.types.qtypes import MAX_RANK
+from planner.ir.types.typereader import MAX_TEXT
+from planner.ir.types.typetext import parse_storage, parse_type
 
 TOKENS = (
     *(

@@ -2,7 +2,7 @@
 
 import pickle
 
-from planner.ir.qtypes import storage, uniform
+from planner.ir.types.qtypes import storage, uniform
 
 
 def test_a_type_travels_between_processes():

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from onnx import defs, helper
 
+from planner.checker.check import check
 from planner.fusion.fuse import fuse
 from planner.ir.opattributes import NOTHING, as_written, attribute_names, default_of
-from planner.ir.qtypes import Calibrated
-from planner.plans.check import check
+from planner.ir.types.qtypes import Calibrated
 from planner.propagation.propagate import propagate
 from planner.target.load import load_target
 from tests.exporters.plans import model, op

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import QTypeError
-from planner.ir.qtypes import storage
-from planner.ir.ranges import uniform_from_range, uniform_per_axis, uniform_per_block
-from planner.ir.typetext import parse_storage
+from planner.ir.types.qtypes import storage
+from planner.ir.types.ranges import uniform_from_range, uniform_per_axis, uniform_per_block
+from planner.ir.types.typetext import parse_storage
 
 
 def f32(value: float) -> float:

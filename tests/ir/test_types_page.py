@@ -7,8 +7,8 @@ import numpy as np
 
 from planner.constants.quantize import ARITHMETICS
 from planner.constants.rounding import QONNX, ROUNDINGS, round_floats
-from planner.ir.qtypes import EXPRESSED, FLOAT_STORAGE
-from planner.ir.typetext import parse_type
+from planner.ir.types.qtypes import EXPRESSED, FLOAT_STORAGE
+from planner.ir.types.typetext import parse_type
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "types.md").read_text(encoding="utf-8")
 

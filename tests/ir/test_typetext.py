@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from planner.errors import QTypeError
-from planner.ir.qtypes import (
+from planner.ir.types.qtypes import (
     Bipolar,
     Calibrated,
     FloatType,
@@ -21,7 +21,7 @@ from planner.ir.qtypes import (
     storage,
     uniform,
 )
-from planner.ir.typetext import parse_storage, parse_type
+from planner.ir.types.typetext import parse_storage, parse_type
 from tests.strategies import storages, types, uniforms
 
 

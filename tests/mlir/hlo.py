@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from planner.mlir.tool import transform
+from planner.mlir.passes.tool import transform
 
 # Scale sets: (type of one operand, of the other, of the result).
 SETS = {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from planner.mlir.parse import parse_text
-from planner.mlir.tool import split
+from planner.mlir.passes.tool import split
 from tests.mlir.hlo import (
     BINARY,
     COMPARED,

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.arithmetics import table
-from planner.mlir.passes import HLO_PASSES
-from planner.mlir.tool import run_parts
+from planner.mlir.passes.table import HLO_PASSES
+from planner.mlir.passes.tool import run_parts
 from tests.mlir.hlo import SETS, binary, kind, lowered, module
 from tests.oracles.hlo import printed
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from planner.mlir.parse import parse_text
-from planner.mlir.tool import run_parts, transform
+from planner.mlir.passes.tool import run_parts, transform
 from planner.mlir.types import uniform_of
 from tests.mlir.evaluate import FLOATS, run
 from tests.oracles.mlir import ask

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import planner
-from planner.ir.qtypes import Storage, Uniform
-from planner.ir.typetext import parse_type
+from planner.ir.types.qtypes import Storage, Uniform
+from planner.ir.types.typetext import parse_type
 from planner.onnx.grids import is_common, scaled
 from planner.onnx.read import read_onnx
 

@@ -13,7 +13,7 @@ from planner.calibration.run import calibrate
 from planner.conversion.convert import convert
 from planner.errors import ModelError, UnsupportedExport
 from planner.interpreter.models import run_model
-from planner.ir.qtypes import Uniform
+from planner.ir.types.qtypes import Uniform
 from planner.onnx.read import read_onnx
 from planner.pipeline import annotate, check, evaluate, export, plan
 from planner.plans.explain import explain

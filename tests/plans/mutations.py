@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from planner.ir.graph import Constant, Graph, model_digest
-from planner.ir.qtypes import FloatType, Uniform, storage
+from planner.ir.types.qtypes import FloatType, Uniform, storage
 from planner.plans.plan import Plan
 from planner.plans.records import Port
 from planner.target.records import Target

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from planner.ir.graph import Graph, Op, Region
-from planner.ir.qtypes import AnyType, NoneType, QType, Uniform, storage, uniform
+from planner.ir.types.qtypes import AnyType, NoneType, QType, Uniform, storage, uniform
 from planner.plans.plan import Plan
 from planner.plans.records import Rescale, Step, ValuePlan
 from tests.plans.mutations import Mutant, Mutation, activation, weight

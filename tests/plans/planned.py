@@ -9,8 +9,8 @@ from planner.calibration.annotate import annotate
 from planner.calibration.run import calibrate
 from planner.fusion.fuse import fuse
 from planner.ir.graph import Graph, model_digest
-from planner.ir.qtypes import Uniform
-from planner.ir.typetext import brief
+from planner.ir.types.qtypes import Uniform
+from planner.ir.types.typetext import brief
 from planner.onnx.read import read_onnx
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, Port, PortTyped

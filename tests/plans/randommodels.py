@@ -13,7 +13,16 @@ import numpy as np
 from planner.calibration.annotate import annotate
 from planner.calibration.run import calibrate
 from planner.ir.graph import Graph, Value
-from planner.ir.qtypes import AnyType, Calibrated, NoneType, QType, Uniform, round_scales, storage, uniform
+from planner.ir.types.qtypes import (
+    AnyType,
+    Calibrated,
+    NoneType,
+    QType,
+    Uniform,
+    round_scales,
+    storage,
+    uniform,
+)
 from planner.onnx.read import read_onnx
 from tests.awkward.net import Net
 from tests.propagation.graphs import seeded

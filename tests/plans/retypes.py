@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from planner.ir.qtypes import FloatType, Storage, Uniform, storage
+from planner.ir.types.qtypes import FloatType, Storage, Uniform, storage
 from tests.plans.planned import altered
 
 Retype = Callable[[Uniform], Uniform | FloatType | None]

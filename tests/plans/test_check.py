@@ -6,12 +6,12 @@ from typing import Final
 
 import pytest
 
+from planner.checker.check import check
 from planner.errors import PlanInvalid
 from planner.fusion.fuse import fuse
 from planner.ir.graph import model_digest
 from planner.onnx.read import read_onnx
 from planner.pipeline import export
-from planner.plans.check import check
 from planner.plans.planjson import plan_from_json, plan_to_json
 from planner.plans.planmlir import plan_from_mlir, plan_to_mlir
 from planner.propagation.propagate import propagate

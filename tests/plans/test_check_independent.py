@@ -11,13 +11,13 @@ from tests.conftest import ROOT
 MAKERS: Final = (
     "planner.fusion",
     "planner.propagation",
-    "planner.target.lint",
+    "planner.target.lint.findings",
     "planner.target.load",
     "planner.target.patterns",
     "planner.target.predicates",
     "planner.target.rules",
 )
-OURS: Final = sorted((ROOT / "planner" / "plans").glob("check*.py"))
+OURS: Final = sorted((ROOT / "planner" / "checker").glob("[a-z]*.py"))
 
 
 def made_by(name: str) -> bool:
@@ -46,8 +46,8 @@ def test_the_checker_derives_its_own_rescales():
 
 
 def test_loading_the_checker_loads_no_maker_of_plans():
-    code = "import sys, planner.plans.check; print(*sorted(sys.modules), sep='\\n')"
+    code = "import sys, planner.checker.check; print(*sorted(sys.modules), sep='\\n')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     loaded = done.stdout.split()
-    assert "planner.plans.check" in loaded
+    assert "planner.checker.check" in loaded
     assert [name for name in loaded if made_by(name)] == []

@@ -9,11 +9,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from planner.checker.check import check
 from planner.errors import PlanInvalid
 from planner.ir.graph import Op, model_digest
-from planner.ir.qtypes import FloatType, Uniform
-from planner.ir.typetext import parse_type
-from planner.plans.check import check
+from planner.ir.types.qtypes import FloatType, Uniform
+from planner.ir.types.typetext import parse_type
 from planner.propagation.propagate import propagate
 from tests.plans.planned import altered, forged, ports_of
 from tests.plans.retypes import inexact, narrow, one_less, outside, times, zeros

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from planner.checker.check import check
 from planner.errors import PlanInvalid
-from planner.ir.qtypes import (
+from planner.ir.types.qtypes import (
     AnyType,
     Calibrated,
     FloatType,
@@ -18,7 +19,6 @@ from planner.ir.qtypes import (
     sub_channel,
     uniform,
 )
-from planner.plans.check import check
 from planner.plans.plan import Plan
 from planner.target.load import load_target
 from planner.target.records import PortType

@@ -12,7 +12,7 @@ import planner
 from planner.errors import PlannerError
 from planner.plans.plan import plan_key
 from planner.target.load import load_target, target_ids
-from planner.tryout.cases import plan_case
+from planner.target_tests.cases import plan_case
 from planner.version import MADE_BY, PLANNING, VERSION
 from tests.cases.table import CASES, TARGETS, planned, read
 

@@ -11,7 +11,7 @@ from random import Random
 import numpy as np
 
 from planner.ir.graph import Constant, Graph, Op, Region, Value, validate
-from planner.ir.qtypes import AnyType, Calibrated, NoneType, QType, storage, uniform
+from planner.ir.types.qtypes import AnyType, Calibrated, NoneType, QType, storage, uniform
 from planner.target.load import load_target
 
 

@@ -8,8 +8,8 @@ import itertools
 import math
 
 from planner.ir.graph import Graph
-from planner.ir.qtypes import AnyType, Uniform
-from planner.ir.ranges import affine
+from planner.ir.types.qtypes import AnyType, Uniform
+from planner.ir.types.ranges import affine
 from planner.target.records import PortType, Target
 from tests.propagation.oracle_reading import Reading, Unclear, hull
 

@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from planner.ir.graph import Graph
-from planner.ir.qtypes import AnyType, Calibrated, NoneType, Uniform
+from planner.ir.types.qtypes import AnyType, Calibrated, NoneType, Uniform
 from planner.target.records import Target
 from planner.target.rules import expand_ports, same_scale_groups
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from planner.ir.graph import Constant, Graph, Op, Region, Value, validate
-from planner.ir.typetext import parse_type
+from planner.ir.types.typetext import parse_type
 from planner.target.load import load_target
 from planner.target.records import Target
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from planner.checker.check import check
 from planner.errors import PlanInvalid
 from planner.ir.graph import Op, model_digest
-from planner.plans.check import check
 from planner.propagation.propagate import propagate
 from tests.plans.planned import forged
 from tests.propagation.small import graph_of, target_of

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import planner
+from planner.checker.check import check
 from planner.errors import Conflict, PlanInvalid, RuleError, UnknownName
 from planner.ir.graph import Constant, Op
-from planner.ir.qtypes import Uniform, storage, uniform
-from planner.ir.typetext import parse_type
-from planner.plans.check import check
-from planner.propagation.concessions import fewest
+from planner.ir.types.qtypes import Uniform, storage, uniform
+from planner.ir.types.typetext import parse_type
 from planner.propagation.propagate import propagate
+from planner.propagation.selection.conflicts import fewest
 from tests.propagation.small import graph_of, target_of
 
 ROWS = """

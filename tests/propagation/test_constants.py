@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from planner.checker.check import check
 from planner.errors import Conflict, RuleError
 from planner.ir.graph import Op, model_digest
-from planner.ir.qtypes import Uniform, storage
-from planner.ir.typetext import parse_type
-from planner.plans.check import check
+from planner.ir.types.qtypes import Uniform, storage
+from planner.ir.types.typetext import parse_type
 from planner.propagation.propagate import propagate
 from tests.propagation.small import graph_of, target_of
 

@@ -2,9 +2,9 @@
 
 from collections import Counter
 
-from planner.propagation import solve
-from planner.propagation.cuts import worth_a_look
 from planner.propagation.propagate import propagate
+from planner.propagation.solver import solve
+from planner.propagation.solver.cuts import worth_a_look
 from tests.propagation.graphs import TARGET, random_graph, seeded
 from tests.propagation.test_laws import port_types
 
@@ -16,8 +16,8 @@ def test_what_cuts_leave_out_no_search_takes(monkeypatch):
     """Every label stays, too: of equal prices the same is taken, whether a cut proves all of it or some."""
     said = Counter[str]()
 
-    def asked(unit, classes, market):
-        offered = worth_a_look(unit, classes, market)
+    def asked(unit, classes, cost_model):
+        offered = worth_a_look(unit, classes, cost_model)
         every = {c: classes[c].labels for c in unit.classes}
         whole = all(len(labels) == 1 for labels in offered.values())
         said["nothing" if offered == every else "all" if whole else "some"] += 1
@@ -35,8 +35,8 @@ def test_what_cuts_leave_out_no_search_takes(monkeypatch):
     assert min(said[what] for what in ("nothing", "some", "all")) > 0
 
 
-def _everything(unit, classes, market):
-    del market
+def _everything(unit, classes, cost_model):
+    del cost_model
     return {c: list(classes[c].labels) for c in unit.classes}
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from planner.annotated.document import read_annotated
-from planner.ir.qtypes import Uniform, storage
+from planner.ir.types.qtypes import Uniform, storage
 from planner.propagation.propagate import propagate
 from planner.target.load import load_target
 

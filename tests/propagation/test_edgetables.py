@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.ir.qtypes import storage, uniform
-from planner.propagation.components import GIVEN_USE, Edge, Use
-from planner.propagation.edgetables import edge_tables
-from planner.propagation.price import Market, edge_price
+from planner.ir.types.qtypes import storage, uniform
+from planner.propagation.solver.components import GIVEN_USE, Edge, Use
+from planner.propagation.solver.edge_tables import edge_tables
+from planner.propagation.solver.price import CostModel, edge_price
 from planner.target.records import Costs
 
 I8, U8, I16 = storage("i8"), storage("u8"), storage("i16")
@@ -43,19 +43,19 @@ def edges(draw):
     st.booleans(),
 )
 def test_tables_hold_the_price_of_every_pick(edge, offered, single, allowed):
-    market = Market(Costs(), single, allowed)
+    cost_model = CostModel(Costs(), single, allowed)
     groups, labels = edge.groups(), dict(enumerate(offered))
-    prices, counts = edge_tables(edge, labels, market)
+    prices, counts = edge_tables(edge, labels, cost_model)
     assert prices.shape == tuple(len(labels[group]) for group in groups)
     for picked in itertools.product(*(range(len(labels[group])) for group in groups)):
         chosen = {group: labels[group][i] for group, i in zip(groups, picked, strict=True)}
-        assert (prices[picked], counts[picked]) == edge_price(edge, chosen, market)
+        assert (prices[picked], counts[picked]) == edge_price(edge, chosen, cost_model)
 
 
 @pytest.mark.parametrize("trips", [(1, 3), ()])
 def test_uses_of_several_trips_have_no_table(trips):
     uses = [Use(GIVEN_USE, None, None, times) for times in trips]
     assert (
-        edge_tables(Edge(0, 1, (0, I8), None, uses), {0: LABELS}, Market(Costs(), single_consumer=False))
+        edge_tables(Edge(0, 1, (0, I8), None, uses), {0: LABELS}, CostModel(Costs(), single_consumer=False))
         is None
     )

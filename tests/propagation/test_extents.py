@@ -5,15 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from planner.checker.check import check
 from planner.constants.quantize import quantize_array
 from planner.ir.topology import topological
-from planner.plans.check import check
 from planner.plans.planjson import plan_to_json
 from planner.propagation import propagate as planning
-from planner.propagation.building import build_network
-from planner.propagation.extents import backward, demote, forward, out_of_reach
+from planner.propagation.network.build import build_network
+from planner.propagation.network.value_ranges import backward, demote, forward, out_of_reach
 from planner.propagation.propagate import propagate
-from planner.propagation.rows import choose_rows
+from planner.propagation.selection.rows import choose_rows
 from tests.propagation.graphs import TARGET, random_graph, seeded
 from tests.propagation.small import graph_of, target_of
 

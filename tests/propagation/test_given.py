@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from planner.checker.check import check
 from planner.errors import Conflict, PlanInvalid
 from planner.ir.graph import Constant, Graph, Op, Region, Value, validate
-from planner.ir.typetext import parse_type
-from planner.plans.check import check
+from planner.ir.types.typetext import parse_type
 from planner.plans.planjson import plan_from_json, plan_to_json
 from planner.propagation.propagate import propagate
 from tests.plans.planned import forged

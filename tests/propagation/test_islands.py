@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner.plans.check import check
+from planner.checker.check import check
 from planner.propagation.propagate import propagate
 from tests.propagation.small import graph_of, target_of
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from planner.checker.check import check
 from planner.ir.graph import Graph, Region, Value
-from planner.ir.qtypes import NoneType, Uniform
-from planner.plans.check import check
+from planner.ir.types.qtypes import NoneType, Uniform
 from planner.plans.plan import Plan
 from planner.plans.planjson import plan_to_json
 from planner.plans.records import Port, Rescale

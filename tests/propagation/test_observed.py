@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from planner.checker.check import check
 from planner.errors import PlanInvalid
 from planner.ir.graph import Op, model_digest
-from planner.ir.typetext import parse_type
-from planner.plans.check import check
+from planner.ir.types.typetext import parse_type
 from planner.plans.explain import explain
 from planner.propagation.propagate import propagate
 from tests.plans.planned import forged

@@ -5,8 +5,8 @@ import os
 import pytest
 
 from planner.plans.plan import Plan
-from planner.propagation import eliminate
 from planner.propagation.propagate import propagate
+from planner.propagation.solver import elimination as eliminate
 from tests.propagation.graphs import TARGET, random_graph
 from tests.propagation.oracle import Oracle, TooBig, Unclear
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from planner.checker.check import check
 from planner.errors import Conflict, InputError, RuleError
 from planner.ir.graph import Op
-from planner.ir.qtypes import storage, uniform
-from planner.plans.check import check
+from planner.ir.types.qtypes import storage, uniform
 from planner.propagation.propagate import propagate
 from tests.propagation.small import graph_of, target_of
 

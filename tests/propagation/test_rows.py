@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from planner.checker.check import check
 from planner.errors import Conflict
 from planner.ir.graph import Region
 from planner.ir.topology import topological
-from planner.ir.typetext import parse_type
-from planner.plans.check import check
-from planner.propagation.building import build_network
+from planner.ir.types.typetext import parse_type
+from planner.propagation.network.build import build_network
 from planner.propagation.propagate import propagate
-from planner.propagation.rows import choose_rows
+from planner.propagation.selection.rows import choose_rows
 from tests.propagation.small import graph_of, target_of
 
 ROWS = target_of("""

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from planner.checker.check import check
 from planner.errors import Conflict
-from planner.ir.qtypes import storage
-from planner.ir.ranges import uniform_from_range
-from planner.ir.typetext import parse_type
-from planner.plans.check import check
+from planner.ir.types.qtypes import storage
+from planner.ir.types.ranges import uniform_from_range
+from planner.ir.types.typetext import parse_type
 from planner.propagation.propagate import propagate
 from tests.propagation.small import graph_of, target_of
 

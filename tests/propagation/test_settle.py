@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from benchmarks.topologies import TOPOLOGIES
 from planner.errors import PlannerError
 from planner.ir.graph import Constant, Graph, Region, Value
-from planner.ir.qtypes import Calibrated
 from planner.ir.topology import live, topological
+from planner.ir.types.qtypes import Calibrated
 from planner.plans.planjson import plan_to_json
 from planner.plans.records import Step
-from planner.propagation.assemble import assemble
-from planner.propagation.outcome import Request
 from planner.propagation.propagate import decide
-from planner.propagation.rows import choose_rows
+from planner.propagation.result.outcome import Request
+from planner.propagation.result.plan_builder import assemble
+from planner.propagation.selection.rows import choose_rows
 from planner.propagation.settle import settle, settle_nothing
 from planner.target.load import load_target
 from planner.target.records import Target

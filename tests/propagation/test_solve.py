@@ -10,13 +10,17 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.topologies import TOPOLOGIES
+from planner.checker.check import check
 from planner.ir.graph import Graph, model_digest
-from planner.plans.check import check
 from planner.plans.plan import Plan
 from planner.plans.planjson import plan_to_json
-from planner.propagation import dominance, eliminate, fold, milp, offers, search, solve, tolls
-from planner.propagation.price import price_of_labels
 from planner.propagation.propagate import propagate
+from planner.propagation.solver import candidates as offers
+from planner.propagation.solver import dominance, fold, solve, tolls
+from planner.propagation.solver import elimination as eliminate
+from planner.propagation.solver import linear_program as milp
+from planner.propagation.solver import local_search as search
+from planner.propagation.solver.price import price_of_labels
 from planner.target.load import load_target
 from tests.propagation.graphs import TARGET, random_graph, renamed, seeded
 from tests.propagation.test_laws import port_types, shuffled
@@ -86,8 +90,8 @@ def test_writers_that_one_class_pays_for_change_nothing(monkeypatch, seed, strat
 def test_writers_are_charged_for(monkeypatch):
     taken = Counter[str]()
 
-    def counted(unit, offered, market):
-        charged = tolls.charge(unit, offered, market)
+    def counted(unit, offered, cost_model):
+        charged = tolls.charge(unit, offered, cost_model)
         for c, (reader, picks) in charged.writers.items():
             assert c not in charged.unit.classes
             assert list(picks) == offered[reader]
@@ -121,8 +125,8 @@ def _lost(plan: Plan) -> float:
 def test_readers_are_folded(monkeypatch):
     taken = Counter[str]()
 
-    def counted(unit, offered, market):
-        folded = fold.fold(unit, offered, market)
+    def counted(unit, offered, cost_model):
+        folded = fold.fold(unit, offered, cost_model)
         taken.update(followers=len(folded.followers), twins=len(folded.twins))
         assert not {*folded.followers, *folded.twins} & set(folded.unit.classes)
         return folded
@@ -144,20 +148,20 @@ def test_branching_starts_from_columns_that_cost_what_the_labels_do(monkeypatch)
     monkeypatch.setattr(eliminate, "TABLE", 0)
     met = Counter[str]()
 
-    def looked_at(unit, offered, market, known):
-        model = milp._model(unit, offered, market, milp.RELAXED_ROWS)
+    def looked_at(unit, offered, cost_model, known):
+        model = milp._model(unit, offered, cost_model, milp.RELAXED_ROWS)
         point = milp._point(model, offered, known)
         paid = model.base + sum(map(operator.mul, model.cost, point))
-        assert paid == price_of_labels(unit, known, market)[0]
+        assert paid == price_of_labels(unit, known, cost_model)[0]
         for right, columns, factors in (*model.rows, *model.equal):
             met["tight"] += (
                 there := sum(f * point[x] for x, f in zip(columns, factors, strict=True))
             ) == right
             assert there >= right
-        return solve_exactly(unit, offered, market, known)
+        return solve_exactly(unit, offered, cost_model, known)
 
     solve_exactly = milp.solve_exactly
-    monkeypatch.setattr(milp, "solve_exactly", looked_at)
+    monkeypatch.setattr(solve, "solve_exactly", looked_at)
     for seed in range(12):
         propagate(random_graph(seed, 40, facts=0.15), TARGET)
     assert met["tight"] > 0

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from planner.checker.check import check
 from planner.constants.quantize import quantize_array
 from planner.errors import Conflict, PlanInvalid
 from planner.ir.graph import Op, model_digest
-from planner.plans.check import check
 from planner.propagation.propagate import propagate
 from tests.propagation.small import graph_of, target_of
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 import planner
-from planner.advice.edits import edited
 from planner.ir.graph import Graph
-from tests.advice.models import in_parts
+from planner.what_if.edits import edited
 from tests.propagation.graphs import TARGET
+from tests.what_if.models import in_parts
 
 DIGITS = Path("examples/digits/digits.onnx")
 TEXT = (

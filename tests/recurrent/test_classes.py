@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from planner.checker.check import check
 from planner.pipeline import plan
-from planner.plans.check import check
 from planner.plans.explain import explain
 from planner.target.load import load_target
 from planner.target.modeltext import read_model_text

@@ -9,13 +9,13 @@ import pytest
 from onnx import TensorProto, numpy_helper
 from onnx.backend.test.case.node import collect_testcases
 
+from planner.checker.check import check
 from planner.interpreter.compare import compare
-from planner.ir.qtypes import Uniform, storage
+from planner.ir.types.qtypes import Uniform, storage
 from planner.onnx.read import read_onnx
 from planner.onnx.sessions import open_session
 from planner.onnx.write import write_graph
 from planner.pipeline import annotate, calibrate, evaluate, export, plan
-from planner.plans.check import check
 from planner.target.load import load_target
 from tests.recurrent.layers import LAYERS, data, sample
 

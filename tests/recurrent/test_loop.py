@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from planner.checker.check import check
 from planner.onnx.read import read_onnx
 from planner.onnx.sessions import open_session
 from planner.pipeline import annotate, calibrate, evaluate, export, plan
-from planner.plans.check import check
 from planner.target.load import load_target
 
 TARGETS = {"device": Path(__file__).parent / "device.yaml", "teaching-npu": "teaching-npu"}

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from api.examples import ANNOTATED_TEXT, STATS, TARGET
+from api.intake.scan import scan_json, scan_onnx
+from api.intake.scan_text import scan_mlir, scan_yaml
 from api.problems import Refused
-from api.scan import scan_json, scan_onnx
-from api.scantext import scan_mlir, scan_yaml
+from api.schemas.examples import ANNOTATED_TEXT, STATS, TARGET
 from planner.errors import ModelError, TargetError
 from planner.target.load import load_target
 from planner.target.yamltree import read_yaml

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from planner.errors import TargetError
-from planner.target.codes import MEANINGS
-from planner.target.lint import CHECKS, finding_text, lint
+from planner.target.lint.codes import MEANINGS
+from planner.target.lint.findings import CHECKS, finding_text, lint
 from planner.target.load import load_target
 
 FOLDER = Path(__file__).parent / "broken"

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from planner.errors import InputError, TargetError, UnknownName
-from planner.ir.qtypes import FloatType, storage
+from planner.ir.types.qtypes import FloatType, storage
+from planner.target.docs.jsonschema import json_schema, json_schema_text
 from planner.target.expressions import parse_number
-from planner.target.jsonschema import json_schema, json_schema_text
-from planner.target.lint import lint
+from planner.target.lint.findings import lint
 from planner.target.load import load_target, target_ids
 from planner.target.records import Costs, PortPattern, PortType, Rule
 from planner.target.schema import Document
@@ -327,7 +327,7 @@ def test_many_errors_are_shortened():
 
 
 def test_json_schema_is_fresh():
-    """Rewrite it with `python -m planner.target.jsonschema > targets/target.schema.json`."""
+    """Rewrite it with `python -m planner.target.docs.jsonschema > targets/target.schema.json`."""
     assert (SHIPPED / "target.schema.json").read_text(encoding="utf-8") == json_schema_text()
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from planner.errors import TargetError
-from planner.ir.qtypes import AnyType, Calibrated
+from planner.ir.types.qtypes import AnyType, Calibrated
 from planner.target.modeltext import read_model_text
 
 TEXT = """

@@ -3,7 +3,7 @@
 import pytest
 
 from planner.errors import RuleError
-from planner.ir.typetext import parse_storage, parse_type
+from planner.ir.types.typetext import parse_storage, parse_type
 from planner.target.load import load_target
 from planner.target.records import PortPattern, PortType, PortView, Row, Rule
 from planner.target.rules import (

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from planner.errors import TargetError
-from planner.target.lint import lint
+from planner.target.lint.findings import lint
+from planner.target.lint.sarif import sarif_of_findings, sarif_of_problems
 from planner.target.load import load_target
-from planner.target.sarif import sarif_of_findings, sarif_of_problems
 
 FOLDER = Path(__file__).parent / "broken"
 CASES = sorted(FOLDER.glob("*.yaml"))

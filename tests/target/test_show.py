@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from planner.errors import PlanFormatError
-from planner.ir.qtypes import FloatType, storage
+from planner.ir.types.qtypes import FloatType, storage
 from planner.target.load import load_target, target_ids
 from planner.target.records import PortPattern, PortType, Row, Rule
 from planner.target.show import row_from_json, row_to_json, target_to_json

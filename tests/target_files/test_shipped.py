@@ -10,9 +10,9 @@ from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
 
 from planner.fusion.fuse import fuse
 from planner.ir.graph import Graph
-from planner.ir.qtypes import Storage
+from planner.ir.types.qtypes import Storage
 from planner.onnx.read import read_onnx
-from planner.target.lint import lint
+from planner.target.lint.findings import lint
 from planner.target.load import load_target, target_ids
 from planner.target.patterns import op_types, parse_pattern
 from planner.target.predicates import failing

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from planner.ir.qtypes import FloatType, Storage, storage
+from planner.ir.types.qtypes import FloatType, Storage, storage
 from planner.target.load import load_target, target_ids
 from planner.target.modeltext import read_model_text
 from planner.target.records import PortPattern, Row
-from planner.tryout.cases import plan_case
+from planner.target_tests.cases import plan_case
 
 ROOT = Path(__file__).parents[2]
 MODES = {

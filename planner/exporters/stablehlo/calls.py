@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from planner.errors import UnsupportedExport
-from planner.exporters.stablehlo.program import Array, Program
+from planner.exporters.stablehlo.function import Array, Program
 from planner.exporters.stablehlo.tensors import Tensor
 from planner.ir.graph import Op
-from planner.ir.qtypes import Uniform
+from planner.ir.types.qtypes import Uniform
 
 Maker: TypeAlias = "Callable[[Call], tuple[Tensor, ...]]"
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from planner.exporters.stablehlo.tensors import Tensor, storage_element
-from planner.ir.qtypes import Uniform
+from planner.ir.types.qtypes import Uniform
 
 Check: TypeAlias = Callable[[Sequence[Tensor], Tensor, Mapping[str, Sequence[int]]], bool]
 

@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
+from planner.exporters.stablehlo.function import Program
 from planner.exporters.stablehlo.operations import broadcast, compare, like, reshape
-from planner.exporters.stablehlo.program import Program
 from planner.exporters.stablehlo.tensors import Tensor
 from planner.mlir.generic import Block, array_text
 

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from planner.exporters.stablehlo.calls import Call, Maker
+from planner.exporters.stablehlo.floats.resizing import nearest_places
 from planner.exporters.stablehlo.operations import (
     Window,
     binary,
@@ -27,10 +28,9 @@ from planner.exporters.stablehlo.operations import (
     take,
     transpose,
 )
-from planner.exporters.stablehlo.resizing import nearest_places
 from planner.exporters.stablehlo.tensors import Tensor
-from planner.interpreter.geometry import pool_geometry
-from planner.interpreter.pooling import pooled_sizes
+from planner.interpreter.kernels.geometry import pool_geometry
+from planner.interpreter.kernels.pooling import pooled_sizes
 
 Results = tuple[Tensor, ...]
 

@@ -9,9 +9,9 @@ from typing import Final
 
 import numpy as np
 
-from planner.exporters.stablehlo.program import Program
+from planner.exporters.stablehlo.function import Program
 from planner.exporters.stablehlo.tensors import Tensor, plain, quantized
-from planner.ir.qtypes import Uniform
+from planner.ir.types.qtypes import Uniform
 from planner.mlir.generic import Block, Operation, array_text, dense_text, tensor_text
 
 Shape = tuple[int, ...]

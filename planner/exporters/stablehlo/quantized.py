@@ -13,10 +13,12 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from planner.constants.quantize import quantize_array
-from planner.exporters.blocks import Block
-from planner.exporters.qlinear import Operand, operand_of
-from planner.exporters.stablehlo.arithmetic import BINARY, UNARY
-from planner.exporters.stablehlo.linears import Linear, geometry_of, linear_of, stored_bias
+from planner.exporters.common.float_blocks import Block
+from planner.exporters.onnx.qlinear import Operand, operand_of
+from planner.exporters.stablehlo.floats.arithmetic import BINARY, UNARY
+from planner.exporters.stablehlo.floats.windows import conv_shape, multiplied
+from planner.exporters.stablehlo.function import Array, Program
+from planner.exporters.stablehlo.linear_operands import Linear, geometry_of, linear_of, stored_bias
 from planner.exporters.stablehlo.operations import (
     Dots,
     along,
@@ -29,31 +31,29 @@ from planner.exporters.stablehlo.operations import (
     transpose,
     unary,
 )
-from planner.exporters.stablehlo.program import Array, Program
-from planner.exporters.stablehlo.sheet import Form, Sheet
+from planner.exporters.stablehlo.program_builder import Form, ProgramBuilder
 from planner.exporters.stablehlo.tensors import Tensor, quantized, quantized_text, storage_width
-from planner.exporters.stablehlo.windows import conv_shape, multiplied
 from planner.ir.graph import Op
-from planner.ir.qtypes import Storage, Uniform, uniform
+from planner.ir.types.qtypes import Storage, Uniform, uniform
 
-Kernel: TypeAlias = Callable[[Sheet, Block, Uniform], Tensor | None]
+Kernel: TypeAlias = Callable[[ProgramBuilder, Block, Uniform], Tensor | None]
 
 _INT32: Final = (1 << 31) - 1
 _ACCUMULATOR: Final = Storage(32, True, -(1 << 31), _INT32)
 
 
-def linear(sheet: Sheet, block: Block, y: Uniform) -> Tensor | None:
+def linear(builder: ProgramBuilder, block: Block, y: Uniform) -> Tensor | None:
     """Conv, ConvTranspose, Gemm, MatMul, and MatMul with an Add of one number per column."""
-    found, p = linear_of(sheet, block, y), sheet.p
+    found, p = linear_of(builder, block, y), builder.p
     if found is None or found.alpha != 1.0 or found.real_bias is not None or found.reach > _INT32:
         return None
     if found.op.attributes.get("transA") or (not found.is_conv and any(found.w.kind.zero_points)):
         return None
-    x, w = _sides(sheet, found)
+    x, w = _sides(builder, found)
     kind = _accumulator(found, x.rank - 1)
     acc = _products(p, found, x, w, kind)
     if found.bias is not None:
-        stored = stored_bias(sheet, found.bias)
+        stored = stored_bias(builder, found.bias)
         row = p.stored_constant(stored, replace(kind, axis=None if kind.axis is None else 0))
         acc = binary(p, "add", acc, along(p, row, acc.shape, acc.rank - 1), kind)
     q = quantize(p, acc, y)
@@ -82,20 +82,20 @@ def _accumulator(found: Linear, last: int) -> Uniform:
     return uniform(_ACCUMULATOR, scales[0] if axis is None else scales, 0, axis=axis)
 
 
-def _sides(sheet: Sheet, found: Linear) -> tuple[Tensor, Tensor]:
+def _sides(builder: ProgramBuilder, found: Linear) -> tuple[Tensor, Tensor]:
     """Both operands in one storage type: the wider one, signed where either is."""
     bits = max(storage_width(found.x.kind), storage_width(found.w.kind))
     is_signed = found.x.kind.storage.signed or found.w.kind.storage.signed
     x_kind, w_kind = (_held_in(side.kind, bits, is_signed=is_signed) for side in (found.x, found.w))
-    x = sheet.stored(found.x.value, found.x.kind)
+    x = builder.stored(found.x.value, found.x.kind)
     if x_kind != found.x.kind:
-        x = quantize(sheet.p, x, x_kind)
+        x = quantize(builder.p, x, x_kind)
     if found.weight is None:
-        w = sheet.stored(found.w.value, found.w.kind)
-        return x, w if w_kind == found.w.kind else quantize(sheet.p, w, w_kind)
+        w = builder.stored(found.w.value, found.w.kind)
+        return x, w if w_kind == found.w.kind else quantize(builder.p, w, w_kind)
     moved = w_kind.zero_point - found.w.kind.zero_point
     stored = quantize_array(found.weight, found.w.kind).astype(np.int64) + moved
-    return x, channels_last(sheet.p, found.op, stored, w_kind)
+    return x, channels_last(builder.p, found.op, stored, w_kind)
 
 
 def channels_last(p: Program, op: Op, stored: Array, kind: Uniform) -> Tensor:
@@ -123,23 +123,23 @@ def _held_in(kind: Uniform, bits: int, *, is_signed: bool) -> Uniform:
     )
 
 
-def _one(sheet: Sheet, block: Block, y: Uniform) -> Tensor | None:
+def _one(builder: ProgramBuilder, block: Block, y: Uniform) -> Tensor | None:
     op = block.core[0]
     x = operand_of(block, op, 0)
     if x is None or not _is_baseline(x, y=y):
         return None
-    return unary(sheet.p, UNARY[op.type], sheet.stored(x.value, x.kind), y)
+    return unary(builder.p, UNARY[op.type], builder.stored(x.value, x.kind), y)
 
 
-def _two(sheet: Sheet, block: Block, y: Uniform) -> Tensor | None:
+def _two(builder: ProgramBuilder, block: Block, y: Uniform) -> Tensor | None:
     op = block.core[0]
     sides = [operand_of(block, op, i) for i in range(len(op.inputs))]
     kept = [side for side in sides if side is not None]
     if len(kept) != 2 or len(sides) != 2 or not _is_baseline(*kept, y=y):
         return None
     kind = BINARY.get(op.type) or _EXTREMES[op.type]
-    a, b = (sheet.stored(side.value, side.kind) for side in kept)
-    return binary(sheet.p, kind, a, b, y)
+    a, b = (builder.stored(side.value, side.kind) for side in kept)
+    return binary(builder.p, kind, a, b, y)
 
 
 def _is_baseline(*operands: Operand, y: Uniform) -> bool:
@@ -149,20 +149,20 @@ def _is_baseline(*operands: Operand, y: Uniform) -> bool:
     return len(texts) == 1 and all(kind.is_per_tensor for kind in kinds)
 
 
-def hybrid(sheet: Sheet, block: Block) -> Tensor | None:
+def hybrid(builder: ProgramBuilder, block: Block) -> Tensor | None:
     """A float convolution or product that reads its quantized weights as they are; None for other blocks."""
-    op, p = block.core[0], sheet.p
+    op, p = block.core[0], builder.p
     w, axis = operand_of(block, op, 1), 0 if op.type == "Conv" or op.attributes.get("transB") else 1
     if op.type not in ("Conv", "Gemm", "MatMul") or w is None or operand_of(block, op, 0) is not None:
         return None
-    array, values = sheet.known(w.value), sheet.graph.values
+    array, values = builder.known(w.value), builder.graph.values
     if array is None or not values[w.value].dtype == values[op.inputs[0]].dtype == "f32":
         return None
     if w.kind.grid or w.kind.axis not in (None, axis) or op.attributes.get("transA"):
         return None
     if op.type != "Conv" and (any(w.kind.zero_points) or array.ndim != 2):
         return None
-    x = sheet.real(op.inputs[0])
+    x = builder.real(op.inputs[0])
     held = channels_last(p, op, quantize_array(array, w.kind), w.kind)
     if op.type == "Conv":
         return convolution(p, x, held, replace(conv_shape(op, x.shape, array.shape), kernel="last"))

@@ -10,10 +10,10 @@ from typing import Protocol
 
 import numpy as np
 
+from planner.exporters.stablehlo.function import Array, Program
 from planner.exporters.stablehlo.operations import reshape, transpose
-from planner.exporters.stablehlo.program import Array, Program
 from planner.exporters.stablehlo.tensors import Tensor
-from planner.ir.qtypes import Uniform
+from planner.ir.types.qtypes import Uniform
 
 
 class Storing(Protocol):

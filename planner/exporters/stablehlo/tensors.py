@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 from planner.errors import UnsupportedExport
-from planner.ir.qtypes import Uniform, float_text
+from planner.ir.types.qtypes import Uniform, float_text
 from planner.mlir.generic import tensor_text
 
 _WIDTHS: Final = (2, 4, 8, 16, 32)

@@ -8,30 +8,30 @@ from collections.abc import Iterator
 from typing import Final
 
 from planner.errors import UnsupportedExport
-from planner.exporters.accepts import Accepts, refuse_unsupported
-from planner.exporters.blocks import CLAMPS, Block, Clamp, clamp_of
-from planner.exporters.nested import nested
-from planner.exporters.shapes import fold, left_open, sizes_blamed
-from planner.exporters.stablehlo.arithmetic import ARITHMETIC
-from planner.exporters.stablehlo.bodies import write_items
+from planner.exporters.common.float_blocks import CLAMPS, Block, Clamp, clamp_of
+from planner.exporters.common.known_shapes import fold, left_open, sizes_blamed
+from planner.exporters.common.nested import nested
+from planner.exporters.onnx.accepts import Accepts, refuse_unsupported
 from planner.exporters.stablehlo.calls import Call
-from planner.exporters.stablehlo.composites import COMPOSITES
-from planner.exporters.stablehlo.integers import INTEGER, INTEGER_KERNELS
-from planner.exporters.stablehlo.integers import clamped as clamp_integers
+from planner.exporters.stablehlo.control_flow import write_items
+from planner.exporters.stablehlo.floats.arithmetic import ARITHMETIC
+from planner.exporters.stablehlo.floats.composites import COMPOSITES
+from planner.exporters.stablehlo.floats.recurrent import RECURRENT
+from planner.exporters.stablehlo.floats.sequences import SEQUENCES
+from planner.exporters.stablehlo.floats.windows import WINDOWS, completed
+from planner.exporters.stablehlo.function import Array
+from planner.exporters.stablehlo.integers.kernels import INTEGER, INTEGER_KERNELS
+from planner.exporters.stablehlo.integers.kernels import clamped as clamp_integers
+from planner.exporters.stablehlo.integers.tables import tabulated
 from planner.exporters.stablehlo.movement import MOVEMENT
 from planner.exporters.stablehlo.operations import convert
-from planner.exporters.stablehlo.program import Array
+from planner.exporters.stablehlo.program_builder import ProgramBuilder
 from planner.exporters.stablehlo.quantized import QUANTIZED, QUANTIZED_KERNELS, hybrid
 from planner.exporters.stablehlo.quantized import clamped as clamp_quantized
-from planner.exporters.stablehlo.recurrent import RECURRENT
-from planner.exporters.stablehlo.sequences import SEQUENCES
-from planner.exporters.stablehlo.sheet import Sheet
-from planner.exporters.stablehlo.tables import tabulated
 from planner.exporters.stablehlo.tensors import Tensor
-from planner.exporters.stablehlo.windows import WINDOWS, completed
 from planner.ir.graph import Graph, Op
-from planner.ir.qtypes import Uniform
 from planner.ir.roles import is_mover
+from planner.ir.types.qtypes import Uniform
 from planner.mlir.generic import Function, module_text
 from planner.plans.plan import Plan
 from planner.plans.records import Port
@@ -53,7 +53,7 @@ def write_stablehlo(graph: Graph, plan: Plan) -> bytes:
     Raises:
       UnsupportedExport: a type or kernel the specification has nothing for; names port, row and constraint.
     """
-    return _write(Sheet(graph, plan, QUANTIZED))
+    return _write(ProgramBuilder(graph, plan, QUANTIZED))
 
 
 def write_stablehlo_int(graph: Graph, plan: Plan) -> bytes:
@@ -66,51 +66,51 @@ def write_stablehlo_int(graph: Graph, plan: Plan) -> bytes:
     Raises:
       UnsupportedExport: a type or kernel this form has nothing for; names port and row.
     """
-    return _write(Sheet(graph, plan, INTEGER))
+    return _write(ProgramBuilder(graph, plan, INTEGER))
 
 
-def _write(sheet: Sheet) -> bytes:
-    accepts = Accepts(sheet.form.name, range(1, 33), _ACTIVATIONS, _CONSTANTS, blocks=True)
-    refuse_unsupported(sheet.graph, sheet.plan, accepts)
-    write_items(sheet, nested(sheet.plan), _write_block)
-    results = [(name, sheet.result(name)) for name in sheet.graph.outputs]
+def _write(builder: ProgramBuilder) -> bytes:
+    accepts = Accepts(builder.form.name, range(1, 33), _ACTIVATIONS, _CONSTANTS, blocks=True)
+    refuse_unsupported(builder.graph, builder.plan, accepts)
+    write_items(builder, nested(builder.plan), _write_block)
+    results = [(name, builder.result(name)) for name in builder.graph.outputs]
     for _, tensor in results:
-        sheet.p.settle(tensor.name)
+        builder.p.settle(tensor.name)
     function = Function(
         "main",
-        tuple((tensor.name, tensor.type) for _, tensor in sheet.arguments),
+        tuple((tensor.name, tensor.type) for _, tensor in builder.arguments),
         tuple(tensor.name for _, tensor in results),
-        tuple(sheet.p.operations),
-        comment="\n".join(_heading(sheet, results)),
+        tuple(builder.p.operations),
+        comment="\n".join(_heading(builder, results)),
     )
     return module_text([function]).encode()
 
 
-def _heading(sheet: Sheet, results: list[tuple[str, Tensor]]) -> Iterator[str]:
-    yield f"{sheet.form.name} of {sheet.graph.name!r} for {sheet.plan.target.id}"
-    for name, tensor in sheet.arguments:
-        open_ = " (dimensions left open are 1)" if name in sheet.assumed else ""
+def _heading(builder: ProgramBuilder, results: list[tuple[str, Tensor]]) -> Iterator[str]:
+    yield f"{builder.form.name} of {builder.graph.name!r} for {builder.plan.target.id}"
+    for name, tensor in builder.arguments:
+        open_ = " (dimensions left open are 1)" if name in builder.assumed else ""
         yield f"argument {tensor.name}: {name!r}{open_}"
     for name, tensor in results:
         yield f"result {tensor.name}: {name!r}"
 
 
-def _write_block(sheet: Sheet, block: Block) -> None:
-    row = None if block.kernel.row is None else sheet.plan.row_of(block.kernel.name)
-    sheet.arithmetic = sheet.form.arithmetic or ("" if row is None else row.requantize)
+def _write_block(builder: ProgramBuilder, block: Block) -> None:
+    row = None if block.kernel.row is None else builder.plan.row_of(block.kernel.name)
+    builder.arithmetic = builder.form.arithmetic or ("" if row is None else row.requantize)
     address = next((port.address for port in block.kernel.outputs), block.kernel.name)
-    sheet.p.start(
+    builder.p.start(
         block.kernel.name, f"{address} ({'in float' if row is None else f'row {block.kernel.row}'})"
     )
     if block.is_integer:
-        sheet.p.remark(f"{block.kernel.name}: {block.kernel.kernel}")
-    with sizes_blamed(sheet.graph, sheet.p.place):
-        if fold(sheet, block) or _write_mover(sheet, block) or _write_kernel(sheet, block):
+        builder.p.remark(f"{block.kernel.name}: {block.kernel.kernel}")
+    with sizes_blamed(builder.graph, builder.p.place):
+        if fold(builder, block) or _write_mover(builder, block) or _write_kernel(builder, block):
             return
-        _write_real(sheet, block)
+        _write_real(builder, block)
 
 
-def _write_mover(sheet: Sheet, block: Block) -> bool:
+def _write_mover(builder: ProgramBuilder, block: Block) -> bool:
     """Write a mover, or a clamp alone, on stored elements; False where types differ."""
     op = block.core[0]
     ports = [port for port in (*block.kernel.inputs, *block.kernel.outputs) if port.value]
@@ -118,110 +118,112 @@ def _write_mover(sheet: Sheet, block: Block) -> bool:
     is_lone = len(block.region.ops) == 1 and bool(block.kernel.outputs)
     if not is_lone or not isinstance(kind, Uniform) or not kind.is_per_tensor:
         return False
-    if not is_mover(op, sheet.graph) or any(not sheet.is_same(kind, port.type) for port in ports):
+    if not is_mover(op, builder.graph) or any(not builder.is_same(kind, port.type) for port in ports):
         return False
     if op.type in CLAMPS:
-        ends = clamp_of(sheet, op, kind)
+        ends = clamp_of(builder, op, kind)
         if ends is None:
             return False
-        _settle(sheet, block, _clamped(sheet, sheet.stored(op.inputs[0], kind), kind, ends))
+        _settle(builder, block, _clamped(builder, builder.stored(op.inputs[0], kind), kind, ends))
         return True
     maker = MOVEMENT.get(op.type)
     if maker is None:
         return False
-    results = maker(_call(sheet, block, op, {}, kind))
+    results = maker(_call(builder, block, op, {}, kind))
     for port in block.kernel.outputs:
         if port.value and isinstance(port.type, Uniform):
             tensor = results[op.outputs.index(port.value)]
-            sheet.define_stored(port.value, port.type, sheet.form.rescale(sheet.p, tensor, kind, port.type))
+            builder.define_stored(
+                port.value, port.type, builder.form.rescale(builder.p, tensor, kind, port.type)
+            )
     return True
 
 
-def _write_kernel(sheet: Sheet, block: Block) -> bool:
+def _write_kernel(builder: ProgramBuilder, block: Block) -> bool:
     ports = [port for port in block.kernel.outputs if port.value]
     y = ports[0].type if len(ports) == 1 else None
-    if sheet.form is INTEGER and not ports and len(block.core[-1].outputs) == 1:
-        return _write_comparison(sheet, block)
+    if builder.form is INTEGER and not ports and len(block.core[-1].outputs) == 1:
+        return _write_comparison(builder, block)
     if not isinstance(y, Uniform) or len(block.kernel.outputs) != 1:
         return False
-    ends, ops = clamp_of(sheet, block.activation, y), tuple(op.type for op in block.core)
+    ends, ops = clamp_of(builder, block.activation, y), tuple(op.type for op in block.core)
     if ends is None:
         return False
-    if sheet.form is INTEGER:
+    if builder.form is INTEGER:
         maker = INTEGER_KERNELS.get(ops)
-        tensor = None if maker is None else maker(sheet, block, y, ends)
-        tensor = tensor or tabulated(sheet, block, y, ends)
+        tensor = None if maker is None else maker(builder, block, y, ends)
+        tensor = tensor or tabulated(builder, block, y, ends)
         if tensor is None:
             return False
-        sheet.define_stored(ports[0].value, y, tensor)
+        builder.define_stored(ports[0].value, y, tensor)
         return True
     kernel = QUANTIZED_KERNELS.get(ops)
-    result = None if kernel is None else kernel(sheet, block, y)
+    result = None if kernel is None else kernel(builder, block, y)
     if result is None:
         return False
-    _settle(sheet, block, _clamped(sheet, result, y, ends))
+    _settle(builder, block, _clamped(builder, result, y, ends))
     return True
 
 
-def _write_comparison(sheet: Sheet, block: Block) -> bool:
-    tensor = tabulated(sheet, block, None, None) if block.is_integer else None
+def _write_comparison(builder: ProgramBuilder, block: Block) -> bool:
+    tensor = tabulated(builder, block, None, None) if block.is_integer else None
     if tensor is None:
         return False
-    sheet.define_real(block.core[-1].outputs[0], tensor)
+    builder.define_real(block.core[-1].outputs[0], tensor)
     return True
 
 
-def _clamped(sheet: Sheet, tensor: Tensor, kind: Uniform, ends: Clamp) -> Tensor:
+def _clamped(builder: ProgramBuilder, tensor: Tensor, kind: Uniform, ends: Clamp) -> Tensor:
     if (ends.low, ends.high) == (kind.storage.qmin, kind.storage.qmax):
         return tensor
-    cut = clamp_integers if sheet.form is INTEGER else clamp_quantized
-    return cut(sheet.p, tensor, kind, ends.low, ends.high)
+    cut = clamp_integers if builder.form is INTEGER else clamp_quantized
+    return cut(builder.p, tensor, kind, ends.low, ends.high)
 
 
-def _settle(sheet: Sheet, block: Block, tensor: Tensor) -> None:
+def _settle(builder: ProgramBuilder, block: Block, tensor: Tensor) -> None:
     port = next(port for port in block.kernel.outputs if port.value)
     if isinstance(port.type, Uniform):
-        sheet.define_stored(port.value, port.type, tensor)
+        builder.define_stored(port.value, port.type, tensor)
 
 
-def _write_real(sheet: Sheet, block: Block) -> None:
+def _write_real(builder: ProgramBuilder, block: Block) -> None:
     """Write a block's ops on floats: dequantize what it reads, quantize what it defines."""
     made: dict[str, Tensor] = {}
-    weighed = hybrid(sheet, block) if sheet.form is QUANTIZED else None
+    weighed = hybrid(builder, block) if builder.form is QUANTIZED else None
     for i, op in enumerate(block.core):
         maker = OPS.get(op.type)
         if maker is None:
-            raise _unknown(sheet, op)
-        call = _call(sheet, block, op, made, None)
+            raise _unknown(builder, op)
+        call = _call(builder, block, op, made, None)
         results = maker(call) if i or weighed is None else (completed(call, weighed),)
         made.update({name: tensor for name, tensor in zip(op.outputs, results, strict=False) if name})
     ports = {port.value: port for port in block.kernel.outputs if port.value}
     if block.activation is not None:
-        _quantized_result(sheet, block, next(iter(ports.values())), made[block.result])
+        _quantized_result(builder, block, next(iter(ports.values())), made[block.result])
         return
     for name, tensor in made.items():
         port = ports.get(name)
         if port is not None and isinstance(port.type, Uniform):
-            _quantized_result(sheet, block, port, tensor)
+            _quantized_result(builder, block, port, tensor)
         else:
-            sheet.define_real(name, tensor)
+            builder.define_real(name, tensor)
 
 
-def _quantized_result(sheet: Sheet, block: Block, port: Port, tensor: Tensor) -> None:
+def _quantized_result(builder: ProgramBuilder, block: Block, port: Port, tensor: Tensor) -> None:
     kind = port.type
     assert isinstance(kind, Uniform)  # noqa: S101 - the caller looked
-    ends = clamp_of(sheet, block.activation, kind)
+    ends = clamp_of(builder, block.activation, kind)
     if ends is None:
         raise UnsupportedExport(
-            f"{sheet.p.place}: bounds of {block.core[-1].name!r} known only at run time, or per slice",
+            f"{builder.p.place}: bounds of {block.core[-1].name!r} known only at run time, or per slice",
             hint="use a type per tensor and constant bounds",
         )
-    stored = sheet.form.quantize(sheet.p, convert(sheet.p, tensor, "f32"), kind)
-    sheet.define_stored(port.value, kind, _clamped(sheet, stored, kind, ends))
+    stored = builder.form.quantize(builder.p, convert(builder.p, tensor, "f32"), kind)
+    builder.define_stored(port.value, kind, _clamped(builder, stored, kind, ends))
 
 
 def _call(
-    sheet: Sheet,
+    builder: ProgramBuilder,
     block: Block,
     op: Op,
     made: dict[str, Tensor],
@@ -235,19 +237,19 @@ def _call(
             return made[name]
         port = block.kinds.get((op.name, index))
         if kind is not None and port is not None:
-            return sheet.stored(name, kind)
-        return sheet.real(name, port)
+            return builder.stored(name, kind)
+        return builder.real(name, port)
 
     def known_of(index: int) -> Array | None:
         name = op.inputs[index]
-        return None if name in made else sheet.known(name)
+        return None if name in made else builder.known(name)
 
-    return Call(sheet.p, op, tensor_of, known_of, kind, left_open(sheet.graph))
+    return Call(builder.p, op, tensor_of, known_of, kind, left_open(builder.graph))
 
 
-def _unknown(sheet: Sheet, op: Op) -> UnsupportedExport:
+def _unknown(builder: ProgramBuilder, op: Op) -> UnsupportedExport:
     return UnsupportedExport(
-        f"{sheet.p.place}: {op.type} at {op.name!r} has no form in StableHLO here; "
-        f"{sheet.form.name} accepts {', '.join(sorted(OPS))}",
+        f"{builder.p.place}: {op.type} at {op.name!r} has no form in StableHLO here; "
+        f"{builder.form.name} accepts {', '.join(sorted(OPS))}",
         hint="use an ONNX format, or plan the model without this op",
     )

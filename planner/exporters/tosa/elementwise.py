@@ -9,103 +9,105 @@ from typing import Final
 
 import numpy as np
 
-from planner.exporters.blocks import Block, Clamp
-from planner.exporters.products import INT32
-from planner.exporters.qlinear import Operand, operand_of
-from planner.exporters.tosa.program import Order, Tensor, plain
+from planner.exporters.common.float_blocks import Block, Clamp
+from planner.exporters.common.linear_operands import INT32
+from planner.exporters.onnx.qlinear import Operand, operand_of
+from planner.exporters.tosa.operations import Order, Tensor, plain
+from planner.exporters.tosa.program_builder import ProgramBuilder, element_of, held
 from planner.exporters.tosa.scaling import UNIT, Factor, factor_of, rescale, sum_of, widened
-from planner.exporters.tosa.sheet import Sheet, element_of, held
 from planner.interpreter.fixed_point import ratios
-from planner.ir.qtypes import Uniform
+from planner.ir.types.qtypes import Uniform
 
 _SIGNS: Final = {"Add": 1, "Sub": -1}
 
 
-def plus(sheet: Sheet, block: Block, y: Uniform, clamp: Clamp) -> bool:
+def plus(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
     """Add and Sub."""
     sides = operands_of(block, 2)
     if sides is None:
         return False
     sign = _SIGNS[block.core[0].type]
     rational = [ratios((side.kind.scale,), 1.0, y.scale) for side in sides]
-    how = sum_of(rational, sheet.checked_arithmetic(), is_byte=y.storage.bits <= 8)
-    tensors = aligned(sheet, sides)
+    how = sum_of(rational, builder.checked_arithmetic(), is_byte=y.storage.bits <= 8)
+    tensors = aligned(builder, sides)
     terms = [
-        _term(sheet, tensor, side, factor, how.left, sign if i else 1)
+        _term(builder, tensor, side, factor, how.left, sign if i else 1)
         for i, (tensor, side, factor) in enumerate(zip(tensors, sides, how.terms, strict=True))
     ]
     kind = "sub" if sign < 0 and terms[1][1] else "add"
-    total = joined(sheet, kind, [tensor for tensor, _ in terms], block.result)
+    total = joined(builder, kind, [tensor for tensor, _ in terms], block.result)
     reach = sum(
         int(np.abs(factor.apply(_ends(side) << how.left)).max()) + 1
         for side, factor in zip(sides, how.terms, strict=True)
     )
     if reach > INT32:
-        raise sheet.refuse(f"sums of {reach} do not fit 32 bits; tosa accepts scales nearer to each other")
+        raise builder.refuse(f"sums of {reach} do not fit 32 bits; tosa accepts scales nearer to each other")
     how.total.check(-reach, reach)
-    stored = rescale(sheet.program, total, how.total, (0, held(y).zero_point), element_of(y), block.result)
-    sheet.settle(block.kernel.outputs[0].value, y, stored, clamp.low, clamp.high)
+    stored = rescale(builder.program, total, how.total, (0, held(y).zero_point), element_of(y), block.result)
+    builder.settle(block.kernel.outputs[0].value, y, stored, clamp.low, clamp.high)
     return True
 
 
-def times(sheet: Sheet, block: Block, y: Uniform, clamp: Clamp) -> bool:
+def times(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
     """Mul."""
     sides = operands_of(block, 2)
     if sides is None:
         return False
     a, b = sides
-    factor = factor_of(ratios((a.kind.scale,), b.kind.scale, y.scale), sheet.checked_arithmetic())
+    factor = factor_of(ratios((a.kind.scale,), b.kind.scale, y.scale), builder.checked_arithmetic())
     reach = int(np.abs(_ends(a)).max()) * int(np.abs(_ends(b)).max())
     factor.check(-reach, reach)
-    program = sheet.program
+    program = builder.program
     tensors = [
         widened(program, tensor, held(side.kind).zero_point)
-        for tensor, side in zip(aligned(sheet, sides), sides, strict=True)
+        for tensor, side in zip(aligned(builder, sides), sides, strict=True)
     ]
-    product = joined(sheet, "mul", tensors, block.result, program.number(0, "i8"))
+    product = joined(builder, "mul", tensors, block.result, program.number(0, "i8"))
     stored = rescale(program, product, factor, (0, held(y).zero_point), element_of(y), block.result)
-    sheet.settle(block.kernel.outputs[0].value, y, stored, clamp.low, clamp.high)
+    builder.settle(block.kernel.outputs[0].value, y, stored, clamp.low, clamp.high)
     return True
 
 
-def concat(sheet: Sheet, block: Block, y: Uniform, clamp: Clamp) -> bool:
+def concat(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
     """Concat, each operand brought onto the result's grid."""
     op = block.core[0]
     sides = operands_of(block, len(op.inputs))
     if sides is None:
         return False
     tensors = [
-        onto(sheet, tensor, side, y) for tensor, side in zip(aligned(sheet, sides), sides, strict=True)
+        onto(builder, tensor, side, y) for tensor, side in zip(aligned(builder, sides), sides, strict=True)
     ]
-    stored = concatenated(sheet, tensors, op.attributes["axis"], block.result)
-    sheet.settle(block.kernel.outputs[0].value, y, stored, clamp.low, clamp.high)
+    stored = concatenated(builder, tensors, op.attributes["axis"], block.result)
+    builder.settle(block.kernel.outputs[0].value, y, stored, clamp.low, clamp.high)
     return True
 
 
-def where(sheet: Sheet, block: Block, y: Uniform, clamp: Clamp) -> bool:
+def where(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
     """Where, both branches brought onto the result's grid."""
     op = block.core[0]
     sides = [operand_of(block, op, i) for i in (1, 2)]
     kept = [side for side in sides if side is not None and side.kind.is_per_tensor]
     if len(kept) != len(sides):
         return False
-    tensors = [onto(sheet, tensor, side, y) for tensor, side in zip(aligned(sheet, kept), kept, strict=True)]
-    stored = selected(sheet, sheet.real(op.inputs[0]), tensors, block.result)
-    sheet.settle(block.kernel.outputs[0].value, y, stored, clamp.low, clamp.high)
+    tensors = [
+        onto(builder, tensor, side, y) for tensor, side in zip(aligned(builder, kept), kept, strict=True)
+    ]
+    stored = selected(builder, builder.real(op.inputs[0]), tensors, block.result)
+    builder.settle(block.kernel.outputs[0].value, y, stored, clamp.low, clamp.high)
     return True
 
 
-def selected(sheet: Sheet, condition: Tensor, sides: Sequence[Tensor], stem: str) -> Tensor:
+def selected(builder: ProgramBuilder, condition: Tensor, sides: Sequence[Tensor], stem: str) -> Tensor:
     """SELECT by a condition, all of one rank."""
     rank = max(len(item.shape) for item in (condition, *sides))
     order = next((item.order for item in sides if len(item.shape) == rank), plain(rank))
-    found = [sheet.program.raised(item, rank) for item in (condition, *sides)]
-    found = [sheet.program.ordered(item, order) for item in found]
+    found = [builder.program.raised(item, rank) for item in (condition, *sides)]
+    found = [builder.program.ordered(item, order) for item in found]
     shape = np.broadcast_shapes(*(item.shape for item in found))
-    return sheet.program.emit("select", found, replace(found[1], shape=shape), stem)
+    return builder.program.emit("select", found, replace(found[1], shape=shape), stem)
 
 
-def concatenated(sheet: Sheet, tensors: Sequence[Tensor], axis: int, stem: str) -> Tensor:
+def concatenated(builder: ProgramBuilder, tensors: Sequence[Tensor], axis: int, stem: str) -> Tensor:
     """CONCAT along an axis of the model."""
     rank = len(tensors[0].shape)
     first = tensors[0]
@@ -113,24 +115,26 @@ def concatenated(sheet: Sheet, tensors: Sequence[Tensor], axis: int, stem: str) 
     shape = list(first.shape)
     shape[at] = sum(tensor.shape[at] for tensor in tensors)
     attributes = {"axis": f"{at} : i32"}
-    return sheet.program.emit(
+    return builder.program.emit(
         "concat", tensors, replace(first, shape=tuple(shape)), stem, attributes=attributes
     )
 
 
-def extreme(sheet: Sheet, tensors: Sequence[Tensor], kind: Uniform, name: str, stem: str) -> Tensor:
+def extreme(
+    builder: ProgramBuilder, tensors: Sequence[Tensor], kind: Uniform, name: str, stem: str
+) -> Tensor:
     """MAXIMUM or MINIMUM of tensors of one type, there and back through i32."""
     zero = held(kind).zero_point
-    wide = [widened(sheet.program, tensor, zero) for tensor in tensors]
+    wide = [widened(builder.program, tensor, zero) for tensor in tensors]
     total = wide[0]
     attributes = {"nan_mode": "#tosa.nan_mode<PROPAGATE>"}
     for tensor in wide[1:]:
-        total = joined(sheet, name, [total, tensor], f"{stem}_i32", attributes=attributes)
-    return rescale(sheet.program, total, UNIT, (0, zero), element_of(kind), stem)
+        total = joined(builder, name, [total, tensor], f"{stem}_i32", attributes=attributes)
+    return rescale(builder.program, total, UNIT, (0, zero), element_of(kind), stem)
 
 
 def joined(
-    sheet: Sheet,
+    builder: ProgramBuilder,
     kind: str,
     pair: Sequence[Tensor],
     stem: str,
@@ -140,7 +144,7 @@ def joined(
     """An operator of two tensors of one order that broadcast."""
     shape = np.broadcast_shapes(*(tensor.shape for tensor in pair))
     like = replace(pair[0], shape=tuple(shape))
-    return sheet.program.emit(kind, [*pair, *more], like, f"{stem}_{kind}", attributes=attributes)
+    return builder.program.emit(kind, [*pair, *more], like, f"{stem}_{kind}", attributes=attributes)
 
 
 def operands_of(block: Block, count: int) -> list[Operand] | None:
@@ -150,35 +154,35 @@ def operands_of(block: Block, count: int) -> list[Operand] | None:
     return kept if len(kept) == count == len(block.core[0].inputs) else None
 
 
-def aligned(sheet: Sheet, sides: Sequence[Operand]) -> list[Tensor]:
+def aligned(builder: ProgramBuilder, sides: Sequence[Operand]) -> list[Tensor]:
     """Operands of one rank and order: that of the first one of full rank that is no constant."""
-    ranks = [len(sheet.sizes(side.value)) for side in sides]
+    ranks = [len(builder.sizes(side.value)) for side in sides]
     rank = max(ranks)
     known = [
-        sheet.stored(side.value, side.kind)
+        builder.stored(side.value, side.kind)
         for side, own in zip(sides, ranks, strict=True)
-        if own == rank and not sheet.is_constant(side.value)
+        if own == rank and not builder.is_constant(side.value)
     ]
     order = known[0].order if known else plain(rank)
-    return [_brought(sheet, side, order) for side in sides]
+    return [_brought(builder, side, order) for side in sides]
 
 
-def _brought(sheet: Sheet, side: Operand, order: Order) -> Tensor:
-    tensor = sheet.operand(
-        side.value, side.kind, order if len(sheet.sizes(side.value)) == len(order) else None
+def _brought(builder: ProgramBuilder, side: Operand, order: Order) -> Tensor:
+    tensor = builder.operand(
+        side.value, side.kind, order if len(builder.sizes(side.value)) == len(order) else None
     )
-    return sheet.program.ordered(sheet.program.raised(tensor, len(order)), order)
+    return builder.program.ordered(builder.program.raised(tensor, len(order)), order)
 
 
-def onto(sheet: Sheet, tensor: Tensor, side: Operand, y: Uniform) -> Tensor:
+def onto(builder: ProgramBuilder, tensor: Tensor, side: Operand, y: Uniform) -> Tensor:
     """An operand on the result's grid; itself where it is there."""
     a, b = held(side.kind), held(y)
-    if sheet.is_same(a, b):
+    if builder.is_same(a, b):
         return tensor
-    factor = factor_of(ratios((a.scale,), 1.0, b.scale), sheet.checked_arithmetic())
+    factor = factor_of(ratios((a.scale,), 1.0, b.scale), builder.checked_arithmetic())
     factor.check(*_ends(side))
     zeros = a.zero_point, b.zero_point
-    return rescale(sheet.program, tensor, factor, zeros, element_of(y), f"{side.value}_rescaled")
+    return rescale(builder.program, tensor, factor, zeros, element_of(y), f"{side.value}_rescaled")
 
 
 def _ends(side: Operand) -> np.ndarray:
@@ -187,13 +191,13 @@ def _ends(side: Operand) -> np.ndarray:
 
 
 def _term(  # noqa: PLR0917
-    sheet: Sheet, tensor: Tensor, side: Operand, factor: Factor, left: int, sign: int
+    builder: ProgramBuilder, tensor: Tensor, side: Operand, factor: Factor, left: int, sign: int
 ) -> tuple[Tensor, bool]:
     """A term of an addition in i32, and whether it is still to be subtracted.
 
     The sign is turned before rounding; afterwards where that is the same for every value there is.
     """
-    program, zero = sheet.program, held(side.kind).zero_point
+    program, zero = builder.program, held(side.kind).zero_point
     low, high = (int(end) for end in _ends(side))
     values = np.arange(low, high + 1) << left
     later = sign < 0 and bool((factor.apply(-values) == -factor.apply(values)).all())

@@ -11,22 +11,22 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from planner.exporters.blocks import Block, Clamp
+from planner.exporters.common.float_blocks import Block, Clamp
 from planner.exporters.tosa.elementwise import joined
 from planner.exporters.tosa.moving import axes_of, move
+from planner.exporters.tosa.operations import Order, Tensor, plain
 from planner.exporters.tosa.pooling import reduced
-from planner.exporters.tosa.program import Order, Tensor, plain
+from planner.exporters.tosa.program_builder import ProgramBuilder, held
 from planner.exporters.tosa.reals import bounded, scaled
 from planner.exporters.tosa.scaling import widened
-from planner.exporters.tosa.sheet import Sheet, held
 from planner.ir.graph import Op
-from planner.ir.qtypes import Uniform
 from planner.ir.roles import is_mover
+from planner.ir.types.qtypes import Uniform
 
-FloatOp: TypeAlias = Callable[[Sheet, Op, Sequence[Tensor]], Tensor | None]
+FloatOp: TypeAlias = Callable[[ProgramBuilder, Op, Sequence[Tensor]], Tensor | None]
 
 
-def write_floats(sheet: Sheet, block: Block) -> None:
+def write_floats(builder: ProgramBuilder, block: Block) -> None:
     """The ops of a float region, one by one.
 
     Shape arithmetic that TOSA cannot say is left out: sizes are numbers here, readers say what they miss.
@@ -35,33 +35,33 @@ def write_floats(sheet: Sheet, block: Block) -> None:
       UnsupportedExport: an op that TOSA cannot say.
     """
     has_ports = any(port.value for port in (*block.kernel.inputs, *block.kernel.outputs))
-    if not has_ports and not _is_computable(sheet, block.region.ops):
+    if not has_ports and not _is_computable(builder, block.region.ops):
         return
-    for name, tensor in _computed(sheet, block, block.region.ops).items():
-        sheet.define(name, tensor)
+    for name, tensor in _computed(builder, block, block.region.ops).items():
+        builder.define(name, tensor)
 
 
-def _is_computable(sheet: Sheet, ops: Sequence[Op]) -> bool:
+def _is_computable(builder: ProgramBuilder, ops: Sequence[Op]) -> bool:
     """Whether ops have operators, and operands that are there."""
     inner = {name for op in ops for name in op.outputs}
     names = {name for op in ops for name in op.inputs if name} - inner
-    has_words = all(op.type in FLOAT_OPS or is_mover(op, sheet.graph) for op in ops)
-    return has_words and all(sheet.is_constant(name) or sheet.is_defined(name) for name in names)
+    has_words = all(op.type in FLOAT_OPS or is_mover(op, builder.graph) for op in ops)
+    return has_words and all(builder.is_constant(name) or builder.is_defined(name) for name in names)
 
 
-def write_real(sheet: Sheet, block: Block, y: Uniform, clamp: Clamp) -> None:
+def write_real(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> None:
     """A block that its row computes in float32: reals of what it reads, the ops, their result quantized.
 
     Raises:
       UnsupportedExport: an op that TOSA cannot say.
     """
-    result = _computed(sheet, block, block.core)[block.core[-1].outputs[0]]
+    result = _computed(builder, block, block.core)[block.core[-1].outputs[0]]
     port = block.kernel.outputs[0].value
-    stored = sheet.quantized(port, result, y)
-    sheet.settle(port, y, stored, clamp.low, clamp.high)
+    stored = builder.quantized(port, result, y)
+    builder.settle(port, y, stored, clamp.low, clamp.high)
 
 
-def _computed(sheet: Sheet, block: Block, ops: Sequence[Op]) -> Mapping[str, Tensor]:
+def _computed(builder: ProgramBuilder, block: Block, ops: Sequence[Op]) -> Mapping[str, Tensor]:
     """The results of ops on reals, by value name; operands at integer ports are seen through their types."""
     inner: dict[str, Tensor] = {}
     for op in ops:
@@ -69,12 +69,12 @@ def _computed(sheet: Sheet, block: Block, ops: Sequence[Op]) -> Mapping[str, Ten
         for i in _data(op):
             name = op.inputs[i] if i < len(op.inputs) else ""
             if name:
-                operands.append(inner.get(name) or sheet.seen(name, block.kinds.get((op.name, i))))
-        found = _results(sheet, op, operands)
+                operands.append(inner.get(name) or builder.seen(name, block.kinds.get((op.name, i))))
+        found = _results(builder, op, operands)
         if found is None or len([name for name in op.outputs if name]) > len(found):
             known = ", ".join(sorted(FLOAT_OPS))
             reason = f" ({block.kernel.reason})" if block.kernel.reason else ""
-            raise sheet.refuse(
+            raise builder.refuse(
                 f"kernel {block.kernel.name!r} runs {op.type} in float{reason}; tosa accepts there {known} "
                 "and ops that move data"
             )
@@ -82,7 +82,7 @@ def _computed(sheet: Sheet, block: Block, ops: Sequence[Op]) -> Mapping[str, Ten
     return inner
 
 
-def compare(sheet: Sheet, block: Block) -> bool:
+def compare(builder: ProgramBuilder, block: Block) -> bool:
     """A comparison of two stored tensors: in i32 where they are of one type, else on their reals."""
     op = block.core[0]
     name = COMPARISONS.get(op.type)
@@ -93,20 +93,20 @@ def compare(sheet: Sheet, block: Block) -> bool:
     for value, kind in zip(op.inputs, kinds, strict=True):
         if not isinstance(kind, Uniform) or not kind.is_per_tensor:
             return False
-        tensor = widened(sheet.program, sheet.operand(value, kind), held(kind).zero_point)
+        tensor = widened(builder.program, builder.operand(value, kind), held(kind).zero_point)
         if kinds[0] != kinds[1]:
-            tensor = sheet.program.emit("cast", [tensor], replace(tensor, element="f32"), f"{value}_f32")
-            tensor = scaled(sheet.program, tensor, kind.scale, f"{value}_real")
+            tensor = builder.program.emit("cast", [tensor], replace(tensor, element="f32"), f"{value}_f32")
+            tensor = scaled(builder.program, tensor, kind.scale, f"{value}_real")
         operands.append(tensor)
-    pair = _broadcastable(sheet, operands)
+    pair = _broadcastable(builder, operands)
     pair = pair[::-1] if op.type.startswith("Less") else pair
     shape = np.broadcast_shapes(*(tensor.shape for tensor in pair))
     like = replace(pair[0], shape=tuple(shape), element="i1")
-    sheet.define(op.outputs[0], sheet.program.emit(name, pair, like, op.outputs[0]))
+    builder.define(op.outputs[0], builder.program.emit(name, pair, like, op.outputs[0]))
     return True
 
 
-def argmax(sheet: Sheet, block: Block) -> bool:
+def argmax(builder: ProgramBuilder, block: Block) -> bool:
     """ArgMax of stored integers: its indices are i32."""
     op = block.core[0]
     kind = block.kinds.get((op.name, 0))
@@ -114,47 +114,47 @@ def argmax(sheet: Sheet, block: Block) -> bool:
         return False
     if op.attributes.get("select_last_index"):
         return False
-    x = sheet.stored(op.inputs[0], kind)
-    sheet.define(op.outputs[0], _place_of_most(sheet, op, x, op.outputs[0]))
+    x = builder.stored(op.inputs[0], kind)
+    builder.define(op.outputs[0], _place_of_most(builder, op, x, op.outputs[0]))
     return True
 
 
-def _place_of_most(sheet: Sheet, op: Op, x: Tensor, stem: str) -> Tensor:
+def _place_of_most(builder: ProgramBuilder, op: Op, x: Tensor, stem: str) -> Tensor:
     """The index of the largest element along an axis, the first of equal ones."""
     axis = op.attributes.get("axis", 0 if op.type == "ArgMax" else -1) % len(x.shape)
     at = x.at(axis)
     order = tuple(i - (i > axis) for i in x.order if i != axis)
     shape = (*x.shape[:at], *x.shape[at + 1 :])
     attributes = {"axis": f"{at} : i32", "nan_mode": "#tosa.nan_mode<PROPAGATE>"}
-    found = sheet.program.emit("argmax", [x], Tensor("", shape, "i32", order), stem, attributes=attributes)
+    found = builder.program.emit("argmax", [x], Tensor("", shape, "i32", order), stem, attributes=attributes)
     if not op.attributes.get("keepdims", 1):
         return found
-    found = sheet.program.ordered(found, plain(len(shape)))
+    found = builder.program.ordered(found, plain(len(shape)))
     kept = [1 if i == axis else size for i, size in enumerate(x.sizes)]
-    return sheet.program.reshaped(found, kept)
+    return builder.program.reshaped(found, kept)
 
 
-def _top_one(sheet: Sheet, op: Op, x: Tensor) -> Sequence[Tensor] | None:
+def _top_one(builder: ProgramBuilder, op: Op, x: Tensor) -> Sequence[Tensor] | None:
     """TopK of one: the largest element, and where it is."""
-    if not sheet.is_constant(op.inputs[1]) or int(sheet.array(op.inputs[1]).reshape(-1)[0]) != 1:
+    if not builder.is_constant(op.inputs[1]) or int(builder.array(op.inputs[1]).reshape(-1)[0]) != 1:
         return None
     if not op.attributes.get("largest", 1):
         return None
     axis = op.attributes.get("axis", -1) % len(x.shape)
-    most = reduced(sheet, "reduce_max", x, axis, op.outputs[0])
-    return [most, _place_of_most(sheet, op, x, op.outputs[1] or op.name)]
+    most = reduced(builder, "reduce_max", x, axis, op.outputs[0])
+    return [most, _place_of_most(builder, op, x, op.outputs[1] or op.name)]
 
 
-def _results(sheet: Sheet, op: Op, operands: Sequence[Tensor]) -> Sequence[Tensor] | None:
+def _results(builder: ProgramBuilder, op: Op, operands: Sequence[Tensor]) -> Sequence[Tensor] | None:
     """Results of one op on float tensors, masks or indices."""
     if op.captures or not operands:
         return None
     if op.type == "TopK":
-        return _top_one(sheet, op, operands[0])
-    if is_mover(op, sheet.graph) and op.type not in FLOAT_OPS:
-        return move(sheet, op, operands, None)
+        return _top_one(builder, op, operands[0])
+    if is_mover(op, builder.graph) and op.type not in FLOAT_OPS:
+        return move(builder, op, operands, None)
     writer = FLOAT_OPS.get(op.type)
-    found = None if writer is None else writer(sheet, op, operands)
+    found = None if writer is None else writer(builder, op, operands)
     return None if found is None else [found]
 
 
@@ -169,90 +169,90 @@ def _data(op: Op) -> Sequence[int]:
     return range(len(op.inputs)) if is_variadic else (0,)
 
 
-def _broadcastable(sheet: Sheet, tensors: Sequence[Tensor]) -> list[Tensor]:
+def _broadcastable(builder: ProgramBuilder, tensors: Sequence[Tensor]) -> list[Tensor]:
     rank = max(len(tensor.shape) for tensor in tensors)
     order: Order = next(tensor.order for tensor in tensors if len(tensor.shape) == rank)
-    found = [sheet.program.raised(tensor, rank) for tensor in tensors]
-    return [sheet.program.ordered(tensor, order) for tensor in found]
+    found = [builder.program.raised(tensor, rank) for tensor in tensors]
+    return [builder.program.ordered(tensor, order) for tensor in found]
 
 
-def _softmax(sheet: Sheet, op: Op, tensors: Sequence[Tensor]) -> Tensor:
+def _softmax(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor:
     """EXP of what is left after the maximum, over its sum."""
-    powers, total = _powers(sheet, op, tensors[0])[1:]
-    share = sheet.program.emit("reciprocal", [total], total, f"{op.outputs[0]}_share")
-    return _times(sheet, powers, share, op.outputs[0])
+    powers, total = _powers(builder, op, tensors[0])[1:]
+    share = builder.program.emit("reciprocal", [total], total, f"{op.outputs[0]}_share")
+    return _times(builder, powers, share, op.outputs[0])
 
 
-def _log_softmax(sheet: Sheet, op: Op, tensors: Sequence[Tensor]) -> Tensor:
-    below, _, total = _powers(sheet, op, tensors[0])
-    height = sheet.program.emit("log", [total], total, f"{op.outputs[0]}_log")
-    return joined(sheet, "sub", [below, height], op.outputs[0])
+def _log_softmax(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor:
+    below, _, total = _powers(builder, op, tensors[0])
+    height = builder.program.emit("log", [total], total, f"{op.outputs[0]}_log")
+    return joined(builder, "sub", [below, height], op.outputs[0])
 
 
-def _powers(sheet: Sheet, op: Op, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _powers(builder: ProgramBuilder, op: Op, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """What is left after the maximum, its EXP, and the sum of that."""
     axis, stem = op.attributes.get("axis", -1) % len(x.shape), op.outputs[0]
-    top = reduced(sheet, "reduce_max", x, axis, f"{stem}_max")
-    below = joined(sheet, "sub", [x, top], stem)
-    powers = sheet.program.emit("exp", [below], below, f"{stem}_exp")
-    return below, powers, reduced(sheet, "reduce_sum", powers, axis, f"{stem}_sum")
+    top = reduced(builder, "reduce_max", x, axis, f"{stem}_max")
+    below = joined(builder, "sub", [x, top], stem)
+    powers = builder.program.emit("exp", [below], below, f"{stem}_exp")
+    return below, powers, reduced(builder, "reduce_sum", powers, axis, f"{stem}_sum")
 
 
-def _times(sheet: Sheet, a: Tensor, b: Tensor, stem: str) -> Tensor:
-    return joined(sheet, "mul", [a, b], stem, sheet.program.number(0, "i8"))
+def _times(builder: ProgramBuilder, a: Tensor, b: Tensor, stem: str) -> Tensor:
+    return joined(builder, "mul", [a, b], stem, builder.program.number(0, "i8"))
 
 
-def _divide(sheet: Sheet, op: Op, tensors: Sequence[Tensor]) -> Tensor:
-    a, b = _broadcastable(sheet, tensors)
-    inverse = sheet.program.emit("reciprocal", [b], b, f"{op.outputs[0]}_inverse")
-    return _times(sheet, a, inverse, op.outputs[0])
+def _divide(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor:
+    a, b = _broadcastable(builder, tensors)
+    inverse = builder.program.emit("reciprocal", [b], b, f"{op.outputs[0]}_inverse")
+    return _times(builder, a, inverse, op.outputs[0])
 
 
 def _binary(kind: str) -> FloatOp:
-    def write(sheet: Sheet, op: Op, tensors: Sequence[Tensor]) -> Tensor:
-        more = (sheet.program.number(0, "i8"),) if kind == "mul" else ()
-        return joined(sheet, kind, _broadcastable(sheet, tensors), op.outputs[0], *more)
+    def write(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor:
+        more = (builder.program.number(0, "i8"),) if kind == "mul" else ()
+        return joined(builder, kind, _broadcastable(builder, tensors), op.outputs[0], *more)
 
     return write
 
 
-def _power(sheet: Sheet, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:
+def _power(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:
     """POW is not defined below zero, so small whole powers are products."""
-    exponent = sheet.array(op.inputs[1]) if sheet.is_constant(op.inputs[1]) else np.zeros(0)
+    exponent = builder.array(op.inputs[1]) if builder.is_constant(op.inputs[1]) else np.zeros(0)
     if exponent.size != 1 or exponent.item() not in _WHOLE_POWERS:
-        return _binary("pow")(sheet, op, tensors)
+        return _binary("pow")(builder, op, tensors)
     result = tensors[0]
     for _ in range(int(exponent.item()) - 1):
-        result = _times(sheet, result, tensors[0], op.outputs[0])
+        result = _times(builder, result, tensors[0], op.outputs[0])
     return result
 
 
-def _square_root(sheet: Sheet, op: Op, tensors: Sequence[Tensor]) -> Tensor:
-    half = sheet.program.constant(np.full((1,) * len(tensors[0].shape), 0.5), "f32")
-    return sheet.program.emit("pow", [tensors[0], half], tensors[0], op.outputs[0])
+def _square_root(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor:
+    half = builder.program.constant(np.full((1,) * len(tensors[0].shape), 0.5), "f32")
+    return builder.program.emit("pow", [tensors[0], half], tensors[0], op.outputs[0])
 
 
-def _compared(sheet: Sheet, op: Op, tensors: Sequence[Tensor]) -> Tensor:
+def _compared(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor:
     """A comparison of reals or of counts; of stored integers see `compare`."""
-    pair = _broadcastable(sheet, tensors)
+    pair = _broadcastable(builder, tensors)
     pair = pair[::-1] if op.type.startswith("Less") else pair
     shape = np.broadcast_shapes(*(tensor.shape for tensor in pair))
     like = replace(pair[0], shape=tuple(shape), element="i1")
-    return sheet.program.emit(COMPARISONS[op.type], pair, like, op.outputs[0])
+    return builder.program.emit(COMPARISONS[op.type], pair, like, op.outputs[0])
 
 
 def _unary(kind: str) -> FloatOp:
-    def write(sheet: Sheet, op: Op, tensors: Sequence[Tensor]) -> Tensor:
-        return sheet.program.emit(kind, [tensors[0]], tensors[0], op.outputs[0])
+    def write(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor:
+        return builder.program.emit(kind, [tensors[0]], tensors[0], op.outputs[0])
 
     return write
 
 
-def _negate(sheet: Sheet, op: Op, tensors: Sequence[Tensor]) -> Tensor:
-    return scaled(sheet.program, tensors[0], -1.0, op.outputs[0])
+def _negate(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor:
+    return scaled(builder.program, tensors[0], -1.0, op.outputs[0])
 
 
-def _clip(sheet: Sheet, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:
+def _clip(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:
     """Relu, and Clip with constant bounds."""
     limit = float(np.finfo(np.float32).max)
     low, high = (
@@ -260,80 +260,80 @@ def _clip(sheet: Sheet, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:
         op.attributes.get("max", limit),
     )
     for i, name in enumerate(op.inputs[1:3]):
-        if name and not sheet.is_constant(name):
+        if name and not builder.is_constant(name):
             return None
         if name:
-            number = float(sheet.array(name).reshape(()))
+            number = float(builder.array(name).reshape(()))
             low, high = (number, high) if i == 0 else (low, number)
-    return bounded(sheet.program, tensors[0], max(low, -limit), min(high, limit), op.outputs[0])
+    return bounded(builder.program, tensors[0], max(low, -limit), min(high, limit), op.outputs[0])
 
 
-def _mean(sheet: Sheet, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:
+def _mean(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:
     """ReduceMean, ReduceSum and GlobalAveragePool over constant axes."""
     x, rank = tensors[0], len(tensors[0].shape)
-    axes = range(2, rank) if op.type == "GlobalAveragePool" else axes_of(sheet, op, rank)
+    axes = range(2, rank) if op.type == "GlobalAveragePool" else axes_of(builder, op, rank)
     if axes is None:
         return None
     count = prod(x.sizes[axis] for axis in axes)
     for axis in axes:
-        x = reduced(sheet, "reduce_sum", x, axis, f"{op.outputs[0]}_sum")
+        x = reduced(builder, "reduce_sum", x, axis, f"{op.outputs[0]}_sum")
     if op.type != "ReduceSum":
-        x = scaled(sheet.program, x, 1 / count, op.outputs[0])
+        x = scaled(builder.program, x, 1 / count, op.outputs[0])
     if op.attributes.get("keepdims", 1):
         return x
-    x = sheet.program.ordered(x, plain(rank))
-    return sheet.program.reshaped(x, [size for i, size in enumerate(x.shape) if i not in axes])
+    x = builder.program.ordered(x, plain(rank))
+    return builder.program.reshaped(x, [size for i, size in enumerate(x.shape) if i not in axes])
 
 
-def _layer_normalization(sheet: Sheet, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:
+def _layer_normalization(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:
     if any(op.outputs[1:]):
         return None
-    x, stem, program = tensors[0], op.outputs[0], sheet.program
+    x, stem, program = tensors[0], op.outputs[0], builder.program
     axes = range(op.attributes.get("axis", -1) % len(x.shape), len(x.shape))
     share = 1 / prod(x.sizes[axis] for axis in axes)
-    middle = _averaged(sheet, x, axes, share, stem)
-    apart = joined(sheet, "sub", [x, middle], stem)
-    spread = _averaged(sheet, _times(sheet, apart, apart, stem), axes, share, stem)
+    middle = _averaged(builder, x, axes, share, stem)
+    apart = joined(builder, "sub", [x, middle], stem)
+    spread = _averaged(builder, _times(builder, apart, apart, stem), axes, share, stem)
     least = program.constant(np.full((1,) * len(x.shape), op.attributes.get("epsilon", 1e-5)), "f32")
     spread = program.emit("add", [spread, least], spread, f"{stem}_spread")
     inverse = program.emit("rsqrt", [spread], spread, f"{stem}_rsqrt")
-    a, b = _broadcastable(sheet, [_times(sheet, apart, inverse, stem), tensors[1]])
-    result = _times(sheet, a, b, stem)
+    a, b = _broadcastable(builder, [_times(builder, apart, inverse, stem), tensors[1]])
+    result = _times(builder, a, b, stem)
     if len(tensors) == 2:
         return result
-    return joined(sheet, "add", _broadcastable(sheet, [result, tensors[2]]), stem)
+    return joined(builder, "add", _broadcastable(builder, [result, tensors[2]]), stem)
 
 
-def _batch_normalization(sheet: Sheet, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:
+def _batch_normalization(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:
     """With constant statistics: one MUL and one ADD along axis 1."""
-    if not all(sheet.is_constant(name) for name in op.inputs[1:5]):
+    if not all(builder.is_constant(name) for name in op.inputs[1:5]):
         return None
-    scale, shift, average, variance = (sheet.array(name).astype(np.float32) for name in op.inputs[1:5])
+    scale, shift, average, variance = (builder.array(name).astype(np.float32) for name in op.inputs[1:5])
     slope = scale / np.sqrt(variance + np.float32(op.attributes.get("epsilon", 1e-5)))
     x, sizes = tensors[0], (1, -1, *(1,) * (len(tensors[0].shape) - 2))
     factor, term = (
-        sheet.program.tensor(numbers.reshape(sizes), "f32", x.order)
+        builder.program.tensor(numbers.reshape(sizes), "f32", x.order)
         for numbers in (slope, shift - average * slope)
     )
-    return joined(sheet, "add", [_times(sheet, x, factor, op.outputs[0]), term], op.outputs[0])
+    return joined(builder, "add", [_times(builder, x, factor, op.outputs[0]), term], op.outputs[0])
 
 
-def _averaged(sheet: Sheet, x: Tensor, axes: Sequence[int], share: float, stem: str) -> Tensor:
+def _averaged(builder: ProgramBuilder, x: Tensor, axes: Sequence[int], share: float, stem: str) -> Tensor:
     for axis in axes:
-        x = reduced(sheet, "reduce_sum", x, axis, f"{stem}_sum")
-    return scaled(sheet.program, x, share, f"{stem}_mean")
+        x = reduced(builder, "reduce_sum", x, axis, f"{stem}_sum")
+    return scaled(builder.program, x, share, f"{stem}_mean")
 
 
-def _cast(sheet: Sheet, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:
+def _cast(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:
     """To a float, an integer or a flag; a flag becomes a float by way of an integer."""
     x, wanted = tensors[0], _ONNX_ELEMENTS.get(op.attributes.get("to", 0))
     if wanted is None or (x.element == "f32" and wanted != "f32"):
         return None
     if x.element == "i1" and wanted == "f32":
-        x = sheet.program.emit("cast", [x], replace(x, element="i32"), f"{op.outputs[0]}_i32")
+        x = builder.program.emit("cast", [x], replace(x, element="i32"), f"{op.outputs[0]}_i32")
     if x.element == wanted:
         return x
-    return sheet.program.emit("cast", [x], replace(x, element=wanted), op.outputs[0])
+    return builder.program.emit("cast", [x], replace(x, element=wanted), op.outputs[0])
 
 
 _ONNX_ELEMENTS: Final[Mapping[int, str]] = {1: "f32", 6: "i32", 7: "i32", 9: "i1"}

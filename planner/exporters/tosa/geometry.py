@@ -7,8 +7,8 @@ shrinks, or the input is cut. Source: TOSA 1.0, ERROR_IF of CONV2D, AVG_POOL2D a
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from planner.exporters.tosa.program import Program, Tensor
-from planner.interpreter.conv import ConvGeometry
+from planner.exporters.tosa.operations import Program, Tensor
+from planner.interpreter.kernels.conv import ConvGeometry
 from planner.mlir.generic import array_text
 
 

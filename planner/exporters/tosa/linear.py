@@ -13,18 +13,18 @@ from typing import Final
 import numpy as np
 
 from planner.constants.quantize import quantize_array
-from planner.exporters.blocks import Block, Clamp
-from planner.exporters.products import INT32, Product, product_of, range_of, stored_bias
-from planner.exporters.qlinear import is_accumulator, operand_of
+from planner.exporters.common.float_blocks import Block, Clamp
+from planner.exporters.common.linear_operands import INT32, Product, product_of, range_of, stored_bias
+from planner.exporters.onnx.qlinear import is_accumulator, operand_of
 from planner.exporters.tosa.elementwise import concatenated
 from planner.exporters.tosa.geometry import Windows, trimmed, windows_of
 from planner.exporters.tosa.moving import picked
-from planner.exporters.tosa.program import Tensor, channels_last, plain
+from planner.exporters.tosa.operations import Tensor, channels_last, plain
+from planner.exporters.tosa.program_builder import Array, ProgramBuilder, element_of, held, width_of
 from planner.exporters.tosa.scaling import factor_of, narrowed, rescale
-from planner.exporters.tosa.sheet import Array, Sheet, element_of, held, width_of
 from planner.interpreter.fixed_point import ratios
-from planner.interpreter.geometry import conv_geometry
-from planner.ir.qtypes import Uniform
+from planner.interpreter.kernels.geometry import conv_geometry
+from planner.ir.types.qtypes import Uniform
 from planner.mlir.generic import array_text
 
 WORD_BITS: Final = 16
@@ -51,59 +51,59 @@ class _Parts:
         return "i48" if width_of(self.product.x.kind) == WORD_BITS else "i32"
 
 
-def conv(sheet: Sheet, block: Block, y: Uniform, clamp: Clamp) -> bool:
+def conv(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
     """Conv of two, three or one spatial axes: one group, one per channel, or group by group."""
-    product = product_of(sheet, block, max_bits=WORD_BITS)
-    parts = None if product is None else _parts(sheet, product)
+    product = product_of(builder, block, max_bits=WORD_BITS)
+    parts = None if product is None else _parts(builder, product)
     if parts is None or parts.product.trailing not in (1, 2, 3):
         return False
-    x = _spread(sheet, parts)
+    x = _spread(builder, parts)
     spatial = x.sizes[-parts.product.trailing :]
     geometry = conv_geometry(parts.product.op.attributes, spatial, parts.weight.shape[2:])
     windows = windows_of(geometry, parts.weight.shape[2:])
-    x = trimmed(sheet.program, x, windows)
+    x = trimmed(builder.program, x, windows)
     windows = windows.fitted(x.sizes[2:])
     group, channels = geometry.group, x.sizes[1]
     kind = "conv2d" if x.order == (0, 2, 3, 1) else "conv3d"
     if group == 1:
-        acc = _convolved(sheet, parts, x, windows, kind)
+        acc = _convolved(builder, parts, x, windows, kind)
     elif group == channels and parts.product.trailing < 3:
-        acc = _depthwise(sheet, parts, x, windows)
+        acc = _depthwise(builder, parts, x, windows)
     else:
-        acc = _grouped(sheet, parts, x, windows, kind)
-    return _finish(sheet, block, parts, acc, y, clamp)
+        acc = _grouped(builder, parts, x, windows, kind)
+    return _finish(builder, block, parts, acc, y, clamp)
 
 
-def conv_transpose(sheet: Sheet, block: Block, y: Uniform, clamp: Clamp) -> bool:
+def conv_transpose(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
     """ConvTranspose of two spatial axes or one, without dilations or groups."""
     op = block.core[0]
     x, w = operand_of(block, op, 0), operand_of(block, op, 1)
     attributes = op.attributes
     is_plain = attributes.get("group", 1) == 1 and set(attributes.get("dilations", (1,))) == {1}
     is_explicit = attributes.get("auto_pad", "NOTSET") == "NOTSET" and "output_shape" not in attributes
-    if x is None or w is None or not is_plain or not is_explicit or not sheet.is_constant(w.value):
+    if x is None or w is None or not is_plain or not is_explicit or not builder.is_constant(w.value):
         return False
-    product = Product(op, x, w, 1, trailing=sheet.array(w.value).ndim - 2)
+    product = Product(op, x, w, 1, trailing=builder.array(w.value).ndim - 2)
     name = op.inputs[2] if len(op.inputs) > 2 else ""
     if name:
         bias = operand_of(block, op, 2)
         if bias is None or not is_accumulator(bias.kind, x.kind, w.kind):
             return False
         product = replace(product, bias=bias)
-    parts = _parts(sheet, product) if product.trailing in (1, 2) else None
+    parts = _parts(builder, product) if product.trailing in (1, 2) else None
     if parts is None:
         return False
-    return _finish(sheet, block, parts, _transposed(sheet, parts), y, clamp)
+    return _finish(builder, block, parts, _transposed(builder, parts), y, clamp)
 
 
-def fully_connected(sheet: Sheet, block: Block, y: Uniform, clamp: Clamp) -> bool:
+def fully_connected(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
     """Gemm and MatMul with a matrix of weights, as CONV2D; MatMul of two activations."""
-    product = product_of(sheet, block, max_bits=WORD_BITS)
-    parts = None if product is None else _parts(sheet, product)
+    product = product_of(builder, block, max_bits=WORD_BITS)
+    parts = None if product is None else _parts(builder, product)
     if parts is None:
-        return len(block.core) == 1 and block.core[0].type == "MatMul" and matmul(sheet, block, y, clamp)
+        return len(block.core) == 1 and block.core[0].type == "MatMul" and matmul(builder, block, y, clamp)
     w_axis = parts.product.w_axis
-    program, x = sheet.program, sheet.stored(parts.product.x.value, parts.product.x.kind)
+    program, x = builder.program, builder.stored(parts.product.x.value, parts.product.x.kind)
     x = program.ordered(x, plain(len(x.shape)))
     columns, depth = parts.weight.shape[w_axis], x.shape[-1]
     rows = (x.shape[0], prod(x.shape[1:-1])) if len(x.shape) > 1 else (1, 1)
@@ -111,15 +111,15 @@ def fully_connected(sheet: Sheet, block: Block, y: Uniform, clamp: Clamp) -> boo
     weight = parts.weight if w_axis == 0 else parts.weight.T
     shaped = replace(parts, weight=weight.reshape(columns, depth, 1, 1))
     windows = Windows((1, 1), (1, 1), (1, 1), (0, 0, 0, 0))
-    acc = _convolved(sheet, shaped, x4, windows, "conv2d")
-    stored = _requantized(sheet, block, parts, acc, y)
+    acc = _convolved(builder, shaped, x4, windows, "conv2d")
+    stored = _requantized(builder, block, parts, acc, y)
     shape = (*x.shape[:-1], columns)
     settled = program.reshaped(stored, shape)
-    _settle(sheet, block, y, settled, clamp)
+    _settle(builder, block, y, settled, clamp)
     return True
 
 
-def matmul(sheet: Sheet, block: Block, y: Uniform, clamp: Clamp) -> bool:
+def matmul(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
     """MatMul of two tensors with one scale each."""
     op = block.core[0]
     a, b = operand_of(block, op, 0), operand_of(block, op, 1)
@@ -127,13 +127,13 @@ def matmul(sheet: Sheet, block: Block, y: Uniform, clamp: Clamp) -> bool:
         return False
     if width_of(a.kind) != width_of(b.kind) or width_of(a.kind) > WORD_BITS:
         return False
-    left, right = (sheet.operand(item.value, item.kind) for item in (a, b))
-    left, right = (sheet.program.ordered(item, plain(len(item.shape))) for item in (left, right))
+    left, right = (builder.operand(item.value, item.kind) for item in (a, b))
+    left, right = (builder.program.ordered(item, plain(len(item.shape))) for item in (left, right))
     if len(left.shape) < 2 or len(right.shape) < 2:
         return False
     batch = left.shape[:-2]
     if len(right.shape) == 2 and len(batch) > 0:
-        left = sheet.program.reshaped(left, (1, prod(left.shape[:-1]), left.shape[-1]))
+        left = builder.program.reshaped(left, (1, prod(left.shape[:-1]), left.shape[-1]))
     elif right.shape[:-2] != batch:
         return False
     depth = left.shape[-1]
@@ -142,16 +142,16 @@ def matmul(sheet: Sheet, block: Block, y: Uniform, clamp: Clamp) -> bool:
     if reach > (_INT48 if is_word else INT32):
         return False
     left3, right3 = (
-        sheet.program.reshaped(item, (prod(item.shape[:-2]), *item.shape[-2:])) for item in (left, right)
+        builder.program.reshaped(item, (prod(item.shape[:-2]), *item.shape[-2:])) for item in (left, right)
     )
-    zeros = [sheet.program.number(held(item.kind).zero_point, element_of(item.kind)) for item in (a, b)]
+    zeros = [builder.program.number(held(item.kind).zero_point, element_of(item.kind)) for item in (a, b)]
     shape = (*left3.shape[:-1], right3.shape[-1])
     like = Tensor("", shape, "i48" if is_word else "i32", plain(3))
-    acc = sheet.program.emit("matmul", [left3, right3, *zeros], like, f"{block.result}_acc")
+    acc = builder.program.emit("matmul", [left3, right3, *zeros], like, f"{block.result}_acc")
     ratio = ratios((b.kind.scale,), a.kind.scale, y.scale)
-    stored = _scaled(sheet, acc, ratio, y, (np.asarray([-reach]), np.asarray([reach])), block.result)
-    sizes = (*batch, sheet.sizes(a.value)[-2], right.shape[-1])
-    _settle(sheet, block, y, sheet.program.reshaped(stored, sizes), clamp)
+    stored = _scaled(builder, acc, ratio, y, (np.asarray([-reach]), np.asarray([reach])), block.result)
+    sizes = (*batch, builder.sizes(a.value)[-2], right.shape[-1])
+    _settle(builder, block, y, builder.program.reshaped(stored, sizes), clamp)
     return True
 
 
@@ -159,32 +159,32 @@ def _magnitude(kind: Uniform) -> int:
     return max(abs(end - kind.zero_point) for end in (kind.storage.qmin, kind.storage.qmax))
 
 
-def _parts(sheet: Sheet, product: Product) -> _Parts | None:
+def _parts(builder: ProgramBuilder, product: Product) -> _Parts | None:
     """The stored weight and bias; None where the operators or the accumulator do not take them."""
     x, w = replace(product.x, kind=held(product.x.kind)), replace(product.w, kind=held(product.w.kind))
     moved = replace(product, x=x, w=w)
     is_word = width_of(x.kind) == WORD_BITS
     if w.kind.storage.bits > 8 or (any(w.kind.zero_points) and not w.kind.is_per_tensor):
         return None
-    low, high = range_of(sheet, moved)
+    low, high = range_of(builder, moved)
     if max(-int(low.min(initial=0)), int(high.max(initial=0))) > (_INT48 if is_word else INT32):
-        raise sheet.refuse(
+        raise builder.refuse(
             f"sums of {max(-int(low.min()), int(high.max()))} do not fit its accumulator; tosa accepts "
             f"{'48 bits' if is_word else '32 bits'}"
         )
-    bias = stored_bias(sheet, moved)
-    channels = sheet.array(w.value).shape[product.w_axis]
+    bias = stored_bias(builder, moved)
+    channels = builder.array(w.value).shape[product.w_axis]
     bias = np.zeros(channels, np.int64) if bias is None else np.broadcast_to(bias, (channels,))
-    return _Parts(moved, quantize_array(sheet.array(w.value), w.kind), bias, (low, high))
+    return _Parts(moved, quantize_array(builder.array(w.value), w.kind), bias, (low, high))
 
 
-def _spread(sheet: Sheet, parts: _Parts) -> Tensor:
+def _spread(builder: ProgramBuilder, parts: _Parts) -> Tensor:
     """The activation with its channels last, one spatial axis made two."""
-    x = sheet.stored(parts.product.x.value, parts.product.x.kind)
+    x = builder.stored(parts.product.x.value, parts.product.x.kind)
     if len(x.shape) > 3:
-        return sheet.program.ordered(x, channels_last(len(x.shape)))
-    x = sheet.program.ordered(x, channels_last(3))
-    return sheet.program.reshaped(x, (x.shape[0], 1, *x.shape[1:]), (0, 2, 3, 1))
+        return builder.program.ordered(x, channels_last(len(x.shape)))
+    x = builder.program.ordered(x, channels_last(3))
+    return builder.program.reshaped(x, (x.shape[0], 1, *x.shape[1:]), (0, 2, 3, 1))
 
 
 def _flat_weight(weight: Array) -> Array:
@@ -192,14 +192,14 @@ def _flat_weight(weight: Array) -> Array:
     return weight[:, :, None, :] if weight.ndim == 3 else weight
 
 
-def _zeros(sheet: Sheet, parts: _Parts) -> list[str]:
+def _zeros(builder: ProgramBuilder, parts: _Parts) -> list[str]:
     x, w = parts.product.x.kind, parts.product.w.kind
-    number = sheet.program.number
+    number = builder.program.number
     return [number(x.zero_point, element_of(x)), number(w.zero_point, element_of(w))]
 
 
 def _operator(  # noqa: PLR0917
-    sheet: Sheet,
+    builder: ProgramBuilder,
     parts: _Parts,
     kind: str,
     x: Tensor,
@@ -208,46 +208,50 @@ def _operator(  # noqa: PLR0917
     more: dict[str, str],
 ) -> Tensor:
     """An operator of a stored weight; its result has the sizes given, channels last."""
-    program, product = sheet.program, parts.product
+    program, product = builder.program, parts.product
     w = program.constant(np.ascontiguousarray(weight), element_of(product.w.kind), product.w.value)
     bias = program.constant(parts.bias, parts.acc_element, product.bias.value if product.bias else "zeros")
     like = Tensor("", tuple(sizes), parts.acc_element, x.order)
     attributes = {**more, "acc_type": parts.acc_element}
     return program.emit(
-        kind, [x, w, bias, *_zeros(sheet, parts)], like, f"{product.op.outputs[0]}_acc", attributes=attributes
+        kind,
+        [x, w, bias, *_zeros(builder, parts)],
+        like,
+        f"{product.op.outputs[0]}_acc",
+        attributes=attributes,
     )
 
 
-def _convolved(sheet: Sheet, parts: _Parts, x: Tensor, windows: Windows, kind: str) -> Tensor:
+def _convolved(builder: ProgramBuilder, parts: _Parts, x: Tensor, windows: Windows, kind: str) -> Tensor:
     weight = _flat_weight(parts.weight)
     last = weight.transpose(0, *range(2, weight.ndim), 1)
     sizes = (x.shape[0], *windows.sizes(x.sizes[2:]), weight.shape[0])
-    return _operator(sheet, parts, kind, x, last, sizes, windows.attributes())
+    return _operator(builder, parts, kind, x, last, sizes, windows.attributes())
 
 
-def _grouped(sheet: Sheet, parts: _Parts, x: Tensor, windows: Windows, kind: str) -> Tensor:
+def _grouped(builder: ProgramBuilder, parts: _Parts, x: Tensor, windows: Windows, kind: str) -> Tensor:
     """A convolution for each group of channels, joined."""
     depth, stem = parts.weight.shape[1], parts.product.op.outputs[0]
     groups = x.sizes[1] // depth
     weights, biases = np.split(parts.weight, groups), np.split(parts.bias, groups)
     found = []
     for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
-        own = picked(sheet, x, {1: np.arange(i * depth, (i + 1) * depth)}, f"{stem}_group")
-        found.append(_convolved(sheet, replace(parts, weight=weight, bias=bias), own, windows, kind))
-    return concatenated(sheet, found, 1, f"{stem}_acc")
+        own = picked(builder, x, {1: np.arange(i * depth, (i + 1) * depth)}, f"{stem}_group")
+        found.append(_convolved(builder, replace(parts, weight=weight, bias=bias), own, windows, kind))
+    return concatenated(builder, found, 1, f"{stem}_acc")
 
 
-def _depthwise(sheet: Sheet, parts: _Parts, x: Tensor, windows: Windows) -> Tensor:
+def _depthwise(builder: ProgramBuilder, parts: _Parts, x: Tensor, windows: Windows) -> Tensor:
     weight = _flat_weight(parts.weight)
     channels = x.sizes[1]
     height, width = weight.shape[2:]
     last = weight.reshape(channels, -1, height, width).transpose(2, 3, 0, 1)
     sizes = (x.shape[0], *windows.sizes(x.sizes[2:]), weight.shape[0])
-    return _operator(sheet, parts, "depthwise_conv2d", x, last, sizes, windows.attributes())
+    return _operator(builder, parts, "depthwise_conv2d", x, last, sizes, windows.attributes())
 
 
-def _transposed(sheet: Sheet, parts: _Parts) -> Tensor:
-    x, weight, attributes = _spread(sheet, parts), parts.weight, parts.product.op.attributes
+def _transposed(builder: ProgramBuilder, parts: _Parts) -> Tensor:
+    x, weight, attributes = _spread(builder, parts), parts.weight, parts.product.op.attributes
     geometry = conv_geometry(attributes, x.sizes[2 - weight.ndim :], weight.shape[2:])
     filled = geometry.filled(weight.ndim - 2)
     strides, pads, more = filled.strides, filled.pads, filled.output_padding
@@ -261,44 +265,44 @@ def _transposed(sheet: Sheet, parts: _Parts) -> Tensor:
     ]
     sizes = (x.shape[0], *spatial, weight.shape[1])
     found = {"out_pad": array_text(out_pad), "stride": array_text(strides)}
-    return _operator(sheet, parts, "transpose_conv2d", x, weight.transpose(1, 2, 3, 0), sizes, found)
+    return _operator(builder, parts, "transpose_conv2d", x, weight.transpose(1, 2, 3, 0), sizes, found)
 
 
-def _requantized(sheet: Sheet, block: Block, parts: _Parts, acc: Tensor, y: Uniform) -> Tensor:
+def _requantized(builder: ProgramBuilder, block: Block, parts: _Parts, acc: Tensor, y: Uniform) -> Tensor:
     product = parts.product
     ratio = ratios(product.w.kind.scales, product.x.kind.scale * product.alpha, y.scale)
     low, high = parts.ends
     if len(ratio) == 1:
         low, high = low.min()[None], high.max()[None]
-    return _scaled(sheet, acc, ratio, y, (low, high), block.result)
+    return _scaled(builder, acc, ratio, y, (low, high), block.result)
 
 
 def _scaled(  # noqa: PLR0917
-    sheet: Sheet, acc: Tensor, ratio: Array, y: Uniform, ends: tuple[Array, Array], stem: str
+    builder: ProgramBuilder, acc: Tensor, ratio: Array, y: Uniform, ends: tuple[Array, Array], stem: str
 ) -> Tensor:
     """An accumulator between ends (per channel) on the grid of `y`, saturated."""
-    factor = factor_of(ratio, sheet.checked_arithmetic())
+    factor = factor_of(ratio, builder.checked_arithmetic())
     factor.check(*ends)
     if acc.element == "i48":
         if max(-int(ends[0].min()), int(ends[1].max())) > INT32:
-            raise sheet.refuse(
+            raise builder.refuse(
                 "sums beyond 32 bits, which RESCALE multiplies by 16 bits only; tosa accepts 16-bit "
                 "activations where the weights keep the sums below 2^31"
             )
-        acc = narrowed(sheet.program, acc)
-    return rescale(sheet.program, acc, factor, (0, held(y).zero_point), element_of(y), stem)
+        acc = narrowed(builder.program, acc)
+    return rescale(builder.program, acc, factor, (0, held(y).zero_point), element_of(y), stem)
 
 
 def _finish(  # noqa: PLR0917
-    sheet: Sheet, block: Block, parts: _Parts, acc: Tensor, y: Uniform, clamp: Clamp
+    builder: ProgramBuilder, block: Block, parts: _Parts, acc: Tensor, y: Uniform, clamp: Clamp
 ) -> bool:
-    stored = _requantized(sheet, block, parts, acc, y)
+    stored = _requantized(builder, block, parts, acc, y)
     if parts.product.trailing == 1:
         shape = (stored.shape[0], *stored.shape[2:])
-        stored = sheet.program.reshaped(stored, shape, channels_last(3))
-    _settle(sheet, block, y, stored, clamp)
+        stored = builder.program.reshaped(stored, shape, channels_last(3))
+    _settle(builder, block, y, stored, clamp)
     return True
 
 
-def _settle(sheet: Sheet, block: Block, y: Uniform, tensor: Tensor, clamp: Clamp) -> None:
-    sheet.settle(block.kernel.outputs[0].value, y, tensor, clamp.low, clamp.high)
+def _settle(builder: ProgramBuilder, block: Block, y: Uniform, tensor: Tensor, clamp: Clamp) -> None:
+    builder.settle(block.kernel.outputs[0].value, y, tensor, clamp.low, clamp.high)

@@ -14,12 +14,12 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from planner.exporters.tosa.elementwise import concatenated, extreme, selected
+from planner.exporters.tosa.operations import Tensor, plain
 from planner.exporters.tosa.pooling import max_pool, reduced
-from planner.exporters.tosa.program import Tensor, plain
-from planner.exporters.tosa.sheet import Array, Sheet, held
+from planner.exporters.tosa.program_builder import Array, ProgramBuilder, held
 from planner.interpreter.programs import Read, program_of
 from planner.ir.graph import Op
-from planner.ir.qtypes import Uniform
+from planner.ir.types.qtypes import Uniform
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,30 +36,32 @@ class Move:
     kind: Uniform | None
 
 
-Mover: TypeAlias = Callable[[Sheet, Move], Sequence[Tensor] | None]
+Mover: TypeAlias = Callable[[ProgramBuilder, Move], Sequence[Tensor] | None]
 
 
-def move(sheet: Sheet, op: Op, tensors: Sequence[Tensor], kind: Uniform | None) -> Sequence[Tensor] | None:
+def move(
+    builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor], kind: Uniform | None
+) -> Sequence[Tensor] | None:
     """The results of an op that only moves data; None where TOSA has no way to say it."""
     mover = MOVERS.get(op.type)
-    return None if mover is None else mover(sheet, Move(op, tensors, kind))
+    return None if mover is None else mover(builder, Move(op, tensors, kind))
 
 
-def picked(sheet: Sheet, tensor: Tensor, picks: Mapping[int, Array], stem: str) -> Tensor:
+def picked(builder: ProgramBuilder, tensor: Tensor, picks: Mapping[int, Array], stem: str) -> Tensor:
     """The elements at the indices given, axis by axis of the model; other axes whole."""
     for axis, indices in picks.items():
-        tensor = _pick(sheet, tensor, tensor.at(axis), np.asarray(indices, np.int64).reshape(-1), stem)
+        tensor = _pick(builder, tensor, tensor.at(axis), np.asarray(indices, np.int64).reshape(-1), stem)
     return tensor
 
 
-def _pick(sheet: Sheet, tensor: Tensor, at: int, indices: Array, stem: str) -> Tensor:
-    program, size = sheet.program, tensor.shape[at]
+def _pick(builder: ProgramBuilder, tensor: Tensor, at: int, indices: Array, stem: str) -> Tensor:
+    program, size = builder.program, tensor.shape[at]
     shape = (*tensor.shape[:at], len(indices), *tensor.shape[at + 1 :])
     like = replace(tensor, shape=shape)
     if len(indices) == size and (indices == np.arange(size)).all():
         return tensor
     if not len(indices):
-        raise sheet.refuse(f"{stem!r} has no elements; tosa accepts no empty tensor")
+        raise builder.refuse(f"{stem!r} has no elements; tosa accepts no empty tensor")
     start = int(indices[0])
     if (indices == np.arange(start, start + len(indices))).all():
         starts = [start if i == at else 0 for i in range(len(shape))]
@@ -76,26 +78,30 @@ def _pick(sheet: Sheet, tensor: Tensor, at: int, indices: Array, stem: str) -> T
     return program.reshaped(found, shape, tensor.order)
 
 
-def _same(_: Sheet, call: Move) -> Sequence[Tensor]:
+def _same(_: ProgramBuilder, call: Move) -> Sequence[Tensor]:
     return [call.tensors[0]]
 
 
-def _reshape(sheet: Sheet, call: Move) -> Sequence[Tensor]:
+def _reshape(builder: ProgramBuilder, call: Move) -> Sequence[Tensor]:
     """Reshape, Flatten, Squeeze, Unsqueeze: in the model's own order, or any where only ones come and go."""
     x = call.tensors[0]
-    sizes = _sizes_after(sheet, call.op, x.sizes) or _resized(sheet.sizes(call.op.outputs[0]), prod(x.shape))
+    sizes = _sizes_after(builder, call.op, x.sizes) or _resized(
+        builder.sizes(call.op.outputs[0]), prod(x.shape)
+    )
     kept = [size for size in x.sizes if size != 1]
     if kept == [size for size in sizes if size != 1] and len(kept) < len(x.shape) + len(sizes):
         order = _order_after(x, sizes)
-        return [sheet.program.reshaped(x, [sizes[axis] for axis in order], order)]
-    return [sheet.program.reshaped(sheet.program.ordered(x, plain(len(x.shape))), sizes)]
+        return [builder.program.reshaped(x, [sizes[axis] for axis in order], order)]
+    return [builder.program.reshaped(builder.program.ordered(x, plain(len(x.shape))), sizes)]
 
 
-def _sizes_after(sheet: Sheet, op: Op, sizes: tuple[int, ...]) -> tuple[int, ...] | None:
+def _sizes_after(builder: ProgramBuilder, op: Op, sizes: tuple[int, ...]) -> tuple[int, ...] | None:
     """Sizes of a result by the op's own numbers, where they are constants that fit."""
     given = op.attributes.get("axes")
     if len(op.inputs) > 1 and op.inputs[1]:
-        given = sheet.array(op.inputs[1]).reshape(-1).tolist() if sheet.is_constant(op.inputs[1]) else None
+        given = (
+            builder.array(op.inputs[1]).reshape(-1).tolist() if builder.is_constant(op.inputs[1]) else None
+        )
     if op.type == "Flatten":
         axis = op.attributes.get("axis", 1)
         axis += len(sizes) if axis < 0 else 0
@@ -134,32 +140,32 @@ def _order_after(x: Tensor, sizes: Sequence[int]) -> tuple[int, ...]:
     return (*ones, *moved)
 
 
-def _transpose(_: Sheet, call: Move) -> Sequence[Tensor]:
+def _transpose(_: ProgramBuilder, call: Move) -> Sequence[Tensor]:
     x = call.tensors[0]
     perm = call.op.attributes.get("perm") or tuple(reversed(range(len(x.shape))))
     return [replace(x, order=tuple(list(perm).index(axis) for axis in x.order))]
 
 
-def _concat(sheet: Sheet, call: Move) -> Sequence[Tensor]:
+def _concat(builder: ProgramBuilder, call: Move) -> Sequence[Tensor]:
     order = call.tensors[0].order
-    tensors = [sheet.program.ordered(tensor, order) for tensor in call.tensors]
-    return [concatenated(sheet, tensors, call.op.attributes["axis"], call.op.outputs[0])]
+    tensors = [builder.program.ordered(tensor, order) for tensor in call.tensors]
+    return [concatenated(builder, tensors, call.op.attributes["axis"], call.op.outputs[0])]
 
 
-def _pick_along(sheet: Sheet, call: Move) -> Sequence[Tensor] | None:
+def _pick_along(builder: ProgramBuilder, call: Move) -> Sequence[Tensor] | None:
     """Ops that pick along axes: where each axis' elements come from is asked of the op itself."""
     x, stem = call.tensors[0], call.op.outputs[0]
-    picks = _asked(sheet, call.op, x)
+    picks = _asked(builder, call.op, x)
     if picks is None:
         return None
     rank = len(picks)
-    x = sheet.program.raised(x, rank)
-    return [picked(sheet, x, dict(enumerate(picks)), stem)]
+    x = builder.program.raised(x, rank)
+    return [picked(builder, x, dict(enumerate(picks)), stem)]
 
 
-def _asked(sheet: Sheet, op: Op, x: Tensor) -> list[Array] | None:
+def _asked(builder: ProgramBuilder, op: Op, x: Tensor) -> list[Array] | None:
     """Source indices by axis, from running the op on each axis' numbers; None where axes mix."""
-    sizes, graph = x.sizes, sheet.graph
+    sizes, graph = x.sizes, builder.graph
     ends = {name: replace(graph.values[name], dtype="f32") for name in (op.inputs[0], op.outputs[0])}
     if x.element in ("i1", "i32"):
         graph = replace(graph, values={**graph.values, **ends})
@@ -190,23 +196,23 @@ def _given(array: Array, _: Read) -> Array:
     return array
 
 
-def _gather(sheet: Sheet, call: Move) -> Sequence[Tensor] | None:
+def _gather(builder: ProgramBuilder, call: Move) -> Sequence[Tensor] | None:
     """Gather by constant indices, or by indices computed or given (not below 0, as TOSA has them)."""
     x, op = call.tensors[0], call.op
     axis = op.attributes.get("axis", 0) % len(x.shape)
-    if not sheet.is_constant(op.inputs[1]):
-        return [_gathered(sheet, x, axis, sheet.real(op.inputs[1]), op.outputs[0])]
-    indices = sheet.array(op.inputs[1])
-    found = picked(sheet, x, {axis: np.where(indices < 0, indices + x.sizes[axis], indices)}, op.outputs[0])
+    if not builder.is_constant(op.inputs[1]):
+        return [_gathered(builder, x, axis, builder.real(op.inputs[1]), op.outputs[0])]
+    indices = builder.array(op.inputs[1])
+    found = picked(builder, x, {axis: np.where(indices < 0, indices + x.sizes[axis], indices)}, op.outputs[0])
     if indices.ndim == 1:
         return [found]
-    found = sheet.program.ordered(found, plain(len(found.shape)))
-    return [sheet.program.reshaped(found, (*x.sizes[:axis], *indices.shape, *x.sizes[axis + 1 :]))]
+    found = builder.program.ordered(found, plain(len(found.shape)))
+    return [builder.program.reshaped(found, (*x.sizes[:axis], *indices.shape, *x.sizes[axis + 1 :]))]
 
 
-def _gathered(sheet: Sheet, x: Tensor, axis: int, indices: Tensor, stem: str) -> Tensor:
+def _gathered(builder: ProgramBuilder, x: Tensor, axis: int, indices: Tensor, stem: str) -> Tensor:
     """GATHER along an axis of the model, the same indices for all that stands before it."""
-    program, sizes, count = sheet.program, x.sizes, prod(indices.shape)
+    program, sizes, count = builder.program, x.sizes, prod(indices.shape)
     outer, inner = prod(sizes[:axis]), prod(sizes[axis + 1 :])
     flat = program.reshaped(program.ordered(x, plain(len(sizes))), (outer, sizes[axis], inner))
     where = program.reshaped(program.ordered(indices, plain(len(indices.shape))), (1, count))
@@ -218,23 +224,23 @@ def _gathered(sheet: Sheet, x: Tensor, axis: int, indices: Tensor, stem: str) ->
     return program.reshaped(found, (*sizes[:axis], *indices.sizes, *sizes[axis + 1 :]))
 
 
-def _split(sheet: Sheet, call: Move) -> Sequence[Tensor]:
+def _split(builder: ProgramBuilder, call: Move) -> Sequence[Tensor]:
     x, op = call.tensors[0], call.op
     axis = op.attributes.get("axis", 0) % len(x.shape)
     found, start = [], 0
     for name in op.outputs:
-        size = sheet.sizes(name)[axis]
-        found.append(picked(sheet, x, {axis: np.arange(start, start + size)}, name))
+        size = builder.sizes(name)[axis]
+        found.append(picked(builder, x, {axis: np.arange(start, start + size)}, name))
         start += size
     return found
 
 
-def _pad(sheet: Sheet, call: Move) -> Sequence[Tensor] | None:
+def _pad(builder: ProgramBuilder, call: Move) -> Sequence[Tensor] | None:
     """PAD with real zero; negative pads cut first. Other modes pick along axes."""
     x, op = call.tensors[0], call.op
     if op.attributes.get("mode", "constant") != "constant":
-        return _pick_along(sheet, call)
-    pads = _pads_of(sheet, op, len(x.shape))
+        return _pick_along(builder, call)
+    pads = _pads_of(builder, op, len(x.shape))
     if pads is None:
         return None
     rank = len(x.shape)
@@ -242,36 +248,36 @@ def _pad(sheet: Sheet, call: Move) -> Sequence[Tensor] | None:
         axis: np.arange(max(0, -pads[axis]), x.sizes[axis] - max(0, -pads[axis + rank]))
         for axis in range(rank)
     }
-    x = picked(sheet, x, cut, f"{op.outputs[0]}_cut")
+    x = picked(builder, x, cut, f"{op.outputs[0]}_cut")
     grown = [(max(0, pads[axis]), max(0, pads[axis + rank])) for axis in x.order]
     if not any(map(any, grown)):
         return [x]
     zero = 0 if call.kind is None else held(call.kind).zero_point
-    program = sheet.program
+    program = builder.program
     amounts = program.shape([count for pair in grown for count in pair])
     shape = tuple(size + sum(pair) for size, pair in zip(x.shape, grown, strict=True))
     fill = program.number(zero, x.element)
     return [program.emit("pad", [x, amounts, fill], replace(x, shape=shape), op.outputs[0])]
 
 
-def _pads_of(sheet: Sheet, op: Op, rank: int) -> list[int] | None:
+def _pads_of(builder: ProgramBuilder, op: Op, rank: int) -> list[int] | None:
     if "pads" in op.attributes:
         return [int(count) for count in op.attributes["pads"]]
     names = [op.inputs[i] if len(op.inputs) > i else "" for i in (1, 3)]
-    if not all(sheet.is_constant(name) for name in names if name):
+    if not all(builder.is_constant(name) for name in names if name):
         return None
-    given = sheet.array(names[0]).tolist()
-    axes = [axis % rank for axis in sheet.array(names[1]).tolist()] if names[1] else list(range(rank))
+    given = builder.array(names[0]).tolist()
+    axes = [axis % rank for axis in builder.array(names[1]).tolist()] if names[1] else list(range(rank))
     pads = [0] * (2 * rank)
     for i, axis in enumerate(axes):
         pads[axis], pads[axis + rank] = given[i], given[i + len(axes)]
     return pads
 
 
-def _blocks_to_space(sheet: Sheet, call: Move) -> Sequence[Tensor]:
+def _blocks_to_space(builder: ProgramBuilder, call: Move) -> Sequence[Tensor]:
     """DepthToSpace: the block's axes come out of the channels and go into the rows and columns."""
     x, op = call.tensors[0], call.op
-    block, program = op.attributes["blocksize"], sheet.program
+    block, program = op.attributes["blocksize"], builder.program
     batch, channels, height, width = x.sizes
     depth = channels // block**2
     x = program.ordered(x, (0, 2, 3, 1))
@@ -284,10 +290,10 @@ def _blocks_to_space(sheet: Sheet, call: Move) -> Sequence[Tensor]:
     return [program.reshaped(turned, (batch, height * block, width * block, depth), (0, 2, 3, 1))]
 
 
-def _space_to_blocks(sheet: Sheet, call: Move) -> Sequence[Tensor]:
+def _space_to_blocks(builder: ProgramBuilder, call: Move) -> Sequence[Tensor]:
     """SpaceToDepth."""
     x, op = call.tensors[0], call.op
-    block, program = op.attributes["blocksize"], sheet.program
+    block, program = op.attributes["blocksize"], builder.program
     batch, channels, height, width = x.sizes
     x = program.ordered(x, (0, 2, 3, 1))
     wide = program.reshaped(x, (batch, height // block, block, width // block, block, channels))
@@ -296,62 +302,62 @@ def _space_to_blocks(sheet: Sheet, call: Move) -> Sequence[Tensor]:
     return [program.reshaped(turned, shape, (0, 2, 3, 1))]
 
 
-def _max_pool(sheet: Sheet, call: Move) -> Sequence[Tensor] | None:
+def _max_pool(builder: ProgramBuilder, call: Move) -> Sequence[Tensor] | None:
     if any(call.op.outputs[1:]):
         return None
-    found = max_pool(sheet, call.tensors[0], call.op, call.op.outputs[0])
+    found = max_pool(builder, call.tensors[0], call.op, call.op.outputs[0])
     return None if found is None else [found]
 
 
-def _global_max_pool(sheet: Sheet, call: Move) -> Sequence[Tensor]:
+def _global_max_pool(builder: ProgramBuilder, call: Move) -> Sequence[Tensor]:
     x = call.tensors[0]
     for axis in range(2, len(x.shape)):
-        x = reduced(sheet, "reduce_max", x, axis, call.op.outputs[0])
+        x = reduced(builder, "reduce_max", x, axis, call.op.outputs[0])
     return [x]
 
 
-def axes_of(sheet: Sheet, op: Op, rank: int) -> Sequence[int] | None:
+def axes_of(builder: ProgramBuilder, op: Op, rank: int) -> Sequence[int] | None:
     """The axes that a reduction is over, ascending; None where they are known only at run time."""
     axes = op.attributes.get("axes")
     if axes is None and len(op.inputs) > 1 and op.inputs[1]:
-        if not sheet.is_constant(op.inputs[1]):
+        if not builder.is_constant(op.inputs[1]):
             return None
-        axes = sheet.array(op.inputs[1]).tolist()
+        axes = builder.array(op.inputs[1]).tolist()
     if axes is not None and len(axes):
         return sorted({axis % rank for axis in axes})
     return [] if op.attributes.get("noop_with_empty_axes") else list(range(rank))
 
 
-def _reduce(sheet: Sheet, call: Move) -> Sequence[Tensor] | None:
+def _reduce(builder: ProgramBuilder, call: Move) -> Sequence[Tensor] | None:
     """ReduceMax and ReduceMin over constant axes."""
     x, op = call.tensors[0], call.op
     rank = len(x.shape)
-    axes = axes_of(sheet, op, rank)
+    axes = axes_of(builder, op, rank)
     if axes is None:
         return None
     name = "reduce_max" if op.type == "ReduceMax" else "reduce_min"
     for axis in axes:
-        x = reduced(sheet, name, x, axis, op.outputs[0])
+        x = reduced(builder, name, x, axis, op.outputs[0])
     if op.attributes.get("keepdims", 1):
         return [x]
-    x = sheet.program.ordered(x, plain(rank))
-    return [sheet.program.reshaped(x, [size for i, size in enumerate(x.shape) if i not in axes])]
+    x = builder.program.ordered(x, plain(rank))
+    return [builder.program.reshaped(x, [size for i, size in enumerate(x.shape) if i not in axes])]
 
 
-def _extreme(sheet: Sheet, call: Move) -> Sequence[Tensor] | None:
+def _extreme(builder: ProgramBuilder, call: Move) -> Sequence[Tensor] | None:
     """Max and Min of tensors that broadcast."""
     if call.kind is None:
         return None
     rank = max(len(tensor.shape) for tensor in call.tensors)
     order = next(tensor.order for tensor in call.tensors if len(tensor.shape) == rank)
-    found = [sheet.program.raised(tensor, rank) for tensor in call.tensors]
-    found = [sheet.program.ordered(tensor, order) for tensor in found]
+    found = [builder.program.raised(tensor, rank) for tensor in call.tensors]
+    found = [builder.program.ordered(tensor, order) for tensor in found]
     name = "maximum" if call.op.type == "Max" else "minimum"
-    return [extreme(sheet, found, call.kind, name, call.op.outputs[0])]
+    return [extreme(builder, found, call.kind, name, call.op.outputs[0])]
 
 
-def _where(sheet: Sheet, call: Move) -> Sequence[Tensor]:
-    return [selected(sheet, sheet.real(call.op.inputs[0]), call.tensors, call.op.outputs[0])]
+def _where(builder: ProgramBuilder, call: Move) -> Sequence[Tensor]:
+    return [selected(builder, builder.real(call.op.inputs[0]), call.tensors, call.op.outputs[0])]
 
 
 MOVERS: Final[Mapping[str, Mover]] = {

@@ -10,48 +10,48 @@ from math import prod
 
 import numpy as np
 
-from planner.exporters.blocks import Block, Clamp
-from planner.exporters.products import INT32
-from planner.exporters.qlinear import Operand, operand_of
+from planner.exporters.common.float_blocks import Block, Clamp
+from planner.exporters.common.linear_operands import INT32
+from planner.exporters.onnx.qlinear import Operand, operand_of
 from planner.exporters.tosa.geometry import Windows, flat, trimmed
-from planner.exporters.tosa.program import Tensor, channels_last, plain
+from planner.exporters.tosa.operations import Tensor, channels_last, plain
+from planner.exporters.tosa.program_builder import Array, ProgramBuilder, element_of, held
 from planner.exporters.tosa.scaling import Factor, factor_of, narrowed, rescale, widened
-from planner.exporters.tosa.sheet import Array, Sheet, element_of, held
-from planner.interpreter.geometry import pool_geometry
-from planner.interpreter.kernels import is_tosa_pool
-from planner.interpreter.pooling import pooled_sizes
+from planner.interpreter.kernels.geometry import pool_geometry
+from planner.interpreter.kernels.pooling import pooled_sizes
+from planner.interpreter.kernels.table import is_tosa_pool
 from planner.ir.graph import Op
-from planner.ir.qtypes import Uniform
+from planner.ir.types.qtypes import Uniform
 
 
-def global_average_pool(sheet: Sheet, block: Block, y: Uniform, clamp: Clamp) -> bool:
+def global_average_pool(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
     """GlobalAveragePool: REDUCE_SUM over each spatial axis, then one RESCALE."""
     x = operand_of(block, block.core[0], 0)
     if x is None or not x.kind.is_per_tensor:
         return False
-    tensor = sheet.stored(x.value, x.kind)
+    tensor = builder.stored(x.value, x.kind)
     count = prod(tensor.sizes[2:])
-    factor = _factor(sheet, x, y, count)
-    _check(sheet, x, factor, count)
-    total = widened(sheet.program, tensor, held(x.kind).zero_point)
+    factor = _factor(builder, x, y, count)
+    _check(builder, x, factor, count)
+    total = widened(builder.program, tensor, held(x.kind).zero_point)
     for axis in range(2, len(tensor.shape)):
-        total = reduced(sheet, "reduce_sum", total, axis, f"{block.result}_sum")
-    stored = rescale(sheet.program, total, factor, (0, held(y).zero_point), element_of(y), block.result)
-    sheet.settle(block.kernel.outputs[0].value, y, stored, clamp.low, clamp.high)
+        total = reduced(builder, "reduce_sum", total, axis, f"{block.result}_sum")
+    stored = rescale(builder.program, total, factor, (0, held(y).zero_point), element_of(y), block.result)
+    builder.settle(block.kernel.outputs[0].value, y, stored, clamp.low, clamp.high)
     return True
 
 
-def average_pool(sheet: Sheet, block: Block, y: Uniform, clamp: Clamp) -> bool:
+def average_pool(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
     """AveragePool over one or two spatial axes."""
     op = block.core[0]
     x = operand_of(block, op, 0)
-    rank = None if x is None else len(sheet.sizes(x.value))
+    rank = None if x is None else len(builder.sizes(x.value))
     if x is None or rank not in (3, 4) or not x.kind.is_per_tensor:
         return False
-    spatial = sheet.sizes(x.value)[2:]
+    spatial = builder.sizes(x.value)[2:]
     includes = bool(op.attributes.get("count_include_pad", 0))
     is_pool = is_tosa_pool(
-        sheet.checked_arithmetic(),
+        builder.checked_arithmetic(),
         x.kind,
         y,
         pool_geometry(op.attributes, spatial),
@@ -59,52 +59,52 @@ def average_pool(sheet: Sheet, block: Block, y: Uniform, clamp: Clamp) -> bool:
     )
     is_whole = tuple(op.attributes["kernel_shape"]) == spatial and not any(op.attributes.get("pads", ()))
     if is_whole and not is_pool:
-        return global_average_pool(sheet, block, y, clamp)
-    tensor, windows = _opened(sheet, sheet.stored(x.value, x.kind), op)
+        return global_average_pool(builder, block, y, clamp)
+    tensor, windows = _opened(builder, builder.stored(x.value, x.kind), op)
     if any(step != 1 for step in windows.dilations) or (includes and op.attributes.get("ceil_mode", 0)):
         return False
     counts = _counts(windows, tensor.sizes[2:], includes=includes)
     if counts.min(initial=1) < 1:
         return False
     if is_pool:
-        _check_sums(sheet, x, int(counts.max(initial=1)))
-        stored = _pool(sheet, block, x, tensor, windows)
+        _check_sums(builder, x, int(counts.max(initial=1)))
+        stored = _pool(builder, block, x, tensor, windows)
     else:
-        stored = _averaged(sheet, block, x, y, tensor, windows, counts)
+        stored = _averaged(builder, block, x, y, tensor, windows, counts)
     if rank == 3:
-        stored = sheet.program.reshaped(stored, (stored.shape[0], *stored.shape[2:]), channels_last(3))
-    sheet.settle(block.kernel.outputs[0].value, y, stored, clamp.low, clamp.high)
+        stored = builder.program.reshaped(stored, (stored.shape[0], *stored.shape[2:]), channels_last(3))
+    builder.settle(block.kernel.outputs[0].value, y, stored, clamp.low, clamp.high)
     return True
 
 
-def max_pool(sheet: Sheet, x: Tensor, op: Op, stem: str) -> Tensor | None:
+def max_pool(builder: ProgramBuilder, x: Tensor, op: Op, stem: str) -> Tensor | None:
     """MAX_POOL2D of one or two spatial axes, without dilations; None for others."""
     rank = len(x.shape)
     if rank not in (3, 4):
         return None
-    tensor, windows = _opened(sheet, x, op)
+    tensor, windows = _opened(builder, x, op)
     pads = zip(windows.pads, windows.kernel * 2, strict=True)
     if any(step != 1 for step in windows.dilations) or any(pad >= size for pad, size in pads):
         return None
     like = _pooled(tensor, windows)
     attributes = {**windows.attributes(is_pool=True), "nan_mode": "#tosa.nan_mode<PROPAGATE>"}
-    result = sheet.program.emit("max_pool2d", [tensor], like, stem, attributes=attributes)
+    result = builder.program.emit("max_pool2d", [tensor], like, stem, attributes=attributes)
     if rank == 3:
-        return sheet.program.reshaped(result, (result.shape[0], *result.shape[2:]), channels_last(3))
+        return builder.program.reshaped(result, (result.shape[0], *result.shape[2:]), channels_last(3))
     return result
 
 
-def reduced(sheet: Sheet, kind: str, tensor: Tensor, axis: int, stem: str) -> Tensor:
+def reduced(builder: ProgramBuilder, kind: str, tensor: Tensor, axis: int, stem: str) -> Tensor:
     """A reduction over one axis of the model, which stays with size 1."""
     at = tensor.at(axis)
     shape = tuple(1 if i == at else size for i, size in enumerate(tensor.shape))
     attributes = {"axis": f"{at} : i32"}
     if kind != "reduce_sum":
         attributes["nan_mode"] = "#tosa.nan_mode<PROPAGATE>"
-    return sheet.program.emit(kind, [tensor], replace(tensor, shape=shape), stem, attributes=attributes)
+    return builder.program.emit(kind, [tensor], replace(tensor, shape=shape), stem, attributes=attributes)
 
 
-def _opened(sheet: Sheet, x: Tensor, op: Op) -> tuple[Tensor, Windows]:
+def _opened(builder: ProgramBuilder, x: Tensor, op: Op) -> tuple[Tensor, Windows]:
     """The input with its channels last and two spatial axes, and the windows over it."""
     spatial = x.sizes[2:]
     geometry = pool_geometry(op.attributes, spatial)
@@ -112,11 +112,11 @@ def _opened(sheet: Sheet, x: Tensor, op: Op) -> tuple[Tensor, Windows]:
         geometry.kernel, geometry.filled().strides, geometry.filled().dilations, geometry.filled().pads
     )
     windows = _stretched(found, spatial, pooled_sizes(spatial, geometry.filled()))
-    x = sheet.program.ordered(x, channels_last(len(x.shape)))
+    x = builder.program.ordered(x, channels_last(len(x.shape)))
     if len(spatial) == 1:
-        x = sheet.program.reshaped(x, (x.shape[0], 1, *x.shape[1:]), (0, 2, 3, 1))
+        x = builder.program.reshaped(x, (x.shape[0], 1, *x.shape[1:]), (0, 2, 3, 1))
         windows = flat(windows)
-    x = trimmed(sheet.program, x, windows)
+    x = trimmed(builder.program, x, windows)
     return x, windows.fitted(x.sizes[2:])
 
 
@@ -148,30 +148,38 @@ def _counts(windows: Windows, spatial: Sequence[int], *, includes: bool) -> Arra
 
 
 def _averaged(  # noqa: PLR0917
-    sheet: Sheet, block: Block, x: Operand, y: Uniform, tensor: Tensor, windows: Windows, counts: Array
+    builder: ProgramBuilder,
+    block: Block,
+    x: Operand,
+    y: Uniform,
+    tensor: Tensor,
+    windows: Windows,
+    counts: Array,
 ) -> Tensor:
     """Averages, channels last, as sums of a convolution with ones and a RESCALE."""
     distinct = np.unique(counts).tolist()
-    factors = {count: _factor(sheet, x, y, count) for count in distinct}
+    factors = {count: _factor(builder, x, y, count) for count in distinct}
     for count, factor in factors.items():
-        _check(sheet, x, factor, count)
-    total = _summed(sheet, block, x, tensor, windows)
+        _check(builder, x, factor, count)
+    total = _summed(builder, block, x, tensor, windows)
     zeros = 0, held(y).zero_point
     if len(distinct) == 1:
-        return rescale(sheet.program, total, factors[distinct[0]], zeros, element_of(y), block.result)
-    return _divided(sheet, block, total, [factors[count] for count in counts.reshape(-1).tolist()], zeros, y)
+        return rescale(builder.program, total, factors[distinct[0]], zeros, element_of(y), block.result)
+    return _divided(
+        builder, block, total, [factors[count] for count in counts.reshape(-1).tolist()], zeros, y
+    )
 
 
-def _pool(sheet: Sheet, block: Block, x: Operand, tensor: Tensor, windows: Windows) -> Tensor:
-    zero = sheet.program.number(held(x.kind).zero_point, tensor.element)
+def _pool(builder: ProgramBuilder, block: Block, x: Operand, tensor: Tensor, windows: Windows) -> Tensor:
+    zero = builder.program.number(held(x.kind).zero_point, tensor.element)
     attributes = {**windows.attributes(is_pool=True), "acc_type": "i32"}
     like = _pooled(tensor, windows)
-    return sheet.program.emit("avg_pool2d", [tensor, zero, zero], like, block.result, attributes=attributes)
+    return builder.program.emit("avg_pool2d", [tensor, zero, zero], like, block.result, attributes=attributes)
 
 
-def _summed(sheet: Sheet, block: Block, x: Operand, tensor: Tensor, windows: Windows) -> Tensor:
+def _summed(builder: ProgramBuilder, block: Block, x: Operand, tensor: Tensor, windows: Windows) -> Tensor:
     """Sums over each window, i32: DEPTHWISE_CONV2D with ones; padding is the zero point, real zero."""
-    program, channels = sheet.program, tensor.shape[-1]
+    program, channels = builder.program, tensor.shape[-1]
     acc = "i48" if tensor.element == "i16" else "i32"
     ones = program.constant(np.ones((*windows.kernel, channels, 1), np.int64), "i8", "ones")
     zeros = program.constant(np.zeros(channels, np.int64), acc, "zeros")
@@ -184,10 +192,15 @@ def _summed(sheet: Sheet, block: Block, x: Operand, tensor: Tensor, windows: Win
 
 
 def _divided(  # noqa: PLR0917
-    sheet: Sheet, block: Block, total: Tensor, factors: Sequence[Factor], zeros: tuple[int, int], y: Uniform
+    builder: ProgramBuilder,
+    block: Block,
+    total: Tensor,
+    factors: Sequence[Factor],
+    zeros: tuple[int, int],
+    y: Uniform,
 ) -> Tensor:
     """Sums each times the factor of its window, which RESCALE has along the last axis."""
-    program = sheet.program
+    program = builder.program
     batch, height, width, channels = total.shape
     rows = program.reshaped(total, (batch, height * width, channels))
     turned = program.ordered(rows, (0, 2, 1))
@@ -200,19 +213,19 @@ def _divided(  # noqa: PLR0917
     return program.reshaped(back, (batch, height, width, channels), channels_last(4))
 
 
-def _factor(sheet: Sheet, x: Operand, y: Uniform, count: int) -> Factor:
+def _factor(builder: ProgramBuilder, x: Operand, y: Uniform, count: int) -> Factor:
     ratio = np.empty(1, object)
     ratio[0] = Fraction(x.kind.scale) / Fraction(y.scale) / count
-    return factor_of(ratio, sheet.checked_arithmetic())
+    return factor_of(ratio, builder.checked_arithmetic())
 
 
-def _check(sheet: Sheet, x: Operand, factor: Factor, count: int) -> None:
-    factor.check(*_check_sums(sheet, x, count))
+def _check(builder: ProgramBuilder, x: Operand, factor: Factor, count: int) -> None:
+    factor.check(*_check_sums(builder, x, count))
 
 
-def _check_sums(sheet: Sheet, x: Operand, count: int) -> tuple[int, int]:
+def _check_sums(builder: ProgramBuilder, x: Operand, count: int) -> tuple[int, int]:
     kind = held(x.kind)
     low, high = (count * (end - kind.zero_point) for end in (kind.storage.qmin, kind.storage.qmax))
     if max(-low, high) > INT32:
-        raise sheet.refuse(f"sums of {count} elements do not fit 32 bits; tosa accepts smaller windows")
+        raise builder.refuse(f"sums of {count} elements do not fit 32 bits; tosa accepts smaller windows")
     return low, high

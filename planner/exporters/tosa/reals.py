@@ -12,10 +12,10 @@ from typing import Final
 
 import numpy as np
 
-from planner.exporters.accepts import short_text
-from planner.exporters.tosa.program import Array, Program, Tensor, plain
+from planner.exporters.onnx.accepts import short_text
+from planner.exporters.tosa.operations import Array, Program, Tensor, plain
 from planner.exporters.tosa.scaling import UNIT, rescale, widened
-from planner.ir.qtypes import Uniform
+from planner.ir.types.qtypes import Uniform
 
 _FLOAT: Final = np.float32
 

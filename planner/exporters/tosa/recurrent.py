@@ -11,14 +11,14 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from planner.constants.quantize import dequantize_array, quantize_array
-from planner.exporters.blocks import Block
-from planner.exporters.tosa.bodies import Trips, count_of, looped, place, plus
+from planner.exporters.common.float_blocks import Block
+from planner.exporters.tosa.control_flow import Trips, count_of, looped, place, plus
 from planner.exporters.tosa.elementwise import concatenated, joined
-from planner.exporters.tosa.program import Array, Tensor, plain
+from planner.exporters.tosa.operations import Array, Tensor, plain
+from planner.exporters.tosa.program_builder import ProgramBuilder
 from planner.exporters.tosa.reals import bounded
-from planner.exporters.tosa.sheet import Sheet
 from planner.ir.graph import Op
-from planner.ir.qtypes import Uniform
+from planner.ir.types.qtypes import Uniform
 
 States: TypeAlias = tuple[Tensor, ...]
 
@@ -36,7 +36,7 @@ class _Layer:
       peepholes: of input, output and forget gate, (3 * hidden,).
     """
 
-    sheet: Sheet
+    builder: ProgramBuilder
     op: Op
     activations: tuple[str, ...]
     again: Array
@@ -49,27 +49,27 @@ class _Layer:
 
     def constant(self, array: Array) -> Tensor:
         """Numbers of one gate, (1, 1, hidden)."""
-        return self.sheet.program.tensor(array.reshape(1, 1, -1), "f32", plain(3))
+        return self.builder.program.tensor(array.reshape(1, 1, -1), "f32", plain(3))
 
     def join(self, kind: str, a: Tensor, b: Tensor) -> Tensor:
-        more = (self.sheet.program.number(0, "i8"),) if kind == "mul" else ()
-        return joined(self.sheet, kind, [a, b], self.op.name, *more)
+        more = (self.builder.program.number(0, "i8"),) if kind == "mul" else ()
+        return joined(self.builder, kind, [a, b], self.op.name, *more)
 
     def products(self, hidden: Tensor, first: int = 0, last: int | None = None) -> Tensor:
         """Products of a hidden state with the weights of some gates."""
         rows = self.again[first * self.size : None if last is None else last * self.size]
-        return _matmul(self.sheet, hidden, rows, self.op.name)
+        return _matmul(self.builder, hidden, rows, self.op.name)
 
     def gate(self, sums: Tensor, index: int) -> Tensor:
         """The part of a gate in sums of all."""
-        program, (_, batch, _) = self.sheet.program, sums.shape
+        program, (_, batch, _) = self.builder.program, sums.shape
         shape = (1, batch, self.size)
         ends = program.shape((0, 0, index * self.size)), program.shape(shape)
         return program.emit("slice", [sums, *ends], replace(sums, shape=shape), f"{self.op.name}_gate")
 
     def active(self, index: int, x: Tensor, *, is_clipped: bool = True) -> Tensor:
         """An activation, of a sum kept within `clip`."""
-        program, limit = self.sheet.program, self.op.attributes.get("clip")
+        program, limit = self.builder.program, self.op.attributes.get("clip")
         if limit and is_clipped:
             x = bounded(program, x, -limit, limit, f"{self.op.name}_clipped")
         name = self.activations[index].lower()
@@ -137,7 +137,7 @@ _CELLS: Final[Mapping[str, _Cell]] = {
 }
 
 
-def recurrent(sheet: Sheet, block: Block) -> bool:
+def recurrent(builder: ProgramBuilder, block: Block) -> bool:
     """A recurrent layer, in float between its ports; False for other blocks."""
     op = block.core[0]
     cell = _CELLS.get(op.type)
@@ -145,51 +145,55 @@ def recurrent(sheet: Sheet, block: Block) -> bool:
         return False
     ways = 2 if op.attributes.get("direction") == "bidirectional" else 1
     names = tuple(op.attributes.get("activations") or cell.activations * ways)
-    _refuse_variants(sheet, op, names)
+    _refuse_variants(builder, op, names)
     each = len(cell.activations)
-    found = [_one_way(sheet, block, cell, way, names[way * each :][:each]) for way in range(ways)]
+    found = [_one_way(builder, block, cell, way, names[way * each :][:each]) for way in range(ways)]
     ports = {port.value: port.type for port in block.kernel.outputs if port.value}
     for index, (name, parts) in enumerate(zip(op.outputs, zip(*found, strict=True), strict=False)):
         if name:
-            tensor = parts[0] if ways == 1 else concatenated(sheet, parts, 0 if index else 1, name)
+            tensor = parts[0] if ways == 1 else concatenated(builder, parts, 0 if index else 1, name)
             kind = ports.get(name)
             if isinstance(kind, Uniform):
-                sheet.define_stored(name, kind, sheet.quantized(name, tensor, kind))
+                builder.define_stored(name, kind, builder.quantized(name, tensor, kind))
             else:
-                sheet.define(name, tensor)
+                builder.define(name, tensor)
     return True
 
 
-def _refuse_variants(sheet: Sheet, op: Op, names: Sequence[str]) -> None:
+def _refuse_variants(builder: ProgramBuilder, op: Op, names: Sequence[str]) -> None:
     odd = [name for name in names if name.lower() not in {known.lower() for known in _ACTIVATIONS}]
     if odd or op.attributes.get("activation_alpha") or op.attributes.get("activation_beta"):
         what = f"activation {odd[0]!r}" if odd else "an activation with parameters of its own"
-        raise sheet.refuse(f"{op.type} at {op.name!r}: {what}; tosa accepts {', '.join(_ACTIVATIONS)}")
+        raise builder.refuse(f"{op.type} at {op.name!r}: {what}; tosa accepts {', '.join(_ACTIVATIONS)}")
     if len(op.inputs) > 4 and op.inputs[4]:
-        raise sheet.refuse(f"{op.type} at {op.name!r}: lengths of sequences; tosa accepts whole ones")
+        raise builder.refuse(f"{op.type} at {op.name!r}: lengths of sequences; tosa accepts whole ones")
     for i in (1, 2, 3, 7):
-        if len(op.inputs) > i and op.inputs[i] and not sheet.is_constant(op.inputs[i]):
-            raise sheet.refuse(f"{op.type} at {op.name!r}: weights {op.inputs[i]!r}; tosa accepts constants")
+        if len(op.inputs) > i and op.inputs[i] and not builder.is_constant(op.inputs[i]):
+            raise builder.refuse(
+                f"{op.type} at {op.name!r}: weights {op.inputs[i]!r}; tosa accepts constants"
+            )
 
 
-def _one_way(sheet: Sheet, block: Block, cell: _Cell, way: int, names: tuple[str, ...]) -> list[Tensor]:
+def _one_way(
+    builder: ProgramBuilder, block: Block, cell: _Cell, way: int, names: tuple[str, ...]
+) -> list[Tensor]:
     """Results of one direction: every step (T, 1, B, H), then each last state (1, B, H)."""
-    op, program = block.core[0], sheet.program
-    x = program.ordered(sheet.seen(op.inputs[0], block.kinds.get((op.name, 0))), plain(3))
+    op, program = block.core[0], builder.program
+    x = program.ordered(builder.seen(op.inputs[0], block.kinds.get((op.name, 0))), plain(3))
     steps, batch, width = x.shape
-    weight, again = (_numbers(sheet, block, i)[way] for i in (1, 2))
+    weight, again = (_numbers(builder, block, i)[way] for i in (1, 2))
     size = again.shape[-1]
-    drive = _matmul(sheet, program.reshaped(x, (1, steps * batch, width)), weight, op.name)
+    drive = _matmul(builder, program.reshaped(x, (1, steps * batch, width)), weight, op.name)
     inner = None
     if len(op.inputs) > 3 and op.inputs[3]:
-        outer, inner = _biases(op, _numbers(sheet, block, 3)[way], size)
+        outer, inner = _biases(op, _numbers(builder, block, 3)[way], size)
         drive = joined(
-            sheet, "add", [drive, program.tensor(outer.reshape(1, 1, -1), "f32", plain(3))], op.name
+            builder, "add", [drive, program.tensor(outer.reshape(1, 1, -1), "f32", plain(3))], op.name
         )
     has_holes = op.type == "LSTM" and len(op.inputs) > 7 and op.inputs[7]
-    peepholes = _numbers(sheet, block, 7)[way] if has_holes else None
-    states = tuple(_first(sheet, block, i, way, (1, batch, size)) for i in cell.states)
-    layer = _Layer(sheet, op, names, again, inner, peepholes)
+    peepholes = _numbers(builder, block, 7)[way] if has_holes else None
+    states = tuple(_first(builder, block, i, way, (1, batch, size)) for i in cell.states)
+    layer = _Layer(builder, op, names, again, inner, peepholes)
     is_back = way == 1 or op.attributes.get("direction") == "reverse"
     every, *last = _over_time(
         layer, cell.step, program.reshaped(drive, (1, steps, batch * len(weight))), states, is_back=is_back
@@ -199,7 +203,7 @@ def _one_way(sheet: Sheet, block: Block, cell: _Cell, way: int, names: tuple[str
 
 def _over_time(layer: _Layer, step: Step, drive: Tensor, states: States, *, is_back: bool) -> States:
     """The hidden state of every step, stored as (1, T, B * H), and the states after the last one."""
-    program, stem = layer.sheet.program, layer.op.name
+    program, stem = layer.builder.program, layer.op.name
     steps, (_, batch, size) = drive.shape[1], states[0].shape
     like = replace(drive, name=stem, shape=(1, steps, batch * size))
     zero = replace(like, name=program.constant(np.zeros(like.shape), "f32"))
@@ -218,9 +222,9 @@ def _over_time(layer: _Layer, step: Step, drive: Tensor, states: States, *, is_b
     return found[1:]
 
 
-def _matmul(sheet: Sheet, x: Tensor, weight: Array, stem: str) -> Tensor:
+def _matmul(builder: ProgramBuilder, x: Tensor, weight: Array, stem: str) -> Tensor:
     """Products (1, rows, columns) of (1, rows, depth) with weights (columns, depth)."""
-    program, zero = sheet.program, sheet.program.constant(np.zeros(1), "f32")
+    program, zero = builder.program, builder.program.constant(np.zeros(1), "f32")
     w = program.tensor(np.ascontiguousarray(weight.T)[None], "f32", plain(3), f"{stem}_w")
     like = replace(x, shape=(*x.shape[:2], len(weight)))
     return program.emit("matmul", [x, w, zero, zero], like, f"{stem}_products")
@@ -234,19 +238,19 @@ def _biases(op: Op, both: Array, size: int) -> tuple[Array, Array | None]:
     return np.concatenate([(outer + inner)[: 2 * size], outer[2 * size :]]), inner[2 * size :]
 
 
-def _numbers(sheet: Sheet, block: Block, index: int) -> Array:
+def _numbers(builder: ProgramBuilder, block: Block, index: int) -> Array:
     """The reals of a constant as its port reads them."""
     op = block.core[0]
-    array, kind = sheet.array(op.inputs[index]), block.kinds.get((op.name, index))
+    array, kind = builder.array(op.inputs[index]), block.kinds.get((op.name, index))
     return dequantize_array(quantize_array(array, kind), kind) if isinstance(kind, Uniform) else array
 
 
-def _first(sheet: Sheet, block: Block, index: int, way: int, shape: tuple[int, ...]) -> Tensor:
+def _first(builder: ProgramBuilder, block: Block, index: int, way: int, shape: tuple[int, ...]) -> Tensor:
     """A state before the first step, (1, B, H); zero where the op has none."""
-    op, program = block.core[0], sheet.program
+    op, program = block.core[0], builder.program
     if len(op.inputs) <= index or not op.inputs[index]:
         return program.tensor(np.zeros(shape, np.float32), "f32", plain(3))
-    both = sheet.seen(op.inputs[index], block.kinds.get((op.name, index)))
+    both = builder.seen(op.inputs[index], block.kinds.get((op.name, index)))
     both = program.ordered(both, plain(3))
     if both.shape == shape:
         return both

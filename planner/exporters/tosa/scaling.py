@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.errors import RuleError
-from planner.exporters.tosa.program import Program, Tensor
+from planner.exporters.tosa.operations import Program, Tensor
 from planner.interpreter.fixed_point import HEADROOM, WORD_HEADROOM, is_shift
 from planner.ir.rescaling import (
     apply_scale_32,

@@ -12,14 +12,14 @@ from typing import Final
 import numpy as np
 
 from planner.constants.quantize import dequantize_array, quantize_array
-from planner.exporters.blocks import Block, Clamp
-from planner.exporters.qlinear import Operand
-from planner.exporters.tosa.program import Tensor, plain
+from planner.exporters.common.float_blocks import Block, Clamp
+from planner.exporters.onnx.qlinear import Operand
+from planner.exporters.tosa.operations import Tensor, plain
+from planner.exporters.tosa.program_builder import Array, ProgramBuilder, element_of, held, width_of
 from planner.exporters.tosa.scaling import widened
-from planner.exporters.tosa.sheet import Array, Sheet, element_of, held, width_of
 from planner.interpreter.memory import as_f32
 from planner.interpreter.programs import Read, program_of
-from planner.ir.qtypes import Uniform
+from planner.ir.types.qtypes import Uniform
 
 POINTWISE: Final = frozenset(
     {
@@ -36,13 +36,13 @@ _ENTRIES: Final = 1 << 22
 """More entries than this are no table: the ops then run in float."""
 
 
-def pointwise(sheet: Sheet, block: Block, y: Uniform, clamp: Clamp) -> bool:
+def pointwise(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
     """Any ops of `POINTWISE` on one stored tensor and constants that vary along one axis at most."""
-    x = _only(sheet, block)
+    x = _only(builder, block)
     if x is None or not all(op.type in POINTWISE for op in block.core):
         return False
-    tensor = sheet.stored(x.value, x.kind)
-    axis = _varying(sheet, block, len(tensor.shape))
+    tensor = builder.stored(x.value, x.kind)
+    axis = _varying(builder, block, len(tensor.shape))
     if axis is None or width_of(x.kind) > _WIDEST:
         return False
     shape = [1] * len(tensor.shape)
@@ -50,23 +50,23 @@ def pointwise(sheet: Sheet, block: Block, y: Uniform, clamp: Clamp) -> bool:
         shape[axis] = tensor.sizes[axis]
     if prod(shape) << width_of(x.kind) > _ENTRIES:
         return False
-    table = _tabulated(sheet, block, x, y, shape).clip(clamp.low, clamp.high)
+    table = _tabulated(builder, block, x, y, shape).clip(clamp.low, clamp.high)
     if len(table) == 1 and tensor.element == element_of(y) == "i8":
-        name = sheet.program.constant(table[0], "i8", f"{block.result}_table")
-        stored = sheet.program.emit("table", [tensor, name], tensor, block.result)
+        name = builder.program.constant(table[0], "i8", f"{block.result}_table")
+        stored = builder.program.emit("table", [tensor, name], tensor, block.result)
     else:
-        stored = _looked_up(sheet, replace(tensor, element=element_of(y)), tensor, axis, table)
-    sheet.define_stored(block.kernel.outputs[0].value, y, stored)
+        stored = _looked_up(builder, replace(tensor, element=element_of(y)), tensor, axis, table)
+    builder.define_stored(block.kernel.outputs[0].value, y, stored)
     return True
 
 
-def _only(sheet: Sheet, block: Block) -> Operand | None:
+def _only(builder: ProgramBuilder, block: Block) -> Operand | None:
     """The only operand that is not constant, if it is stored with one scale."""
     inner = {name for op in block.core for name in op.outputs}
     found: dict[Operand, None] = {}
     for op in block.core:
         for i, name in enumerate(op.inputs):
-            if not name or name in inner or sheet.is_constant(name):
+            if not name or name in inner or builder.is_constant(name):
                 continue
             kind = block.kinds.get((op.name, i))
             if not isinstance(kind, Uniform) or not kind.is_per_tensor:
@@ -75,39 +75,39 @@ def _only(sheet: Sheet, block: Block) -> Operand | None:
     return next(iter(found)) if len(found) == 1 else None
 
 
-def _varying(sheet: Sheet, block: Block, rank: int) -> int | None:
+def _varying(builder: ProgramBuilder, block: Block, rank: int) -> int | None:
     """The axis along which constants vary, -1 where they are single numbers, None where several do."""
     axes: set[int] = set()
     for op in block.core:
         for name in op.inputs:
-            if not name or not sheet.is_constant(name):
+            if not name or not builder.is_constant(name):
                 continue
-            shape = sheet.array(name).shape
+            shape = builder.array(name).shape
             if len(shape) > rank:
                 return None
             axes.update(i + rank - len(shape) for i, size in enumerate(shape) if size != 1)
     return None if len(axes) > 1 else next(iter(axes), -1)
 
 
-def _tabulated(sheet: Sheet, block: Block, x: Operand, y: Uniform, shape: list[int]) -> Array:
+def _tabulated(builder: ProgramBuilder, block: Block, x: Operand, y: Uniform, shape: list[int]) -> Array:
     """The stored results of every stored value, (channels, values) int64; `shape` has the channels' axis."""
     one, result, count = held(x.kind), block.core[-1].outputs[0], 1 << width_of(x.kind)
     values = np.arange(-count // 2, count // 2).reshape(-1, *(1 for _ in shape))
     ramp = np.ascontiguousarray(np.broadcast_to(dequantize_array(values, one), (count, *shape)))
 
     def feed(read: Read) -> Array:
-        if not isinstance(read.kind, Uniform) or not sheet.is_constant(read.value):
+        if not isinstance(read.kind, Uniform) or not builder.is_constant(read.value):
             return ramp
-        return dequantize_array(quantize_array(sheet.array(read.value), read.kind), read.kind)
+        return dequantize_array(quantize_array(builder.array(read.value), read.kind), read.kind)
 
-    real = as_f32(program_of(sheet.graph, block.core, (result,), block.kinds).run(feed)[result])
+    real = as_f32(program_of(builder.graph, block.core, (result,), block.kinds).run(feed)[result])
     stored = quantize_array(np.ascontiguousarray(np.broadcast_to(real, (count, *shape))), held(y))
     return stored.astype(np.int64).reshape(count, -1).T
 
 
-def _looked_up(sheet: Sheet, like: Tensor, tensor: Tensor, axis: int, table: Array) -> Tensor:
+def _looked_up(builder: ProgramBuilder, like: Tensor, tensor: Tensor, axis: int, table: Array) -> Tensor:
     """A table per channel: GATHER at `channel * values + value + values / 2`."""
-    program, (channels, count) = sheet.program, table.shape
+    program, (channels, count) = builder.program, table.shape
     shape = [1] * len(tensor.shape)
     if axis >= 0:
         shape[tensor.at(axis)] = channels

@@ -10,28 +10,28 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from planner.errors import RuleError, UnsupportedExport
-from planner.exporters.accepts import common_problem, refusal, typed_ports
-from planner.exporters.blocks import Block, Clamp, clamp_of
-from planner.exporters.nested import nested
-from planner.exporters.shapes import fold, sizes_blamed
-from planner.exporters.tosa.bodies import write_items
+from planner.exporters.common.float_blocks import Block, Clamp, clamp_of
+from planner.exporters.common.known_shapes import fold, sizes_blamed
+from planner.exporters.common.nested import nested
+from planner.exporters.onnx.accepts import common_problem, refusal, typed_ports
+from planner.exporters.tosa.control_flow import write_items
 from planner.exporters.tosa.elementwise import concat, plus, times, where
 from planner.exporters.tosa.floats import argmax, compare, write_floats, write_real
 from planner.exporters.tosa.linear import conv, conv_transpose, fully_connected
 from planner.exporters.tosa.moving import move
 from planner.exporters.tosa.pooling import average_pool, global_average_pool
+from planner.exporters.tosa.program_builder import ProgramBuilder, held
 from planner.exporters.tosa.recurrent import recurrent
-from planner.exporters.tosa.sheet import Sheet, held
 from planner.exporters.tosa.tables import pointwise
-from planner.interpreter.kernels import KERNELS
+from planner.interpreter.kernels.table import KERNELS
 from planner.ir.graph import BOUNDARY, Graph, port_address
-from planner.ir.qtypes import Uniform
 from planner.ir.roles import is_mover
+from planner.ir.types.qtypes import Uniform
 from planner.mlir.generic import module_text
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
 
-Writer: TypeAlias = Callable[[Sheet, Block, Uniform, Clamp], bool]
+Writer: TypeAlias = Callable[[ProgramBuilder, Block, Uniform, Clamp], bool]
 
 FUNCTION: Final = "main"
 _ACTIVATIONS: Final = "i8 and u8 (or less) with any zero point, i16 with 0, u16 with 32768, one scale each"
@@ -57,13 +57,13 @@ def write_tosa(graph: Graph, plan: Plan) -> bytes:
         if problem:
             accepted = _CONSTANTS if value in graph.constants else _ACTIVATIONS
             raise refusal(address, row, value, kind, f"{problem}; tosa accepts {accepted}")
-    sheet = Sheet(graph, plan)
-    write_items(sheet, nested(plan), _write_block)
+    builder = ProgramBuilder(graph, plan)
+    write_items(builder, nested(plan), _write_block)
     results = []
     for i, name in enumerate(graph.outputs):
-        sheet.address = port_address(BOUNDARY, "in", i)
-        results.append(sheet.result(name))
-    function = sheet.program.function(FUNCTION, results, "\n".join(sheet.notes))
+        builder.address = port_address(BOUNDARY, "in", i)
+        results.append(builder.result(name))
+    function = builder.program.function(FUNCTION, results, "\n".join(builder.notes))
     return module_text([function]).encode()
 
 
@@ -86,79 +86,83 @@ def _problem(kind: PortTyped, *, is_constant: bool) -> str:
     return ""
 
 
-def _write_block(sheet: Sheet, block: Block) -> None:
+def _write_block(builder: ProgramBuilder, block: Block) -> None:
     """Write one region; shape arithmetic has no plan and is left out, its readers say what they miss."""
     kernel = block.kernel
-    with sizes_blamed(sheet.graph, f"kernel {kernel.name!r}"):
-        if kernel.name not in sheet.plan.kernels or fold(sheet, block):
+    with sizes_blamed(builder.graph, f"kernel {kernel.name!r}"):
+        if kernel.name not in builder.plan.kernels or fold(builder, block):
             return
-    row = None if kernel.row is None else sheet.plan.row_of(kernel.name)
-    sheet.arithmetic = "" if row is None else row.requantize
+    row = None if kernel.row is None else builder.plan.row_of(kernel.name)
+    builder.arithmetic = "" if row is None else row.requantize
     port = next((port.address for port in (*kernel.outputs, *kernel.inputs) if port.value), kernel.name)
-    sheet.address = f"{port} ({f'row {kernel.row}' if kernel.row else 'in float'})"
+    builder.address = f"{port} ({f'row {kernel.row}' if kernel.row else 'in float'})"
     types = ", ".join(str(item.type.storage) for item in kernel.outputs if isinstance(item.type, Uniform))
-    sheet.program.remark(f"{kernel.name}: {kernel.kernel} ({kernel.row or 'float'}) {types}".strip())
+    builder.program.remark(f"{kernel.name}: {kernel.kernel} ({kernel.row or 'float'}) {types}".strip())
     try:
-        with sizes_blamed(sheet.graph, sheet.address):
-            _write_kernel(sheet, block)
+        with sizes_blamed(builder.graph, builder.address):
+            _write_kernel(builder, block)
     except RuleError as error:
-        raise sheet.refuse(error.message, error.hint) from error
+        raise builder.refuse(error.message, error.hint) from error
 
 
-def _write_kernel(sheet: Sheet, block: Block) -> None:
-    if recurrent(sheet, block):
+def _write_kernel(builder: ProgramBuilder, block: Block) -> None:
+    if recurrent(builder, block):
         return
     if not block.is_integer:
-        write_floats(sheet, block)
+        write_floats(builder, block)
         return
-    if _write_mover(sheet, block) or compare(sheet, block) or argmax(sheet, block):
+    if _write_mover(builder, block) or compare(builder, block) or argmax(builder, block):
         return
     ops = tuple(op.type for op in block.core)
     outputs = [port for port in block.kernel.outputs if port.value]
     y = outputs[0].type if len(outputs) == 1 else None
     if isinstance(y, Uniform):
-        sheet.checked_arithmetic()
-        clamp = clamp_of(sheet, block.activation, held(y))
+        builder.checked_arithmetic()
+        clamp = clamp_of(builder, block.activation, held(y))
         writer = WRITERS.get(ops)
         is_float = ops not in KERNELS or ops in _KERNELS_IN_FLOAT
-        if clamp is not None and writer is not None and writer(sheet, block, y, clamp):
+        if clamp is not None and writer is not None and writer(builder, block, y, clamp):
             return
         if clamp is not None and is_float:
-            if not pointwise(sheet, block, y, clamp):
-                write_real(sheet, block, y, clamp)
+            if not pointwise(builder, block, y, clamp):
+                write_real(builder, block, y, clamp)
             return
-    raise _refusal(sheet, block)
+    raise _refusal(builder, block)
 
 
-def _write_mover(sheet: Sheet, block: Block) -> bool:
+def _write_mover(builder: ProgramBuilder, block: Block) -> bool:
     """A lone op that moves stored integers of one type, a Relu or Clip among them."""
     ports = [port for port in (*block.kernel.inputs, *block.kernel.outputs) if port.value]
     kinds = [port.type for port in ports]
     op, first = block.core[0], kinds[0]
-    is_lone = len(block.region.ops) == 1 and is_mover(op, sheet.graph)
-    if not is_lone or not isinstance(first, Uniform) or not all(sheet.is_same(first, kind) for kind in kinds):
+    is_lone = len(block.region.ops) == 1 and is_mover(op, builder.graph)
+    if (
+        not is_lone
+        or not isinstance(first, Uniform)
+        or not all(builder.is_same(first, kind) for kind in kinds)
+    ):
         return False
     kind = first
     if op.type in ("Clip", "Relu"):
-        clamp = clamp_of(sheet, op, held(kind))
+        clamp = clamp_of(builder, op, held(kind))
         if clamp is None:
             return False
-        sheet.settle(op.outputs[0], kind, sheet.stored(op.inputs[0], kind), clamp.low, clamp.high)
+        builder.settle(op.outputs[0], kind, builder.stored(op.inputs[0], kind), clamp.low, clamp.high)
         return True
     names = [name for i, name in enumerate(op.inputs) if (op.name, i) in block.kinds]
-    found = move(sheet, op, [sheet.operand(name, kind) for name in names], kind)
+    found = move(builder, op, [builder.operand(name, kind) for name in names], kind)
     if found is None or sum(bool(name) for name in op.outputs) > len(found):
         return False
     for name, tensor in zip(op.outputs, found, strict=False):
-        sheet.define_stored(name, kind, tensor)
+        builder.define_stored(name, kind, tensor)
     return True
 
 
-def _refusal(sheet: Sheet, block: Block) -> UnsupportedExport:
+def _refusal(builder: ProgramBuilder, block: Block) -> UnsupportedExport:
     ops = "+".join(op.type for op in block.region.ops)
     linear = "Conv, ConvTranspose (one group, no dilations), Gemm and MatMul of constant weights"
-    return sheet.refuse(
-        f"no TOSA operators compute {ops} on these operands as its row does in {sheet.arithmetic}; "
+    return builder.refuse(
+        f"no TOSA operators compute {ops} on these operands as its row does in {builder.arithmetic}; "
         f"tosa accepts {linear}, MatMul, Add, Sub, Mul, Concat, Where, AveragePool, GlobalAveragePool, "
         "comparisons, ops that move data, and ops of the float profile where the row computes in float"
     )

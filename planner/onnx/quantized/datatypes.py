@@ -15,7 +15,7 @@ from onnx import TensorAnnotation
 
 from planner.errors import QTypeError
 from planner.ir.graph import Facts, Graph
-from planner.ir.qtypes import AnyType, Bipolar, Storage, Uniform, storage
+from planner.ir.types.qtypes import AnyType, Bipolar, Storage, Uniform, storage
 from planner.onnx.grids import is_common
 
 DATATYPE: Final = "finn_datatype"

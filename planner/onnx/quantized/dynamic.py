@@ -13,7 +13,7 @@ import numpy as np
 from onnx import TensorProto
 
 from planner.ir.graph import Graph, Op, Value
-from planner.ir.qtypes import AnyType, storage
+from planner.ir.types.qtypes import AnyType, storage
 from planner.onnx.quantized.lowering import Draft, draft_of
 from planner.onnx.quantized.quantizers import Reader, reader_of
 

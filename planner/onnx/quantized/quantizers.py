@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from planner.ir.graph import Graph, Op
-from planner.ir.qtypes import FLOAT_STORAGE, full_range
+from planner.ir.types.qtypes import FLOAT_STORAGE, full_range
 from planner.onnx.quantized.dialect import BIPOLAR, FLOAT_QUANT, QUANT
 from planner.onnx.quantized.formulas import ROUNDINGS, Array, bounds
 from planner.onnx.quantized.lowering import checked_rounding

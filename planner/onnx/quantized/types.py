@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from planner.errors import ModelError, QTypeError
-from planner.ir.qtypes import FLOAT_STORAGE, Bipolar, Storage, Uniform, full_range, storage
+from planner.ir.types.qtypes import FLOAT_STORAGE, Bipolar, Storage, Uniform, full_range, storage
 from planner.onnx.quantized.formulas import Array
 from planner.onnx.quantized.quantizers import Quantizer
 

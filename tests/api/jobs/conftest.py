@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from sqlalchemy import Engine
 
-from api.database import default_url, metadata, open_database, writing
 from api.jobs.records import made, stored, work
-from api.store import Store, digest_of
+from api.storage.database import default_url, metadata, open_database, writing
+from api.storage.store import Store, digest_of
 from benchmarks.clusters import Dask, Postgres, dask, postgres, postgres_folder
 from tests.api.conftest import ROOT
 

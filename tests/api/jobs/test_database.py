@@ -5,7 +5,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import text
 
-from api.database import default_url, metadata, open_database, reading, writing
+from api.storage.database import default_url, metadata, open_database, reading, writing
 from benchmarks.clusters import free_port
 from planner.errors import InputError
 

@@ -7,12 +7,12 @@ from contextlib import ExitStack, asynccontextmanager
 
 import pytest
 
-from api.database import default_url, open_database
 from api.jobs import queue
 from api.jobs.body import Bounds, Spares, ended
 from api.jobs.dispatcher import Dispatcher
 from api.jobs.executors import Cluster, Pool
 from api.jobs.records import work
+from api.storage.database import default_url, open_database
 from benchmarks.clusters import free_port
 from planner.calibration.run import calibrate
 from planner.calibration.statsjson import write_statistics

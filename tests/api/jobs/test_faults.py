@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from api.jobs import queue
-from api.store import Store
+from api.storage.store import Store
 from benchmarks import faults
 from benchmarks.clusters import postgres_folder
 from tests.api.conftest import serving

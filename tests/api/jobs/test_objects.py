@@ -9,10 +9,10 @@ from unittest import mock
 
 import pytest
 
-from api.objects import Objects, open_objects
 from api.problems import Refused
 from api.settings import Settings
-from api.store import Store, digest_of
+from api.storage.objects import Objects, open_objects
+from api.storage.store import Store, digest_of
 from benchmarks.clusters import free_port, object_store
 from planner.errors import InputError
 from tests.api.conftest import served_here

@@ -7,7 +7,7 @@ import numpy as np
 from planner.exporters.table import EXPORTERS
 from planner.interpreter.evaluate import Interpreter
 from planner.ir.borders import homes
-from planner.ir.qtypes import Uniform
+from planner.ir.types.qtypes import Uniform
 from tests.oracles import hlo
 
 PASSES = {"stablehlo": (hlo.TO_QDQ,), "stablehlo-int": ()}

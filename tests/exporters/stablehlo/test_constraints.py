@@ -5,9 +5,9 @@ import pytest
 
 from planner.errors import UnsupportedExport
 from planner.exporters.stablehlo import operations as ops
-from planner.exporters.stablehlo.program import Program
+from planner.exporters.stablehlo.function import Program
 from planner.exporters.stablehlo.tensors import Tensor, quantized
-from planner.ir.qtypes import storage, uniform
+from planner.ir.types.qtypes import storage, uniform
 from planner.mlir.generic import Function, module_text
 from tests.oracles import hlo
 

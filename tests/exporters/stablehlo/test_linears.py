@@ -6,7 +6,7 @@ import pytest
 import planner
 from planner.errors import UnsupportedExport
 from planner.exporters.table import EXPORTERS
-from planner.ir.qtypes import Uniform, storage, sub_channel, uniform
+from planner.ir.types.qtypes import Uniform, storage, sub_channel, uniform
 from tests.exporters.plans import bias, i8, model, op, plan_of, u8, weight
 from tests.exporters.stablehlo.running import job, steps_off
 from tests.oracles import hlo

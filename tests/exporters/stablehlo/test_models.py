@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import planner
-from planner.mlir.tool import transform
+from planner.mlir.passes.tool import transform
 from tests.exporters.stablehlo.running import job, steps_off, with_all_results
 from tests.oracles import hlo
 

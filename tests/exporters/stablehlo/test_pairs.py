@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from planner.ir.qtypes import storage, uniform
+from planner.ir.types.qtypes import storage, uniform
 from tests.exporters.plans import i8, model, op, plan_of
 from tests.exporters.stablehlo.running import job, steps_off
 from tests.oracles import hlo

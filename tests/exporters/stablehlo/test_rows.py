@@ -5,8 +5,8 @@ import pytest
 
 import planner
 from planner.exporters.table import EXPORTERS
-from planner.ir.qtypes import Uniform
-from planner.tryout.kit import make_kit
+from planner.ir.types.qtypes import Uniform
+from planner.target_tests.probe_kit import make_kit
 from tests.exporters.stablehlo.running import job, steps_off, unpinned
 from tests.oracles import hlo
 

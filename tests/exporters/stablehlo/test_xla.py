@@ -12,8 +12,8 @@ from benchmarks.samples import SAMPLERS, Draw
 from planner.constants.quantize import quantize_array
 from planner.exporters.table import EXPORTERS
 from planner.interpreter.evaluate import Interpreter
-from planner.ir.qtypes import Uniform
-from planner.tryout.kit import make_kit
+from planner.ir.types.qtypes import Uniform
+from planner.target_tests.probe_kit import make_kit
 from tests.exporters.stablehlo.running import static, with_all_results
 from tests.exporters.stablehlo.test_models import LONG, REAL, SHORT
 from tests.oracles import hlo

@@ -6,7 +6,7 @@ import numpy as np
 
 from planner.constants.quantize import quantize_array
 from planner.ir.borders import homes
-from planner.ir.qtypes import Uniform
+from planner.ir.types.qtypes import Uniform
 from planner.plans.rescales import pins, uses
 
 

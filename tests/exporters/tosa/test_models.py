@@ -11,7 +11,7 @@ from planner.exporters.tosa.write import write_tosa
 from planner.fusion.fuse import fuse
 from planner.interpreter.evaluate import Interpreter
 from planner.ir.graph import Graph
-from planner.ir.qtypes import NoneType
+from planner.ir.types.qtypes import NoneType
 from planner.onnx.read import read_onnx
 from planner.plans.plan import Plan
 from planner.propagation.propagate import propagate

@@ -5,7 +5,7 @@ import pytest
 
 from planner.exporters.tosa.write import write_tosa
 from planner.interpreter.evaluate import Interpreter
-from planner.ir.qtypes import Uniform, storage, uniform
+from planner.ir.types.qtypes import Uniform, storage, uniform
 from tests.exporters.plans import i8, model, op, plan_of, u8
 from tests.exporters.tosa.running import agreed, fed
 from tests.oracles import tosa

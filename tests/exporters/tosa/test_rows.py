@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import planner
-from planner.tryout.kit import make_kit
+from planner.target_tests.probe_kit import make_kit
 from tests.oracles import tosa
 
 # By target: kernels whose rows TOSA cannot compute, or has no operator for, and the words that say so.

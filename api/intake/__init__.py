@@ -1,0 +1,1 @@
+"""Intake: what strangers send is scanned, confined and read in a child process."""

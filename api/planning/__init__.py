@@ -1,0 +1,1 @@
+"""Planning over HTTP: requests, the known targets, the pipeline, what-if."""

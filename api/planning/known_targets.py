@@ -1,0 +1,153 @@
+"""Known targets: targets that plans may name, the shipped ones and those that were put.
+
+A description is read in a child first (`lint`); one that passed there is loaded here when it is first asked
+for, and the last few stay loaded. A version never changes. Source: design 06, "Shape".
+"""
+
+import json
+import re
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from anyio.to_thread import run_sync
+
+from api.intake.sandbox import Sandbox
+from api.jobs.records import File, stored
+from api.problems import Refused, unknown
+from api.storage.store import Store, digest_of
+from planner.target.load import load_target, target_ids
+from planner.target.records import QuantFn, Target
+
+MOST_LOADED: Final = 32
+_VERSION: Final = re.compile(r"([0-9.]*)(.*)", re.DOTALL)
+_FIELDS: Final = ("id", "version", "title", "mode", "digest")
+
+
+def shipped_targets() -> dict[str, Target]:
+    """Load every shipped target once."""
+    return {name: load_target(name) for name in target_ids()}
+
+
+class Shelf:
+    """The targets of one server.
+
+    Args:
+      shipped: by id.
+      functions: QuantFns that `fn` rules of targets may name.
+    """
+
+    def __init__(
+        self, store: Store, shipped: Mapping[str, Target], functions: Mapping[str, QuantFn] | None = None
+    ) -> None:
+        self.store = store
+        self.shipped = shipped
+        self.functions = dict(functions or {})
+        self.loaded: OrderedDict[str, Target] = OrderedDict()
+
+    async def find(self, name: str) -> Target:
+        """Find a target by `id` or `id@version`; of several versions that were put, the newest.
+
+        Raises:
+          Refused: there is none, with the nearest.
+        """
+        id_, _, version = name.partition("@")
+        target = self.shipped.get(id_)
+        if target is not None and version in ("", target.version):
+            return target
+        if name in self.loaded:
+            self.loaded.move_to_end(name)
+            return self.loaded[name]
+        return await run_sync(self._find_kept, name)
+
+    def records(self) -> list[dict[str, str]]:
+        """What every target is, by id and version."""
+        found = [{key: getattr(t, key) for key in _FIELDS} for t in self.shipped.values()]
+        found += [{key: record[key] for key in _FIELDS} for record in self._kept()]
+        return sorted(found, key=lambda record: (record["id"], _order(record["version"])))
+
+    async def put(self, name: str, text: Path, sandbox: Sandbox) -> tuple[dict[str, Any], bool]:
+        """Keep a description under `id@version`; says what it is, and whether it is new.
+
+        Raises:
+          Refused: errors in the description, another id or version in it, or another target of that name.
+        """
+        report = await sandbox.run("lint", text=str(text), name=file_name(name), reads=0)
+        told = f"{report['id']}@{report['version']}"
+        if told != name:
+            raise Refused("input-invalid", f"the description is of {told!r}", hint=f"put it under {told}")
+        return report, await run_sync(self._keep, name, text, report)
+
+    def text(self, name: str) -> tuple[File, str] | None:
+        """A description that was put, by `id@version`, and what its lines are called by; else None.
+
+        Raises:
+          Refused: there is none.
+        """
+        id_, _, version = name.partition("@")
+        if id_ in self.shipped and self.shipped[id_].version == version:
+            return None
+        return stored("descriptions", self._record(name)["description"]), file_name(name)
+
+    def _keep(self, name: str, path: Path, report: Mapping[str, Any]) -> bool:
+        text = path.read_bytes()
+        id_ = name.partition("@")[0]
+        if id_ in self.shipped:
+            raise Refused("exists", f"{id_!r} is a shipped target", hint="choose an id of your own")
+        is_new = not self.store.has("targets", digest_of(name.encode()))
+        digest = digest_of(text)
+        if is_new:
+            self.store.put("descriptions", digest, text)
+            record = {key: report[key] for key in _FIELDS} | {"description": digest}
+            self.store.put("targets", digest_of(name.encode()), json.dumps(record).encode())
+        kept = self._record(name)
+        if digest != kept["description"] and report["digest"] != kept["digest"]:
+            raise Refused(
+                "exists",
+                f"{name} is kept already, as {kept['digest']}",
+                found=kept["digest"],
+                hint="a version never changes: give it the next one",
+            )
+        return is_new
+
+    def _find_kept(self, name: str) -> Target:
+        id_, _, version = name.partition("@")
+        whole = name
+        if not version:
+            versions = [record["version"] for record in self._kept() if record["id"] == id_]
+            whole = f"{id_}@{max(versions, key=_order, default='')}"
+        if not self.store.has("targets", digest_of(whole.encode())):
+            known = [f"{record['id']}@{record['version']}" for record in self.records()]
+            raise unknown("target", name, [*self.shipped, *known])
+        text = (
+            self.store.find_whole("descriptions", self._record(whole)["description"]).read_text(
+                encoding="utf-8-sig"
+            )
+            + "\n"
+        )
+        target = load_target(text, self.functions, trusted=False, name=file_name(whole))
+        self.loaded[whole] = target
+        while len(self.loaded) > MOST_LOADED:
+            self.loaded.popitem(last=False)
+        return target
+
+    def _record(self, name: str) -> dict[str, str]:
+        found: dict[str, str] = self.store.read_json("targets", digest_of(name.encode()))
+        return found
+
+    def _kept(self) -> Iterator[dict[str, str]]:
+        for digest in self.store.digests("targets"):
+            yield self.store.read_json("targets", digest)
+
+
+def file_name(name: str) -> str:
+    """What lines of a description are called by: `my-npu.yaml` of `my-npu@1.0.0`."""
+    return f"{name.partition('@')[0]}.yaml"
+
+
+def _order(version: str) -> tuple[list[int], bool, str]:
+    """Versions in order: numbers as numbers, a pre-release before its release."""
+    found = _VERSION.fullmatch(version)
+    numbers, rest = (found[1], found[2]) if found else ("", version)
+    return [int(part) for part in numbers.split(".") if part], not rest.startswith("-"), rest

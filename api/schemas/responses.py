@@ -1,0 +1,264 @@
+"""Responses: bodies of answers, for OpenAPI; `requests` has the others. pydantic stays in these two."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from api.schemas.requests import Digest, ExternalData
+
+
+class JobRecord(BaseModel):
+    """A job; times are seconds since 1970, `result` as the route that asked for it says."""
+
+    id: str
+    kind: Literal["plan", "export", "calibration", "comparison"]
+    state: Literal["queued", "running", "done", "failed", "cancelled"]
+    progress: dict[str, Any] | None
+    attempt: int
+    created: float
+    started: float | None
+    finished: float | None
+    link: str
+    result: dict[str, Any] | None
+    problem: dict[str, Any] | None
+
+
+class JobPage(BaseModel):
+    """Some of the jobs, the latest first; `next` is the cursor of the following page."""
+
+    items: list[JobRecord]
+    next: str | None
+
+
+class Boundary(BaseModel):
+    """An input or output of a model; null is an unknown dimension or rank."""
+
+    name: str
+    dtype: str
+    shape: list[int | str | None] | None
+
+
+class ModelRecord(BaseModel):
+    """What a model is; its digest is the planner's, of structure and numbers."""
+
+    digest: Digest
+    blob: Digest
+    external_data: list[ExternalData] = Field(default_factory=list)
+    bytes: int
+    format: Literal["onnx", "json", "mlir"]
+    name: str
+    kernels: int
+    ops: int
+    values: int
+    parameters: int
+    inputs: list[Boundary]
+    outputs: list[Boundary]
+    notes: list[str]
+
+
+class ModelPage(BaseModel):
+    """Some of the models; `next` is the cursor of the following page."""
+
+    items: list[ModelRecord]
+    next: str | None
+
+
+class StatsRecord(BaseModel):
+    """Stored statistics."""
+
+    digest: Digest
+    model: str
+    method: str
+    samples: int
+    values: int
+
+
+class BlobRecord(BaseModel):
+    """A stored blob."""
+
+    digest: Digest
+    bytes: int
+
+
+class UploadRecord(BaseModel):
+    """An upload as it stands; `expires` is seconds since 1970."""
+
+    id: str
+    digest: Digest
+    bytes: int
+    offset: int
+    expires: int
+    link: str
+
+
+class QualityRecord(BaseModel):
+    """How an output compares; SQNR in dB, null where there is no error at all (`exact`) or only error."""
+
+    sqnr: float | None
+    exact: bool
+    max_error: float | None
+    elements: int
+
+
+class ComparisonRecord(BaseModel):
+    """A comparison; the whole of it, inner values too, is the blob."""
+
+    samples: int
+    outputs: dict[str, QualityRecord]
+    blob: Digest
+    link: str
+
+
+class ExportRecord(BaseModel):
+    """A written file, kept as a blob."""
+
+    blob: Digest
+    format: str
+    link: str
+    bytes: int
+
+
+class TargetRecord(BaseModel):
+    """A target the server has."""
+
+    id: str
+    version: str
+    title: str
+    mode: str
+    digest: Digest
+
+
+class Explanation(BaseModel):
+    """Why a port, value, kernel or rescale is as it is."""
+
+    plan: Digest
+    address: str
+    lines: list[str]
+
+
+class PortRecord(BaseModel):
+    """A port of a plan; a type of null is float, and the rule is the one that decided last."""
+
+    address: str
+    kernel: str
+    side: Literal["in", "out"]
+    value: str
+    type: str | None
+    rule: str | None
+
+
+class PortPage(BaseModel):
+    """Some of the ports of a plan, in plan order; `next` is the cursor of the following page."""
+
+    plan: Digest
+    items: list[PortRecord]
+    next: str | None
+
+
+class Suggestion(BaseModel):
+    """Edits that remove a rescale; pairs are (before, after) of the whole plan."""
+
+    edits: dict[str, Any]
+    text: str
+    cut: float
+    price: tuple[float, float]
+    rescales: tuple[int, int]
+    worst_bits_lost: tuple[float, float]
+
+
+class Suggestions(BaseModel):
+    """Verified edits, smallest first, and the same in words."""
+
+    plan: Digest
+    rescale: str
+    suggestions: list[Suggestion]
+    lines: list[str]
+
+
+class Tradeoff(BaseModel):
+    """One point of a front; `max_bits_lost` as an option gives it."""
+
+    max_bits_lost: float | None
+    rescaled_elements: int
+    rescales: int
+    worst_bits_lost: float
+    types: dict[str, str]
+    chosen: bool
+
+
+class Tradeoffs(BaseModel):
+    """The front of a component, fewest rescaled elements first, and the same in words."""
+
+    plan: Digest
+    component: str
+    tradeoffs: list[Tradeoff]
+    lines: list[str]
+
+
+class Change(BaseModel):
+    """Something that differs between two plans; empty is on one side only."""
+
+    at: str
+    before: str
+    after: str
+    why: str
+
+
+class Difference(BaseModel):
+    """What differs between two plans, and the same in words."""
+
+    before: Digest
+    after: Digest
+    same: bool
+    format: Literal["qplan.diff/1"]
+    kernels: list[Change]
+    ports: list[Change]
+    rescales: list[Change]
+    totals: dict[str, tuple[float, float]]
+    lines: list[str]
+
+
+class Finding(BaseModel):
+    """Something odd in a target description."""
+
+    file: str
+    line: int
+    column: int
+    code: str
+    severity: Literal["error", "warning"]
+    message: str
+
+
+class LintReport(BaseModel):
+    """A target description that loads, and what is odd in it."""
+
+    id: str
+    version: str
+    digest: Digest
+    findings: list[Finding]
+
+
+class Health(BaseModel):
+    """A server that answers."""
+
+    status: Literal["ok"] = "ok"
+
+
+class ServerRecord(BaseModel):
+    """Versions, limits and file formats of this server."""
+
+    version: str
+    limits: dict[str, int]
+    formats: list[str]
+    schemas: list[str]
+
+
+class ProblemDocument(BaseModel):
+    """Any failure (RFC 9457); further members depend on the type, see docs/problems.md."""
+
+    model_config = ConfigDict(extra="allow")
+    type: str
+    title: str
+    status: int
+    detail: str
+    request_id: str

@@ -1,0 +1,1 @@
+"""The server: processes, connections, limits, logs and metrics around the routes."""

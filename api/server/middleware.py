@@ -1,0 +1,187 @@
+"""Middleware: what every request meets first, and every answer last.
+
+Request id, host name, tokens and their scopes, rates, the access log and metrics, and the one form of every
+failure; bytes are `exchange`'s. Nothing here knows a route but health, which needs no token.
+Source: design 06; RFC 9457; RFC 6750.
+"""
+
+import asyncio
+import ipaddress
+import json
+import logging
+import secrets
+from collections.abc import Mapping
+from time import perf_counter
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from api.problems import MEDIA_TYPE, Problem, Refused, document
+from api.server.body_stream import REQUEST_ID, Exchange, too_large
+from api.server.limits import Buckets, retry_after
+from api.server.logs import log_request
+from api.server.metrics import Metrics
+from api.server.tokens import METRICS, find_token, needed
+from api.settings import Settings
+
+PROBLEM: Final = "qplan.problem"
+TOKEN: Final = "qplan.token"  # noqa: S105 - a key of the scope
+READY: Final = "/v1/health/ready"
+OPEN_PATHS: Final = ("/v1/health/live", READY)
+BLOBS: Final = "/v1/blobs/"
+UPLOADS: Final = "/v1/uploads/"
+PREFIX: Final = "/v1"
+LONGEST_PATH: Final = 200
+STRANGERS: Final = 5
+"""Requests a second of one address that bear no token we know, and three times that at once."""
+
+log: Final = logging.getLogger("qplan.api")
+
+
+def render(problem: Problem, request_id: str) -> Response:
+    """Make the answer of a problem."""
+    text = json.dumps(document(problem, request_id))
+    headers = {"WWW-Authenticate": "Bearer"} if problem.name == "unauthorized" else {}
+    if "retry_after" in problem.more:
+        headers["Retry-After"] = str(problem.more["retry_after"])
+    return Response(text, problem.status, headers, MEDIA_TYPE)
+
+
+class Edge:
+    """ASGI middleware around the whole application."""
+
+    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics, draining: asyncio.Event) -> None:
+        self.app = app
+        self.settings = settings
+        self.metrics = metrics
+        self.draining = draining
+        self.tokens = Buckets("tokens", settings.rate, settings.burst)
+        self.strangers = Buckets("strangers", STRANGERS, 3 * STRANGERS)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        start = perf_counter()
+        scope[REQUEST_ID] = secrets.token_hex(8)
+        exchange = Exchange(self._limit(scope), self.settings, (scope, receive, send), self.draining)
+        self.metrics.under_way.inc()
+        problem: Problem | None = None
+        try:
+            problem = await self._serve(scope, exchange)
+        finally:
+            self.metrics.under_way.dec()
+            self._note(scope, exchange, problem, perf_counter() - start)
+
+    async def _serve(self, scope: Scope, exchange: Exchange) -> Problem | None:
+        problem = self._refusal(scope)
+        try:
+            if problem is None:
+                await self.app(scope, exchange.receive, exchange.send)
+                await exchange.close()
+                return None
+        except Refused as error:
+            problem = error.problem
+        except Exception:
+            log.exception("request %s failed", scope[REQUEST_ID])
+            problem = Problem("internal", "this is a bug; the log has more under the request id")
+        if not exchange.started:
+            await render(problem, scope[REQUEST_ID])(scope, exchange.receive, exchange.send)
+        return problem
+
+    def _note(self, scope: Scope, exchange: Exchange, problem: Problem | None, seconds: float) -> None:
+        route = _template(scope)
+        method, status = scope["method"], exchange.status
+        self.metrics.count((method, route, status), seconds, received=exchange.size, sent=exchange.sent)
+        if not self.settings.access_log:
+            return
+        client = scope.get("client")
+        log_request(
+            {
+                "request_id": scope[REQUEST_ID],
+                "method": method[:20],
+                "route": route,
+                "path": scope["path"][:LONGEST_PATH] if route != "none" else None,
+                "status": status,
+                "problem": problem.name if problem else scope.get(PROBLEM),
+                "ms": round(seconds * 1000, 2),
+                "received": exchange.size,
+                "sent": exchange.sent,
+                "client": client[0] if client else None,
+                "token": scope.get(TOKEN),
+            }
+        )
+
+    def _limit(self, scope: Scope) -> int:
+        blob = scope["method"] == "PUT" and scope["path"].startswith(BLOBS)
+        part = scope["method"] == "PATCH" and scope["path"].startswith(UPLOADS)
+        return self.settings.max_blob if blob or part else self.settings.max_body
+
+    def _refusal(self, scope: Scope) -> Problem | None:
+        headers = dict(scope["headers"])
+        length = headers.get(b"content-length", b"")
+        if length.isdigit() and int(length) > self._limit(scope):
+            return too_large(self._limit(scope))
+        if scope["path"] in OPEN_PATHS:
+            ending = self.draining.is_set() and scope["path"] == READY
+            return Problem("not-ready", "the server is ending") if ending else None
+        if self.settings.tokens:
+            return self._unknown_or_over(scope, headers)
+        # Without tokens, a page that points its own name at this address must not be answered.
+        host = _host(headers.get(b"host", b"").decode("latin-1"))
+        if not (_address(host) or host == "localhost" or host in self.settings.hosts):
+            return Problem("wrong-host", f"no server named {host[:100]!r} here; QPLAN_HOSTS lists names")
+        server = _address((scope.get("server") or ("127.0.0.1", 0))[0])
+        if server is not None and not server.is_loopback:
+            return Problem("not-local", "set QPLAN_TOKENS to answer other machines")
+        return None
+
+    def _unknown_or_over(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Problem | None:
+        """Refuse who bears no token, one without the scope, or one that asks too often."""
+        now = asyncio.get_running_loop().time()
+        token = find_token(self.settings.tokens, headers.get(b"authorization", b""))
+        if token is None:
+            wait = self.strangers.take((scope.get("client") or ("",))[0], now)
+            return _over(wait) if wait else Problem("unauthorized", "send Authorization: Bearer ...")
+        scope[TOKEN] = token.name
+        wait = self.tokens.take(token.digest, now)
+        if wait:
+            return _over(wait)
+        scope_needed = needed(scope["method"], scope["path"])
+        if scope_needed not in token.scopes:
+            more = {"scope": scope_needed}
+            return Problem("forbidden", f"this needs a token with the scope {scope_needed}", more)
+        return None
+
+
+def request_id(request: Request) -> str:
+    """Id of a request, as it stands in its answer."""
+    return str(request.scope[REQUEST_ID])
+
+
+def _template(scope: Scope) -> str:
+    """The route as `/v1/plans/{key}`; FastAPI notes it without the prefix its router has."""
+    path = getattr(scope.get("route"), "path", "none")
+    return f"{PREFIX}{path}" if path not in ("none", METRICS) and not path.startswith(PREFIX) else path
+
+
+def _over(wait: float) -> Problem:
+    seconds = retry_after(wait)
+    return Problem(
+        "rate-limited", f"too many requests; the next in {seconds} s", {"retry_after": int(seconds)}
+    )
+
+
+def _host(text: str) -> str:
+    name = text.partition("]")[0].removeprefix("[") if text.startswith("[") else text.partition(":")[0]
+    return name.lower().rstrip(".")
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None

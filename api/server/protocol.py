@@ -1,0 +1,83 @@
+"""Protocol: HTTP/1.1 as uvicorn speaks it with h11, with a time for a head to arrive and bounded connections.
+
+A client that sends its head byte by byte holds a connection, not more, and not for long. What is no HTTP
+is answered as problem+json too. Source: RFC 9112; uvicorn's `H11Protocol`.
+"""
+
+import asyncio
+import json
+import secrets
+from typing import Any, Final
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from api.problems import MEDIA_TYPE, Problem, document
+from api.server.body_stream import HEADERS
+
+
+def protocol(head_seconds: float, connections: int) -> type[H11Protocol]:
+    """Make the protocol of a server.
+
+    Args:
+      head_seconds: time for a head, from its first byte or from the connection.
+      connections: open connections; more are closed as they come.
+    """
+
+    class Bounded(H11Protocol):
+        """One connection."""
+
+        late: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            if len(self.connections) > connections:
+                transport.abort()
+                return
+            self._wait_for_head()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._head_came()
+            super().connection_lost(exc)
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if self.conn.their_state is not h11.IDLE:
+                self._head_came()
+            elif self.late is None:
+                self._wait_for_head()
+
+        def send_400_response(self, msg: str) -> None:
+            self._refuse(Problem("http-invalid", msg))
+
+        def _wait_for_head(self) -> None:
+            self.late = self.loop.call_later(head_seconds, self._give_up)
+
+        def _head_came(self) -> None:
+            if self.late is not None:
+                self.late.cancel()
+                self.late = None
+
+        def _give_up(self) -> None:
+            if not self.transport.is_closing():
+                self._refuse(Problem("slow-head", f"the head did not arrive within {head_seconds} s"))
+
+        def _refuse(self, problem: Problem) -> None:
+            name = secrets.token_hex(8)
+            body = json.dumps(document(problem, name)).encode()
+            headers = [
+                (b"content-type", MEDIA_TYPE.encode()),
+                (b"content-length", str(len(body)).encode()),
+                (b"connection", b"close"),
+                (b"x-request-id", name.encode()),
+                *HEADERS,
+            ]
+            head = h11.Response(status_code=problem.status, headers=headers, reason=_REASONS[problem.status])
+            for event in (head, h11.Data(data=body), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
+            self.transport.close()
+
+    return Bounded
+
+
+_REASONS: Final = {400: b"Bad Request", 408: b"Request Timeout"}

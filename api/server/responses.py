@@ -1,0 +1,122 @@
+"""Responses: entity tags, conditional requests, parts of files, pages. Source: RFC 9110, sections 13 and 14.
+
+Everything kept is named by its content, so a tag is a digest and a fresh one needs no look at the body.
+"""
+
+import base64
+import binascii
+import heapq
+import json
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+
+from api.problems import Refused
+
+JSON: Final = "application/json"
+PAGE: Final = 100
+MOST: Final = 1000
+_RANGE: Final = re.compile(r"bytes=(\d{1,18})-(\d{0,18})|bytes=-(\d{1,18})")
+_TAGS: Final = re.compile(r'(?:W/)?("[^"]*")')
+
+
+def unchanged(request: Request, tag: str) -> Response | None:
+    """304 where `If-None-Match` has the tag, so that nothing need be made or sent."""
+    given = request.headers.get("if-none-match")
+    if given is None or not (given.strip() == "*" or f'"{tag}"' in _TAGS.findall(given)):
+        return None
+    return Response(status_code=304, headers={"ETag": f'"{tag}"'})
+
+
+def require_match(request: Request, tag: str) -> None:
+    """Refuse a change of something that is not what the client last saw.
+
+    Raises:
+      Refused: `If-Match` is there, and has another tag.
+    """
+    given = request.headers.get("if-match")
+    if given is not None and given.strip() != "*" and f'"{tag}"' not in _TAGS.findall(given):
+        raise Refused("precondition-failed", f"it is {tag}", found=tag)
+
+
+def file_answer(request: Request, path: Path, tag: str, media: str = JSON, **headers: str) -> Response:
+    """Give a file that never changes: whole, a part of it, or 304.
+
+    Raises:
+      Refused: `Range` asks for bytes beyond its end.
+    """
+    same = unchanged(request, tag)
+    if same is not None:
+        return same
+    _check_range(request, path)
+    return FileResponse(path, media_type=media, headers={"ETag": f'"{tag}"', **headers})
+
+
+def json_answer(request: Request, tag: str, make: Callable[[], Any]) -> Response:
+    """Give a document that a tag stands for, or 304."""
+    same = unchanged(request, tag)
+    if same is not None:
+        return same
+    return Response(json.dumps(make()), media_type=JSON, headers={"ETag": f'"{tag}"'})
+
+
+def page_of(names: Iterable[str], limit: int, cursor: str | None) -> tuple[list[str], str | None]:
+    """Take the names after a cursor, in order, and the cursor of those that follow.
+
+    Raises:
+      Refused: a cursor that no page gave.
+    """
+    after = read_cursor(cursor)
+    found = heapq.nsmallest(limit + 1, (name for name in names if name > after))
+    return found[:limit], make_cursor(found[limit - 1]) if len(found) > limit else None
+
+
+def make_cursor(place: str) -> str:
+    """Word a place in a list so that it fits into an address."""
+    return base64.urlsafe_b64encode(place.encode()).decode().rstrip("=")
+
+
+def read_cursor(cursor: str | None) -> str:
+    """The place a cursor stands for; the beginning without one.
+
+    Raises:
+      Refused: a cursor that no page gave.
+    """
+    try:
+        text = cursor or ""
+        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True).decode()
+    except (binascii.Error, ValueError):
+        raise no_cursor() from None
+
+
+def no_cursor() -> Refused:
+    """Make the refusal of a cursor that no page gave."""
+    message = "cursor: none that a page of this list gave"
+    return Refused("request-invalid", message, errors=[{"pointer": "/cursor", "message": message}])
+
+
+def next_link(request: Request, cursor: str | None) -> dict[str, str]:
+    """The `Link` header of a page (RFC 8288); nothing on the last one."""
+    if cursor is None:
+        return {}
+    url = request.url.include_query_params(cursor=cursor)
+    return {"Link": f'<{url.path}?{url.query}>; rel="next"'}
+
+
+def _check_range(request: Request, path: Path) -> None:
+    """Leave out ranges of no sense and refuse those beyond the end; starlette would answer in plain text."""
+    text = request.headers.get("range")
+    if text is None:
+        return
+    found = _RANGE.fullmatch(text.replace(" ", ""))
+    first, last = (found[1], found[2]) if found else ("", "")
+    if not found or found[3] == "0" or (first and last and int(last) < int(first)):
+        request.scope["headers"] = [item for item in request.scope["headers"] if item[0] != b"range"]
+        return
+    size = path.stat().st_size
+    if size == 0 or (first and int(first) >= size):
+        raise Refused("range-invalid", f"the file has {size} bytes", bytes=size)

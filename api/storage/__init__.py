@@ -1,0 +1,1 @@
+"""Storage: files by digest, rows of the database, uploads, retention."""

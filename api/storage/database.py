@@ -1,0 +1,214 @@
+"""The database: tables, connections and migrations; SQLite by default, PostgreSQL past one machine.
+
+Blobs, models, plans are files (`store`); rows are what changes: jobs and their events. Times are seconds
+since 1970, by the database's clock where it has one: a lease is judged by one clock. Source: design 06.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from alembic import command
+from alembic.config import Config
+from alembic.util import CommandError
+from sqlalchemy import (
+    Boolean,
+    Column,
+    Connection,
+    Engine,
+    Float,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    create_engine,
+    event,
+    func,
+    select,
+)
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import (
+    ArgumentError,
+    DatabaseError,
+    InterfaceError,
+    NoSuchModuleError,
+    OperationalError,
+)
+from sqlalchemy.types import JSON
+
+from api.problems import FULL, Problem, full
+from planner.errors import InputError
+
+POOL: Final = 8
+WAIT_SECONDS: Final = 30
+CONNECT_SECONDS: Final = 5
+MIGRATING: Final = 0x71706C616E
+_READS: Final = "qplan_reads"
+
+_DRIVERS: Final = dict.fromkeys(("postgres", "postgresql", "postgresql+psycopg"), "postgresql+psycopg")
+
+metadata: Final = MetaData()
+
+jobs: Final = Table(
+    "jobs",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("key", String(200), unique=True),
+    Column("kind", String(40), nullable=False),
+    Column("state", String(12), nullable=False),
+    Column("request", JSON, nullable=False),
+    Column("result", JSON),
+    Column("problem", JSON),
+    Column("progress", JSON),
+    Column("principal", String(80), nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("lost", Integer, nullable=False),
+    Column("events", Integer, nullable=False),
+    Column("cancelling", Boolean, nullable=False),
+    Column("owner", String(80)),
+    Column("created", Float(53), nullable=False),
+    Column("due", Float(53), nullable=False),
+    Column("started", Float(53)),
+    Column("finished", Float(53)),
+    Column("heartbeat", Float(53)),
+    Index("jobs_by_state", "state", "due"),
+    Index("jobs_by_age", "created", "id"),
+)
+
+events: Final = Table(
+    "events",
+    metadata,
+    Column("job", String(32), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("kind", String(20), nullable=False),
+    Column("data", JSON, nullable=False),
+    Column("at", Float(53), nullable=False),
+)
+
+
+def open_database(url: str) -> Engine:
+    """Connect, and bring the tables up to date; several servers may start at once.
+
+    Args:
+      url: `sqlite:///FILE`, or `postgresql://USER:PASSWORD@HOST/NAME`.
+
+    Raises:
+      InputError: a database that is none, cannot be reached, or was made by a later version.
+    """
+    engine = make_engine(url)
+    try:
+        _migrate(engine)
+    except CommandError as error:
+        engine.dispose()
+        raise InputError(
+            f"the database at {_shown(url)} is of another version: {error}", hint="use that version's qplan"
+        ) from error
+    except DatabaseError as error:
+        engine.dispose()
+        raise InputError(f"cannot use the database at {_shown(url)}: {error.orig}") from error
+    return engine
+
+
+def default_url(data: Path) -> str:
+    """The database of a server that was told none: a file in its data folder."""
+    return URL.create("sqlite", database=str(data / "qplan.sqlite")).render_as_string()
+
+
+@contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """Give a transaction that may write; it is kept unless something is raised."""
+    with engine.begin() as connection:
+        yield connection
+
+
+@contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """Give a connection that only reads: SQLite's readers wait for nobody."""
+    with engine.connect().execution_options(**{_READS: True}) as connection:
+        yield connection
+
+
+def now(connection: Connection) -> float:
+    """Seconds since 1970 by the clock that all who share the database share."""
+    if connection.dialect.name == "sqlite":
+        return time.time()
+    return float(connection.execute(select(func.extract("epoch", func.clock_timestamp()))).scalar_one())
+
+
+def failure_of(error: Exception) -> Problem | None:
+    """What a failure of the disk or the database is to whoever asked; None where it is a bug of ours."""
+    if isinstance(error, OSError):
+        return full() if error.errno in FULL else None
+    if isinstance(error, OperationalError) and "disk is full" in str(error.orig):
+        return full()
+    if isinstance(error, (OperationalError, InterfaceError)):
+        return Problem("not-ready", "the database does not answer", {"hint": "try again later"})
+    return None
+
+
+def _migrate(engine: Engine) -> None:
+    with writing(engine) as connection:
+        if engine.dialect.name == "postgresql":
+            connection.execute(select(func.pg_advisory_xact_lock(MIGRATING)))
+        config = Config()
+        config.set_main_option("script_location", str(Path(__file__).parents[1] / "migrations"))
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+
+
+def make_engine(url: str) -> Engine:
+    """Make what connects, without connecting.
+
+    Raises:
+      InputError: an address that is none, or of another database than SQLite and PostgreSQL.
+    """
+    try:
+        parsed = make_url(url)
+        if parsed.get_backend_name() == "sqlite":
+            return _sqlite(parsed)
+        parsed = parsed.set(drivername=_DRIVERS[parsed.drivername])
+        return create_engine(
+            parsed,
+            pool_size=POOL,
+            pool_pre_ping=True,
+            pool_timeout=WAIT_SECONDS,
+            connect_args={"connect_timeout": CONNECT_SECONDS},
+        )
+    except (ArgumentError, NoSuchModuleError, LookupError) as error:
+        raise InputError(
+            f"QPLAN_DATABASE_URL is no database address: {_shown(url)}",
+            hint="sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME",
+        ) from error
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"this database needs {error.name}, which is not installed",
+            hint="pip install 'quant-planner[cluster]'",
+        ) from error
+
+
+def _sqlite(url: URL) -> Engine:
+    engine = create_engine(url, pool_size=POOL, connect_args={"timeout": WAIT_SECONDS})
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None  # transactions are begun below, not by the driver
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", f"busy_timeout={WAIT_SECONDS * 1000}"):
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        # A transaction that reads first and writes later would fail when another wrote in between.
+        reads = connection.get_execution_options().get(_READS, False)
+        connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+
+    return engine
+
+
+def _shown(url: str) -> str:
+    try:
+        return make_url(url).render_as_string(hide_password=True)
+    except ArgumentError:
+        return "(unreadable)"

@@ -1,0 +1,334 @@
+"""Store: files by their digest, written whole or not at all, never changed.
+
+`blobs` are bytes as sent, `models` records of what a blob holds, `stats` and `plans` JSON text, `requests`
+links from a request's digest to its plan, `origins` the requests of plans by their keys, `answers` what
+follows from plans, `targets` by id and version with their `descriptions`, `keys` of requests that may come
+twice. A restart finds everything. Source: design 06, "Shape".
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+from api.problems import Refused, unknown
+from api.storage.objects import Objects
+
+Kind: TypeAlias = Literal[
+    "answers", "blobs", "descriptions", "keys", "models", "origins", "plans", "requests", "stats", "targets"
+]
+
+DIGEST: Final = r"^sha256:[0-9a-f]{64}$"
+_NAMES: Final[dict[Kind, str]] = {
+    "answers": "answer",
+    "blobs": "blob",
+    "descriptions": "target description",
+    "keys": "idempotency key",
+    "models": "model",
+    "origins": "origin of plan",
+    "plans": "plan",
+    "requests": "request",
+    "stats": "statistics",
+    "targets": "target",
+}
+_KINDS: Final = tuple(_NAMES)
+_LISTED: Final = 200
+_UNCHANGING: Final = frozenset({"answers", "blobs", "descriptions", "origins", "plans", "requests", "stats"})
+"""Kinds that are the same for ever: a copy of them need not be looked after."""
+_BY_CONTENT: Final = frozenset({"blobs", "descriptions", "stats"})
+"""Kinds whose digest is that of their bytes."""
+_MADE_AGAIN: Final = frozenset({"answers", "origins", "plans", "requests"})
+"""Kinds that the same question brings back."""
+_MOST_CHECKED: Final = 10_000
+
+
+def digest_of(data: bytes) -> str:
+    """`sha256:...` of bytes."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def digest_of_file(path: Path) -> str:
+    """`sha256:...` of a file's bytes."""
+    with path.open("rb") as file:
+        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A folder of content-addressed files; in front of an object store it holds what was asked for here.
+
+    `checked` are files whose bytes were compared with their digest: where, how big, how old.
+    """
+
+    root: Path
+    objects: Objects | None = None
+    checked: set[tuple[str, int, int]] = field(default_factory=set, compare=False)
+
+    def open(self) -> None:
+        """Make the folders, and clear what an earlier server left half done."""
+        for name in (*_KINDS, "drafts"):
+            (self.root / name).mkdir(parents=True, exist_ok=True)
+        with _holding(self.root / "drafts", fcntl.LOCK_EX):
+            for draft in (self.root / "drafts").iterdir():
+                if not _in_use(draft):
+                    _remove(draft)
+
+    def path(self, kind: Kind, digest: str) -> Path:
+        """Where a file lies, or would.
+
+        Raises:
+          Refused: `digest` is none, so nothing can be there.
+        """
+        if not re.fullmatch(DIGEST, digest):
+            raise unknown(_NAMES[kind], digest, [])
+        name = digest.removeprefix("sha256:")
+        return Path(f"{self.root}/{kind}/{name[:2]}/{name}")
+
+    def has(self, kind: Kind, digest: str) -> bool:
+        """Whether a file is there."""
+        here = self.path(kind, digest).is_file()
+        if self.objects is None or (here and kind in _UNCHANGING):
+            return here
+        return self.objects.has(self._name(kind, digest))
+
+    def look(self, kind: Kind, digest: str) -> Path | None:
+        """Path of a file, if it is there: in the folder by then, wherever it was."""
+        path = self.path(kind, digest)
+        if self.objects is not None and not (kind in _UNCHANGING and path.is_file()):
+            self._fetch(kind, digest, path)
+        return path if path.is_file() else None
+
+    def find(self, kind: Kind, digest: str) -> Path:
+        """Path of a file that is there.
+
+        Raises:
+          Refused: it is not; with the nearest digests.
+        """
+        path = self.look(kind, digest)
+        if path is None:
+            raise unknown(
+                _NAMES[kind], digest, list(islice(self._near(kind, self.path(kind, digest)), _LISTED))
+            )
+        return path
+
+    def read(self, kind: Kind, digest: str) -> bytes | None:
+        """Bytes of a file, if it is there."""
+        path = self.look(kind, digest)
+        return None if path is None else path.read_bytes()
+
+    def find_whole(self, kind: Kind, digest: str) -> Path:
+        """Path of a file that is there and, where its digest is that of its bytes, has these bytes.
+
+        Raises:
+          Refused: it is not there, or damaged: then it is taken away, so that it can be sent again.
+        """
+        path = self.find(kind, digest)
+        if kind not in _BY_CONTENT or self._is_whole(path, digest):
+            return path
+        path.unlink(missing_ok=True)
+        if self.objects is not None:
+            path = self.find(kind, digest)  # the copy here was damaged, perhaps not the other one
+            if self._is_whole(path, digest):
+                return path
+            self.drop(kind, digest)
+        raise Refused("corrupted", f"{_NAMES[kind]} {digest} was damaged on disk")
+
+    def digests(self, kind: Kind) -> Iterator[str]:
+        """Digests of everything of a kind, in no order."""
+        if self.objects is not None:
+            yield from (f"sha256:{name}" for name in self.objects.names(kind))
+            return
+        for folder in os.scandir(self.root / kind):
+            yield from (f"sha256:{entry.name}" for entry in os.scandir(folder.path))
+
+    def _near(self, kind: Kind, path: Path) -> Iterator[str]:
+        """Digests to look for a nearest one among: those that begin alike, for all may be a million."""
+        beginning = path.parent.name
+        if self.objects is not None:
+            yield from (f"sha256:{name}" for name in self.objects.names(f"{kind}/{beginning}"))
+        elif path.parent.is_dir():
+            yield from (f"sha256:{entry.name}" for entry in os.scandir(path.parent))
+
+    def size(self, kind: Kind) -> int:
+        """Bytes of all files of a kind, in the object store where there is one."""
+        if self.objects is not None:
+            return self.objects.size(kind)
+        return sum(path.stat().st_size for path in (self.root / kind).glob("*/*"))
+
+    def read_json(self, kind: Kind, digest: str) -> Any:
+        """Read a record this server wrote."""
+        return json.loads(self.find(kind, digest).read_bytes())
+
+    def drop(self, kind: Kind, digest: str) -> None:
+        """Take a file away.
+
+        Raises:
+          Refused: it is not there; with the nearest digests.
+        """
+        path = self.find(kind, digest)
+        if self.objects is not None:
+            self.objects.drop(self._name(kind, digest))
+        path.unlink(missing_ok=True)
+
+    def put(self, kind: Kind, digest: str, data: bytes) -> None:
+        """Keep bytes under a digest; what is there stays."""
+        self.put_all([(kind, digest, data)])
+
+    def put_all(self, files: Iterable[tuple[Kind, str, bytes]]) -> None:
+        """Keep bytes under digests, in this order; what is there stays."""
+        missing = [file for file in files if not self.has(file[0], file[1])]
+        with self._drafted([_make_file] * len(missing)) as drafts:
+            for (_, file), (_, _, data) in zip(drafts, missing, strict=True):
+                _write(file, data)
+            for _, file in drafts:  # one after the other without a name between: the journal has less to do
+                os.fsync(file)
+            for (path, _), (kind, digest, _) in zip(drafts, missing, strict=True):
+                self._give_name(kind, digest, path)
+
+    def keep(self, kind: Kind, digest: str, draft: Path) -> None:
+        """Move a finished file into its place: fsync, rename, fsync of a name that nothing brings back."""
+        with draft.open("rb") as file:
+            os.fsync(file.fileno())
+        self._give_name(kind, digest, draft)
+
+    def _give_name(self, kind: Kind, digest: str, draft: Path) -> None:
+        goal = self.path(kind, digest)
+        if self.objects is not None:
+            self.objects.send(draft, self._name(kind, digest))
+        _in_folder(os.replace, draft, goal)
+        if kind not in _MADE_AGAIN:
+            with _opened(goal.parent) as folder:
+                os.fsync(folder)
+
+    def keep_plan(self, request: str, key: str, text: bytes, origin: bytes) -> None:
+        """Keep a plan as the answer of a request, and where it comes from."""
+        self.put_all([("origins", key, origin), ("plans", key, text)])
+        self.link(request, key)
+
+    def link(self, digest: str, plan: str) -> None:
+        """Note that a request's answer is a plan."""
+        goal = self.path("requests", digest)
+        if self.objects is not None:
+            self.objects.send(self.find("plans", plan), self._name("requests", digest))
+        with suppress(FileExistsError):  # two equal requests at once: the other one's link is as good
+            _in_folder(os.link, self.path("plans", plan), goal)
+
+    @contextmanager
+    def draft(self) -> Iterator[Path]:
+        """Give a folder to work in; it goes, with what was not kept."""
+        with self._drafted([_make_folder]) as [(folder, _)]:
+            yield folder
+
+    @contextmanager
+    def _drafted(self, makers: Sequence[Callable[[Path], int]]) -> Iterator[list[tuple[Path, int]]]:
+        """Make files or folders among the drafts and hold them; those that are still there go."""
+        folder = self.root / "drafts"
+        drafts: list[tuple[Path, int]] = []
+        try:
+            if makers:
+                with _holding(folder, fcntl.LOCK_SH):  # `open` takes away what nobody holds
+                    for make in makers:
+                        path = folder / secrets.token_hex(8)
+                        drafts.append((path, make(path)))
+                        fcntl.flock(drafts[-1][1], fcntl.LOCK_EX)
+            yield drafts
+        finally:
+            for path, file in drafts:
+                _remove(path)
+                os.close(file)
+
+    def _name(self, kind: Kind, digest: str) -> str:
+        return self.path(kind, digest).relative_to(self.root).as_posix()
+
+    def _fetch(self, kind: Kind, digest: str, path: Path) -> None:
+        """Bring an object here; what is no object any more goes here too."""
+        if self.objects is None:
+            return
+        with self.draft() as folder:
+            if self.objects.fetch(self._name(kind, digest), folder / "data"):
+                path.parent.mkdir(exist_ok=True)
+                (folder / "data").replace(path)
+            else:
+                path.unlink(missing_ok=True)
+
+    def _is_whole(self, path: Path, digest: str) -> bool:
+        stands = path.stat()
+        mark = (str(path), stands.st_size, stands.st_mtime_ns)
+        if mark in self.checked:
+            return True
+        if digest_of_file(path) != digest:
+            return False
+        if len(self.checked) >= _MOST_CHECKED:
+            self.checked.clear()
+        self.checked.add(mark)
+        return True
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+@contextmanager
+def _holding(path: Path, how: int) -> Iterator[None]:
+    """Hold a lock on a file or folder, as soon as it can be had."""
+    with _opened(path) as file:
+        fcntl.flock(file, how)
+        yield
+
+
+def _in_use(draft: Path) -> bool:
+    """Whether a server that lives holds a draft."""
+    try:
+        with _holding(draft, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            return False
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+
+
+def _make_file(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+
+
+def _make_folder(path: Path) -> int:
+    path.mkdir(0o700)
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def _write(file: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(file, left) :]
+
+
+def _in_folder(move: Callable[[Path, Path], None], draft: Path, goal: Path) -> None:
+    """Give a file its name, in a folder that is mostly there."""
+    try:
+        move(draft, goal)
+    except FileNotFoundError:
+        goal.parent.mkdir(exist_ok=True)
+        move(draft, goal)
+
+
+def _remove(draft: Path) -> None:
+    try:
+        draft.unlink()
+    except FileNotFoundError:
+        return
+    except OSError:  # a folder
+        shutil.rmtree(draft, ignore_errors=True)

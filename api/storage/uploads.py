@@ -1,0 +1,190 @@
+"""Uploads in parts: a file that arrives over several requests, and goes on where it stood after a break.
+
+An upload is a folder under `uploads`: what was announced, and the bytes so far. Its id says when it began, so
+one that ran out is told from one that never was. Several servers share uploads where they share the data
+folder. Source: design 06.
+"""
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from secrets import token_hex
+from typing import Any, Final
+
+from anyio.to_thread import run_sync
+from starlette.requests import Request
+
+from api.intake.bodies import CHUNK
+from api.problems import Refused, unknown
+from api.server.limits import Quota
+from api.settings import Settings
+from api.storage.store import Store, digest_of_file
+
+ID: Final = r"^[0-9a-f]{8,12}-[0-9a-f]{32}$"
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """An upload as it stands; `expires` is seconds since 1970."""
+
+    id: str
+    digest: str
+    bytes: int
+    offset: int
+    expires: int
+
+
+class Uploads:
+    """The uploads under way in a data folder."""
+
+    def __init__(self, settings: Settings, store: Store, quota: Quota) -> None:
+        self.settings = settings
+        self.store = store
+        self.quota = quota
+        self.root = settings.data / "uploads"
+
+    def begin(self, digest: str, size: int, id_: str = "") -> Upload:
+        """Announce a file.
+
+        Args:
+          id_: of `new_id`; an upload of this id that is there goes on.
+
+        Raises:
+          Refused: `too-large`, `quota`.
+        """
+        if size > self.settings.max_upload:
+            limit = self.settings.max_upload
+            raise Refused("too-large", f"an upload has at most {limit} bytes", limit=limit)
+        self.store.path("blobs", digest)
+        self.quota.check(size)
+        self.sweep()
+        folder = self.root / (id_ or new_id())
+        folder.mkdir(parents=True, exist_ok=True)
+        about = folder / "about"
+        if not about.exists():
+            draft = folder / token_hex(8)
+            draft.write_text(json.dumps({"digest": digest, "bytes": size}))
+            draft.replace(about)
+        return self.find(folder.name)
+
+    def find(self, id_: str) -> Upload:
+        """How an upload stands.
+
+        Raises:
+          Refused: none of this id, or `expired`.
+        """
+        folder = self._folder(id_)
+        about = json.loads((folder / "about").read_bytes())
+        data = folder / "data"
+        size = data.stat().st_size if data.exists() else 0
+        offset = about["bytes"] if self.store.has("blobs", about["digest"]) else size
+        return Upload(id_, about["digest"], about["bytes"], offset, self._expires(id_))
+
+    def drop(self, id_: str) -> None:
+        """Give an upload up.
+
+        Raises:
+          Refused: none of this id, or `expired`.
+        """
+        shutil.rmtree(self._folder(id_), ignore_errors=True)
+
+    def sweep(self) -> None:
+        """Take away what ran out."""
+        for folder in self.root.iterdir() if self.root.is_dir() else ():
+            if re.fullmatch(ID, folder.name) and self._expires(folder.name) < time.time():
+                shutil.rmtree(folder, ignore_errors=True)
+
+    async def append(self, id_: str, offset: int, request: Request) -> Upload:
+        """Add the body of a request to an upload; the last part makes it a blob.
+
+        Raises:
+          Refused: `offset-mismatch` with the `offset` it stands at, `too-large`, `digest-mismatch`: then the
+            upload is gone, since nobody can say which part was wrong.
+        """
+        upload = await run_sync(self.find, id_)
+        if upload.offset == upload.bytes == offset:
+            return upload
+        with _alone(self._folder(id_) / "data") as file:
+            stands = os.fstat(file).st_size
+            if stands != offset:
+                raise Refused("offset-mismatch", f"the upload stands at byte {stands}", offset=stands)
+            await _write(request, file, upload.bytes - offset)
+            if os.fstat(file).st_size == upload.bytes:
+                await run_sync(self._finish, upload)
+        return await run_sync(self.find, id_)
+
+    def _finish(self, upload: Upload) -> None:
+        data = self.root / upload.id / "data"
+        found = digest_of_file(data)
+        if found != upload.digest:
+            self.drop(upload.id)
+            raise Refused("digest-mismatch", f"what was uploaded is {found}", found=found)
+        self.quota.check(upload.bytes)
+        self.store.keep("blobs", upload.digest, data)
+        self.quota.add(upload.bytes)
+
+    def _folder(self, id_: str) -> Path:
+        if not re.fullmatch(ID, id_):
+            raise unknown("upload", id_, [])
+        if self._expires(id_) < time.time():
+            raise Refused("expired", f"an upload may take {self.settings.upload_hours} hours")
+        if not (self.root / id_ / "about").is_file():
+            raise unknown("upload", id_, [])
+        return self.root / id_
+
+    def _expires(self, id_: str) -> int:
+        return int(id_.partition("-")[0], 16) + 3600 * self.settings.upload_hours
+
+
+def new_id() -> str:
+    """An id for an upload that begins now."""
+    return f"{int(time.time()):08x}-{token_hex(16)}"
+
+
+def as_record(upload: Upload) -> dict[str, Any]:
+    """An upload as it is answered."""
+    return asdict(upload) | {"link": f"/v1/uploads/{upload.id}"}
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[int]:
+    """A file to append to that nobody else appends to now."""
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(file)
+        raise Refused("offset-mismatch", "another part is on its way", offset=path.stat().st_size) from None
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+async def _write(request: Request, file: int, room: int) -> None:
+    """Append a body as it arrives; what came before a break stays."""
+    waiting = bytearray()
+
+    def write(data: bytes) -> None:
+        while data:
+            data = data[os.write(file, data) :]
+
+    try:
+        async for part in request.stream():
+            room -= len(part)
+            if room < 0:
+                raise Refused("too-large", "the part goes beyond the size that was announced")
+            waiting += part
+            if len(waiting) >= CHUNK:
+                await run_sync(write, bytes(waiting))
+                waiting.clear()
+    finally:
+        write(bytes(waiting))
+        await run_sync(os.fsync, file)

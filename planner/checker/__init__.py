@@ -1,0 +1,1 @@
+"""Floor 2: the independent checker. It shares no judgement with what it checks; one module a noun."""

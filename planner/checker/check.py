@@ -1,0 +1,312 @@
+"""Check: is a plan right? Judged from the plan, its rows, the model and the target alone.
+
+Independent: it neither runs nor reads propagation's matcher, rules or orders, and has its own reading of the
+rows. What it cannot see: whether another plan would be cheaper, ranges and clips of activations, functions
+of `fn` rules, the fusions that made the kernels. Source: design 01, section 6.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from planner.checker.edges import check_edges
+from planner.checker.facts import check_facts
+from planner.checker.kernel_ports import (
+    Served,
+    check_signature,
+    check_wildcards,
+    own_facts,
+    refuse,
+    shape_problem,
+    type_problem,
+)
+from planner.checker.log import check_steps, check_told, check_totals, check_values
+from planner.checker.numbers import Judged, check_constants, check_sums
+from planner.checker.origins import check_model, check_target
+from planner.checker.predicates import broken_predicate
+from planner.checker.row_choice import check_choice
+from planner.checker.row_reading import Reading, read_row
+from planner.checker.rules import check_rules, one_class
+from planner.ir.borders import bonds, carried_pairs
+from planner.ir.expand import expand
+from planner.ir.graph import Constant, Facts, Graph, Region, port_address
+from planner.ir.types.qtypes import AnyType, Calibrated, FloatType, Uniform
+from planner.ir.types.typetext import brief
+from planner.plans.plan import Plan
+from planner.plans.records import KernelPlan, Port, Step
+from planner.target.records import Row, Target
+
+
+@dataclass(slots=True)
+class _Notes:
+    """What one check remembers, so that each thing is judged once.
+
+    Attributes:
+      steps: the log by address; None where it is not judged.
+      binding: values with facts that a port can break.
+      types, texts: what is wrong with a type, "" if nothing, and its text, by its id (the plan keeps it).
+      rows: rows read beside ports, by their key, the numbers of inputs and of ports, and which are absent.
+      constants: constants known by their range that were judged.
+    """
+
+    steps: Mapping[str, Step] | None
+    binding: frozenset[str]
+    types: dict[int, str] = field(default_factory=dict)
+    texts: dict[int, str] = field(default_factory=dict)
+    rows: dict[tuple[str, int, int, tuple[int, ...]], Reading] = field(default_factory=dict)
+    constants: set[Judged] = field(default_factory=set)
+
+
+def check(plan: Plan, model: Graph | None = None, target: Target | None = None, *, log: bool = True) -> None:
+    """Refuse a plan that breaks a rule of its target, its model or its own log; see `pipeline.check`.
+
+    Args:
+      log: whether the steps are judged too, which writes them.
+    """
+    if target is not None:
+        check_target(plan, target)
+    if model is not None:
+        model = expand(model)
+        check_model(plan, model)
+    regions = _check_coverage(plan)
+    numbers = model.constants if model is not None else None
+    notes = _Notes(check_steps(plan) if log else None, frozenset(_binding(plan.graph)))
+    check_totals(plan)
+    for kernel in plan.kernels_in_order:
+        served = _check_kernel(plan, kernel, regions[kernel.name], numbers, notes)
+        if served is not None and target is not None and model is not None:
+            check_choice(served, target, notes.binding)
+    _check_carried(plan)
+    check_values(plan, log=log)
+    check_edges(plan, target)
+
+
+def _binding(graph: Graph) -> Iterator[str]:
+    for name, value in graph.values.items():
+        if not all(isinstance(fact, Calibrated) for fact in value.facts):
+            yield name
+
+
+def _check_coverage(plan: Plan) -> Mapping[str, Region]:
+    """The kernels are the live regions, with the regions' values at their ports, in an order that runs."""
+    graph = plan.graph
+    regions = {region.name: region for region in graph.regions}
+    operands = {region.name: _operands(region) for region in graph.regions}
+    alive = _live(graph, regions, operands)
+    unplanned = alive.keys() - {kernel.name for kernel in plan.kernels_in_order}
+    for name in regions if unplanned else ():
+        if name in unplanned:
+            refuse(name, "is live and has no plan; accepted: one kernel per live region")
+    known = {"", *graph.inputs, *graph.constants}
+    seen: set[str] = set()
+    for kernel in plan.kernels_in_order:
+        region = regions.get(kernel.name)
+        if region is None:
+            refuse(kernel.name, "is no region of the model; accepted: one kernel per live region")
+        if kernel.name not in alive:
+            refuse(kernel.name, "reaches no model output; accepted: live regions only")
+        if kernel.name in seen:
+            refuse(kernel.name, "is planned twice; accepted: once")
+        seen.add(kernel.name)
+        _check_shape_of(kernel, region)
+        early = operands[kernel.name] - known
+        if early:
+            name = next((name for name in region.inputs if name in early), min(early))
+            refuse(kernel.name, f"reads {name!r} before a kernel defines it; accepted: a later place")
+        known.update(region.outputs)
+        for op in region.ops:
+            known.update(op.outputs)
+    return regions
+
+
+def _check_shape_of(kernel: KernelPlan, region: Region) -> None:
+    if (kernel.kernel, kernel.trip_count) != (region.kernel, region.trip_count):
+        refuse(
+            kernel.name,
+            f"is {kernel.kernel} x {kernel.trip_count}; accepted: {region.kernel} x {region.trip_count}",
+        )
+    for side, ports, names in (("in", kernel.inputs, region.inputs), ("out", kernel.outputs, region.outputs)):
+        if len(ports) != len(names):
+            refuse(kernel.name, f"has {len(ports)} ports on side {side}; accepted: {len(names)}")
+        stem = f"{kernel.name}.{side}["
+        for i, port in enumerate(ports):
+            if port.address != f"{stem}{i}]":
+                address = port_address(kernel.name, side, i)
+                refuse(address, f"is addressed as {port.address!r}; accepted: {address!r}")
+            if port.value != names[i]:
+                refuse(port.address, f"carries {port.value!r}; accepted: {names[i]!r}")
+
+
+def _operands(region: Region) -> set[str]:
+    """What a region needs before it runs, integer operands too."""
+    needed = set(region.inputs)
+    inner: set[str] = set()
+    for op in region.ops:
+        needed.update(op.inputs)
+        needed.update(op.captures)
+        inner.update(op.outputs)
+    return needed - inner
+
+
+def _check_carried(plan: Plan) -> None:
+    """What a loop hands to its next trip has one scale where it enters and where it leaves."""
+    for pair in carried_pairs(plan.graph):
+        ports = [p for name in pair if name in plan.kernels for p in _present(plan.kernels[name])]
+        for port in ports[1:]:
+            first, other = ports[0].type, port.type
+            if isinstance(first, Uniform) and isinstance(other, Uniform):
+                alike = one_class(first, other)
+            else:
+                alike = first == other
+            if not alike:
+                refuse(
+                    port.address,
+                    f"is {brief(other)}, the next trip reads it as {brief(first)} at {ports[0].address}; "
+                    "accepted: one scale and zero point",
+                )
+
+
+def _present(kernel: KernelPlan) -> list[Port]:
+    return [port for port in (*kernel.inputs, *kernel.outputs) if port.value]
+
+
+def _live(graph: Graph, regions: Mapping[str, Region], operands: Mapping[str, set[str]]) -> dict[str, None]:
+    """Names of the regions that a model output rests on, found from the outputs back."""
+    together = bonds(graph)
+    writer: dict[str, Region] = {}
+    for region in graph.regions:
+        for name in region.outputs:
+            writer[name] = region
+        for op in region.ops:
+            writer.update(dict.fromkeys(op.outputs, region))
+    alive: dict[str, None] = {}
+    waiting = [writer[name] for name in graph.outputs if name in writer]
+    while waiting:
+        maker = waiting.pop()
+        if maker.name not in alive:
+            alive[maker.name] = None
+            waiting += [writer[name] for name in operands[maker.name] if name in writer]
+            waiting += [regions[name] for name in together.get(maker.name, ())]
+    return alive
+
+
+def _check_kernel(
+    plan: Plan, kernel: KernelPlan, region: Region, numbers: Mapping[str, Constant] | None, notes: _Notes
+) -> Served | None:
+    ports = (*kernel.inputs, *kernel.outputs)
+    _check_types(plan, ports, notes)
+    if kernel.row is None:
+        _check_float(plan, kernel, region, ports, notes.binding)
+        return None
+    reading = _reading(plan, kernel.row, kernel, region, notes)
+    row = reading.row
+    if row.kernel != kernel.kernel:
+        _refuse_row(kernel, row)
+    if kernel.reason is not None:
+        refuse(kernel.name, f"has a row and a reason to run in float ({kernel.reason!r})", row)
+    derives = plan.options.get("bias_pins") == "derive"
+    served = Served(kernel, region, reading, ports, plan.graph, numbers or {}, derives)
+    check_signature(served)
+    if row.when:
+        broken = broken_predicate(served)
+        if broken:
+            refuse(kernel.name, f"is served by {row.source}, whose {broken}", row)
+    check_facts(served, notes.binding)
+    if notes.steps is not None:
+        check_told(kernel, notes.steps, notes.texts)
+    check_wildcards(served)
+    extents = check_constants(served, notes.constants) if numbers is not None else {}
+    check_rules(served)
+    if numbers is not None:
+        check_sums(served, extents)
+    _check_room(kernel, row)
+    return served
+
+
+def _check_types(plan: Plan, ports: tuple[Port, ...], notes: _Notes) -> None:
+    for port in ports:
+        kind = port.type
+        if not isinstance(kind, Uniform):
+            continue
+        problem = notes.types.get(id(kind))
+        if problem is None:
+            problem = notes.types[id(kind)] = type_problem(kind) or ""
+            if notes.steps is not None:
+                notes.texts[id(kind)] = brief(kind)
+        if not problem and kind.is_per_tensor and kind.expressed == "f32":
+            continue
+        if not problem and kind.expressed != "f32":
+            problem = _expressed_problem(plan.graph, port, kind)
+        if not problem and not kind.is_per_tensor and port.value:
+            problem = shape_problem(kind, plan.graph.values[port.value].shape)
+        if problem:
+            refuse(port.address, f"is {brief(kind)}: {problem}")
+
+
+def _expressed_problem(graph: Graph, port: Port, kind: Uniform) -> str | None:
+    value = graph.values.get(port.value)
+    pins = [fact.expressed for fact in value.facts if isinstance(fact, Uniform)] if value else []
+    known = ["f32", *([value.dtype] if value else []), *pins]
+    return None if kind.expressed in known else f"expressed type {kind.expressed}; accepted: {known[0]}"
+
+
+def _check_float(
+    plan: Plan, kernel: KernelPlan, region: Region, ports: tuple[Port, ...], binding: frozenset[str]
+) -> None:
+    """Without a row every port is float, for a reason; a width or type that is lost so is reported."""
+    if not kernel.reason:
+        refuse(kernel.name, "has neither a row nor a reason; accepted: one of them")
+    if kernel.accumulator_bits is not None:
+        refuse(kernel.name, f"runs in float and has sums of {kernel.accumulator_bits} bits; accepted: none")
+    bound = bool(region.input_facts or region.output_facts)
+    for i, port in enumerate(ports):
+        if port.type is None and not bound and port.value not in binding:
+            continue
+        facts = (*plan.graph.values[port.value].facts, *own_facts(region, i)) if port.value else ()
+        wanted = _float_wanted(plan, port, facts) if facts else None
+        if port.type != wanted:
+            refuse(
+                port.address, f"is {brief(port.type)} in a kernel without a row; accepted: {brief(wanted)}"
+            )
+        lost = next((fact for fact in facts if isinstance(fact, (AnyType, Uniform))), None)
+        if lost is not None and not any(port.address in warning for warning in plan.warnings):
+            refuse(port.address, f"is float although {port.value!r} carries {lost}; accepted: with a warning")
+
+
+def _float_wanted(plan: Plan, port: Port, facts: Facts) -> FloatType | None:
+    """The float that a fact asks for, where it is not the tensor's own."""
+    asked = [fact for fact in facts if isinstance(fact, FloatType)]
+    return asked[0] if asked and asked[0].name != plan.graph.values[port.value].dtype else None
+
+
+def _reading(plan: Plan, key: str, kernel: KernelPlan, region: Region, notes: _Notes) -> Reading:
+    names = (*region.inputs, *region.outputs)
+    absent = tuple([i for i, name in enumerate(names) if not name]) if "" in names else ()
+    place = (key, len(region.inputs), len(names), absent)
+    known = notes.rows.get(place)
+    if known is not None:
+        return known
+    row = plan.target.rows.get(key)
+    if row is None:
+        refuse(kernel.name, f"names row {key!r}, which the plan does not carry")
+    if row.kernel != kernel.kernel or row.key != key:
+        _refuse_row(kernel, row)
+    found = read_row(row, region)
+    if isinstance(found, str):
+        refuse(kernel.name, f"is served by {row.source}, but {found}", row)
+    notes.rows[place] = found
+    return found
+
+
+def _refuse_row(kernel: KernelPlan, row: Row) -> NoReturn:
+    refuse(kernel.name, f"is {kernel.kernel}, {row.source} serves {row.kernel} as {row.key}", row)
+
+
+def _check_room(kernel: KernelPlan, row: Row) -> None:
+    bits = kernel.accumulator_bits
+    if bits is not None and row.accumulator is not None and bits > row.accumulator.bits:
+        refuse(
+            kernel.name,
+            f"its sums need {bits} bits, {row.source} accepts {row.accumulator.bits} ({row.accumulator})",
+            row,
+        )

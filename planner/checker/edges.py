@@ -1,0 +1,198 @@
+"""Edges, a second time: every change of type that the ports, pins and outputs of a plan ask for.
+
+Re-derived from the port types alone, then compared with what the plan lists. Source: design 01, section 3.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from planner.checker.kernel_ports import NEAR, refuse
+from planner.ir.graph import BOUNDARY, Graph, port_address
+from planner.ir.types.qtypes import AnyType, Calibrated, FloatType, Uniform
+from planner.ir.types.typetext import brief
+from planner.plans.plan import Plan
+from planner.plans.records import PortTyped, Rescale
+from planner.target.records import Costs, Target
+
+Consumer = tuple[str, int]
+
+
+@dataclass(slots=True)
+class Edge:
+    """A change of type that a plan needs: between which types, for whom, and what it may be called."""
+
+    value: str
+    before: PortTyped
+    after: PortTyped
+    consumers: list[Consumer]
+    to_pin: bool
+    kinds: tuple[str, ...]
+
+
+def check_edges(plan: Plan, target: Target | None) -> None:
+    """`plan.rescales` are exactly the changes of type that the port types ask for, rightly priced.
+
+    Raises:
+      PlanInvalid: one missing, one too many, one of another kind, size or cost, one the target forbids.
+    """
+    needed = {(e.value, e.to_pin, tuple(e.consumers)): e for e in needed_edges(plan)}
+    trips = {kernel.name: kernel.trip_count for kernel in plan.kernels_in_order}
+    seen: dict[str, int] = {}
+    for rescale in plan.rescales:
+        edge = needed.pop((rescale.value, rescale.to_pin, rescale.consumers), None)
+        if edge is None:
+            wanted = [e for e in needed.values() if e.value == rescale.value]
+            accepted = f"readers {_readers(wanted[0].consumers)}" if wanted else "no rescale there"
+            refuse(rescale.id, f"serves {_readers(rescale.consumers)}; accepted: {accepted}")
+        if rescale.id != f"{rescale.value}#{seen.setdefault(rescale.value, 0)}":
+            refuse(rescale.id, f"is out of turn; accepted: {rescale.value}#{seen[rescale.value]}")
+        seen[rescale.value] += 1
+        _check_edge(plan, rescale, edge, max((trips.get(k, 1) for k, _ in rescale.consumers), default=1))
+    for edge in needed.values():
+        kernel, index = edge.consumers[0]
+        refuse(
+            port_address(kernel, "in", index),
+            f"wants {brief(edge.after)} of {edge.value!r}, which is {brief(edge.before)}, and no rescale "
+            f"is listed; accepted: one of kind {edge.kinds[0]}",
+        )
+    if target is not None and not target.rescale_allowed:
+        _check_forbidden(plan, target)
+
+
+def _readers(consumers: tuple[Consumer, ...] | list[Consumer]) -> str:
+    return ", ".join(port_address(kernel, "in", index) for kernel, index in consumers) or "nobody"
+
+
+def _check_edge(plan: Plan, rescale: Rescale, edge: Edge, trips: int) -> None:
+    if (rescale.from_type, rescale.to_type) != (edge.before, edge.after):
+        refuse(
+            rescale.id,
+            f"leads from {brief(rescale.from_type)} to {brief(rescale.to_type)}; "
+            f"accepted: from {brief(edge.before)} to {brief(edge.after)}",
+        )
+    if rescale.kind not in edge.kinds:
+        refuse(rescale.id, f"is called {rescale.kind}; accepted: {' or '.join(edge.kinds)}")
+    elements = plan.graph.values[rescale.value].elements
+    if rescale.elements != elements:
+        refuse(rescale.id, f"counts {rescale.elements} elements; accepted: {elements}")
+    cost = elements * _price(rescale.kind, plan.target.costs) * trips
+    if abs(rescale.cost - cost) > NEAR * abs(cost):
+        refuse(rescale.id, f"costs {rescale.cost!r}; accepted: {cost!r}")
+
+
+def needed_edges(plan: Plan) -> Iterator[Edge]:
+    """Every change of type between a value's definition, its pin and its uses."""
+    graph, costs, pins = plan.graph, plan.target.costs, _pins(plan.graph)
+    defined: dict[str, PortTyped] = {name: pins.get(name) for name in graph.inputs}
+    for kernel in plan.kernels_in_order:
+        for port in kernel.outputs:
+            if port.value:
+                defined[port.value] = port.type
+    changing = {name for name in pins if name in defined and pins[name] is not defined[name]}
+    for kernel in plan.kernels_in_order:
+        for port in kernel.inputs:
+            name = port.value
+            if name in defined and port.type is not pins.get(name, defined[name]):
+                changing.add(name)
+    uses: dict[str, list[tuple[Consumer, PortTyped]]] = {}
+    for kernel in plan.kernels_in_order if changing else ():
+        for index, port in enumerate(kernel.inputs):
+            if port.value in changing:
+                uses.setdefault(port.value, []).append(((kernel.name, index), port.type))
+    for index, name in enumerate(graph.outputs):
+        if graph.values[name].is_float:
+            uses.setdefault(name, []).append(((BOUNDARY, index), pins.get(name)))
+    for name, readers in uses.items():
+        if name in defined and name not in graph.constants:
+            yield from _edges_of(
+                name, defined[name], pins, readers, costs, shared=not plan.target.rescale_single_consumer
+            )
+
+
+def _pins(graph: Graph) -> dict[str, PortTyped]:
+    """What users of a value start from, whatever its kernel yields; values without are left out."""
+    found: dict[str, PortTyped] = {}
+    for name, value in graph.values.items():
+        facts = [fact for fact in value.facts if not isinstance(fact, (Calibrated, AnyType))]
+        if not facts:
+            continue
+        uniform = [fact for fact in facts if isinstance(fact, Uniform)]
+        floats = [fact for fact in facts if isinstance(fact, FloatType)]
+        if uniform:
+            found[name] = uniform[-1]
+        else:
+            found[name] = floats[0] if floats and floats[0].name != value.dtype else None
+    return found
+
+
+def _edges_of(
+    name: str,
+    defined: PortTyped,
+    pins: dict[str, PortTyped],
+    readers: list[tuple[Consumer, PortTyped]],
+    costs: Costs,
+    *,
+    shared: bool,
+) -> Iterator[Edge]:
+    base = pins.get(name, defined)
+    kinds = kinds_between(defined, base, costs)
+    if kinds:
+        yield Edge(name, defined, base, [consumer for consumer, _ in readers], True, kinds)
+    groups: list[Edge] = []
+    for consumer, wanted in readers:
+        if wanted is base or wanted == base:
+            continue
+        joined = next((edge for edge in groups if shared and edge.after == wanted), None)
+        kinds = joined.kinds if joined else kinds_between(base, wanted, costs)
+        if joined:
+            joined.consumers.append(consumer)
+        elif kinds:
+            groups.append(Edge(name, base, wanted, [consumer], False, kinds))
+    yield from groups
+
+
+def kinds_between(before: PortTyped, after: PortTyped, costs: Costs) -> tuple[str, ...]:
+    """The dearest kinds of rescale that lead from one type to another; () where none is needed."""
+    if not isinstance(before, Uniform):
+        return ("quantize",) if isinstance(after, Uniform) else ()
+    if not isinstance(after, Uniform):
+        return ("dequantize",)
+    if before == after:
+        return ()
+    found = _differing(before, after)
+    dearest = max((_price(kind, costs) for kind in found), default=0.0)
+    return tuple(kind for kind in found if _price(kind, costs) == dearest)
+
+
+def _differing(a: Uniform, b: Uniform) -> list[str]:
+    rescaled = (a.axis, a.blocks, len(a.scales)) != (b.axis, b.blocks, len(b.scales)) or any(
+        abs(x - y) > NEAR * max(x, y) for x, y in zip(a.scales, b.scales, strict=True)
+    )
+    found = ["requantize"] if rescaled else []
+    if a.storage.bits != b.storage.bits:
+        found.append("widen" if a.storage.bits < b.storage.bits else "narrow")
+    elif a.storage != b.storage:
+        found.append("clamp")
+    moved = a.zero_points[0] != b.zero_points[0] or (not rescaled and a.zero_points != b.zero_points)
+    if a.storage.signed != b.storage.signed or moved:
+        found.append("zero_point")
+    return found
+
+
+def _price(kind: str, costs: Costs) -> float:
+    return float(getattr(costs, kind))
+
+
+def _check_forbidden(plan: Plan, target: Target) -> None:
+    """No rescale between kernels where the target allows none, unless a best-effort plan warns of some."""
+    told = f"{target.id} allows none between kernels: done all the same"
+    if "best_effort" in plan.options and any(warning.endswith(told) for warning in plan.warnings):
+        return
+    for rescale in plan.rescales:
+        enters = rescale.value in plan.graph.inputs and rescale.from_type is None
+        leaves = all(kernel == BOUNDARY for kernel, _ in rescale.consumers)
+        if not enters and not leaves:
+            refuse(
+                port_address(rescale.consumers[0][0], "in", rescale.consumers[0][1]),
+                f"needs the {rescale.kind} {rescale.id}; {target.id} accepts none between kernels",
+            )

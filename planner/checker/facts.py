@@ -1,0 +1,78 @@
+"""Facts, a second time: no port narrows an Any, breaks a None, or differs from a pin that holds for it.
+
+Source: design 01, sections 2 to 4.
+"""
+
+import numpy as np
+
+from planner.checker.kernel_ports import NEAR, Served, own_facts, refuse
+from planner.checker.pins import keeps_pin
+from planner.ir.graph import Facts
+from planner.ir.types.qtypes import AnyType, Bipolar, FloatType, NoneType, Uniform
+from planner.ir.types.typetext import brief
+
+
+def check_facts(served: Served, binding: frozenset[str]) -> None:
+    """No port narrows an Any, breaks a None, or differs from a pin that holds for it.
+
+    Args:
+      binding: values with such facts.
+    """
+    region = served.region
+    plain = not region.input_facts and not region.output_facts
+    if plain and (not binding or binding.isdisjoint(port.value for port in served.ports)):
+        return
+    for i, port in enumerate(served.ports):
+        if not port.value or not isinstance(port.type, Uniform):
+            continue
+        facts = served.graph.values[port.value].facts
+        constant = port.value in served.graph.constants
+        if facts:
+            _check_port_facts(served, i, facts, binding=constant)
+        if not plain:
+            _check_port_facts(served, i, own_facts(region, i), binding=True)
+
+
+def _check_port_facts(served: Served, position: int, facts: Facts, *, binding: bool) -> None:
+    port, kind = served.ports[position], served.ports[position].type
+    if not isinstance(kind, Uniform):
+        return
+    for fact in facts:
+        if isinstance(fact, AnyType) and kind.storage.range_bits < fact.bits:
+            refuse(
+                port.address,
+                f"is {brief(kind)}, {port.value!r} carries {fact}; "
+                f"accepted: {fact.bits} bits or more, or float",
+                served.row,
+            )
+        if binding and isinstance(fact, NoneType | FloatType):
+            refuse(port.address, f"is {brief(kind)}, the model keeps it in float ({fact})", served.row)
+        if binding and isinstance(fact, Bipolar) and not _is_signs(kind, fact.scale):
+            refuse(port.address, f"is {brief(kind)}, the model has {fact} there: -1 and 1", served.row)
+        if (
+            binding
+            and isinstance(fact, Uniform)
+            and fact != kind
+            and not _derived_near(served, position, fact)
+            and not keeps_pin(served, position, fact)
+        ):
+            refuse(port.address, f"is {brief(kind)}, the model pins it to {brief(fact)}", served.row)
+
+
+def _is_signs(kind: Uniform, scale: float) -> bool:
+    same = all(abs(one - scale) <= NEAR * scale for one in kind.scales)
+    return same and not any(kind.zero_points) and kind.storage.qmin < 0 < kind.storage.qmax
+
+
+def _derived_near(served: Served, position: int, pin: Uniform) -> bool:
+    """Whether a rule computes this port and its pin says the same to 1e-6; fixed ports overrule pins."""
+    name, kind = served.patterns[position].name, served.ports[position].type
+    rules = {rule.kind for rule in served.row.rules if rule.args.get("port") == name}
+    if served.derives_bias and name in served.reading.biases:
+        return True
+    if "fixed_scale" in rules or not isinstance(kind, Uniform):
+        return bool(rules)
+    scales = np.broadcast_to(pin.scales, len(kind.scales)) if len(pin.scales) == 1 else np.asarray(pin.scales)
+    if not rules or len(scales) != len(kind.scales) or pin.storage != kind.storage:
+        return False
+    return bool(np.allclose(scales, kind.scales, rtol=NEAR, atol=0.0)) and not any(pin.zero_points)

@@ -1,0 +1,287 @@
+"""Checked ports: each kernel beside the row that serves it, port by port, for the independent checker.
+
+A row is read as data; how propagation chose it is not looked at. Nothing here knows rules or numbers.
+Source: design 01, sections 2, 4 and 6.
+"""
+
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+import numpy as np
+
+from planner.checker.row_reading import Reading
+from planner.errors import PlanInvalid
+from planner.ir.graph import Constant, Facts, Graph, Op, Region, Shape
+from planner.ir.types.qtypes import Bipolar, FloatType, Storage, Uniform
+from planner.ir.types.typetext import brief
+from planner.plans.records import KernelPlan, Port, PortTyped
+from planner.target.records import PortPattern, PortType, Row
+
+LINEAR: Final = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+NEAR: Final = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """One kernel beside its row.
+
+    Attributes:
+      reading: its row.
+      ports: inputs, then outputs, absent ones too.
+      numbers: the model's constants, {} where no model was given.
+      derives_bias: whether the plan's policy is to derive a bias whatever it is pinned to.
+    """
+
+    kernel: KernelPlan
+    region: Region
+    reading: Reading
+    ports: tuple[Port, ...]
+    graph: Graph
+    numbers: Mapping[str, Constant]
+    derives_bias: bool = False
+
+    @property
+    def row(self) -> Row:
+        """The row that serves the kernel."""
+        return self.reading.row
+
+    @property
+    def patterns(self) -> tuple[PortPattern, ...]:
+        """The row's entry for each port."""
+        return self.reading.patterns
+
+    @property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """Positions in `ports` that same_scale rules join."""
+        return self.reading.groups
+
+    def named(self, name: str) -> list[Port]:
+        """Present ports that the row calls `name`."""
+        return [self.ports[i] for i in self.reading.places.get(name, ())]
+
+    def pinned(self, port: Port) -> bool:
+        """Whether the model fixes this port's type, by its value or by itself."""
+        facts = self.graph.values[port.value].facts
+        if self.region.input_facts or self.region.output_facts:
+            facts += self.own_facts(port)
+        return any(isinstance(fact, Uniform | Bipolar) for fact in facts)
+
+    def own_facts(self, port: Port) -> Facts:
+        """Constraints on the port rather than on its value."""
+        return own_facts(self.region, self.ports.index(port))
+
+
+def own_facts(region: Region, position: int) -> Facts:
+    """Constraints on a port by its position, inputs first."""
+    side, index = region.input_facts, position
+    if position >= len(region.inputs):
+        side, index = region.output_facts, position - len(region.inputs)
+    return side[index] if index < len(side) else ()
+
+
+def refuse(port: str, problem: str, row: Row | None = None) -> NoReturn:
+    """Raise the refusal of a plan at one port (or kernel, value or rescale)."""
+    raise PlanInvalid(f"{port}: {problem}" if port else problem, port=port, row=row.source if row else "")
+
+
+def check_signature(served: Served) -> None:
+    """Every port's type is one that the row accepts there."""
+    reading, inexact = served.reading, served.reading.row.float
+    for i, port in enumerate(served.ports):
+        kind = port.type
+        if not port.value:
+            if kind is not None:
+                refuse(port.address, f"is absent and has the type {brief(kind)}; accepted: none", served.row)
+            continue
+        spec = reading.patterns[i].type
+        if isinstance(kind, Uniform) and reading.simple[i] and kind.is_per_tensor:
+            store = spec.storage
+            if not inexact and (store is None or store is kind.storage or store == kind.storage):
+                continue
+        problem = _storage_problem(kind, spec, served.row)
+        if problem is None and isinstance(kind, Uniform):
+            problem = parameter_problem(kind, spec) or _granularity_problem(served, i, kind)
+        if problem:
+            refuse(
+                port.address,
+                f"is {brief(kind)}, {problem}; {served.row.source} accepts "
+                f"{spec} at {reading.patterns[i].name!r}",
+                served.row,
+            )
+
+
+def _storage_problem(kind: PortTyped, spec: PortType, row: Row) -> str | None:
+    wanted = spec.storage
+    if isinstance(wanted, FloatType) or row.float:
+        name = row.float or str(wanted)
+        accepted = kind is None if name == "f32" else kind == FloatType(name)
+        return None if accepted else f"but this port runs in {name}"
+    if not isinstance(kind, Uniform):
+        return "but a kernel with a row stores integers here"
+    if wanted is not None and kind.storage != wanted:
+        return f"its storage is not {wanted}"
+    return None
+
+
+def parameter_problem(kind: Uniform, spec: PortType) -> str | None:
+    """What keeps a type from the scales and zero points that a port accepts."""
+    if spec.symmetric and any(kind.zero_points):
+        return "its zero point is not 0"
+    if spec.zero_point is not None and any(zero != spec.zero_point for zero in kind.zero_points):
+        return f"its zero point is not {spec.zero_point}"
+    if spec.power_of_two and any(np.frexp(scale)[0] != 0.5 for scale in kind.scales):
+        return "its scale is no power of two"
+    if spec.scale_min is not None and min(kind.scales) < float(np.float32(spec.scale_min)):
+        return f"its scale is below {spec.scale_min!r}"
+    if spec.scale_max is not None and max(kind.scales) > spec.scale_max:
+        return f"its scale is above {spec.scale_max!r}"
+    return None
+
+
+def _granularity_problem(served: Served, position: int, kind: Uniform) -> str | None:
+    port, pattern = served.ports[position], served.patterns[position]
+    spec = pattern.type
+    if spec.granularity == "tensor" and kind.is_per_tensor:
+        return None
+    if pattern.name in served.reading.biases:
+        return None
+    if spec.granularity == "tensor":
+        return None if spec.is_wildcard else "it has more than one scale"
+    if spec.granularity == "block":
+        sizes = [size for _, size in kind.blocks]
+        fits = any(size in spec.block_size for size in sizes) and set(sizes) <= {1, *spec.block_size}
+        return None if fits else f"its blocks are not of {' or '.join(map(str, spec.block_size))}"
+    if kind.blocks:
+        return "it has a scale per block"
+    if kind.axis is None:
+        free = port.value in served.graph.constants and not served.pinned(port)
+        return "it has one scale where the row has one per slice" if free else None
+    wanted = axis_of(served, port, pattern)
+    return None if wanted is None or wanted == kind.axis else f"its axis is {kind.axis}, not {wanted}"
+
+
+def axis_of(served: Served, port: Port, pattern: PortPattern) -> int | None:
+    """The axis that the row quantizes along at a port; None where the kernel does not tell."""
+    role = served.row.axis.get(pattern.name, "out_channel")
+    rank = len(served.graph.values[port.value].shape or ())
+    if isinstance(role, int):
+        return role + rank if role < 0 else role
+    op = linear_op(served.region)
+    if role != "out_channel":
+        refuse(port.address, f"axis role {role!r} is unknown; accepted: a number, out_channel", served.row)
+    return None if op is None else channel_axis(op, rank)
+
+
+def linear_op(region: Region) -> Op | None:
+    """The op of a kernel that multiplies and adds up."""
+    return next((op for op in region.ops if op.type in LINEAR), None)
+
+
+def channel_axis(op: Op, rank: int) -> int:
+    """The axis of a linear op's weight that counts output channels."""
+    if op.type == "Gemm":
+        return 0 if op.attributes.get("transB", 0) else 1
+    return {"Conv": 0, "ConvTranspose": 1}.get(op.type, rank - 1)
+
+
+def check_wildcards(served: Served) -> None:
+    """A wildcard port stores what its class stores."""
+    for group in served.reading.wild:
+        _check_wildcards(served, group)
+
+
+def _check_wildcards(served: Served, group: tuple[int, ...]) -> None:
+    given = [served.patterns[i].type.storage for i in group]
+    accepted = [store for store in given if isinstance(store, Storage)]
+    for i in group:
+        kind = served.ports[i].type
+        if served.patterns[i].type.storage is not None or not isinstance(kind, Uniform):
+            continue
+        if not accepted:
+            accepted = [kind.storage]
+        if kind.storage not in accepted:
+            refuse(
+                served.ports[i].address,
+                f"is {brief(kind)}, same_scale of {served.row.source} joins it to ports stored as "
+                f"{accepted[0]}; accepted: {accepted[0]}",
+                served.row,
+            )
+
+
+def holds_signs(spec: PortType) -> bool:
+    """Whether a port can store -1 and 1 around the zero point 0, and nothing finer."""
+    store = spec.storage
+    if not isinstance(store, Storage) or spec.zero_point or spec.granularity == "block":
+        return False
+    return store.qmin < 0 < store.qmax
+
+
+def type_problem(kind: Uniform) -> str | None:
+    """What keeps a type from being one: scales that its expressed type cannot hold, zero points outside."""
+    store = kind.storage
+    if not store.qmin <= min(kind.zero_points) <= max(kind.zero_points) <= store.qmax:
+        zero = next(zero for zero in kind.zero_points if not store.qmin <= zero <= store.qmax)
+        return f"zero point {zero} lies outside the storage range {store.qmin}:{store.qmax}"
+    if kind.expressed == "f32" and _are_f32(kind.scales):
+        return None
+    scales = np.asarray(kind.scales)
+    wrong = _expressed(scales, kind.expressed) != scales
+    if wrong.any():
+        first = int(wrong.argmax())
+        nearest = float(_expressed(scales, kind.expressed)[first])
+        return f"scale {kind.scales[first]!r} is no value of {kind.expressed}; the nearest one is {nearest!r}"
+    return None
+
+
+def _are_f32(scales: tuple[float, ...]) -> bool:
+    try:
+        return struct.unpack(f"<{len(scales)}f", struct.pack(f"<{len(scales)}f", *scales)) == scales
+    except OverflowError:
+        return False
+
+
+def _expressed(scales: np.ndarray, name: str) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        if name in ("f32", "f16"):
+            return scales.astype(np.float32 if name == "f32" else np.float16).astype(np.float64)
+    kept = {"bf16": 8, "tf32": 11}.get(name, 53)
+    fraction, exponent = np.frexp(scales)
+    rounded: np.ndarray = np.ldexp(np.rint(np.ldexp(fraction, kept)), exponent - kept)
+    return rounded
+
+
+def shape_problem(kind: Uniform, shape: Shape | None) -> str | None:
+    """What keeps a type from fitting a tensor: the axis, the number of scales, the blocks."""
+    if shape is None or kind.is_per_tensor:
+        return None
+    if kind.axis is not None:
+        if not 0 <= kind.axis < len(shape):
+            return f"axis {kind.axis} is none of a tensor of rank {len(shape)}"
+        size = shape[kind.axis]
+        if isinstance(size, int) and size != len(kind.scales):
+            return (
+                f"{len(kind.scales)} scales for {size} slices along axis {kind.axis} of shape {list(shape)}"
+            )
+        return None
+    sizes = dict(kind.blocks)
+    if any(not 0 <= axis < len(shape) for axis in sizes):
+        return f"blocks {sizes} name an axis that a tensor of rank {len(shape)} has not"
+    return next(_block_problems(kind, shape, sizes), None)
+
+
+def _block_problems(kind: Uniform, shape: Shape, sizes: Mapping[int, int]) -> Iterator[str]:
+    if len(kind.grid) != len(shape):
+        yield f"scales nested {len(kind.grid)} deep for a tensor of rank {len(shape)}"
+        return
+    for axis, size in enumerate(shape):
+        if not isinstance(size, int):
+            continue
+        block = sizes.get(axis, size)
+        if block < 1 or size % block:
+            yield f"blocks of {block} do not divide dimension {size} of axis {axis}"
+        elif kind.grid[axis] != size // block:
+            yield f"{kind.grid[axis]} scales for {size // block} blocks along axis {axis}"
+    if int(np.prod(kind.grid)) != len(kind.scales):
+        yield f"{len(kind.scales)} scales in a grid of {kind.grid}"

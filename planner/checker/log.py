@@ -1,0 +1,108 @@
+"""The log, a second time: what a plan says of its values and steps against what its ports are.
+
+Source: design 01, section 6; design 09, "Plan".
+"""
+
+import math
+from collections.abc import Mapping
+
+from planner.checker.kernel_ports import refuse
+from planner.ir.types.qtypes import Uniform
+from planner.ir.types.typetext import brief
+from planner.plans.plan import Plan
+from planner.plans.records import KernelPlan, Port, PortTyped, Step
+
+
+def check_values(plan: Plan, *, log: bool) -> None:
+    """Every value has the type of the port that defines it, sane figures, and the step that decided it.
+
+    Args:
+      log: whether the steps are looked at.
+    """
+    graph = plan.graph
+    defining = {port.value: port for kernel in plan.kernels_in_order for port in kernel.outputs if port.value}
+    needed = {port.value for kernel in plan.kernels_in_order for port in kernel.inputs if port.value}
+    needed.update(defining, graph.inputs, graph.outputs)
+    for name in needed.difference(plan.values, graph.constants):
+        if graph.values[name].is_float:
+            address = defining[name].address if name in defining else name
+            refuse(address, f"carries {name!r}, which the plan does not list; accepted: every float value")
+    for name, value in plan.values.items():
+        port = defining.get(name)
+        address = port.address if port else name
+        if name not in graph.values or name in graph.constants:
+            refuse(address, f"{name!r} is no value that a kernel or the model's user gives")
+        wanted = port.type if port else _pin(plan, name)
+        if value.type is not wanted and _stored(value.type) != _stored(wanted):
+            refuse(address, f"is {brief(wanted)}, the plan lists {name!r} as {brief(value.type)}")
+        if not (value.bits_lost >= 0 and math.isfinite(value.bits_lost) and 0 <= value.clip <= 1):
+            refuse(
+                address,
+                f"{name!r} loses {value.bits_lost!r} bits and {value.clip!r} of its range; "
+                "accepted: 0 or more bits, 0 to 1",
+            )
+        if log:
+            _check_decided(plan, name, value.decided_by, port)
+
+
+def _pin(plan: Plan, name: str) -> PortTyped:
+    facts = plan.graph.values[name].facts
+    return next((fact for fact in facts if isinstance(fact, Uniform)), None)
+
+
+def _stored(kind: PortTyped) -> Uniform | None:
+    return kind if isinstance(kind, Uniform) else None
+
+
+def _check_decided(plan: Plan, name: str, number: int | None, port: Port | None) -> None:
+    if number is None:
+        if port is not None and isinstance(port.type, Uniform):
+            refuse(port.address, f"{name!r} has a type that no step decided; accepted: the step's number")
+        return
+    if port is None or not 0 <= number < len(plan.steps) or plan.steps[number].port != port.address:
+        address = port.address if port else name
+        refuse(address, f"{name!r} is decided by step {number}, which is none of {address}")
+
+
+def check_steps(plan: Plan) -> Mapping[str, Step]:
+    """Steps are numbered in order and rest on earlier ones; return the last one of each address."""
+    last: dict[str, Step] = {}
+    for i, step in enumerate(plan.steps):
+        if step.n != i:
+            refuse(step.port, f"step {i} is numbered {step.n}; accepted: {i}")
+        for n in step.because:
+            if not 0 <= n < i:
+                refuse(step.port, f"step {i} rests on step {n}; accepted: earlier steps")
+        last[step.port] = step
+    return last
+
+
+def check_totals(plan: Plan) -> None:
+    """Cost, bound and optimality agree with each other."""
+    if not (plan.cost >= plan.bound >= 0) or (plan.optimal and plan.cost != plan.bound):
+        refuse(
+            "", f"cost {plan.cost!r}, bound {plan.bound!r} and optimal {plan.optimal} contradict each other"
+        )
+
+
+def check_told(kernel: KernelPlan, steps: Mapping[str, Step], texts: Mapping[int, str]) -> None:
+    """The log says of a served kernel's row and of each of its ports what the plan says.
+
+    Args:
+      texts: text of each type by its id.
+    """
+    decided = steps.get(kernel.name)
+    if decided is None or decided.type != kernel.row:
+        told = decided.type if decided else "nothing"
+        refuse(kernel.name, f"is served by {kernel.row}, its step says {told}")
+    for port in (*kernel.inputs, *kernel.outputs):
+        if not port.value:
+            continue
+        step = steps.get(port.address)
+        if step is None:
+            refuse(
+                port.address, f"is {brief(port.type)} and no step says so; accepted: a step for every port"
+            )
+        text = texts.get(id(port.type))
+        if text is not None and step.type != text and step.type != str(port.type):
+            refuse(port.address, f"is {brief(port.type)}, step {step.n} decided {step.type}")

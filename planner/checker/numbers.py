@@ -1,0 +1,367 @@
+"""Numbers, a second time: do the model's own constants fit the types that a plan gives them?
+
+Weights must not be cut, their scales are no coarser than their numbers ask, biases fit their storage, sums
+fit the accumulator. Constants are read once, in pieces that stay in the processor's cache. Source: design
+01, sections 2 and 6; 02, cases 17 to 24.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.checker.kernel_ports import (
+    NEAR,
+    Served,
+    channel_axis,
+    linear_op,
+    refuse,
+)
+from planner.checker.moves import marked
+from planner.checker.rules import TINY
+from planner.ir.graph import Constant, Op
+from planner.ir.types.qtypes import Calibrated, Storage, Uniform
+from planner.ir.types.typetext import brief
+from planner.plans.records import Port
+from planner.target.records import PortType
+
+Reals = npt.NDArray[Any]
+
+Judged = tuple[int, int, int, tuple[float, ...], tuple[float, ...], bool]
+"""A type and a row (which the plan keeps alive), a port, and the range of a constant at it."""
+
+PIECE: Final = 1 << 16
+BIAS_BITS: Final = 30
+"""A 32-bit bias keeps one bit free for the sums it is added to (02, case 22)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Of each slice: least and greatest real (0 included), and the sum of |stored|, shape (n_slices,)."""
+
+    lo: Reals
+    hi: Reals
+    sums: Reals
+
+
+def check_constants(served: Served, known: set[Judged]) -> dict[int, Extent]:
+    """Judge the constants of one kernel by the model's numbers; return what they hold, by port position.
+
+    Args:
+      known: constants of which only a range is known, judged before; grows.
+    """
+    extents: dict[int, Extent] = {}
+    for i, port in enumerate(served.ports):
+        kind, name = port.type, port.value
+        if name not in served.graph.constants or not isinstance(kind, Uniform):
+            continue
+        constant = served.numbers[name]
+        if constant.array is None:
+            judged = (id(kind), id(served.row), i, constant.lo, constant.hi, served.pinned(port))
+            if judged in known and not served.reading.has_bias and _observed(served, port) is None:
+                continue
+            known.add(judged)
+        extent = _extent_of(served, i, kind, constant)
+        if extent is None:
+            continue
+        extents[i] = extent
+        if served.patterns[i].name in served.reading.biases:
+            _check_bias(served, port, kind, extent)
+        elif i not in served.reading.ruled and not served.pinned(port):
+            _check_content(served, i, kind, extent)
+    return extents
+
+
+def _extent_of(served: Served, position: int, kind: Uniform, constant: Constant) -> Extent | None:
+    if kind.blocks and constant.array is not None:
+        return _block_extent(served, position, kind)
+    is_bias = served.patterns[position].name in served.reading.biases
+    cut = _observed(served, served.ports[position]) is not None
+    return _extent(constant, kind, _slicing_axis(served, position, kind), summed=not is_bias, cut=cut)
+
+
+def _slicing_axis(served: Served, position: int, kind: Uniform) -> int | None:
+    """Along which axis the numbers are looked at: the type's own, else the op's output channels."""
+    if kind.blocks:
+        return None
+    if kind.axis is not None:
+        return kind.axis
+    op = linear_op(served.region)
+    second = [i for i, port in enumerate(served.ports[: len(served.kernel.inputs)]) if port.value][1:2]
+    if op is None or second != [position]:
+        return None
+    return channel_axis(op, len(served.graph.values[served.ports[position].value].shape or ()))
+
+
+def _block_extent(served: Served, position: int, kind: Uniform) -> Extent | None:
+    """Of each block, by the number of the block that every element lies in."""
+    name = served.ports[position].value
+    array = served.numbers[name].array
+    numbers = marked(served, name, kind)
+    if array is None or numbers.shape != array.shape:
+        return None
+    lo, hi = np.zeros(len(kind.scales)), np.zeros(len(kind.scales))
+    np.minimum.at(lo, numbers.reshape(-1), array.reshape(-1))
+    np.maximum.at(hi, numbers.reshape(-1), array.reshape(-1))
+    stored = np.abs(np.rint(_float(array) / np.asarray(kind.scales, np.float32)[numbers]))
+    if _observed(served, served.ports[position]) is not None:
+        np.minimum(stored, max(-kind.storage.qmin, kind.storage.qmax), out=stored)
+    sums = np.bincount(numbers.reshape(-1), weights=stored.reshape(-1), minlength=len(lo))
+    return Extent(lo, hi, sums)
+
+
+def _extent(constant: Constant, kind: Uniform, axis: int | None, *, summed: bool, cut: bool) -> Extent | None:
+    """Of each slice; `cut`: the type may cut numbers off, so that sums are of those it holds."""
+    if constant.array is None:
+        if not constant.lo or (kind.axis is None and len(constant.lo) > 1):
+            return None
+        return Extent(np.minimum(constant.lo, 0.0), np.maximum(constant.hi, 0.0), np.zeros(0))
+    array = constant.array
+    if kind.blocks or (axis is not None and not 0 <= axis < array.ndim):
+        return None
+    n = 1 if axis is None else array.shape[axis]
+    inner = array.size if axis is None else math.prod(array.shape[axis + 1 :])
+    scales = np.asarray(kind.scales, np.float32)
+    found: Extent | None = None
+    for begin, piece in _pieces(array, n, inner):
+        part = slice(begin, begin + piece.shape[1])
+        own = scales[part] if len(scales) > 1 else scales
+        here = _of_piece(piece, kind, own, summed=summed, cut=cut)
+        if piece.shape[1] == n and found is None:
+            found = here
+            continue
+        if found is None:
+            found = Extent(np.zeros(n), np.zeros(n), np.zeros(n))
+        np.minimum(found.lo[part], here.lo, out=found.lo[part])
+        np.maximum(found.hi[part], here.hi, out=found.hi[part])
+        found.sums[part] += here.sums
+    return Extent(np.zeros(n), np.zeros(n), np.zeros(n)) if found is None else found
+
+
+def _of_piece(piece: Reals, kind: Uniform, scales: Reals, *, summed: bool, cut: bool) -> Extent:
+    """Of each slice of a piece that is (outer, slices, inner)."""
+    lo = np.minimum.reduce(piece, axis=(0, 2), initial=0.0).astype(np.float64)
+    hi = np.maximum.reduce(piece, axis=(0, 2), initial=0.0).astype(np.float64)
+    if not summed:
+        return Extent(lo, hi, np.zeros(len(lo)))
+    stored = np.abs(piece)
+    stored /= scales[:, None]
+    np.rint(stored, out=stored)
+    if cut:
+        np.minimum(stored, max(-kind.storage.qmin, kind.storage.qmax), out=stored)
+    # The widest stored value decides how long a float32 sum stays exact.
+    exact = np.float32 if kind.storage.bits <= 8 else np.float64
+    return Extent(lo, hi, np.add.reduce(stored, axis=(0, 2), dtype=exact).astype(np.float64))
+
+
+def _pieces(array: Reals, n: int, inner: int) -> Iterator[tuple[int, Reals]]:
+    """Cut an array that is (outer, n, inner) in memory; each piece with the first slice it holds."""
+    if array.size == 0:
+        return
+    view = np.asarray(array).reshape(-1, n, inner)
+    rows, columns = max(1, PIECE // max(1, inner)), PIECE
+    if n <= rows:
+        step = max(1, PIECE // (n * inner))
+        for begin in range(0, len(view), step):
+            for k in range(0, inner, columns):
+                yield 0, _float(view[begin : begin + step, :, k : k + columns])
+        return
+    for outer in range(len(view)):
+        for begin in range(0, n, rows):
+            for k in range(0, inner, columns):
+                yield begin, _float(view[outer : outer + 1, begin : begin + rows, k : k + columns])
+
+
+def _float(piece: Reals) -> Reals:
+    return piece if piece.dtype == np.float64 else piece.astype(np.float32, copy=False)
+
+
+def _check_content(served: Served, position: int, kind: Uniform, extent: Extent) -> None:
+    """A free constant's scale is the one its own numbers ask for: not finer (it would cut), not coarser."""
+    port, pattern = served.ports[position], served.patterns[position]
+    spec = pattern.type
+    store = _effective(kind.storage, spec)
+    lo, hi = (extent.lo, extent.hi) if not kind.is_per_tensor else (extent.lo.min(), extent.hi.max())
+    lo, hi = _as_observed(_observed(served, port), kind, np.atleast_1d(lo), np.atleast_1d(hi))
+    zero = spec.zero_point
+    signed_slices = kind.axis is not None and store.signed
+    if zero is not None and not (zero == 0 and signed_slices):
+        need = np.maximum(hi / max(store.qmax - zero, 1e-9), -lo / max(zero - store.qmin, 1e-9))
+    elif spec.symmetric or signed_slices:
+        zero = 0
+        need = np.maximum(hi, -lo) / min(-store.qmin, store.qmax)
+    else:
+        need = (hi - lo) / store.steps
+    _check_fineness(served, position, kind, np.where(need > 0, need, 1.0))
+    if zero is not None:
+        return
+    exact = np.clip(store.qmin - lo / np.asarray(kind.scales), store.qmin, store.qmax)
+    i = _first((np.abs(np.asarray(kind.zero_points) - exact) > 0.5 + NEAR) & (hi > lo))
+    if i is not None:
+        refuse(
+            port.address,
+            f"is {brief(kind)}, its numbers in slice {i} lie in [{lo[i]:g}, {hi[i]:g}]; "
+            f"accepted: zero point {round(exact[i])}",
+            served.row,
+        )
+
+
+def _observed(served: Served, port: Port) -> Calibrated | None:
+    """What the model says of a constant's range: it counts before the numbers."""
+    facts = served.graph.values[port.value].facts
+    return next((fact for fact in facts if isinstance(fact, Calibrated)), None)
+
+
+def _as_observed(seen: Calibrated | None, kind: Uniform, lo: Reals, hi: Reals) -> tuple[Reals, Reals]:
+    """The range of each slice as a type has to hold it, 0 included."""
+    if seen is None:
+        return lo, hi
+    if kind.is_per_tensor:
+        lo, hi = np.full(1, seen.lo), np.full(1, seen.hi)
+    elif seen.axis is not None and seen.axis == kind.axis:
+        lo, hi = np.asarray(seen.los), np.asarray(seen.his)
+    else:
+        lo, hi = np.clip(lo, seen.lo, seen.hi), np.clip(hi, seen.lo, seen.hi)
+    return np.minimum(lo, 0.0), np.maximum(hi, 0.0)
+
+
+def _effective(store: Storage, spec: PortType) -> Storage:
+    bits = spec.weight_bits_effective
+    if bits is None or bits >= store.bits or not store.signed:
+        return store
+    top = (1 << bits - 1) - 1
+    return Storage(store.bits, True, max(store.qmin, -top), min(store.qmax, top))
+
+
+def _check_fineness(served: Served, position: int, kind: Uniform, need: Reals) -> None:
+    port, spec = served.ports[position], served.patterns[position].type
+    scales = np.asarray(kind.scales)
+    most = np.maximum(need, _bias_need(served, port, scales.size)) * (2.0 if spec.power_of_two else 1.0)
+    most = np.maximum(most, spec.scale_min or TINY)
+    least = need if spec.scale_max is None else np.minimum(need, spec.scale_max)
+    i = _first((scales < least * (1 - NEAR)) | (scales > most * (1 + NEAR)))
+    if i is not None:
+        finer = scales[i] < least[i]
+        why = "would cut the numbers of" if finer else "is coarser than the numbers ask in"
+        refuse(
+            port.address,
+            f"is {brief(kind)}, whose scale {float(scales[i])!r} {why} slice {i}; "
+            f"accepted: {float(least[i])!r} to {float(most[i])!r}",
+            served.row,
+        )
+
+
+def _bias_need(served: Served, weight: Port, n: int) -> Reals:
+    """The least scales of a weight that keep its bias within the accumulator, 0 where there is none."""
+    need = np.zeros(n)
+    for rule in served.row.rules:
+        if rule.kind != "multiplier_accumulator_scale" or not served.named(rule.args["port"]):
+            continue
+        factors = [port for name in rule.args["of"] for port in served.named(name)]
+        others = [port.type for port in factors if port is not weight]
+        for bias in served.named(rule.args["port"]) if weight in factors else []:
+            numbers = served.numbers.get(bias.value)
+            kind = bias.type
+            if numbers is None or numbers.array is None or not isinstance(kind, Uniform):
+                continue
+            if len(others) != 1 or not isinstance(others[0], Uniform):
+                continue
+            sums = served.row.accumulator
+            store = sums if sums is not None and sums.bits < kind.storage.bits else kind.storage
+            room = float(1 << BIAS_BITS) if store.bits == 32 else store.qmax / 2
+            least = np.abs(numbers.array.reshape(-1).astype(np.float64)) / (others[0].scale * room)
+            if least.size:
+                need = np.maximum(need, least if least.size == n else least.max()) * (1 + 2 * NEAR)
+    return need
+
+
+def _check_bias(served: Served, port: Port, kind: Uniform, extent: Extent) -> None:
+    scales = np.asarray(kind.scales)
+    low, high = (extent.lo, extent.hi) if kind.axis is not None else (extent.lo.min(), extent.hi.max())
+    i = _first((low / scales < kind.storage.qmin) | (high / scales > kind.storage.qmax))
+    if i is not None:
+        refuse(
+            port.address,
+            f"is {brief(kind)}, its number in slice {i} does not fit; accepted: {kind.storage.qmin} to "
+            f"{kind.storage.qmax} times the scale",
+            served.row,
+        )
+
+
+def _first(wrong: Reals) -> int | None:
+    """The first slice for which something holds; None: for none."""
+    first = int(wrong.argmax()) if wrong.size else 0
+    return first if wrong.size and wrong[first] else None
+
+
+def check_sums(served: Served, extents: dict[int, Extent]) -> None:
+    """The bits that the plan names for the accumulator are those that the actual weights need."""
+    kernel, claimed = served.kernel, served.kernel.accumulator_bits
+    needed = _needed_bits(served, extents)
+    if claimed != needed:
+        refuse(
+            kernel.name,
+            f"its sums are said to need {_bits(claimed)}; accepted: {_bits(needed)}, from its weights",
+            served.row,
+        )
+
+
+def _bits(count: int | None) -> str:
+    return "no bits" if count is None else f"{count} bits"
+
+
+def _needed_bits(served: Served, extents: dict[int, Extent]) -> int | None:
+    present = [i for i, port in enumerate(served.kernel.inputs) if port.value]
+    op = linear_op(served.region)
+    if op is None or len(present) < 2:
+        return None
+    x, w = served.ports[present[0]].type, served.ports[present[1]].type
+    if not isinstance(x, Uniform) or not isinstance(w, Uniform):
+        return None
+    steps = _bias_steps(served, present[2]) if len(present) > 2 and not w.blocks else np.zeros(0)
+    if served.ports[present[1]].value not in served.graph.constants:
+        terms = _count_terms(op, served.graph.values[op.inputs[1]].shape)
+        added = served.patterns[present[2]].name in served.reading.biases if len(present) > 2 else False
+        most = int(steps.max(initial=0.0)) if added else 0
+        return None if terms is None else (terms * _farthest(w) * _farthest(x) + most).bit_length() + 1
+    if present[1] not in extents:
+        return None
+    sums = extents[present[1]].sums
+    array = served.numbers[served.ports[present[1]].value].array
+    if array is None or (not w.blocks and w.axis not in (None, channel_axis(op, array.ndim))):
+        return None
+    if not sums.size:
+        return 1
+    totals = sums * _farthest(x)
+    return int((totals + steps if steps.size == totals.size else totals).max()).bit_length() + 1
+
+
+def _bias_steps(served: Served, position: int) -> Reals:
+    """What is added to each sum, in steps of its own type; nothing where its numbers are not known."""
+    numbers, kind = served.numbers.get(served.ports[position].value), served.ports[position].type
+    if numbers is None or numbers.array is None or not isinstance(kind, Uniform):
+        return np.zeros(0)
+    steps: Reals = np.rint(np.abs(numbers.array.reshape(-1)) / np.asarray(kind.scales))
+    return steps
+
+
+def _farthest(kind: Uniform) -> int:
+    lows = np.array([low for low, _ in kind.slice_ranges])
+    highs = np.array([high for _, high in kind.slice_ranges])
+    zeros = np.array(kind.zero_points)
+    return int(max((highs - zeros).max(), (zeros - lows).max()))
+
+
+def _count_terms(op: Op, shape: tuple[int | str | None, ...] | None) -> int | None:
+    """Products of two activations in one sum: all of the second operand but its output channels."""
+    if not shape:
+        return None
+    if op.type == "MatMul":
+        counted = {len(shape) - 2} if len(shape) > 1 else {0}
+    else:
+        counted = set(range(len(shape))) - {channel_axis(op, len(shape))}
+    sizes = [size for size in (shape[i] for i in counted) if isinstance(size, int)]
+    return math.prod(sizes) if len(sizes) == len(counted) else None

@@ -1,0 +1,214 @@
+"""Origins: is this the model and the target that a plan was made for?
+
+Digests first, then the structure and the rows that the plan carries, item by item, as those are what the
+rest of the check reads. Source: design 01, section 6.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from planner.checker.kernel_ports import refuse
+from planner.ir.graph import Constant, Facts, Graph, Op, Region, Value, model_digest, port_address
+from planner.ir.roles import port_inputs
+from planner.plans.plan import Plan
+from planner.target.borders import BORDER_ROWS
+from planner.target.records import Costs, Target
+
+NUMBER: Final = 2e-3
+"""How far apart, of the largest, the elements of a constant may be that a pattern takes for one number."""
+
+
+def check_target(plan: Plan, target: Target) -> None:
+    """The plan's target is this one: identity, digest, the rows in use, the prices it was made with."""
+    ours, name = plan.target, target.file or target.id
+    if ours.id != target.id:
+        refuse("", f"the plan is for target {ours.id!r}; this is {target.id!r}: plan again for it")
+    for what, mine, theirs in (
+        ("version", ours.version, target.version),
+        ("digest", ours.digest, target.digest),
+    ):
+        if mine != theirs:
+            said = f"target {ours.id!r} of {what} {mine}; {name} has {theirs}: the target changed since"
+            refuse("", f"the plan is for {said}, plan again")
+    groups = (*target.rows.values(), *BORDER_ROWS.values())
+    rows = {row.key: row for group in groups for row in group}
+    users = {kernel.row: kernel.name for kernel in plan.kernels_in_order if kernel.row}
+    for key, row in ours.rows.items():
+        if key not in rows or rows[key] != row:
+            kernel = users.get(key, "")
+            known = f"{rows[key].source} as the target has it" if key in rows else "a row of the target"
+            refuse(
+                kernel,
+                f"is served by row {key!r}, which {target.id} does not have so; accepted: {known}",
+                row,
+            )
+    overrides = {key: item for key, item in plan.options.items() if hasattr(target.costs, key)}
+    if ours.costs != replace(target.costs, **overrides):
+        names = Costs.__dataclass_fields__
+        name = next(n for n in names if getattr(ours.costs, n) != overrides.get(n, getattr(target.costs, n)))
+        refuse("", f"the plan's {name} is {getattr(ours.costs, name)!r}, not the target's or an option's")
+    if ours.rescale_single_consumer != target.rescale_single_consumer:
+        refuse("", f"the plan shares rescales as {target.id} does not (rescale_single_consumer)")
+
+
+def check_model(plan: Plan, model: Graph) -> None:
+    """The plan's model is this one, its numbers included, and the structure it carries is the model's.
+
+    A model without constraints of its own is taken with those that the plan carries.
+    """
+    model = _without_left_out(plan, model)
+    _check_structure(plan.graph, model)
+    given = any(value.facts for value in model.values.values())
+    facts = {name: value.facts for name, value in plan.graph.values.items() if value.facts}
+    if not given and facts:
+        values = {
+            name: replace(value, facts=facts[name]) if name in facts else value
+            for name, value in model.values.items()
+        }
+        model = replace(model, values=values)
+    digest = model_digest(model)
+    if plan.model != digest:
+        refuse(
+            "",
+            f"the plan is for model {plan.model or 'without a digest'}; this is {digest}: plan again for it",
+        )
+
+
+def _without_left_out(plan: Plan, model: Graph) -> Graph:
+    """The model without the facts that a best-effort plan says, in its warnings, it left out."""
+    if "best_effort" not in plan.options:
+        return model
+    parts = (part for warning in plan.warnings for part in warning.split("; "))
+    told = {left for _, found, left in (part.rpartition("left out: ") for part in parts) if found}
+
+    def kept(where: str, facts: Facts) -> Facts:
+        return tuple(fact for fact in facts if f"{fact} at {where}" not in told)
+
+    def side(region: Region, name: str, facts: tuple[Facts, ...]) -> tuple[Facts, ...]:
+        return tuple(kept(port_address(region.name, name, i), own) for i, own in enumerate(facts))
+
+    values = {name: replace(value, facts=kept(name, value.facts)) for name, value in model.values.items()}
+    regions = tuple(
+        replace(
+            region,
+            input_facts=side(region, "in", region.input_facts),
+            output_facts=side(region, "out", region.output_facts),
+        )
+        for region in model.regions
+    )
+    return replace(model, values=values, regions=regions)
+
+
+def _check_structure(carried: Graph, model: Graph) -> None:
+    for what in ("inputs", "outputs"):
+        if getattr(carried, what) != getattr(model, what):
+            refuse(
+                "", f"the plan's model has {what} {getattr(carried, what)}, this one {getattr(model, what)}"
+            )
+    if carried.constants.keys() != model.constants.keys():
+        odd = min(carried.constants.keys() ^ model.constants.keys())
+        if _is_corrected(carried, carried, model):
+            refuse(
+                "",
+                "the plan is for the model with corrected biases, this is the one without: give the "
+                f"{carried.name}.onnx that was written beside the plan",
+            )
+        if _is_corrected(model, carried, carried):
+            refuse("", "this model has corrected biases, the plan is for the one without: give that one")
+        refuse(odd, "is a constant of only one of the plan and the model")
+    if carried.values is not model.values:
+        _check_values(carried.values, model.values)
+    regions = {region.name: region for region in model.regions}
+    ops = {op.name: op for op in model.all_ops()}
+    count = 0
+    for region in carried.regions:
+        if regions and not _alike(regions.get(region.name), region):
+            refuse(region.name, "differs between the plan and the model")
+        if not regions and not region.ops:
+            refuse(region.name, "holds no op of the model; accepted: every op in one region")
+        for op in region.ops:
+            count += 1
+            if op is not ops.get(op.name) and not _alike(ops.get(op.name), op):
+                refuse(region.name, f"holds op {op.name!r} otherwise than the model")
+        _check_ports(model, region.name, region.inputs, region.outputs, region.ops)
+    if count != len(ops) or len(carried.regions) < len(regions):
+        refuse("", f"the plan's regions hold {count} ops; the model has {len(ops)}")
+
+
+def _is_corrected(graph: Graph, planned: Graph, plain: Graph) -> bool:
+    """Whether a model has biases `BIAS@KERNEL`, made for one kernel, where a plain one has BIAS."""
+    added = graph.constants.keys() - plain.constants.keys()
+    marks = [f"@{region.name}" for region in planned.regions]
+    return any(
+        name.endswith(mark) and name.removesuffix(mark) in plain.constants for name in added for mark in marks
+    )
+
+
+def _check_values(carried: Mapping[str, Value], model: Mapping[str, Value]) -> None:
+    if carried.keys() != model.keys():
+        odd = min(carried.keys() ^ model.keys())
+        refuse(odd, "is a value of only one of the plan and the model")
+    for name, value in model.items():
+        other = carried[name]
+        if other is not value and (other.shape, other.dtype) != (value.shape, value.dtype):
+            refuse(name, f"is {other.dtype}{other.shape} in the plan; accepted: {value.dtype}{value.shape}")
+        if other is not value and value.facts and other.facts != value.facts:
+            refuse(name, f"carries {_listed(other.facts)} in the plan, {_listed(value.facts)} in the model")
+
+
+def _listed(facts: tuple[Any, ...]) -> str:
+    return " and ".join(map(str, facts)) or "nothing"
+
+
+def _check_ports(
+    graph: Graph, name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], ops: tuple[Op, ...]
+) -> None:
+    """A region's ports are its ops' float operands from outside, and nothing it writes is read unseen."""
+    told, inner = {""}, {""}
+    for op in ops:
+        inner.update(op.outputs)
+        told.update(op.inputs, op.outputs)
+    told.discard("")
+    if not ops or not told <= graph.values.keys():
+        # An annotated model need not describe what is inside a kernel.
+        return
+    operands: set[str] = set()
+    for op in ops:
+        operands.update(port_inputs(op, graph))
+    operands -= inner
+    ports = set(inputs) - {""}
+    # A number in a pattern is no port; which constants of one number those are only the target knows.
+    operands = {name for name in operands if name in ports or not _is_number(graph.constants.get(name))}
+    if operands != ports:
+        odd = min(operands ^ ports)
+        refuse(name, f"{odd!r} is {'no port of it' if odd in operands else 'read by none of its ops'}")
+    if not inner.issuperset(outputs):
+        refuse(name, f"none of its ops writes {min(set(outputs) - inner - {''})!r}")
+
+
+def _is_number(constant: Constant | None) -> bool:
+    """Whether a constant repeats one number, as far as a pattern tells numbers apart."""
+    if constant is None or constant.array is None or not constant.array.size:
+        return False
+    array = constant.array.astype(np.float64, copy=False)
+    return bool(np.ptp(array) <= NUMBER * np.abs(array).max())
+
+
+def _alike(a: Any, b: Any) -> bool:
+    """Equality that arrays in attributes do not break."""
+    if a is b:
+        return True
+    if type(a) is not type(b):
+        return isinstance(a, int | float) and isinstance(b, int | float) and a == b
+    if isinstance(a, np.ndarray):
+        return a.dtype == b.dtype and np.array_equal(a, b)
+    if isinstance(a, tuple | list):
+        return len(a) == len(b) and all(map(_alike, a, b))
+    if isinstance(a, Mapping):
+        return a.keys() == b.keys() and all(_alike(a[key], b[key]) for key in a)
+    if hasattr(a, "__dataclass_fields__"):
+        return all(_alike(getattr(a, name), getattr(b, name)) for name in a.__dataclass_fields__)
+    return bool(a == b)

@@ -1,0 +1,76 @@
+"""Pinned constants, a second time: does a port's type say the numbers that a pin says?
+
+The same scales, and every integer in use within both storages. Needs the model's numbers; without them the
+scales alone are judged. Source: design 01, section 4; 02, cases 24 and 36.
+"""
+
+import numpy as np
+
+from planner.checker.kernel_ports import Served
+from planner.ir.graph import Constant
+from planner.ir.types.qtypes import Storage, Uniform
+from planner.target.records import PortType
+
+
+def keeps_pin(served: Served, position: int, pin: Uniform) -> bool:
+    """Whether a constant's port says its pin, in whatever storage; in a class it has the class's type."""
+    port, pattern = served.ports[position], served.patterns[position]
+    kind, joined = port.type, any(position in group for group in served.groups)
+    if port.value not in served.graph.constants or not isinstance(kind, Uniform):
+        return False
+    own = [fact for fact in served.own_facts(port) if isinstance(fact, Uniform)]
+    if pin not in own and (joined or own):
+        return True
+    if pattern.name in served.reading.biases or _grid(kind) != _grid(pin):
+        return False
+    numbers = served.numbers.get(port.value)
+    return numbers is None or fits(pin, kind.storage, kind.zero_points, numbers)
+
+
+def _grid(kind: Uniform) -> tuple[object, ...]:
+    return kind.scales, kind.expressed, kind.axis, kind.blocks, kind.grid
+
+
+def bearable(pin: Uniform, spec: PortType, constant: Constant) -> Uniform | None:
+    """The type a port would have for a pinned constant; None where its storage cannot say the numbers."""
+    store = spec.storage
+    if not isinstance(store, Storage) or pin.storage == store:
+        return pin
+    wishes = [list(pin.zero_points), [0] * len(pin.scales)]
+    if spec.symmetric or spec.zero_point is not None:
+        wishes = [[spec.zero_point or 0] * len(pin.scales)]
+    for zeros in wishes:
+        inside = all(store.qmin <= zero <= store.qmax for zero in zeros)
+        if inside and fits(pin, store, tuple(zeros), constant):
+            return Uniform(store, pin.scales, tuple(zeros), pin.expressed, pin.axis, pin.blocks, pin.grid)
+    return None
+
+
+def fits(pin: Uniform, store: Storage, zeros: tuple[int, ...], constant: Constant) -> bool:
+    """Whether the integers that a pinned constant uses lie within a storage around other zero points."""
+    if store.float_name or pin.storage.float_name:
+        return False
+    low, high = np.asarray(pin.slice_ranges, np.float64).T
+    old = np.asarray(pin.zero_points, np.float64)
+    reals = _reals(pin, constant)
+    if reals is not None:
+        least, most = (np.asarray(end, np.float64) / np.asarray(pin.scales) + old for end in reals)
+        if not (np.all(least >= low - 0.5) and np.all(most <= high + 0.5)):
+            return False
+        low, high = np.maximum(np.rint(least), low), np.minimum(np.rint(most), high)
+    shift = np.asarray(zeros) - old
+    return bool(np.all(low + shift >= store.qmin) and np.all(high + shift <= store.qmax))
+
+
+def _reals(pin: Uniform, constant: Constant) -> tuple[object, object] | None:
+    array = constant.array
+    if pin.blocks or pin.grid:
+        return None
+    if array is None:
+        return (constant.lo, constant.hi) if len(constant.lo) in (1, len(pin.scales)) else None
+    if not array.size:
+        return 0.0, 0.0
+    if pin.axis is None:
+        return array.min(), array.max()
+    rows = np.moveaxis(array, pin.axis, 0).reshape(array.shape[pin.axis], -1)
+    return rows.min(axis=1), rows.max(axis=1)

@@ -1,0 +1,67 @@
+"""Frame: how every format of stored integers is written: refuse, write region by region, bind the outputs.
+
+A format is a record: what it takes, which stored tensors it clamps as they are, and what it does with one
+region. Source: design 05, "Out".
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from planner.errors import RuleError
+from planner.exporters.common.float_blocks import Block, blocks, write_border
+from planner.exporters.onnx.accepts import Accepts, beyond, refuse_unsupported
+from planner.exporters.onnx.model_builder import ModelBuilder, Rescale
+from planner.ir.graph import Graph
+from planner.plans.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A format.
+
+    Attributes:
+      accepts: types it can say.
+      integer_clamps: element types whose stored tensors it clamps as they are; others through float.
+      write_block: writes one region.
+      rescale: writes a rescale between two integer types, or says False; None: through float.
+      clips_constants: whether a constant of a narrower range gets a Clip that says so.
+    """
+
+    accepts: Accepts
+    integer_clamps: frozenset[np.dtype[Any]]
+    write_block: Callable[[ModelBuilder, Block], None]
+    clips_constants: bool = False
+    rescale: Rescale | None = None
+
+
+def write_form(graph: Graph, plan: Plan, form: Form) -> bytes:
+    """Serialise a planned model; IR 10, opset 21 or 20 (`opsets`).
+
+    Args:
+      graph: the imported float model the plan was made from, with the numbers of its constants.
+      plan: of that model.
+      form: the format.
+
+    Raises:
+      UnsupportedExport: a type or kernel the format cannot say, with port and row.
+    """
+    refuse_unsupported(graph, plan, form.accepts)
+    builder = ModelBuilder(
+        graph,
+        plan,
+        integer_clamps=form.integer_clamps,
+        clips_constants=form.clips_constants,
+        rescale=form.rescale,
+    )
+    for block in blocks(plan):
+        builder.scope = block.region.scope
+        try:
+            if not write_border(builder, block):
+                form.write_block(builder, block)
+        except RuleError as error:
+            raise beyond(block.kernel, error) from error
+    builder.scope = ""
+    return builder.finish()

@@ -1,0 +1,99 @@
+"""Shapes: what a program of fixed sizes knows before it runs: sizes, and what follows from constants alone.
+
+For formats that have no shapes at run time. Source: ONNX Shape, Size.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.errors import ModelError, UnsupportedExport
+from planner.exporters.common.float_blocks import Block
+from planner.interpreter.programs import program_of
+from planner.ir.dims import open_dims
+from planner.ir.graph import Graph, Op
+
+Array = npt.NDArray[Any]
+
+
+class Known(Protocol):
+    """What is being written, as far as it is known."""
+
+    graph: Graph
+
+    def known(self, value: str) -> Array | None:
+        """Numbers of a value, None where they come at run time."""
+
+    def define_known(self, value: str, array: Array) -> None:
+        """Say what a value always is."""
+
+    def shape(self, value: str) -> tuple[int, ...]:
+        """Sizes of a value that is there."""
+
+
+def left_open(graph: Graph) -> tuple[str, str]:
+    """What inputs leave open, which counts as 1 here, and how to size it; ("", "") where nothing is."""
+    found = dict(open_dims(graph))
+    if not found:
+        return "", ""
+    listed = ", ".join(f"{place} {name!r}" if name else place for place, name in found.items())
+    names = list(dict.fromkeys(name or place for place, name in found.items()))
+    sizes = ", ".join(f"{name!r}: N" for name in names)
+    options = " ".join(f"--dim {name}=N" for name in names)
+    return (
+        f"{listed} {'are' if len(found) > 1 else 'is'} left open and taken for 1",
+        f"size what is open: load_model(..., dims={{{sizes}}}), or qplan convert {options}",
+    )
+
+
+@contextmanager
+def sizes_blamed(graph: Graph, place: str) -> Iterator[None]:
+    """Where ops do not run, say which dimensions are open; without any, the engine's own words remain.
+
+    Raises:
+      UnsupportedExport: in place of a ModelError.
+    """
+    try:
+        yield
+    except ModelError as error:
+        what, hint = left_open(graph)
+        if not what:
+            raise
+        raise UnsupportedExport(f"{place}: cannot be computed where {what}", hint=hint) from error
+
+
+def fold(builder: Known, block: Block) -> bool:
+    """Compute what is known before running; False where some of it is not."""
+    if block.is_integer:
+        return False
+    for op in block.region.ops:
+        if not _is_foldable(builder, op):
+            return False
+        arrays = {name: builder.known(name) for name in op.inputs if name}
+        for name, array in _folded(builder, op, arrays).items():
+            builder.define_known(name, array)
+    return True
+
+
+def _is_foldable(builder: Known, op: Op) -> bool:
+    if op.type in ("Shape", "Size"):
+        return True
+    is_integer = all(not builder.graph.values[name].is_float for name in op.outputs if name)
+    return (
+        is_integer and not op.captures and all(builder.known(name) is not None for name in op.inputs if name)
+    )
+
+
+def _folded(builder: Known, op: Op, arrays: dict[str, Array | None]) -> dict[str, Array]:
+    if op.type == "Size":
+        return {op.outputs[0]: np.asarray(int(np.prod(builder.shape(op.inputs[0]))), np.int64)}
+    if op.type == "Shape":
+        shape = builder.shape(op.inputs[0])
+        kept = shape[op.attributes.get("start", 0) : op.attributes.get("end", len(shape))]
+        return {op.outputs[0]: np.asarray(kept, np.int64)}
+    outputs = tuple(name for name in op.outputs if name)
+    program = program_of(builder.graph, [op], outputs, {})
+    return dict(program.run(lambda read: np.asarray(arrays[read.value])))

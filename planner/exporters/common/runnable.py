@@ -1,0 +1,28 @@
+"""Runnable: an exported file as one that onnxruntime runs, for comparing it with the float model.
+
+QONNX ops become plain ones; a FINN file is left to the reference interpreter, its thresholds are no ONNX ops,
+and so are programs in MLIR.
+"""
+
+import io
+import zipfile
+from typing import Final
+
+from planner.exporters.qonnx.hls4ml import MODEL_FILE
+from planner.onnx.quantized.lowering import lower
+from planner.onnx.read import read_written
+from planner.onnx.write import write_graph
+
+_OTHERS: Final = frozenset({"finn", "stablehlo", "stablehlo-int", "tosa"})
+
+
+def runnable(name: str, data: bytes) -> bytes | None:
+    """The model of a file in a format, in ONNX and com.microsoft operators; None where it has others."""
+    if name in _OTHERS:
+        return None
+    if name == "hls4ml":
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            data = archive.read(MODEL_FILE)
+    if name not in ("hls4ml", "qonnx"):
+        return data
+    return write_graph(lower(read_written(data)))

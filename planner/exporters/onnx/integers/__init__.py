@@ -1,0 +1,1 @@
+"""onnx-integer: kernels in plain integer ONNX ops."""

@@ -1,0 +1,108 @@
+"""onnx-integer: integer math only: MatMulInteger, ConvInteger and sums, one requantize per kernel.
+
+A requantize is a multiplication, an addition and a division by a power of two in 64 bits, proved equal to
+the row's arithmetic for every accumulator the weights allow; rescales on edges are the same. Input and
+weight scales enter nowhere else. Softmax, Sigmoid and other functions are onnxruntime's operators on stored
+integers where the row is `float32_even`, and float ops where the plan itself says float32.
+Source: design 01, sections 7 and 8; design 05, "Out".
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+from planner.errors import UnsupportedExport
+from planner.exporters.common.float_blocks import Block, write_clamp_alone, write_real
+from planner.exporters.common.frame import Form, write_form
+from planner.exporters.onnx.accepts import LOW_BIT_ACTIVATIONS, LOW_BITS, Accepts
+from planner.exporters.onnx.integers.averaging import average_pool, global_average_pool
+from planner.exporters.onnx.integers.combining import concat, plus, times, where
+from planner.exporters.onnx.integers.linear import linear
+from planner.exporters.onnx.integers.rescaling import rescale
+from planner.exporters.onnx.model_builder import ModelBuilder
+from planner.exporters.onnx.qoperator import BYTES, write_call, write_mover
+from planner.interpreter.calls import FLOAT32_EVEN
+from planner.interpreter.fixed_point import ARITHMETICS
+from planner.interpreter.kernels.table import KERNELS
+from planner.ir.graph import Graph
+from planner.ir.types.qtypes import Uniform
+from planner.plans.plan import Plan
+
+IntegerKernel: TypeAlias = Callable[[ModelBuilder, Block, Uniform], bool]
+
+# In the reference arithmetic these compute in float unless the row is onnxruntime's own.
+_FUNCTIONS: Final = frozenset({("LeakyRelu",), ("Sigmoid",), ("Softmax",)})
+# Integer kernels of the reference interpreter in `exact_even` alone.
+_EXACT: Final = frozenset({("ReduceMean",), ("ReduceSum",)})
+
+
+def write_integer(graph: Graph, plan: Plan) -> bytes:
+    """Serialise a planned model as integer ONNX operators; see `frame.write_form`."""
+    return write_form(graph, plan, FORM)
+
+
+def write_block(builder: ModelBuilder, block: Block) -> None:
+    """Write one region on integers; in float where the plan's own arithmetic is float there."""
+    row = None if block.kernel.row is None else builder.plan.row_of(block.kernel.name)
+    builder.arithmetic = FLOAT32_EVEN if row is None else row.requantize
+    if row is not None and builder.arithmetic not in (FLOAT32_EVEN, *ARITHMETICS):
+        known = ", ".join((FLOAT32_EVEN, *ARITHMETICS))
+        raise UnsupportedExport(
+            f"{_first(block)} (row {block.kernel.row}) computes in {builder.arithmetic}, which is no integer "
+            f"arithmetic; onnx-integer accepts rows of {known}",
+            hint="use onnx-qdq, or a target whose rows requantize on integers",
+        )
+    if write_clamp_alone(builder, block) or write_mover(builder, block) or _write_kernel(builder, block):
+        return
+    if builder.arithmetic == FLOAT32_EVEN and write_call(builder, block):
+        return
+    _refuse_integer_kernels(builder, block)
+    write_real(builder, block)
+
+
+def _write_kernel(builder: ModelBuilder, block: Block) -> bool:
+    kernel = INTEGER_KERNELS.get(tuple(op.type for op in block.core))
+    outputs = block.kernel.outputs
+    if kernel is None or len(outputs) != 1 or not isinstance(outputs[0].type, Uniform):
+        return False
+    return outputs[0].type.is_per_tensor and kernel(builder, block, outputs[0].type)
+
+
+def _refuse_integer_kernels(builder: ModelBuilder, block: Block) -> None:
+    """Refuse what the row computes on integers and nothing here writes: floats would differ."""
+    ops = tuple(op.type for op in block.core)
+    ports = [port for port in (*block.kernel.inputs, *block.kernel.outputs) if port.value]
+    is_integer = all(isinstance(port.type, Uniform) and not port.type.blocks for port in ports)
+    is_float = (
+        ops not in KERNELS or ops in _FUNCTIONS or (ops in _EXACT and builder.arithmetic != "exact_even")
+    )
+    if builder.arithmetic == FLOAT32_EVEN or is_float or not is_integer:
+        return
+    raise UnsupportedExport(
+        f"{_first(block)} (row {block.kernel.row}): no integer ONNX operators compute {'+'.join(ops)} with "
+        f"these operands in {builder.arithmetic}; onnx-integer accepts constant weights in bytes, per tensor "
+        "or per output channel, and explicit padding",
+        hint="use onnx-qoperator for onnxruntime's arithmetic, or onnx-qdq",
+    )
+
+
+def _first(block: Block) -> str:
+    return next((port.address for port in block.kernel.outputs), block.kernel.name)
+
+
+INTEGER_KERNELS: Final[Mapping[tuple[str, ...], IntegerKernel]] = {
+    ("Add",): plus,
+    ("AveragePool",): average_pool,
+    ("Concat",): concat,
+    ("Conv",): linear,
+    ("Gemm",): linear,
+    ("GlobalAveragePool",): global_average_pool,
+    ("MatMul",): linear,
+    ("MatMul", "Add"): linear,
+    ("Mul",): times,
+    ("Sub",): plus,
+    ("Where",): where,
+}
+
+FORM: Final = Form(
+    Accepts("onnx-integer", LOW_BITS, LOW_BIT_ACTIVATIONS), BYTES, write_block, rescale=rescale
+)

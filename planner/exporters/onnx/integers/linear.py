@@ -1,0 +1,106 @@
+"""Linear: Conv, Gemm and MatMul as ConvInteger and MatMulInteger, an int32 bias, and one requantize.
+
+Each says False where its operands are not bytes per tensor times bytes per tensor or output channel.
+Source: ONNX operator pages ConvInteger and MatMulInteger, as onnxruntime's CPU provider runs them.
+"""
+
+import numpy as np
+
+from planner.constants.quantize import quantize_array
+from planner.exporters.common.float_blocks import Block
+from planner.exporters.common.linear_operands import (
+    INT32,
+    Product,
+    product_of,
+    range_of,
+    rounding_of,
+    stored_bias,
+)
+from planner.exporters.onnx.holding import held_dtype
+from planner.exporters.onnx.integers.rescaling import bounds_of, settle_steps
+from planner.exporters.onnx.integers.steps import cast
+from planner.exporters.onnx.model_builder import ModelBuilder
+from planner.exporters.onnx.qlinear import Operand, operand_of
+from planner.ir.types.qtypes import Uniform
+
+
+def linear(builder: ModelBuilder, block: Block, y: Uniform) -> bool:
+    """Conv, Gemm, MatMul, and MatMul with an Add of one number per column."""
+    product, clamp = product_of(builder, block), bounds_of(builder, block, y)
+    if product is None and len(block.core) == 1 and block.core[0].type == "MatMul":
+        return _write_stack(builder, block, y)
+    if product is None or clamp is None:
+        return False
+    is_conv = product.op.type == "Conv"
+    if is_conv and any(product.w.kind.zero_points) and not product.w.kind.is_per_tensor:
+        return False
+    low, high = range_of(builder, product)
+    if max(-low.min(initial=0), high.max(initial=0)) > INT32:
+        return False
+    rounding = rounding_of(builder, product, y, clamp.low, clamp.high)
+    if len(rounding.numerators) == 1:
+        low, high = low.min()[None], high.max()[None]
+    steps = rounding.steps(low, high)
+    if steps is None:
+        return False
+    acc = _accumulate(builder, block, product)
+    settle_steps(builder, block, acc, steps, low=clamp.low, trailing=product.trailing)
+    return True
+
+
+def _accumulate(builder: ModelBuilder, block: Block, product: Product) -> str:
+    """The int32 accumulator's tensor."""
+    is_conv = product.op.type == "Conv"
+    kind, attributes = ("ConvInteger", product.op.attributes) if is_conv else ("MatMulInteger", {})
+    x, w = product.x.triple(builder), product.w.triple(builder)
+    weight = w[0]
+    if product.op.attributes.get("transB"):
+        stored = quantize_array(builder.array(product.w.value), product.w.kind)
+        weight = builder.constant(f"{w[0]}_turned", np.ascontiguousarray(stored.T))
+    acc = builder.fresh(f"{block.result}_acc")
+    zeros = [x[2], w[2]] if product.w.kind.is_per_tensor or not is_conv else [x[2]]
+    builder.emit(kind, [x[0], weight, *zeros], [acc], name=product.op.name, attributes=attributes)
+    bias = stored_bias(builder, product)
+    if bias is None or product.bias is None:
+        return acc
+    shaped = bias.astype(np.int32).reshape(-1, *[1] * product.trailing)
+    total = builder.fresh(f"{block.result}_sum")
+    builder.emit("Add", [acc, builder.constant(f"{product.bias.value}_quantized", shaped)], [total])
+    return total
+
+
+def _write_stack(builder: ModelBuilder, block: Block, y: Uniform) -> bool:
+    """MatMul of two tensors with one scale each: stacks of matrices, activations on both sides."""
+    op, clamp = block.core[0], bounds_of(builder, block, y)
+    a, b = operand_of(block, op, 0), operand_of(block, op, 1)
+    if clamp is None or a is None or b is None or not (a.kind.is_per_tensor and b.kind.is_per_tensor):
+        return False
+    depth = (builder.graph.values[a.value].shape or (None,))[-1]
+    if max(a.kind.storage.bits, b.kind.storage.bits) > 8 or not isinstance(depth, int):
+        return False
+    ends = [max(abs(e - k.zero_point) for e in (k.storage.qmin, k.storage.qmax)) for k in (a.kind, b.kind)]
+    reach = depth * ends[0] * ends[1]
+    if reach > INT32:
+        return False
+    product = Product(op, a, b, 1)
+    limit = np.asarray([reach])
+    steps = rounding_of(builder, product, y, clamp.low, clamp.high).steps(-limit, limit)
+    if steps is None:
+        return False
+    settle_steps(builder, block, _accumulate(builder, block, product), steps, low=clamp.low)
+    return True
+
+
+def widened(builder: ModelBuilder, operand: Operand) -> str:
+    """A stored tensor less its zero point, int64."""
+    tensor = cast(builder, builder.stored(operand.value, operand.kind), "int64")
+    if not operand.kind.zero_point:
+        return tensor
+    result = builder.fresh(f"{tensor}_shifted")
+    builder.emit("Sub", [tensor, builder.number("int64", operand.kind.zero_point)], [result])
+    return result
+
+
+def is_byte(operand: Operand | None) -> bool:
+    """Whether an operand is held in bytes, per tensor."""
+    return operand is not None and operand.kind.is_per_tensor and held_dtype(operand.kind).itemsize == 1

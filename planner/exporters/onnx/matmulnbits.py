@@ -1,0 +1,171 @@
+"""onnx-matmulnbits: matrices of weights in blocks of 2, 4 or 8 bits, activations in float.
+
+Each becomes com.microsoft MatMulNBits with float32 sums; a bias is an Add behind it. What the plan has on
+integers besides is written with Q/DQ pairs. Source: onnxruntime's contrib operator page MatMulNBits.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from planner.constants.quantize import quantize_array
+from planner.errors import UnsupportedExport
+from planner.exporters.common.float_blocks import Block
+from planner.exporters.common.frame import Form, write_form
+from planner.exporters.onnx.accepts import Accepts
+from planner.exporters.onnx.holding import Array
+from planner.exporters.onnx.model_builder import MICROSOFT, ModelBuilder
+from planner.exporters.onnx.qdq import write_block as write_pairs
+from planner.exporters.onnx.qoperator import BYTES
+from planner.ir.graph import Graph
+from planner.ir.types.qtypes import Uniform
+from planner.plans.plan import Plan
+
+WIDTHS: Final = frozenset({2, 4, 8})
+LEAST_BLOCK: Final = 16
+_CONSTANTS: Final = (
+    "i2, i4, i8, u2, u4 or u8 in blocks of a power of two of at least 16 along the sum of a MatMul or Gemm"
+)
+_FLOAT32: Final = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Packed:
+    """A weight as the operator takes it, all arrays with the output column first.
+
+    Attributes:
+      stored: (N, blocks, block * bits / 8) bytes, low bits first.
+      scales: (N * blocks,) float32.
+      zero_points: (N, ceil(blocks * bits / 8)) bytes, None for half the range.
+    """
+
+    stored: Array
+    scales: Array
+    zero_points: Array | None
+    depth: int
+    columns: int
+    block: int
+    bits: int
+
+
+def write_matmulnbits(graph: Graph, plan: Plan) -> bytes:
+    """Serialise a planned model with MatMulNBits; see `frame.write_form`."""
+    return write_form(graph, plan, FORM)
+
+
+def write_block(builder: ModelBuilder, block: Block) -> None:
+    """Write one region: a product with a weight in blocks, or as onnx-qdq does."""
+    inputs = [port for port in block.kernel.inputs if isinstance(port.type, Uniform) and port.value]
+    wide = next((port for port in inputs if isinstance(port.type, Uniform) and port.type.grid), None)
+    if wide is None:
+        write_pairs(builder, block)
+        return
+    if not _write_product(builder, block):
+        raise UnsupportedExport(
+            f"{wide.address} ({wide.value!r}, row {block.kernel.row}) has scales per block that MatMulNBits "
+            f"does not take in {'+'.join(op.type for op in block.region.ops)}; onnx-matmulnbits accepts "
+            f"{_CONSTANTS}, with float32 activations and results",
+            hint="give the weight a type per output channel, or leave it float",
+        )
+
+
+def _write_product(builder: ModelBuilder, block: Block) -> bool:
+    op, rest = block.region.ops[0], block.region.ops[1:]
+    kind = block.kinds.get((op.name, 1))
+    is_product = op.type in ("Gemm", "MatMul") and not op.attributes.get("transA")
+    if not is_product or not isinstance(kind, Uniform) or op.inputs[1] not in builder.graph.constants:
+        return False
+    if op.attributes.get("alpha", 1.0) != 1.0 or op.attributes.get("beta", 1.0) != 1.0:
+        return False
+    others = [port for port in (*block.kernel.inputs, *block.kernel.outputs) if port.value != op.inputs[1]]
+    if (
+        any(isinstance(port.type, Uniform) for port in others)
+        or builder.graph.values[op.inputs[0]].dtype != "f32"
+    ):
+        return False
+    packed = pack(builder.array(op.inputs[1]), kind, axis=1 if op.attributes.get("transB") else 0)
+    if packed is None:
+        return False
+    raw = {port.value: builder.raw_name(port.value, None) for port in block.kernel.outputs if port.value}
+    bias = op.inputs[2] if op.type == "Gemm" and len(op.inputs) > 2 else ""
+    product = builder.fresh(f"{op.outputs[0]}_product") if bias else raw.get(op.outputs[0], op.outputs[0])
+    _emit(builder, op.inputs[1], packed, builder.operand(op.inputs[0]), product)
+    if bias:
+        result = raw.get(op.outputs[0], op.outputs[0])
+        builder.emit("Add", [product, builder.operand(bias)], [result])
+    inner = {op.outputs[0]: raw.get(op.outputs[0], op.outputs[0])}
+    for other in rest:
+        outputs = [raw.get(name, name) for name in other.outputs]
+        builder.emit_op(other, [inner.get(name) or builder.operand(name) for name in other.inputs], outputs)
+        inner.update(zip(other.outputs, outputs, strict=True))
+    for name, tensor in raw.items():
+        builder.define_real(name, tensor)
+    return True
+
+
+def _emit(builder: ModelBuilder, weight: str, packed: Packed, x: str, result: str) -> None:
+    operands = [x, builder.constant(f"{weight}_packed", packed.stored)]
+    operands.append(builder.constant(f"{weight}_scales", packed.scales))
+    if packed.zero_points is not None:
+        operands.append(builder.constant(f"{weight}_zero_points", packed.zero_points.reshape(-1)))
+    attributes = {
+        "K": packed.depth,
+        "N": packed.columns,
+        "accuracy_level": _FLOAT32,
+        "bits": packed.bits,
+        "block_size": packed.block,
+    }
+    builder.emit("MatMulNBits", operands, [result], domain=MICROSOFT, attributes=attributes)
+
+
+def pack(array: Array, kind: Uniform, *, axis: int) -> Packed | None:
+    """Pack a matrix of weights.
+
+    Args:
+      array: reals.
+      kind: with a scale per block of the axis, one column a block across it.
+      axis: of the sum, 0 of (K, N) or 1 of (N, K).
+
+    Returns:
+      None where the operator has no such blocks.
+    """
+    depth, columns = array.shape[axis], array.shape[1 - axis]
+    bits = kind.storage.bits
+    if bits not in WIDTHS or len(kind.grid) != array.ndim or kind.grid[1 - axis] != columns:
+        return None
+    count = kind.grid[axis]
+    block = depth // count
+    if block * count != depth or block < LEAST_BLOCK or block & (block - 1):
+        return None
+    half = 1 << bits - 1
+    shift = 0 if not kind.storage.signed else half
+    stored = quantize_array(array, kind).astype(np.int64) + shift
+    by_column = stored.T if axis == 0 else stored
+    grids = [np.asarray(part).reshape(kind.grid) for part in (kind.scales, kind.zero_points)]
+    scales, zeros = (grid.T if axis == 0 else grid for grid in grids)
+    moved = zeros.astype(np.int64) + shift
+    has_half = bool(np.all(moved == half))
+    return Packed(
+        packed_bits(by_column.reshape(columns, count, block), bits),
+        np.ascontiguousarray(scales, np.float32).reshape(-1),
+        None if has_half else packed_bits(moved, bits),
+        depth,
+        columns,
+        block,
+        bits,
+    )
+
+
+def packed_bits(numbers: Array, bits: int) -> Array:
+    """Non-negative integers of a width along the last axis as bytes, low bits first, the rest of a byte 0."""
+    each = 8 // bits
+    padding = -numbers.shape[-1] % each
+    wide = np.pad(numbers, [*[(0, 0)] * (numbers.ndim - 1), (0, padding)])
+    groups = wide.reshape(*wide.shape[:-1], -1, each) << (bits * np.arange(each))
+    return np.asarray(groups.sum(axis=-1)).astype(np.uint8)
+
+
+FORM: Final = Form(
+    Accepts("onnx-matmulnbits", constants=f"{_CONSTANTS}; else as onnx-qdq", blocks=True), BYTES, write_block
+)

@@ -1,0 +1,30 @@
+"""onnx-qcdq: QuantizeLinear, Clip, DequantizeLinear around float ops: storage ranges under 8 bits by a Clip.
+
+Stored integers lie in bytes; a Clip of bytes says the range, on weights too, so that a reader finds it. All
+ops, fused activations included, are float ones between the pairs. Source: the QONNX paper, "QCDQ"; design 05.
+"""
+
+from typing import Final
+
+from planner.exporters.common.float_blocks import Block, write_real
+from planner.exporters.common.frame import Form, write_form
+from planner.exporters.onnx.accepts import LOW_BIT_ACTIVATIONS, LOW_BITS, Accepts
+from planner.exporters.onnx.model_builder import ModelBuilder
+from planner.exporters.onnx.qoperator import BYTES
+from planner.ir.graph import Graph
+from planner.plans.plan import Plan
+
+
+def write_qcdq(graph: Graph, plan: Plan) -> bytes:
+    """Serialise a planned model as ONNX with QCDQ; see `frame.write_form`."""
+    return write_form(graph, plan, FORM)
+
+
+def write_block(builder: ModelBuilder, block: Block) -> None:
+    """Write one region in float; its activation is an op of it like any other."""
+    write_real(builder, block._replace(core=block.region.ops, activation=None))
+
+
+FORM: Final = Form(
+    Accepts("onnx-qcdq", LOW_BITS, LOW_BIT_ACTIVATIONS), BYTES, write_block, clips_constants=True
+)

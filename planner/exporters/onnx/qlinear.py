@@ -1,0 +1,273 @@
+"""QLinear: which integer operator of ONNX or com.microsoft computes a region's ops, and its operands.
+
+A maker returns the call, or None where onnxruntime's CPU provider has no kernel for the types: x and y have
+one storage of at most 8 bits, i8 activations take i8 weights, activations are per tensor, weights per tensor
+or per output channel. It creates tensors only once it is sure. Source: onnxruntime's kernels, probed.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from planner.exporters.common.float_blocks import Block, Numbers
+from planner.exporters.onnx.model_builder import MICROSOFT, ModelBuilder
+from planner.ir.graph import Op, Shape
+from planner.ir.types.qtypes import Uniform
+from planner.plans.rescales import SAME_SCALE
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One operator: type, operand tensors, attributes.
+
+    `reshape` names the constant shape its result is then brought into, "" where it has it already.
+    """
+
+    kind: str
+    inputs: tuple[str, ...]
+    domain: str = ""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    reshape: str = ""
+
+
+CallMaker: TypeAlias = Callable[[ModelBuilder, Block, Uniform], Call | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A value and the integer type a port reads it in."""
+
+    value: str
+    kind: Uniform
+
+    def triple(self, builder: ModelBuilder) -> tuple[str, str, str]:
+        """Tensor, scale and zero point."""
+        tensor = builder.stored(self.value, self.kind)
+        return (tensor, *builder.parameters(self.kind, tensor))
+
+
+def operand_of(block: Block, op: Op, index: int) -> Operand | None:
+    """An operand that is stored in integers; None where it is float, inner or absent."""
+    kind = block.kinds.get((op.name, index))
+    return Operand(op.inputs[index], kind) if isinstance(kind, Uniform) else None
+
+
+def _is_byte(kind: Uniform) -> bool:
+    return kind.is_per_tensor and kind.storage.bits <= 8
+
+
+def _is_like(kind: Uniform, y: Uniform) -> bool:
+    return _is_byte(kind) and _is_byte(y) and kind.storage.signed == y.storage.signed
+
+
+def _is_weight(kind: Uniform, x: Uniform, axis: int) -> bool:
+    fits = kind.storage.bits <= 8 and not kind.blocks and kind.axis in (None, axis)
+    return fits and (kind.storage.signed or not x.storage.signed)
+
+
+def is_accumulator(kind: Uniform, x: Uniform, w: Uniform, alpha: float = 1.0) -> bool:
+    """Whether a bias type is the accumulator's: the product of the scales, zero point 0."""
+    if kind.storage.bits < 32 or any(kind.zero_points) or len(kind.scales) not in (1, len(w.scales)):
+        return False
+    wanted = alpha * x.scale * np.asarray(w.scales)
+    return bool(np.allclose(np.asarray(kind.scales), wanted, rtol=SAME_SCALE, atol=0.0))
+
+
+def conv(builder: ModelBuilder, block: Block, y: Uniform) -> Call | None:
+    """QLinearConv: x, w with their parameters, those of y, and an int32 bias."""
+    op = block.core[0]
+    x, w, b = (operand_of(block, op, i) if i < len(op.inputs) else None for i in range(3))
+    if x is None or w is None or not _is_like(x.kind, y) or not _is_weight(w.kind, x.kind, 0):
+        return None
+    has_bias = len(op.inputs) > 2 and bool(op.inputs[2])
+    if has_bias and (b is None or not is_accumulator(b.kind, x.kind, w.kind)):
+        return None
+    bias = () if b is None else (builder.stored(b.value, b.kind),)
+    inputs = (*x.triple(builder), *w.triple(builder), *builder.parameters(y, block.result), *bias)
+    return Call("QLinearConv", inputs, attributes=op.attributes)
+
+
+def matmul(builder: ModelBuilder, block: Block, y: Uniform) -> Call | None:
+    """QLinearMatMul, batched too; a 2-d weight may have a scale per column."""
+    op = block.core[0]
+    a, b = operand_of(block, op, 0), operand_of(block, op, 1)
+    if a is None or b is None or not _is_like(a.kind, y):
+        return None
+    is_matrix = len(builder.graph.values[b.value].shape or ()) == 2
+    if not _is_weight(b.kind, a.kind, 1) or not (b.kind.is_per_tensor or is_matrix):
+        return None
+    inputs = (*a.triple(builder), *b.triple(builder), *builder.parameters(y, block.result))
+    return Call("QLinearMatMul", inputs)
+
+
+def gemm(builder: ModelBuilder, block: Block, y: Uniform) -> Call | None:
+    """QGemm of a Gemm: any alpha, beta 1."""
+    op = block.core[0]
+    keys = ("alpha", "transA", "transB")
+    attributes = {key: op.attributes[key] for key in keys if key in op.attributes}
+    has_bias = len(op.inputs) > 2 and bool(op.inputs[2])
+    if has_bias and op.attributes.get("beta", 1.0) != 1.0:
+        return None
+    b = operand_of(block, op, 2) if has_bias else None
+    if has_bias and b is None:
+        return None
+    return _qgemm(builder, block, y, _Gemm(operand_of(block, op, 0), operand_of(block, op, 1), b, attributes))
+
+
+def matmul_add(builder: ModelBuilder, block: Block, y: Uniform) -> Call | None:
+    """QGemm of MatMul and Add; leading dimensions are folded into one and unfolded behind it."""
+    product, add = block.core
+    side = 1 if add.inputs[0] == product.outputs[0] else 0
+    x, w, b = operand_of(block, product, 0), operand_of(block, product, 1), operand_of(block, add, side)
+    if x is None or w is None or b is None:
+        return None
+    shape, matrix = builder.graph.values[x.value].shape, builder.graph.values[w.value].shape
+    if shape is None or matrix is None or len(shape) < 2 or len(matrix) != 2:
+        return None
+    return _qgemm(builder, block, y, _Gemm(x, w, b, {}, rows=shape[:-1]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Gemm:
+    """Operands of a QGemm; `rows` are the leading dimensions of a MatMul's x, () for a Gemm."""
+
+    a: Operand | None
+    w: Operand | None
+    b: Operand | None
+    attributes: Mapping[str, Any]
+    rows: Shape = ()
+
+
+def _qgemm(builder: ModelBuilder, block: Block, y: Uniform, gemm: _Gemm) -> Call | None:
+    a, w, b = gemm.a, gemm.w, gemm.b
+    if a is None or w is None or not _is_like(a.kind, y):
+        return None
+    out_axis = 0 if gemm.attributes.get("transB") else 1
+    shape = builder.graph.values[w.value].shape
+    columns = shape[out_axis] if shape is not None and len(shape) == 2 else None
+    unknown = [dim for dim in gemm.rows if not isinstance(dim, int)]
+    if not _is_weight(w.kind, a.kind, out_axis) or len(unknown) > 1 or not isinstance(columns, int):
+        return None
+    alpha = gemm.attributes.get("alpha", 1.0)
+    if b is not None and not (
+        is_accumulator(b.kind, a.kind, w.kind, alpha) and is_row(builder, b.value, columns)
+    ):
+        return None
+    bias = "" if b is None else _row(builder, b, columns)
+    tensor, *parameters = a.triple(builder)
+    reshape = ""
+    if len(gemm.rows) > 1:
+        tensor = _folded(builder, tensor, shape[0] if shape else -1)
+        rows = [dim if isinstance(dim, int) else -1 for dim in gemm.rows]
+        reshape = builder.constant(f"{block.result}_shape", np.asarray([*rows, columns], np.int64))
+    inputs = (tensor, *parameters, *w.triple(builder), bias, *builder.parameters(y, block.result))
+    return Call("QGemm", inputs, MICROSOFT, gemm.attributes, reshape)
+
+
+def _folded(builder: ModelBuilder, tensor: str, depth: Any) -> str:
+    result = builder.fresh(f"{tensor}_rows")
+    shape = builder.constant(f"{result}_shape", np.asarray([-1, depth], np.int64))
+    builder.emit("Reshape", [tensor, shape], [result])
+    return result
+
+
+def is_row(source: Numbers, bias: str, columns: int) -> bool:
+    """Whether a bias is a constant of one number per column."""
+    value = source.graph.values[bias]
+    is_last = bool(value.shape) and (value.shape or ())[-1] == columns == value.elements
+    return bias in source.graph.constants and is_last
+
+
+def _row(builder: ModelBuilder, b: Operand, columns: int) -> str:
+    """The stored bias with shape (columns,), as QGemm wants it."""
+    tensor = builder.stored(b.value, b.kind)
+    if len(builder.graph.values[b.value].shape or ()) == 1:
+        return tensor
+    return builder.reshaped(tensor, (columns,))
+
+
+def elementwise(kind: str) -> CallMaker:
+    """QLinearAdd or QLinearMul of two 8-bit tensors of one storage."""
+
+    def make(builder: ModelBuilder, block: Block, y: Uniform) -> Call | None:
+        a, b = operand_of(block, block.core[0], 0), operand_of(block, block.core[0], 1)
+        if a is None or b is None or not (_is_like(a.kind, y) and _is_like(b.kind, y)):
+            return None
+        inputs = (*a.triple(builder), *b.triple(builder), *builder.parameters(y, block.result))
+        return Call(kind, inputs, MICROSOFT)
+
+    return make
+
+
+def unary(kind: str, *, defaults: Mapping[str, Any], keep: tuple[str, ...] = ()) -> CallMaker:
+    """An operator of one 8-bit tensor; attributes are `defaults`, those in `keep` as the op has them."""
+
+    def make(builder: ModelBuilder, block: Block, y: Uniform) -> Call | None:
+        op = block.core[0]
+        x = operand_of(block, op, 0)
+        if x is None or not _is_like(x.kind, y):
+            return None
+        attributes = {**defaults, **{key: op.attributes[key] for key in keep if key in op.attributes}}
+        inputs = (*x.triple(builder), *builder.parameters(y, block.result))
+        return Call(kind, inputs, MICROSOFT, attributes)
+
+    return make
+
+
+def average_pool(builder: ModelBuilder, block: Block, y: Uniform) -> Call | None:
+    """QLinearAveragePool, which knows no dilations and counts padding of rounded-up windows its own way."""
+    attributes = block.core[0].attributes
+    if any(step != 1 for step in attributes.get("dilations", ())):
+        return None
+    if attributes.get("ceil_mode") and attributes.get("count_include_pad"):
+        return None
+    return _average_pool(builder, block, y)
+
+
+def concat(builder: ModelBuilder, block: Block, y: Uniform) -> Call | None:
+    """QLinearConcat: every input with its own parameters."""
+    op = block.core[0]
+    operands = [operand_of(block, op, i) for i in range(len(op.inputs))]
+    inputs: tuple[str, ...] = ()
+    for x in operands:
+        if x is None or not _is_like(x.kind, y):
+            return None
+    for x in operands:
+        inputs += x.triple(builder) if x is not None else ()
+    return Call("QLinearConcat", (*builder.parameters(y, block.result), *inputs), MICROSOFT, op.attributes)
+
+
+def where(builder: ModelBuilder, block: Block, y: Uniform) -> Call | None:
+    """QLinearWhere: condition, then both branches with their parameters."""
+    op = block.core[0]
+    a, b = operand_of(block, op, 1), operand_of(block, op, 2)
+    if a is None or b is None or not (_is_like(a.kind, y) and _is_like(b.kind, y)):
+        return None
+    condition = builder.operand(op.inputs[0])
+    inputs = (condition, *a.triple(builder), *b.triple(builder), *builder.parameters(y, block.result))
+    return Call("QLinearWhere", inputs, MICROSOFT)
+
+
+_average_pool: Final = unary(
+    "QLinearAveragePool",
+    defaults={"channels_last": 0},
+    keep=("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides"),
+)
+
+CALLS: Final[Mapping[tuple[str, ...], CallMaker]] = {
+    ("Add",): elementwise("QLinearAdd"),
+    ("AveragePool",): average_pool,
+    ("Concat",): concat,
+    ("Conv",): conv,
+    ("Gemm",): gemm,
+    ("GlobalAveragePool",): unary("QLinearGlobalAveragePool", defaults={"channels_last": 0}),
+    ("LeakyRelu",): unary("QLinearLeakyRelu", defaults={}, keep=("alpha",)),
+    ("MatMul",): matmul,
+    ("MatMul", "Add"): matmul_add,
+    ("Mul",): elementwise("QLinearMul"),
+    ("Sigmoid",): unary("QLinearSigmoid", defaults={}),
+    ("Softmax",): unary("QLinearSoftmax", defaults={"axis": -1, "opset": 13}, keep=("axis",)),
+    ("Where",): where,
+}

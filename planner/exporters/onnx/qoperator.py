@@ -1,0 +1,134 @@
+"""onnx-qoperator: QLinear and contrib operators on stored integers, float only at the borders.
+
+In: regions whose ops `qlinear.CALLS` knows, in types onnxruntime has the kernel for, become one operator;
+movers work on the stored integers as they are; a fused Relu or Clip is a Clip of stored integers. What
+onnxruntime has no integer kernel for runs between DequantizeLinear and QuantizeLinear. Source: design 05.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from planner.exporters.common.float_blocks import (
+    Block,
+    clamp_of,
+    write_clamp_alone,
+    write_clamped,
+    write_real,
+)
+from planner.exporters.common.frame import Form, write_form
+from planner.exporters.onnx.accepts import LOW_BIT_ACTIVATIONS, LOW_BITS, Accepts
+from planner.exporters.onnx.holding import held_dtype
+from planner.exporters.onnx.model_builder import ModelBuilder
+from planner.exporters.onnx.qlinear import CALLS, Call
+from planner.ir.graph import Graph, Op
+from planner.ir.roles import is_mover
+from planner.ir.types.qtypes import Uniform
+from planner.plans.plan import Plan
+
+BYTES: Final = frozenset({np.dtype(np.int8), np.dtype(np.uint8)})
+
+_BYTES: Final = frozenset({8})
+_BYTES_AND_WORDS: Final = frozenset({8, 16})
+# Widths of stored integers each mover has a kernel for in onnxruntime.
+INTEGER_MOVERS: Final = {
+    **dict.fromkeys(("DepthToSpace", "Max", "MaxPool", "Min", "Pad", "ReduceMax", "ReduceMin"), _BYTES),
+    **dict.fromkeys(("Resize", "SpaceToDepth", "Where"), _BYTES),
+    **dict.fromkeys(
+        ("Concat", "Expand", "Flatten", "Gather", "GatherElements", "GatherND"), _BYTES_AND_WORDS
+    ),
+    **dict.fromkeys(("Identity", "Reshape", "ReverseSequence", "ScatterND", "Slice"), _BYTES_AND_WORDS),
+    **dict.fromkeys(("Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"), _BYTES_AND_WORDS),
+}
+
+
+def write_qoperator(graph: Graph, plan: Plan) -> bytes:
+    """Serialise a planned model as ONNX with QLinear operators; see `frame.write_form`."""
+    return write_form(graph, plan, FORM)
+
+
+def write_qoperator_clip(graph: Graph, plan: Plan) -> bytes:
+    """The same with activations under 8 bits too: held in bytes, each result cut by a Clip."""
+    return write_form(graph, plan, CLIP_FORM)
+
+
+def write_block(builder: ModelBuilder, block: Block) -> None:
+    """Write one region: on stored integers where a kernel has its types, else in float."""
+    if write_clamp_alone(builder, block) or write_mover(builder, block) or write_call(builder, block):
+        return
+    write_real(builder, block)
+
+
+def write_call(builder: ModelBuilder, block: Block) -> bool:
+    """Write a region as one integer operator; False where there is none for its ops or types."""
+    maker = CALLS.get(tuple(op.type for op in block.core))
+    outputs = block.kernel.outputs
+    if maker is None or len(outputs) != 1 or not isinstance(outputs[0].type, Uniform):
+        return False
+    value, kind = outputs[0].value, outputs[0].type
+    call = maker(builder, block, kind)
+    if call is None:
+        return False
+    clamp = clamp_of(builder, block.activation, kind)
+    if clamp is not None and clamp.is_idle(kind):
+        result = builder.stored_name(value, kind)
+        _emit(builder, block, call, result)
+        builder.define_stored(value, kind, result)
+    else:
+        whole = builder.fresh(f"{value}_unclamped")
+        _emit(builder, block, call, whole)
+        write_clamped(builder, value, whole, kind, block.activation)
+    return True
+
+
+def _emit(builder: ModelBuilder, block: Block, call: Call, result: str) -> None:
+    target = builder.fresh(f"{result}_flat") if call.reshape else result
+    builder.emit(
+        call.kind,
+        call.inputs,
+        [target],
+        name=block.core[0].name,
+        domain=call.domain,
+        attributes=call.attributes,
+    )
+    if call.reshape:
+        builder.emit("Reshape", [target, call.reshape], [result])
+
+
+def write_mover(builder: ModelBuilder, block: Block) -> bool:
+    """Write a mover on stored integers; False where types differ or the integer kernel is missing."""
+    op, ports = block.region.ops[0], (*block.kernel.inputs, *block.kernel.outputs)
+    kinds = [port.type for port in ports if port.value]
+    kind = next((kind for kind in kinds if isinstance(kind, Uniform)), None)
+    if len(block.region.ops) > 1 or kind is None or not is_mover(op, builder.graph):
+        return False
+    bits = 8 * held_dtype(kind).itemsize
+    is_known = bits in INTEGER_MOVERS.get(op.type, ()) and kind.is_per_tensor
+    if not is_known or any(not builder.is_same(kind, other) for other in kinds) or not block.kernel.outputs:
+        return False
+    inputs = [
+        builder.stored(name, kind) if (op.name, i) in block.kinds else builder.operand(name)
+        for i, name in enumerate(op.inputs)
+    ]
+    written = {
+        port.value: builder.stored_name(port.value, kind) for port in block.kernel.outputs if port.value
+    }
+    builder.emit_op(
+        op, _padded_with_zero(builder, op, inputs, kind), [written.get(name, name) for name in op.outputs]
+    )
+    for port in block.kernel.outputs:
+        if port.value and isinstance(port.type, Uniform):
+            builder.define_stored(port.value, port.type, written[port.value])
+    return True
+
+
+def _padded_with_zero(builder: ModelBuilder, op: Op, inputs: list[str], kind: Uniform) -> list[str]:
+    """A pad of real 0 stores the zero point."""
+    if op.type != "Pad" or op.attributes.get("mode", "constant") != "constant":
+        return inputs
+    zero = builder.number("int8" if kind.storage.signed else "uint8", kind.zero_point)
+    return [*inputs[:2], zero, *inputs[3:]]
+
+
+FORM: Final = Form(Accepts("onnx-qoperator"), BYTES, write_block)
+CLIP_FORM: Final = Form(Accepts("onnx-qoperator-clip", LOW_BITS, LOW_BIT_ACTIVATIONS), BYTES, write_block)

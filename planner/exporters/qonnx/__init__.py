@@ -1,0 +1,1 @@
+"""QONNX and what is built on it: FINN, hls4ml."""

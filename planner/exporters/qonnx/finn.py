@@ -1,0 +1,328 @@
+"""finn: integer weights, MultiThresholds for activations and requantizes, scales behind the linear ops.
+
+What the row's arithmetic makes of each sum is in the thresholds, exactly: ties, biases, fused activations.
+What has no such form is refused; what the plan leaves float stays float. Source: FINN documentation,
+"Streamlining"; design 05, "Out".
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from planner.errors import RuleError, UnsupportedExport
+from planner.exporters.common.float_blocks import Block, Clamp, blocks, clamp_of
+from planner.exporters.common.linear_operands import (
+    Product,
+    product_of,
+    range_of,
+    rounding_of,
+    shifted_weight,
+    stored_bias,
+)
+from planner.exporters.onnx.accepts import beyond, common_problem, refusal, typed_ports
+from planner.exporters.onnx.holding import Array
+from planner.exporters.onnx.integers.averaging import average_of, divides
+from planner.exporters.onnx.integers.rescaling import single
+from planner.exporters.onnx.qlinear import Operand, operand_of
+from planner.exporters.qonnx.finn_builder import LAYOUTS, FinnModelBuilder, datatype_of_array
+from planner.exporters.qonnx.thresholds import Integers, least_arguments
+from planner.interpreter.calls import FLOAT32_EVEN, onto
+from planner.interpreter.fixed_point import ARITHMETICS, ratios
+from planner.ir.graph import Graph, Op
+from planner.ir.roles import is_mover
+from planner.ir.types.qtypes import Uniform
+from planner.plans.plan import Plan
+
+Writer: TypeAlias = Callable[[FinnModelBuilder, Block, Uniform, Clamp], bool]
+
+MAX_BITS: Final = 10
+_EXACT: Final = 1 << 24
+_ACCEPTED: Final = (
+    f"up to {MAX_BITS} bits per tensor for activations, any integers of constants per tensor or per channel"
+)
+_LINEAR: Final = frozenset({"exact_even", "power_of_two"})  # a sum is rounded once, however it is split
+
+
+def write_finn(graph: Graph, plan: Plan) -> bytes:
+    """Serialise a planned model for FINN; IR 10, the model's opset, `qonnx.custom_op.general` 1.
+
+    Args:
+      graph: the imported float model the plan was made from, with the numbers of its constants.
+      plan: of that model.
+
+    Raises:
+      UnsupportedExport: a type or kernel that thresholds do not express, with port and row.
+    """
+    for address, row, value, kind in typed_ports(plan):
+        problem = common_problem(kind) or _problem(kind, is_constant=value in graph.constants)
+        if problem:
+            raise refusal(address, row, value, kind, f"{problem}; finn accepts {_ACCEPTED}")
+    streams = FinnModelBuilder(graph, plan)
+    asked = {op.outputs[0]: op for op in plan.graph.all_ops() if op.type == "GreaterOrEqual"}
+    for block in blocks(plan):
+        try:
+            if not _write_signs(streams, block, asked):
+                _write_block(streams, block)
+        except RuleError as error:
+            raise beyond(block.kernel, error) from error
+    return streams.finish()
+
+
+def _problem(kind: object, *, is_constant: bool) -> str:
+    if not isinstance(kind, Uniform):
+        return ""
+    if kind.grid:
+        return "scales per block"
+    if is_constant:
+        return ""
+    if kind.ranges or not kind.is_per_tensor:
+        return "a scale or a range per slice"
+    return "" if kind.storage.bits <= MAX_BITS else f"{kind.storage.bits} bits"
+
+
+def _write_block(streams: FinnModelBuilder, block: Block) -> None:
+    row = None if block.kernel.row is None else streams.plan.row_of(block.kernel.name)
+    streams.arithmetic = FLOAT32_EVEN if row is None else row.requantize
+    if not block.is_integer:
+        _write_floats(streams, block)
+        return
+    if _write_mover(streams, block):
+        return
+    writer = WRITERS.get(tuple(op.type for op in block.core))
+    outputs = [port for port in block.kernel.outputs if port.value]
+    kind = outputs[0].type if len(outputs) == 1 else None
+    if (
+        writer is not None
+        and isinstance(kind, Uniform)
+        and streams.arithmetic in (FLOAT32_EVEN, *ARITHMETICS)
+    ):
+        clamp = clamp_of(streams, block.activation, kind)
+        if clamp is not None and clamp.low < clamp.high and writer(streams, block, kind, clamp):
+            return
+    ops = "+".join(op.type for op in block.region.ops)
+    port = outputs[0].address if outputs else block.kernel.name
+    raise UnsupportedExport(
+        f"{port} (row {block.kernel.row}): thresholds do not compute {ops} in {streams.arithmetic} with "
+        "these types; finn accepts Conv, Gemm and MatMul with constant weights and sums below 2^24, Add of "
+        "one scale or of a constant per channel, average pools without padding, and ops that move data, each "
+        "with Relu, Clip or no activation behind it",
+        hint="leave the kernel float (annotate its result with !quant.none), or export qonnx",
+    )
+
+
+def _write_signs(streams: FinnModelBuilder, block: Block, asked: Mapping[str, Op]) -> bool:
+    """`Where(x >= t, s, -s)`, which the sign of a BipolarQuant reads as, is one threshold."""
+    op, constants = block.region.ops[0], streams.graph.constants
+    question = asked.get(op.inputs[0]) if op.type == "Where" and len(block.region.ops) == 1 else None
+    if question is None or block.is_integer or not all(name in constants for name in op.inputs[1:]):
+        return False
+    plus, minus = (streams.array(name) for name in op.inputs[1:])
+    threshold = streams.array(question.inputs[1]) if question.inputs[1] in constants else None
+    if threshold is None or threshold.size != 1 or plus.size != 1 or minus.size != 1:
+        return False
+    scale = float(plus.reshape(()))
+    if scale <= 0 or float(minus.reshape(())) != -scale or float(threshold.reshape(())) != 0:
+        return False
+    x = streams.real(question.inputs[0])
+    streams.define_real(op.outputs[0], streams.signs(x, 0.0, scale, f"{op.outputs[0]}_signs"))
+    return True
+
+
+def _write_floats(streams: FinnModelBuilder, block: Block) -> None:
+    """Ops of a float region on real tensors."""
+    ports = {port.value for port in block.kernel.outputs if port.value}
+    inner: dict[str, str] = {}
+    for op in block.region.ops:
+        if op.captures:
+            raise UnsupportedExport(
+                f"{block.kernel.name!r}: {op.type} at {op.name!r} has subgraphs, which FINN has not",
+                hint="export qonnx",
+            )
+        inputs = [inner.get(name) or (name and streams.real(name)) for name in op.inputs]
+        outputs = [name and (streams.fresh(f"{name}_real") if name in ports else name) for name in op.outputs]
+        inner.update(zip(op.outputs, outputs, strict=True))
+        streams.emit_op(op, inputs, outputs)
+    for name in ports:
+        streams.define_real(name, inner[name])
+
+
+def _write_mover(streams: FinnModelBuilder, block: Block) -> bool:
+    """Ops that move data work on integers less their zero point as they are."""
+    op, ports = block.region.ops[0], (*block.kernel.inputs, *block.kernel.outputs)
+    kinds = [port.type for port in ports if port.value]
+    kind = next((kind for kind in kinds if isinstance(kind, Uniform)), None)
+    if len(block.region.ops) > 1 or kind is None or not is_mover(op, streams.graph):
+        return False
+    if any(other != kind for other in kinds) or op.type == "Clip":
+        return False
+    inputs = [
+        streams.integers(name, kind) if (op.name, i) in block.kinds else (name and streams.real(name))
+        for i, name in enumerate(op.inputs)
+    ]
+    outputs = [name and streams.fresh(f"{name}_integers") for name in op.outputs]
+    streams.emit_op(op, inputs, outputs)
+    for port in block.kernel.outputs:
+        if port.value:
+            streams.define_integers(port.value, kind, outputs[op.outputs.index(port.value)])
+    return True
+
+
+def _linear(streams: FinnModelBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
+    """Conv, Gemm, MatMul: integers times integers, then thresholds on the sum; the bias is in these."""
+    product = product_of(streams, block, max_bits=MAX_BITS)
+    if product is None:
+        return False
+    low, high = range_of(streams, product)
+    bias = stored_bias(streams, product)
+    none = np.zeros_like(low) if bias is None else bias
+    if max(-(low - none).min(initial=0), (high - none).max(initial=0)) >= _EXACT:
+        return False
+    rounding = rounding_of(streams, product, y, clamp.low, clamp.high)
+    if bias is None and len(rounding.numerators) == 1:
+        low, high = low.min()[None], high.max()[None]
+        none = np.zeros_like(low)
+    rounding = rounding.spread(len(low))
+    levels = least_arguments(lambda v: rounding.stored(v) - clamp.low, low, high, clamp.high - clamp.low)
+    rank = len(streams.graph.values[block.kernel.outputs[0].value].shape or ())
+    layout = "NCHW" if product.op.type == "Conv" else LAYOUTS.get(rank, "NC")
+    _settle(streams, block, _sums(streams, block, product), levels.least - none[:, None], clamp, layout)
+    return True
+
+
+def _sums(streams: FinnModelBuilder, block: Block, product: Product) -> str:
+    """The product of integers, a tensor of integers in float32."""
+    op, x = product.op, streams.integers(product.x.value, product.x.kind)
+    weight = shifted_weight(streams.array(product.w.value), product.w.kind)
+    if op.type == "Gemm" and op.attributes.get("transB"):
+        weight = np.ascontiguousarray(weight.T)
+    name = streams.constant(f"{product.w.value}_integers", weight, datatype_of_array(weight))
+    kind = "Conv" if op.type == "Conv" else "MatMul"
+    return streams.emit(kind, [x, name], f"{block.result}_sum", op.attributes if kind == "Conv" else {})
+
+
+def _plus(streams: FinnModelBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
+    """Add of two streams of one scale, or of one number per channel to a stream."""
+    op = block.core[0]
+    a, b = operand_of(block, op, 0), operand_of(block, op, 1)
+    if a is None or b is None or streams.arithmetic not in _LINEAR:
+        return False
+    if a.value in streams.graph.constants:
+        a, b = b, a
+    if b.value in streams.graph.constants:
+        return _plus_constant(streams, block, y, clamp, (a, b))
+    if a.kind.scale != b.kind.scale:
+        return False
+    sides = [streams.integers(side.value, side.kind) for side in (a, b)]
+    rounding = single(y, streams.arithmetic, a.kind.scale, 0.0, clamp)
+    reach = np.asarray([_reach(a.kind) + _reach(b.kind)])
+    levels = least_arguments(lambda v: rounding.stored(v) - clamp.low, -reach, reach, clamp.high - clamp.low)
+    _settle(streams, block, streams.emit("Add", sides, f"{block.result}_sum"), levels.least, clamp)
+    return True
+
+
+def _plus_constant(
+    streams: FinnModelBuilder, block: Block, y: Uniform, clamp: Clamp, sides: tuple[Operand, Operand]
+) -> bool:
+    a, b = sides
+    shape, array = streams.graph.values[a.value].shape, streams.array(b.value)
+    if shape is None or not b.kind.is_per_tensor:
+        return False
+    axis = _channel_axis(array.shape, len(shape))
+    if axis is None:
+        return False
+    added = shifted_weight(array, b.kind).reshape(-1)
+    terms = [ratios((side.kind.scale,), 1.0, y.scale) for side in (a, b)]
+
+    def levels_of(v: Integers) -> Integers:
+        stored = onto([(v, terms[0]), (added[:, None], terms[1])], y, streams.arithmetic).astype(np.int64)
+        return np.clip(stored, clamp.low, clamp.high) - clamp.low
+
+    ends = [
+        np.full(added.shape, end - a.kind.zero_point) for end in (a.kind.storage.qmin, a.kind.storage.qmax)
+    ]
+    least = least_arguments(levels_of, ends[0], ends[1], clamp.high - clamp.low).least
+    x = streams.integers(a.value, a.kind)
+    _settle(streams, block, x, least, clamp, _layout(axis, len(shape)))
+    return True
+
+
+def _channel_axis(shape: tuple[int, ...], rank: int) -> int | None:
+    """The axis along which a constant has its numbers, in a tensor of a rank; None: several."""
+    wide = [i for i, dim in enumerate(shape) if dim != 1]
+    if len(wide) > 1:
+        return None
+    return 1 if not wide else wide[0] + rank - len(shape)
+
+
+def _layout(axis: int, rank: int) -> str:
+    return (
+        "".join("C" if i == axis else letter for i, letter in enumerate("NHWD"[:rank]))
+        if axis != 1
+        else "NCHW"
+    )
+
+
+def _clip(streams: FinnModelBuilder, block: Block, y: Uniform, _clamp: Clamp) -> bool:
+    """A Relu or Clip alone: the identity on integers, cut."""
+    op = block.core[0]
+    x = operand_of(block, op, 0)
+    own = None if x is None else clamp_of(streams, op, y)
+    if x is None or own is None or own.low >= own.high:
+        return False
+    if (x.kind.scale, x.kind.zero_point) != (y.scale, y.zero_point):
+        return False
+    least = np.arange(own.low + 1, own.high + 1)[None] - x.kind.zero_point
+    _settle(streams, block, streams.integers(x.value, x.kind), least, own)
+    return True
+
+
+def _average(streams: FinnModelBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
+    """Average pools: thresholds half a step of the sum below the averages that reach them."""
+    op = block.core[0]
+    x = operand_of(block, op, 0)
+    shape = None if x is None else streams.graph.values[x.value].shape
+    if x is None or shape is None:
+        return False
+    count = average_of(op, shape)
+    if count is None or streams.arithmetic == FLOAT32_EVEN:
+        return False
+    rounding = single(y, streams.arithmetic, x.kind.scale, 0.0, clamp, count)
+    rounding = replace(rounding, divides=divides(op, streams.arithmetic, x, y))
+    reach = np.asarray([count * _reach(x.kind)])
+    levels = least_arguments(lambda v: rounding.stored(v) - clamp.low, -reach, reach, clamp.high - clamp.low)
+    averages = (levels.least - 0.5) / count
+    pooled = streams.emit(
+        op.type, [streams.integers(x.value, x.kind)], f"{block.result}_average", op.attributes
+    )
+    _settle(streams, block, pooled, averages, clamp)
+    return True
+
+
+def _reach(kind: Uniform) -> int:
+    return max(abs(end - kind.zero_point) for end in (kind.storage.qmin, kind.storage.qmax))
+
+
+def _settle(  # noqa: PLR0917
+    streams: FinnModelBuilder, block: Block, tensor: str, least: Array, clamp: Clamp, layout: str = "NCHW"
+) -> None:
+    """Append the thresholds of a result and define its value."""
+    port = block.kernel.outputs[0]
+    if isinstance(port.type, Uniform):
+        low = clamp.low - port.type.zero_point
+        result = streams.thresholds(tensor, least, low=low, stem=f"{port.value}_integers", layout=layout)
+        streams.define_integers(port.value, port.type, result)
+
+
+WRITERS: Final[Mapping[tuple[str, ...], Writer]] = {
+    ("Add",): _plus,
+    ("AveragePool",): _average,
+    ("Clip",): _clip,
+    ("Conv",): _linear,
+    ("Gemm",): _linear,
+    ("GlobalAveragePool",): _average,
+    ("MatMul",): _linear,
+    ("MatMul", "Add"): _linear,
+    ("Relu",): _clip,
+}

@@ -1,0 +1,241 @@
+"""hls4ml: a zip of the model in QONNX (`model.onnx`) and its precisions (`hls_config.json`).
+
+Gemm is MatMul and Add, and nodes have the names QONNX's cleanup gives them, so that the configuration finds
+its layers. A scale of a power of two becomes a fixed-point type exactly, ties to even as in a Quant; of
+another scale hls4ml makes a multiplication of its own, and the type here holds the reals with guard bits.
+Source: hls4ml documentation, "Configuration" and "ONNX and QONNX"; design 05.
+"""
+
+import io
+import json
+import math
+import zipfile
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from planner.exporters.common.float_blocks import Block, blocks
+from planner.exporters.qonnx.model_builder import FloatModelBuilder
+from planner.exporters.qonnx.qonnx import refuse_what_no_quant_has, write_block
+from planner.exporters.qonnx.quants import QUANT_NAME
+from planner.interpreter.kernels.geometry import conv_geometry
+from planner.ir.graph import Graph, Op
+from planner.ir.types.qtypes import Uniform
+from planner.plans.plan import Plan
+from planner.plans.records import PortTyped
+
+MODEL_FILE: Final = "model.onnx"
+CONFIG_FILE: Final = "hls_config.json"
+GUARD_BITS: Final = 8
+MOST_BITS: Final = 64
+TABLE_BITS: Final = 18
+# Zip files have no time before this one, and every export of a plan is the same bytes.
+_EPOCH: Final = (1980, 1, 1, 0, 0, 0)
+
+_WINDOWED: Final = frozenset({"AveragePool", "Conv", "MaxPool"})
+_WEIGHTED: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+
+Precisions = dict[str, dict[str, str]]
+
+
+def write_hls4ml(graph: Graph, plan: Plan) -> bytes:
+    """Serialise a planned model for hls4ml, a zip of two files.
+
+    Args:
+      graph: the imported float model the plan was made from, with the numbers of its constants.
+      plan: of that model.
+
+    Raises:
+      UnsupportedExport: a type no Quant has, with port and row.
+    """
+    refuse_what_no_quant_has(graph, plan, "hls4ml")
+    builder = FloatModelBuilder(graph, plan)
+    found: Precisions = {}
+    for block in blocks(plan):
+        if _is_gemm(block):
+            _write_gemm(builder, block)
+        else:
+            write_block(builder, block)
+        found |= _precisions(block)
+    builder.bind_outputs()
+    builder.spell_out({op.name: _windows(graph, op) for op in plan.graph.all_ops() if op.type in _WINDOWED})
+    names = builder.number_nodes()
+    layers: dict[str, Any] = {new: {"Precision": found[old]} for old, new in names.items() if old in found}
+    layers |= _quantizers(builder, plan)
+    layers |= {names[op.name]: _tables(graph, op) for op in plan.graph.all_ops() if op.type == "Softmax"}
+    config = {
+        "LayerName": dict(sorted(layers.items())),
+        "Model": {"Precision": {"default": _default(graph, plan)}, "ReuseFactor": 1, "Strategy": "Latency"},
+    }
+    return _zipped({CONFIG_FILE: json.dumps(config, indent=2).encode() + b"\n", MODEL_FILE: builder.finish()})
+
+
+def fixed_point(kind: Uniform, *, guard: int = 0) -> str:
+    """The `ap_fixed` of a type: exact for scales that are powers of two, else with guard bits.
+
+    Signed where a real below 0 is held; W bits of which I, the sign included, stand before the point; `guard`
+    more behind it.
+    """
+    sign = "ap_fixed" if kind.lo < 0 else "ap_ufixed"
+    fraction = _fraction(kind)
+    if any(math.frexp(scale)[0] != 0.5 for scale in kind.scales):
+        fraction += GUARD_BITS
+    fraction += guard
+    largest = max(-kind.lo, kind.hi + 2.0**-fraction)
+    whole = math.ceil(math.log2(largest)) + (kind.lo < 0)
+    return f"{sign}<{max(1, whole + fraction)},{whole},AP_RND_CONV,AP_SAT>"
+
+
+def _windows(graph: Graph, op: Op) -> Mapping[str, Any]:
+    """What ONNX takes for granted of a convolution or pool, and hls4ml wants to read; nothing if unknown."""
+    weight = graph.values[op.inputs[1]].shape if op.type == "Conv" else None
+    kernel = op.attributes.get("kernel_shape", weight[2:] if weight else ())
+    spatial = (graph.values[op.inputs[0]].shape or ())[2:]
+    sizes = [size for size in spatial if isinstance(size, int)]
+    if not kernel or len(sizes) != len(kernel):
+        return {}
+    geometry = conv_geometry(op.attributes, sizes, kernel)
+    said = {"kernel_shape": tuple(kernel), "dilations": geometry.dilations, "auto_pad": "NOTSET"}
+    said |= {"pads": geometry.pads, "strides": geometry.strides}
+    return {**said, "group": geometry.group} if op.type == "Conv" else said
+
+
+def _tables(graph: Graph, op: Op) -> Mapping[str, str]:
+    """Types of a softmax's tables: exponentials and quotients are at most 1, their sum at most their number.
+
+    hls4ml's own types spend 8 bits before the point, and so find a sum in one of a handful of entries.
+    """
+    shape = graph.values[op.inputs[0]].shape
+    size = shape[op.attributes.get("axis", -1)] if shape else None
+    if not isinstance(size, int):
+        return {}
+    one, total = (f"ap_ufixed<{TABLE_BITS},{whole},AP_RND,AP_SAT>" for whole in (1, size.bit_length()))
+    return {"ExpTableT": one, "InvInpT": total, "InvTableT": one}
+
+
+def _is_gemm(block: Block) -> bool:
+    op = block.region.ops[0]
+    others = {"alpha": 1.0, "beta": 1.0, "transA": 0}
+    return op.type == "Gemm" and all(op.attributes.get(key, value) == value for key, value in others.items())
+
+
+def _write_gemm(builder: FloatModelBuilder, block: Block) -> None:
+    """Gemm as MatMul, with the weight turned if need be, and Add."""
+    op, rest = block.region.ops[0], block.region.ops[1:]
+    kind = block.kinds.get((op.name, 1))
+    x = builder.real(op.inputs[0], block.kinds.get((op.name, 0)))
+    is_turned = op.attributes.get("transB") and op.inputs[1] in builder.graph.constants
+    if op.attributes.get("transB") and not is_turned:
+        write_block(builder, block)
+        return
+    w = builder.turned(op.inputs[1], kind) if is_turned else builder.real(op.inputs[1], kind)
+    port = next(port for port in block.kernel.outputs if port.value)
+    raw = builder.raw_name(port.value, port.type)
+    has_bias = len(op.inputs) > 2 and bool(op.inputs[2])
+    result = op.outputs[0] if rest else raw
+    product = builder.fresh(f"{op.outputs[0]}_product") if has_bias else result
+    builder.emit_op(Op(op.name, "MatMul", (), (), {}), [x, w], [product])
+    if has_bias:
+        bias = builder.real(op.inputs[2], block.kinds.get((op.name, 2)))
+        builder.emit("Add", [product, bias], result, name=_adding(op))
+    inner = {op.outputs[0]: result}
+    for i, other in enumerate(rest):
+        outputs = [raw if i == len(rest) - 1 else name for name in other.outputs]
+        inputs = [
+            inner.get(name) or builder.real(name, block.kinds.get((other.name, k)))
+            for k, name in enumerate(other.inputs)
+        ]
+        inner.update(zip(other.outputs, outputs, strict=True))
+        builder.emit_op(other, inputs, outputs)
+    builder.define(port.value, raw, port.type)
+
+
+def _adding(op: Op) -> str:
+    """Name of the Add that a Gemm's bias becomes."""
+    return f"{op.name}/bias"
+
+
+def _precisions(block: Block) -> Precisions:
+    """Types of weights, biases, sums and results by the op they belong to, as it is written."""
+    op, last = block.region.ops[0], block.region.ops[-1].name
+    found: Precisions = {}
+    if op.type in _WEIGHTED:
+        _add(found, op.name, "weight", block.kinds.get((op.name, 1)))
+        _add(found, op.name, "bias", block.kinds.get((op.name, 2)))
+        inner = [other.name for other in block.region.ops]
+        if _is_gemm(block) and len(op.inputs) > 2 and op.inputs[2]:
+            inner.insert(1, _adding(op))
+            last = inner[-1]
+        total = _sum_type(block)
+        if total:
+            found.setdefault(op.name, {})["accum"] = total
+            for name in inner[:-1]:
+                found.setdefault(name, {})["result"] = total
+    for port in block.kernel.outputs:
+        if port.value and port.value == block.region.ops[-1].outputs[0]:
+            _add(found, last, "result", port.type)
+    return found
+
+
+def _sum_type(block: Block) -> str:
+    """The accumulator: as many bits as the weights make it need, on the products' grid; "" if unknown."""
+    op, bits = block.region.ops[0], block.kernel.accumulator_bits
+    sides = [block.kinds.get((op.name, i)) for i in range(2)]
+    kinds = [kind for kind in sides if isinstance(kind, Uniform)]
+    if bits is None or len(kinds) != len(sides):
+        return ""
+    return f"ap_fixed<{bits},{bits - sum(_fraction(kind) for kind in kinds)},AP_RND,AP_SAT>"
+
+
+def _add(found: Precisions, name: str, what: str, kind: PortTyped) -> None:
+    if isinstance(kind, Uniform):
+        found.setdefault(name, {})[what] = fixed_point(kind)
+
+
+def _default(graph: Graph, plan: Plan) -> str:
+    """A type that holds every activation, input and bias exactly: for layers that hls4ml makes of its own."""
+    ports = [port for kernel in plan.kernels_in_order for port in (*kernel.inputs, *kernel.outputs)]
+    whole, fraction = 6, 10
+    for port in ports:
+        if not isinstance(port.type, Uniform):
+            continue
+        array = graph.constants[port.value].array if port.value in graph.constants else None
+        largest = max(-port.type.lo, port.type.hi) if array is None else float(np.abs(array).max(initial=0.0))
+        guard = GUARD_BITS if port.value in graph.inputs else 0
+        whole = max(whole, math.frexp(largest)[1] + 1)
+        fraction = max(fraction, _fraction(port.type) + guard)
+    return f"ap_fixed<{min(MOST_BITS, whole + fraction)},{whole},AP_RND,AP_SAT>"
+
+
+def _fraction(kind: Uniform) -> int:
+    """Bits behind the point of the finest scale, if it is a power of two."""
+    return -min(math.frexp(scale)[1] - 1 for scale in kind.scales)
+
+
+def _quantizers(builder: FloatModelBuilder, plan: Plan) -> Mapping[str, Any]:
+    """Precision of each Quant of an activation, which hls4ml makes a layer of its own, and of each input.
+
+    An input is not quantized before its Quant, so it gets guard bits below that one's last.
+    """
+    ports = [port for kernel in plan.kernels_in_order for port in (*kernel.inputs, *kernel.outputs)]
+    kinds = {port.value: port.type for port in reversed(ports)}
+    found = {}
+    for node in builder.nodes:
+        read = node.inputs[0] if node.inputs else ""
+        for name in (read if read in plan.graph.inputs else "", node.outputs[0]):
+            kind = kinds.get(name)
+            if node.op_type == QUANT_NAME and isinstance(kind, Uniform):
+                where, guard = (node.name, 0) if name != read else (name, GUARD_BITS)
+                found[where] = {"Precision": {"result": fixed_point(kind, guard=guard)}}
+    return found
+
+
+def _zipped(files: Mapping[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            info = zipfile.ZipInfo(name, _EPOCH)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(info, data)
+    return buffer.getvalue()

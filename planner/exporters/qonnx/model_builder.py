@@ -1,0 +1,234 @@
+"""The QONNX model being written: float tensors all, each value seen through its types by a Quant.
+
+A value has a base, as in `builder`: its pin, else the type at its definition. The tensor on the base's grid
+keeps the value's name; other types of it are Quants of that one. Model inputs stay float: a pinned one is
+on its grid behind a Quant. Source: design 01, section 3; plans/rescales.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from planner.errors import UnsupportedExport
+from planner.exporters.common.names import Names
+from planner.exporters.onnx.accepts import numbers_of
+from planner.exporters.qonnx.quants import BIPOLAR_NAME, QONNX, QUANT_NAME, Quant, constant_of, quant_of
+from planner.ir.graph import Graph, Op
+from planner.ir.types.qtypes import Bipolar, Uniform
+from planner.onnx.quantized.formulas import Array, bipolar
+from planner.onnx.write import OPSET, Node, write_model
+from planner.plans.plan import Plan
+from planner.plans.records import PortTyped
+from planner.plans.rescales import kind_of, pins
+
+
+class FloatModelBuilder:
+    """Nodes and constants written so far, and the float tensors that hold each value."""
+
+    def __init__(self, graph: Graph, plan: Plan) -> None:
+        """Start with the model's inputs."""
+        self.graph, self.plan = graph, plan
+        self._names = Names(graph, plan.graph)
+        self._pins = pins(plan.graph)
+        self._nodes: list[Node] = []
+        self._constants: dict[str, Array | tuple[Array, str]] = {}
+        self._bases: dict[str, PortTyped] = {}
+        self._reals: dict[tuple[str, PortTyped], str] = {}
+        self._parameters: dict[tuple[bytes, tuple[int, ...]], str] = {}
+        for name in graph.inputs:
+            self._bases[name] = kind = self._pins.get(name)
+            self._reals[name, kind] = name if kind is None else self._quantized(name, kind, name)
+
+    def emit_op(self, op: Op, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+        """Append a source op on other tensors."""
+        domain, _, kind = op.type.rpartition("::")
+        self._nodes.append(Node(kind, tuple(inputs), tuple(outputs), op.name, domain, op.attributes))
+
+    def emit(self, kind: str, inputs: Sequence[str], result: str, *, name: str) -> None:
+        """Append a standard node of our own."""
+        self._nodes.append(Node(kind, tuple(inputs), (result,), name))
+
+    def fresh(self, stem: str) -> str:
+        """A tensor name that is free."""
+        return self._names.fresh(stem)
+
+    def turned(self, value: str, seen: PortTyped) -> str:
+        """A constant matrix transposed, seen through a type."""
+        array = numbers_of(self.graph, value)
+        if not isinstance(seen, Uniform):
+            return self._kept(f"{value}_turned", np.ascontiguousarray(array.T))
+        return self._quantized_constant(value, np.ascontiguousarray(array.T), _turned(seen))
+
+    def number_nodes(self) -> Mapping[str, str]:
+        """Name every node by its type and count, as QONNX's cleanup does; new names by old ones."""
+        counts: Counter[str] = Counter()
+        renamed: dict[str, str] = {}
+        for i, node in enumerate(self._nodes):
+            renamed[node.name] = f"{node.op_type}_{counts[node.op_type]}"
+            counts[node.op_type] += 1
+            self._nodes[i] = node._replace(name=renamed[node.name])
+        return renamed
+
+    def spell_out(self, attributes: Mapping[str, Mapping[str, Any]]) -> None:
+        """Set attributes of nodes, by their names."""
+        for i, node in enumerate(self._nodes):
+            said = attributes.get(node.name)
+            if said:
+                self._nodes[i] = node._replace(attributes={**node.attributes, **said})
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """What is written so far."""
+        return tuple(self._nodes)
+
+    def raw_name(self, value: str, defined: PortTyped) -> str:
+        """Name for the result of the op that defines a value, before its Quants."""
+        is_bare = defined is None and self._pins.get(value) is None and self._signs(value) is None
+        return value if is_bare else self._names.fresh(f"{value}_float")
+
+    def define(self, value: str, tensor: str, kind: PortTyped) -> None:
+        """Say which tensor an op gave a value; the Quant of its type, and of its pin, follow."""
+        signs = self._signs(value)
+        if isinstance(kind, Uniform):
+            pinned = self._pins.get(value, kind)
+            is_base = pinned is None or kind_of(kind, pinned, self.plan.target.costs) is None
+            tensor = self._quantized(value, kind, tensor, value if is_base else "")
+            self._bases[value] = pinned
+            self._reals[value, pinned] = tensor if is_base else self._quantized(value, pinned, tensor, value)
+        elif signs is not None:
+            self._bases[value] = None
+            self._reals[value, None] = self._bipolar(value, signs, tensor, value)
+        else:
+            self._bases[value] = pinned = self._pins.get(value)
+            is_bare = pinned is None
+            self._reals[value, pinned] = tensor if is_bare else self._quantized(value, pinned, tensor, value)
+
+    def real(self, value: str, seen: PortTyped = None) -> str:
+        """The tensor of a value seen through the type a port reads it in; "" stays absent."""
+        if not value:
+            return ""
+        if value in self.graph.constants:
+            return self._constant(value, seen)
+        base = self._bases.get(value)
+        wanted = seen if isinstance(seen, Uniform) else base
+        if isinstance(base, Uniform) and kind_of(base, wanted, self.plan.target.costs) is None:
+            wanted = base
+        if (value, wanted) not in self._reals:
+            if not isinstance(wanted, Uniform):
+                return value
+            self._reals[value, wanted] = self._quantized(value, wanted, self._reals.get((value, base), value))
+        return self._reals[value, wanted]
+
+    def bind_outputs(self) -> None:
+        """Give the model's outputs their own names; nothing may be written behind this."""
+        for name in dict.fromkeys(self.graph.outputs):
+            tensor = self.real(name, self._pins.get(name))
+            if tensor != name:
+                self._nodes.append(
+                    Node("Identity", (tensor,), (name,), self._names.fresh(f"{name}_Identity"))
+                )
+
+    def finish(self) -> bytes:
+        """Serialise, outputs bound."""
+        versions = {domain: number for domain, number in self.graph.opsets.items() if domain}
+        used = {node.domain for node in self._nodes}
+        values = self.graph.values
+        return write_model(
+            name=self.graph.name,
+            nodes=self._nodes,
+            inputs=[(name, values[name].dtype, values[name].shape) for name in self.graph.inputs],
+            outputs=[(name, values[name].dtype, values[name].shape) for name in self.graph.outputs],
+            constants=self._constants,
+            opset=self.graph.opsets.get("", OPSET),
+            domains={domain: number for domain, number in versions.items() if domain in used},
+        )
+
+    def _signs(self, value: str) -> Bipolar | None:
+        facts = self.graph.values[value].facts
+        return next((fact for fact in facts if isinstance(fact, Bipolar)), None)
+
+    def _constant(self, value: str, seen: PortTyped) -> str:
+        known = self._reals.get((value, seen))
+        if known is not None:
+            return known
+        array = numbers_of(self.graph, value)
+        if not isinstance(seen, Uniform):
+            self._constants[value] = (array, self.graph.values[value].dtype)
+            self._reals[value, seen] = value
+            return value
+        result = self._quantized_constant(value, array, seen)
+        self._reals[value, seen] = result
+        return result
+
+    def _quantized_constant(self, value: str, array: Array, kind: Uniform) -> str:
+        signs = self._signs(value)
+        node = quant_of(kind, array.shape, array.ndim)
+        data, is_quant = constant_of(array, kind, node)
+        if signs is not None and np.array_equal(bipolar(data, np.asarray(signs.scale, np.float32)), data):
+            return self._bipolar(value, signs, self._kept(f"{value}_float", data))
+        if node is None or not is_quant:
+            return self._kept(f"{value}_quantized", data)
+        return self._quant(value, node, self._kept(f"{value}_float", data))
+
+    def _kept(self, stem: str, array: Array) -> str:
+        name = self._names.fresh(stem)
+        self._constants[name] = array
+        return name
+
+    def _quantized(self, value: str, kind: PortTyped, tensor: str, result: str = "") -> str:
+        if not isinstance(kind, Uniform):
+            return tensor
+        shape = self.graph.values[value].shape
+        node = quant_of(kind, None, None if shape is None else len(shape))
+        if node is None:
+            raise UnsupportedExport(
+                f"{value!r} is {kind.storage} with scales per slice and an unknown rank",
+                hint="use a type per tensor there",
+            )
+        return self._quant(value, node, tensor, result)
+
+    def _quant(self, value: str, node: Quant, tensor: str, result: str = "") -> str:
+        stem = f"{value}_quant"
+        operands = [
+            tensor,
+            *(self._parameter(stem, part) for part in (node.scale, node.zero_point, node.bits)),
+        ]
+        return self._append(QUANT_NAME, value, operands, result, node.attributes)
+
+    def _bipolar(self, value: str, kind: Bipolar, tensor: str, result: str = "") -> str:
+        scale = self._parameter(f"{value}_sign", np.asarray(kind.scale, np.float32))
+        return self._append(BIPOLAR_NAME, value, [tensor, scale], result, {})
+
+    def _append(
+        self, kind: str, value: str, operands: list[str], result: str, attributes: Mapping[str, Any]
+    ) -> str:
+        name = result or self._names.fresh(f"{value}_quantized")
+        node_name = self._names.fresh(f"{name}_{kind}")
+        self._nodes.append(Node(kind, tuple(operands), (name,), node_name, QONNX, attributes))
+        return name
+
+    def _parameter(self, stem: str, array: Array) -> str:
+        key = (array.tobytes(), array.shape)
+        if key not in self._parameters:
+            self._parameters[key] = self._kept(f"{stem}_parameter", array)
+        return self._parameters[key]
+
+
+def _turned(kind: Uniform) -> Uniform:
+    """The type of a matrix, for its transposition: slices are listed row by row."""
+    if kind.axis is not None:
+        return replace(kind, axis=1 - kind.axis)
+    if not kind.grid:
+        return kind
+    order = np.arange(len(kind.scales)).reshape(kind.grid).T.ravel().tolist()
+    return replace(
+        kind,
+        scales=tuple(kind.scales[i] for i in order),
+        zero_points=tuple(kind.zero_points[i] for i in order),
+        blocks=tuple(sorted((1 - axis, size) for axis, size in kind.blocks)),
+        grid=kind.grid[::-1],
+        ranges=tuple(kind.ranges[i] for i in order) if kind.ranges else (),
+    )

@@ -1,0 +1,1 @@
+"""What a plan leaves float, as StableHLO operations."""

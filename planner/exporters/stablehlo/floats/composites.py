@@ -1,0 +1,157 @@
+"""Composites: softmax, normalisations, reductions and LSTM in floats, as several operations each.
+
+Source: ONNX operator pages.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from planner.exporters.stablehlo.calls import Call, Maker
+from planner.exporters.stablehlo.floats.resizing import linear_weights
+from planner.exporters.stablehlo.floats.windows import mean, summed
+from planner.exporters.stablehlo.function import Program
+from planner.exporters.stablehlo.movement import MOVEMENT, keeps_axes, reduced_axes
+from planner.exporters.stablehlo.operations import (
+    Dots,
+    along,
+    binary,
+    compare,
+    dot_general,
+    full,
+    reduce,
+    reshape,
+    select,
+    transpose,
+    unary,
+)
+from planner.exporters.stablehlo.tensors import Tensor
+
+Results = tuple[Tensor, ...]
+
+
+def _softmax(call: Call) -> Results:
+    p, x = call.p, call.x
+    axes = (call.attributes.get("axis", -1) % x.rank,)
+    grown = unary(p, "exponential", _centred(p, x, axes))
+    return (binary(p, "divide", grown, summed(p, grown, axes)),)
+
+
+def _log_softmax(call: Call) -> Results:
+    p, x = call.p, call.x
+    axes = (call.attributes.get("axis", -1) % x.rank,)
+    centred = _centred(p, x, axes)
+    total = unary(p, "log", summed(p, unary(p, "exponential", centred), axes))
+    return (binary(p, "subtract", centred, total),)
+
+
+def _centred(p: Program, x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    return binary(p, "subtract", x, summed(p, x, axes, "maximum", -math.inf))
+
+
+def _layer_normalization(call: Call) -> Results:
+    p, x = call.p, call.x
+    if any(call.op.outputs[1:]):
+        raise call.refusal("mean and deviation as results")
+    axes = tuple(range(call.attributes.get("axis", -1) % x.rank, x.rank))
+    y = _standardized(p, x, axes, call.attributes.get("epsilon", 1e-5))
+    y = binary(p, "multiply", y, call.tensor_of(1))
+    return (binary(p, "add", y, call.tensor_of(2)) if call.has(2) else y,)
+
+
+def _instance_normalization(call: Call) -> Results:
+    p, x = call.p, call.x
+    y = _standardized(p, x, tuple(range(2, x.rank)), call.attributes.get("epsilon", 1e-5))
+    scale, shift = (along(p, call.tensor_of(i), x.shape, 1) for i in (1, 2))
+    return (binary(p, "add", binary(p, "multiply", y, scale), shift),)
+
+
+def _standardized(p: Program, x: Tensor, axes: tuple[int, ...], epsilon: float) -> Tensor:
+    centred = binary(p, "subtract", x, mean(p, x, axes))
+    variance = mean(p, binary(p, "multiply", centred, centred), axes)
+    deviation = unary(p, "sqrt", binary(p, "add", variance, full(p, epsilon, x)))
+    return binary(p, "divide", centred, deviation)
+
+
+def _batch_normalization(call: Call) -> Results:
+    p, x = call.p, call.x
+    scale, shift, average, variance = (call.tensor_of(i) for i in range(1, 5))
+    epsilon = full(p, call.attributes.get("epsilon", 1e-5), variance)
+    deviation = unary(p, "sqrt", binary(p, "add", variance, epsilon))
+    slope = binary(p, "divide", scale, deviation)
+    base = binary(p, "subtract", shift, binary(p, "multiply", average, slope))
+    sloped = binary(p, "multiply", x, along(p, slope, x.shape, 1))
+    return (binary(p, "add", sloped, along(p, base, x.shape, 1)),)
+
+
+def _reduced(kind: str, start: float = 0.0) -> Maker:
+    def make(call: Call) -> Results:
+        axes = reduced_axes(call)
+        return (_kept(call, summed(call.p, call.x, axes, kind, start), axes),)
+
+    return make
+
+
+def _reduce_mean(call: Call) -> Results:
+    axes = reduced_axes(call)
+    return (_kept(call, mean(call.p, call.x, axes), axes),)
+
+
+def _kept(call: Call, y: Tensor, axes: tuple[int, ...]) -> Tensor:
+    if keeps_axes(call):
+        return y
+    return reshape(call.p, y, tuple(n for i, n in enumerate(y.shape) if i not in axes))
+
+
+def _resize(call: Call) -> Results:
+    """Nearest takes elements; linear multiplies by a matrix of weights along each axis."""
+    p, x = call.p, call.x
+    if call.attributes.get("mode", "nearest") == "nearest":
+        return MOVEMENT[call.op.type](call)
+    if call.attributes["mode"] != "linear":
+        raise call.refusal(f"mode {call.attributes['mode']!r}; nearest and linear are accepted")
+    for axis, matrix in linear_weights(call, x.shape).items():
+        dots = Dots((), (), (axis,), (1,))
+        y = dot_general(p, x, p.constant(matrix, x.element), dots)
+        order = [*range(axis), x.rank - 1, *range(axis, x.rank - 1)]
+        x = transpose(p, y, order)
+    return (x,)
+
+
+def _extreme_place(kind: str, start: float) -> Maker:
+    """The index of the largest (or least) element along an axis, the first or the last of equal ones."""
+
+    def make(call: Call) -> Results:
+        p, x = call.p, call.x
+        axis = call.attributes.get("axis", 0) % x.rank
+        is_last = bool(call.attributes.get("select_last_index", 0))
+        best = compare(p, x, summed(p, x, (axis,), kind, start), "EQ")
+        places = p.constant(np.arange(x.shape[axis]), "i64")
+        beyond = p.number(-1 if is_last else x.shape[axis], "i64")
+        held = select(p, best, along(p, places, x.shape, axis), beyond)
+        found = reduce(p, "maximum" if is_last else "minimum", held, beyond, (axis,))
+        return (
+            _kept(
+                call, reshape(p, found, tuple(1 if i == axis else n for i, n in enumerate(x.shape))), (axis,)
+            ),
+        )
+
+    return make
+
+
+COMPOSITES: Final[Mapping[str, Maker]] = {
+    "ArgMax": _extreme_place("maximum", -math.inf),
+    "ArgMin": _extreme_place("minimum", math.inf),
+    "BatchNormalization": _batch_normalization,
+    "InstanceNormalization": _instance_normalization,
+    "LayerNormalization": _layer_normalization,
+    "LogSoftmax": _log_softmax,
+    "ReduceMean": _reduce_mean,
+    "ReduceProd": _reduced("multiply", 1.0),
+    "ReduceSum": _reduced("add"),
+    "Resize": _resize,
+    "Softmax": _softmax,
+    "Upsample": _resize,
+}

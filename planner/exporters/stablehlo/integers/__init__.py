@@ -1,0 +1,1 @@
+"""stablehlo-int: kernels in plain integer operations, rounded exactly."""

@@ -1,0 +1,339 @@
+"""Integers: kernels of `stablehlo-int`, plain integer operations that equal `exact_even` for every input.
+
+Accumulators are i32 where the weights show that they fit, else i64; each result is rounded once
+(`rounding`). Functions of one or two stored tensors that have no integer formula are tables of what the
+reference interpreter computes. Source: design 01, section 8.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import prod
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from planner.exporters.common.float_blocks import Block, Clamp
+from planner.exporters.common.linear_operands import shifted_weight
+from planner.exporters.onnx.qlinear import Operand, operand_of
+from planner.exporters.stablehlo.calls import Call
+from planner.exporters.stablehlo.floats.windows import window_counts
+from planner.exporters.stablehlo.function import Array, Program
+from planner.exporters.stablehlo.integers.rounding import Grid, Term, fits, rounded
+from planner.exporters.stablehlo.integers.tables import looked_up
+from planner.exporters.stablehlo.linear_operands import Linear, largest, linear_of, multiply_out, stored_bias
+from planner.exporters.stablehlo.movement import keeps_axes, pool_window, reduced_axes
+from planner.exporters.stablehlo.operations import (
+    along,
+    binary,
+    clamp,
+    concatenate,
+    convert,
+    reduce,
+    reduce_window,
+    reshape,
+    select,
+    spread,
+    unary,
+)
+from planner.exporters.stablehlo.program_builder import Form, ProgramBuilder
+from planner.exporters.stablehlo.tensors import Tensor, plain, storage_element
+from planner.interpreter.calls import onto
+from planner.interpreter.fixed_point import ratios
+from planner.ir.types.qtypes import Uniform
+
+Kernel: TypeAlias = Callable[[ProgramBuilder, Block, Uniform, Clamp], Tensor | None]
+
+_INT32: Final = (1 << 31) - 1
+_TABLE_BITS: Final = 16
+
+
+def linear(builder: ProgramBuilder, block: Block, y: Uniform, ends: Clamp) -> Tensor | None:
+    """Conv, ConvTranspose, Gemm, MatMul, and MatMul with an Add of one number per column."""
+    found, p = linear_of(builder, block, y), builder.p
+    if found is None:
+        return None
+    element = "i32" if found.reach <= _INT32 else "i64"
+    x = widened(builder, found.x, element)
+    w = _weight(builder, found, element)
+    acc = multiply_out(p, found, x, w)
+    if found.bias is not None:
+        row = p.constant(stored_bias(builder, found.bias), element)
+        acc = binary(p, "add", acc, along(p, row, acc.shape, found.channel_axis))
+    trailing = acc.rank - 1 - found.channel_axis
+    ratio = ratios(found.w.kind.scales, prod((found.x.kind.scale, found.alpha)), y.scale)
+    added = None
+    if found.real_bias is not None:
+        added = ratios(found.real_bias.astype(np.float64).tolist(), 1.0, y.scale).reshape(-1, *[1] * trailing)
+    term = Term(acc, ratio.reshape(-1, *[1] * trailing), found.reach)
+    return rounded(p, [term], grid_of(y, ends), added)
+
+
+def _weight(builder: ProgramBuilder, found: Linear, element: str) -> Tensor:
+    if found.weight is None:
+        return widened(builder, found.w, element)
+    return builder.p.constant(shifted_weight(found.weight, found.w.kind), element)
+
+
+def plus(builder: ProgramBuilder, block: Block, y: Uniform, ends: Clamp) -> Tensor | None:
+    """Add and Sub: both sides on one grid, rounded once."""
+    op, sides = block.core[0], _operands(block, y)
+    if sides is None:
+        return None
+    sign = -1 if op.type == "Sub" else 1
+    pairs = list(zip(sides, (1, sign), strict=True))
+    ratio = [ratios((factor * side.kind.scale,), 1.0, y.scale).reshape(()) for side, factor in pairs]
+    reach = [largest(side.kind) for side in sides]
+    drafts = [Term(plain((), "i32"), each, most) for each, most in zip(ratio, reach, strict=True)]
+    if not fits(drafts) and sum(side.kind.storage.bits for side in sides) <= _TABLE_BITS:
+        return _pairs_looked_up(builder, sides, ratio, y, ends)
+    pair = _spread_out(builder.p, [widened(builder, side, _wide(side)) for side in sides])
+    terms = [replace(draft, tensor=tensor) for draft, tensor in zip(drafts, pair, strict=True)]
+    return rounded(builder.p, terms, grid_of(y, ends))
+
+
+def _pairs_looked_up(
+    builder: ProgramBuilder, sides: list[Operand], ratio: list[Array], y: Uniform, ends: Clamp
+) -> Tensor:
+    """The sum of scales too far apart for 64 bits, as a table of all pairs."""
+    values = [_stored_values(side.kind) for side in sides]
+    terms = [(values[0][:, None], ratio[0]), (values[1][None, :], ratio[1])]
+    table = np.clip(onto(terms, y, "exact_even").astype(np.int64), ends.low, ends.high)
+    tensors = [builder.stored(side.value, side.kind) for side in sides]
+    return looked_up(builder.p, tensors, [side.kind for side in sides], table, storage_element(y))
+
+
+def _stored_values(kind: Uniform) -> Array:
+    """Every stored value less the zero point."""
+    return np.arange(kind.storage.qmin, kind.storage.qmax + 1) - kind.zero_point
+
+
+def times(builder: ProgramBuilder, block: Block, y: Uniform, ends: Clamp) -> Tensor | None:
+    """Mul: one product, rounded once."""
+    sides = _operands(block, y)
+    if sides is None:
+        return None
+    a, b = sides
+    reach = largest(a.kind) * largest(b.kind)
+    element = "i32" if reach <= _INT32 else "i64"
+    product = binary(builder.p, "multiply", widened(builder, a, element), widened(builder, b, element))
+    ratio = ratios((a.kind.scale,), b.kind.scale, y.scale).reshape(())
+    return rounded(builder.p, [Term(product, ratio, reach)], grid_of(y, ends))
+
+
+def concat(builder: ProgramBuilder, block: Block, y: Uniform, ends: Clamp) -> Tensor | None:
+    """Concat: every input on the result's grid."""
+    parts = _rescaled(builder, block, y, range(len(block.core[0].inputs)))
+    if parts is None:
+        return None
+    axis = block.core[0].attributes["axis"] % parts[0].rank
+    return clamped(builder.p, concatenate(builder.p, parts, axis), y, ends.low, ends.high)
+
+
+def where(builder: ProgramBuilder, block: Block, y: Uniform, ends: Clamp) -> Tensor | None:
+    """Where: both branches on the result's grid."""
+    parts = _rescaled(builder, block, y, (1, 2))
+    if parts is None:
+        return None
+    chosen = select(builder.p, builder.real(block.core[0].inputs[0]), parts[0], parts[1])
+    return clamped(builder.p, chosen, y, ends.low, ends.high)
+
+
+def average_pool(builder: ProgramBuilder, block: Block, y: Uniform, ends: Clamp) -> Tensor | None:
+    """AveragePool: one sum per window, rounded once."""
+    op, sides, p = block.core[0], _operands(block, y), builder.p
+    has_steps = any(step != 1 for step in op.attributes.get("dilations") or ())
+    includes = op.attributes.get("count_include_pad")
+    if sides is None or has_steps or (op.attributes.get("ceil_mode") and includes):
+        return None
+    x = widened(builder, sides[0], "i32")
+    call = Call(p, op, lambda _: x, lambda _: None)
+    window = pool_window(call, x.shape)
+    total = reduce_window(p, "add", x, p.number(0, "i32"), window)
+    counts = window_counts(call, x.shape, window)
+    if includes:
+        counts = np.full_like(counts, prod(window.sizes))
+    if np.unique(counts).size == 1:
+        counts = counts.reshape(-1)[0].reshape(())
+    if largest(sides[0].kind) * prod(window.sizes) > _INT32:
+        return None
+    return _averaged(p, total, _Average(sides[0].kind, counts, prod(window.sizes)), y, ends)
+
+
+def global_average_pool(builder: ProgramBuilder, block: Block, y: Uniform, ends: Clamp) -> Tensor | None:
+    """GlobalAveragePool: one sum per channel, rounded once."""
+    sides, p = _operands(block, y), builder.p
+    if sides is None:
+        return None
+    count = prod(builder.shape(sides[0].value)[2:])
+    if largest(sides[0].kind) * count > _INT32:
+        return None
+    x = widened(builder, sides[0], "i32")
+    total = reduce(p, "add", x, p.number(0, "i32"), tuple(range(2, x.rank)))
+    kept = reshape(p, total, (*x.shape[:2], *[1] * (x.rank - 2)))
+    return _averaged(p, kept, _Average(sides[0].kind, np.asarray(count), count), y, ends)
+
+
+def reduced(builder: ProgramBuilder, block: Block, y: Uniform, ends: Clamp) -> Tensor | None:
+    """ReduceMean and ReduceSum: one sum along the axes, rounded once."""
+    op, p = block.core[0], builder.p
+    x = operand_of(block, op, 0)
+    if x is None or not x.kind.is_per_tensor:
+        return None
+    shape = builder.shape(x.value)
+    call = Call(p, op, lambda _: plain(shape, "i32"), lambda i: builder.known(op.inputs[i]))
+    axes = reduced_axes(call)
+    count = prod(shape[axis] for axis in axes)
+    if largest(x.kind) * count > _INT32:
+        return None
+    total = reduce(p, "add", widened(builder, x, "i32"), p.number(0, "i32"), axes)
+    if keeps_axes(call):
+        total = reshape(p, total, tuple(1 if i in axes else n for i, n in enumerate(shape)))
+    ratio = np.asarray(ratios((x.kind.scale,), 1.0, y.scale)[0], object)
+    if op.type == "ReduceSum":
+        return rounded(p, [Term(total, ratio, largest(x.kind) * count)], grid_of(y, ends))
+    return _averaged(p, total, _Average(x.kind, np.asarray(count), count), y, ends)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Average:
+    """What a sum of integers is divided by: numbers of elements, which broadcast, and the largest of them."""
+
+    x: Uniform
+    counts: Array
+    most: int
+
+
+def _averaged(p: Program, total: Tensor, average: _Average, y: Uniform, ends: Clamp) -> Tensor:
+    ratio, counts = Fraction(average.x.scale) / Fraction(y.scale), average.counts
+    each = np.asarray([ratio / int(count) for count in counts.flat], object).reshape(counts.shape)
+    return rounded(p, [Term(total, each, largest(average.x) * average.most)], grid_of(y, ends))
+
+
+def widened(builder: ProgramBuilder, operand: Operand, element: str) -> Tensor:
+    """A stored tensor less its zero point, in a wider integer type."""
+    p = builder.p
+    key = (operand.value, operand.kind, element)
+    if key not in builder.widened:
+        x = convert(p, builder.stored(operand.value, operand.kind), element)
+        if operand.kind.zero_point:
+            x = binary(p, "subtract", x, p.number(operand.kind.zero_point, element))
+        builder.widened[key] = x
+    return builder.widened[key]
+
+
+def _wide(operand: Operand) -> str:
+    return "i32" if operand.kind.storage.bits <= 16 else "i64"
+
+
+def _spread_out(p: Program, tensors: list[Tensor]) -> list[Tensor]:
+    shape = tuple(np.broadcast_shapes(*(tensor.shape for tensor in tensors)))
+    return [spread(p, tensor, shape) for tensor in tensors]
+
+
+def _operands(block: Block, y: Uniform) -> list[Operand] | None:
+    """All operands of the op, if all are stored per tensor."""
+    op = block.core[0]
+    found = [operand_of(block, op, i) for i in range(len(op.inputs))]
+    kept = [x for x in found if x is not None and x.kind.is_per_tensor]
+    return kept if len(kept) == len(found) and y.is_per_tensor else None
+
+
+def _rescaled(
+    builder: ProgramBuilder, block: Block, y: Uniform, indices: "range | tuple[int, ...]"
+) -> list[Tensor] | None:
+    found = [operand_of(block, block.core[0], i) for i in indices]
+    kept = [x for x in found if x is not None and x.kind.is_per_tensor]
+    if len(kept) != len(found) or not y.is_per_tensor:
+        return None
+    return [rescale(builder.p, builder.stored(x.value, x.kind), x.kind, y) for x in kept]
+
+
+def grid_of(y: Uniform, ends: Clamp) -> Grid:
+    """Where the results of a kernel go."""
+    return Grid(ends.low, ends.high, y.zero_point, storage_element(y))
+
+
+def rescale(p: Program, x: Tensor, source: Uniform, wanted: Uniform) -> Tensor:
+    """Stored integers of one type as those of another: exact per tensor, else through f32."""
+    if source == wanted:
+        return x
+    if not (source.is_per_tensor and wanted.is_per_tensor):
+        return quantize(p, dequantize(p, x, source), wanted)
+    ratio = ratios((source.scale,), 1.0, wanted.scale).reshape(())
+    ends = Clamp(wanted.storage.qmin, wanted.storage.qmax)
+    if not fits([Term(x, ratio, largest(source))]) and source.storage.bits <= _TABLE_BITS:
+        whole = onto([(_stored_values(source), ratio)], wanted, "exact_even").astype(np.int64)
+        table = np.clip(whole, ends.low, ends.high)
+        return looked_up(p, [x], [source], table, storage_element(wanted))
+    wide = convert(p, x, "i32" if source.storage.bits <= 16 else "i64")
+    if source.zero_point:
+        wide = binary(p, "subtract", wide, p.number(source.zero_point, wide.element))
+    return rounded(p, [Term(wide, ratio, largest(source))], grid_of(wanted, ends))
+
+
+def quantize(p: Program, x: Tensor, kind: Uniform) -> Tensor:
+    """ONNX QuantizeLinear of f32: `round(x / scale) + zero_point`, saturated."""
+    scale, zero = (_slices(p, items, kind, x.shape) for items in (kind.scales, kind.zero_points))
+    whole = unary(p, "round_nearest_even", binary(p, "divide", x, scale))
+    moved = binary(p, "add", whole, zero) if any(kind.zero_points) else whole
+    low, high = (p.number(end, "f32") for end in (kind.storage.qmin, kind.storage.qmax))
+    return convert(p, clamp(p, low, moved, high), storage_element(kind))
+
+
+def dequantize(p: Program, x: Tensor, kind: Uniform) -> Tensor:
+    """`(q - zero_point) * scale` in f32."""
+    whole = convert(p, x, "i32" if kind.storage.bits <= 16 else "i64")
+    if any(kind.zero_points):
+        zero = _slices(p, kind.zero_points, kind, x.shape, whole.element)
+        whole = binary(p, "subtract", whole, zero)
+    return binary(p, "multiply", convert(p, whole, "f32"), _slices(p, kind.scales, kind, x.shape))
+
+
+def _slices(
+    p: Program,
+    items: "tuple[float, ...] | tuple[int, ...]",
+    kind: Uniform,
+    shape: tuple[int, ...],
+    element: str = "f32",
+) -> Tensor:
+    """One number per tensor or per slice of the axis, broadcast."""
+    dtype = np.float32 if element == "f32" else np.int64
+    if kind.axis is None:
+        return p.constant(np.asarray(items[0], dtype), element)
+    return along(p, p.constant(np.asarray(items, dtype), element), shape, kind.axis)
+
+
+def clamped(p: Program, x: Tensor, kind: Uniform, low: int, high: int) -> Tensor:
+    """Cut by an activation or a narrower range."""
+    if (low, high) == (kind.storage.qmin, kind.storage.qmax):
+        return x
+    return clamp(p, p.number(low, x.element), x, p.number(high, x.element))
+
+
+def _held(shape: tuple[int, ...], kind: Uniform) -> Tensor:
+    return plain(shape, storage_element(kind))
+
+
+def _constant(p: Program, stored: Array, kind: Uniform) -> Tensor:
+    return p.constant(stored, storage_element(kind))
+
+
+INTEGER_KERNELS: Final[Mapping[tuple[str, ...], Kernel]] = {
+    ("Add",): plus,
+    ("AveragePool",): average_pool,
+    ("Concat",): concat,
+    ("Conv",): linear,
+    ("ConvTranspose",): linear,
+    ("Gemm",): linear,
+    ("GlobalAveragePool",): global_average_pool,
+    ("MatMul",): linear,
+    ("MatMul", "Add"): linear,
+    ("Mul",): times,
+    ("ReduceMean",): reduced,
+    ("ReduceSum",): reduced,
+    ("Sub",): plus,
+    ("Where",): where,
+}
+
+INTEGER: Final = Form("stablehlo-int", _held, _constant, quantize, dequantize, rescale, "exact_even")

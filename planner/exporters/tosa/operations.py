@@ -1,0 +1,274 @@
+"""Operations: the TOSA operations written so far, and the tensors they define.
+
+A tensor knows which axis of the model each of its own axes holds (`order`), so a transpose of the model costs
+nothing until somebody needs the elements in another order; that is made once, and going back is the tensor
+it came from. A reshape of a reshape is one reshape. Nothing here knows plans or types.
+Source: TOSA 1.0, operator signatures as MLIR's dialect has them: zero points, multipliers, shifts and shapes
+are operands.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.mlir.generic import Block, Function, Operation, array_text, dense_text, ssa_name, tensor_text
+
+Array: TypeAlias = npt.NDArray[Any]
+Order: TypeAlias = tuple[int, ...]
+
+_NO_SIZES: Final = "dense<> : tensor<0xindex>"
+_KEPT: Final = 1 << 10
+"""Constants of up to this many bytes are written once however often they are used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A result of an operation or an argument.
+
+    Attributes:
+      name: its SSA name.
+      shape: sizes as it is stored.
+      element: `i8`, `i16`, `i32`, `i48`, `i1`, `f32`.
+      order: the model's axis that each stored axis is; ascending where it is stored as the model has it.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    element: str
+    order: Order
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Sizes by the model's axes."""
+        found = [0] * len(self.shape)
+        for axis, size in zip(self.order, self.shape, strict=True):
+            found[axis] = size
+        return tuple(found)
+
+    def at(self, axis: int) -> int:
+        """The stored axis that holds an axis of the model."""
+        return self.order.index(axis)
+
+
+def plain(rank: int) -> Order:
+    """The order of a tensor stored as the model has it."""
+    return tuple(range(rank))
+
+
+def channels_last(rank: int) -> Order:
+    """The order in which axis 1 comes last."""
+    return (0, *range(2, rank), 1)
+
+
+@dataclass(slots=True)
+class Body:
+    """What is written into a body, and the tensors around it that it reads, by their names there.
+
+    TOSA's bodies see nothing but their arguments, so each of these is one: (outside, inside).
+    """
+
+    operations: list[Operation] = field(default_factory=list)
+    captured: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
+
+
+class Program:
+    """Operations of one function, appended one by one."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._operations: list[Operation] = []
+        self._arguments: list[tuple[str, str]] = []
+        self._counts: dict[str, int] = {}
+        self._constants: dict[tuple[Any, ...], str] = {}
+        self._turned: dict[tuple[str, Order], str] = {}
+        self._shaped: dict[tuple[str, tuple[int, ...]], str] = {}
+        self._unshaped: dict[str, Tensor] = {}
+        self._comment = ""
+
+    @contextmanager
+    def inside(self) -> Iterator[Body]:
+        """Write what follows into a body, with constants of its own."""
+        outer = self._operations, self._constants, self._turned, self._shaped, self._unshaped
+        body = Body()
+        self._operations, self._constants = body.operations, {}
+        self._turned, self._shaped, self._unshaped = {}, {}, {}
+        try:
+            yield body
+        finally:
+            self._operations, self._constants, self._turned, self._shaped, self._unshaped = outer
+
+    def captured(self, body: Body, tensor: Tensor) -> Tensor:
+        """A tensor from around a body as its argument."""
+        if tensor.name not in body.captured:
+            body.captured[tensor.name] = tensor, self.twin(tensor)
+        return replace(tensor, name=body.captured[tensor.name][1].name)
+
+    def twin(self, tensor: Tensor) -> Tensor:
+        """A tensor of the same type with a fresh name, for an argument of a body."""
+        return replace(tensor, name=self._fresh(f"{tensor.name}_in"))
+
+    def closed(self, arguments: Sequence[Tensor], body: Body, results: Sequence[Tensor]) -> Block:
+        """A body with what it yields, without the operations whose results nobody reads."""
+        names = tuple(tensor.name for tensor in results)
+        kept = _read_operations(body.operations, names)
+        pairs = tuple((tensor.name, tensor_text(tensor.shape, tensor.element)) for tensor in arguments)
+        return Block(pairs, (*kept, Operation("tosa.yield", names)))
+
+    def emit_bodies(
+        self, kind: str, operands: Sequence[Tensor], likes: Sequence[Tensor], bodies: tuple[Block, ...]
+    ) -> tuple[Tensor, ...]:
+        """Append what runs bodies; its results are like those given, with fresh names."""
+        found = tuple(replace(like, name=self._fresh(f"{like.name}_out")) for like in likes)
+        pairs = tuple((tensor.name, tensor_text(tensor.shape, tensor.element)) for tensor in found)
+        names = tuple(tensor.name for tensor in operands)
+        self._append(Operation(f"tosa.{kind}", names, pairs, {}, bodies, self._comment))
+        self._comment = ""
+        return found
+
+    def argument(self, stem: str, shape: Sequence[int], element: str) -> Tensor:
+        """Append an argument of the function."""
+        name = self._fresh(stem)
+        self._arguments.append((name, tensor_text(shape, element)))
+        return Tensor(name, tuple(shape), element, plain(len(shape)))
+
+    def remark(self, text: str) -> None:
+        """Put a comment above the next operation."""
+        self._comment = f"{self._comment}\n{text}".strip()
+
+    def emit(
+        self,
+        kind: str,
+        operands: Sequence[Tensor | str],
+        like: Tensor,
+        stem: str,
+        *,
+        attributes: Mapping[str, str] | None = None,
+    ) -> Tensor:
+        """Append `tosa.<kind>`; its result has the shape, element type and order of `like`."""
+        name = self._fresh(stem)
+        names = tuple(item if isinstance(item, str) else item.name for item in operands)
+        result = (name, tensor_text(like.shape, like.element))
+        self._append(Operation(f"tosa.{kind}", names, (result,), attributes or {}, (), self._comment))
+        self._comment = ""
+        return replace(like, name=name)
+
+    def constant(self, array: Array, element: str, stem: str = "c") -> str:
+        """A `tosa.const`, small ones only once."""
+        key = (element, array.shape, array.astype(np.float32 if element == "f32" else np.int64).tobytes())
+        if array.nbytes <= _KEPT and key in self._constants:
+            return self._constants[key]
+        name = self._fresh(stem)
+        text = _long_text(array) if element == "i48" else dense_text(array, element)
+        result = (name, tensor_text(array.shape, element))
+        self._append(Operation("tosa.const", (), (result,), {"values": text}))
+        self._constants[key] = name
+        return name
+
+    def tensor(self, array: Array, element: str, order: Order, stem: str = "c") -> Tensor:
+        """A constant given by the model's axes, stored in an order."""
+        stored = array.transpose(order)
+        return Tensor(self.constant(stored, element, stem), stored.shape, element, order)
+
+    def number(self, value: float, element: str) -> str:
+        """A constant of one number, shape (1,)."""
+        return self.constant(np.asarray([value]), element)
+
+    def shape(self, sizes: Sequence[int]) -> str:
+        """A `tosa.const_shape`."""
+        key = ("shape", tuple(sizes))
+        if key not in self._constants:
+            name = self._fresh("s")
+            values = f"dense<{list(sizes)}> : tensor<{len(sizes)}xindex>" if sizes else _NO_SIZES
+            result = (name, f"!tosa.shape<{len(sizes)}>")
+            self._append(Operation("tosa.const_shape", (), (result,), {"values": values}))
+            self._constants[key] = name
+        return self._constants[key]
+
+    def ordered(self, tensor: Tensor, order: Order) -> Tensor:
+        """The tensor with its axes stored in an order: itself, an earlier transpose, or a new one.
+
+        Where only axes of one element change places, a RESHAPE does.
+        """
+        if tensor.order == order:
+            return tensor
+        perms = tuple(tensor.at(axis) for axis in order)
+        like = replace(tensor, shape=tuple(tensor.shape[i] for i in perms), order=order)
+        known = self._turned.get((tensor.name, perms))
+        if known is not None:
+            return replace(like, name=known)
+        moved = [i for i in perms if tensor.shape[i] != 1]
+        if moved == sorted(moved):
+            return self.reshaped(tensor, like.shape, order)
+        attributes = {"perms": array_text(perms, "i32")}
+        result = self.emit("transpose", [tensor], like, f"{tensor.name}_t", attributes=attributes)
+        self._turned[tensor.name, perms] = result.name
+        back = tuple(perms.index(i) for i in range(len(perms)))
+        self._turned[result.name, back] = tensor.name
+        return result
+
+    def reshaped(self, tensor: Tensor, shape: Sequence[int], order: Order | None = None) -> Tensor:
+        """The stored elements in another shape, to be read in an order (as the model has it)."""
+        like = Tensor("", tuple(shape), tensor.element, plain(len(shape)) if order is None else order)
+        if prod(like.shape) != prod(tensor.shape):
+            raise ValueError(f"{tensor} has not the elements of {shape}")
+        source = self._unshaped.get(tensor.name, tensor)
+        if like.shape == source.shape:
+            return replace(like, name=source.name)
+        known = self._shaped.get((source.name, like.shape))
+        if known is None:
+            known = self.emit("reshape", [source, self.shape(shape)], like, f"{source.name}_r").name
+            self._shaped[source.name, like.shape] = known
+            self._unshaped[known] = source
+        return replace(like, name=known)
+
+    def raised(self, tensor: Tensor, rank: int) -> Tensor:
+        """A tensor brought to so many axes by ones in front, where it has fewer."""
+        extra = rank - len(tensor.shape)
+        if not extra:
+            return tensor
+        order = (*range(extra), *(axis + extra for axis in tensor.order))
+        return self.reshaped(tensor, (*(1,) * extra, *tensor.shape), order)
+
+    def function(self, name: str, results: Sequence[Tensor], comment: str) -> Function:
+        """The function, without the operations whose results nobody reads."""
+        names = tuple(item.name for item in results)
+        kept = _read_operations(self._operations, names)
+        return Function(name, tuple(self._arguments), names, kept, {}, comment)
+
+    def _append(self, operation: Operation) -> None:
+        self._operations.append(operation)
+
+    def _fresh(self, stem: str) -> str:
+        base = ssa_name(stem)
+        count = self._counts.get(base, 0)
+        name = base if not count else f"{base}__{count}"
+        while count and name in self._counts:
+            count += 1
+            name = f"{base}__{count}"
+        self._counts[base] = count + 1
+        self._counts.setdefault(name, 1)
+        return name
+
+
+def _read_operations(operations: Sequence[Operation], results: Sequence[str]) -> tuple[Operation, ...]:
+    """The operations that results rest on."""
+    needed, kept = set(results), []
+    for operation in reversed(operations):
+        if any(result in needed for result, _ in operation.results):
+            kept.append(operation)
+            needed.update(operation.operands)
+    return tuple(reversed(kept))
+
+
+def _long_text(array: Array) -> str:
+    """Numbers of 48 bits one by one: MLIR's hexadecimal form packs them in six bytes."""
+    if array.size == 0 or (array == array.reshape(-1)[0]).all():
+        body = "" if array.size == 0 else str(int(array.reshape(-1)[0]))
+    else:
+        body = str(array.tolist())
+    return f"dense<{body}> : {tensor_text(array.shape, 'i48')}"

@@ -1,0 +1,345 @@
+"""ProgramBuilder: a planned model as a TOSA program: which tensor holds which value in which type.
+
+Every (value, type) has one stored tensor, every value one float tensor; both come into being at their first
+use. A value has a base: its pin, else the type at its definition. TOSA computes on signed integers, so
+unsigned types are held with their zero point moved down; only arguments and results of the function have the
+model's own sign. Source: design 01, section 3; plans/rescales.
+"""
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Final, TypeAlias, TypeVar
+
+import numpy.typing as npt
+
+from planner.constants.quantize import dequantize_array, quantize_array
+from planner.errors import RuleError, UnsupportedExport
+from planner.exporters.common.linear_operands import INT32
+from planner.exporters.onnx.accepts import numbers_of, short_text
+from planner.exporters.tosa.operations import Body, Order, Program, Tensor, plain
+from planner.exporters.tosa.reals import dequantized, problem_of, quantized
+from planner.exporters.tosa.scaling import ARITHMETICS, UNIT, clamp, factor_of, rescale
+from planner.interpreter.fixed_point import ratios
+from planner.ir.graph import BOUNDARY, Graph, port_address
+from planner.ir.types.qtypes import Storage, Uniform
+from planner.plans.plan import Plan
+from planner.plans.records import PortTyped
+from planner.plans.rescales import kind_of, pins, uses
+
+Array: TypeAlias = npt.NDArray[Any]
+_Key = TypeVar("_Key", bound=Hashable)
+
+PLAIN_ELEMENTS: Final[Mapping[str, str]] = {"f32": "f32", "bool": "i1", "i32": "i32", "i64": "i32"}
+"""Elements of tensors that are not quantized, by the model's element type; TOSA's indices have 32 bits."""
+
+
+class ProgramBuilder:
+    """The program, and the tensors that hold each value.
+
+    Attributes:
+      graph: the float model, with the numbers of its constants.
+      plan: types of all ports; its graph has the regions.
+      program: what has been written.
+      arithmetic: of the row being written.
+      address: of the port being written, for refusals.
+    """
+
+    def __init__(self, graph: Graph, plan: Plan) -> None:
+        """Start with the model's inputs."""
+        self.graph, self.plan, self.program = graph, plan, Program()
+        self.arithmetic, self.address = "", ""
+        self.notes = [f"tosa of {graph.name!r} for {plan.target.id}"]
+        self._pins = pins(plan.graph)
+        self._bases: dict[str, PortTyped] = {}
+        self._stored: dict[tuple[str, Uniform], Tensor] = {}
+        self._reals: dict[str, Tensor] = {}
+        self._known: dict[str, Array] = {}
+        readers = uses(plan.graph, plan.kernels_in_order)
+        for i, name in enumerate(graph.inputs):
+            self.address = port_address(BOUNDARY, "out", i)
+            self._feed(name, {use.type for use in readers.get(name, ())})
+
+    @contextmanager
+    def inside(self) -> Iterator[Body]:
+        """Write what follows into a body; what it reads from around it becomes an argument."""
+        stored, reals = self._stored, self._reals
+        with self.program.inside() as body:
+
+            def seen(tensor: Tensor) -> Tensor:
+                return self.program.captured(body, tensor)
+
+            self._stored, self._reals = _Seen(stored, seen), _Seen(reals, seen)
+            try:
+                yield body
+            finally:
+                self._stored, self._reals = stored, reals
+
+    def array(self, value: str) -> Array:
+        """The numbers of a constant, or of what follows from constants."""
+        return self._known[value] if value in self._known else numbers_of(self.graph, value)
+
+    def known(self, value: str) -> Array | None:
+        """The same; None where they come at run time."""
+        return self.array(value) if self.is_constant(value) else None
+
+    def define_known(self, value: str, array: Array) -> None:
+        """Say what a value always is."""
+        self._known[value] = array
+
+    def shape(self, value: str) -> tuple[int, ...]:
+        """The same as `sizes`."""
+        return self.sizes(value)
+
+    def sizes(self, value: str) -> tuple[int, ...]:
+        """A value's sizes, as it has been written; else a dimension that the model leaves open is 1.
+
+        Raises:
+          UnsupportedExport: its rank is unknown.
+        """
+        if value in self._known:
+            return self._known[value].shape
+        base = self._bases.get(value)
+        if isinstance(base, Uniform):
+            return self._stored[value, held(base)].sizes
+        if value in self._reals:
+            return self._reals[value].sizes
+        shape = self.graph.values[value].shape
+        if shape is None:
+            raise self.refuse(
+                f"value {value!r} has no known shape; tosa accepts static ones",
+                "give the model's inputs fixed sizes",
+            )
+        return tuple(size if isinstance(size, int) else 1 for size in shape)
+
+    def is_same(self, source: PortTyped, wanted: PortTyped) -> bool:
+        """Whether no rescale stands between two types."""
+        return kind_of(source, wanted, self.plan.target.costs) is None
+
+    def is_constant(self, value: str) -> bool:
+        """Whether a value is known before running."""
+        return value in self.graph.constants or value in self._known
+
+    def is_defined(self, value: str) -> bool:
+        """Whether a value is an argument or has been computed."""
+        return value in self._bases
+
+    def refuse(self, problem: str, hint: str = "") -> UnsupportedExport:
+        """Make the refusal of what is being written."""
+        return UnsupportedExport(f"{self.address}: {problem}", hint=hint or _HINT)
+
+    def define(self, value: str, tensor: Tensor) -> None:
+        """Say that a value is defined in its own element type."""
+        self._bases[value] = pinned = self._pins.get(value)
+        if pinned is None:
+            self._reals[value] = tensor
+        else:
+            self._stored[value, held(pinned)] = self.quantized(value, tensor, pinned)
+
+    def define_stored(self, value: str, kind: Uniform, tensor: Tensor) -> None:
+        """Say that a value is defined in stored integers (of `held(kind)`); a rescale to its pin follows."""
+        pinned = self._pins.get(value, kind)
+        self._bases[value] = pinned
+        if pinned is None:
+            self._reals[value] = self._dequantized(value, tensor, kind)
+        elif self.is_same(kind, pinned):
+            self._stored[value, held(kind)] = self._stored[value, held(pinned)] = tensor
+        else:
+            self._stored[value, held(pinned)] = self._rescaled(value, tensor, kind, pinned)
+
+    def stored(self, value: str, wanted: Uniform) -> Tensor:
+        """The tensor of a value that is no constant, in a type; rescaled if need be."""
+        key = value, held(wanted)
+        if key not in self._stored:
+            base = self._bases.get(value)
+            if not isinstance(base, Uniform):
+                self._stored[key] = self.quantized(value, self.real(value), wanted)
+            elif self.is_same(base, wanted):
+                self._stored[key] = self._stored[value, held(base)]
+            else:
+                self._stored[key] = self._rescaled(value, self._stored[value, held(base)], base, wanted)
+        return self._stored[key]
+
+    def operand(self, value: str, wanted: Uniform, order: Order | None = None) -> Tensor:
+        """The same, or a constant stored in an order."""
+        if not self.is_constant(value):
+            return self.stored(value, wanted)
+        array = quantize_array(self.array(value), held(wanted))
+        return self.program.tensor(array, element_of(wanted), order or plain(array.ndim), value)
+
+    def real(self, value: str, order: Order | None = None) -> Tensor:
+        """The tensor of a value in its own element type."""
+        if value in self._reals:
+            return self._reals[value]
+        dtype = self.graph.values[value].dtype
+        if self.is_constant(value):
+            array = self.array(value)
+            if dtype not in PLAIN_ELEMENTS:
+                raise self.refuse(f"constant {value!r} is {dtype}; tosa accepts {', '.join(PLAIN_ELEMENTS)}")
+            if dtype == "i64" and array.size and max(-int(array.min()), int(array.max())) > INT32:
+                raise self.refuse(f"constant {value!r} has integers beyond 32 bits; tosa accepts none")
+            return self.program.tensor(array, PLAIN_ELEMENTS[dtype], order or plain(array.ndim), value)
+        base = self._bases.get(value)
+        if not isinstance(base, Uniform):
+            raise self.refuse(
+                f"{value!r} is read, but not computed here; tosa accepts no shape arithmetic at run time"
+            )
+        self._reals[value] = self._dequantized(value, self._stored[value, held(base)], base)
+        return self._reals[value]
+
+    def seen(self, value: str, kind: PortTyped) -> Tensor:
+        """A value's reals as a port reads them: through its integer type, if it has one."""
+        if not isinstance(kind, Uniform):
+            return self.real(value)
+        if not self.is_constant(value):
+            return self._dequantized(value, self.stored(value, kind), kind)
+        reals = dequantize_array(quantize_array(self.array(value), kind), kind)
+        return self.program.tensor(reals, "f32", plain(reals.ndim), value)
+
+    def result(self, value: str) -> Tensor:
+        """What the function returns for a model output, stored as the model has it."""
+        base = self._bases.get(value)
+        if not isinstance(base, Uniform):
+            tensor = self.real(value)
+            self.notes.append(f"result {value!r}: {tensor.element}")
+            return self.program.ordered(tensor, plain(len(tensor.shape)))
+        self.notes.append(f"result {value!r}: {short_text(base)}")
+        stored = self._stored[value, held(base)]
+        tensor = self.program.ordered(stored, plain(len(stored.shape)))
+        if not _is_moved(base):
+            return tensor
+        zeros = 0, base.storage.offset
+        return rescale(
+            self.program, tensor, UNIT, zeros, tensor.element, f"{value}_unsigned", unsigned=(False, True)
+        )
+
+    def settle(self, value: str, kind: Uniform, tensor: Tensor, low: int, high: int) -> None:
+        """Clamp a stored result to [low, high] in units of `held(kind)`, and define the value."""
+        self.define_stored(value, kind, clamp(self.program, tensor, low, high, f"{value}_clamped"))
+
+    def checked_arithmetic(self) -> str:
+        """The row's arithmetic.
+
+        Raises:
+          UnsupportedExport: RESCALE has none such.
+        """
+        if self.arithmetic not in ARITHMETICS:
+            raise self.refuse(
+                f"its row computes in {self.arithmetic or 'float'}; tosa accepts rows of "
+                f"{', '.join(ARITHMETICS)}",
+                "use a target whose rows requantize so, such as tosa-int8 or litert-int8",
+            )
+        return self.arithmetic
+
+    def _feed(self, name: str, wanted: set[PortTyped]) -> None:
+        """An argument: stored where it is pinned or all its readers want one type, else float."""
+        value, kind = self.graph.values[name], self._pins.get(name)
+        if name not in self._pins and len(wanted) == 1:
+            only = next(iter(wanted))
+            kind = only if isinstance(only, Uniform) else None
+        if kind is not None:
+            self._feed_stored(name, kind)
+            return
+        if value.dtype not in PLAIN_ELEMENTS:
+            raise self.refuse(f"input {name!r} is {value.dtype}; tosa accepts {', '.join(PLAIN_ELEMENTS)}")
+        self._bases[name] = None
+        self._reals[name] = self.program.argument(name, self.sizes(name), PLAIN_ELEMENTS[value.dtype])
+        element = PLAIN_ELEMENTS[value.dtype]
+        self._note(name, f"{element}, i64 in the model" if value.dtype == "i64" else element)
+
+    def _feed_stored(self, name: str, kind: Uniform) -> None:
+        self._note(name, short_text(kind))
+        tensor = self.program.argument(name, self.sizes(name), element_of(kind))
+        if _is_moved(kind):
+            zeros = kind.storage.offset, 0
+            tensor = rescale(
+                self.program, tensor, UNIT, zeros, tensor.element, f"{name}_signed", unsigned=(True, False)
+            )
+        self._bases[name] = kind
+        self._stored[name, held(kind)] = tensor
+
+    def _note(self, name: str, what: str) -> None:
+        is_open = not all(isinstance(size, int) for size in self.graph.values[name].shape or ())
+        self.notes.append(f"argument {name!r}: {what}{' (open dimensions are 1)' if is_open else ''}")
+
+    def _rescaled(self, value: str, tensor: Tensor, source: Uniform, wanted: Uniform) -> Tensor:
+        """Stored integers of one type as those of another, in the arithmetic of the row being written."""
+        a, b = held(source), held(wanted)
+        if not (a.is_per_tensor and b.is_per_tensor):
+            raise self.refuse(f"a rescale from {short_text(source)} to {short_text(wanted)}: scales per axis")
+        arithmetic = self.checked_arithmetic()
+        self.program.remark(f"rescale {value!r} to {short_text(wanted)}")
+        try:
+            factor = factor_of(ratios((a.scale,), 1.0, b.scale), arithmetic)
+            factor.check(a.storage.qmin - a.zero_point, a.storage.qmax - a.zero_point)
+        except RuleError as error:
+            raise self.refuse(f"a rescale of {value!r}: {error.message}", error.hint) from error
+        zeros = a.zero_point, b.zero_point
+        result = rescale(self.program, tensor, factor, zeros, element_of(wanted), f"{value}_rescaled")
+        return clamp(self.program, result, b.storage.qmin, b.storage.qmax, f"{value}_clamped")
+
+    def _dequantized(self, value: str, tensor: Tensor, kind: Uniform) -> Tensor:
+        """`float32(stored - zero point) * scale`, as DequantizeLinear computes it."""
+        self._check_real(value, kind)
+        return dequantized(self.program, tensor, held(kind), value)
+
+    def quantized(self, value: str, tensor: Tensor, kind: Uniform) -> Tensor:
+        """The stored integers of a float tensor."""
+        self._check_real(value, kind)
+        one = held(kind)
+        self.program.remark(f"quantize {value!r} to {short_text(kind)}")
+        stored = quantized(self.program, tensor, one, element_of(kind), value)
+        return clamp(self.program, stored, one.storage.qmin, one.storage.qmax, f"{value}_clamped")
+
+    def _check_real(self, value: str, kind: Uniform) -> None:
+        problem = problem_of(held(kind))
+        if problem or self.graph.values[value].dtype != "f32":
+            problem = problem or f"it is {self.graph.values[value].dtype}"
+            raise self.refuse(
+                f"{value!r} between reals and integers: {problem}; tosa accepts one scale and f32"
+            )
+
+
+class _Seen(dict[_Key, Tensor]):
+    """Tensors of a body, and those around it as the body sees them."""
+
+    def __init__(self, outer: dict[_Key, Tensor], seen: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self._outer, self._see = outer, seen
+
+    def __contains__(self, key: object) -> bool:
+        return super().__contains__(key) or key in self._outer
+
+    def __missing__(self, key: _Key) -> Tensor:
+        self[key] = self._see(self._outer[key])
+        return self[key]
+
+
+def held(kind: Uniform) -> Uniform:
+    """The signed type that holds an unsigned one: moved down by half the width where it needs all of it."""
+    store = kind.storage
+    if store.signed or store.float_name:
+        return kind
+    width = width_of(kind)
+    down = store.offset if store.bits == width else 0
+    moved = Storage(width, signed=True, qmin=store.qmin - down, qmax=store.qmax - down)
+    return replace(kind, storage=moved, zero_points=tuple(zero - down for zero in kind.zero_points))
+
+
+def _is_moved(kind: Uniform) -> bool:
+    return not kind.storage.signed and kind.storage.bits == width_of(kind)
+
+
+def width_of(kind: Uniform) -> int:
+    """Bits of the tensor that holds a type: 8, 16, 32 or 48."""
+    return next((width for width in (8, 16, 32) if kind.storage.bits <= width), 48)
+
+
+def element_of(kind: Uniform) -> str:
+    """Element type of the tensor that holds a type."""
+    return f"i{width_of(kind)}"
+
+
+_HINT: Final = (
+    "keep the kernel out of the program (another target, or a model cut there), or export another format"
+)

@@ -1,0 +1,1 @@
+"""Kernels of the reference interpreter: what each op computes on stored integers."""

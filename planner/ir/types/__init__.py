@@ -1,0 +1,1 @@
+"""The type language: quantized types, their text form, and parameters from a range."""

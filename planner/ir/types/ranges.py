@@ -1,0 +1,216 @@
+"""Parameters from a range: scale and zero point that hold the reals of [lo, hi].
+
+Ranges are widened to contain 0; a range of zero width gives scale 1.0, zero point 0. A scale is rounded to
+a value of the expressed type, the zero point computed from that. Source: design 01, section 2.
+"""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.errors import QTypeError
+from planner.ir.types.qtypes import Storage, Uniform
+from planner.ir.types.scales import FORMATS, round_scale, round_scales
+
+Reals = npt.NDArray[np.float64]
+
+
+def uniform_from_range(
+    lo: float,
+    hi: float,
+    store: Storage,
+    *,
+    symmetric: bool = False,
+    power_of_two: bool = False,
+    expressed: str = "f32",
+) -> Uniform:
+    """Choose the per-tensor type whose range covers the reals [lo, hi].
+
+    Raises:
+      QTypeError: NaN, infinity, lo > hi, or a symmetric type on unsigned storage.
+    """
+    scale, zero_point = affine(
+        lo, hi, store, symmetric=symmetric, power_of_two=power_of_two, expressed=expressed
+    )
+    return Uniform(store, (scale,), (zero_point,), expressed)
+
+
+def affine(
+    lo: float,
+    hi: float,
+    store: Storage,
+    *,
+    symmetric: bool = False,
+    power_of_two: bool = False,
+    expressed: str = "f32",
+) -> tuple[float, int]:
+    """Scale (real) and zero point (stored units) for the reals [lo, hi]; see `uniform_from_range`."""
+    check_range(lo, hi)
+    lo, hi = min(lo, 0.0), max(hi, 0.0)
+    if lo == hi:
+        return 1.0, 0 if store.qmin <= 0 <= store.qmax else store.qmin
+    exact = max(-lo, hi) / symmetric_steps(store) if symmetric else (hi - lo) / store.steps
+    exact = max(exact, FORMATS[expressed].tiny)
+    if power_of_two and math.isfinite(exact):
+        fraction, exponent = math.frexp(exact)
+        exact = math.ldexp(1.0, exponent - (fraction == 0.5))
+    if not math.isfinite(exact):
+        raise QTypeError(f"range {lo}:{hi} needs a scale beyond {expressed}")
+    scale = round_scale(exact, expressed)
+    if symmetric:
+        return scale, 0
+    # Python rounds half to even, as the formula asks.
+    zero_point = round(store.qmin - lo / scale)
+    return scale, min(max(zero_point, store.qmin), store.qmax)
+
+
+def uniform_per_axis(
+    los: Reals,
+    his: Reals,
+    store: Storage,
+    axis: int,
+    *,
+    symmetric: bool = True,
+    power_of_two: bool = False,
+    expressed: str = "f32",
+) -> Uniform:
+    """Choose the type along an axis from the range of each slice; symmetric, as weights are, by default.
+
+    Args:
+      los: smallest reals, (n_slices,).
+      his: largest reals, (n_slices,).
+      store: storage of the stored integers.
+      axis: the quantized dimension.
+      symmetric: zero points 0.
+      power_of_two: scales rounded up to powers of two.
+      expressed: the type whose values the scales are.
+
+    Raises:
+      QTypeError: NaN, infinity, a minimum above its maximum, or a symmetric type on unsigned storage.
+    """
+    scales, zeros = _affine_slices(
+        los, his, store, symmetric=symmetric, power_of_two=power_of_two, expressed=expressed
+    )
+    return Uniform(store, scales, zeros, expressed, axis)
+
+
+def uniform_per_block(
+    los: Reals,
+    his: Reals,
+    store: Storage,
+    blocks: Mapping[int, int],
+    *,
+    symmetric: bool = True,
+    power_of_two: bool = False,
+    expressed: str = "f32",
+) -> Uniform:
+    """Choose the sub-channel type from the range of each block; see `uniform_per_axis`.
+
+    Args:
+      los: smallest reals; their shape is the grid of blocks, one entry per dimension of the tensor.
+      his: largest reals, of the same shape.
+      store: storage of the stored integers.
+      blocks: axis -> block size; an axis not named is one block.
+      symmetric: zero points 0.
+      power_of_two: scales rounded up to powers of two.
+      expressed: the type whose values the scales are.
+    """
+    scales, zeros = _affine_slices(
+        np.ravel(los),
+        np.ravel(his),
+        store,
+        symmetric=symmetric,
+        power_of_two=power_of_two,
+        expressed=expressed,
+    )
+    return Uniform(store, scales, zeros, expressed, None, tuple(sorted(blocks.items())), np.shape(los))
+
+
+def _affine_slices(
+    los: Reals,
+    his: Reals,
+    store: Storage,
+    *,
+    symmetric: bool = False,
+    power_of_two: bool = False,
+    expressed: str = "f32",
+) -> tuple[tuple[float, ...], tuple[int, ...]]:
+    """`affine` of each slice, at once, of any storage and expressed type."""
+    low, high = np.asarray(los, np.float64), np.asarray(his, np.float64)
+    _check_ranges(low, high)
+    low, high = np.minimum(low, 0.0), np.maximum(high, 0.0)
+    tiny = FORMATS[expressed].tiny
+    exact = _exact_scales(low, high, store, tiny, symmetric=symmetric, power_of_two=power_of_two)
+    scales = round_scales(exact.tolist(), expressed)
+    if symmetric:
+        return scales, (0,) * len(scales)
+    middle = 0 if store.qmin <= 0 <= store.qmax else store.qmin
+    # Python's integers: a zero point of a 64-bit storage is no double.
+    zeros = (
+        min(max(round(store.qmin - lo / scale), store.qmin), store.qmax) if lo < hi else middle
+        for lo, hi, scale in zip(low.tolist(), high.tolist(), scales, strict=True)
+    )
+    return scales, tuple(zeros)
+
+
+def affine_columns(
+    los: Reals, his: Reals, store: Storage, *, symmetric: bool = False, power_of_two: bool = False
+) -> tuple[Reals, npt.NDArray[np.int64]]:
+    """`affine` of each range, as arrays: of storages of at most 32 bits, and ranges whose widths are f32."""
+    low, high, tiny = np.minimum(los, 0.0), np.maximum(his, 0.0), FORMATS["f32"].tiny
+    exact = _exact_scales(low, high, store, tiny, symmetric=symmetric, power_of_two=power_of_two)
+    scales = np.maximum(exact.astype(np.float32).astype(np.float64), tiny)
+    if symmetric:
+        return scales, np.zeros(len(scales), np.int64)
+    middle = 0 if store.qmin <= 0 <= store.qmax else store.qmin
+    zeros = np.clip(np.rint(store.qmin - low / scales), store.qmin, store.qmax)
+    return scales, np.where(low < high, zeros, middle).astype(np.int64)
+
+
+def _exact_scales(
+    low: Reals, high: Reals, store: Storage, tiny: float, *, symmetric: bool, power_of_two: bool
+) -> Reals:
+    """Scales before they are rounded to what a type expresses, of ranges that contain 0."""
+    with np.errstate(over="ignore"):
+        exact = np.maximum(-low, high) / symmetric_steps(store) if symmetric else (high - low) / store.steps
+    exact = np.where(low < high, np.maximum(exact, tiny), 1.0)
+    if power_of_two:
+        fraction, exponent = np.frexp(exact)
+        exact = np.ldexp(1.0, exponent - (fraction == 0.5))
+    return exact
+
+
+def _check_ranges(los: Reals, his: Reals) -> None:
+    off = np.flatnonzero(~(np.isfinite(los) & np.isfinite(his) & (los <= his)))
+    if off.size:
+        i = int(off[0])
+        try:
+            check_range(float(los[i]), float(his[i]))
+        except QTypeError as error:
+            raise QTypeError(f"slice {i}: {error.message}") from None
+
+
+def symmetric_steps(store: Storage) -> int:
+    """Steps from 0 to the nearer end of a storage.
+
+    Raises:
+      QTypeError: unsigned, or a range that does not reach both ways.
+    """
+    steps = min(-store.qmin, store.qmax) if store.signed else 0
+    if steps <= 0:
+        raise QTypeError(f"a symmetric type needs signed storage around 0, {store} is not")
+    return steps
+
+
+def check_range(lo: float, hi: float) -> None:
+    """Refuse a range that is none.
+
+    Raises:
+      QTypeError: NaN, infinity or lo > hi.
+    """
+    if not (math.isfinite(lo) and math.isfinite(hi)):
+        raise QTypeError(f"range {lo}:{hi} must be finite")
+    if lo > hi:
+        raise QTypeError(f"range {lo}:{hi} has min > max")

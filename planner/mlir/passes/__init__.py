@@ -1,0 +1,1 @@
+"""Passes over MLIR modules, one module each, named as upstream names them."""

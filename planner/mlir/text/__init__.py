@@ -1,0 +1,1 @@
+"""Annotated models as MLIR modules: text written without xDSL, modules read with it."""

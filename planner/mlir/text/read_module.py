@@ -1,0 +1,339 @@
+"""Reading an MLIR module of `quant.region` ops into a graph; xDSL parses and verifies.
+
+Ops of other dialects become source ops; casts, statistics and element types become constraints
+(`plainread`); calls, loops and branches are `structureread`'s. Source: design 09, "MLIR"; the writing side
+is `moduletext`.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from xdsl.dialects import builtin, func
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from planner.annotated.attributes import array_from_json
+from planner.annotated.structure import scope_from_json
+from planner.errors import ModelError, PlanFormatError, QTypeError
+from planner.ir.edges import FLOAT, RESCALE, with_edges
+from planner.ir.graph import Constant, Facts, Graph, Op, Region, validate
+from planner.ir.structure import Scope, Structure
+from planner.ir.topology import topological
+from planner.ir.types.fit import refuse_misfits
+from planner.ir.types.ranges import check_range
+from planner.mlir.attributes import attribute_value, spec_facts
+from planner.mlir.dialect import PLAN, ConstantOp, RegionOp
+from planner.mlir.parse import parse_text
+from planner.mlir.places import place
+from planner.mlir.text.plain_functions import read_plain
+from planner.mlir.text.read_structure import RUNNING, is_scaffold, op_name, read_running
+from planner.mlir.text.reading import ReadState
+from planner.mlir.text.specs import port_facts, value_facts
+
+_KNOWN: Final = frozenset(
+    {
+        "qplan.attributes",
+        "qplan.input_facts",
+        "qplan.name",
+        "qplan.operands",
+        "qplan.output_facts",
+        "qplan.results",
+        "qplan.scope",
+        "qplan.trip_count",
+        "qplan.unfused",
+        "qplan.values",
+        "qplan.varying",
+    }
+)
+
+
+_PRIVATE: Final = builtin.StringAttr("private")
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """What a module holds: the graph, more `qplan.` attributes of regions by name, and of the module."""
+
+    graph: Graph
+    extras: Mapping[str, Mapping[str, Any]]
+    attributes: Mapping[str, Any]
+
+
+def read_mlir(text: str | bytes) -> Graph:
+    """Read an annotated model from MLIR text.
+
+    Raises:
+      ModelError: `line:column: ` and what is wrong there, a graph that breaks a rule of validity,
+        or a type that does not fit its tensor.
+    """
+    module = read_module(text)
+    planned = PLAN in module.attributes
+    return refuse_misfits(with_edges(_as_decided(module) if planned else module.graph), planned=planned)
+
+
+def _as_decided(module: Module) -> Graph:
+    """The model of a planned module: what it shows as float is to stay so, as its types are to stay."""
+    values = module.graph.values
+
+    def decided(names: Sequence[str], facts: Sequence[Facts]) -> tuple[Facts, ...]:
+        shown = zip(names, facts or ((),) * len(names), strict=True)
+        return tuple([own or ((FLOAT,) if name and values[name].is_float else ()) for name, own in shown])
+
+    regions = [
+        region
+        if region.kernel == RESCALE or "qplan.dead" in module.extras.get(region.name, {})
+        else replace(
+            region,
+            input_facts=decided(region.inputs, region.input_facts),
+            output_facts=decided(region.outputs, region.output_facts),
+        )
+        for region in module.graph.regions
+    ]
+    return replace(module.graph, regions=tuple(regions))
+
+
+def read_module(text: str | bytes) -> Module:
+    """Read a module with everything that rides in `qplan.` attributes; raises as `read_mlir`."""
+    try:
+        source = text if isinstance(text, str) else text.decode()
+    except UnicodeDecodeError as error:
+        raise ModelError(f"not UTF-8 text at byte {error.start}") from None
+    module, parser = parse_text(source)
+    functions = [op for op in module.body.ops if isinstance(op, func.FuncOp)]
+    main = [op for op in functions if op.sym_visibility != _PRIVATE]
+    if len(main) != 1 or len(list(module.body.ops)) != len(functions):
+        raise ModelError(
+            f"1:1: a model is one public func.func @main, and private ones that it calls; this module holds "
+            f"{len(main)} public functions and {len(list(module.body.ops)) - len(functions)} other ops"
+        )
+    graphs: dict[str, Graph] = {}
+    extras: dict[str, dict[str, Any]] = {}
+    for function in functions:
+        reader = _Reader(source, parser.starts, parser.spelled)
+        try:
+            graphs[function.sym_name.data] = reader.function(function)
+        except (AttributeError, IndexError, KeyError, StopIteration, TypeError, ValueError) as error:
+            at = place(source, parser.starts.get(id(reader.current), 0))
+            raise ModelError(f"{at}: an attribute of this op has the wrong form: {error!r}") from None
+        extras |= reader.extras
+    graph = replace(graphs.pop(main[0].sym_name.data), functions=graphs)
+    attributes = {key: attribute_value(item) for key, item in module.attributes.items()}
+    return Module(validate(graph), extras, attributes)
+
+
+@dataclass
+class _Reader(ReadState):
+    """Regions on top of what every function has, and what their specs show."""
+
+    regions: list[Region] = field(default_factory=list)
+    shown: list[tuple[tuple[Facts, ...], tuple[Facts, ...]]] = field(default_factory=list)
+    extras: dict[str, dict[str, Any]] = field(default_factory=dict)
+    current: Operation | None = None
+
+    def function(self, function: func.FuncOp) -> Graph:
+        self.current = function
+        told = {key: self.plain(function, item) for key, item in function.attributes.items()}
+        block = function.body.blocks.first
+        if block is None or block.next_block is not None:
+            self.fail(function, "the model's function has one block")
+        inputs = self.define(function, block.args, told.get("qplan.inputs"))
+        outputs: tuple[str, ...] = ()
+        for op in block.ops:
+            self.current = op
+            if isinstance(op, func.ReturnOp):
+                outputs = tuple([self.names.get(value) or self.integers[value] for value in op.operands])
+            else:
+                self.step(op)
+        unused = function.attributes.get("qplan.unused")
+        for pair in unused.data if isinstance(unused, builtin.ArrayAttr) else ():
+            self.add(function, self.plain(function, pair.data[0]), pair.data[1])
+        self.set_shapes(function, dict(told.get("qplan.shapes", ())))
+        regions = self.facts(dict(told.get("qplan.facts", ())), told.get("qplan.specs", "values"))
+        return Graph(
+            name=told.get("qplan.name", function.sym_name.data),
+            values=self.values,
+            ops=tuple(self.ops),
+            inputs=inputs,
+            outputs=outputs,
+            constants=self.constants,
+            regions=topological(regions),
+            opsets=dict(told.get("qplan.opsets", ())),
+            notes=told.get("qplan.notes", ()),
+            scopes=self.scopes(told.get("qplan.scopes", "[]")),
+        )
+
+    def scopes(self, text: str) -> Mapping[str, Scope]:
+        """The bodies in their place of a plan's graph."""
+        return {entry["path"]: scope_from_json(entry, "qplan.scopes") for entry in json.loads(text)}
+
+    def step(self, op: Operation) -> None:
+        if isinstance(op, ConstantOp):
+            self.constant(op)
+        elif isinstance(op, RegionOp):
+            self.region(op)
+        elif (name := op_name(op)) in RUNNING:
+            self.running(op)
+        elif name.startswith("scf."):
+            self.fail(op, f"{name}: of scf, for and if are read, around one func.call each")
+        elif not is_scaffold(op) and not read_plain(self, op, name):
+            self.ops.append(self.op(op, self.names))
+
+    def facts(self, told: Mapping[str, Facts], specs: str) -> list[Region]:
+        """Put facts on values, and on ports where a region has its own."""
+        facts = {**value_facts(self.regions, self.shown), **told} if specs == "values" else dict(told)
+        facts |= self.stated
+        implied = facts if specs == "values" else {}
+        for name, value in self.values.items():
+            self.values[name] = replace(value, facts=facts.get(name, ()))
+        regions = []
+        for region, (inputs, outputs) in zip(self.regions, self.shown, strict=True):
+            extras = self.extras[region.name]
+            own = extras.pop("qplan.input_facts", port_facts(region.inputs, inputs, implied))
+            own_out = extras.pop("qplan.output_facts", port_facts(region.outputs, outputs, implied))
+            regions.append(replace(region, input_facts=own, output_facts=own_out))
+        self.extras = {name: extras for name, extras in self.extras.items() if extras}
+        return regions
+
+    def set_shapes(self, op: Operation, shapes: Mapping[str, Any]) -> None:
+        for name, shape in shapes.items():
+            if name not in self.values:
+                self.fail(op, f"qplan.shapes names {name!r}, which is no value")
+            self.values[name] = replace(self.values[name], shape=shape)
+
+    def constant(self, op: ConstantOp) -> None:
+        told = {key: self.plain(op, item) for key, item in op.attributes.items()}
+        name = told.get("qplan.name")
+        (name,) = self.define(op, op.results, None if name is None else (name,))
+        array = told.get("value")
+        try:
+            if "qplan.value" in told:
+                array = array_from_json(json.loads(told["qplan.value"]), "qplan.value")
+            axis = told.get("axis")
+            pairs = told.get("range", ())
+            pairs = (pairs,) if axis is None and pairs else pairs
+            for lo, hi in pairs:
+                check_range(lo, hi)
+        except (KeyError, TypeError, ValueError, PlanFormatError, QTypeError) as error:
+            self.fail(op, f"constant {name!r}: {error}")
+        lows, highs = tuple([lo for lo, _ in pairs]), tuple([hi for _, hi in pairs])
+        self.constants[name] = Constant(array, lows, highs, axis)
+
+    def running(self, op: Operation) -> None:
+        """Read a call, loop or branch; one without specs has none on its ports."""
+        found = read_running(self, op)
+        specs = (op.attributes.get("input_specs"), op.attributes.get("output_specs"))
+        sides = ([value.type for value in found.operands], [value.type for value in op.results])
+        given, made = (
+            spec if isinstance(spec, builtin.ArrayAttr) else builtin.ArrayAttr(map(_element, types))
+            for spec, types in zip(specs, sides, strict=True)
+        )
+        name = op.attributes.get("kernel", builtin.StringAttr(op_name(op)))
+        self.kernel(op, found.operands, (given, made), name, found.structure)
+
+    def region(self, op: RegionOp) -> None:
+        self.kernel(op, op.operands, (op.input_specs, op.output_specs), op.kernel or op.logical_kernel)
+
+    def kernel(
+        self,
+        op: Operation,
+        read: Sequence[SSAValue],
+        specs: tuple[builtin.ArrayAttr[Any], builtin.ArrayAttr[Any]],
+        kernel: Attribute | None,
+        structure: Structure | None = None,
+    ) -> None:
+        """Read a kernel: its ports, and everything in `qplan.` attributes."""
+        told = {k: self.plain(op, item) for k, item in op.attributes.items() if k.startswith("qplan.")}
+        results = self.define(op, op.results, told.get("qplan.values"))
+        operands = [self.names[value] for value in read]
+        more, outside = told.get("qplan.operands", 0), told.get("qplan.results", 0)
+        inputs, inputs_shown = self.ports(op, specs[0], operands, read, more)
+        outputs, outputs_shown = self.ports(op, specs[1], results, op.results, outside)
+        name = told.get("qplan.name", f"kernel_{len(self.regions)}")
+        if kernel is None or name in self.extras:
+            self.fail(op, f"two kernels are named {name!r}")
+        region = Region(
+            name=name,
+            kernel=self.plain(op, kernel),
+            inputs=inputs,
+            outputs=outputs,
+            ops=self.body(op, operands, results) if isinstance(op, RegionOp) else (),
+            attributes=told.get("qplan.attributes", {}),
+            trip_count=told.get("qplan.trip_count", 1),
+            reason=told.get("qplan.unfused", ""),
+            structure=structure,
+            scope=told.get("qplan.scope", ""),
+        )
+        self.regions.append(region)
+        self.shown.append((inputs_shown, outputs_shown))
+        kept = ("qplan.input_facts", "qplan.output_facts")
+        self.extras[name] = {k: item for k, item in told.items() if k not in _KNOWN or k in kept}
+
+    def ports(
+        self,
+        op: Operation,
+        specs: builtin.ArrayAttr[Any],
+        names: Sequence[str],
+        values: Sequence[SSAValue],
+        more: int,
+    ) -> tuple[tuple[str, ...], tuple[Facts, ...]]:
+        """Names and facts of the ports of one side, absent ones put back, the last `more` left out."""
+        rest = iter(zip(names, values, strict=True))
+        found: list[str] = []
+        shown: list[Facts] = []
+        for spec in specs.data[: len(specs.data) - more]:
+            absent = isinstance(spec, builtin.NoneType)
+            name, value = ("", None) if absent else next(rest)
+            found.append(name)
+            try:
+                shown.append(spec_facts(spec, None if value is None else value.type))
+            except ModelError as error:
+                self.fail(op, str(error))
+        return tuple(found), tuple(shown)
+
+    def body(self, op: RegionOp, operands: Sequence[str], results: Sequence[str]) -> tuple[Op, ...]:
+        block = op.body.blocks.first
+        if block is None:
+            return ()
+        names: dict[SSAValue, str] = dict(zip(block.args, operands, strict=True))
+        last = block.last_op
+        if last is not None:
+            names |= {v: n for v, n in zip(last.operands, results, strict=True) if v not in names}
+        return tuple([self.op(inner, names) for inner in block.ops if inner is not last])
+
+    def op(self, op: Operation, names: dict[SSAValue, str]) -> Op:
+        items = {**op.attributes, **op.properties}
+        items.pop("op_name__", None)
+        told = {key: self.plain(op, item) for key, item in items.items()}
+        if op.regions:
+            self.fail(op, f"{op_name(op)}: ops with regions of their own come later")
+        outputs = told.pop("qplan.values", None)
+        if outputs is None:
+            outputs = tuple(
+                [names.get(v) or self.called(v, f"v{len(self.names)}_{i}") for i, v in enumerate(op.results)]
+            )
+        if len(outputs) != len(op.results):
+            self.fail(op, f"{len(outputs)} names for {len(op.results)} results")
+        inputs = [names[value] for value in op.operands]
+        for i in told.pop("qplan.absent", ()):
+            inputs.insert(i, "")
+        for name, value in zip(outputs, op.results, strict=True):
+            known = names.get(value) == name and name in self.values
+            names[value] = name
+            if not known:
+                self.add(op, name, value.type)
+        domain, _, plain = op_name(op).partition(".")
+        domain = told.pop("qplan.domain", "" if domain == "onnx" else domain)
+        return Op(
+            name=told.pop("qplan.name", outputs[0] if outputs else plain),
+            type=f"{domain}::{plain}" if domain else plain,
+            inputs=tuple(inputs),
+            outputs=outputs,
+            captures=told.pop("qplan.captures", ()),
+            scope=told.pop("qplan.scope", ""),
+            attributes=told,
+        )
+
+
+def _element(kind: Attribute) -> Attribute:
+    return kind.element_type if isinstance(kind, builtin.TensorType) else kind

@@ -1,0 +1,1 @@
+"""Structure: subgraphs, loops, branches and local functions of ONNX files."""

@@ -1,0 +1,184 @@
+"""Building the network: ports numbered kernel by kernel, with what rows and the ports' own facts say.
+
+Nothing is searched: wildcards are resolved (`wildcards`), ports that the row fixes get their types, and
+kernels are told apart that move data. Source: design 01, section 4.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from planner.ir.borders import carried_pairs
+from planner.ir.graph import Graph, Region
+from planner.ir.roles import is_mover
+from planner.ir.types.qtypes import Storage, Uniform
+from planner.propagation.network.ports import (
+    CLASS,
+    CONSTANT,
+    DERIVED,
+    FLOAT,
+    FLOAT_PORT,
+    GIVEN,
+    SETTLED,
+    Interval,
+    Kernel,
+    Network,
+    Port,
+    kernel_views,
+    number_of,
+    own_pin,
+    ports_of,
+)
+from planner.propagation.network.wildcards import reader_storages, resolve
+from planner.propagation.selection.pinned_constants import restored
+from planner.propagation.selection.row_layout import Layout
+from planner.propagation.selection.rows import Choice
+from planner.target.records import PortId, PortType, Target
+from planner.target.rules import rule_function
+
+
+def build_network(
+    graph: Graph,
+    choices: Sequence[Choice],
+    target: Target,
+    settled: Mapping[str, Uniform | None] | None = None,
+    ranges: Mapping[str, Interval] | None = None,
+) -> Network:
+    """Number the ports of the chosen rows, wildcards resolved to storages.
+
+    Args:
+      choices: of all live kernels, or of those around values that are not `settled`.
+      ranges: of settled values, where that is not what was observed.
+    """
+    wild = any(choice.layout is not None and choice.layout.wild for choice in choices)
+    reader_storage = reader_storages(graph, choices) if wild else {}
+    network = Network(graph, target, [], [], [], {}, settled or {}, ranges or {})
+    for name in (*graph.inputs, *graph.constants):
+        if name not in network.settled:
+            number_of(network, name)
+    begin_of = {end: begin for begin, end in carried_pairs(graph)}
+    numbers: dict[str, int] = {}
+    for index, choice in enumerate(choices):
+        numbers[choice.region.name] = index
+        begin = numbers.get(begin_of.get(choice.region.name, ""))
+        if begin is not None:
+            network.begins[index] = begin
+        _add_kernel(network, choice, reader_storage)
+    for i, name in enumerate(graph.outputs):
+        if name not in network.settled or name in network.value_ids:
+            network.values[number_of(network, name)].outputs.append(i)
+    return network
+
+
+def _add_kernel(network: Network, choice: Choice, reader_storage: dict[str, Storage]) -> None:
+    graph, region, layout = network.graph, choice.region, choice.layout
+    kernel = Kernel(choice, moves=moves_data(graph, choice), cut=_cut(graph, choice))
+    index = len(network.kernels)
+    network.kernels.append(kernel)
+    resolved = resolve(network, choice, layout, reader_storage) if layout is not None and layout.wild else {}
+    for i, name in enumerate(region.inputs):
+        port = _add_port(network, index, ("in", i), name, resolved)
+        kernel.inputs.append(port)
+        if port >= 0:
+            network.values[network.ports[port].value].uses.append(port)
+    for i, name in enumerate(region.outputs):
+        port = _add_port(network, index, ("out", i), name, resolved)
+        kernel.outputs.append(port)
+        if port >= 0:
+            network.values[network.ports[port].value].definition = port
+    if layout is not None and layout.fixing:
+        _fix(network, kernel, layout)
+
+
+def _add_port(
+    network: Network, kernel: int, side: PortId, name: str, resolved: Mapping[PortId, PortType]
+) -> int:
+    """Number one port; -1 where it is absent."""
+    if not name:
+        return -1
+    choice = network.kernels[kernel].choice
+    value, layout = number_of(network, name), choice.layout
+    number = len(network.ports)
+    if layout is None:
+        network.ports.append(
+            Port(number, kernel, side, "", value, FLOAT, FLOAT_PORT, pin=own_pin(choice, side))
+        )
+        return number
+    pattern = (layout.inputs if side[0] == "in" else layout.outputs)[side[1]]
+    spec = resolved.get(side, pattern.type)
+    port = Port(number, kernel, side, pattern.name, value, FLOAT, spec)
+    port.pin = own_pin(choice, side)
+    network.ports.append(port)
+    if isinstance(spec.storage, Storage):
+        port.kind = CONSTANT if network.values[value].constant else CLASS
+        if port.kind == CONSTANT and port.pin is not None:
+            port.pin = restored(port.pin, spec, network.graph.constants[name])
+        if side in layout.derived:
+            port.kind = DERIVED
+        else:
+            _give(port)
+        if port.kind == CLASS and name in network.settled:
+            port.kind, port.type = SETTLED, network.settled[name]
+    return number
+
+
+def _give(port: Port) -> None:
+    """A fact per axis or block on the port itself is its type."""
+    pin = port.pin
+    if pin is not None and not pin.is_per_tensor and pin.storage == port.spec.storage:
+        port.kind, port.type, port.pin = GIVEN, pin, None
+
+
+def moves_data(graph: Graph, choice: Choice) -> bool:
+    """Whether data passes a kernel unchanged, from inputs to outputs."""
+    region, row = choice.region, choice.row
+    if row is not None and row.computes:
+        return False
+    if region.ops:
+        return moves_alone(graph, region)
+    return choice.layout is not None and choice.layout.joins_all
+
+
+def moves_alone(graph: Graph, region: Region) -> bool:
+    """Whether a kernel moves data whatever row it has: in float too."""
+    for op in region.ops:
+        if not is_mover(op, graph):
+            return False
+    return bool(region.ops)
+
+
+def _cut(graph: Graph, choice: Choice) -> Interval | None:
+    """What a relu or clamp among the ops of a mover cuts its data to, in reals."""
+    low, high = float("-inf"), float("inf")
+    for op in choice.region.ops:
+        if op.type == "Relu":
+            low = max(low, 0.0)
+        elif op.type == "Clip":
+            low = max(low, _bound(graph, op.inputs, 1, low))
+            high = min(high, _bound(graph, op.inputs, 2, high))
+            # The upper bound wins over the lower one: below one that is computed there is no floor.
+            low = float("-inf") if _is_computed(graph, op.inputs, 2) else min(low, high)
+    return None if (low, high) == (float("-inf"), float("inf")) else (low, high)
+
+
+def _is_computed(graph: Graph, names: tuple[str, ...], index: int) -> bool:
+    name = names[index] if index < len(names) else ""
+    return bool(name) and name not in graph.constants
+
+
+def _bound(graph: Graph, names: tuple[str, ...], index: int, default: float) -> float:
+    name = names[index] if index < len(names) else ""
+    constant = graph.constants.get(name)
+    if constant is None or constant.array is None:
+        return default
+    return float(constant.array.reshape(-1)[0])
+
+
+def _fix(network: Network, kernel: Kernel, layout: Layout) -> None:
+    """Give ports the types that the row fixes."""
+    by_side = {port.side: port for port in ports_of(network, kernel)}
+    views_in, views_out = kernel_views(network, kernel)
+    row = kernel.choice.row
+    for rule in layout.fixing:
+        answer = rule_function(rule, network.target)(views_in, views_out, rule.args)
+        for side, fixed in answer.items():
+            by_side[side].fixed = fixed
+            by_side[side].fixed_source = rule.source or (row.source if row is not None else "")

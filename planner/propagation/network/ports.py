@@ -1,0 +1,168 @@
+"""The network: kernels with something left to decide, as plain lists of ints, for the loops that visit ports.
+
+Ports, values and classes are numbered (`build`); nothing here decides. Ranges are in reals. Of a value
+that was settled before (`settle`) only the ports at these kernels are here; of every other value all are.
+A port is one of: `CLASS` (its label is searched), `CONSTANT` (its type comes from its own numbers),
+`DERIVED` (a rule computes it from other ports), `GIVEN` (a fact per axis or block says it), `SETTLED`
+(nothing but its value's range has a say, see `settle` and `presolve`), `FLOAT`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from planner.ir.graph import Facts, Graph
+from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, Uniform
+from planner.propagation.selection.rows import FLOATING, Choice
+from planner.target.records import PortId, PortType, PortView, Target
+
+CLASS: Final = 0
+CONSTANT: Final = 1
+DERIVED: Final = 2
+FLOAT: Final = 3
+GIVEN: Final = 4
+SETTLED: Final = 5
+
+FLOAT_PORT: Final = PortType(FloatType("f32"))
+
+Interval = tuple[float, float]
+
+
+@dataclass(slots=True)
+class Value:
+    """One value: who writes and reads it, and what is known of its reals.
+
+    `saturates`: a constant whose infinities become an end of the storage. `settled`: it was before.
+    """
+
+    name: str
+    elements: int
+    constant: bool
+    pin: Uniform | None = None
+    stays_float: bool = False
+    calibrated: Interval | None = None
+    has_any: bool = False
+    definition: int = -1
+    uses: list[int] = field(default_factory=list)
+    outputs: list[int] = field(default_factory=list)
+    range: Interval | None = None
+    kept: Interval | None = None
+    saturates: bool = False
+    settled: bool = False
+
+
+@dataclass(slots=True)
+class Port:
+    """One present port of one kernel."""
+
+    id: int
+    kernel: int
+    side: PortId
+    name: str
+    value: int
+    kind: int
+    spec: PortType
+    fixed: Uniform | None = None
+    fixed_source: str = ""
+    pin: Uniform | None = None
+    group: int = -1
+    required: Interval | None = None
+    type: Uniform | None = None
+
+
+@dataclass(slots=True)
+class Kernel:
+    """One live region with its row; `moves`: data passes unchanged from inputs to outputs.
+
+    At an end of a carried value, `handed` is the range that the trip before hands in, and `asked` what the
+    uses behind either end keep.
+    """
+
+    choice: Choice
+    moves: bool
+    cut: Interval | None = None
+    handed: Interval | None = None
+    asked: Interval | None = None
+    inputs: list[int] = field(default_factory=list)
+    outputs: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Network:
+    """Everything by number, in topological order of kernels."""
+
+    graph: Graph
+    target: Target
+    kernels: list[Kernel]
+    values: list[Value]
+    ports: list[Port]
+    value_ids: dict[str, int]
+    settled: Mapping[str, Uniform | None] = field(default_factory=dict)
+    """The types of values that were settled before, float as None, by name."""
+    ranges: Mapping[str, Interval] = field(default_factory=dict)
+    """Their ranges, where that is not what was observed."""
+    derives_bias: bool = False
+    visits: int = 0
+    begins: dict[int, int] = field(default_factory=dict)
+    """Kernel through which a carried value enters its loop, by the one through which it leaves."""
+    lost: dict[int, int] = field(default_factory=dict)
+    """Bits lost, in 1/1024, at uses that no class has a say in, by value."""
+
+
+def number_of(network: Network, name: str) -> int:
+    """The number of a value, a new one where it has none."""
+    known = network.value_ids.get(name)
+    if known is not None:
+        return known
+    value = network.graph.values[name]
+    entry = Value(name, value.elements, name in network.graph.constants)
+    entry.settled = name in network.settled
+    network.value_ids[name] = number = len(network.values)
+    network.values.append(entry)
+    for fact in value.facts:
+        if isinstance(fact, Calibrated):
+            entry.calibrated = entry.calibrated or (fact.lo, fact.hi)
+        elif isinstance(fact, Uniform):
+            entry.pin = entry.pin or fact
+        elif isinstance(fact, AnyType):
+            entry.has_any = True
+        else:
+            entry.stays_float = entry.stays_float or isinstance(fact, (*FLOATING, Bipolar))
+    for fact in value.facts:
+        if isinstance(fact, Bipolar):
+            # No integer stands for a sign of either kind: it is computed in float, and is one of two reals.
+            entry.calibrated = (-fact.scale, fact.scale)
+    entry.calibrated = network.ranges.get(name, entry.calibrated)
+    return number
+
+
+def present(network: Network, numbers: Iterable[int]) -> list[Port]:
+    """The ports of some numbers; absent ones, -1, are left out."""
+    return [network.ports[p] for p in numbers if p >= 0]
+
+
+def ports_of(network: Network, kernel: Kernel) -> list[Port]:
+    """The present ports of a kernel, inputs first."""
+    return present(network, (*kernel.inputs, *kernel.outputs))
+
+
+def own_pin(choice: Choice, side: PortId) -> Uniform | None:
+    """The type that a fact of the port itself says."""
+    facts: tuple[Facts, ...] = choice.region.input_facts if side[0] == "in" else choice.region.output_facts
+    if not facts:
+        return None
+    return next((fact for fact in facts[side[1]] if isinstance(fact, Uniform)), None)
+
+
+def kernel_views(network: Network, kernel: Kernel) -> tuple[tuple[PortView, ...], tuple[PortView, ...]]:
+    """What a QuantFn sees of this kernel now."""
+
+    def view(port: Port) -> PortView:
+        extent = port.required or network.values[port.value].range
+        lo, hi = extent if extent is not None else (None, None)
+        return PortView(port.side, port.name, port.spec, port.type, lo, hi)
+
+    return (
+        tuple(map(view, present(network, kernel.inputs))),
+        tuple(map(view, present(network, kernel.outputs))),
+    )

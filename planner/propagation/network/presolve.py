@@ -1,0 +1,60 @@
+"""Plain values: those whose label no other value can have a say in, decided before any search.
+
+Every port that stores such a value is free, alone in its class, of one spec and holds the whole range; the
+label of that range then needs no rescale and loses nothing, so it is the cheapest. Most values of a
+convolutional net are plain. Source: design 01, section 5, the price: items 1 to 5 have one answer here.
+"""
+
+from planner.ir.types.qtypes import Storage
+from planner.propagation.network.ports import CLASS, FLOAT, SETTLED, Network, Port, Value
+from planner.propagation.solver.classes import label_for, storable, typed
+
+
+def settle_plain(network: Network) -> None:
+    """Type the ports of all plain values; they take no part in the search."""
+    for value in network.values:
+        if value.pin is None and value.range is not None and not value.constant and not value.stays_float:
+            stored = _stored(network, value)
+            if stored:
+                _settle(stored, value)
+
+
+def _stored(network: Network, value: Value) -> list[Port] | None:
+    """The ports that store a value as integers, all alike; None (or nothing) where it is not plain."""
+    found: list[Port] = []
+    ports = network.ports
+    for p in (value.definition, *value.uses):
+        if p < 0:
+            continue
+        port = ports[p]
+        kernel = network.kernels[port.kernel]
+        if kernel.moves:
+            return None
+        if port.kind == FLOAT:
+            continue
+        layout = kernel.choice.layout
+        if (
+            port.kind != CLASS
+            or port.fixed is not None
+            or port.pin is not None
+            or layout is None
+            or layout.calls
+            or port.side in layout.joined
+            or port.required != value.range
+            or (found and port.spec is not found[0].spec and port.spec != found[0].spec)
+        ):
+            return None
+        found.append(port)
+    return found
+
+
+def _settle(ports: list[Port], value: Value) -> None:
+    spec = ports[0].spec
+    if value.range is None or not isinstance(spec.storage, Storage):
+        return
+    label = label_for(value.range, spec)
+    if not storable(label, spec):
+        return
+    kind = typed(label, spec.storage)
+    for port in ports:
+        port.kind, port.type = SETTLED, kind

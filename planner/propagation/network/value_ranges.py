@@ -1,0 +1,266 @@
+"""Value ranges: the range of every value, what its uses keep of it, and so what every port has to hold.
+
+Two passes, forward (ranges) and backward (kept), over kernels in topological order; then each port's
+required range is its value's range cut to what is kept. Clipping what nobody keeps is free; a state that a
+recurrent kernel hands to its own next step is kept, whether or not anything else reads it.
+Source: design 01, section 5, the price, item 1.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from planner.ir.borders import carried_pairs
+from planner.ir.graph import Graph
+from planner.ir.types.qtypes import Uniform
+from planner.propagation.network.build import moves_alone, moves_data
+from planner.propagation.network.ports import FLOAT, GIVEN, Interval, Kernel, Network, Value, present
+from planner.propagation.parameters.constant_ranges import constant_range
+from planner.propagation.selection.rows import NO_RANGE, Choice, in_float
+
+ALL: Interval = (-math.inf, math.inf)
+
+
+def _finite(network: Network, index: int) -> Interval | None:
+    """The finite part of a constant that only saturating movers read; None where there is none."""
+    value = network.values[index]
+    array = network.graph.constants[value.name].array
+    kernels = [network.kernels[network.ports[p].kernel] for p in value.uses]
+    if array is None or not all(_saturates(kernel, array) for kernel in kernels):
+        return None
+    value.saturates = True
+    numbers = array[np.isfinite(array)]
+    return (float(numbers.min()), float(numbers.max())) if numbers.size else None
+
+
+def _saturates(kernel: Kernel, array: np.ndarray) -> bool:
+    """Whether the end of the storage does for an infinity: it is never more (or less) than what it meets."""
+    types = {op.type for op in kernel.choice.region.ops}
+    beyond = np.inf if types <= {"Max", "Pad"} else -np.inf if types == {"Min"} else None
+    return kernel.moves and beyond is not None and not np.any((array == beyond) | np.isnan(array))
+
+
+def forward(network: Network) -> list[int]:
+    """Fill in every value's range; return the kernels that have a row and a port without any range.
+
+    What a loop hands to its next trip is known only behind its body, so loops take several passes; what is
+    handed on comes from ranges written somewhere, so they end.
+    """
+    rangeless = _forward(network)
+    for _ in range(2 * len(network.begins)):
+        if not _hand_on(network):
+            break
+        rangeless = _forward(network)
+    gone = set(rangeless)
+    pairs = network.begins.items()
+    return sorted(gone | {end for end, begin in pairs if begin in gone} | {b for e, b in pairs if e in gone})
+
+
+def out_of_reach(graph: Graph, choices: Sequence[Choice]) -> list[int]:
+    """Kernels with a row that no range gets to, told before there is a network: branches that never ran, say.
+
+    Nothing says the range of a value of theirs, and what is moved there is such values alone. `forward` finds
+    these kernels too, and what takes a closer look: loops, types that rows fix, facts of ports.
+    """
+    blank = {name for name, value in graph.values.items() if not value.facts and value.is_float}
+    blank -= graph.constants.keys()
+    out = {name for name in blank.intersection(graph.inputs) if 0 not in (graph.values[name].shape or ())}
+    carried = {name for pair in carried_pairs(graph) for name in pair} if blank else set()
+    found = []
+    for number, choice in enumerate(choices if blank else ()):
+        region, layout = choice.region, choice.layout
+        if blank.isdisjoint(region.outputs) and out.isdisjoint(region.inputs):
+            continue
+        if region.name in carried or region.input_facts or region.output_facts:
+            continue
+        if layout is not None and (layout.fixing or layout.calls):
+            continue
+        if not moves_data(graph, choice) or out.issuperset(filter(None, region.inputs)):
+            out |= blank.intersection(region.outputs)
+        if layout is not None and not out.isdisjoint(layout.storing(region)):
+            found.append(number)
+    return found
+
+
+def _hand_on(network: Network) -> bool:
+    """Tell the first kernel of each carried value what the last hands to the next trip; whether it is new."""
+    new = False
+    for end, begin in network.begins.items():
+        read = [port.value for port in present(network, network.kernels[end].inputs)]
+        extents = [network.values[v].range for v in read]
+        handed = _hull(extents)
+        new |= network.kernels[begin].handed != handed
+        network.kernels[begin].handed = handed
+    return new
+
+
+def _forward(network: Network) -> list[int]:
+    for number, value in enumerate(network.values):
+        if value.definition < 0:
+            value.range = _known(value.calibrated, value.pin)
+            tensor = network.graph.values[value.name]
+            if 0 in (tensor.shape or ()) and value.range is None:
+                value.range = (0.0, 0.0)
+            if value.constant and value.range is None and tensor.is_float and _counts(network, value):
+                value.range = constant_range(network.graph.constants[value.name]) or _finite(network, number)
+    rangeless = []
+    network.visits += len(network.kernels)
+    for index, kernel in enumerate(network.kernels):
+        _write(network, kernel, _moved(network, kernel) if kernel.moves else None, served=True)
+        if kernel.choice.row is not None and _lacks_range(network, kernel):
+            rangeless.append(index)
+            # What follows sees it in float at once, so that one pass finds all of them.
+            alone = moves_alone(network.graph, kernel.choice.region)
+            _write(network, kernel, _moved(network, kernel) if alone else None, served=False)
+    return rangeless
+
+
+def _counts(network: Network, value: Value) -> bool:
+    """Whether a constant's range has a say: a kernel with a row, or one that moves data, reads it."""
+    readers = (network.kernels[network.ports[p].kernel] for p in value.uses)
+    return any(kernel.choice.row is not None or kernel.moves for kernel in readers)
+
+
+def _write(network: Network, kernel: Kernel, moved: Interval | None, *, served: bool) -> None:
+    """Fill in the ranges of a kernel's results; `served`: with the types that its row fixes."""
+    for p in kernel.outputs:
+        if p < 0:
+            continue
+        port = network.ports[p]
+        value = network.values[port.value]
+        value.range = _known(value.calibrated, value.pin, (port.fixed if served else None) or port.pin)
+        if moved is not None:
+            value.range = moved if value.range is None else _cut(value.range, moved)
+
+
+def demote(choices: Sequence[Choice], rangeless: Sequence[int]) -> list[Choice]:
+    """Run these kernels in float: a port of theirs has no range."""
+    gone = set(rangeless)
+    return [in_float(choice, NO_RANGE) if i in gone else choice for i, choice in enumerate(choices)]
+
+
+def backward(network: Network) -> None:
+    """Fill in what each value's uses keep, and each port's required range."""
+    kept_by = _backward(network)
+    for _ in range(2 * len(network.begins)):
+        if not _ask_for(network):
+            break
+        kept_by = _backward(network)
+    values, ports = network.values, network.ports
+    for port in ports:
+        value = values[port.value]
+        if port.side[0] == "out":
+            kept = value.kept
+        else:
+            kept = kept_by.get(port.id, ALL)
+            if value.definition < 0:
+                value.kept = ALL
+        if value.range is not None:
+            port.required = _cut(value.range, kept) if kept is not None else (0.0, 0.0)
+
+
+def _backward(network: Network) -> dict[int, Interval | None]:
+    """One pass over what uses keep, by input port."""
+    values, ports = network.values, network.ports
+    network.visits += len(network.kernels)
+    kept_by: dict[int, Interval | None] = {}
+    for number in range(len(network.kernels) - 1, -1, -1):
+        kernel = network.kernels[number]
+        for p in kernel.outputs:
+            if p >= 0:
+                value = values[ports[p].value]
+                value.kept = _kept(network, ports[p].value, kept_by, moved=kernel.moves)
+                if value.kept is None and _is_state(kernel, ports[p].name):
+                    value.kept = ALL if value.pin is None else (value.pin.lo, value.pin.hi)
+        moved = [values[ports[p].value].kept for p in kernel.outputs if p >= 0] if kernel.moves else []
+        through = _hull([*moved, kernel.asked] if kernel.asked else moved)
+        for p in kernel.inputs:
+            if p < 0:
+                continue
+            port = ports[p]
+            fixed = port.fixed or port.pin
+            if fixed is not None:
+                kept_by[p] = (fixed.lo, fixed.hi)
+            elif kernel.moves:
+                kept_by[p] = _cut(through, kernel.cut) if through and kernel.cut else through
+            else:
+                kept_by[p] = ALL
+    return kept_by
+
+
+def _ask_for(network: Network) -> bool:
+    """Tell both ends of each carried value what the uses behind the other keep; whether it is new."""
+    new = False
+    for pair in network.begins.items():
+        results = [port.value for k in pair for port in present(network, network.kernels[k].outputs)]
+        asked = _hull(network.values[v].kept for v in results)
+        for kernel in (network.kernels[k] for k in pair):
+            new |= kernel.asked != asked
+            kernel.asked = asked
+    return new
+
+
+def _known(observed: Interval | None, *types: Uniform | None) -> Interval | None:
+    extent = observed
+    for kind in types:
+        if kind is not None:
+            own = (kind.lo, kind.hi)
+            extent = own if extent is None else _cut(extent, own)
+    return extent
+
+
+def _moved(network: Network, kernel: Kernel) -> Interval | None:
+    """Hull of what a mover reads; unknown inputs are left out."""
+    extents = [network.values[port.value].range for port in present(network, kernel.inputs)]
+    extent = _hull([*extents, kernel.handed] if kernel.handed else extents)
+    return _cut(extent, kernel.cut) if extent and kernel.cut else extent
+
+
+def _lacks_range(network: Network, kernel: Kernel) -> bool:
+    for p in (*kernel.inputs, *kernel.outputs):
+        if p < 0:
+            continue
+        port = network.ports[p]
+        value = network.values[port.value]
+        fixed = port.fixed or port.pin
+        if port.kind not in (FLOAT, GIVEN) and fixed is None and value.range is None and not value.saturates:
+            return True
+    return False
+
+
+def _kept(
+    network: Network, index: int, kept_by: dict[int, Interval | None], *, moved: bool
+) -> Interval | None:
+    value = network.values[index]
+    extent = _hull([*(kept_by.get(p) for p in value.uses), *(ALL for _ in value.outputs)])
+    if value.pin is None or extent is None:
+        return extent
+    own = (value.pin.lo, value.pin.hi)
+    return _cut(own, extent) if moved else own
+
+
+def _is_state(kernel: Kernel, port: str) -> bool:
+    """Whether a kernel that computes reads this result itself at its next step: its row joins them."""
+    row = kernel.choice.row
+    if row is None or kernel.moves:
+        return False
+    read = {pattern.name for pattern in row.inputs}
+    joined = (rule.args["ports"] for rule in row.rules if rule.kind == "same_scale")
+    return any(port in names and not read.isdisjoint(names) for names in joined)
+
+
+def _hull(extents: Iterable[Interval | None]) -> Interval | None:
+    known = [e for e in extents if e is not None]
+    if len(known) < 2:
+        return known[0] if known else None
+    return min(lo for lo, _ in known), max(hi for _, hi in known)
+
+
+def _cut(extent: Interval, to: Interval) -> Interval:
+    """The part of `extent` inside `to`; where they do not meet, the nearest point."""
+    lo, hi = max(extent[0], to[0]), min(extent[1], to[1])
+    if lo <= hi:
+        return lo, hi
+    point = to[0] if extent[1] < to[0] else to[1]
+    return point, point

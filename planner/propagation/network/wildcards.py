@@ -1,0 +1,175 @@
+"""Wildcards: the storage of a port that takes any.
+
+That of its own pin, else of its value's, else of the ports it is joined with, else of its producer, else of
+its readers (but none without signs for a constant below 0), else the target's default; wide enough for what
+an Any asks of its values. Source: design 01, section 4.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from planner.ir.graph import Graph
+from planner.ir.types.qtypes import AnyType, Storage, Uniform
+from planner.propagation.network.ports import Network, Value, number_of, own_pin, present
+from planner.propagation.selection.row_layout import Layout
+from planner.propagation.selection.rows import Choice
+from planner.target.records import PortId, PortType
+
+
+def reader_storages(graph: Graph, choices: Sequence[Choice]) -> dict[str, Storage]:
+    """The storage that most readers of each value want, through wildcard readers."""
+    votes: dict[str, list[Storage]] = {}
+    for choice in reversed(choices):
+        layout, region = choice.layout, choice.region
+        if layout is None:
+            continue
+        wild = layout.wild and any(pattern.type.storage is None for pattern in layout.inputs)
+        behind = _behind(graph, choice, votes) if wild else None
+        for name, pattern in zip(region.inputs, layout.inputs, strict=True):
+            store = pattern.type.storage
+            found = store if isinstance(store, Storage) else behind if store is None else None
+            if name and found is not None:
+                votes.setdefault(name, []).append(found)
+    return {name: _elected(stores) for name, stores in votes.items()}
+
+
+def _elected(stores: Sequence[Storage]) -> Storage:
+    """The most frequent storage, then the widest: nothing that listing order could change."""
+    if all(store is stores[0] for store in stores):
+        return stores[0]
+    votes = {store: stores.count(store) for store in stores}
+    return max(votes, key=lambda store: (votes[store], store.bits, store.steps, store.signed, store.qmin))
+
+
+def _behind(graph: Graph, choice: Choice, votes: dict[str, list[Storage]]) -> Storage | None:
+    """The storage that a kernel's wildcards take if nothing before them says: pins, then the results'."""
+    region = choice.region
+    for name in (*region.inputs, *region.outputs):
+        for fact in graph.values[name].facts if name else ():
+            if isinstance(fact, Uniform):
+                return fact.storage
+    for pattern in choice.outputs:
+        if isinstance(pattern.type.storage, Storage):
+            return pattern.type.storage
+    read = [store for name in region.outputs for store in votes.get(name, ())]
+    return _elected(read) if read else None
+
+
+def resolve(
+    network: Network, choice: Choice, layout: Layout, reader_storage: dict[str, Storage]
+) -> dict[PortId, PortType]:
+    """The spec of each wildcard port, its storage found."""
+    region = choice.region
+    names = (*region.inputs, *region.outputs)
+    sides = [(side, name, spec) for (side, spec), name in zip(layout.specs, names, strict=True) if name]
+    joined: dict[PortId, Storage] = {}
+    for group in layout.groups:
+        members = sides if layout.joins_all else [entry for entry in sides if entry[0] in group]
+        shared = (
+            _own_storage(choice, group)
+            or _storage_of_begin(network)
+            or _shared_storage(network, members, reader_storage)
+        )
+        joined |= dict.fromkeys(group, _wide_enough(network, shared, [name for _, name, _ in members]))
+    default = network.target.default_port
+    result: dict[PortId, PortType] = {}
+    for side, name, spec in sides:
+        if spec.storage is None:
+            if side in joined:
+                result[side] = _stored_as(spec, joined[side])
+                continue
+            own = _own_storage(choice, (side,))
+            if own is not None:
+                result[side] = _stored_as(spec, own)
+                continue
+            found = _storage_near(network, name, reader_storage)
+            if found is None or not _has_signs(network, name, spec, found):
+                found = default.storage if isinstance(default.storage, Storage) else found
+            if found is not None:
+                result[side] = _stored_as(spec, _wide_enough(network, found, [name]))
+            else:
+                result[side] = default
+    return result
+
+
+def _has_signs(network: Network, name: str, spec: PortType, store: Storage) -> bool:
+    """Whether a storage has numbers below 0 where a constant without a pin is below 0."""
+    constant = network.graph.constants.get(name)
+    if constant is None or store.signed or not (spec.symmetric or spec.zero_point == 0):
+        return True
+    array = constant.array
+    least = min(constant.lo, default=0.0) if array is None else array.min(initial=0.0)
+    return bool(least >= 0) or network.values[number_of(network, name)].pin is not None
+
+
+def _own_storage(choice: Choice, group: Sequence[PortId]) -> Storage | None:
+    """What facts of ports themselves say."""
+    if not (choice.region.input_facts or choice.region.output_facts):
+        return None
+    pins = (own_pin(choice, side) for side in group)
+    return next((pin.storage for pin in pins if pin is not None), None)
+
+
+def _storage_of_begin(network: Network) -> Storage | None:
+    """What the other end of a carried value is stored in, where the newest kernel is one end."""
+    begin = network.begins.get(len(network.kernels) - 1)
+    if begin is None:
+        return None
+    stores = [port.spec.storage for port in present(network, network.kernels[begin].outputs)]
+    return next((store for store in stores if isinstance(store, Storage)), None)
+
+
+def _wide_enough(network: Network, store: Storage, names: Sequence[str]) -> Storage:
+    """A storage that a wildcard found, or the one that the widest Any on its values asks for."""
+    values = network.graph.values
+    asked = [fact.storage for name in names for fact in values[name].facts if isinstance(fact, AnyType)]
+    if not asked:
+        return store
+    return max([store, *asked], key=lambda one: one.range_bits)
+
+
+@lru_cache(maxsize=1024)
+def _stored_as(spec: PortType, store: Storage) -> PortType:
+    """A wildcard port that has found its storage."""
+    return replace(spec, storage=store)
+
+
+def _shared_storage(
+    network: Network,
+    members: Sequence[tuple[PortId, str, PortType]],
+    reader_storage: dict[str, Storage],
+) -> Storage:
+    for _, _, spec in members:
+        if isinstance(spec.storage, Storage):
+            return spec.storage
+    values = []
+    for _, name, _ in members:
+        value = network.values[number_of(network, name)]
+        if value.pin is not None:
+            return value.pin.storage
+        values.append(value)
+    for value in values:
+        made = _made_in(network, value)
+        if made is not None:
+            return made
+    for end in ("out", "in"):
+        for side, name, _ in members:
+            if side[0] == end and name in reader_storage:
+                return reader_storage[name]
+    default = network.target.default_port.storage
+    return default if isinstance(default, Storage) else Storage(8, True, -128, 127)
+
+
+def _storage_near(network: Network, name: str, reader_storage: dict[str, Storage]) -> Storage | None:
+    """Storage of a value's pin, else of its producer, else of its readers."""
+    value = network.values[number_of(network, name)]
+    if value.pin is not None:
+        return value.pin.storage
+    return _made_in(network, value) or reader_storage.get(name)
+
+
+def _made_in(network: Network, value: Value) -> Storage | None:
+    """Storage of a value's producer."""
+    store = network.ports[value.definition].spec.storage if value.definition >= 0 else None
+    return store if isinstance(store, Storage) else None

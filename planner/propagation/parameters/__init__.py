@@ -1,0 +1,1 @@
+"""Parameters: types that follow from labels and numbers: constants, biases, accumulators."""

@@ -1,0 +1,142 @@
+"""The bits that sums of products need: of the actual weights, or of all that two activations can hold.
+
+What the weights of one scale add up to: per output channel, or per block where a block has a scale. Not
+counted are averages, additions and other kernels without products. Source: design 01, section 6.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.ir.graph import Graph, Op, Region
+from planner.ir.types.qtypes import Uniform
+from planner.propagation.network.ports import DERIVED, Kernel, Network, Port, present
+from planner.propagation.parameters.constant_types import observed
+from planner.propagation.selection.weight_axes import channel_axis, linear_op
+
+_CHUNK: Final = 1 << 18
+Reals: TypeAlias = npt.NDArray[np.float64]
+
+
+def accumulator_bits(network: Network, kernel: Kernel) -> tuple[int | None, int | None]:
+    """(bits of the widest sum of a linear kernel, the channel that needs them); None where it has no sum.
+
+    Every partial sum of |weight| x |input| plus the bias fits that many signed bits; both less their zero
+    points, so a device that adds up what is stored and takes zero points off later needs more.
+    """
+    op = linear_op(kernel.choice.region.ops)
+    ports = present(network, kernel.inputs)
+    if op is None or kernel.choice.row is None or len(ports) < 2:
+        return None, None
+    x, w = ports[0].type, ports[1].type
+    if x is None or w is None:
+        return None, None
+    if network.values[ports[1].value].constant:
+        sums = _weight_sums(network, kernel, ports[1], w)
+    else:
+        terms = _terms(network.graph, op)
+        sums = None if terms is None else np.array([float(terms * _reach(w))])
+    if sums is None:
+        return None, None
+    sums = sums * _reach(x)
+    if len(ports) > 2 and ports[2].type is not None and not w.blocks:
+        bias = network.graph.constants.get(network.values[ports[2].value].name)
+        if bias is not None and bias.array is not None and bias.array.size:
+            steps = np.rint(np.abs(bias.array.reshape(-1)) / np.asarray(ports[2].type.scales))
+            alike = not network.values[ports[1].value].constant and ports[2].kind == DERIVED
+            if alike or steps.size == sums.size:
+                sums = sums + steps
+    if sums.size == 0:
+        return 1, None
+    channel = int(np.argmax(sums))
+    named = network.values[ports[1].value].constant and not w.blocks
+    return int(sums[channel]).bit_length() + 1, channel if named else None
+
+
+def settled_bits(graph: Graph, region: Region, types: Sequence[Uniform | None]) -> int | None:
+    """The same of a kernel of activations alone; `types`: of its inputs."""
+    op = linear_op(region.ops) if region.ops else None
+    given = [i for i, name in enumerate(region.inputs) if name]
+    if op is None or len(given) < 2 or region.inputs[given[1]] in graph.constants:
+        return None
+    x, w, terms = types[given[0]], types[given[1]], _terms(graph, op)
+    if x is None or w is None or terms is None:
+        return None
+    return (terms * _reach(x) * _reach(w)).bit_length() + 1
+
+
+def _reach(kind: Uniform) -> int:
+    """The farthest a stored number is from its zero point."""
+    ends = zip(kind.slice_ranges, kind.zero_points, strict=False)
+    return max(max(zero - low, high - zero) for (low, high), zero in ends)
+
+
+def _terms(graph: Graph, op: Op) -> int | None:
+    """How many products of two activations one sum has; None where a size is not known."""
+    shape = graph.values[op.inputs[1]].shape or ()
+    if op.type == "MatMul":
+        summed = shape[-2:-1] or shape
+    elif op.type == "Gemm":
+        summed = shape[1:] if op.attributes.get("transB", 0) else shape[:1]
+    else:
+        summed = shape[1:] if op.type == "Conv" else (*shape[:1], *shape[2:])
+    sizes = [size for size in summed if isinstance(size, int)]
+    return math.prod(sizes) if shape and len(sizes) == len(summed) else None
+
+
+def _weight_sums(network: Network, kernel: Kernel, port: Port, kind: Uniform) -> Reals | None:
+    """Sums of |stored weight| that share a scale; None of weights without numbers or cut along their sum."""
+    constant = network.graph.constants.get(network.values[port.value].name)
+    data = constant.array if constant is not None else None
+    if data is None:
+        return None
+    if observed(network, port) is not None:
+        reach = max(-kind.storage.qmin, kind.storage.qmax) * _spread(kind.scales, kind, data.shape)
+        data = np.clip(data, -reach, reach)
+    if kind.blocks:
+        return _block_sums(data, kind)
+    axis = channel_axis(kernel.choice.region, network.graph)
+    return _absolute_sums(data, kind, axis) if kind.axis in (None, axis) else None
+
+
+def _spread(numbers: tuple[float, ...], kind: Uniform, shape: tuple[int, ...]) -> np.ndarray:
+    """One number a slice or block, shaped to meet the tensor's elements."""
+    if kind.blocks:
+        spread: np.ndarray = np.asarray(numbers, np.float32).reshape(kind.grid)
+        for axis, size in enumerate(shape):
+            spread = np.repeat(spread, size // spread.shape[axis], axis=axis)
+        return spread
+    return np.asarray(numbers).reshape([-1 if i == kind.axis else 1 for i in range(len(shape))])
+
+
+def _block_sums(data: np.ndarray, kind: Uniform) -> Reals:
+    """Sum of |stored weight| over each block, shape (n_blocks,)."""
+    sums = np.abs(np.rint(data / _spread(kind.scales, kind, data.shape))).astype(np.float64)
+    for axis, count in enumerate(kind.grid):
+        if data.size:
+            sums = np.add.reduceat(sums, np.arange(0, data.shape[axis], data.shape[axis] // count), axis=axis)
+    flat: Reals = sums.reshape(-1)
+    return flat
+
+
+def _absolute_sums(data: np.ndarray, kind: Uniform, axis: int) -> np.ndarray:
+    """Sum of |stored weight| over each slice of `axis`, exact, shape (n_slices,)."""
+    scales = np.asarray(kind.scales, dtype=np.float32)
+    if axis == 0:
+        flat = data.reshape(data.shape[0], -1)
+        step = max(1, _CHUNK // max(1, flat.shape[1]))
+        sums = [
+            np.abs(
+                np.rint(flat[i : i + step] / (scales[i : i + step, None] if scales.size > 1 else scales))
+            ).sum(axis=1, dtype=np.float64)
+            for i in range(0, flat.shape[0], step)
+        ]
+        return np.concatenate(sums) if sums else np.zeros(0)
+    shape = [1] * data.ndim
+    shape[axis] = -1
+    stored = np.abs(np.rint(data / (scales.reshape(shape) if scales.size > 1 else scales)))
+    total: np.ndarray = stored.sum(axis=tuple(i for i in range(data.ndim) if i != axis), dtype=np.float64)
+    return total

@@ -1,0 +1,69 @@
+"""Blocks: the sub-channel type of a constant, one scale per output channel and block of what is summed over.
+
+A row lists the sizes its device knows; the first that divides the summed dimension is taken, and a row of
+which none does is no match. Source: design 04 (`granularity: block`); 02, cases 17 to 24; ONNX
+MatMulNBits, whose blocks these are.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.ir.graph import Constant
+from planner.ir.types.qtypes import Storage, Uniform
+from planner.ir.types.ranges import uniform_per_axis
+from planner.propagation.solver.classes import label_for
+from planner.target.records import PortType
+
+Reals = npt.NDArray[np.float64]
+
+
+def block_type(
+    ranges: tuple[Reals, Reals], shape: tuple[int, ...], axes: tuple[int, int], size: int, *, spec: PortType
+) -> Uniform:
+    """The tightest type with a scale per channel and block.
+
+    Args:
+      ranges: least and greatest real of each block (`block_ranges`).
+      shape: of the constant.
+      axes: the axes of channels and of blocks.
+      size: elements of a block.
+      spec: what the port accepts; its storage is one of integers.
+    """
+    channel, along = axes
+    grid = [1] * len(shape)
+    grid[channel], grid[along] = shape[channel], shape[along] // size
+    kind = _of_slices(*ranges, spec)
+    blocks = tuple(sorted(((channel, 1), (along, size))))
+    return Uniform(kind.storage, kind.scales, kind.zero_points, "f32", None, blocks, tuple(grid))
+
+
+def _of_slices(los: Reals, his: Reals, spec: PortType) -> Uniform:
+    store = spec.storage
+    if not isinstance(store, Storage):
+        raise TypeError(f"a port of type {spec} has no blocks of integers")
+    if spec.symmetric and spec.scale_min is None and spec.scale_max is None:
+        return uniform_per_axis(los, his, store, 0, power_of_two=spec.power_of_two)
+    labels = [label_for(extent, spec) for extent in zip(los.tolist(), his.tolist(), strict=True)]
+    zeros = tuple(zero + store.offset for _, zero in labels)
+    return Uniform(store, tuple(scale for scale, _ in labels), zeros, "f32", 0)
+
+
+def block_ranges(
+    constant: Constant, shape: tuple[int, ...], axes: tuple[int, int], size: int
+) -> tuple[Reals, Reals]:
+    """Least and greatest real of each block, in the order of the grid."""
+    channel, along = axes
+    count = shape[channel] * (shape[along] // size)
+    if constant.array is None:
+        return np.full(count, min(constant.lo, default=0.0)), np.full(count, max(constant.hi, default=0.0))
+    # The two axes in front, in their order, then all that shares a scale.
+    first, second = sorted(axes)
+    moved = np.moveaxis(np.asarray(constant.array), (first, second), (0, 1))
+    # (of the first axis, within its block, of the second, within its block, the rest)
+    within = (1, size) if second == along else (size, 1)
+    view = moved.reshape(shape[first] // within[0], within[0], shape[second] // within[1], within[1], -1)
+    others = (1, 3, 4)
+    return (
+        view.min(axis=others).astype(np.float64).reshape(-1),
+        view.max(axis=others).astype(np.float64).reshape(-1),
+    )

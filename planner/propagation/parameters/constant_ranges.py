@@ -1,0 +1,59 @@
+"""Ranges of constants: of all their numbers, and of each slice of an axis.
+
+Nothing is decided here. Numbers that cannot change are read once however often a model is planned: before its
+biases are corrected and after, for one target and the next. What is kept is small, and no longer than the
+constant.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from planner.ir.graph import Constant
+from planner.propagation.network.ports import Interval
+
+Ends = tuple[np.ndarray, np.ndarray]
+
+_KNOWN: Final[WeakKeyDictionary[Constant, dict[int | None, Ends]]] = WeakKeyDictionary()
+
+
+def constant_range(constant: Constant) -> Interval | None:
+    """[lo, hi] of a constant's numbers; None where one is infinite or NaN: no integer stands for that."""
+    array = constant.array
+    if array is None:
+        return (min(constant.lo), max(constant.hi)) if constant.lo else None
+    if array.size == 0:
+        return (0.0, 0.0)
+    ends = _once(constant, array, None, lambda whole: (whole.min(), whole.max()))
+    lo, hi = float(ends[0]), float(ends[1])
+    return (lo, hi) if math.isfinite(lo) and math.isfinite(hi) else None
+
+
+def slice_ranges(constant: Constant, axis: int) -> Ends:
+    """Minimum and maximum of each slice along an axis, reals, shape (n_slices,)."""
+    array = constant.array
+    if array is None:
+        return np.asarray(constant.lo), np.asarray(constant.hi)
+    if array.size == 0:
+        return np.zeros(array.shape[axis]), np.zeros(array.shape[axis])
+    if axis == 0:
+        return _once(constant, array.reshape(array.shape[0], -1), axis, lambda rows: _ends(rows, (1,)))
+    others = tuple(i for i in range(array.ndim) if i != axis)
+    return _once(constant, array, axis, lambda whole: _ends(whole, others))
+
+
+def _ends(array: np.ndarray, axes: tuple[int, ...]) -> Ends:
+    return array.min(axis=axes).astype(np.float64), array.max(axis=axes).astype(np.float64)
+
+
+def _once(constant: Constant, array: np.ndarray, axis: int | None, ends: Callable[[np.ndarray], Any]) -> Ends:
+    if array.flags.writeable:
+        found: Ends = ends(array)
+        return found
+    known = _KNOWN.setdefault(constant, {})
+    if axis not in known:
+        known[axis] = ends(array)
+    return known[axis]

@@ -1,0 +1,327 @@
+"""Parameters of constants and derived ports: weights from their numbers, biases from the products.
+
+Runs after labelling: a bias sees its port's scales after rescale. What sums need is in `sums`. Source: design
+01, sections 4 to 6; 02, cases 17 to 24.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.errors import Conflict, RuleError
+from planner.ir.graph import port_address
+from planner.ir.types.qtypes import Bipolar, Calibrated, Storage, Uniform, uniform
+from planner.ir.types.ranges import uniform_per_axis
+from planner.plans.rescales import same_scale
+from planner.propagation.network.ports import (
+    CONSTANT,
+    DERIVED,
+    Kernel,
+    Network,
+    Port,
+    kernel_views,
+    ports_of,
+)
+from planner.propagation.parameters.blocks import block_ranges, block_type
+from planner.propagation.parameters.constant_ranges import constant_range, slice_ranges
+from planner.propagation.selection.conflicts import Concession
+from planner.propagation.selection.pinned_constants import restored
+from planner.propagation.selection.weight_axes import block_axes, block_size, channel_axis
+from planner.propagation.solver.classes import label_for, typed
+from planner.target.records import PortId, Row, Rule
+from planner.target.rules import rule_function
+
+BIAS_LIMIT: Final = float(1 << 30)
+Reals: TypeAlias = npt.NDArray[np.float64]
+
+
+def derive_parameters(network: Network, kernel: Kernel) -> list[PortId]:
+    """Fill in the types of a kernel's constant and derived ports; return the ports derived by a rule.
+
+    Raises:
+      RuleError: a rule cannot be applied (factors per axis along different axes, ...).
+      Conflict: a pinned bias is off the product of its factors.
+    """
+    row, layout = kernel.choice.row, kernel.choice.layout
+    if row is None or layout is None:
+        return []
+    ports = {port.side: port for port in ports_of(network, kernel)}
+    for port in ports.values():
+        if port.kind == CONSTANT and port.type is None:
+            port.type = constant_type(network, kernel, port, row)
+    derived: list[PortId] = []
+    for rule in layout.deriving:
+        if rule.kind == "multiplier_accumulator_scale":
+            _grow_for_bias(network, ports, rule.args, row)
+        for side, kind in _answers(network, kernel, rule).items():
+            port = _answered(rule, ports, side, kind)
+            value = network.values[port.value]
+            free = rule.kind == "fn" and port.kind == CONSTANT and value.pin is None
+            if free or port.kind == DERIVED or port.type is None:
+                port.type = kind
+                for pin in (value.pin, port.pin) if value.constant and not network.derives_bias else ():
+                    if pin not in (None, kind):
+                        _check_bias_pin(network, port, pin, kind)
+                derived.append(side)
+        if rule.kind == "multiplier_accumulator_scale":
+            _refuse_overflow(network, kernel, ports, str(rule.args["port"]))
+    return derived
+
+
+def _answers(network: Network, kernel: Kernel, rule: Rule) -> Mapping[PortId, Uniform]:
+    """What a rule says of a kernel's ports, which have types now.
+
+    Raises:
+      RuleError: it cannot be applied to them; the kernel and the row are named.
+      Conflict: a multiplier beyond what the device has.
+    """
+    views = kernel_views(network, kernel)
+    name = kernel.choice.region.name
+    try:
+        return rule_function(rule, network.target)(*views, rule.args)
+    except RuleError as error:
+        if rule.kind != "multiplier_scale":
+            raise RuleError(f"{name!r}, {rule.source}: {error.message}", hint=error.hint) from error
+        raise Conflict(
+            f"{name!r}, {rule.source}: {error.message}",
+            facts=(f"range of multiplier_scale at {rule.source}", f"scales around {name!r}"),
+            hint="scale_min and scale_max of its port types keep multipliers within",
+            concession=Concession(floats=(name,)),
+        ) from error
+
+
+def _answered(rule: Rule, ports: Mapping[PortId, Port], side: PortId, kind: object) -> Port:
+    """The port that a rule's answer is about.
+
+    Raises:
+      RuleError: a port that the kernel has not, no type, or a type of another storage.
+    """
+    port, name = ports.get(side), rule.args.get("name", rule.kind)
+    if port is None:
+        known = ", ".join(f"{where}[{i}]" for where, i in ports)
+        raise RuleError(f"{rule.source}: {name!r} answers for port {side}, the kernel has {known}")
+    if not isinstance(kind, Uniform) or kind.storage != port.spec.storage:
+        raise RuleError(
+            f"{rule.source}: {name!r} answers {kind} for port {port.name!r}, which stores {port.spec}"
+        )
+    return port
+
+
+def _refuse_overflow(
+    network: Network, kernel: Kernel, ports: Mapping[PortId, Port], accumulator: str
+) -> None:
+    """A bias fits its storage, or the weight that is too fine for it is named (02, case 22).
+
+    Raises:
+      Conflict: a bias beyond its storage whose weight is pinned, so that its scale cannot grow.
+    """
+    bias = next((port for port in ports.values() if port.name == accumulator), None)
+    data = network.graph.constants.get(network.values[bias.value].name) if bias is not None else None
+    if bias is None or bias.type is None or data is None or data.array is None or not data.array.size:
+        return
+    if not isinstance(bias.spec.storage, Storage):
+        return
+    steps = np.abs(data.array.reshape(-1).astype(np.float64)) / np.asarray(bias.type.scales)
+    channel = int(np.argmax(steps))
+    if steps[channel] <= bias.spec.storage.qmax:
+        return
+    name = network.values[bias.value].name
+    pins = [
+        f"value {value.name!r}: {value.pin}"
+        for value in (network.values[port.value] for port in ports.values())
+        if value.pin is not None and value.constant
+    ]
+    raise Conflict(
+        f"channel {channel} of {name!r} is {steps[channel]:.4g} steps of its scale, "
+        f"{bias.spec.storage} holds {bias.spec.storage.qmax}",
+        facts=(f"value {name!r}, channel {channel}", *pins),
+        hint="pin a coarser weight scale, or leave it free: then it grows",
+        concession=Concession(floats=(kernel.choice.region.name,)),
+    )
+
+
+def _check_bias_pin(network: Network, port: Port, pin: Uniform, kind: Uniform) -> None:
+    name = network.values[port.value].name
+    address = port_address(network.kernels[port.kernel].choice.region.name, *port.side)
+    fits = len(pin.scales) in (1, len(kind.scales)) and all(
+        same_scale(a, b)
+        for a, b in zip(np.broadcast_to(pin.scales, len(kind.scales)), kind.scales, strict=True)
+    )
+    if not fits:
+        place, where = (address, f"port {address}") if port.pin == pin else (name, f"value {name!r}")
+        raise Conflict(
+            f"{name!r} is pinned to {pin}, but the product of its factors' scales is {kind}",
+            facts=(f"{where}: {pin}", f"port {address}: {kind}"),
+            hint="drop the pin: the scale is derived",
+            concession=Concession(facts=((place, pin),)),
+        )
+
+
+def constant_type(network: Network, kernel: Kernel, port: Port, row: Row) -> Uniform | None:
+    """The type of a weight or other constant: its pin, or the tightest its port accepts."""
+    value = network.values[port.value]
+    spec = port.spec
+    if port.pin is not None:
+        return port.pin
+    if value.pin is not None:
+        return restored(value.pin, spec, network.graph.constants[value.name])
+    if not isinstance(spec.storage, Storage):
+        return None
+    signs = _two_signs(network, kernel, port, row)
+    if signs is not None:
+        return signs
+    store = _effective(spec.storage, spec.weight_bits_effective)
+    constant, seen = network.graph.constants[value.name], observed(network, port)
+    if spec.granularity == "axis":
+        axis = _port_axis(network, kernel, port, row)
+        shape = network.graph.values[value.name].shape
+        slices = shape[axis] if shape is not None and axis < len(shape) else None
+        if seen is None and constant.array is None and len(constant.lo) == 1 and isinstance(slices, int):
+            kind = _of_one_range(
+                constant.lo[0], constant.hi[0], slices, store, axis, power_of_two=spec.power_of_two
+            )
+        else:
+            los, his = cut_to(seen, *slice_ranges(constant, axis), axis=axis)
+            kind = uniform_per_axis(los, his, store, axis, power_of_two=spec.power_of_two)
+        if store is spec.storage and spec.scale_min is None and spec.scale_max is None:
+            return kind
+        low, high = spec.scale_min or 0.0, spec.scale_max or math.inf
+        scales = tuple(min(max(scale, low), high) for scale in kind.scales)
+        return Uniform(spec.storage, scales, kind.zero_points, "f32", axis)
+    if spec.granularity == "block":
+        return _blocks(network, kernel, port, row)
+    extent = (seen.lo, seen.hi) if seen is not None else constant_range(constant)
+    label = label_for(extent or (0.0, 0.0), replace(spec, storage=store))
+    return typed(label, spec.storage)
+
+
+def observed(network: Network, port: Port) -> Calibrated | None:
+    """The range that the model says of a constant: it comes before the numbers' own."""
+    facts = network.graph.values[network.values[port.value].name].facts
+    return next((fact for fact in facts if isinstance(fact, Calibrated)), None)
+
+
+def cut_to(
+    seen: Calibrated | None, los: Reals, his: Reals, *, axis: int | None = None
+) -> tuple[Reals, Reals]:
+    """Ranges of slices under an observed one: its own where it has them, else the slices' cut to it."""
+    if seen is None:
+        return los, his
+    if seen.axis is not None and seen.axis == axis:
+        return np.asarray(seen.los), np.asarray(seen.his)
+    return np.clip(los, seen.lo, seen.hi), np.clip(his, seen.lo, seen.hi)
+
+
+def _blocks(network: Network, kernel: Kernel, port: Port, row: Row) -> Uniform | None:
+    """The type per block of a constant whose row was chosen because a block divides it."""
+    graph, region = network.graph, kernel.choice.region
+    name = network.values[port.value].name
+    side, index = port.side
+    pattern = (kernel.choice.inputs if side == "in" else kernel.choice.outputs)[index]
+    size, shape = block_size(graph, region, row, pattern, name), graph.values[name].shape
+    whole = tuple(dim for dim in shape or () if isinstance(dim, int))
+    if size is None or shape is None or len(whole) < len(shape):
+        return None
+    axes = block_axes(graph, region, row, pattern, len(shape))
+    ranges = block_ranges(graph.constants[name], whole, axes, size)
+    return block_type(cut_to(observed(network, port), *ranges), whole, axes, size, spec=port.spec)
+
+
+@lru_cache(maxsize=4096)
+def _of_one_range(
+    lo: float, hi: float, slices: int, store: Storage, axis: int, *, power_of_two: bool
+) -> Uniform:
+    """The per-axis type of a constant of which only one range for all slices is known."""
+    los, his = np.full(slices, lo), np.full(slices, hi)
+    return uniform_per_axis(los, his, store, axis, power_of_two=power_of_two)
+
+
+def _two_signs(network: Network, kernel: Kernel, port: Port, row: Row) -> Uniform | None:
+    """The type of one-bit weights, +-scale: stored as -1 and 1."""
+    value = network.graph.values[network.values[port.value].name]
+    fact = next((fact for fact in value.facts if isinstance(fact, Bipolar)), None)
+    if fact is None or not isinstance(port.spec.storage, Storage):
+        return None
+    axis = _port_axis(network, kernel, port, row) if port.spec.granularity == "axis" else None
+    size = value.shape[axis] if axis is not None and value.shape is not None else 1
+    return uniform(port.spec.storage, [fact.scale] * (size if isinstance(size, int) else 1), 0, axis=axis)
+
+
+def _effective(store: Storage, bits: int | None) -> Storage:
+    if bits is None or bits >= store.bits or not store.signed:
+        return store
+    top = (1 << bits - 1) - 1
+    return Storage(store.bits, True, max(store.qmin, -top), min(store.qmax, top))
+
+
+def _port_axis(network: Network, kernel: Kernel, port: Port, row: Row) -> int:
+    """The axis that the row quantizes along at a port: a number (negative from the end) or a role.
+
+    Raises:
+      RuleError: an axis that the port's tensor does not have.
+    """
+    role = row.axis.get(port.name, "out_channel")
+    axis = role if isinstance(role, int) else channel_axis(kernel.choice.region, network.graph)
+    value = network.graph.values[network.values[port.value].name]
+    if value.shape is None:
+        return axis
+    rank = len(value.shape)
+    if not -rank <= axis < rank:
+        raise RuleError(
+            f"{row.source}: axis {axis} of port {port.name!r} at {kernel.choice.region.name!r}: "
+            f"{value.name!r} has {rank} dimensions",
+            hint="name an axis that every tensor of this port has, or a row per rank (when: PORT.rank)",
+        )
+    return axis % rank
+
+
+def _grow_for_bias(
+    network: Network, ports: Mapping[PortId, Port], args: Mapping[str, object], row: Row
+) -> None:
+    """Grow the scales of weight channels whose bias would overflow its accumulator (02, case 22).
+
+    What holds the sums may be narrower than what holds the bias; either way one bit stays free for the sums.
+    """
+    named = {port.name: port for port in ports.values()}
+    bias = named.get(str(args.get("port")))
+    factors = [named[name] for name in _names(args.get("of")) if name in named]
+    if bias is None or bias.spec.storage is None or not network.values[bias.value].constant:
+        return
+    store = bias.spec.storage
+    weight = next((port for port in factors if port.kind == CONSTANT), None)
+    other = next((port for port in factors if port is not weight), None)
+    data = network.graph.constants[network.values[bias.value].name].array
+    if (
+        weight is None
+        or other is None
+        or other.type is None
+        or weight.type is None
+        or data is None
+        or not isinstance(store, Storage)
+        or weight.pin is not None
+        or network.values[weight.value].pin is not None
+    ):
+        return
+    if row.accumulator is not None and row.accumulator.bits < store.bits:
+        store = row.accumulator
+    limit = BIAS_LIMIT if store.bits == 32 else float(store.qmax) / 2
+    least = np.abs(data.reshape(-1).astype(np.float64)) / (other.type.scale * limit)
+    scales = np.asarray(weight.type.scales)
+    if scales.size == 1:
+        least = np.max(least, initial=0.0, keepdims=True)
+    if scales.size != least.size or np.all(scales >= least):
+        return
+    grown = np.maximum(scales, least * (1 + 1e-6)).astype(np.float32).astype(np.float64)
+    if weight.spec.power_of_two:
+        grown = np.exp2(np.ceil(np.log2(grown)))
+    kind = weight.type
+    weight.type = Uniform(kind.storage, tuple(grown.tolist()), kind.zero_points, kind.expressed, kind.axis)
+
+
+def _names(item: object) -> tuple[str, ...]:
+    return tuple(str(name) for name in item) if isinstance(item, (list, tuple)) else (str(item),)

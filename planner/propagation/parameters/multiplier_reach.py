@@ -1,0 +1,78 @@
+"""Reach: kernels whose types ask for a factor that their row's integer multipliers do not get to.
+
+A mask of -3.4e38 that is added to scores of 5 is the usual one: a step of it is 1e36, a step of the result
+0.003. Such a kernel runs in float. Labels have to be known, so this looks at an outcome; `propagate` plans
+again without these kernels' rows. Source: TOSA 1.0, RESCALE; design 01, section 8.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Final
+
+from planner.ir.rescaling import BEYOND
+from planner.ir.types.qtypes import Uniform
+from planner.propagation.result.outcome import Outcome
+from planner.propagation.selection.rows import Choice
+
+TOO_FAR: Final = "no integer multiplier gets from its inputs' scales to its result's"
+MULTIPLIERS: Final = frozenset({"gemmlowp", "tosa_double", "tosa_single"})
+NARROW: Final = 16
+"""Bits of ports that are operands; wider ones are accumulators, whose scale is a product anyway."""
+
+Kind = Uniform | None
+
+
+def too_far(outcome: Outcome) -> list[int]:
+    """Numbers of the kernels that no multiplier serves."""
+    choices = outcome.choices
+    if not any(choice.row and choice.row.requantize in MULTIPLIERS for choice in choices):
+        return []
+    scales = _scales([*outcome.settled.types, *(port.type for port in outcome.network.ports)])
+    if not scales or max(scales) < BEYOND * min(scales):
+        return []
+    return [
+        number
+        for number, (choice, kinds) in enumerate(zip(choices, _kinds(outcome), strict=True))
+        if choice.row is not None and choice.row.requantize in MULTIPLIERS and _is_too_far(choice, kinds)
+    ]
+
+
+def _scales(kinds: Sequence[Kind]) -> list[float]:
+    narrow = [kind.scales for kind in kinds if kind is not None and kind.storage.bits <= NARROW]
+    return [*chain.from_iterable(narrow)]
+
+
+def _kinds(outcome: Outcome) -> Iterator[list[Kind]]:
+    """The types at the ports of each kernel; of one that a mover's float label leaves in float none."""
+    columns, ports, types = outcome.columns, outcome.network.ports, outcome.settled.types
+    opened = dict(zip(outcome.settled.open, outcome.network.kernels, strict=True))
+    values, first = columns.value.tolist(), columns.first.tolist()
+    for number in range(len(outcome.choices)):
+        kernel = opened.get(number)
+        if kernel is None:
+            yield [types[v] if v >= 0 else None for v in values[first[number] : first[number + 1]]]
+        elif outcome.moves_in_float(kernel):
+            yield [None] * (first[number + 1] - first[number])
+        else:
+            yield [ports[p].type if p >= 0 else None for p in (*kernel.inputs, *kernel.outputs)]
+
+
+def _is_too_far(choice: Choice, kinds: Sequence[Kind]) -> bool:
+    """Whether the coarsest input, or the product of those multiplied, is out of the finest result's reach."""
+    layout, row = choice.layout, choice.row
+    if layout is None or row is None:
+        return False
+    of = {name for rule in row.rules if rule.kind == "multiplier_scale" for name in rule.args["of"]}
+    product, most, finest = 1.0 if of else 0.0, 0.0, math.inf
+    reads = len(layout.inputs)
+    for i, (pattern, kind) in enumerate(zip((*layout.inputs, *layout.outputs), kinds, strict=True)):
+        if kind is None or kind.storage.bits > NARROW:
+            continue
+        if i >= reads:
+            finest = min(finest, *kind.scales, math.inf)
+        elif pattern.name in of:
+            product *= max(kind.scales)
+        else:
+            most = max(most, *kind.scales, 0.0)
+    return max(most, product) >= BEYOND * finest

@@ -1,0 +1,1 @@
+"""The result: what propagation decided as a plan, with its log and its warnings."""

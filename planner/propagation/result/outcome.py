@@ -1,0 +1,68 @@
+"""The outcome of propagation: a label for every class, a type for every port, and what was asked for.
+
+Data only. `propagate` makes it, `plan_builder` and `step_log` read it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from planner.propagation.columns import Columns
+from planner.propagation.network.ports import Kernel, Network, ports_of
+from planner.propagation.selection.rows import Choice
+from planner.propagation.settle import Settled
+from planner.propagation.solver.classes import LabelClass
+from planner.propagation.solver.components import Unit
+from planner.propagation.solver.solve import Solution
+from planner.target.records import Costs, PortId
+
+Strategy = Literal["minimal", "rfc"]
+BiasPins = Literal["error", "derive"]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was asked for besides graph and target."""
+
+    strategy: Strategy
+    costs: Costs
+    model: str
+    best_effort: bool
+    bias_pins: BiasPins
+    depths: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """A label for every class: units with the solution of each class's unit; cost and bound in 1/1024."""
+
+    units: list[Unit]
+    solutions: dict[int, Solution]
+    cost: int
+    bound: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Everything that was decided.
+
+    Attributes:
+      choices: of all live kernels, in topological order.
+      settled: what needed no search.
+      network: the kernels that did (`settled.open`), labelled.
+      derived: ports that a rule computed, by the kernel's number in the network.
+    """
+
+    columns: Columns
+    choices: Sequence[Choice]
+    settled: Settled
+    network: Network
+    classes: list[LabelClass]
+    labelled: Labelled
+    derived: Mapping[int, Sequence[PortId]]
+    request: Request
+
+    def moves_in_float(self, kernel: Kernel) -> bool:
+        """Whether a mover's class took the float label, so that the kernel runs in float after all."""
+        groups = [port.group for port in ports_of(self.network, kernel)] if kernel.moves else []
+        return any(g >= 0 and self.labelled.solutions[g].labels[g] is None for g in groups)

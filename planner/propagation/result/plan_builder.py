@@ -1,0 +1,289 @@
+"""Plan builder: the plan of what was decided, its records kernel by kernel. Nothing is searched.
+
+Source: design 01, section 6.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+from planner.errors import Conflict
+from planner.ir.graph import BOUNDARY, Constant, Graph, Region, port_address
+from planner.ir.types.qtypes import FloatType, Uniform
+from planner.plans.plan import Origin, Plan, plan_key
+from planner.plans.records import KernelPlan, PortTyped, Rescale, TargetRef, ValuePlan
+from planner.plans.records import Port as PlanPort
+from planner.propagation.network.float_islands import BETWEEN_FLOATS
+from planner.propagation.network.ports import Interval, Kernel, Network, Port, Value
+from planner.propagation.parameters.accumulators import accumulator_bits, settled_bits
+from planner.propagation.result.outcome import Outcome
+from planner.propagation.result.plan_warnings import clip_of, unranged, warnings_of
+from planner.propagation.result.step_log import Steps
+from planner.propagation.selection.conflicts import Concession
+from planner.propagation.selection.rows import Choice, port_facts
+from planner.propagation.solver.classes import UNIT
+from planner.propagation.solver.price import loss_units
+from planner.target.records import Costs, Row, Target
+
+
+def assemble(outcome: Outcome) -> Plan:
+    """Make the plan of a labelled network.
+
+    Raises:
+      Conflict: sums beyond their accumulator, rescales where the target allows none.
+    """
+    network, target, request = outcome.network, outcome.network.target, outcome.request
+    network.visits += len(outcome.choices)
+    kernels, warned = _kernels(outcome)
+    whole = unranged(network.graph, kernels)
+    warned = ({"": (whole,)} if whole else {}) | warned
+    served = {kernel.row: choice.row for kernel, choice in zip(kernels, outcome.choices, strict=True)}
+    rows = {key: row for key, row in served.items() if key is not None and row is not None}
+    options = _options(outcome)
+    steps = Steps(outcome)
+    plan = Plan(
+        key=plan_key(network.graph, request.model, target.digest, options),
+        model=request.model,
+        target=_reference(outcome, rows),
+        options=options,
+        graph=replace(network.graph, constants=dict.fromkeys(network.graph.constants, Constant())),
+        kernels_in_order=tuple(kernels),
+        values=_value_plans(outcome, steps.of_ports()),
+        steps=steps,
+        cost=outcome.labelled.cost / UNIT,
+        optimal=outcome.labelled.cost == outcome.labelled.bound,
+        bound=outcome.labelled.bound / UNIT,
+        warnings=tuple(text for texts in warned.values() for text in texts),
+        origin=Origin(network.graph, network.graph, target, warned, network.visits),
+    )
+    _check_allowed(plan, target)
+    return plan
+
+
+def _kernels(outcome: Outcome) -> tuple[list[KernelPlan], dict[str, tuple[str, ...]]]:
+    """Every kernel, and what some of them have to say."""
+    network = outcome.network
+    opened = dict(zip(outcome.settled.open, network.kernels, strict=True))
+    values, bounds = outcome.columns.value.tolist(), outcome.columns.first.tolist()
+    found: list[KernelPlan] = []
+    warned: dict[str, tuple[str, ...]] = {}
+    for number, choice in enumerate(outcome.choices):
+        kernel = opened.get(number)
+        if kernel is None:
+            at = values[bounds[number] : bounds[number + 1]]
+            kinds = [outcome.settled.types[value] for value in at]
+            found.append(_closed_kernel(network.graph, choice, kinds))
+            continue
+        found.append(_kernel_plan(network, kernel, floats=outcome.moves_in_float(kernel)))
+        texts = warnings_of(network, kernel, greedy=outcome.request.strategy == "rfc")
+        if texts:
+            warned[choice.region.name] = tuple(texts)
+    return found, warned
+
+
+def _closed_kernel(graph: Graph, choice: Choice, types: Sequence[Uniform | None]) -> KernelPlan:
+    """A kernel around which all is settled.
+
+    Args:
+      types: of the values at its ports; what is said of an absent one does not count.
+    """
+    region, layout, many = choice.region, choice.layout, len(choice.region.inputs)
+    kinds = types if layout is not None else [None] * len(types)
+    bits = settled_bits(graph, region, kinds[:many]) if choice.row is not None else None
+    if choice.row is not None:
+        _refuse_sums(region, choice.row, bits, None)
+    return KernelPlan(
+        region.name,
+        region.kernel,
+        layout.key if layout is not None else None,
+        None if layout is not None else choice.reason,
+        _closed_ports(region.name, "in", region.inputs, kinds[:many]),
+        _closed_ports(region.name, "out", region.outputs, kinds[many:]),
+        bits,
+        region.trip_count,
+    )
+
+
+def _closed_ports(
+    name: str, side: str, values: Sequence[str], types: Sequence[Uniform | None]
+) -> tuple[PlanPort, ...]:
+    return tuple(
+        [
+            PlanPort(port_address(name, side, i), value, kind if value else None)
+            for i, (value, kind) in enumerate(zip(values, types, strict=True))
+        ]
+    )
+
+
+def _options(outcome: Outcome) -> dict[str, Any]:
+    """The strategy and policies, and the prices that are not the target's own."""
+    own, request = outcome.network.target.costs, outcome.request
+    changed: dict[str, Any] = {}
+    if request.costs is not own:
+        prices = {field.name: getattr(request.costs, field.name) for field in fields(Costs)}
+        changed = {name: price for name, price in prices.items() if price != getattr(own, name)}
+    policies: dict[str, Any] = {"best_effort": True} if request.best_effort else {}
+    policies |= {"bias_pins": request.bias_pins} if request.bias_pins != "error" else {}
+    return {"strategy": request.strategy, **policies, **changed}
+
+
+def _reference(outcome: Outcome, rows: Mapping[str, Row]) -> TargetRef:
+    target = outcome.network.target
+    return TargetRef(
+        target.id,
+        target.version,
+        target.digest,
+        target.file,
+        rows,
+        outcome.request.costs,
+        target.rescale_single_consumer,
+    )
+
+
+def _kernel_plan(network: Network, kernel: Kernel, *, floats: bool) -> KernelPlan:
+    region, row, layout = kernel.choice.region, kernel.choice.row, kernel.choice.layout
+    served = row is not None and not floats
+    bits = None
+    if served and row is not None:
+        bits, channel = accumulator_bits(network, kernel)
+        _refuse_sums(region, row, bits, channel)
+    reason = None if served else (BETWEEN_FLOATS if floats else kernel.choice.reason)
+    return KernelPlan(
+        name=region.name,
+        kernel=region.kernel,
+        row=layout.key if served and layout is not None else None,
+        reason=reason,
+        inputs=_plan_ports(network, region.name, "in", kernel.inputs, served=served),
+        outputs=_plan_ports(network, region.name, "out", kernel.outputs, served=served),
+        accumulator_bits=bits,
+        trip_count=region.trip_count,
+    )
+
+
+def _refuse_sums(region: Region, row: Row, bits: int | None, channel: int | None) -> None:
+    """Sums that a row's accumulator may not hold.
+
+    Raises:
+      Conflict: always then; a best-effort plan has the kernel in float.
+    """
+    if bits is None or row.accumulator is None or bits <= row.accumulator.bits:
+        return
+    raise Conflict(
+        f"{region.name!r} sums to {bits} bits{'' if channel is None else f' in channel {channel}'}, "
+        f"the accumulator of {row.source} has {row.accumulator}",
+        facts=(
+            f"accumulator {row.accumulator} at {row.source}",
+            f"{'operands' if channel is None else 'weights'} of {region.name!r}",
+        ),
+        hint="use narrower activations or a row with a wider accumulator",
+        concession=Concession(floats=(region.name,)),
+    )
+
+
+def _plan_ports(
+    network: Network, name: str, side: str, ids: Sequence[int], *, served: bool
+) -> tuple[PlanPort, ...]:
+    found = []
+    for i, p in enumerate(ids):
+        kind: PortTyped = None
+        if p >= 0 and served:
+            port = network.ports[p]
+            store = port.spec.storage
+            kind = port.type
+            if kind is None and isinstance(store, FloatType) and store.name != "f32":
+                kind = store
+        elif p >= 0:
+            kind = _float_asked_for(network, network.ports[p])
+        value = network.values[network.ports[p].value].name if p >= 0 else ""
+        found.append(PlanPort(port_address(name, side, i), value, kind))
+    return tuple(found)
+
+
+def _float_asked_for(network: Network, port: Port) -> FloatType | None:
+    """The float that a fact asks a float port to run in, where that is not the tensor's own."""
+    region, value = network.kernels[port.kernel].choice.region, network.values[port.value]
+    if not (value.stays_float or region.input_facts or region.output_facts):
+        return None
+    own = network.graph.values[value.name].dtype
+    facts = port_facts(network.graph, region, *port.side)
+    return next((fact for fact in facts if isinstance(fact, FloatType) and fact.name != own), None)
+
+
+def _value_plans(outcome: Outcome, steps: Sequence[int]) -> dict[str, ValuePlan]:
+    """What became of each value; `steps`: number of the step of each port, -1 for none."""
+    columns, settled, network = outcome.columns, outcome.settled, outcome.network
+    lost = _lost(outcome)
+    found = {}
+    definitions, clips = columns.definition.tolist(), settled.clips.tolist()
+    worst = settled.lost.tolist()
+    stored, known = settled.stored.tolist(), settled.known.tolist()
+    for number, (name, constant) in enumerate(zip(columns.names, columns.constant.tolist(), strict=True)):
+        if constant or not network.graph.values[name].is_float:
+            continue
+        made = definitions[number]
+        if known[number]:
+            kind = settled.types[number] if made >= 0 and stored[made] else None
+            bits, clip = worst[number] / UNIT, clips[number]
+        else:
+            value = network.values[network.value_ids[name]]
+            port = network.ports[value.definition] if value.definition >= 0 else None
+            kind = port.type if port is not None else value.pin
+            bits, clip = lost.get(name, 0) / UNIT, _worst_clip(network, value)
+        decided = steps[made] if kind is not None and made >= 0 else -1
+        found[name] = ValuePlan(kind, bits, clip, decided if decided >= 0 else None)
+    return found
+
+
+def _lost(outcome: Outcome) -> dict[str, int]:
+    """Bits lost in the worst use of each value, in 1/1024."""
+    labelled, values = outcome.labelled, outcome.network.values
+    found = {values[index].name: bits for index, bits in outcome.network.lost.items()}
+    for unit in labelled.units:
+        labels = labelled.solutions[unit.classes[0]].labels
+        for loss in unit.losses:
+            name = values[loss.value].name
+            found[name] = max(found.get(name, 0), loss_units(loss, labels))
+    return found
+
+
+def _worst_clip(network: Network, value: Value) -> float:
+    """The largest share of what a port has to hold that its type cuts off."""
+    held: dict[tuple[int, Interval], Uniform] = {}
+    for p in (value.definition, *value.uses):
+        port = network.ports[p] if p >= 0 else None
+        if port is not None and port.type is not None and port.required is not None:
+            held[id(port.type), port.required] = port.type
+    return max([clip_of(extent, kind) for (_, extent), kind in held.items()]) if held else 0.0
+
+
+def _check_allowed(plan: Plan, target: Target) -> None:
+    if target.rescale_allowed:
+        return
+    for rescale in plan.rescales:
+        at_edge = (rescale.value in plan.graph.inputs and rescale.from_type is None) or all(
+            kernel == BOUNDARY for kernel, _ in rescale.consumers
+        )
+        if not at_edge:
+            raise Conflict(
+                f"{rescale.value!r} would need a {rescale.kind} before {rescale.consumers[0][0]!r}, "
+                f"and {target.id} allows none between kernels",
+                facts=(
+                    f"value {rescale.value!r}",
+                    *_rows_around(plan, rescale),
+                    f"{target.file}: rescale: allowed: false",
+                ),
+                concession=Concession(casts=True),
+                about=rescale.value,
+            )
+
+
+def _rows_around(plan: Plan, rescale: Rescale) -> list[str]:
+    """The kernels whose rows want the two ends of a rescale, where no fact does."""
+    names = [kernel.name for kernel in plan.kernels_in_order if rescale.value in _results(kernel)]
+    names += [name for name, _ in rescale.consumers[:1] if name != BOUNDARY]
+    rows = [(name, plan.row_of(name)) for name in names]
+    return [f"kernel {name!r}: {row.source if row else 'no row'}" for name, row in rows]
+
+
+def _results(kernel: KernelPlan) -> list[str]:
+    return [port.value for port in kernel.outputs]

@@ -1,0 +1,229 @@
+"""Warnings: what a plan's reader should know although nothing is wrong: clips, facts without effect.
+
+Written after labelling. Source: design 01, section 4 ("Unknown is not None") and section 5, item 3;
+02, cases 12 to 14.
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from planner.errors import Conflict
+from planner.ir.edges import RESCALE
+from planner.ir.graph import Facts, Graph, Region, port_address
+from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, Uniform
+from planner.ir.types.typetext import brief
+from planner.plans.records import KernelPlan
+from planner.plans.rescales import SAME_SCALE, kind_of
+from planner.propagation.network.ports import (
+    DERIVED,
+    FLOAT,
+    Interval,
+    Kernel,
+    Network,
+    Port,
+    Value,
+    ports_of,
+    present,
+)
+from planner.propagation.parameters.constant_types import BIAS_LIMIT
+from planner.propagation.selection.conflicts import Concession
+from planner.propagation.selection.rows import NO_RANGE, port_facts
+from planner.propagation.solver.classes import clipped_share, label_of, width
+
+
+def clip_of(extent: Interval, kind: Uniform) -> float:
+    """Share of a range that a type cuts off; of a type with many scales, its widest slice counts."""
+    if not kind.is_per_tensor:
+        widest = max(range(len(kind.scales)), key=kind.scales.__getitem__)
+        kind = Uniform(kind.storage, (kind.scales[widest],), (kind.zero_points[widest],), kind.expressed)
+    return clipped_share(extent, label_of(kind), kind.storage)
+
+
+def unranged(graph: Graph, kernels: Iterable[KernelPlan]) -> str | None:
+    """What to say of a model where no fact at all says a range, and kernels run in float for it."""
+    at_ports = (side for region in graph.regions for side in (region.input_facts, region.output_facts))
+    if any(map(_says_range, (value.facts for value in graph.values.values()))) or any(
+        _says_range(facts) for side in at_ports for facts in side
+    ):
+        return None
+    floats = sum(kernel.reason == NO_RANGE for kernel in kernels)
+    if not floats:
+        return None
+    return (
+        f"no ranges are known for the values of model {graph.name!r}, so {floats} "
+        f"kernel{'s' * (floats > 1)} that the target has a row for run in float: calibrate the model on "
+        "samples, or annotate ranges, and plan again"
+    )
+
+
+def _says_range(facts: Facts) -> bool:
+    return any(isinstance(fact, Calibrated | Uniform | Bipolar) for fact in facts)
+
+
+def warnings_of(network: Network, kernel: Kernel, *, greedy: bool = False) -> list[str]:
+    """What one kernel has to say, port by port.
+
+    Args:
+      greedy: whether labels were taken in the greedy order, which `max_clip` does not bind.
+    """
+    ports = ports_of(network, kernel)
+    ports = [port for port in ports if port.type is not None or _is_told(network, kernel, port)]
+    found = [text for port in ports for text in _of_port(network, kernel, port)]
+    if greedy:
+        found += [text for port in ports for text in _of_clip(network, kernel, port)]
+    return found + list(_of_same_scale(network, kernel))
+
+
+def _is_told(network: Network, kernel: Kernel, port: Port) -> bool:
+    """Whether there may be something to say of a port that is float: a fact asks for something else."""
+    region, value = kernel.choice.region, network.values[port.value]
+    facts = value.pin is not None or value.has_any or region.input_facts or region.output_facts
+    return port.fixed is not None or bool(facts)
+
+
+def _without_effect(graph: Graph, region: Region, port: Port) -> Facts:
+    """Facts of a float port. A rescale that stays a kernel is between casts: its values are what they say."""
+    side, index = port.side
+    if region.kernel != RESCALE:
+        return port_facts(graph, region, side, index)
+    own = region.input_facts if side == "in" else region.output_facts
+    return own[index] if own else ()
+
+
+def _of_clip(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:
+    """A port that takes a scale decided before and cannot hold what it needs on that."""
+    if port.fixed is not None or port.group < 0 or port.kind == DERIVED:
+        return
+    yield from _of_range(network, kernel, port, "takes")
+
+
+def _of_range(network: Network, kernel: Kernel, port: Port, verb: str) -> Iterator[str]:
+    """A port that cannot hold what it needs on its type."""
+    share = clip_of(port.required, port.type) if port.required is not None and port.type is not None else 0.0
+    if share > network.target.costs.max_clip:
+        address = port_address(kernel.choice.region.name, *port.side)
+        yield f"{address} {verb} {brief(port.type)} and clips {share:.1%} of {port.required}"
+
+
+def _of_port(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:
+    region, value = kernel.choice.region, network.values[port.value]
+    address = port_address(region.name, *port.side)
+    if kernel.choice.row is None and port.kind == FLOAT:
+        for fact in _without_effect(network.graph, region, port):
+            if isinstance(fact, AnyType | Uniform):
+                yield f"{address} is float, so {brief(fact)} on {value.name!r} has no effect there"
+    if value.constant and value.pin is not None and port.group >= 0 and port.pin is None:
+        kind = port.type
+        if kind is not None and kind.scales != value.pin.scales:
+            asked = brief(value.pin)
+            yield f"{address} stores {value.name!r} as {brief(kind)}, as its class does, not as {asked}"
+    if port.side[0] == "in" and not value.constant:
+        yield from _of_near_scales(network, port, address)
+    if value.pin is not None and not value.constant:
+        yield from _of_multiplied(kernel, port, value, address)
+    if value.constant:
+        yield from _of_copies(network, port, address)
+        yield from _of_long_bias(network, port, address)
+    if network.derives_bias and value.constant and port.kind == DERIVED and port.type is not None:
+        for pin in (value.pin, port.pin):
+            if pin not in (None, port.type):
+                yield f"{address}: {value.name!r} is pinned to {brief(pin)}; derived anew: {brief(port.type)}"
+    if port.kind == DERIVED and not value.constant:
+        yield from _of_range(network, kernel, port, "is derived as")
+    if port.fixed is None:
+        return
+    # A fixed input keeps its own range and no more, so what it requires never clips: the value's range does.
+    whole = value.range if port.side[0] == "in" and value.pin is None else port.required
+    share = clip_of(whole, port.fixed) if whole is not None else 0.0
+    if share > network.target.costs.max_clip:
+        yield f"{address} is fixed to {port.fixed} and clips {share:.1%} of {whole}"
+    if value.pin is not None and value.pin != port.fixed:
+        yield f"{address} is fixed to {port.fixed}, {value.name!r} is pinned to {brief(value.pin)}"
+    if port.pin is not None and port.pin != port.fixed:
+        yield f"{address} is fixed to {port.fixed}, the port is pinned to {brief(port.pin)}"
+
+
+def _of_near_scales(network: Network, port: Port, address: str) -> Iterator[str]:
+    """A reader whose scale is another number than the value's and yet counts as the same."""
+    value = network.values[port.value]
+    if port.type is None:
+        return
+    made = network.ports[value.definition].type if value.definition >= 0 else None
+    start = value.pin if value.pin is not None or made is None else made
+    if start is not None and start != port.type and kind_of(start, port.type, network.target.costs) is None:
+        yield f"{address} reads {value.name!r} of {brief(start)} as {brief(port.type)}: 1e-6 apart, one label"
+
+
+def _of_multiplied(kernel: Kernel, port: Port, value: Value, address: str) -> Iterator[str]:
+    """A pin beside a port of a kernel that shifts: between their scales a shift may not do."""
+    row, pin, kind = kernel.choice.row, value.pin, port.type
+    if row is None or row.requantize != "power_of_two" or pin is None or kind in (None, pin):
+        return
+    if len({math.frexp(scale)[0] for one in (pin, kind) if one is not None for scale in one.scales}) > 1:
+        yield (
+            f"{address} is {brief(kind)}, {value.name!r} is pinned to {brief(pin)}: no shift leads from one "
+            "to the other, so the device has to multiply"
+        )
+
+
+def _of_copies(network: Network, port: Port, address: str) -> Iterator[str]:
+    """A constant that an earlier kernel wants in another type.
+
+    Raises:
+      Conflict: the target stores constants once only.
+    """
+    value = network.values[port.value]
+    if port.type is None or len(value.uses) < 2:
+        return
+    others = [network.ports[p] for p in value.uses if p < port.id and network.ports[p].type is not None]
+    if not others or port.type in [other.type for other in others]:
+        return
+    target, first = network.target, others[0]
+    region = network.kernels[first.kernel].choice.region
+    if not target.duplicate_constants:
+        raise Conflict(
+            f"{value.name!r} would be stored twice, and {target.id} stores a constant once",
+            facts=(
+                f"port {port_address(region.name, *first.side)}: {brief(first.type)}",
+                f"port {address}: {brief(port.type)}",
+                f"{target.file}: defaults: duplicate_constants: false",
+            ),
+            hint="pin the constant to one type that both rows take",
+            concession=Concession(copies=True),
+        )
+    size = -(-value.elements * port.type.storage.bits // 8)
+    yield f"{address} stores {value.name!r} once more, as {brief(port.type)}: {size} bytes"
+
+
+def _of_long_bias(network: Network, port: Port, address: str) -> Iterator[str]:
+    """A bias that leaves the sums it is added to no bit (02, case 22)."""
+    value = network.values[port.value]
+    kind = port.type
+    if port.kind != DERIVED or kind is None or kind.storage.bits != 32:
+        return
+    array = network.graph.constants[value.name].array
+    if array is None or not array.size:
+        return
+    steps = np.abs(array.reshape(-1).astype(np.float64)) / np.asarray(kind.scales)
+    channel = int(np.argmax(steps))
+    if steps[channel] > BIAS_LIMIT * (1 + SAME_SCALE):
+        yield f"{address}: channel {channel} of {value.name!r} takes {steps[channel]:.4g} of 2^31 steps"
+
+
+def _of_same_scale(network: Network, kernel: Kernel) -> Iterator[str]:
+    """A kernel that computes on one scale wastes it where its result is much smaller than what it reads."""
+    if kernel.moves:
+        return
+    for made in present(network, kernel.outputs):
+        extent = network.values[made.value].range if made.group >= 0 else None
+        if extent is None:
+            continue
+        read = [port for port in present(network, kernel.inputs) if port.group == made.group]
+        widths = [width(network.values[port.value].range) for port in read]
+        if widths and 2 * width(extent) < max(widths):
+            yield (
+                f"{port_address(kernel.choice.region.name, *made.side)} shares the scale of what it reads, "
+                f"{max(widths):g} wide, and is itself {width(extent):g} wide"
+            )

@@ -1,0 +1,345 @@
+"""The step log: which fact or rule decided each port, and on which earlier steps it rests.
+
+Facts come first, then per kernel its row and its ports, so that the number of each step is known at once;
+what the steps say stands in the columns and the network, and is written out when somebody looks. Read by
+`explain`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import overload
+
+import numpy as np
+
+from planner.ir.graph import port_address
+from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Storage, Uniform
+from planner.ir.types.typetext import brief
+from planner.plans.records import Refused, Step, StepRow, StepRows
+from planner.propagation.network.ports import CONSTANT, FLOAT, GIVEN, SETTLED, Kernel, Network, Port, ports_of
+from planner.propagation.result.outcome import Outcome
+from planner.propagation.selection.row_layout import Layout
+from planner.propagation.selection.rows import Choice
+from planner.propagation.solver.classes import UNIT, Label, label_of, storable, typed
+from planner.propagation.solver.solve import Solution
+from planner.propagation.told import BY_RANGE, SHARED, Told
+from planner.target.records import PortId, Row
+
+_FACTS: Mapping[type[QType], str] = {
+    AnyType: "any",
+    Bipolar: "bipolar",
+    Calibrated: "calibrated",
+    FloatType: "float",
+    NoneType: "none",
+    Uniform: "pinned",
+}
+
+
+class Steps(StepRows):
+    """The log of an outcome: numbered at once, written when it is first looked at."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        columns = outcome.columns
+        present = columns.value >= 0
+        before = np.concatenate([[0], np.cumsum(present)])
+        ports = np.diff(before[columns.first])
+        served = np.array([choice.layout is not None for choice in outcome.choices], bool)
+        heads = (ports > 0).astype(np.int64)
+        ends = int(columns.facts.sum()) + np.cumsum(heads + np.where(served, ports, 0))
+        firsts = ends - np.where(served, ports, 0)
+        numbers = firsts[columns.kernel] + before[:-1] - before[columns.first[columns.kernel]]
+        self._of_ports = np.where(present & served[columns.kernel], numbers, -1)
+        self._count = int(ends[-1]) if len(ends) else int(columns.facts.sum())
+        self._outcome: Outcome | None = outcome
+        self._rows: Sequence[StepRow] = ()
+        self._steps: tuple[Step, ...] | None = None
+
+    def of_ports(self) -> list[int]:
+        """The number of each port's step; -1 where it has none."""
+        numbers: list[int] = self._of_ports.tolist()
+        return numbers
+
+    def rows(self) -> Sequence[StepRow]:
+        """What all steps say."""
+        outcome = self._outcome
+        if outcome is not None:
+            self._rows = _written(outcome, self.of_ports())
+            self._outcome = None
+        return self._rows
+
+    def written(self) -> tuple[Step, ...]:
+        """All steps."""
+        if self._steps is None:
+            self._steps = tuple([Step(*row) for row in self.rows()])
+        return self._steps
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self.written())
+
+    @overload
+    def __getitem__(self, at: int) -> Step: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Step, ...]: ...
+    def __getitem__(self, at: int | slice) -> Step | tuple[Step, ...]:
+        return self.written()[at]
+
+    def __eq__(self, other: object) -> bool:
+        return self.written() == (other.written() if isinstance(other, Steps) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.written())
+
+    def __reduce__(self) -> tuple[type[tuple[Step, ...]], tuple[tuple[Step, ...]]]:
+        # What is sent elsewhere are the steps, not what they are written from.
+        return tuple, (self.written(),)
+
+
+class _Log:
+    """Steps under construction; `port_step` and `facts_of` find the ones to rest on.
+
+    `numbers`: of the step of each port, by column. `facts_at`: of the facts of each value, by its column.
+    """
+
+    def __init__(self, outcome: Outcome, numbers: Sequence[int]) -> None:
+        self.network, self.columns = outcome.network, outcome.columns
+        self.numbers = numbers
+        self.definitions: list[int] = self.columns.definition.tolist()
+        self.constant: list[bool] = self.columns.constant.tolist()
+        self.told = Told(outcome.settled.alike)
+        self.steps: list[StepRow] = []
+        counts = outcome.columns.facts
+        ends = np.cumsum(counts)
+        self.facts_at: list[range] = list(map(range, (ends - counts).tolist(), ends.tolist()))
+        self.port_step: dict[int, int] = {}
+        self.class_step: dict[int, int] = {}
+        self._texts: dict[int, str] = {}
+
+    def text(self, kind: Uniform | None) -> str:
+        """`brief` of a type, once for each (the network keeps them alive)."""
+        found = self._texts.get(id(kind))
+        if found is None:
+            found = self._texts[id(kind)] = brief(kind)
+        return found
+
+    def add(
+        self,
+        port: str,
+        kind: str,
+        rule: str,
+        source: str,
+        *,
+        because: Sequence[int] = (),
+        refused: tuple[Refused, ...] = (),
+    ) -> int:
+        """Append a step and return its number."""
+        number = len(self.steps)
+        self.steps.append((number, port, kind, rule, source, tuple(sorted(set(because))), refused))
+        return number
+
+    def facts_of(self, index: int) -> Sequence[int]:
+        """Steps of the facts of a value of the network."""
+        return self.facts_at[self.columns.ids[self.network.values[index].name]]
+
+    def behind(self, index: int) -> Sequence[int]:
+        """Steps that say what is known of a value of the network."""
+        return self.behind_at(self.columns.ids[self.network.values[index].name])
+
+    def behind_at(self, value: int) -> Sequence[int]:
+        """Steps that say what is known of a value: its facts, else the port that defines it."""
+        if self.facts_at[value]:
+            return self.facts_at[value]
+        definition = self.definitions[value]
+        number = self.numbers[definition] if definition >= 0 else -1
+        return [number] if 0 <= number < len(self.steps) else []
+
+
+def _written(outcome: Outcome, numbers: Sequence[int]) -> list[StepRow]:
+    """The log: one step for each fact of the annotated model, then kernel by kernel."""
+    log = _Log(outcome, numbers)
+    values = outcome.network.graph.values
+    for name in outcome.columns.names:
+        for fact in values[name].facts:
+            log.add(name, str(fact), _FACTS[type(fact)], "model")
+    opened = {place: i for i, place in enumerate(outcome.settled.open)}
+    firsts = outcome.columns.first.tolist()
+    at = outcome.columns.value.tolist()
+    for place, choice in enumerate(outcome.choices):
+        i, first = opened.get(place), firsts[place]
+        if i is None:
+            _closed_steps(log, outcome, choice, first, at[first : firsts[place + 1]])
+            continue
+        _kernel_steps(log, outcome, i, first)
+    return log.steps
+
+
+def _closed_steps(log: _Log, outcome: Outcome, choice: Choice, first: int, values: Sequence[int]) -> None:
+    """Log a kernel around which all was settled.
+
+    Args:
+      first: column of its first port.
+      values: at its ports, -1 where one is absent.
+    """
+    region, row, layout = choice.region, choice.row, choice.layout
+    if all(value < 0 for value in values):
+        return
+    if row is None or layout is None:
+        log.add(region.name, "float", "no row", choice.reason)
+        return
+    facts: list[Sequence[int]] = [log.facts_at[value] if value >= 0 else () for value in values]
+    head = log.add(region.name, layout.key, "row", row.source, because=[n for own in facts for n in own])
+    many, joined, types = len(region.inputs), -1, outcome.settled.types
+    for i, (value, own) in enumerate(zip(values, facts, strict=True)):
+        if value < 0:
+            continue
+        side: PortId = ("in", i) if i < many else ("out", i - many)
+        address, text = f"{region.name}.{side[0]}[{side[1]}]", log.text(types[value])
+        if log.constant[value]:
+            log.steps.append((len(log.steps), address, text, "constant", "its own numbers", (*own, head), ()))
+        elif side not in layout.joined:
+            because = (*log.behind_at(value), head)  # what is behind a value comes before its kernels
+            log.steps.append((len(log.steps), address, text, *log.told.of(first + i, because)))
+        elif joined < 0:
+            read = {n for other in values[:many] if other >= 0 for n in log.behind_at(other)}
+            joined = len(log.steps)
+            log.steps.append((joined, address, text, *log.told.of(first + i, (*sorted(read), head))))
+        else:
+            source = _same_scale_source(row, _pattern_name(layout, side))
+            log.add(address, text, "same_scale", source, because=[head, joined])
+
+
+def _pattern_name(layout: Layout, side: PortId) -> str:
+    return (layout.inputs if side[0] == "in" else layout.outputs)[side[1]].name
+
+
+def _kernel_steps(log: _Log, outcome: Outcome, number: int, first: int) -> None:
+    """Log one kernel of the network: its row (or why none), then its ports; `first`: column of the first."""
+    network, kernel = log.network, log.network.kernels[number]
+    region, row, layout = kernel.choice.region, kernel.choice.row, kernel.choice.layout
+    ports = ports_of(network, kernel)
+    if not ports:
+        return
+    if row is None or layout is None:
+        log.add(region.name, "float", "no row", kernel.choice.reason)
+        return
+    because = [n for port in ports for n in log.facts_of(port.value)]
+    head = log.add(region.name, layout.key, "row", row.source, because=because)
+    derived = outcome.derived.get(number, ())
+    for port in ports:
+        address, text = port_address(region.name, *port.side), log.text(port.type)
+        if port.side in derived:
+            rule, source = rule_source(kernel, port.side, network)
+            rests = [log.port_step[p.id] for p in ports if p.id in log.port_step]
+            step = log.add(address, text, rule, source, because=[head, *rests])
+        elif port.group >= 0:
+            step = _class_step(log, outcome, kernel, port, head=head)
+        elif port.kind == SETTLED:
+            column = first + port.side[1] + (len(region.inputs) if port.side[0] == "out" else 0)
+            rests = sorted({head, *log.behind(port.value)})
+            step = len(log.steps)
+            log.steps.append((step, address, text, *log.told.of(column, tuple(rests))))
+        elif port.kind == CONSTANT:
+            rests = [head, *log.behind(port.value)]
+            step = log.add(address, text, "constant", _content(network, port), because=rests)
+        elif port.kind == GIVEN:
+            step = _given_step(log, kernel, port, head=head)
+        else:
+            rule = "float" if port.kind == FLOAT else "undecided"
+            step = log.add(address, text, rule, row.source, because=[head])
+        log.port_step[port.id] = step
+
+
+def _content(network: Network, port: Port) -> str:
+    """Where the type of a constant comes from: its pin, a range observed of it, or its numbers."""
+    value = network.values[port.value]
+    if port.pin is not None or value.pin is not None:
+        return "its pin"
+    return "its own numbers" if value.calibrated is None else "the range observed"
+
+
+_GIVEN: Mapping[str, str] = {
+    "": "model",
+    "moved": "the slices of what is moved",
+    "pinned": "model",
+    "range": BY_RANGE,
+}
+"""Sources of types per axis or block, by how they came about."""
+
+
+def _given_step(log: _Log, kernel: Kernel, port: Port, *, head: int) -> int:
+    why = port.fixed_source
+    read = [log.port_step[p] for p in kernel.inputs if p in log.port_step and port.side[0] == "out"]
+    rests = [head, *log.behind(port.value), *(read if why == "moved" else ())]
+    address = port_address(kernel.choice.region.name, *port.side)
+    return log.add(address, brief(port.type), why or "pinned", _GIVEN[why], because=rests)
+
+
+def _class_step(log: _Log, outcome: Outcome, kernel: Kernel, port: Port, *, head: int) -> int:
+    """Log a port of a class: the first with what decided the class, the others as joined to it."""
+    seen, row = log.class_step.get(port.group), kernel.choice.row
+    if seen is not None and row is not None:
+        address, source = (
+            port_address(kernel.choice.region.name, *port.side),
+            _same_scale_source(row, port.name),
+        )
+        return log.add(address, log.text(port.type), "same_scale", source, because=[head, seen])
+    log.class_step[port.group] = step = _first_step(log, outcome, kernel, port, head=head)
+    return step
+
+
+def _first_step(log: _Log, outcome: Outcome, kernel: Kernel, port: Port, *, head: int) -> int:
+    """Log what decided a class, at its first port."""
+    entry = outcome.classes[port.group]
+    address, text = port_address(kernel.choice.region.name, *port.side), log.text(port.type)
+    rests = [n for member in entry.entering for n in log.behind(member.value)]
+    rests = [head, *rests, *log.behind(port.value)]
+    if entry.fixed is not None:
+        rule = "fixed_scale" if port.fixed is not None else "pinned"
+        return log.add(address, text, rule, entry.fixed_source, because=rests)
+    solution = outcome.labelled.solutions.get(entry.id)
+    refused = _refused(solution, port) if solution else ()
+    label = solution.labels[entry.id] if solution else entry.own
+    pin = log.network.values[port.value].pin
+    if label is None:
+        text, rule, source = "float", "float", "moves data between float ops"
+    elif pin is not None and pin.is_per_tensor and label == label_of(pin):
+        rule, source = "pinned", "model"
+    elif label == entry.own:
+        rule, source = "range", BY_RANGE
+    else:
+        rule, source = "shared", SHARED
+    return log.add(address, text, rule, source, because=rests, refused=refused)
+
+
+def _refused(solution: Solution, port: Port) -> tuple[Refused, ...]:
+    chosen = set(solution.labels.values())
+    found = []
+    for label, price in solution.refused:
+        if label not in chosen:
+            found.append(Refused(_label_text(label, port), price / UNIT))
+    return tuple(found)
+
+
+def _label_text(label: Label | None, port: Port) -> str:
+    if label is None:
+        return "float"
+    store = port.spec.storage
+    if isinstance(store, Storage) and storable(label, port.spec):
+        return str(typed(label, store))
+    return f"scale {label[0]}"
+
+
+def _same_scale_source(row: Row, port: str) -> str:
+    """Where the rule stands that joins a port, by its name in the row; a row may have several."""
+    rules = [rule for rule in row.rules if rule.kind == "same_scale" and rule.source]
+    return next((rule.source for rule in rules if port in rule.args["ports"]), row.source)
+
+
+def rule_source(kernel: Kernel, side: PortId, network: Network) -> tuple[str, str]:
+    """(rule kind, file:line) of the rule that derives a port."""
+    row = kernel.choice.row
+    ports = {port.side: port.name for port in ports_of(network, kernel)}
+    for rule in row.rules if row else ():
+        if rule.args.get("port") == ports.get(side) or rule.kind == "fn":
+            return rule.kind, rule.source or (row.source if row else "")
+    return "derive", row.source if row else ""

@@ -1,0 +1,195 @@
+"""Conflicts: what a best-effort plan gives up where constraints cannot all hold, and the facts behind that.
+
+A conflict names its concession; giving it up makes the conflict go away, so a plan always comes out in
+the end. The facts of a conflict are made few: dropping any one of them makes the rest satisfiable
+(QuickXplain, Junker 2004). Source: design 01, section 6, `conflict`.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from planner.errors import Conflict
+from planner.ir.graph import Facts, Graph, Region, port_address
+from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Uniform
+from planner.target.records import Target
+
+HARD: Final = (Bipolar, FloatType, NoneType, Uniform)
+"""Facts that say what a value is; any two that differ contradict each other."""
+BINDING: Final = (*HARD, AnyType)
+"""Facts that a plan may not break."""
+NEAREST: Final = 64
+"""Facts looked at first when a conflict is made small: those nearest to it."""
+
+Fact = tuple[str, QType]
+"""A fact by where it stands: a value's name, or the address of a port."""
+
+
+@dataclass(frozen=True, slots=True)
+class Concession:
+    """What is given up.
+
+    Attributes:
+      facts: facts left out.
+      floats: kernels that run in float although the target or the model asks for more.
+      casts: rescales where the target forbids them.
+      copies: constants stored twice where the target forbids it.
+    """
+
+    facts: tuple[Fact, ...] = ()
+    floats: tuple[str, ...] = ()
+    casts: bool = False
+    copies: bool = False
+
+    def __or__(self, other: "Concession") -> "Concession":
+        return Concession(
+            tuple(dict.fromkeys((*self.facts, *other.facts))),
+            tuple(dict.fromkeys((*self.floats, *other.floats))),
+            self.casts or other.casts,
+            self.copies or other.copies,
+        )
+
+    def __str__(self) -> str:
+        given = [f"left out: {fact} at {where}" for where, fact in self.facts]
+        given += [f"runs in float: {name}" for name in self.floats]
+        given += ["done all the same"] if self.casts or self.copies else []
+        return "; ".join(given)
+
+    def graph(self, graph: Graph) -> Graph:
+        """The graph without the facts left out."""
+        return without(graph, self.facts) if self.facts else graph
+
+    def target(self, target: Target) -> Target:
+        """The target with what it forbids allowed."""
+        return replace(
+            target,
+            on_no_kernel="float" if self.floats else target.on_no_kernel,
+            rescale_allowed=target.rescale_allowed or self.casts,
+            duplicate_constants=target.duplicate_constants or self.copies,
+        )
+
+
+def without(graph: Graph, facts: Iterable[Fact]) -> Graph:
+    """The graph with some facts of values and ports left out."""
+    gone = set(facts)
+
+    def kept(where: str, given: Facts) -> Facts:
+        return tuple([fact for fact in given if (where, fact) not in gone])
+
+    def region(old: Region) -> Region:
+        sides = (
+            tuple([kept(port_address(old.name, "in", i), facts) for i, facts in enumerate(old.input_facts)]),
+            tuple(
+                [kept(port_address(old.name, "out", i), facts) for i, facts in enumerate(old.output_facts)]
+            ),
+        )
+        return replace(old, input_facts=sides[0], output_facts=sides[1])
+
+    places = {where for where, _ in gone}
+    values = {
+        name: replace(value, facts=kept(name, value.facts)) if name in places else value
+        for name, value in graph.values.items()
+    }
+    return replace(graph, values=values, regions=tuple([region(old) for old in graph.regions]))
+
+
+def _softened(graph: Graph, facts: Sequence[Fact]) -> Graph:
+    """The graph with some facts no longer binding: of a type, the range it stood for remains."""
+    rest = without(graph, facts)
+    ranges = {where: Calibrated((kind.lo,), (kind.hi,)) for where, kind in facts if isinstance(kind, Uniform)}
+    values = dict(rest.values)
+    for where, seen in ranges.items():
+        value = values.get(where)
+        if value is not None and not any(isinstance(fact, Calibrated) for fact in value.facts):
+            values[where] = replace(value, facts=(*value.facts, seen))
+    return replace(rest, values=values)
+
+
+def hard_facts(graph: Graph, near: str) -> list[Fact]:
+    """Facts that can contradict something, those of values the fewest kernels away from one first."""
+    around: dict[str, list[Region]] = {}
+    for region in graph.regions:
+        for name in dict.fromkeys((*region.inputs, *region.outputs)):
+            around.setdefault(name, []).append(region)
+    found: dict[Fact, None] = {}
+    seen: set[str] = {near}
+    queue, visited = [near], set[str]()
+    for name in queue:
+        found |= {(name, fact): None for fact in graph.values[name].facts if isinstance(fact, BINDING)}
+        for region in around.get(name, ()):
+            if region.name in visited:
+                continue
+            visited.add(region.name)
+            found |= dict.fromkeys(_port_facts(region))
+            fresh = [n for n in (*region.inputs, *region.outputs) if n and n not in seen]
+            queue += list(dict.fromkeys(fresh))
+            seen.update(fresh)
+    return list(found)
+
+
+def _port_facts(region: Region) -> Iterable[Fact]:
+    for side, sides in (("in", region.input_facts), ("out", region.output_facts)):
+        for i, facts in enumerate(sides):
+            yield from (
+                (port_address(region.name, side, i), fact) for fact in facts if isinstance(fact, BINDING)
+            )
+
+
+def fewest(facts: Sequence[Fact], clashes: Callable[[Sequence[Fact]], bool]) -> list[Fact]:
+    """A set of facts that clashes, and of which every part does not; [] where nothing or no fact clashes."""
+    if clashes(()) or not clashes(facts):
+        return []
+    first = facts[:NEAREST]
+    return _quick_explain((), False, list(first if clashes(first) else facts), clashes)
+
+
+def _quick_explain(
+    ground: Sequence[Fact],
+    grown: bool,  # noqa: FBT001 - the algorithm's own argument
+    facts: list[Fact],
+    clashes: Callable[[Sequence[Fact]], bool],
+) -> list[Fact]:
+    if grown and clashes(ground):
+        return []
+    if len(facts) == 1:
+        return facts
+    half = len(facts) // 2
+    left, right = facts[:half], facts[half:]
+    second = _quick_explain((*ground, *left), bool(left), right, clashes)
+    first = _quick_explain((*ground, *second), bool(second), left, clashes)
+    return first + second
+
+
+def explained(conflict: Conflict, graph: Graph, plans: Callable[[Graph], object]) -> Conflict:
+    """The same conflict with as few facts as it takes.
+
+    Args:
+      conflict: as it was met; `.about` is the value it is about, "" where its facts are few already.
+      graph: the graph that was planned.
+      plans: plans a graph with other facts, and raises a conflict where that cannot be.
+    """
+    if not conflict.about:
+        return conflict
+    every = hard_facts(graph, conflict.about)
+
+    def clashes(kept: Sequence[Fact]) -> bool:
+        chosen = set(kept)
+        try:
+            plans(_softened(graph, [fact for fact in every if fact not in chosen]))
+        except Conflict as other:
+            return other.concession == conflict.concession
+        return False
+
+    few = [said(fact, graph) for fact in fewest(every, clashes)]
+    return Conflict(
+        conflict.message,
+        facts=(*few, *(fact for fact in conflict.facts if not few or not fact.startswith("value "))),
+        hint=conflict.hint,
+        concession=conflict.concession,
+    )
+
+
+def said(fact: Fact, graph: Graph) -> str:
+    """`value 'x': !quant.none`, `port k.in[0]: ...`."""
+    where, kind = fact
+    return f"value {where!r}: {kind}" if where in graph.values else f"port {where}: {kind}"

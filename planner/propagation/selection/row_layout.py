@@ -1,0 +1,131 @@
+"""Layouts: a row's signature spread over as many ports as a kernel has; what kernels of one shape share.
+
+Data and its one cache, which lives as long as its target: a model has thousands of kernels and
+a dozen layouts. Nothing here looks at a value. Source: design 01, section 4.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+from planner.ir.graph import Region
+from planner.ir.types.qtypes import FloatType, Storage
+from planner.target.records import PortId, PortPattern, PortType, Row, Rule, Target
+from planner.target.rules import expand_ports, same_scale_groups
+
+COMPUTING_RULES = ("multiplier_accumulator_scale", "derive", "fn")
+"""Rules that compute the type of a port from other ports'."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """One row over the present and absent ports of one kernel shape.
+
+    Attributes:
+      key: the row's.
+      inputs, outputs: the row's entry for each port, absent ones too.
+      specs: all ports in this order with their types.
+      groups: ports that same_scale rules join.
+      joined: all ports in `groups`.
+      derived: ports whose type a rule computes.
+      deriving: rules that may compute or refuse something once labels are known.
+      fixing: rules that fix a port's type.
+      calls: whether a function has a say, which may answer for any port.
+      wild: whether a port takes any storage.
+      joins_all: whether one same_scale group holds every present port.
+      blocked: inputs with a scale per block.
+    """
+
+    key: str
+    inputs: tuple[PortPattern, ...]
+    outputs: tuple[PortPattern, ...]
+    specs: tuple[tuple[PortId, PortType], ...]
+    groups: tuple[tuple[PortId, ...], ...]
+    joined: frozenset[PortId]
+    derived: frozenset[PortId]
+    deriving: tuple[Rule, ...]
+    fixing: tuple[Rule, ...]
+    calls: bool
+    wild: bool
+    joins_all: bool
+    blocked: tuple[int, ...] = ()
+
+    def storing(self, region: Region) -> Iterator[str]:
+        """The values at ports of a region that store integers whatever wildcards turn out to be."""
+        for side, names, patterns in (
+            ("in", region.inputs, self.inputs),
+            ("out", region.outputs, self.outputs),
+        ):
+            for i, (name, pattern) in enumerate(zip(names, patterns, strict=True)):
+                store = pattern.type.storage
+                if name and (isinstance(store, Storage) or (store is None and (side, i) in self.joined)):
+                    yield name
+
+
+@dataclass(slots=True)
+class Layouts:
+    """The layouts of one target's rows met so far."""
+
+    known: dict[tuple[int, tuple[bool, ...], tuple[bool, ...]], Layout | None] = field(default_factory=dict)
+
+    def of(self, row: Row, region: Region) -> Layout | None:
+        """The layout of a row over a region's ports; None where the row takes other ports."""
+        key = (id(row), tuple(map(bool, region.inputs)), tuple(map(bool, region.outputs)))
+        if key not in self.known:
+            self.known[key] = _layout(row, region)
+        return self.known[key]
+
+
+@lru_cache(maxsize=16)
+def layouts_of(target: Target) -> Layouts:
+    """The layouts of a target, which is kept with its rows as long as they are."""
+    del target
+    return Layouts()
+
+
+def _layout(row: Row, region: Region) -> Layout | None:
+    inputs, outputs = expand_ports(row.inputs, region.inputs), expand_ports(row.outputs, region.outputs)
+    if inputs is None or outputs is None:
+        return None
+    if row.float:
+        inputs, outputs = (_running_in(side, FloatType(row.float)) for side in (inputs, outputs))
+    patterns: dict[PortId, PortPattern] = {("in", i): pattern for i, pattern in enumerate(inputs)}
+    patterns |= {("out", i): pattern for i, pattern in enumerate(outputs)}
+    names = (*region.inputs, *region.outputs)
+    present = {side: pattern for (side, pattern), name in zip(patterns.items(), names, strict=True) if name}
+    groups = same_scale_groups(row, len(region.inputs), len(region.outputs))
+    called = {pattern.name for pattern in present.values()}
+    computed = {rule.args.get("port") for rule in row.rules if rule.kind in COMPUTING_RULES}
+    return Layout(
+        row.key,
+        inputs,
+        outputs,
+        specs=tuple((side, pattern.type) for side, pattern in patterns.items()),
+        groups=groups,
+        joined=frozenset(side for group in groups for side in group),
+        derived=frozenset(side for side, pattern in present.items() if pattern.name in computed),
+        deriving=tuple(rule for rule in row.rules if _may_act(rule, called)),
+        fixing=tuple(
+            rule for rule in row.rules if rule.kind == "fixed_scale" and rule.args["port"] in called
+        ),
+        calls=any(rule.kind == "fn" for rule in row.rules),
+        wild=any(pattern.type.storage is None for pattern in present.values()),
+        joins_all=len(groups) == 1 and len(groups[0]) >= len(present),
+        blocked=tuple(
+            i for i, pattern in enumerate(inputs) if region.inputs[i] and pattern.type.granularity == "block"
+        ),
+    )
+
+
+def _running_in(patterns: tuple[PortPattern, ...], float_type: FloatType) -> tuple[PortPattern, ...]:
+    """The ports of a row that runs its kernel in a float."""
+    return tuple(replace(pattern, type=PortType(float_type)) for pattern in patterns)
+
+
+def _may_act(rule: Rule, present: set[str]) -> bool:
+    """Whether a rule says anything about these ports once their neighbours have types."""
+    if rule.kind == "multiplier_scale":
+        return rule.args.get("range") is not None
+    if rule.kind in ("multiplier_accumulator_scale", "derive"):
+        return rule.args["port"] in present
+    return rule.kind == "fn"

@@ -1,0 +1,375 @@
+"""Row selection: which row of the target's table serves each kernel, or why none does.
+
+Rows are chosen by preference, not by price: `when`, None, Any and pinned constants rule rows out;
+among the rest the one whose storages equal the most pins, then file order. The choice for one kernel
+looks at no other kernel, so it cannot depend on a visiting order. Source: design 01, section 4.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Final, Literal, NamedTuple
+
+from planner.errors import Conflict
+from planner.ir.graph import Facts, Graph, Region, port_address
+from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Storage, Uniform
+from planner.ir.types.typetext import brief
+from planner.propagation.network.axis_transport import moved_types
+from planner.propagation.selection.conflicts import HARD, Concession, Fact
+from planner.propagation.selection.pinned_constants import restored
+from planner.propagation.selection.row_layout import Layout, Layouts, layouts_of
+from planner.propagation.selection.weight_axes import block_size, channel_axis, linear_op
+from planner.target.borders import rows_for
+from planner.target.predicates import failing
+from planner.target.records import PortId, PortPattern, Row, Target
+
+NO_RANGE = "no range"
+FLOATING: Final = (FloatType, NoneType)
+"""Facts that keep a value in a float."""
+
+
+class Choice(NamedTuple):
+    """The row for one region with its signature spread over the actual ports; or the reason for none."""
+
+    region: Region
+    row: Row | None = None
+    layout: Layout | None = None
+    reason: str = ""
+
+    @property
+    def inputs(self) -> tuple[PortPattern, ...]:
+        """The row's entry for each input port; () without a row."""
+        return self.layout.inputs if self.layout is not None else ()
+
+    @property
+    def outputs(self) -> tuple[PortPattern, ...]:
+        """The row's entry for each output port; () without a row."""
+        return self.layout.outputs if self.layout is not None else ()
+
+
+def choose_rows(graph: Graph, regions: Iterable[Region], target: Target) -> list[Choice]:
+    """Choose for each region, in order.
+
+    Raises:
+      Conflict: no row serves a kernel and the target says `on_no_kernel: error`.
+    """
+    layouts, bound = layouts_of(target), frozenset(_bound(graph))
+    return [_choose(graph, region, target, layouts, plain=_is_plain(region, bound)) for region in regions]
+
+
+def _bound(graph: Graph) -> Iterable[str]:
+    """Values with facts that can rule a row out or prefer one."""
+    for name, value in graph.values.items():
+        if value.facts and not all(isinstance(fact, Calibrated) for fact in value.facts):
+            yield name
+
+
+def _is_plain(region: Region, bound: frozenset[str]) -> bool:
+    """Whether no fact has a say in the row of this kernel: the first that takes its ports serves."""
+    return (
+        not region.input_facts
+        and not region.output_facts
+        and bound.isdisjoint(region.inputs)
+        and bound.isdisjoint(region.outputs)
+    )
+
+
+def refuse_contradictions(graph: Graph) -> None:
+    """Refuse facts that cannot both hold of a value or of a port.
+
+    Raises:
+      Conflict: two types, a type and a float, or a type that is narrower than an Any asks for.
+    """
+    for name, value in graph.values.items():
+        if len(value.facts) > 1:
+            _refuse_pair(name, f"value {name!r}", repr(name), value.facts)
+    for region in graph.regions:
+        for side, sides in (("in", region.input_facts), ("out", region.output_facts)):
+            for i, facts in enumerate(sides):
+                if len(facts) > 1:
+                    address = port_address(region.name, side, i)
+                    _refuse_pair(address, f"port {address}", address, facts)
+
+
+def _refuse_pair(place: str, where: str, name: str, facts: Facts) -> None:
+    hard = list(dict.fromkeys(fact for fact in facts if isinstance(fact, HARD)))
+    wider = [fact for fact in facts if isinstance(fact, AnyType) and any(map(partial(narrows, fact), hard))]
+    if len(hard) < 2 and not wider:
+        return
+    first, second = (hard[0], hard[1]) if len(hard) > 1 else (hard[0], wider[0])
+    left_out: tuple[Fact, ...] = ((place, second),)
+    raise Conflict(
+        f"{name} cannot be both {first} and {second}",
+        facts=(f"{where}: {first}", f"{where}: {second}"),
+        hint="drop one of them",
+        concession=Concession(facts=left_out),
+    )
+
+
+def narrows(wish: AnyType, kind: QType) -> bool:
+    """Whether a type has fewer bits in use than an Any asks for."""
+    if isinstance(kind, Bipolar):
+        return wish.bits > 1
+    return isinstance(kind, Uniform) and kind.storage.range_bits < wish.bits
+
+
+def in_float(choice: Choice, reason: str) -> Choice:
+    """The same region without a row."""
+    return Choice(choice.region, reason=reason)
+
+
+def port_facts(graph: Graph, region: Region, side: str, index: int) -> Facts:
+    """Constraints that meet one port: its value's, and its own."""
+    names, own = (
+        (region.inputs, region.input_facts) if side == "in" else (region.outputs, region.output_facts)
+    )
+    facts = graph.values[names[index]].facts if names[index] else ()
+    return (*facts, *(own[index] if own else ()))
+
+
+def _binding(graph: Graph, region: Region, side: str, index: int) -> Facts:
+    """Constraints that say which row a port asks for: of a constant that is pinned there, the port's own."""
+    facts = port_facts(graph, region, side, index)
+    names, own = (
+        (region.inputs, region.input_facts) if side == "in" else (region.outputs, region.output_facts)
+    )
+    pinned = bool(own) and names[index] in graph.constants and any(isinstance(f, Uniform) for f in own[index])
+    return own[index] if pinned else facts
+
+
+def _choose(graph: Graph, region: Region, target: Target, layouts: Layouts, *, plain: bool) -> Choice:
+    if not any((*region.inputs, *region.outputs)):
+        return Choice(region, reason="no float operands")
+    rows = rows_for(target, region.kernel)
+    if not rows:
+        return _none(
+            region, target, [region.reason or f"{target.id} has no row for kernel {region.kernel!r}"]
+        )
+    refusals: list[str] = []
+    best: tuple[int, Choice] | None = None
+    for row in rows:
+        layout = layouts.of(row, region)
+        if layout is None:
+            ports = f"{sum(map(bool, region.inputs))} inputs and {len(region.outputs)} outputs"
+            refusals.append(f"{row.source} takes other ports than these {ports}")
+            continue
+        choice = Choice(region, row, layout)
+        refusal = (None if plain else _refused_by_facts(graph, choice)) or _refused_by_when(graph, choice)
+        refusal = refusal or (_refused_by_blocks(graph, choice, row) if layout.blocked else None)
+        if refusal:
+            refusals.append(f"{row.source}: {refusal}")
+            continue
+        if plain:
+            return choice
+        pinned = _pins_met(graph, choice)
+        if best is None or pinned > best[0]:
+            best = (pinned, choice)
+    return best[1] if best else _none(region, target, refusals)
+
+
+def _none(region: Region, target: Target, refusals: list[str]) -> Choice:
+    reason = "; ".join(refusals)
+    if target.on_no_kernel == "error":
+        raise Conflict(
+            f"no row of {target.id} serves {region.kernel} at {region.name!r}: {reason}",
+            facts=(f"kernel {region.name!r} is {region.kernel}", f"{target.file}: on_no_kernel: error"),
+            concession=Concession(floats=(region.name,)),
+            about=next(filter(None, (*region.inputs, *region.outputs)), ""),
+        )
+    return Choice(region, reason=reason)
+
+
+def _sides(choice: Choice) -> Iterable[tuple[Literal["in", "out"], int, str, PortPattern]]:
+    region = choice.region
+    for i, (name, pattern) in enumerate(zip(region.inputs, choice.inputs, strict=True)):
+        if name:
+            yield "in", i, name, pattern
+    for i, (name, pattern) in enumerate(zip(region.outputs, choice.outputs, strict=True)):
+        if name:
+            yield "out", i, name, pattern
+
+
+def _refused_by_facts(graph: Graph, choice: Choice) -> str | None:
+    """The first port whose facts rule the row out."""
+    region, sliced = choice.region, _hands_slices_on(graph, choice)
+    for side, i, name, pattern in _sides(choice):
+        store = pattern.type.storage or _shared_storage(choice, (side, i))
+        if isinstance(store, FloatType):
+            continue
+        own_facts = (region.input_facts if side == "in" else region.output_facts) or ((),) * (i + 1)
+        constant = name in graph.constants
+        follows = _follows_factors(choice, pattern.name)
+        for fact in _binding(graph, region, side, i):
+            if isinstance(fact, FLOATING) and (constant or fact in own_facts[i]):
+                return f"port {pattern.name} ({name!r}) is to stay float ({fact})"
+            if isinstance(fact, AnyType) and store is not None and store.range_bits < fact.bits:
+                return f"port {pattern.name} ({name!r}) wants {fact}, the row has {store}"
+            if (
+                isinstance(fact, Bipolar)
+                and constant
+                and not (holds_two_signs(pattern) and _takes_scales(pattern, [fact.scale]) and not follows)
+            ):
+                return f"port {pattern.name} ({name!r}) is {fact}, the row has {pattern.type}"
+            if isinstance(fact, Uniform) and (constant or fact in own_facts[i]):
+                kind = (
+                    restored(fact, pattern.type, graph.constants[name]) if constant and not follows else fact
+                )
+                if accepts(pattern, kind, follows=follows or (sliced and pattern.type.is_wildcard)):
+                    if constant and not follows and _is_off_axis(graph, choice, pattern, kind):
+                        return (
+                            f"port {pattern.name} ({name!r}) is pinned along axis {kind.axis}, not the row's"
+                        )
+                    continue
+                return (
+                    f"port {pattern.name} ({name!r}) is pinned to {brief(fact)}, the row has {pattern.type}"
+                )
+    return None
+
+
+def _shared_storage(choice: Choice, side: PortId) -> Storage | None:
+    """What a wildcard port is stored in because the row says so of a port that has its scale."""
+    layout = choice.layout
+    if layout is None or side not in layout.joined:
+        return None
+    group = next(group for group in layout.groups if side in group)
+    stores = (spec.storage for other, spec in layout.specs if other in group)
+    return next((store for store in stores if isinstance(store, Storage)), None)
+
+
+def _hands_slices_on(graph: Graph, choice: Choice) -> bool:
+    """Whether the ports of a mover are all pinned, to slices that its ops hand on as they are.
+
+    A planned text has no numbers, those of a slice's ends neither: then it is as its pins say.
+    """
+    region, layout = choice.region, choice.layout
+    if layout is None or not layout.joins_all or not (region.input_facts and region.output_facts):
+        return False
+    found: dict[str, Uniform] = {}
+    for name, facts in zip(region.inputs, region.input_facts, strict=True):
+        kind = next((fact for fact in facts if isinstance(fact, Uniform)), None)
+        if kind is None or found.setdefault(name, kind) != kind:
+            return False
+    read = {name for op in region.ops for name in op.inputs if name in graph.constants}
+    if any(graph.constants[name].array is None for name in read - found.keys()):
+        return True
+    for op in region.ops if any(not kind.is_per_tensor for kind in found.values()) else ():
+        made = moved_types(op, found, graph)
+        if made is None:
+            return False
+        found |= made
+    made_here = zip(region.outputs, region.output_facts, strict=True)
+    return bool(region.ops) and all(found.get(name) in facts for name, facts in made_here)
+
+
+def _is_off_axis(graph: Graph, choice: Choice, pattern: PortPattern, kind: Uniform) -> bool:
+    """Whether a weight has its scales along another axis than its row says, where that is known."""
+    role = choice.row.axis.get(pattern.name, "out_channel") if choice.row is not None else 0
+    if kind.axis is None or (role == "out_channel" and linear_op(choice.region.ops) is None):
+        return False
+    axis = role if isinstance(role, int) else channel_axis(choice.region, graph)
+    return axis >= 0 and axis != kind.axis
+
+
+def holds_two_signs(pattern: PortPattern) -> bool:
+    """Whether a port can store one bit as -1 and 1 with zero point 0."""
+    store = pattern.type.storage
+    free = pattern.type.granularity != "block" and not pattern.type.zero_point
+    return isinstance(store, Storage) and free and store.qmin <= -1 and store.qmax >= 1
+
+
+def _refused_by_when(graph: Graph, choice: Choice) -> str | None:
+    """The first predicate of the row that does not hold."""
+    region, row = choice.region, choice.row
+    if row is None or not row.when:
+        return None
+    least = row.when.get("min_bits")
+    if least:
+        short = _short_of_bits(graph, choice, least)
+        if short:
+            return short
+    return failing(
+        {key: wanted for key, wanted in row.when.items() if key != "min_bits"},
+        ports=_by_name(choice, row),
+        ops=region.ops,
+        attributes=region.attributes,
+        graph=graph,
+    )
+
+
+def _refused_by_blocks(graph: Graph, choice: Choice, row: Row) -> str | None:
+    """The first constant that no block size of its port divides."""
+    for i in choice.layout.blocked if choice.layout is not None else ():
+        name, pattern = choice.region.inputs[i], choice.inputs[i]
+        pinned = any(isinstance(fact, Uniform) for fact in port_facts(graph, choice.region, "in", i))
+        constant = name in graph.constants and not pinned
+        if constant and block_size(graph, choice.region, row, pattern, name) is None:
+            sizes = ", ".join(map(str, pattern.type.block_size))
+            return f"port {pattern.name} ({name!r}) cannot be cut into blocks of {sizes}"
+    return None
+
+
+def _by_name(choice: Choice, row: Row) -> dict[str, str | tuple[str, ...]]:
+    """The value at each port of the row, "" where it is absent, all of them at a variadic one."""
+    tails = [pattern.name for pattern in (*row.inputs, *row.outputs) if pattern.variadic]
+    found: dict[str, str | tuple[str, ...]] = dict.fromkeys(
+        (pattern.name for pattern in (*row.inputs, *row.outputs)), ""
+    )
+    found |= {
+        tail: tuple(name for _, _, name, pattern in _sides(choice) if pattern.name == tail) for tail in tails
+    }
+    return found | {pattern.name: name for _, _, name, pattern in _sides(choice) if pattern.name not in tails}
+
+
+def _short_of_bits(graph: Graph, choice: Choice, least: Mapping[str, int]) -> str | None:
+    for port, bits in least.items():
+        asked = [
+            fact.bits if isinstance(fact, AnyType) else fact.storage.bits
+            for side, i, _, pattern in _sides(choice)
+            if pattern.name == port
+            for fact in port_facts(graph, choice.region, side, i)
+            if isinstance(fact, (AnyType, Uniform))
+        ]
+        if max(asked, default=0) < bits:
+            return f"port {port} needs a fact of at least {bits} bits"
+    return None
+
+
+def _follows_factors(choice: Choice, name: str) -> bool:
+    """Whether a port has as many scales as its factors, whatever its own type says (a bias)."""
+    rules = choice.row.rules if choice.row is not None else ()
+    return any(rule.kind == "multiplier_accumulator_scale" and rule.args["port"] == name for rule in rules)
+
+
+def accepts(pattern: PortPattern, pin: Uniform, *, follows: bool) -> bool:
+    """Whether a port takes a type as it is; `follows`: it has as many scales as its factors."""
+    spec = pattern.type
+    if isinstance(spec.storage, Storage) and spec.storage != pin.storage:
+        return False
+    if spec.symmetric and any(pin.zero_points):
+        return False
+    if spec.zero_point is not None and any(zero != spec.zero_point for zero in pin.zero_points):
+        return False
+    if not _takes_scales(pattern, pin.scales):
+        return False
+    if spec.granularity == "block" and not follows:
+        sizes = {size for _, size in pin.blocks}
+        return bool(sizes & {*spec.block_size}) and sizes <= {1, *spec.block_size}
+    return follows or {"tensor": pin.is_per_tensor, "axis": not pin.blocks}[spec.granularity]
+
+
+def _takes_scales(pattern: PortPattern, scales: Sequence[float]) -> bool:
+    """Whether a port can have these scales."""
+    spec = pattern.type
+    if spec.power_of_two and any(math.frexp(scale)[0] != 0.5 for scale in scales):
+        return False
+    return min(scales) >= (spec.scale_min or 0.0) and max(scales) <= (spec.scale_max or math.inf)
+
+
+def _pins_met(graph: Graph, choice: Choice) -> int:
+    """Pins whose storage the row has there; a wildcard takes its value's."""
+    met = 0
+    for side, i, _, pattern in _sides(choice):
+        for fact in _binding(graph, choice.region, side, i):
+            met += isinstance(fact, Uniform) and pattern.type.storage in (None, fact.storage)
+            met += isinstance(fact, FloatType) and fact == pattern.type.storage
+    return met

@@ -1,0 +1,331 @@
+"""Labels and classes: what may be chosen, and for what.
+
+A label is a pair (scale, zero point) in reals, the zero point counted as for signed storage, so that
+one label can be stored signed, unsigned or wider. A class is the ports of one kernel that a
+`same_scale` rule joins (often a single port). Source: design 01, section 5, the price, items 2 and 3.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+
+from planner.errors import Conflict
+from planner.ir.graph import port_address
+from planner.ir.types.qtypes import Storage, Uniform
+from planner.ir.types.ranges import affine
+from planner.propagation.columns import Floats, Ints
+from planner.propagation.network.ports import (
+    CLASS,
+    CONSTANT,
+    DERIVED,
+    FLOAT,
+    Interval,
+    Kernel,
+    Network,
+    Port,
+    ports_of,
+)
+from planner.propagation.selection.conflicts import Concession
+from planner.target.records import PortType, Row
+
+Steps = Floats | Ints
+Label = tuple[float, int]
+Labels = dict[int, Label | None]
+"""A label for each class, by its number; None is float."""
+Offered = Mapping[int, Sequence[Label | None]]
+"""The labels that each class may take, the finest first, float last."""
+Offers = dict[int, list[Label | None]]
+"""The same, where labels are taken away."""
+UNIT: Final = 1024
+"""Prices and bits are integers in 1/1024."""
+
+
+@dataclass(slots=True)
+class LabelClass:
+    """Ports that carry one label.
+
+    Attributes:
+      fixed: the type its kernel or a pin of a port fixes, with the reason's source.
+      entering: ports whose required ranges the label has to hold.
+      may_float: whether it may run in float: movers only, no pin and no Any near.
+      own: the label of its own ranges; None where it has none.
+      depth: kernels on the longest way from the model's inputs to its kernel.
+      content: what its kernel is, names left out.
+    """
+
+    id: int
+    kernel: int
+    ports: list[Port]
+    entering: list[Port]
+    may_float: bool
+    fixed: Uniform | None = None
+    fixed_source: str = ""
+    own: Label | None = None
+    depth: int = 0
+    content: str = ""
+    labels: list[Label | None] = field(default_factory=list)
+
+
+def label_of(kind: Uniform) -> Label:
+    """The label of a per-tensor type."""
+    return kind.scale, kind.zero_point - kind.storage.offset
+
+
+def log_units(scale: float) -> int:
+    """log2 of a scale, rounded half to even to 1/1024."""
+    return round(math.log2(scale) * UNIT)
+
+
+@lru_cache(maxsize=1 << 17)
+def typed(label: Label, store: Storage) -> Uniform:
+    """A label in a storage. Call only where `storable` holds."""
+    return Uniform(store, (label[0],), (label[1] + store.offset,))
+
+
+def storable(label: Label, spec: PortType) -> bool:
+    """Whether the port can hold this label at all."""
+    store = spec.storage
+    if not isinstance(store, Storage) or not store.qmin <= label[1] + store.offset <= store.qmax:
+        return False
+    if spec.symmetric and label[1] + store.offset != 0:
+        return False
+    if spec.zero_point is not None and label[1] + store.offset != spec.zero_point:
+        return False
+    if spec.scale_min is not None and label[0] < spec.scale_min:
+        return False
+    if spec.scale_max is not None and label[0] > spec.scale_max:
+        return False
+    return not spec.power_of_two or math.frexp(label[0])[0] == 0.5
+
+
+def label_for(extent: Interval, spec: PortType) -> Label:
+    """The label that holds a range of reals in a port's storage, by the port's own wishes."""
+    store = spec.storage
+    if not isinstance(store, Storage):
+        raise TypeError(f"a port of type {spec} has no label")
+    lo, hi = extent
+    if spec.zero_point is not None:
+        return _label_at(lo, hi, store, spec)
+    scale, zero_point = affine(lo, hi, store, symmetric=spec.symmetric, power_of_two=spec.power_of_two)
+    bounded = min(max(scale, spec.scale_min or 0.0), spec.scale_max or math.inf)
+    if bounded != scale:
+        scale = bounded
+        zero_point = 0 if spec.symmetric else min(max(round(store.qmin - lo / scale), store.qmin), store.qmax)
+    return scale, zero_point - store.offset
+
+
+def _label_at(lo: float, hi: float, store: Storage, spec: PortType) -> Label:
+    """The finest label with the port's own zero point."""
+    zero = spec.zero_point or 0
+    up = hi / (store.qmax - zero) if store.qmax > zero else 0.0
+    down = -lo / (zero - store.qmin) if zero > store.qmin else 0.0
+    widest = max(up, down, 0.0)
+    if widest == 0.0:
+        return 1.0, zero - store.offset
+    bits = max(store.bits, 2)  # of one bit with signs no symmetric range is left
+    most = (1 << bits - 1) - 1
+    top, even = widest * most, Storage(bits, True, -most, most)
+    scale, _ = affine(-top, top, even, symmetric=True, power_of_two=spec.power_of_two)
+    return scale, zero - store.offset
+
+
+def clipped_share(extent: Interval, label: Label, store: Storage) -> float:
+    """Share of a range (widened to contain 0) that a label cuts off, half a step taken off at each end."""
+    lo, hi = min(extent[0], 0.0), max(extent[1], 0.0)
+    scale, zero_point = label
+    shift = zero_point + store.offset
+    below = (store.qmin - shift) * scale - 0.5 * scale - lo
+    above = hi - (store.qmax - shift) * scale - 0.5 * scale
+    cut = max(below, 0.0) + max(above, 0.0)
+    if cut <= 0.0:
+        return 0.0
+    return cut / (hi - lo)
+
+
+def clipped_shares(lo: Floats | float, hi: Floats | float, scales: Floats, low: Steps, high: Steps) -> Floats:
+    """`clipped_share` of many at once; `low` and `high`: the storage's ends in steps from the zero points."""
+    lo, hi = np.minimum(lo, 0.0), np.maximum(hi, 0.0)
+    below = low * scales - 0.5 * scales - lo
+    above = hi - high * scales - 0.5 * scales
+    cut = np.maximum(below, 0.0) + np.maximum(above, 0.0)
+    width = np.where(cut > 0.0, hi - lo, 1.0)
+    return np.where(cut > 0.0, cut / width, 0.0)
+
+
+def legal(label: Label, entry: LabelClass, max_clip: float) -> bool:
+    """Whether a class may take a label. A fixed class takes its own only."""
+    if entry.fixed is not None:
+        return label == label_of(entry.fixed)
+    for port in entry.ports:
+        if not storable(label, port.spec):
+            return False
+    for port in entry.entering:
+        store = port.spec.storage
+        if port.required is None or not isinstance(store, Storage):
+            continue
+        if clipped_share(port.required, label, store) > max_clip:
+            return False
+    return True
+
+
+def build_classes(network: Network, depths: Sequence[int]) -> list[LabelClass]:
+    """Join ports by the rows' `same_scale` rules; every other searched port is a class of its own.
+
+    Args:
+      depths: of kernels: how many are on the longest way from the model's inputs, each itself counted.
+    """
+    classes: list[LabelClass] = []
+    network.visits += len(network.kernels)
+    for index, kernel in enumerate(network.kernels):
+        layout = kernel.choice.layout
+        if layout is None:
+            continue
+        first = len(classes)
+        present = ports_of(network, kernel)
+        for group in layout.groups:
+            members = [port for port in present if port.side in group and port.kind in (CLASS, CONSTANT)]
+            if any(port.kind == CLASS for port in members):
+                classes.append(_class(network, len(classes), index, members))
+                _join_carried(network, classes, index)
+        for port in present:
+            if port.group < 0 and (
+                port.kind == CLASS or (port.kind == DERIVED and not network.values[port.value].constant)
+            ):
+                classes.append(_class(network, len(classes), index, [port]))
+        for entry in classes[first:]:
+            entry.depth = depths[index]
+    return classes
+
+
+def _join_carried(network: Network, classes: list[LabelClass], index: int) -> None:
+    """Put the newest class, if it is the last of a carried value, into the class of the first."""
+    begin = network.begins.get(index)
+    groups = [network.ports[p].group for p in network.kernels[begin].outputs] if begin is not None else []
+    if not groups or groups[0] < 0:
+        return
+    newest, first = classes.pop(), classes[groups[0]]
+    for port in newest.ports:
+        port.group = first.id
+    first.ports += newest.ports
+    first.entering += newest.entering
+    first.may_float = first.may_float and newest.may_float
+    if newest.fixed is not None and first.fixed is None:
+        first.fixed, first.fixed_source = newest.fixed, newest.fixed_source
+    elif newest.fixed is not None and first.fixed is not None and newest.fixed != first.fixed:
+        ports = [next(p for p in e.ports if p.fixed or p.pin) for e in (first, newest)]
+        raise _disagree(network, ports[0], ports[1])
+    first.own = own_label(network, first)
+
+
+def _class(network: Network, ident: int, index: int, members: list[Port]) -> LabelClass:
+    kernel = network.kernels[index]
+    for port in members:
+        port.group = ident
+    reads = any(port.side[0] == "in" for port in members)
+    entering = [port for port in members if port.side[0] == "in" or not (kernel.moves and reads)]
+    entering = preferred(kernel.choice.row, members, entering) if len(members) > 1 else entering
+    entry = LabelClass(
+        id=ident,
+        kernel=index,
+        ports=members,
+        entering=entering,
+        may_float=kernel.moves and _may_float(network, kernel, ident, members),
+        content=f"{kernel.choice.region.kernel} {layout.key if (layout := kernel.choice.layout) else ''}",
+    )
+    for port in members:
+        kind = port.fixed or port.pin
+        if kind is None:
+            continue
+        if entry.fixed is None:
+            entry.fixed, entry.fixed_source, first = kind, port.fixed_source or "model", port
+        elif label_of(kind) != label_of(entry.fixed):
+            raise _disagree(network, first, port)
+    entry.own = own_label(network, entry)
+    return entry
+
+
+def _disagree(network: Network, first: Port, other: Port) -> Conflict:
+    """Two ports of one class that facts or the row fix to different scales."""
+    choice = network.kernels[first.kernel].choice
+    row = choice.row.source if choice.row is not None else ""
+    fixed = {port_address(choice.region.name, *port.side): port for port in (first, other)}
+    facts = [f"port {address}: {port.fixed or port.pin}" for address, port in fixed.items()]
+    left_out = [(address, port.pin) for address, port in fixed.items() if port.pin]
+    return Conflict(
+        f"{' and '.join(fixed)} share a scale, and are {first.fixed or first.pin} and "
+        f"{other.fixed or other.pin}",
+        facts=(*facts, f"same_scale of {row}"),
+        hint="drop one of them",
+        concession=Concession(facts=tuple(left_out[-1:])),
+    )
+
+
+def preferred(row: Row | None, members: Sequence[Port], entering: list[Port]) -> list[Port]:
+    """The ports whose ranges a class has to hold: those that its rule's `direction` and `prefer` leave."""
+    names = {port.name for port in members}
+    for rule in row.rules if row is not None else ():
+        prefer, direction = rule.args.get("prefer", "hull"), rule.args.get("direction", "both")
+        if rule.kind != "same_scale" or (prefer, direction) == ("hull", "both"):
+            continue
+        if names.isdisjoint(rule.args["ports"]):  # of another class of this row
+            continue
+        if direction != "both":
+            side = "in" if direction == "from_inputs" else "out"
+            entering = [port for port in members if port.side[0] == side] or entering
+        known = [port for port in entering if port.required is not None]
+        if prefer == "widest" and known:
+            entering = [max(known, key=lambda port: width(port.required))]
+        if prefer == "first" and known:
+            order = {name: i for i, name in enumerate(rule.args["ports"])}
+            entering = [min(known, key=lambda port: order.get(port.name, len(order)))]
+    return entering
+
+
+def width(extent: Interval | None) -> float:
+    """How wide a range is, widened to contain 0; 0 where there is none."""
+    return max(extent[1], 0.0) - min(extent[0], 0.0) if extent is not None else 0.0
+
+
+def _may_float(network: Network, kernel: Kernel, ident: int, members: Sequence[Port]) -> bool:
+    """Whether the ports of a mover's class are all it stores, and no pin and no Any touches them."""
+    values = [network.values[port.value] for port in members]
+    return (
+        all(port.group == ident or port.kind == FLOAT for port in ports_of(network, kernel))
+        and not any(value.pin or value.has_any for value in values)
+        and not any(port.pin for port in members)
+    )
+
+
+def own_label(network: Network, entry: LabelClass) -> Label | None:
+    """The label of the class's own ranges: its fixed type, the pin of the one value entering, the hull."""
+    if entry.fixed is not None:
+        return label_of(entry.fixed)
+    entering = {port.value for port in entry.entering}
+    if len(entering) == 1:
+        pin = network.values[next(iter(entering))].pin
+        if pin is not None and pin.is_per_tensor:
+            label = label_of(pin)
+            if all(storable(label, port.spec) for port in entry.ports):
+                return label
+    hull = hull_of([entry])
+    if hull is None:
+        return None
+    first = entry.ports[0].spec
+    if all(port.spec is first for port in entry.ports):
+        return label_for(hull, first)
+    specs = dict.fromkeys(port.spec for port in entry.ports)
+    labels = [label_for(hull, spec) for spec in specs]
+    held = (label for label in labels if all(storable(label, spec) for spec in specs))
+    return next(held, labels[0])
+
+
+def hull_of(entries: Sequence[LabelClass]) -> Interval | None:
+    """Hull of all required ranges entering these classes."""
+    extents = [port.required for entry in entries for port in entry.entering if port.required is not None]
+    if not extents:
+        return None
+    return min(lo for lo, _ in extents), max(hi for _, hi in extents)

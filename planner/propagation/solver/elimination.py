@@ -1,0 +1,305 @@
+"""Exact labelling by eliminating one class at a time (bucket elimination), in whole numbers.
+
+The price of a unit is a sum of tables: one per value, one per consuming use. To eliminate a class, the
+tables it is in are added up and the least over its labels is kept. Networks are nearly chains and ladders, so
+tables stay small; where they would not, nothing is found. An entry is one whole number whose digits are
+(price, rescales, elements x lost, label of the first class, ...), so ties are decided exactly: a machine's
+integer where that has room for them, else Python's. Without room for labels alone they are left out, which
+is enough if no two labellings are equally good.
+Source: Dechter, "Bucket elimination"; design 01, section 5, the price, items 5 and 6.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from planner.propagation.solver.classes import Labels, Offered, log_units
+from planner.propagation.solver.components import NEVER, Edge, Loss, Price, Unit
+from planner.propagation.solver.edge_tables import ROOM, Table, edge_tables
+from planner.propagation.solver.price import CostModel, edge_price, loss_price
+
+TABLE: Final = 20_000  # entries of one table
+TABLES: Final = 400_000  # entries of all tables that eliminating makes
+PRICED: Final = 30_000  # entries of all tables that it starts from
+DIRECT: Final = 64
+FEW: Final = 8  # labellings of an edge that are priced one by one sooner than in tables
+RANKED: Final = 1_000  # classes whose labels are digits of the entries: more make the integers long
+
+
+class _Prices(NamedTuple):
+    """Tables of the digits, as whole numbers; None where all are 0."""
+
+    price: Table
+    rescales: Table | None = None
+    lost: Table | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Term:
+    """What is added to the price by the picks of a few variables, or which picks go together at all."""
+
+    variables: tuple[int, ...]
+    prices: Callable[[], _Prices] | None = None
+    allowed: Callable[[], Table] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Factor:
+    """A table over variables: one axis each, one entry per pick."""
+
+    variables: tuple[int, ...]
+    table: Table
+
+
+@dataclass(frozen=True, slots=True)
+class _Digits:
+    """How the digits of an entry are packed: what each is counted in, and how many there are of it."""
+
+    steps: Sequence[int]
+    sizes: Sequence[int]
+    ranked: Sequence[int]
+    labels: int
+    rules: int
+
+    @property
+    def never(self) -> int:
+        """More than any labelling costs."""
+        return math.prod(self.sizes) * self.labels
+
+    @property
+    def fits(self) -> bool:
+        """Whether a machine's integer has room for all entries."""
+        return self.never * (1 + self.rules) < ROOM
+
+    @property
+    def kind(self) -> type:
+        """Of an entry."""
+        return np.int64 if self.fits else object
+
+    def pack(self, prices: _Prices) -> Table:
+        """The entries of one table."""
+        packed: Table = (prices.price // self.steps[0]).astype(self.kind)
+        for size, step, digit in zip(self.sizes[1:], self.steps[1:], prices[1:], strict=True):
+            packed = packed * size
+            if digit is not None:
+                packed += (digit // step).astype(self.kind)
+        return packed * self.labels
+
+
+@dataclass(slots=True)
+class _Problem:
+    """Variables are classes with a choice, then the coarsest scales met on the way to a use."""
+
+    sizes: dict[int, int]
+    terms: list[_Term] = field(default_factory=list)
+    coarsest: dict[tuple[int, ...], int] = field(default_factory=dict)
+    levels: dict[int, list[int]] = field(default_factory=dict)
+
+
+def eliminate(unit: Unit, offered: Offered, cost_model: CostModel) -> Labels | None:
+    """Find the cheapest labelling, classes in canonical order; None where tables would grow too large."""
+    if sum(math.prod([len(offered[c]) for c in edge.groups()]) for edge in unit.edges) > PRICED:
+        return None
+    problem = _problem(unit, offered, cost_model)
+    sizes = problem.sizes
+    if sum(math.prod(sizes[v] for v in term.variables) for term in problem.terms) > PRICED:
+        return None
+    order = _order(problem)
+    if order is None:
+        return None
+    picks = _picks(problem, order, [c for c in unit.classes if c in sizes])
+    return {c: offered[c][picks.get(c, 0)] for c in unit.classes}
+
+
+def _picks(problem: _Problem, order: Sequence[int], classes: Sequence[int]) -> dict[int, int]:
+    """The best label of each class by its number."""
+    terms = [term for term in problem.terms if term.variables]  # others are the same for all labellings
+    priced = [(term.variables, term.prices()) for term in terms if term.prices is not None]
+    digits = _digits(problem, [prices for _, prices in priced], classes[:RANKED])
+    if not digits.fits:
+        fewer = replace(digits, ranked=(), labels=1)
+        if fewer.fits:
+            picks, alone = _minimise(problem, _factors(problem, priced, fewer), order)
+            if alone:
+                return picks
+    return _minimise(problem, _factors(problem, priced, digits), order)[0]
+
+
+def _digits(problem: _Problem, priced: Sequence[_Prices], ranked: Sequence[int]) -> _Digits:
+    steps, sizes = [], []
+    for n in range(len(_Prices._fields)):
+        tables = [table for prices in priced if (table := prices[n]) is not None]
+        steps.append(math.gcd(*(int(np.gcd.reduce(table, axis=None)) for table in tables)) or 1)
+        sizes.append(1 + sum(int(table.max()) for table in tables) // steps[-1])
+    rules = sum(term.allowed is not None for term in problem.terms)
+    return _Digits(steps, sizes, ranked, math.prod(problem.sizes[c] for c in ranked), rules)
+
+
+def _factors(
+    problem: _Problem, priced: Sequence[tuple[tuple[int, ...], _Prices]], digits: _Digits
+) -> list[_Factor]:
+    found = [_Factor(variables, digits.pack(prices)) for variables, prices in priced]
+    worth, kind = digits.labels, digits.kind
+    for c in digits.ranked:
+        worth //= problem.sizes[c]
+        found.append(_Factor((c,), np.array([worth * i for i in range(problem.sizes[c])], kind)))
+    for term in problem.terms:
+        if term.allowed is not None:
+            table = np.where(term.allowed(), np.array(0, kind), np.array(digits.never, kind))
+            found.append(_Factor(term.variables, table))
+    return found
+
+
+def _problem(unit: Unit, offered: Offered, cost_model: CostModel) -> _Problem:
+    problem = _Problem({c: len(offered[c]) for c in unit.classes if len(offered[c]) > 1})
+    for c in unit.classes:
+        scales = (NEVER if label is None else log_units(label[0]) for label in offered[c])
+        problem.levels[c] = list(scales)
+    for edge in unit.edges:
+        variables = tuple([c for c in edge.groups() if c in problem.sizes])
+        problem.terms.append(_Term(variables, partial(_of_edge, edge, offered, cost_model)))
+    for loss in unit.losses:
+        _add_loss(problem, loss, cost_model)
+    for c, toll in unit.tolls.items():
+        if c in problem.sizes:
+            problem.terms.append(_Term((c,), partial(_of_toll, [toll[label] for label in offered[c]])))
+    return problem
+
+
+def _of_edge(edge: Edge, offered: Offered, cost_model: CostModel) -> _Prices:
+    groups = edge.groups()
+    shape = [len(offered[c]) for c in groups]
+    tables = edge_tables(edge, offered, cost_model) if math.prod(shape) > FEW else None
+    if tables is None:
+        tables = np.empty(shape, object), np.empty(shape, object)
+        for picked in itertools.product(*map(range, shape)):
+            labels = {c: offered[c][i] for c, i in zip(groups, picked, strict=True)}
+            tables[0][picked], tables[1][picked] = edge_price(edge, labels, cost_model)
+    several = [size for size in shape if size > 1]
+    return _Prices(*(table.reshape(several) for table in tables))
+
+
+def _of_toll(tolls: Sequence[Price]) -> _Prices:
+    return _Prices(*(np.array(digit, object) for digit in zip(*tolls, strict=True)))
+
+
+def _add_loss(problem: _Problem, loss: Loss, cost_model: CostModel) -> None:
+    """A table over the classes on the way, or over the coarsest of them where they are many."""
+    levels = problem.levels
+    fixed = max([loss.constant, *(levels[c][0] for c in loss.upstream if len(levels[c]) == 1)])
+    free = tuple(c for c in loss.upstream if len(levels[c]) > 1)
+    if math.prod(len(levels[c]) for c in free) > DIRECT and len(free) > 2:
+        free = (_coarsest(problem, free[:-1]), free[-1])
+
+    def prices() -> _Prices:
+        coarsest = np.full([1] * len(free), fixed, np.int64)
+        for axis, c in enumerate(free):
+            shape = [-1 if i == axis else 1 for i in range(len(free))]
+            coarsest = np.maximum(coarsest, np.array(levels[c], np.int64).reshape(shape))
+        bits = [max(0, level - loss.own) for level in coarsest.reshape(-1).tolist()]
+        known = {lost: loss_price(loss, lost, cost_model.costs) for lost in set(bits)}
+        price = np.array([known[lost] for lost in bits], object)
+        worst = np.array([loss.elements * lost * loss.times for lost in bits], object)
+        return _Prices(price.reshape(coarsest.shape), None, worst.reshape(coarsest.shape))
+
+    problem.terms.append(_Term(free, prices))
+
+
+def _coarsest(problem: _Problem, group: tuple[int, ...]) -> int:
+    """The variable that is the coarsest level of these classes; ways with a beginning in common share it."""
+    if len(group) == 1:
+        return group[0]
+    if group in problem.coarsest:
+        return problem.coarsest[group]
+    before = _coarsest(problem, group[:-1])
+    levels, last = problem.levels, group[-1]
+    floor = max(min(levels[before]), min(levels[last]))
+    mine = sorted({level for level in (*levels[before], *levels[last]) if level >= floor})
+    variable = -1 - len(problem.coarsest)
+    problem.coarsest[group], problem.levels[variable], problem.sizes[variable] = variable, mine, len(mine)
+
+    def allowed() -> Table:
+        coarser = np.maximum.outer(levels[before], levels[last])
+        agree: Table = coarser[..., None] == np.array(mine)
+        return agree
+
+    problem.terms.append(_Term((before, last, variable), None, allowed))
+    return variable
+
+
+def _order(problem: _Problem) -> list[int] | None:
+    """Eliminate next what makes the smallest table; None where that is too large."""
+    sizes = problem.sizes
+    near: dict[int, dict[int, None]] = {variable: {} for variable in sizes}
+    for term in problem.terms:
+        for variable in term.variables:
+            near[variable].update(dict.fromkeys(term.variables))
+    place = {variable: i for i, variable in enumerate(sizes)}
+    cost = {variable: _entries(near[variable], variable, sizes) for variable in sizes}
+    order, spent = [], 0
+    while near:
+        variable = min(near, key=lambda v: (cost[v], place[v]))
+        spent += cost[variable]
+        if cost[variable] > TABLE or spent > TABLES:
+            return None
+        others = [v for v in near.pop(variable) if v != variable]
+        for other in others:
+            del near[other][variable]
+            near[other].update(dict.fromkeys(others))
+        for other in others:
+            cost[other] = _entries(near[other], other, sizes)
+        order.append(variable)
+    return order
+
+
+def _entries(near: Mapping[int, None], variable: int, sizes: Mapping[int, int]) -> int:
+    return math.prod(sizes[other] for other in near) if near else sizes[variable]
+
+
+def _minimise(
+    problem: _Problem, factors: Sequence[_Factor], order: Sequence[int]
+) -> tuple[dict[int, int], bool]:
+    """Eliminate every variable, then pick backwards; also whether no other picks are as good."""
+    buckets: dict[int, list[_Factor]] = {variable: [] for variable in order}
+    place = {variable: i for i, variable in enumerate(order)}
+    for factor in factors:
+        _drop_in(buckets, place, factor)
+    sums: list[_Factor] = []
+    for variable in order:
+        mine = buckets.pop(variable)
+        others = sorted({v for f in mine for v in f.variables if v != variable}, key=place.__getitem__)
+        variables = (*others, variable)
+        kind = mine[0].table.dtype if mine else np.int64
+        total = np.zeros([problem.sizes[v] for v in variables], kind)
+        for factor in mine:
+            total = total + _aligned(factor, variables)
+        sums.append(_Factor(variables, total))
+        if others:
+            _drop_in(buckets, place, _Factor(tuple(others), total.min(axis=-1)))
+    picks: dict[int, int] = {}
+    alone = True
+    for whole in reversed(sums):
+        *others, variable = whole.variables
+        row = whole.table[tuple(picks[v] for v in others)].tolist()
+        least = min(row)
+        picks[variable] = row.index(least)
+        alone = alone and row.count(least) == 1
+    return picks, alone
+
+
+def _drop_in(buckets: Mapping[int, list[_Factor]], place: Mapping[int, int], factor: _Factor) -> None:
+    if factor.variables:
+        buckets[min(factor.variables, key=place.__getitem__)].append(factor)
+
+
+def _aligned(factor: _Factor, variables: tuple[int, ...]) -> Table:
+    """The factor's table with an axis for each of the variables, of length 1 where it has none."""
+    axes = sorted(range(len(factor.variables)), key=lambda i: variables.index(factor.variables[i]))
+    table = np.transpose(factor.table, axes)
+    present = iter(table.shape)
+    return table.reshape([next(present) if v in factor.variables else 1 for v in variables])

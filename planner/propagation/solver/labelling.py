@@ -1,0 +1,162 @@
+"""Labelling: every class of a network gets its label, by the least price or in the RFC's greedy order.
+
+Rules may derive types from labels, and labels are chosen with those types known: rounds, until nothing
+moves. How a unit is labelled for the least price is `solve`. Source: design 01, sections 4 and 5.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from planner.ir.types.qtypes import Storage, Uniform
+from planner.propagation.network.ports import Network, ports_of
+from planner.propagation.parameters.derived_ports import derive_again, forget, guess_derived
+from planner.propagation.result.outcome import Labelled, Strategy
+from planner.propagation.solver.candidates import offer_labels
+from planner.propagation.solver.classes import Label, LabelClass, label_of, typed
+from planner.propagation.solver.components import components_of, settle_losses, units_of
+from planner.propagation.solver.price import CostModel, edge_price, price_of_labels
+from planner.propagation.solver.rfc import greedy
+from planner.propagation.solver.solve import Solution, solve, unavoidable_casts
+from planner.propagation.solver.tie_break import moved_late
+from planner.propagation.tied import components
+
+Fresh = tuple[Label | None, Uniform | None, str, int]
+ROUNDS: Final = 4
+
+
+def label_all(
+    network: Network, classes: list[LabelClass], cost_model: CostModel, strategy: Strategy
+) -> Labelled:
+    """Label all classes, and write the types.
+
+    Where rules derive types from labels, the least price of a round proves nothing about the next: the greedy
+    order is looked at too, and followed where it costs less and cuts off and loses what is allowed.
+    """
+    every = range(len(classes))
+    if strategy == "rfc":
+        return _rounds(network, classes, cost_model, every)
+    fresh = [(entry.own, entry.fixed, entry.fixed_source, entry.ports[0].kind) for entry in classes]
+    labelled = _rounds(network, classes, cost_model, ())
+    if labelled.cost == labelled.bound or not any(map(_is_derived, classes)):
+        return labelled
+    _start_again(network, classes, fresh)
+    greedily = _rounds(network, classes, cost_model, every)
+    cheaper = _cheaper(network, classes, labelled, greedily)
+    _start_again(network, classes, fresh)
+    return _rounds(network, classes, cost_model, cheaper)
+
+
+def _is_derived(entry: LabelClass) -> bool:
+    return entry.fixed_source == "derived"
+
+
+def _start_again(network: Network, classes: Sequence[LabelClass], fresh: Sequence[Fresh]) -> None:
+    for entry, (own, fixed, source, kind) in zip(classes, fresh, strict=True):
+        entry.own, entry.fixed, entry.fixed_source, entry.ports[0].kind = own, fixed, source, kind
+    forget(network.ports)
+
+
+def _cheaper(
+    network: Network, classes: Sequence[LabelClass], labelled: Labelled, greedily: Labelled
+) -> frozenset[int]:
+    """Classes that cost less in the greedy order; units that rules derive from each other go together."""
+    home = np.zeros(len(classes), np.int64)
+    for i, unit in enumerate(greedily.units):
+        home[unit.classes] = i
+    links = []
+    for entry in filter(_is_derived, classes):
+        kernel = network.kernels[entry.kernel]
+        groups = [port.group for port in ports_of(network, kernel)]
+        links += [(home[entry.id], home[group]) for group in groups if group >= 0]
+    together = components(len(greedily.units), *np.array(links, np.int64).reshape(-1, 2).T)
+    saved = np.zeros(len(greedily.units), np.int64)
+    legal = np.ones(len(greedily.units), bool)
+    for i, unit in enumerate(greedily.units):
+        one, other = (found.solutions[unit.classes[0]] for found in (labelled, greedily))
+        saved[together[i]] += one.price - other.price
+        legal[together[i]] &= all(_may_have(classes[c], other.labels[c]) for c in unit.classes)
+    taken = (saved > 0) & legal
+    return frozenset(entry.id for entry in classes if taken[together[home[entry.id]]])
+
+
+def _may_have(entry: LabelClass, label: Label | None) -> bool:
+    return entry.fixed is not None or label in entry.labels
+
+
+def _rounds(
+    network: Network, classes: list[LabelClass], cost_model: CostModel, greedily: Collection[int]
+) -> Labelled:
+    """Label, derive, and label again while a rule yields another type than it was labelled with.
+
+    Args:
+      greedily: classes that follow the greedy order, by whole units.
+    """
+    guess_derived(network, classes)
+    labelled = _label(network, classes, cost_model, greedily)
+    _write_types(classes, labelled.solutions)
+    for _ in range(ROUNDS):
+        if not derive_again(network, classes):
+            return labelled
+        labelled = _label(network, classes, cost_model, greedily)
+        _write_types(classes, labelled.solutions)
+    if derive_again(network, classes):
+        labelled = _repriced(labelled, classes, cost_model)
+    _write_types(classes, labelled.solutions)
+    return labelled
+
+
+def _repriced(labelled: Labelled, classes: list[LabelClass], cost_model: CostModel) -> Labelled:
+    """The same labelling at the types that rules yield now."""
+    cost, bound, solutions = labelled.cost, labelled.bound, dict(labelled.solutions)
+    for unit in labelled.units:
+        old = labelled.solutions[unit.classes[0]]
+        fixed = {c: label_of(kind) for c in unit.classes if (kind := classes[c].fixed) is not None}
+        labels = {**old.labels, **fixed}
+        price = price_of_labels(unit, labels, cost_model)[0]
+        floor = min(old.bound, price, unavoidable_casts(unit.edges, classes, cost_model))
+        solutions |= dict.fromkeys(unit.classes, Solution(labels, price, floor, old.refused))
+        cost, bound = cost + price - old.price, bound + floor - old.bound
+    return Labelled(labelled.units, solutions, cost, bound)
+
+
+def _label(
+    network: Network, classes: list[LabelClass], cost_model: CostModel, greedily: Collection[int]
+) -> Labelled:
+    parts, loose = components_of(network, classes)
+    for component in parts:
+        offer_labels(component, classes, network, cost_model.costs.max_clip)
+    units = units_of(network, parts, len(classes))
+    first_decided = greedy(network, classes) if greedily else {}
+    solutions: dict[int, Solution] = {}
+    cost = bound = sum(edge_price(edge, {}, cost_model)[0] for edge in loose)
+    for unit in units:
+        settle_losses(unit, classes, cost_model.costs.max_bits_lost)
+        if unit.classes[0] in greedily:
+            mine = {c: first_decided[c] for c in unit.classes}
+            price = price_of_labels(unit, mine, cost_model)[0]
+            solution = Solution(mine, price, min(price, unavoidable_casts(unit.edges, classes, cost_model)))
+        else:
+            solution = solve(unit, classes, cost_model)
+            late = moved_late(network, unit, classes, solution.labels, cost_model)
+            solution = solution if late is solution.labels else replace(solution, labels=late)
+        if any(_is_derived(classes[c]) for c in unit.classes):
+            # The derived types follow labels of other units, so the least here proves nothing.
+            floor = min(solution.bound, unavoidable_casts(unit.edges, classes, cost_model))
+            solution = replace(solution, bound=floor)
+        cost += solution.price
+        bound += solution.bound
+        solutions |= dict.fromkeys(unit.classes, solution)
+    return Labelled(units, solutions, cost, bound)
+
+
+def _write_types(classes: Sequence[LabelClass], solutions: Mapping[int, Solution]) -> None:
+    for entry in classes:
+        label = solutions[entry.id].labels[entry.id]
+        for port in entry.ports:
+            store = port.spec.storage
+            if label is None or not isinstance(store, Storage):
+                continue
+            port.type = port.fixed or port.pin or typed(label, store)

@@ -1,0 +1,335 @@
+"""The price as a linear program over labels (HiGHS): a proven lower bound, and labellings near it.
+
+One variable per class and label; per value and type wanted, what a rescale to it adds; per consuming use,
+the steps of its loss. All factors are 0, 1 and -1 and all costs whole, so the dual solution, rounded, proves
+a bound in whole numbers whatever the solver's tolerances. Limits are counts, never wall time.
+Source: design 01, section 5; weak duality.
+"""
+
+import itertools
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from planner.ir.types.qtypes import Storage, Uniform
+from planner.plans.rescales import SAME_SCALE
+from planner.propagation.solver.classes import Labels, Offered, log_units, typed
+from planner.propagation.solver.components import NEVER, Edge, Loss, Unit
+from planner.propagation.solver.highs import Branching, Floats, Rows, least, rows_of
+from planner.propagation.solver.price import CostModel, loss_price
+
+RELAXED_ROWS: Final = 600_000
+MILP_VARIABLES: Final = 20_000
+MILP_NODES: Final = 100
+DUAL_BITS: Final = 12
+WHOLE_BITS: Final = 61
+SUPPORT: Final = 1e-7
+
+
+class Relaxed(NamedTuple):
+    """What the linear program says.
+
+    Attributes:
+      bound: no labelling costs less.
+      nearest: each class's label with the largest share.
+      support: each class's labels with any share.
+    """
+
+    bound: int
+    nearest: Labels
+    support: Offered
+
+
+@dataclass(slots=True)
+class _Model:
+    """Minimise base + cost . x where 0 <= x <= 1, `rows` . x >= their right side, `equal` rows = theirs.
+
+    A row says how large its first column has to be; no row before it reads that column.
+    """
+
+    cost: list[int] = field(default_factory=list)
+    base: int = 0
+    rows: list[tuple[int, list[int], list[int]]] = field(default_factory=list)
+    equal: list[tuple[int, list[int], list[int]]] = field(default_factory=list)
+    picks: dict[int, list[int]] = field(default_factory=dict)
+    levels: dict[int, dict[int, list[int]]] = field(default_factory=dict)
+    coarser: dict[int, dict[int, int]] = field(default_factory=dict)
+
+    def least_price(self, cost: int) -> int:
+        """The least price there is if columns cost at least this: what they cost is whole steps."""
+        step = math.gcd(*self.cost) or 1
+        return self.base - (-cost // step) * step
+
+    def variable(self, cost: int) -> int:
+        self.cost.append(cost)
+        return len(self.cost) - 1
+
+    def at_least(self, right: int, plus: Sequence[int], minus: Sequence[int]) -> None:
+        """Sum of `plus` columns less the `minus` ones is at least `right`."""
+        self.rows.append((right, [*plus, *minus], [1] * len(plus) + [-1] * len(minus)))
+
+
+class _Sources(NamedTuple):
+    """What an edge may start from: kinds with their columns (None: always), by scale; float last.
+
+    `apart`: prices of changes to quite another scale, by the storage wanted, and whether it may be.
+    """
+
+    kinds: Sequence[Uniform | None]
+    columns: Sequence[int | None]
+    scales: Sequence[float]
+    apart: dict[tuple[Storage | None, bool], int]
+
+
+class _Step(NamedTuple):
+    """One step of a rescale's price, and the sources that do without it (or, if fewer, that do not)."""
+
+    price: int
+    columns: list[int | None]
+    spared: bool
+
+
+def relax(unit: Unit, offered: Offered, cost_model: CostModel) -> Relaxed | None:
+    """Solve the relaxation; None where the model is too large or its numbers are."""
+    model = _model(unit, offered, cost_model, RELAXED_ROWS)
+    if model is None:
+        return None
+    cost = np.array(model.cost, np.float64)
+    scale = float(cost.max(initial=1.0)) or 1.0
+    rows, links = rows_of(model.rows), rows_of(model.equal + _simplex(model))
+    answer = least(cost / scale, rows, links)
+    if answer.values is None:
+        return None
+    bound = _proven(model, rows, rows_of(model.equal), answer.duals * scale)
+    if bound is None:
+        return None
+    shares = {c: answer.values[columns].tolist() for c, columns in model.picks.items()}
+    nearest = {c: offered[c][max(range(len(own)), key=own.__getitem__)] for c, own in shares.items()}
+    support = {
+        c: [label for label, share in zip(offered[c], own, strict=True) if share > SUPPORT]
+        for c, own in shares.items()
+    }
+    return Relaxed(bound, nearest, support)
+
+
+def solve_exactly(
+    unit: Unit, offered: Offered, cost_model: CostModel, known: Labels
+) -> tuple[Labels | None, int]:
+    """A labelling found by branch and bound, and a lower bound; (None, 0) where the model is too large.
+
+    HiGHS decides in floats, to about 1e-6 of the largest price; the bound gives that much away.
+
+    Args:
+      known: a labelling to start from.
+    """
+    model = _model(unit, offered, cost_model, 2 * MILP_VARIABLES)
+    if model is None or len(model.cost) > MILP_VARIABLES:
+        return None, 0
+    cost = np.array(model.cost, np.float64)
+    scale = float(cost.max(initial=1.0)) or 1.0
+    whole = [x for columns in model.picks.values() for x in columns]
+    links = rows_of(model.equal + _simplex(model))
+    start = _point(model, offered, known)
+    answer = least(cost / scale, rows_of(model.rows), links, Branching(whole, start, MILP_NODES))
+    bound = 0
+    if math.isfinite(answer.bound):
+        bound = max(0, model.least_price(math.ceil((answer.bound - 1e-6) * scale)))
+    if answer.values is None:
+        return None, bound
+    return {c: offered[c][int(answer.values[own].argmax())] for c, own in model.picks.items()}, bound
+
+
+def _point(model: _Model, offered: Offered, labels: Labels) -> list[int]:
+    """The columns of a labelling, each that is not picked the least that the rows allow."""
+    point = [0] * len(model.cost)
+    for c, own in model.picks.items():
+        point[own[offered[c].index(labels[c])]] = 1
+    for right, (first, *others), (_, *factors) in itertools.chain(model.equal, model.rows):
+        allowed = right - sum(factor * point[x] for x, factor in zip(others, factors, strict=True))
+        point[first] = max(point[first], allowed)
+    return point
+
+
+def _simplex(model: _Model) -> list[tuple[int, list[int], list[int]]]:
+    return [(1, own, [1] * len(own)) for own in model.picks.values()]
+
+
+def _proven(model: _Model, rows: Rows, links: Rows, duals: Floats) -> int | None:
+    """A lower bound by weak duality, in whole numbers.
+
+    Any multipliers prove a bound, if those of inequalities are not negative: the rows' right sides weighted,
+    plus the least that the columns can cost at what the multipliers leave of their costs.
+    """
+    height = len(rows.right)
+    duals = duals[: height + len(links.right)]
+    most = sum(model.cost) + float(np.abs(duals).sum())
+    bits = min(DUAL_BITS, WHOLE_BITS - math.ceil(most + 1).bit_length())
+    if bits < 0:
+        return None
+    weights = np.rint(np.maximum(duals[:height], 0.0) * (1 << bits)).astype(np.int64)
+    signed = np.rint(duals[height:] * (1 << bits)).astype(np.int64)
+    left = np.array(model.cost, np.int64) << bits
+    left -= rows.weighted(weights, len(left)) + links.weighted(signed, len(left))
+    free = np.ones(len(left), bool)
+    total = int(rows.right @ weights)
+    for own in model.picks.values():
+        free[own] = False
+        total += int(left[own].min())
+    total += int(np.minimum(left[free], 0).sum())
+    return model.least_price(-(-total >> bits))
+
+
+def _model(unit: Unit, offered: Offered, cost_model: CostModel, limit: int) -> _Model | None:
+    model = _Model()
+    for c in unit.classes:
+        toll = unit.tolls.get(c, {})
+        model.picks[c] = [model.variable(toll[label][0] if toll else 0) for label in offered[c]]
+    for edge in unit.edges:
+        _add_edge(model, edge, offered, cost_model)
+        if len(model.rows) > limit:
+            return None
+    for loss in unit.losses:
+        _add_loss(model, loss, offered, cost_model)
+        if len(model.rows) > limit:
+            return None
+    return model
+
+
+def _add_edge(model: _Model, edge: Edge, offered: Offered, cost_model: CostModel) -> None:
+    """A variable for each type that uses of this value may want, and step of its price and trip count."""
+    sources = _sources(model, edge, offered)
+    wanted: dict[tuple[Uniform | None, bool, int], list[tuple[int | None, int]]] = {}
+    for n, use in enumerate(edge.uses):
+        key = (cost_model.is_free(edge, use), n if cost_model.single_consumer else 0)
+        if use.follows:
+            for x in (x for kind, x in zip(sources.kinds, sources.columns, strict=True) if kind is None):
+                price = cost_model.pair(None, use.goal, free=key[0])[0] * use.trips * edge.elements
+                _add_rescale(model, _Step(price, [x], spared=False), [None])
+            continue
+        if use.group < 0:
+            wanted.setdefault((use.goal, *key), []).append((None, use.trips))
+            continue
+        for label, x in zip(offered[use.group], model.picks[use.group], strict=True):
+            kind = None if label is None or use.store is None else typed(label, use.store)
+            wanted.setdefault((kind, *key), []).append((x, use.trips))
+    for (kind, free, _), users in wanted.items():
+        trips = sorted({times for _, times in users})
+        for step in _steps(sources, kind, cost_model, free=free):
+            for fewer, times in zip([0, *trips], trips, strict=False):
+                readers = [x for x, most in users if most >= times]
+                price = step.price * (times - fewer) * edge.elements
+                _add_rescale(model, step._replace(price=price), readers)
+
+
+def _sources(model: _Model, edge: Edge, offered: Offered) -> _Sources:
+    if edge.definition is None:
+        return _Sources([edge.start], [None], [], {})
+    group, store = edge.definition
+    labels = offered[group]
+    kinds = [None if label is None else typed(label, store) for label in labels]
+    return _Sources(kinds, model.picks[group], [label[0] for label in labels if label is not None], {})
+
+
+def _steps(sources: _Sources, wanted: Uniform | None, cost_model: CostModel, *, free: bool) -> list[_Step]:
+    """The price of one rescale as steps: each is paid unless one of its sources is taken.
+
+    Sources of quite another scale all cost the same, so only one of them is asked.
+    """
+    kinds, columns, scales, apart = sources
+    low, high = _near(scales, wanted, cost_model)
+    told = [*range(low, high), *range(len(scales), len(kinds))]
+    prices = {i: 0 if kinds[i] == wanted else cost_model.pair(kinds[i], wanted, free=free)[0] for i in told}
+    others = next((i for i in (0, len(scales) - 1) if scales and i not in prices), None)
+    far = None
+    if others is not None:
+        key = None if wanted is None else wanted.storage, free
+        if key not in apart:
+            apart[key] = cost_model.pair(kinds[others], wanted, free=free)[0]
+        far = apart[key]
+    steps, paid = [], 0
+    for price in sorted({*prices.values(), *([] if far is None else [far])} - {0}):
+        spared = far is None or far >= price
+        those = [columns[i] for i in prices if (prices[i] < price) == spared]
+        steps.append(_Step(price - paid, those, spared))
+        paid = price
+    return steps
+
+
+def _near(scales: Sequence[float], wanted: Uniform | None, cost_model: CostModel) -> tuple[int, int]:
+    """Of ascending scales those that may count as the one wanted: from, and up to but not."""
+    if wanted is None or not scales:
+        return 0, 0
+    if cost_model.costs.zero_point > cost_model.costs.requantize:
+        return 0, len(scales)
+    if not wanted.is_per_tensor:
+        return 0, 0
+    scale = wanted.scales[0]
+    return bisect_left(scales, scale * (1 - 2 * SAME_SCALE)), bisect_right(
+        scales, scale * (1 + 2 * SAME_SCALE)
+    )
+
+
+def _add_rescale(model: _Model, step: _Step, readers: Sequence[int | None]) -> None:
+    """`added >= reader - sum of spared`, or `added >= reader + sum of charged - 1`."""
+    certain = None in step.columns
+    if certain and step.spared:
+        return
+    columns = [x for x in step.columns if x is not None]
+    added = model.variable(step.price)
+    for reader in dict.fromkeys(readers):
+        right = int(reader is None) - int(not step.spared and not certain)
+        given = [] if reader is None else [reader]
+        plus, minus = (columns, given) if step.spared else ([], [*columns, *given])
+        model.at_least(right, [added, *plus], minus)
+
+
+def _add_loss(model: _Model, loss: Loss, offered: Offered, cost_model: CostModel) -> None:
+    """A variable per step that the coarsest label upstream may add to what is paid anyway."""
+    levels = {c: _levels(model, c, offered) for c in loss.upstream}
+    anyway = max([loss.constant, *(next(iter(own)) for own in levels.values())])
+    paid = loss_price(loss, max(0, anyway - loss.own), cost_model.costs)
+    model.base += paid
+    steps: list[int] = []
+    added: list[int] = []
+    for level in sorted({level for own in levels.values() for level in own if level > anyway}):
+        price = loss_price(loss, max(0, level - loss.own), cost_model.costs)
+        if price > paid:
+            steps.append(level)
+            added.append(model.variable(price - paid))
+            paid = price
+    for c in loss.upstream if steps else ():
+        for level, x in _coarser(model, c, offered).items():
+            at = bisect_right(steps, level) - 1
+            if at >= 0:
+                model.at_least(0, [added[at]], [x])
+    for coarser, finer in itertools.pairwise(reversed(added)):
+        model.at_least(0, [finer], [coarser])
+
+
+def _levels(model: _Model, c: int, offered: Offered) -> dict[int, list[int]]:
+    """The columns of a class's labels by the level of their scale, the finest first."""
+    if c not in model.levels:
+        found: dict[int, list[int]] = {}
+        for label, x in zip(offered[c], model.picks[c], strict=True):
+            found.setdefault(NEVER if label is None else log_units(label[0]), []).append(x)
+        model.levels[c] = {level: found[level] for level in sorted(found)}
+    return model.levels[c]
+
+
+def _coarser(model: _Model, c: int, offered: Offered) -> dict[int, int]:
+    """For each level of a class but the finest a column: the share of labels that are not finer."""
+    if c not in model.coarser:
+        levels = [*_levels(model, c, offered).items()]
+        columns: dict[int, int] = {}
+        beyond: list[int] = []
+        for level, picks in reversed(levels[1:]):
+            columns[level] = share = model.variable(0)
+            own = [*picks, *beyond]
+            model.equal.append((0, [share, *own], [1] + [-1] * len(own)))
+            beyond = [share]
+        model.coarser[c] = {level: columns[level] for level, _ in levels[1:]}
+    return model.coarser[c]

@@ -1,0 +1,286 @@
+"""Labelling: choose a label for every class of a unit so that the price is least.
+
+First the finest label that all classes of a component can share (provably least where it pays less than
+one change of label beyond what nobody can avoid). Then, without the labels that nobody needs: exactly by
+eliminating classes, else by a linear program (a proven bound), local search and branch and bound. What is
+not proven optimal carries its bound. Limits are counts, never wall time. Source: design 01, section 5.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from planner.plans.rescales import same_scale
+from planner.propagation.solver.blur import blur, shared_labels
+from planner.propagation.solver.candidates import is_whole
+from planner.propagation.solver.canonical_order import in_canonical_order
+from planner.propagation.solver.classes import UNIT, Label, LabelClass, Labels, Offers
+from planner.propagation.solver.components import Component, Edge, Part, Unit, Use
+from planner.propagation.solver.cuts import worth_a_look
+from planner.propagation.solver.dominance import drop_dominated
+from planner.propagation.solver.elimination import eliminate
+from planner.propagation.solver.fold import fold, unfold
+from planner.propagation.solver.linear_program import relax, solve_exactly
+from planner.propagation.solver.local_search import descend
+from planner.propagation.solver.parts import split
+from planner.propagation.solver.price import CostModel, edge_price, price_of_labels
+from planner.propagation.solver.tolls import charge, with_writers
+
+PART: Final = 500  # classes of a part
+SEVERAL: Final = 8  # parts beyond which nothing else is tried
+CLOSE: Final = 1.01  # what parts leave open at most, else the whole is looked at
+SHARP: Final = 15_000  # labels of all classes together that a linear program takes as they are
+DENSE: Final = 32  # labels of a class, on average, below which it takes any number
+BLURRED: Final = 2  # how many times fewer blurred labels have to be
+
+Options = Sequence[tuple[tuple[int, int], Labels]]
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """A labelling of one unit.
+
+    `price` and `bound` in 1/1024; `refused`: the other labels for all classes alike, with their price.
+    """
+
+    labels: Mapping[int, Label | None]
+    price: int
+    bound: int
+    refused: tuple[tuple[Label | None, int], ...] = ()
+
+
+def solve(unit: Unit, classes: Sequence[LabelClass], cost_model: CostModel) -> Solution:
+    """Find the cheapest labelling; labels must have been offered and losses settled."""
+    floor = unavoidable_casts(unit.edges, classes, cost_model)
+    options = {id(part): _shared_labels(part, classes, cost_model) for part in unit.components}
+    if all(options.values()):
+        first = [found[0] for found in options.values()]
+        finest = _merged(labels for _, labels in first)
+        rescales = sum(count for (_, count), _ in first)
+        price = sum(paid for (paid, _), _ in first) + _price_of_losses(unit, finest, cost_model)
+        if (price, rescales) == (floor, 0):
+            return Solution(finest, floor, floor, _refusals(unit, finest, [*options.values()], cost_model))
+    alike = _one_for_all(unit, [*options.values()], classes, cost_model)
+    if alike is not None and alike.price < floor + _least_change(unit, classes, cost_model):
+        return alike
+    offered = worth_a_look(unit, classes, cost_model)
+    if all(len(labels) == 1 for labels in offered.values()):
+        labels = {c: label for c, (label,) in offered.items()}
+        price = price_of_labels(unit, labels, cost_model)[0]
+        return Solution(labels, price, price, alike.refused if alike is not None else ())
+    in_canonical_order(unit, classes)
+    shared = [options[id(part)] for part in unit.components]
+    start = _pick_shared(unit, classes, shared, cost_model)
+    refused = _refusals(unit, start, shared, cost_model)
+    start = {c: label if label in offered[c] else offered[c][0] for c, label in start.items()}
+    folded = fold(unit, offered, cost_model)
+    charged = charge(folded.unit, offered, cost_model)
+    left = {c: offered[c] for c in charged.unit.classes}
+    labels, found, bound = _least(charged.unit, left, cost_model, start)
+    labels = unfold(folded, unit, offered, cost_model, with_writers(charged, labels))
+    if not all(is_whole(component) for component in unit.components):
+        bound = 0
+    return Solution(labels, found, min(max(bound, floor), found), refused)
+
+
+def _one_for_all(
+    unit: Unit, shared: Sequence[Options], classes: Sequence[LabelClass], cost_model: CostModel
+) -> Solution | None:
+    """The cheapest of one label for all; of labels whose rescales cost the same the finest is."""
+    if len(shared) > 1 or not is_whole(unit.components[0]):
+        return None
+    free = next((c for c in unit.classes if classes[c].fixed is None), unit.classes[0])
+    first: dict[tuple[tuple[int, int], bool], Labels] = {}
+    for paid, labels in shared[0]:
+        first.setdefault((paid, labels[free] is None), labels)
+    priced = [(price_of_labels(unit, labels, cost_model), labels) for labels in first.values()]
+    if not priced:
+        return None
+    price, labels = min(priced, key=lambda item: item[0])
+    return Solution(labels, price[0], price[0], _refusals(unit, labels, shared, cost_model))
+
+
+def _least_change(unit: Unit, classes: Sequence[LabelClass], cost_model: CostModel) -> int:
+    """What two labels in one component cost at least; 0 where scales are so close that it may be nothing."""
+    scales = sorted({label for c in unit.classes for label in classes[c].labels if label is not None})
+    if any(same_scale(a, b) for (a, _), (b, _) in pairwise(scales)):
+        return 0
+    costs = cost_model.costs
+    least = min((edge.elements for edge in unit.edges if edge.groups()), default=0)
+    return round(min(costs.requantize, costs.quantize, costs.dequantize) * UNIT) * least
+
+
+def _least(unit: Unit, offered: Offers, cost_model: CostModel, start: Labels) -> tuple[Labels, int, int]:
+    """A labelling, its price and a lower bound."""
+    parted: tuple[Labels, int, int] | None = None
+    if len(unit.classes) > PART * 2:
+        parted = _by_parts(unit, offered, cost_model, start)
+        if len(unit.classes) > PART * SEVERAL or parted[1] <= CLOSE * parted[2]:
+            return parted
+    for component in unit.components:
+        drop_dominated(component, offered, cost_model.costs)
+    exact = eliminate(unit, offered, cost_model)
+    if exact is not None:
+        least = price_of_labels(unit, exact, cost_model)[0]
+        return exact, least, least
+    if parted is None:
+        return _search(unit, offered, cost_model, start)
+    labels, price, bound = _search(unit, offered, cost_model, parted[0])
+    return labels, price, max(bound, parted[2])
+
+
+def _by_parts(unit: Unit, offered: Offers, cost_model: CostModel, start: Labels) -> tuple[Labels, int, int]:
+    """The same for parts of the unit, each by itself: enough where few values lead from part to part."""
+    labels, bound = dict(start), 0
+    for part in split(unit, PART):
+        found, _, floor = _least(part, {c: list(offered[c]) for c in part.classes}, cost_model, start)
+        labels |= found
+        bound += floor
+    price, labels = descend(unit, offered, cost_model, labels)
+    return labels, price[0], bound
+
+
+def _search(unit: Unit, offered: Offers, cost_model: CostModel, start: Labels) -> tuple[Labels, int, int]:
+    """A labelling, its price and a lower bound, where tables are too large for an exact answer."""
+    bound, near = _blurred(unit, offered, cost_model)
+    relaxed = relax(unit, near, cost_model)
+    tried = [descend(unit, offered, cost_model, start if relaxed is None else relaxed.nearest)]
+    if relaxed is not None:
+        bound = relaxed.bound if near is offered else bound
+        if tried[0][0][0] > bound:
+            tried.append(descend(unit, offered, cost_model, start))
+    price, labels = min(tried, key=lambda item: item[0])
+    if relaxed is None or price[0] <= bound:
+        return labels, price[0], bound
+    found, proven = solve_exactly(unit, offered, cost_model, labels)
+    if found is None:
+        near = {c: [x for x in offered[c] if x in relaxed.support[c] or x == labels[c]] for c in offered}
+        found, _ = solve_exactly(unit, near, cost_model, labels)
+    if found is not None:
+        tried.append(descend(unit, offered, cost_model, found))
+    price, labels = min(tried, key=lambda item: item[0])
+    return labels, price[0], max(bound, proven)
+
+
+def _blurred(unit: Unit, offered: Offers, cost_model: CostModel) -> tuple[int, Offers]:
+    """Where labels are many and close together: a bound from blurred ones, and the labels worth a look."""
+    several = _count(offered)
+    if several <= SHARP or several <= DENSE * len(unit.classes):
+        return 0, offered
+    rough, fewer, cells = blur(unit, offered)
+    if BLURRED * _count(fewer) > several:
+        return 0, offered
+    for component in rough.components:
+        drop_dominated(component, fewer, cost_model.costs)
+    relaxed = relax(rough, fewer, cost_model)
+    if relaxed is None:
+        return 0, offered
+    shared = shared_labels(unit, offered, relaxed.nearest)
+    near: Offers = {}
+    for c, labels in offered.items():
+        wanted = {labels[0], None, *shared[c]}
+        near[c] = [x for x in labels if x in wanted or (x and cells[c][x] in relaxed.support[c])]
+    return relaxed.bound, near
+
+
+def _count(offered: Offers) -> int:
+    return sum(len(labels) for labels in offered.values())
+
+
+def unavoidable_casts(edges: Iterable[Edge], classes: Sequence[LabelClass], cost_model: CostModel) -> int:
+    """What every labelling pays on these edges: a lower bound of the price."""
+    total = 0
+    costs = cost_model.costs
+    for edge in edges:
+        if not edge.groups():
+            total += edge_price(edge, {}, cost_model)[0]
+        elif edge.definition is None and edge.start is None:
+            trips = [use.trips for use in edge.uses if _surely_stored(use, classes)]
+            total += round(costs.quantize * UNIT) * edge.elements * max(trips, default=0)
+        elif edge.definition is None or None not in classes[edge.definition[0]].labels:
+            trips = [use.trips for use in edge.uses if use.group < 0 and use.goal is None]
+            total += round(costs.dequantize * UNIT) * edge.elements * max(trips, default=0)
+    return total
+
+
+def _surely_stored(use: Use, classes: Sequence[LabelClass]) -> bool:
+    return None not in classes[use.group].labels if use.group >= 0 else use.goal is not None
+
+
+def _shared_labels(
+    component: Component, classes: Sequence[LabelClass], cost_model: CostModel
+) -> list[tuple[tuple[int, int], Labels]]:
+    """Labels that all classes may take (fixed ones keep theirs): cheapest rescales first, then finest."""
+    shared: dict[Label | None, None] | None = None
+    for c in component.classes:
+        if classes[c].fixed is None:
+            mine = dict.fromkeys(classes[c].labels)
+            shared = mine if shared is None else {label: None for label in shared if label in mine}
+    paying = Part([edge for edge in component.edges if not _is_free_if_shared(edge, classes)])
+    found = []
+    for label in {None: None} if shared is None else shared:
+        labels = {c: label if classes[c].fixed is None else classes[c].labels[0] for c in component.classes}
+        found.append((price_of_labels(paying, labels, cost_model)[:2], labels))
+    found.sort(key=lambda item: item[0])
+    return found
+
+
+def _is_free_if_shared(edge: Edge, classes: Sequence[LabelClass]) -> bool:
+    """Whether both ends of an edge are of one type as soon as their classes have one label."""
+    if edge.definition is None:
+        return False
+    group, store = edge.definition
+    return classes[group].fixed is None and all(
+        use.group >= 0 and classes[use.group].fixed is None and use.store == store for use in edge.uses
+    )
+
+
+def _price_of_losses(unit: Unit, labels: Labels, cost_model: CostModel) -> int:
+    return price_of_labels(Part(losses=unit.losses), labels, cost_model)[0]
+
+
+def _merged(parts: Iterable[Labels]) -> Labels:
+    return {c: label for part in parts for c, label in part.items()}
+
+
+def _refusals(
+    unit: Unit,
+    chosen: Labels,
+    shared: Sequence[Options],
+    cost_model: CostModel,
+) -> tuple[tuple[Label | None, int], ...]:
+    if len(shared) > 1:
+        return ()
+    others = [option for option in shared[0] if option[1] != chosen][:3]
+    return tuple(
+        (next(iter(labels.values())), paid + _price_of_losses(unit, labels, cost_model))
+        for (paid, _), labels in others
+    )
+
+
+def _pick_shared(
+    unit: Unit,
+    classes: Sequence[LabelClass],
+    shared: Sequence[Options],
+    cost_model: CostModel,
+) -> Labels:
+    """One label per component, chosen in turn while the price falls; a start for what follows."""
+    labels = {c: _nearest_own(classes[c]) for c in unit.classes}
+    for options in shared:
+        labels |= options[0][1] if options else {}
+    home = {c: i for i, component in enumerate(unit.components) for c in component.classes}
+    parts = [Part(component.edges) for component in unit.components]
+    for loss in unit.losses:
+        for i in dict.fromkeys(home[c] for c in loss.upstream):
+            parts[i].losses.append(loss)
+    for _ in range(2):
+        for part, options in zip(parts, shared, strict=True):
+            if len(options) > 1:
+                trials = [(price_of_labels(part, labels | own, cost_model), own) for _, own in options]
+                labels |= min(trials, key=lambda item: item[0])[1]
+    return labels
+
+
+def _nearest_own(entry: LabelClass) -> Label | None:
+    return entry.own if entry.own in entry.labels else entry.labels[0]

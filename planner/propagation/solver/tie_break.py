@@ -1,0 +1,77 @@
+"""Tie-break: of two places that cost the same, a rescale stands behind the data movement, not before it.
+
+Looks at a finished labelling and moves what costs exactly the same: price, rescales and bits lost stay.
+Source: 02, case 11 ("equal cost: after").
+"""
+
+from collections.abc import Mapping, Sequence
+
+from planner.ir.borders import border_op
+from planner.propagation.network.ports import Network
+from planner.propagation.solver.classes import Label, LabelClass, label_of
+from planner.propagation.solver.components import Edge, Part, Unit
+from planner.propagation.solver.price import CostModel, price_of_labels
+
+
+def moved_late(
+    network: Network,
+    unit: Unit,
+    classes: Sequence[LabelClass],
+    labels: Mapping[int, Label | None],
+    cost_model: CostModel,
+) -> Mapping[int, Label | None]:
+    """The labels, those of movers handed on from what they read where that costs the same."""
+    if not _rescaled_movers(network, unit, classes, labels):
+        return labels
+    found = dict(labels)
+    around: dict[int, Part] = {}
+    for edge in unit.edges:
+        for c in edge.groups():
+            around.setdefault(c, Part()).edges.append(edge)
+    for loss in unit.losses:
+        for c in loss.upstream:
+            around.setdefault(c, Part()).losses.append(loss)
+    for c in unit.classes:  # numbered in topological order, so chains of movers are passed at once
+        entry, read = classes[c], _starts(c, around[c].edges, found) if c in around else set()
+        label = next(iter(read)) if len(read) == 1 else None
+        if label in (None, found[c]) or not _moves(network, entry) or label not in entry.labels:
+            continue
+        other = {**{k: found[k] for k in _near(around[c])}, c: label}
+        if price_of_labels(around[c], other, cost_model) == price_of_labels(around[c], found, cost_model):
+            found[c] = label
+    return found
+
+
+def _rescaled_movers(
+    network: Network, unit: Unit, classes: Sequence[LabelClass], labels: Mapping[int, Label | None]
+) -> bool:
+    for edge in unit.edges:
+        start = _start(edge, labels)
+        if start is None:
+            continue
+        others = (u.group for u in edge.uses if u.group >= 0 and labels[u.group] not in (None, start))
+        if any(_moves(network, classes[c]) for c in others):
+            return True
+    return False
+
+
+def _moves(network: Network, entry: LabelClass) -> bool:
+    """Whether a class is of a mover; what crosses a border of a body is rescaled outside (case 40)."""
+    kernel = network.kernels[entry.kernel]
+    return kernel.moves and border_op(kernel.choice.region) is None
+
+
+def _start(edge: Edge, labels: Mapping[int, Label | None]) -> Label | None:
+    """The label that the readers of an edge start from; None where it is float or has many scales."""
+    if edge.definition is not None:
+        return labels[edge.definition[0]]
+    return label_of(edge.start) if edge.start is not None and edge.start.is_per_tensor else None
+
+
+def _starts(c: int, edges: Sequence[Edge], labels: Mapping[int, Label | None]) -> set[Label | None]:
+    return {_start(edge, labels) for edge in edges if any(use.group == c for use in edge.uses)}
+
+
+def _near(around: Part) -> set[int]:
+    near = {c for edge in around.edges for c in edge.groups()}
+    return near | {c for loss in around.losses for c in loss.upstream}

@@ -1,0 +1,278 @@
+"""Element-wise StableHLO ops as ONNX's, which broadcast by themselves.
+
+`maximum` with 0 is Relu, `minimum` of a Relu with a number a Clip, `clamp` with numbers a Clip; a sum over
+axes divided by how many it sums is a mean. Source: StableHLO specification; ONNX operators, opset 21.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+from xdsl.ir import Operation
+
+from planner.ir.graph import Op
+from planner.mlir.stablehlo_ops import items_of, name_of
+from planner.stablehlo_reader.graph_builder import GraphBuilder
+
+DIRECT: Final[Mapping[str, str]] = {
+    "chlo.erf": "Erf",
+    "stablehlo.abs": "Abs",
+    "stablehlo.add": "Add",
+    "stablehlo.ceil": "Ceil",
+    "stablehlo.cosine": "Cos",
+    "stablehlo.divide": "Div",
+    "stablehlo.exponential": "Exp",
+    "stablehlo.floor": "Floor",
+    "stablehlo.log": "Log",
+    "stablehlo.logistic": "Sigmoid",
+    "stablehlo.maximum": "Max",
+    "stablehlo.minimum": "Min",
+    "stablehlo.multiply": "Mul",
+    "stablehlo.negate": "Neg",
+    "stablehlo.power": "Pow",
+    "stablehlo.round_nearest_even": "Round",
+    "stablehlo.select": "Where",
+    "stablehlo.sign": "Sign",
+    "stablehlo.sine": "Sin",
+    "stablehlo.sqrt": "Sqrt",
+    "stablehlo.subtract": "Sub",
+    "stablehlo.tan": "Tan",
+    "stablehlo.tanh": "Tanh",
+}
+_LOGIC: Final[Mapping[str, str]] = {
+    "stablehlo.and": "And",
+    "stablehlo.not": "Not",
+    "stablehlo.or": "Or",
+    "stablehlo.xor": "Xor",
+}
+_COMPARED: Final[Mapping[str, str]] = {
+    "EQ": "Equal",
+    "GE": "GreaterOrEqual",
+    "GT": "Greater",
+    "LE": "LessOrEqual",
+    "LT": "Less",
+}
+_ONNX: Final[Mapping[str, int]] = {
+    "bf16": 16,
+    "bool": 9,
+    "f16": 10,
+    "f32": 1,
+    "f64": 11,
+    "i16": 5,
+    "i32": 6,
+    "i64": 7,
+    "i8": 3,
+    "u16": 4,
+    "u32": 12,
+    "u64": 13,
+    "u8": 2,
+}
+"""ONNX's numbers of element types. Source: onnx.proto, `TensorProto.DataType`."""
+Reader = Callable[[GraphBuilder, Operation], str]
+"""Adds ops to a draft; gives "" or why it did not."""
+
+
+def elementwise(draft: GraphBuilder, op: Operation, kind: str | None = None) -> str:
+    """Read an op that has a namesake in ONNX."""
+    names = [draft.loose(value) for value in op.operands]
+    result = op.results[0]
+    shape = tuple(result.type.get_shape())  # type: ignore[attr-defined]
+    if not _covers(draft, names, shape):
+        names[0] = draft.name(op.operands[0])
+    kind = kind or DIRECT[name_of(op)]
+    names = [draft.reshaped(name, _short(draft, name)) if len(names) > 1 else name for name in names]
+    draft.result(kind, names, result)
+    return ""
+
+
+def _covers(draft: GraphBuilder, names: list[str], shape: tuple[int, ...]) -> bool:
+    """Whether operands broadcast to the result's shape without being expanded."""
+    shapes = [draft.shape(name) for name in names]
+    if any(known is None for known in shapes):
+        return True
+    return np.broadcast_shapes(*[known for known in shapes if known is not None]) == shape
+
+
+def _short(draft: GraphBuilder, name: str) -> tuple[int, ...]:
+    """The shape of a constant without leading ones; the shape of any other value."""
+    shape = draft.shape(name) or ()
+    if draft.array(name) is None:
+        return shape
+    while len(shape) > 1 and shape[0] == 1:
+        shape = shape[1:]
+    return shape if shape != (1,) else ()
+
+
+def logic(draft: GraphBuilder, op: Operation) -> str:
+    """Read an op on truth values."""
+    if any(draft.read.values[draft.loose(value)].dtype != "bool" for value in op.operands):
+        return "ONNX has it for truth values only"
+    return elementwise(draft, op, _LOGIC[name_of(op)])
+
+
+def maximum(draft: GraphBuilder, op: Operation) -> str:
+    """Read a maximum: with 0 it is Relu."""
+    for one, other in ((0, 1), (1, 0)):
+        bound = draft.number(draft.loose(op.operands[other]))
+        if bound == 0 and draft.read.values[draft.loose(op.operands[one])].is_float:
+            draft.result("Relu", [draft.name(op.operands[one])], op.results[0])
+            return ""
+        if bound == -np.inf:
+            draft.alias(op.results[0], draft.name(op.operands[one]))
+            return ""
+    return elementwise(draft, op)
+
+
+def minimum(draft: GraphBuilder, op: Operation) -> str:
+    """Read a minimum: of a Relu and a number it is a Clip."""
+    for one, other in ((0, 1), (1, 0)):
+        bound = draft.number(draft.loose(op.operands[other]))
+        name = draft.loose(op.operands[one])
+        relu = draft.producer(name, "Relu")
+        if bound is None or relu is None or not _is_single(op, one) or draft.read.stated.get(name):
+            continue
+        if draft.read.values[name].dtype != "f32":
+            continue
+        ends = [draft.constant(np.array(end, np.float32)) for end in (0, bound)]
+        draft.result("Clip", [relu.inputs[0], *ends], op.results[0])
+        return ""
+    return elementwise(draft, op)
+
+
+def _is_single(op: Operation, operand: int) -> bool:
+    return len(list(op.operands[operand].uses)) == 1
+
+
+def clamp(draft: GraphBuilder, op: Operation) -> str:
+    """Read a clamp between numbers as Clip, between tensors as Max and Min."""
+    low, value, high = (draft.loose(operand) for operand in op.operands)
+    ends = [draft.number(name) for name in (low, high)]
+    if None in ends:
+        shape = draft.shape(value)
+        if shape is None:
+            return "its shape is not known"
+        draft.result("Min", [draft.between("Max", [value, low], shape), high], op.results[0])
+        return ""
+    scalars = []
+    for name in (low, high):
+        array = draft.array(name)
+        assert array is not None  # noqa: S101 - it has one number
+        scalars.append(draft.constant(array.reshape(-1)[0].reshape(())))
+    draft.result("Clip", [draft.name(op.operands[1]), *scalars], op.results[0])
+    return ""
+
+
+def compare(draft: GraphBuilder, op: Operation) -> str:
+    """Read a comparison; `NE` is Not of Equal."""
+    items = items_of(op)
+    if "TOTALORDER" in str(items.get("compare_type", "")):
+        return "ONNX does not order NaN and signed zeros"
+    text = str(items.get("comparison_direction"))
+    direction = next((name for name in (*_COMPARED, "NE") if f" {name}>" in text or text.endswith(name)), "")
+    if direction != "NE":
+        return elementwise(draft, op, _COMPARED[direction])
+    names = [draft.loose(value) for value in op.operands]
+    shape = tuple(op.results[0].type.get_shape())  # type: ignore[attr-defined]
+    equal = draft.between("Equal", names, shape)
+    draft.read.values[equal] = replace(draft.read.values[equal], dtype="bool")
+    draft.result("Not", [equal], op.results[0])
+    return ""
+
+
+def convert(draft: GraphBuilder, op: Operation) -> str:
+    """Read a conversion as Cast; from reals to integers both truncate."""
+    kind = str(getattr(op.results[0].type, "element_type", ""))
+    ours = {"i1": "bool"}.get(kind, kind.replace("ui", "u"))
+    if ours not in _ONNX:
+        return f"ONNX has no element type {kind}"
+    draft.result("Cast", [draft.name(op.operands[0])], op.results[0], {"to": _ONNX[ours]})
+    return ""
+
+
+def rsqrt(draft: GraphBuilder, op: Operation) -> str:
+    """Read a reciprocal square root as two ops."""
+    name = draft.name(op.operands[0])
+    shape = draft.shape(name)
+    if shape is None:
+        return "its shape is not known"
+    draft.result("Reciprocal", [draft.between("Sqrt", [name], shape)], op.results[0])
+    return ""
+
+
+def divide(draft: GraphBuilder, op: Operation) -> str:
+    """Read a division; of a sum by the number of its terms it is a mean."""
+    count = draft.number(draft.loose(op.operands[1]))
+    name = draft.loose(op.operands[0])
+    if count is None or draft.read.stated.get(name):
+        return elementwise(draft, op)
+    back = draft.producer(name, "Transpose")
+    product = draft.producer(name, "Mul")
+    pool = None if product is None else draft.producer(product.inputs[0], "AveragePool")
+    if product is not None and pool is None:
+        back = draft.producer(product.inputs[0], "Transpose")
+        pool = None if back is None else draft.producer(back.inputs[0], "AveragePool")
+    if product is not None and pool is not None and draft.number(product.inputs[1]) == count:
+        draft.alias(op.results[0], product.inputs[0])
+        return ""
+    kept = draft.producer(name, "Reshape")
+    total = draft.producer(name if kept is None else kept.inputs[0], "ReduceSum")
+    shape = tuple(op.results[0].type.get_shape())  # type: ignore[attr-defined]
+    if total is None or _terms(draft, total) != count or draft.shape(name) != shape:
+        return elementwise(draft, op)
+    if kept is None:
+        draft.result("ReduceMean", list(total.inputs), op.results[0], total.attributes)
+    else:
+        sizes = draft.shape(total.outputs[0]) or ()
+        mean = draft.between("ReduceMean", list(total.inputs), sizes, total.attributes)
+        draft.result("Reshape", [mean, kept.inputs[1]], op.results[0])
+    return ""
+
+
+def _terms(draft: GraphBuilder, total: Op) -> float | None:
+    """How many elements a sum adds up; None where it is not known."""
+    shape, axes = draft.shape(total.inputs[0]), draft.array(total.inputs[1])
+    if shape is None or axes is None:
+        return None
+    return float(np.prod([shape[axis] for axis in axes]))
+
+
+def square(draft: GraphBuilder, op: Operation) -> str:
+    """Read a square as a product."""
+    name = draft.name(op.operands[0])
+    draft.result("Mul", [name, name], op.results[0])
+    return ""
+
+
+def beside_one(draft: GraphBuilder, op: Operation) -> str:
+    """Read `exp(x) - 1`, `log(x + 1)` and `1 - erf(x)` as two ops, equal up to the rounding of 1."""
+    name = draft.name(op.operands[0])
+    shape, dtype = draft.shape(name), draft.read.values[name].dtype
+    if shape is None or dtype != "f32":
+        return "it is read for f32 of known shape"
+    one = draft.constant(np.array(1, np.float32))
+    match name_of(op):
+        case "stablehlo.exponential_minus_one":
+            draft.result("Sub", [draft.between("Exp", [name], shape), one], op.results[0])
+        case "stablehlo.log_plus_one":
+            draft.result("Log", [draft.between("Add", [name, one], shape)], op.results[0])
+        case _:
+            draft.result("Sub", [one, draft.between("Erf", [name], shape)], op.results[0])
+    return ""
+
+
+ELEMENTS: Final[Mapping[str, Reader]] = {
+    **dict.fromkeys(DIRECT, elementwise),
+    **dict.fromkeys(_LOGIC, logic),
+    "chlo.erfc": beside_one,
+    "chlo.square": square,
+    "stablehlo.clamp": clamp,
+    "stablehlo.compare": compare,
+    "stablehlo.convert": convert,
+    "stablehlo.divide": divide,
+    "stablehlo.exponential_minus_one": beside_one,
+    "stablehlo.log_plus_one": beside_one,
+    "stablehlo.maximum": maximum,
+    "stablehlo.minimum": minimum,
+    "stablehlo.rsqrt": rsqrt,
+}

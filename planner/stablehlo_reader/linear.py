@@ -1,0 +1,152 @@
+"""StableHLO's dot_general and convolution as ONNX's MatMul, Conv and ConvTranspose.
+
+ONNX wants the matrices last and channels first: what stands elsewhere is transposed, constants at once.
+A convolution of a dilated input is a ConvTranspose with the kernel turned round. Source: StableHLO
+specification, `dot_general`, `convolution`; ONNX operators, opset 21.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from xdsl.ir import Operation
+
+from planner.mlir.passes.quant_to_math_dots import dot_dimensions
+from planner.mlir.stablehlo_ops import items_of, name_of
+from planner.stablehlo_reader.elementwise import Reader
+from planner.stablehlo_reader.graph_builder import GraphBuilder
+from planner.stablehlo_reader.movers import number, numbers, sizes_of
+
+_NUMBERS: Final = re.compile(r"\[(.*?)\]\s*x\s*\[(.*?)\]\s*->\s*\[(.*?)\]")
+_DYNAMIC: Final = "its shapes are not known"
+
+
+def dot(draft: GraphBuilder, op: Operation) -> str:
+    """Read a dot product as MatMul: batch axes first, one axis of rows, one of columns."""
+    shapes = [sizes_of(value.type) for value in op.operands]
+    result = sizes_of(op.results[0].type)
+    left, right = shapes
+    if left is None or right is None or result is None:
+        return _DYNAMIC
+    if name_of(op) == "stablehlo.dot":
+        lists = {
+            "lhs_batching": (),
+            "rhs_batching": (),
+            "lhs_contracting": (len(left) - 1,),
+            "rhs_contracting": (0,),
+        }
+    else:
+        lists = dot_dimensions(str(items_of(op).get("dot_dimension_numbers")))
+    rows = _free(left, lists["lhs_batching"], lists["lhs_contracting"])
+    columns = _free(right, lists["rhs_batching"], lists["rhs_contracting"])
+    batch = [left[axis] for axis in lists["lhs_batching"]]
+    depth = math.prod(left[axis] for axis in lists["lhs_contracting"])
+    x = draft.transposed(
+        draft.name(op.operands[0]), (*lists["lhs_batching"], *rows, *lists["lhs_contracting"])
+    )
+    y = draft.transposed(
+        draft.name(op.operands[1]), (*lists["rhs_batching"], *lists["rhs_contracting"], *columns)
+    )
+    heights, widths = [left[axis] for axis in rows], [right[axis] for axis in columns]
+    y = draft.reshaped(y, [*batch, depth, math.prod(widths)])
+    if batch or not rows or len(lists["lhs_contracting"]) != 1:
+        x = draft.reshaped(x, [*batch, math.prod(heights), depth])
+        heights = [math.prod(heights)]
+    made = [*batch, *heights, math.prod(widths)]
+    if tuple(made) == result:
+        draft.result("MatMul", [x, y], op.results[0])
+    else:
+        product = draft.between("MatMul", [x, y], made)
+        draft.result("Reshape", [product, draft.integers(result)], op.results[0])
+    return ""
+
+
+def _free(shape: Sequence[int], *taken: Sequence[int]) -> tuple[int, ...]:
+    used = {axis for axes in taken for axis in axes}
+    return tuple([axis for axis in range(len(shape)) if axis not in used])
+
+
+def convolution(draft: GraphBuilder, op: Operation) -> str:
+    """Read a convolution; channels first, whatever its own layout is."""
+    match = _NUMBERS.search(str(items_of(op).get("dimension_numbers")))
+    shapes = [sizes_of(value.type) for value in (*op.operands, op.results[0])]
+    if match is None or any(shape is None for shape in shapes):
+        return _DYNAMIC
+    data, kernel, out = ([item.strip() for item in text.split(",")] for text in match.groups())
+    count = len(data) - 2
+    spatial = [str(i) for i in range(count)]
+    if max(number(op, "batch_group_count"), 1) != 1 or any(numbers(op, "window_reversal")):
+        return "ONNX has no batch groups and no reversed windows"
+    pads = pads_of(op, count)
+    x = draft.transposed(draft.name(op.operands[0]), [data.index(item) for item in ("b", "f", *spatial)])
+    w = draft.transposed(draft.name(op.operands[1]), [kernel.index(item) for item in ("o", "i", *spatial)])
+    wide = numbers(op, "lhs_dilation") or (1,) * count
+    attributes: dict[str, Any] = {
+        "dilations": numbers(op, "rhs_dilation") or (1,) * count,
+        "group": max(number(op, "feature_group_count"), 1),
+        "kernel_shape": tuple(draft.shape(w) or ())[2:],
+        "strides": numbers(op, "window_strides") or (1,) * count,
+    }
+    kind = "Conv"
+    if any(step != 1 for step in wide):
+        turned = _turned(draft, w, attributes["strides"], attributes["group"])
+        if turned is None:
+            return "a dilated input is read with constant weights, one group and no stride"
+        kind, w = "ConvTranspose", turned
+        reach = [
+            step * (size - 1)
+            for step, size in zip(attributes["dilations"], attributes["kernel_shape"], strict=True)
+        ]
+        pads = tuple([edge - given for edge, given in zip((*reach, *reach), pads, strict=True)])
+        attributes["strides"] = wide
+    if min(pads, default=0) < 0:
+        return "ONNX pads no fewer than none"
+    _finish(draft, op, (kind, [x, w], {**attributes, "pads": pads}), out, spatial)
+    return ""
+
+
+def _finish(
+    draft: GraphBuilder,
+    op: Operation,
+    made: tuple[str, list[str], dict[str, object]],
+    out: Sequence[str],
+    spatial: Sequence[str],
+) -> None:
+    """Add the op, and a transpose to the layout of the result where that is another."""
+    kind, inputs, attributes = made
+    plain = ["b", "f", *spatial]
+    if list(out) == plain:
+        draft.result(kind, inputs, op.results[0], attributes)
+        return
+    shape = sizes_of(op.results[0].type) or ()
+    channels_first = draft.between(kind, inputs, [shape[out.index(item)] for item in plain], attributes)
+    order = tuple([plain.index(item) for item in out])
+    draft.result("Transpose", [channels_first], op.results[0], {"perm": order})
+
+
+def pads_of(op: Operation, count: int) -> tuple[int, ...]:
+    """All low paddings, then all high ones, as ONNX lists them."""
+    given = numbers(op, "padding")
+    if len(given) == 1:
+        given = given * (2 * count)
+    given = given or (0,) * (2 * count)
+    return (*given[::2], *given[1::2])
+
+
+def _turned(draft: GraphBuilder, w: str, strides: Sequence[int], group: int) -> str | None:
+    """Weights of a ConvTranspose: input channels first, turned round in space; None where it cannot be."""
+    array = draft.array(w)
+    if array is None or group != 1 or any(step != 1 for step in strides):
+        return None
+    flipped = np.flip(array, tuple(range(2, array.ndim)))
+    name = draft.constant(np.ascontiguousarray(flipped), w, draft.read.stated.get(w, ()))
+    return draft.transposed(name, (1, 0, *range(2, array.ndim)))
+
+
+LINEAR: Final[Mapping[str, Reader]] = {
+    "stablehlo.convolution": convolution,
+    "stablehlo.dot": dot,
+    "stablehlo.dot_general": dot,
+}

@@ -1,0 +1,104 @@
+"""A StableHLO program as an annotated model: its one function, or `@main` with what it calls put in place.
+
+Custom form goes through jaxlib (`customform`). Source: StableHLO specification, "Programs"; design 05.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from xdsl.dialects import func
+from xdsl.ir import Operation
+
+from planner.errors import ModelError
+from planner.ir.graph import Facts, Graph, Value, validate
+from planner.ir.types.fit import refuse_misfits
+from planner.mlir.dialect import RegionOp
+from planner.mlir.parse import TextParser, parse_text, verify
+from planner.mlir.places import StuckAt, place
+from planner.mlir.stablehlo_ops import name_of
+from planner.mlir.text.plain_functions import read_plain
+from planner.mlir.text.reading import ReadState
+from planner.stablehlo_reader.custom_form import readable
+from planner.stablehlo_reader.graph_builder import OPSET, GraphBuilder
+from planner.stablehlo_reader.prepare import is_hlo, main_of, prepare
+from planner.stablehlo_reader.read import read_hlo, settle
+from planner.stablehlo_reader.simplify import tidy
+
+_MARK: Final = "stablehlo."
+
+
+def read_hlo_model(text: str) -> Graph | None:
+    """Read a StableHLO program; None where the text is no such program, but an annotated model, say.
+
+    Raises:
+      ModelError: `line:column: ` and what is wrong there.
+    """
+    if _MARK not in text:
+        return None
+    source = readable(text)
+    module, parser = parse_text(source)
+    if not is_hlo(module) or any(isinstance(op, RegionOp) for op in module.walk()):
+        return None
+    main = main_of(module)
+    if main is None:
+        raise ModelError("1:1: a model is one function, or the one named @main, or the only public one")
+    try:
+        prepare(module, main)
+        verify(module, source, parser.starts)
+        graph = _function(source, parser, main)
+    except StuckAt as error:
+        raise ModelError(f"{_place(source, parser, error.op)}: {error.message}") from None
+    return refuse_misfits(validate(graph))
+
+
+def _function(source: str, parser: TextParser, main: func.FuncOp) -> Graph:
+    block = main.body.blocks.first
+    if block is None or block.next_block is not None:
+        raise StuckAt(main, "the model's function has one block")
+    draft = GraphBuilder(ReadState(source, parser.starts, parser.spelled))
+    read = draft.read
+    inputs = read.define(main, block.args, None)
+    outputs: tuple[str, ...] = ()
+    for op in block.ops:
+        try:
+            if isinstance(op, func.ReturnOp):
+                settle(draft, op)
+                outputs = tuple([read.names.get(value) or read.integers[value] for value in op.operands])
+            elif not read_hlo(draft, op) and not read_plain(read, op, name_of(op)):
+                raise StuckAt(op, f"{name_of(op)} is no op of StableHLO")
+        except (AttributeError, IndexError, KeyError, StopIteration, TypeError, ValueError) as error:
+            raise StuckAt(op, f"an attribute of this op has the wrong form: {error!r}") from None
+    tidy(draft, outputs)
+    return Graph(
+        name=main.sym_name.data,
+        values=_used(draft, inputs, outputs, read.stated),
+        ops=tuple(read.ops),
+        inputs=inputs,
+        outputs=outputs,
+        constants=read.constants,
+        opsets={"": OPSET},
+        notes=tuple(draft.notes),
+    )
+
+
+def _used(
+    draft: GraphBuilder, inputs: tuple[str, ...], outputs: tuple[str, ...], stated: Mapping[str, Facts]
+) -> dict[str, Value]:
+    """Values that something reads or makes, with their facts; constants that nothing reads go."""
+    read = draft.read
+    wanted = {*inputs, *outputs}
+    for op in read.ops:
+        wanted.update((*op.inputs, *op.captures))
+        wanted.update(op.outputs)
+    for name in [name for name in read.constants if name not in wanted]:
+        del read.constants[name]
+    return {
+        name: replace(value, facts=stated.get(name, ()))
+        for name, value in read.values.items()
+        if name in wanted
+    }
+
+
+def _place(source: str, parser: TextParser, op: Operation) -> str:
+    return place(source, parser.starts.get(id(op), 0))

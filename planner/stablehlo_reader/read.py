@@ -1,0 +1,72 @@
+"""Reading the ops of a StableHLO function into a graph of ONNX's ops, opset 21.
+
+An op with an exact equivalent becomes that, so that targets' fusions find it; any other stays under its own
+name, float and opaque, and a note says why. Quantized types are constraints of values. Source: StableHLO
+specification; `hloelements`, `hlomovers`, `hlolinear`, `hloreductions` for the ops.
+"""
+
+from collections.abc import Mapping
+from io import StringIO
+from typing import Final
+
+from xdsl.ir import Operation, SSAValue
+from xdsl.printer import Printer
+
+from planner.ir.graph import Op
+from planner.mlir.stablehlo_ops import name_of
+from planner.stablehlo_reader.elementwise import ELEMENTS, Reader
+from planner.stablehlo_reader.graph_builder import GraphBuilder
+from planner.stablehlo_reader.linear import LINEAR
+from planner.stablehlo_reader.movers import MOVERS
+from planner.stablehlo_reader.reductions import REDUCTIONS
+
+READERS: Final[Mapping[str, Reader]] = {**ELEMENTS, **LINEAR, **MOVERS, **REDUCTIONS}
+_DOMAINS: Final = frozenset({"chlo", "stablehlo"})
+_TEXT: Final = "mlir"
+"""Attribute of an opaque op that holds its text."""
+
+
+def read_hlo(draft: GraphBuilder, op: Operation) -> bool:
+    """Read an op of StableHLO; False if it is none, or states a constant or a constraint."""
+    name = name_of(op)
+    domain, _, plain = name.partition(".")
+    if domain not in _DOMAINS or name == "stablehlo.constant":
+        settle(draft, op)
+        return False
+    reader = READERS.get(name)
+    why = "no ONNX op means the same" if reader is None else reader(draft, op)
+    if not why:
+        return True
+    inputs = tuple([draft.name(value) for value in op.operands])
+    captures = tuple([draft.name(value) for value in _captured(op)])
+    outputs = draft.read.define(op, op.results, None)
+    kind, first = f"{domain}::{plain}", outputs[0] if outputs else plain
+    draft.read.ops.append(Op(first, kind, inputs, outputs, {_TEXT: _text(op)}, captures))
+    draft.notes.append(f"{name} {outputs[0] if outputs else ''!r} stays opaque and float: {why}")
+    return True
+
+
+def _captured(op: Operation) -> list[SSAValue]:
+    """Values from outside that the regions of an op read."""
+    inside = {op} | {inner for region in op.regions for inner in region.walk()}
+    found: dict[SSAValue, None] = {}
+    for region in op.regions:
+        for inner in region.walk():
+            for value in inner.operands:
+                home = value.owner if isinstance(value.owner, Operation) else value.owner.parent_op()
+                if home not in inside and value not in op.operands:
+                    found[value] = None
+    return list(found)
+
+
+def settle(draft: GraphBuilder, op: Operation) -> None:
+    """Expand the broadcasts that an op reads."""
+    for value in op.operands:
+        if value in draft.aligned:
+            draft.name(value)
+
+
+def _text(op: Operation) -> str:
+    stream = StringIO()
+    Printer(stream, print_generic_format=True).print_op(op)
+    return stream.getvalue()

@@ -1,0 +1,69 @@
+"""The tables of docs/targets/reference.md: every key with its place, default, meaning and an example.
+
+Made from the JSON Schema (`python -m planner.target.docs.keydocs` prints them); a test compares.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from planner.target.docs.jsonschema import json_schema
+from planner.target.docs.support import value_text
+
+PLACES: Final[Mapping[str, str]] = {
+    "Document": "The file",
+    "TypeModel": "A type: `types.NAME`, `defaults.port`, or in a row",
+    "DefaultsModel": "`defaults`",
+    "RescaleModel": "`rescale`",
+    "RescaleCostModel": "`rescale.cost`",
+    "CostsModel": "`costs`",
+    "FusionModel": "An entry of `fusions`",
+    "LegalizeModel": "An entry of `legalize`",
+    "RowModel": "An entry of `kernels`",
+    "GroupModel": "`kernels[].kernel`, for all ops of a group",
+    "RuleModel": "An entry of `rules`: one of",
+    "SameScaleModel": "`same_scale`, in full",
+    "FixedScaleModel": "`fixed_scale`",
+    "MultiplierScaleModel": "`multiplier_scale`",
+    "AccumulatorScaleModel": "`multiplier_accumulator_scale`",
+    "FreeScaleModel": "`free_scale`, in full",
+    "DeriveModel": "`derive`",
+    "FnModel": "`fn`, in full",
+    "CaseModel": "An entry of `tests`",
+    "ExpectModel": "`expect` of a test",
+    "ExpectTypeModel": "A type that a test expects, in full",
+}
+"""Heading of each model's table, in order."""
+
+
+def key_tables() -> str:
+    """Write the tables as Markdown."""
+    schema = json_schema()
+    models = {"Document": schema, **schema["definitions"]}
+    return "\n".join(f"### {PLACES[name]}\n{_table(models[name])}" for name in PLACES)
+
+
+def _table(model: Mapping[str, Any]) -> str:
+    rows = "".join(_rows(model))
+    return f"| key | default | meaning | example |\n|---|---|---|---|\n{rows}"
+
+
+def _rows(model: Mapping[str, Any]) -> Iterator[str]:
+    required = model.get("required", ())
+    for key, field in model["properties"].items():
+        default = "required" if key in required else _default(field)
+        example = json.loads(json.dumps(field["examples"][0]))
+        cells = (f"`{key}`", default, field["description"], f"`{value_text(example)}`")
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+
+
+def _default(field: Mapping[str, Any]) -> str:
+    default = field.get("default")
+    if default is None or default in ([], {}, "") or isinstance(default, dict):
+        return "none"
+    return f"`{value_text(default)}`"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(key_tables())

@@ -1,0 +1,194 @@
+"""What of a model a target has no kernel for, and the row that would serve it.
+
+Rows are chosen as planning does, without ranges. A drafted row is a start, not a claim about the device: its
+types are the target's own, its rules what such an op usually needs. Source: design 04, `target coverage`.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from planner.fusion.fuse import fuse
+from planner.ir.expand import expand
+from planner.ir.graph import Graph, Region
+from planner.ir.roles import is_mover
+from planner.ir.types.qtypes import Storage
+from planner.propagation.selection.rows import choose_rows
+from planner.target.docs.support import value_text
+from planner.target.records import Target
+
+LINEAR: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+STATES: Final[Mapping[str, tuple[str, ...]]] = {"GRU": ("h",), "LSTM": ("h", "c"), "RNN": ("h",)}
+"""Recurrent ops and the states they carry from step to step."""
+VARIADIC: Final = frozenset({"Concat", "Max", "Mean", "Min", "Sum"})
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Kernels of one name and kind of ports that no row serves.
+
+    Attributes:
+      count: how many of them.
+      example: name of the first.
+      reason: why no row serves it.
+      row: YAML of a row that would, a line of `kernels:`.
+    """
+
+    kernel: str
+    count: int
+    example: str
+    reason: str
+    row: str
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How much of a model a target serves: kernels by name, and what is missing, the most frequent first."""
+
+    model: str
+    target: str
+    served: Mapping[str, int]
+    missing: tuple[Missing, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every kernel has a row."""
+        return not self.missing
+
+
+def coverage(model: Graph, target: Target) -> Coverage:
+    """Tell which kernels of a model have a row of the target, and draft rows for the others."""
+    lenient = replace(target, on_no_kernel="float")
+    graph = fuse(expand(model), lenient)
+    # A kernel without float operands (shapes, indices) needs no row.
+    regions = [region for region in graph.regions if any((*region.inputs, *region.outputs))]
+    served: Counter[str] = Counter()
+    missing: dict[str, list[tuple[Region, str]]] = {}
+    for choice in choose_rows(graph, regions, lenient):
+        if choice.row is not None:
+            served[choice.region.kernel] += 1
+        else:
+            row = draft_row(choice.region, graph, target)
+            missing.setdefault(row, []).append((choice.region, choice.reason))
+    found = [
+        Missing(cases[0][0].kernel, len(cases), cases[0][0].name, cases[0][1], row)
+        for row, cases in missing.items()
+    ]
+    return Coverage(
+        model.name, target.id, dict(served), tuple(sorted(found, key=lambda m: (-m.count, m.kernel)))
+    )
+
+
+def draft_row(region: Region, graph: Graph, target: Target) -> str:
+    """Write the row that would serve a region, as a line of YAML."""
+    if region.kernel in STATES:
+        return f"- {value_text(_recurrent(region.kernel, target))}"
+    ports, sums = _inputs(region, graph, target)
+    port = _port_spec(target)
+    many = len(region.outputs) > 1
+    outputs = {f"y{i}" if many else "y": port for i in range(len(region.outputs))}
+    fields: dict[str, Any] = {"kernel": region.kernel, "in": ports, "out": outputs}
+    fields["rules"] = sums or _rules(region, graph, target, ports, outputs)
+    if any(op.type in LINEAR for op in region.ops) and "w" in ports:
+        fields["axis"] = {"w": "out_channel"}
+    if not fields["rules"]:
+        fields.pop("rules")
+    return f"- {value_text(fields)}"
+
+
+def _recurrent(kernel: str, target: Target) -> dict[str, Any]:
+    """The whole op, absent operands and results too: each state has one scale on its way in and out."""
+    port, weight = _port_spec(target), "{storage: i8, range: [-127, 127], symmetric: true}"
+    weight = _named_type(target, {"storage": "i8", "granularity": None, "symmetric": True}, weight)
+    cell = "{storage: i16, symmetric: true, power_of_two: true}"
+    cell = _named_type(target, {"storage": "i16", "power_of_two": True, "symmetric": True}, cell)
+    bias = _named_type(target, {"storage": "i32"}, "{storage: i32, symmetric: true}")
+    types = {"h": port, "c": cell}
+    states = STATES[kernel]
+    ports = {"x": port, "w": weight, "r": weight, "b?": bias, **{f"{s}_in?": types[s] for s in states}}
+    classes = [{"same_scale": [f"{s}_in", *(("y",) if s == "h" else ()), f"{s}_out"]} for s in states]
+    return {
+        "kernel": kernel,
+        "in": ports | ({"p?": cell} if "c" in states else {}),
+        "out": {"y?": port, **{f"{s}_out?": types[s] for s in states}},
+        "rules": [{"multiplier_accumulator_scale": {"port": "b", "of": ["x", "w"]}}, *classes],
+    }
+
+
+def _inputs(region: Region, graph: Graph, target: Target) -> tuple[dict[str, Any], list[Any]]:
+    """Ports by name with their types, and the rule of the bias where there is one."""
+    linear = any(op.type in LINEAR for op in region.ops)
+    constant = [name in graph.constants for name in region.inputs]
+    if linear and len(region.inputs) >= 2 and constant[1]:
+        ports: dict[str, Any] = {"x": _port_spec(target), "w": _weight_spec(target)}
+        if len(region.inputs) == 3:
+            ports["b?"] = _named_type(target, {"storage": "i32"}, "{storage: i32, symmetric: true}")
+            return ports, [{"multiplier_accumulator_scale": {"port": "b", "of": ["x", "w"]}}]
+        return ports, []
+    if len(region.inputs) > 3 or any(op.type in VARIADIC for op in region.ops):
+        return {"xs*": _port_spec(target)}, []
+    absent = [not name for name in region.inputs]
+    names = ("x",) if len(region.inputs) == 1 else ("a", "b", "c")[: len(region.inputs)]
+    return {f"{n}{'?' * gone}": _port_spec(target) for n, gone in zip(names, absent, strict=True)}, []
+
+
+def _port_spec(target: Target) -> str:
+    """The default port's type, by its name in the file where it has one."""
+    written = target.document.get("defaults", {}).get("port")
+    return written if isinstance(written, str) else f"{{storage: {target.default_port.storage or 'i8'}}}"
+
+
+def _weight_spec(target: Target) -> str:
+    other = "{storage: i8, range: [-127, 127], granularity: axis, symmetric: true}"
+    return _named_type(target, {"granularity": "axis", "symmetric": True}, other)
+
+
+def _named_type(target: Target, wanted: Mapping[str, Any], other: str) -> str:
+    """The first of the file's types with these fields, else `other`."""
+    for name, fields in target.document.get("types", {}).items():
+        if all(fields.get(key) == value for key, value in wanted.items()):
+            return str(name)
+    return other
+
+
+def _rules(
+    region: Region, graph: Graph, target: Target, ports: Mapping[str, Any], outputs: Mapping[str, Any]
+) -> list[Any]:
+    everything = [*(name.rstrip("?*") for name in ports), *outputs]
+    if region.ops and all(is_mover(op, graph) for op in region.ops):
+        return [{"same_scale": everything}]
+    last = region.ops[-1].type if region.ops else region.kernel
+    fixed = FIXED.get(last)
+    store = target.default_port.storage
+    if fixed is not None and isinstance(store, Storage) and store.bits == 8 and len(outputs) == 1:
+        return [{"fixed_scale": {"port": next(iter(outputs)), **fixed(store)}}]
+    return []
+
+
+def _unit(store: Storage) -> Mapping[str, Any]:
+    return {"scale": "1/256", "zero_point": store.qmin}
+
+
+def _signed_unit(store: Storage) -> Mapping[str, Any]:
+    return {"scale": "1/128", "zero_point": store.offset}
+
+
+FIXED: Final[Mapping[str, Callable[[Storage], Mapping[str, Any]]]] = {
+    "HardSigmoid": _unit,
+    "Sigmoid": _unit,
+    "Softmax": _unit,
+    "Tanh": _signed_unit,
+}
+"""Ops whose results have a known range, so that 8-bit devices usually fix their type."""
+
+
+def drafted(target: Target, missing: Sequence[Missing]) -> str:
+    """The drafted rows as a target over `target`, to be checked against the device's manual."""
+    rows = "\n".join(
+        f"  # {item.count} x {item.kernel}, first {item.example}\n  {item.row}" for item in missing
+    )
+    return (
+        f"apiVersion: planner/v1\nkind: Target\nid: {target.id}-drafted\nversion: 0.1.0\n"
+        f"extends: {target.id}\nkernels:\n{rows}\n"
+    )

@@ -1,0 +1,316 @@
+"""Probe kit: a small model for every row of a target, with inputs and the integers a device must answer with.
+
+For a hardware team to run: each item is one kernel with integer inputs and results (floats where the row's
+ports are), its float model, its plan, and, where a format can say it, a file. Expected integers are the
+reference interpreter's, in the row's own arithmetic. Rows that no small model reaches are listed with the
+reason. Source: design 04, `target kit`.
+"""
+
+import io
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any, Final
+
+import numpy as np
+
+from planner.checker.check import check
+from planner.errors import PlannerError
+from planner.exporters.table import EXPORTERS, file_name
+from planner.fusion.fuse import fuse
+from planner.ir.graph import Graph
+from planner.ir.types.qtypes import FloatType, Storage, Uniform, storage
+from planner.ir.types.ranges import uniform_from_range
+from planner.onnx.write import write_graph
+from planner.pipeline import annotate, calibrate, evaluate
+from planner.pipeline import plan as plan_model
+from planner.plans.plan import Plan
+from planner.target.records import PortType, Row, Target
+from planner.target.rules import expand_ports
+from planner.target_tests.small_models import small_models
+from planner.target_tests.templates import POSITIVE
+
+FORMAT: Final = "qplan.kit/1"
+WIDEST: Final = 16
+ODD: Final = storage("i6")
+"""A width no row names: a weight pinned to it is left to the row that takes any."""
+TOLERANCE: Final = 1e-5
+"""How far a float result may be off, as a share of the largest expected: sums have no fixed order."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KitItem:
+    """One row, exercised.
+
+    Attributes:
+      name: folder name, `conv2d-1`.
+      row: `file:line`.
+      model: the float model, ONNX.
+      file: the planned model in the asked format; None where it cannot say the plan, with `refusal`.
+      inputs, expected: stored integers by value name; float32 at float ports.
+    """
+
+    name: str
+    kernel: str
+    row: str
+    model: bytes
+    plan: Plan
+    file: bytes | None
+    refusal: str
+    inputs: Mapping[str, np.ndarray]
+    expected: Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Reached:
+    """A model whose one kernel runs by the row in question, its plan, and its inputs."""
+
+    graph: Graph
+    plan: Plan
+    inputs: Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A row that has no item, and why."""
+
+    kernel: str
+    row: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kit:
+    """Items and skipped rows, together as many as the target has rows."""
+
+    target: str
+    digest: str
+    form: str
+    items: tuple[KitItem, ...]
+    skipped: tuple[Skipped, ...]
+
+
+def make_kit(
+    target: Target, *, form: str = "onnx-qoperator", seed: int = 0, arithmetic: str | None = None
+) -> Kit:
+    """Make the kit of a target.
+
+    Args:
+      target: a loaded target.
+      form: the format of the planned files, a key of `EXPORTERS`.
+      seed: of weights and inputs; the same seed gives the same kit.
+      arithmetic: expect what this computes instead of each row's own arithmetic.
+    """
+    items: list[KitItem] = []
+    skipped: list[Skipped] = []
+    for kernel, rows in target.rows.items():
+        for number, row in enumerate(rows, 1):
+            reached = _reach(target, row, seed)
+            name = f"{kernel.replace('::', '.')}-{number}"
+            found = reached if isinstance(reached, str) else _finished(name, row, reached, form, arithmetic)
+            if isinstance(found, str):
+                skipped.append(Skipped(kernel, row.source, found))
+            else:
+                items.append(found)
+    return Kit(target.id, target.digest, form, tuple(items), tuple(skipped))
+
+
+def kit_files(kit: Kit) -> Mapping[str, bytes]:
+    """The files of a kit by path: `kit.json`, and a folder for each item."""
+    index = {
+        "format": FORMAT,
+        "target": kit.target,
+        "digest": kit.digest,
+        "items": [
+            {
+                "name": item.name,
+                "kernel": item.kernel,
+                "row": item.row,
+                "file": kit.form if item.file is not None else None,
+                "refusal": item.refusal or None,
+                "inputs": _ports(item, item.inputs),
+                "expected": _ports(item, item.expected),
+            }
+            for item in kit.items
+        ],
+        "skipped": [{"kernel": s.kernel, "row": s.row, "reason": s.reason} for s in kit.skipped],
+    }
+    files = {"kit.json": (json.dumps(index, indent=1) + "\n").encode()}
+    for item in kit.items:
+        files[f"{item.name}/model.onnx"] = item.model
+        files[f"{item.name}/plan.json"] = item.plan.to_json().encode()
+        files[f"{item.name}/inputs.npz"] = _npz(item.inputs)
+        files[f"{item.name}/expected.npz"] = _npz(item.expected)
+        if item.file is not None:
+            files[f"{item.name}/{file_name(kit.form)}"] = item.file
+    return files
+
+
+def _ports(item: KitItem, arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
+    return {name: _type_text(item.plan.graph, name) for name in arrays}
+
+
+def _type_text(graph: Graph, name: str) -> str:
+    value = graph.values[name]
+    return next((str(fact) for fact in value.facts if isinstance(fact, Uniform)), value.dtype)
+
+
+def _npz(arrays: Mapping[str, np.ndarray]) -> bytes:
+    data = io.BytesIO()
+    np.savez(data, **dict(arrays))  # type: ignore[arg-type]
+    return data.getvalue()
+
+
+def _reach(target: Target, row: Row, seed: int) -> _Reached | str:
+    """The first small model whose kernel runs by a row; or why there is none."""
+    if row.float:
+        return f"runs in {row.float}"
+    reason = "no small model of this kernel is known"
+    # An earlier row takes free weights: those are tried before weights pinned to this row's storage.
+    models = [*small_models(target, row.kernel, seed)]
+    for wild, model in product((None, target.default_port.storage, ODD), models):
+        try:
+            found = _reached(target, row, model, seed, wild=wild)
+        except PlannerError as error:
+            found = str(error)
+        if not isinstance(found, str):
+            return found
+        reason = found if reason.startswith("no small model") else reason
+    return reason
+
+
+def _reached(
+    target: Target, row: Row, model: Graph, seed: int, *, wild: Storage | FloatType | None
+) -> _Reached | str:
+    """The model with integer inputs and results, if its kernel runs by `row`; else what happened instead.
+
+    Weights are pinned unless `wild` is None, and to that where the row takes any storage.
+    """
+    fused = fuse(model, target)
+    region = next((r for r in fused.regions if r.kernel == row.kernel), None)
+    if region is None or len(fused.regions) != 1:
+        return f"no small model becomes one {row.kernel}"
+    patterns = expand_ports(row.inputs, region.inputs)
+    if patterns is None:
+        return "small models have other ports"
+    rng = np.random.default_rng(seed)
+    least = 0.125 if _is_positive(model) else -1.0
+    sample = {name: rng.uniform(least, 1, _sizes(model, name)).astype(np.float32) for name in model.inputs}
+    known = annotate(model, stats=calibrate(model, [sample]))
+    pins = {
+        name: _pin(pattern.type, target.default_port.storage)
+        for name, pattern in zip(region.inputs, patterns, strict=True)
+        if name in model.inputs
+    }
+    if any(pin is None for pin in pins.values()):
+        return "an input is no integer of at most 16 bits, nor float32"
+    weights = {
+        name: _pin(pattern.type, wild)
+        for name, pattern in zip(region.inputs, patterns, strict=True)
+        if wild is not None and name in model.constants and _is_weight(pattern.type)
+    }
+    graph = _pinned(known, {**pins, **weights})
+    plan = plan_model(graph, target)
+    kernel = plan.kernels[region.name]
+    if kernel.row is None:
+        return str(kernel.reason)
+    if kernel.row != row.key:
+        return f"{plan.target.rows[kernel.row].source} is chosen first"
+    results = {port.value: port.type for port in kernel.outputs if isinstance(port.type, Uniform)}
+    graph = _pinned(graph, results)
+    plan = plan_model(graph, target)
+    check(plan, graph, target)
+    inputs = {
+        name: _integers(rng, pin, graph, name) if isinstance(pin, Uniform) else sample[name]
+        for name, pin in pins.items()
+    }
+    return _Reached(graph, plan, inputs)
+
+
+def _pin(kind: PortType, wild: Storage | FloatType | None) -> Uniform | FloatType | None:
+    """A type that a port takes, `wild` where it takes any storage; None: no width that the kit has."""
+    store = kind.storage if kind.storage is not None else wild
+    if isinstance(store, FloatType):
+        return store if store == FloatType("f32") else None
+    if store is None or store.bits > WIDEST:
+        return None
+    found = uniform_from_range(-1.0, 1.0, store, symmetric=kind.symmetric, power_of_two=kind.power_of_two)
+    scale = min(max(found.scale, kind.scale_min or 0.0), kind.scale_max or found.scale)
+    zero_point = found.zero_point if kind.zero_point is None else kind.zero_point
+    return replace(found, scales=(scale,), zero_points=(zero_point,))
+
+
+def _is_weight(kind: PortType) -> bool:
+    store = kind.storage
+    fits = store is None or (isinstance(store, Storage) and store.bits <= WIDEST)
+    return fits and kind.granularity != "block"
+
+
+def _pinned(graph: Graph, pins: Mapping[str, Any]) -> Graph:
+    values = dict(graph.values)
+    for name, pin in pins.items():
+        facts = [fact for fact in values[name].facts if not isinstance(fact, Uniform)]
+        values[name] = replace(values[name], facts=(*facts, pin))
+    return replace(graph, values=values)
+
+
+def _sizes(graph: Graph, name: str) -> tuple[int, ...]:
+    return tuple(int(dim) for dim in graph.values[name].shape or () if isinstance(dim, int))
+
+
+def _is_positive(graph: Graph) -> bool:
+    return any(op.type in POSITIVE for op in graph.all_ops())
+
+
+def _integers(rng: np.random.Generator, pin: Uniform, graph: Graph, name: str) -> np.ndarray:
+    """Stored integers over the whole storage, the extremes among them."""
+    store = pin.storage
+    least = pin.zero_point + 1 if _is_positive(graph) else store.qmin
+    drawn = rng.integers(least, store.qmax, _sizes(graph, name), endpoint=True)
+    flat = drawn.reshape(-1)
+    flat[: min(2, flat.size)] = (least, store.qmax)[: min(2, flat.size)]
+    kind = {(8, True): np.int8, (8, False): np.uint8, (16, True): np.int16, (16, False): np.uint16}
+    width = 8 if store.bits <= 8 else WIDEST
+    return drawn.astype(kind[width, store.signed])
+
+
+def _finished(name: str, row: Row, reached: _Reached, form: str, arithmetic: str | None) -> KitItem | str:
+    """The item of a row; or why it has no expected integers."""
+    graph, plan = reached.graph, reached.plan
+    try:
+        expected = evaluate(graph, plan, reached.inputs, arithmetic=arithmetic).outputs
+    except PlannerError as error:
+        return str(error)
+    try:
+        file, refusal = EXPORTERS[form](graph, plan), ""
+    except PlannerError as error:
+        file, refusal = None, str(error)
+    floats = replace(graph, values={n: replace(v, facts=()) for n, v in graph.values.items()})
+    return KitItem(
+        name=name,
+        kernel=row.kernel,
+        row=row.source,
+        model=write_graph(floats),
+        plan=plan,
+        file=file,
+        refusal=refusal,
+        inputs=reached.inputs,
+        expected=dict(expected),
+    )
+
+
+def reproduced(item: KitItem, results: Mapping[str, np.ndarray]) -> Iterator[str]:
+    """Say where a device's results differ from the expected integers; nothing where they do not."""
+    for name, wanted in item.expected.items():
+        found = results.get(name)
+        if found is None or found.shape != wanted.shape:
+            yield f"{item.name}: {name} is missing or has another shape than {list(wanted.shape)}"
+        elif not np.allclose(found, wanted, rtol=0, atol=_allowed(wanted)):
+            off = np.abs(found.astype(np.float64) - wanted.astype(np.float64))
+            count = int((off > _allowed(wanted)).sum())
+            yield f"{item.name}: {count} of {off.size} elements of {name} differ, by {off.max():g} at most"
+
+
+def _allowed(wanted: np.ndarray) -> float:
+    return TOLERANCE * float(np.abs(wanted).max(initial=0.0)) if wanted.dtype.kind == "f" else 0.0

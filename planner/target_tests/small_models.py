@@ -1,0 +1,198 @@
+"""Small models: one kernel of a target each, drawn from templates and from the trees of its patterns.
+
+In: a target and a kernel's name. Out: small Graphs of ops with random weights (seeded). Nothing here plans.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any, Final
+
+import numpy as np
+
+from planner.ir.graph import Constant, Graph, Op, Value
+from planner.target import patterns
+from planner.target.patterns import Node, OpPattern, Variable, parse_pattern, variants
+from planner.target.records import Target
+from planner.target_tests.templates import BINARY, DTYPES, TEMPLATES, UNARY, Sizes, Template, X
+
+OPSET: Final = 21
+MOST_VARIANTS: Final = 12
+SIDES: Final = ("mixed", "constants", "data")
+"""What operands beside the first are; `mixed`: constants next to an op of a template, else data."""
+
+
+def small_models(target: Target, kernel: str, seed: int) -> Iterator[Graph]:
+    """Small models, each of one kernel of a target: of each of its patterns, or of the op of its name."""
+    patterns = [text for fusion in target.fusions if fusion.kernel == kernel for text in fusion.patterns]
+    for text in patterns:
+        for tree in variants(parse_pattern(text))[:MOST_VARIANTS]:
+            yield from _of_tree(tree, seed)
+    yield from _of_tree(OpPattern((kernel,), _arguments(kernel)), seed)
+
+
+def _arguments(kernel: str) -> tuple[Node, ...]:
+    return (Variable("a"), Variable("b")) if kernel in BINARY else (Variable("xs", variadic=True),)
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A model under construction; `sides`: of `SIDES`."""
+
+    rng: np.random.Generator
+    sides: str
+    values: dict[str, Value] = field(default_factory=dict)
+    constants: dict[str, Constant] = field(default_factory=dict)
+    inputs: list[str] = field(default_factory=list)
+    ops: list[Op] = field(default_factory=list)
+    bound: dict[str, str] = field(default_factory=dict)
+
+    def constant(self, array: np.ndarray, dtype: str) -> str:
+        """Add a constant and return its name."""
+        name = f"c{len(self.constants)}"
+        self.values[name] = Value(name, tuple(array.shape), dtype)
+        self.constants[name] = Constant(array)
+        return name
+
+    def data(self, shape: Sizes) -> str:
+        """Add a model input and return its name."""
+        name = f"x{len(self.inputs)}"
+        self.values[name] = Value(name, shape)
+        self.inputs.append(name)
+        return name
+
+    def weight(self, shape: Sizes) -> str:
+        """Add random weights and return their name."""
+        return self.constant(self.rng.uniform(-0.5, 0.5, shape).astype(np.float32), "f32")
+
+
+def _of_tree(tree: OpPattern, seed: int) -> Iterator[Graph]:
+    innermost = _innermost(tree)
+    for name in innermost.types:
+        for template in TEMPLATES.get(name, (None,)):
+            for optional, sides in product((True, False), SIDES):
+                draft = _Draft(np.random.default_rng(seed), sides)
+                result = _build(tree, draft, template, innermost, with_optional=optional)
+                if result is None:
+                    continue
+                outputs = (*(n for n in draft.ops[-1].outputs if draft.values[n].is_float),) or (result,)
+                yield Graph(
+                    name="kit",
+                    values=draft.values,
+                    ops=tuple(draft.ops),
+                    inputs=tuple(draft.inputs),
+                    outputs=outputs,
+                    constants=draft.constants,
+                    opsets={"": OPSET},
+                )
+
+
+def _innermost(tree: OpPattern) -> OpPattern:
+    below = [arg for arg in tree.args if isinstance(arg, OpPattern)]
+    return _innermost(below[0]) if below else tree
+
+
+def _build(
+    node: OpPattern, draft: _Draft, template: Template | None, innermost: OpPattern, *, with_optional: bool
+) -> str | None:
+    """Add the ops of a tree, the innermost first; the name of the result, None where it cannot be built."""
+    kind = node.types[0]
+    if node is innermost and template is not None:
+        return _place(kind, node.args, draft, template, with_optional=with_optional)
+    if kind in TEMPLATES and kind != "Clip":
+        return None
+    if kind not in BINARY | UNARY | {"Clip"}:
+        return None
+    shape = X
+    operands: list[str] = []
+    for arg in node.args:
+        if isinstance(arg, OpPattern):
+            built = _build(arg, draft, template, innermost, with_optional=with_optional)
+            if built is None:
+                return None
+            operands.append(built)
+            shape = tuple(int(dim) for dim in draft.values[built].shape or () if isinstance(dim, int))
+    beside = bool(operands) and template is not None
+    operands = _beside(node.args, operands, draft, shape, weights=beside)
+    if kind == "Clip":
+        operands += [draft.constant(np.asarray(bound, np.float32), "f32") for bound in (0.0, 6.0)]
+    return _add(kind, tuple(operands), {}, (shape,), draft)
+
+
+def _beside(
+    args: tuple[Node, ...],
+    built: list[str],
+    draft: _Draft,
+    shape: Sizes,
+    *,
+    weights: bool,
+) -> list[str]:
+    """The operands of an elementwise op in order: results of inner ops, variables and numbers."""
+    found: list[str] = []
+    inner = iter(built)
+    for arg in args:
+        if isinstance(arg, OpPattern):
+            found.append(next(inner))
+        elif isinstance(arg, patterns.Literal):
+            found.append(draft.constant(np.asarray(arg.value, np.float32), "f32"))
+        elif arg.name in draft.bound:
+            found.append(draft.bound[arg.name])
+        elif (weights and draft.sides != "data") or (found and draft.sides == "constants"):
+            found.append(draft.bound.setdefault(arg.name, draft.weight(shape[-1:])))
+        else:
+            found.append(draft.bound.setdefault(arg.name, draft.data(shape)))
+    return found
+
+
+def _place(
+    kind: str, args: tuple[Node, ...], draft: _Draft, template: Template, *, with_optional: bool
+) -> str | None:
+    """Add the innermost op with its template's operands; the pattern's variables take those that are data."""
+    names: list[str] = []
+    waiting = [arg for arg in args if isinstance(arg, Variable)]
+    optional = {arg.name for arg in waiting if arg.optional}
+    tail = bool(waiting) and waiting[-1].variadic
+    for operand in template.operands:
+        if operand.numbers is not None:
+            kinds = {"i64": np.int64, "bool": np.bool_, "f32": np.float32}
+            array: np.ndarray = np.asarray(operand.numbers, kinds[operand.dtype])
+            if operand.dtype == "bool":
+                array = draft.rng.uniform(size=operand.shape) > 0.5
+            names.append(draft.constant(array, operand.dtype))
+            continue
+        if not operand.shape:
+            names.append("")
+            continue
+        variable = waiting.pop(0) if waiting and not (tail and len(waiting) == 1) else None
+        if variable is None and not tail:
+            return (
+                None
+                if not operand.constant
+                else _add(kind, tuple(names), template.attributes, template.results, draft)
+            )
+        if variable is not None and variable.name in optional and not with_optional:
+            break
+        if variable is not None and variable.name in draft.bound:
+            names.append(draft.bound[variable.name])
+            continue
+        name = draft.weight(operand.shape) if operand.constant else draft.data(operand.shape)
+        if variable is not None:
+            draft.bound[variable.name] = name
+        names.append(name)
+    return _add(kind, tuple(names), template.attributes, template.results, draft)
+
+
+def _add(
+    kind: str,
+    operands: tuple[str, ...],
+    attributes: Mapping[str, Any],
+    shapes: tuple[Sizes, ...],
+    draft: _Draft,
+) -> str:
+    names = tuple(f"y{len(draft.ops)}_{i}" if i else f"y{len(draft.ops)}" for i in range(len(shapes)))
+    for i, (name, shape) in enumerate(zip(names, shapes, strict=True)):
+        draft.values[name] = Value(name, shape, DTYPES.get(kind, ("f32",) * len(shapes))[i])
+    draft.ops.append(
+        Op(f"{kind.lower().rpartition('::')[2]}{len(draft.ops)}", kind, operands, names, attributes)
+    )
+    return names[0]

@@ -1,0 +1,40 @@
+"""Restore: put a kernel of a plan back into float, with casts around it.
+
+Its ports get the fact `!quant.none`, so that the plan says who asked for it and the checker agrees.
+Source: MLIR quantization RFC, "restore"; design 01, section 6.
+"""
+
+from planner.errors import InputError, require_name
+from planner.ir.graph import Graph, port_address
+from planner.plans.plan import Plan, require_plan
+from planner.target.load import TargetSource
+from planner.what_if.replan import origin_of, replan
+
+FLOAT = "!quant.none"
+
+
+def restore(
+    plan: Plan, kernel: str, *, model: Graph | None = None, target: TargetSource | None = None
+) -> Plan:
+    """Plan again with one kernel in float.
+
+    Args:
+      model, target: needed for a plan read from a file, as for `replan`.
+
+    Raises:
+      UnknownName: no such kernel.
+      InputError: it runs in float already, or has no float port.
+    """
+    require_plan(plan)
+    require_name("kernel", kernel, plan.kernels)
+    planned = plan.kernels[kernel]
+    if planned.row is None:
+        raise InputError(f"kernel {kernel!r} runs in float already: {planned.reason}")
+    origin = origin_of(plan, model, target)
+    ports = [
+        port_address(kernel, side, i)
+        for side, ports in (("in", planned.inputs), ("out", planned.outputs))
+        for i, port in enumerate(ports)
+        if port.value and port.value not in origin.graph.constants
+    ]
+    return replan(plan, {"ports": dict.fromkeys(ports, FLOAT)}, model=model, target=target)

@@ -1,0 +1,47 @@
+"""Retarget: a planned model for another target, whose kernels are finer.
+
+A kernel that the other target's `legalize` table takes apart keeps the types of its ports, so what stands
+around it keeps its own; the rest is planned as that target has it. Source: design 01, section 6, "fuse on a
+planned model".
+"""
+
+from planner.fusion.fuse import regions_of
+from planner.fusion.legalize import legalize_planned
+from planner.ir.graph import Graph, model_digest
+from planner.plans.plan import Plan, for_model
+from planner.propagation.propagate import propagate
+from planner.target.load import TargetSource, as_target
+from planner.what_if.replan import origin_of
+
+
+def retarget(
+    plan: Plan,
+    target: TargetSource,
+    *,
+    model: Graph | None = None,
+    source: TargetSource | None = None,
+    best_effort: bool = False,
+) -> Plan:
+    """Plan a planned model again for another target.
+
+    Args:
+      target: the other target; regions stay as they are but for those its `legalize` table takes apart.
+      model, source: the model, and the target the plan was made for; needed for a plan read from a file.
+      best_effort: where pinned ports and rows cannot all hold, give some up, each with a warning; a plan
+        that was made so stays so.
+
+    Returns:
+      A plan of the same model, its constraints and the pins of the kernels that were taken apart.
+
+    Raises:
+      Conflict: the pinned ports and the target's rows cannot all hold.
+      InputError: the plan was read from a file and no model or source was given.
+    """
+    origin, device = origin_of(plan, model, source), as_target(target)
+    graph = legalize_planned(plan, origin.graph, device, regions_of)
+    options = {
+        "strategy": plan.options["strategy"],
+        "best_effort": best_effort or "best_effort" in plan.options,
+    }
+    found = propagate(graph, device, model=model_digest(origin.model), **options)
+    return for_model(found, origin.model)

@@ -1,0 +1,168 @@
+"""Vicinity: the part of a planned model that a change of facts can reach, as a graph of its own.
+
+What is decided at one value reaches another only through a kernel that ties its ports together: a mover, a
+rule that joins or derives, a wildcard. Everything else keeps its ports apart, so a change stays inside the
+closure of the values it touches. One ring of kernels around it is taken along, so that all ports of the
+kernels in the closure see whole components. Source: design 01, section 5, the price, item 2.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from planner.ir.borders import carried_pairs
+from planner.ir.graph import Graph, Region, Value
+from planner.ir.roles import is_mover
+from planner.ir.types.qtypes import Calibrated, Uniform
+from planner.plans.plan import Plan
+from planner.target.records import Row
+
+TYING = frozenset({"derive", "fn", "same_scale"})
+"""Rules by which the type of one port says something about another's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vicinity:
+    """A part of a planned model.
+
+    Attributes:
+      values: those that a change reaches.
+      kernels: positions (in the plan) of the kernels at them, ascending: theirs is what may change.
+      around: positions of those and of a ring around them, ascending: what has to be planned again.
+    """
+
+    values: frozenset[str]
+    kernels: tuple[int, ...]
+    around: tuple[int, ...]
+
+
+def vicinity(plan: Plan, graph: Graph, seeds: Iterable[str]) -> Vicinity:
+    """Find what a change of facts at some values can reach.
+
+    Args:
+      graph: the fused model that the plan is for.
+      seeds: values; the rows of the kernels at them may change.
+    """
+    inner = set(seeds)
+    inner.update(_values_at(plan, inner))
+    inner = _closed(plan, graph, inner)
+    outer = _closed(plan, graph, inner | _values_at(plan, inner))
+    return Vicinity(frozenset(inner), _positions(plan, inner), _positions(plan, outer))
+
+
+def component_of(plan: Plan, graph: Graph, value: str) -> tuple[frozenset[str], tuple[int, ...]]:
+    """The values that are labelled together with one, and the positions of the kernels at them."""
+    values = _closed(plan, graph, {value})
+    return frozenset(values), _positions(plan, values)
+
+
+def cut_out(plan: Plan, graph: Graph, positions: tuple[int, ...]) -> Graph:
+    """The kernels at some positions as a graph; values that others write or read are its boundary."""
+    regions = [region_of(plan, graph, at) for at in positions]
+    written = {name for region in regions for name in region.outputs if name}
+    inside = frozenset(positions)
+    names = dict.fromkeys(name for region in regions for name in (*region.inputs, *region.outputs) if name)
+    values = {name: graph.values[name] for name in names}
+    for name in names:
+        if name not in written and name not in graph.constants:
+            values[name] = _with_range(plan, graph.values[name])
+    for region in regions:
+        for op in region.ops:
+            values |= {n: graph.values[n] for n in (*op.inputs, *op.outputs) if n and n not in values}
+    results = frozenset(graph.outputs)
+    outputs = tuple(n for n in names if n in results or (n in written and _read_outside(plan, n, inside)))
+    missing = (n for region in regions for op in region.ops for n in op.inputs)
+    inner = {n for region in regions for op in region.ops for n in op.outputs}
+    inputs = dict.fromkeys(
+        n
+        for n in (*names, *missing)
+        if n and n not in written and n not in inner and n not in graph.constants
+    )
+    return replace(
+        graph,
+        values=values,
+        regions=tuple(regions),
+        inputs=tuple(n for n in graph.inputs if n in inputs)
+        + tuple(n for n in inputs if n not in graph.inputs),
+        outputs=outputs,
+        constants={name: graph.constants[name] for name in values if name in graph.constants},
+    )
+
+
+def region_of(plan: Plan, graph: Graph, at: int) -> Region:
+    """The region of the kernel at a position."""
+    return graph.regions[plan.region_at[at]]
+
+
+def _closed(plan: Plan, graph: Graph, start: set[str]) -> set[str]:
+    """Add the values that kernels tie to those that are in."""
+    found, waiting = set(start), list(start)
+    seen: set[int] = set()
+    carried = _carried(plan)
+    while waiting:
+        for at in plan.kernels_at.get(waiting.pop(), ()):
+            if at not in seen and _ties(plan, graph, at):
+                seen.add(at)
+                both = [
+                    region_of(plan, graph, at),
+                    *(region_of(plan, graph, other) for other in carried.get(at, ())),
+                ]
+                names = (name for region in both for name in (*region.inputs, *region.outputs))
+                new = {n for n in names if n and n not in graph.constants} - found
+                found |= new
+                waiting += new
+    return found
+
+
+def _carried(plan: Plan) -> Mapping[int, tuple[int, ...]]:
+    """Position of the other end of a carried value, by that of each end."""
+    pairs = carried_pairs(plan.graph)
+    places = {kernel.name: at for at, kernel in enumerate(plan.kernels_in_order)} if pairs else {}
+    known = [(places[a], places[b]) for a, b in pairs if a in places and b in places]
+    return {a: (b,) for a, b in known} | {b: (a,) for a, b in known}
+
+
+def _ties(plan: Plan, graph: Graph, at: int) -> bool:
+    region, key = region_of(plan, graph, at), plan.kernels_in_order[at].row
+    if region.ops and all(is_mover(op, graph) for op in region.ops):
+        return True
+    row = plan.target.rows[key] if key is not None else None
+    if row is None:
+        return False
+    wild = any(pattern.type.storage is None for pattern in (*row.inputs, *row.outputs))
+    return wild or any(rule.kind in TYING for rule in row.rules) or _has_computed_bias(region, row, graph)
+
+
+def _has_computed_bias(region: Region, row: Row, graph: Graph) -> bool:
+    biases = {rule.args["port"] for rule in row.rules if rule.kind == "multiplier_accumulator_scale"}
+    named = zip(region.inputs, row.inputs, strict=False)
+    return any(pattern.name in biases and name and name not in graph.constants for name, pattern in named)
+
+
+def _values_at(plan: Plan, values: Iterable[str]) -> set[str]:
+    """Values at the kernels at these values, constants left out."""
+    found: set[str] = set()
+    for name in values:
+        for at in plan.kernels_at.get(name, ()):
+            kernel = plan.kernels_in_order[at]
+            found.update(port.value for port in (*kernel.inputs, *kernel.outputs) if port.value)
+    return found - plan.graph.constants.keys()
+
+
+def _positions(plan: Plan, values: Iterable[str]) -> tuple[int, ...]:
+    return tuple(sorted({at for name in values for at in plan.kernels_at.get(name, ())}))
+
+
+def _read_outside(plan: Plan, name: str, inside: frozenset[int]) -> bool:
+    return any(at not in inside for at in plan.kernels_at.get(name, ()))
+
+
+def _with_range(plan: Plan, value: Value) -> Value:
+    """A value that a kernel outside writes, with some range if it had one: only that it has one matters."""
+    if any(isinstance(fact, Calibrated | Uniform) for fact in value.facts):
+        return value
+    kernels = (plan.kernels_in_order[at] for at in plan.kernels_at.get(value.name, ()))
+    made = (port.type for kernel in kernels for port in kernel.outputs if port.value == value.name)
+    kind = next(made, None)
+    if not isinstance(kind, Uniform):
+        return value
+    return replace(value, facts=(*value.facts, Calibrated((kind.lo,), (kind.hi,))))

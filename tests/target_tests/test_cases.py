@@ -1,0 +1,107 @@
+"""Tests inside target files: the shipped ones hold, and a wrong expectation is told in one sentence."""
+
+from pathlib import Path
+
+import pytest
+
+from planner.errors import UnknownName
+from planner.target.load import load_target, target_ids
+from planner.target_tests.cases import run_cases
+
+DEMO = Path(__file__).parents[1] / "target" / "demo.yaml"
+HEAD = """
+apiVersion: planner/v1
+kind: Target
+id: tiny
+version: 1.0.0
+types: {a8: {storage: i8}, w8: {storage: i8, range: [-127, 127], granularity: axis, symmetric: true}}
+defaults: {port: a8}
+kernels:
+  - {kernel: MaxPool, in: {x: a8}, out: {y: a8}, rules: [{same_scale: [x, y]}]}
+  - {kernel: Add, in: {a: a8, b: a8}, out: {y: a8}, computes: true, rules: [{same_scale: [a, b, y]}]}
+  - {kernel: Conv, in: {x: a8, w: w8}, out: {y: a8}, axis: {w: out_channel}, when: {w: constant}}
+"""
+MODEL = """
+      a = MaxPool(in0) : f32[1,8] {-1, 1}
+      b = MaxPool(in1) : f32[1,8] !quant.uniform<i8:f32, 0.5>
+      c = Add(a, b) : f32[1,8] {-2, 2}
+      y = Erf(c) : f32[1,8] {-1, 1}
+"""
+
+
+def problems(expect, model=MODEL, head=HEAD):
+    text = f"{head}tests:\n  - name: it\n    model: |{model}    expect: {expect}\n"
+    (result,) = run_cases(load_target(text))
+    assert result.source == "text:13"
+    return list(result.problems)
+
+
+@pytest.mark.parametrize("name", target_ids())
+def test_the_tests_of_a_shipped_target_hold(name):
+    results = run_cases(load_target(name))
+    assert results
+    assert [(result.source, result.name, result.problems) for result in results if not result.ok] == []
+
+
+def test_the_block_of_the_design_holds():
+    functions = {"my_targets:npu_special": lambda *_: {}}
+    results = run_cases(load_target(DEMO, functions))
+    assert [(result.name, result.ok) for result in results] == [("concat unifies its inputs", True)]
+
+
+@pytest.mark.parametrize(
+    "expect",
+    [
+        "{}",
+        "{kernels: {MaxPool: 2, Add: 1}, floats: {Erf: 1}, fully_quantized: false}",
+        "{rescales: 1}",
+        "{rescales: {requantize: 1, dequantize: 1, clamp: 0}}",
+        "{same_scale: [[a, c, 'c.in[1]']]}",
+        "{types: {b: '!quant.uniform<i8:f32, 0.5>', y: float, a: i8, c: {zero_point: -1, per: tensor}}}",
+        "{types: {b: {scale: 1/2}}}",
+        "{reasons: {y: no row is called so}}",
+    ],
+)
+def test_what_holds(expect):
+    assert problems(expect) == []
+
+
+ERF = "Erf 'y' is in float: no fusion of 'tiny' names Erf and no row is called so"
+
+
+@pytest.mark.parametrize(
+    ("expect", "message"),
+    [
+        ("{kernels: {MaxPool: 3}}", f"kernels: wanted MaxPool: 3, found MaxPool: 2, Add: 1; {ERF}"),
+        ("{floats: {}}", f"floats: wanted none, found Erf: 1; {ERF}"),
+        ("{types: {b: i16}}", "types: b: wanted i16, found !quant.uniform<i8:f32, 0.5>"),
+        ("{types: {b: {scale: 1/4}}}", "types: b: wanted scale 1/4, found !quant.uniform<i8:f32, 0.5>"),
+        ("{types: {b: {per: axis}}}", "types: b: wanted per axis, found !quant.uniform<i8:f32, 0.5>"),
+        ("{types: {y: i8}}", "types: y: wanted i8, found float"),
+        ("{types: {x: i8}}", "types: unknown value or port 'x' "),
+        ("{same_scale: [[b, y]]}", "same_scale: b is !quant.uniform<i8:f32, 0.5>, y is float"),
+        ("{rescales: 0}", "rescales: wanted 0, found 1 ("),
+        ("{rescales: {clamp: 1}}", "rescales: wanted 1 of kind clamp, found 0 ("),
+        ("{reasons: {c: no}}", "reasons: c runs by the row Add@10"),
+        ("{reasons: {y: group}}", "reasons: y: wanted 'group', found \"no fusion of"),
+        ("{fully_quantized: true}", "fully_quantized: wanted true, found false"),
+        ("{error: no row}", "error: wanted 'no row', the model is planned"),
+    ],
+)
+def test_what_does_not_hold(expect, message):
+    (problem,) = problems(expect)
+    assert problem.startswith(message)
+
+
+def test_an_expected_conflict():
+    head = HEAD.replace("defaults: {port: a8}", "defaults: {port: a8, on_no_kernel: error}")
+    assert problems("{error: no row of tiny serves Erf}", head=head) == []
+    (problem,) = problems("{kernels: {}}", head=head)
+    assert problem.startswith("there is no plan: no row of tiny serves Erf at 'y'")
+
+
+def test_names_choose_tests():
+    target = load_target("teaching-npu")
+    assert [result.name for result in run_cases(target, ["concat*"])] == ["concat unifies its inputs"]
+    with pytest.raises(UnknownName, match="unknown test 'conct unifies'"):
+        run_cases(target, ["conct unifies"])

@@ -1,0 +1,109 @@
+"""The kit: every row of a target exercised, and onnxruntime answers with the expected integers."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+
+from planner.onnx.sessions import open_session
+from planner.target.load import load_target, target_ids
+from planner.target_tests.probe_kit import kit_files, make_kit, reproduced
+
+
+def run(data, inputs):
+    session = open_session(data)
+    names = [port.name for port in session.get_outputs()]
+    return dict(
+        zip(names, session.run(None, {p.name: inputs[p.name] for p in session.get_inputs()}), strict=True)
+    )
+
+
+def test_onnxruntime_reproduces_the_kit_of_every_row_of_its_target():
+    target = load_target("onnxruntime-cpu")
+    kit = make_kit(target)
+    assert kit.skipped == ()
+    assert [item.row for item in kit.items] == [row.source for rows in target.rows.values() for row in rows]
+    assert [item.refusal for item in kit.items if item.file is None] == []
+    differing = [text for item in kit.items for text in reproduced(item, run(item.file, item.inputs))]
+    assert differing == []
+
+
+def test_a_wrong_answer_is_told():
+    item = next(item for item in make_kit(load_target("onnxruntime-cpu")).items if item.kernel == "Sigmoid")
+    ((name, right),) = item.expected.items()
+    wrong = right.copy()
+    wrong.reshape(-1)[3] ^= 1
+    assert list(reproduced(item, {name: wrong})) == [
+        f"{item.name}: 1 of 64 elements of {name} differ, by 1 at most"
+    ]
+    assert list(reproduced(item, {})) == [
+        f"{item.name}: {name} is missing or has another shape than [1, 4, 4, 4]"
+    ]
+
+
+@pytest.mark.parametrize("name", target_ids())
+def test_every_row_has_an_item(name):
+    target = load_target(name)
+    kit = make_kit(target)
+    rows = sorted(row.source for group in target.rows.values() for row in group)
+    assert [(item.kernel, item.row, item.reason) for item in kit.skipped] == []
+    assert sorted(item.row for item in kit.items) == rows
+
+
+def test_a_row_that_no_model_reaches_has_a_reason():
+    text = """
+apiVersion: planner/v1
+kind: Target
+id: odd
+version: 1.0.0
+types: {a8: {storage: i8}, a32: {storage: i32, symmetric: true}}
+defaults: {port: a8}
+kernels:
+  - {kernel: Relu, in: {x: a8}, out: {y: a8}, rules: [{same_scale: [x, y]}]}
+  - {kernel: Relu, in: {x: a8}, out: {y: a8}, when: {x.rank: 4}, rules: [{same_scale: [x, y]}]}
+  - {kernel: Sigmoid, in: {x: a32}, out: {y: a8}}
+  - {kernel: Tanh, in: {x: a8, z: a8}, out: {y: a8}}
+  - {kernel: secret, in: {x: a8}, out: {y: a8}}
+"""
+    kit = make_kit(load_target(text))
+    assert [(item.kernel, item.reason.rpartition(":")[2]) for item in kit.skipped] == [
+        ("Relu", "9 is chosen first"),
+        ("Sigmoid", "an input is no integer of at most 16 bits, nor float32"),
+        ("Tanh", "small models have other ports"),
+        ("secret", "no small model of this kernel is known"),
+    ]
+
+
+def test_float_ports_have_float_numbers():
+    """A weight in 4-bit blocks, activations in float: onnxruntime's kernel answers within the tolerance."""
+    kit = make_kit(load_target("llm-w4"), form="onnx-matmulnbits")
+    (item,) = kit.items
+    assert {array.dtype for array in (*item.inputs.values(), *item.expected.values())} == {
+        np.dtype(np.float32)
+    }
+    index = json.loads(kit_files(kit)["kit.json"])
+    assert set(index["items"][0]["inputs"].values()) == {"f32"}
+    results = run(item.file, item.inputs)
+    assert list(reproduced(item, results)) == []
+    wrong = {name: array * np.float32(1.001) for name, array in results.items()}
+    assert len(list(reproduced(item, wrong))) == 1
+
+
+def test_inputs_reach_the_ends_of_their_storage():
+    item = make_kit(load_target("litert-int8")).items[0]
+    (array,) = item.inputs.values()
+    assert (array.dtype, int(array.min()), int(array.max())) == (np.int8, -128, 127)
+
+
+def test_files_of_a_kit():
+    kit = make_kit(load_target("teaching-npu"))
+    files = kit_files(kit)
+    index = json.loads(files["kit.json"])
+    assert (index["format"], index["target"], index["digest"]) == ("qplan.kit/1", "teaching-npu", kit.digest)
+    assert [entry["name"] for entry in index["items"]] == [item.name for item in kit.items]
+    first = index["items"][0]
+    expected = np.load(io.BytesIO(files[f"{first['name']}/expected.npz"]))
+    assert set(expected.files) == set(first["expected"])
+    assert all(text.startswith("!quant.uniform<i8:f32, ") for text in first["inputs"].values())
+    assert files == kit_files(make_kit(load_target("teaching-npu")))
