@@ -1,56 +1,146 @@
-"""A plan's key stands for one plan: where a shipped plan changes, the revision of planning has changed too.
+"""A plan's key stands for one plan: where a plan changes, the revision of planning has changed too.
 
-Plans of the cases of design 02 and of the tests of all shipped targets; `golden/decisions.txt` says what each
-key stood for. Models, ranges and targets are text, so keys are the same on every machine.
+`golden/decisions.txt` says what each key stood for, and how it was told: a line a plan, a section a group of
+`recorded`. A change of words in the log is told from a change of decisions.
 """
 
-import hashlib
+import fcntl
 import json
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+import pytest
+
 import planner
-from planner.errors import PlannerError
 from planner.plans.plan import plan_key
-from planner.target.load import load_target, target_ids
-from planner.target_tests.cases import plan_case
 from planner.version import MADE_BY, PLANNING, VERSION
-from tests.cases.table import CASES, TARGETS, planned, read
+from tests.cases.table import TARGETS, read
+from tests.plans.recorded import GROUPS, MODELS, Asked, Line, of_model
 
 KNOWN = Path(__file__).parent / "golden" / "decisions.txt"
+SHOWN = 8
 
 
-def shipped():
-    """(name, plan)."""
-    for name in CASES:
-        yield f"case {name}", planned(name, read(CASES[name].model or name))
-    for target in map(load_target, target_ids()):
-        for case in target.tests:
-            try:
-                yield f"{target.id}: {case.name}", plan_case(target, case)
-            except PlannerError:
-                continue  # the test of a target may be that it refuses
+@pytest.fixture
+def recorded(request):
+    """`recorded(group, asked)`: what is planned must be what the group's section says."""
+
+    def compare(group: str, asked: Iterable[Asked]) -> None:
+        known, found = sections(KNOWN.read_text("utf-8")), [one.line() for one in asked]
+        problem = broken_keys([line for lines in known.values() for line in lines], found)
+        assert not problem, problem
+        if request.config.getoption("--update-golden"):
+            rewrite(group, found)
+        elif changed := changes(known.get(group, []), found):
+            pytest.fail(f"{group}: {changed}; run pytest --update-golden and review the diff")
+
+    return compare
 
 
-def decided(plan):
-    """Digest of what was chosen, not of how it is told."""
-    kernels = [
-        [k.name, k.row is not None, [[str(port.type) for port in ports] for ports in (k.inputs, k.outputs)]]
-        for k in plan.kernels_in_order
-    ]
-    rescales = [[r.id, r.kind, r.cost] for r in plan.rescales]
-    return hashlib.sha256(json.dumps([kernels, rescales, plan.cost]).encode()).hexdigest()[:16]
+def sections(text: str) -> dict[str, list[Line]]:
+    """Lines by group."""
+    found: dict[str, list[Line]] = {}
+    for line in text.splitlines():
+        if line.startswith("# "):
+            lines = found.setdefault(line.removeprefix("# "), [])
+        else:
+            lines.append(Line(*line.split(" ", 3)))
+    return found
 
 
-def test_a_key_stands_for_one_plan(golden):
-    lines = KNOWN.read_text().splitlines() if KNOWN.exists() else []
-    known = dict(line.split(" ", 2)[:2] for line in lines)
-    found = [(name, plan.key, decided(plan)) for name, plan in shipped()]
-    changed = [name for name, key, digest in found if known.get(key, digest) != digest]
-    assert not changed, (
-        f"{len(changed)} plans changed and their keys did not ({', '.join(changed[:5])}): "
+def rewrite(group: str, lines: Sequence[Line]) -> None:
+    """Replace one section; other processes may replace theirs at the same time."""
+    with KNOWN.open("r+", encoding="utf-8", newline="\n") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        known: Mapping[str, Sequence[Line]] = {**sections(file.read()), group: lines}
+        file.seek(0)
+        file.truncate()
+        for name in (*GROUPS, *MODELS):
+            file.write("".join([f"# {name}\n", *(" ".join(line) + "\n" for line in known.get(name, ()))]))
+
+
+def broken_keys(known: Iterable[Line], found: Iterable[Line]) -> str:
+    """Which plans differ under a key that stood for another; "" where there is none."""
+    stood = {line.key: line.decisions for line in known if line.key != "-"}
+    broken = [line.name for line in found if stood.get(line.key, line.decisions) != line.decisions]
+    if not broken:
+        return ""
+    return (
+        f"decisions of {names(broken)} changed and their keys did not: "
         "raise PLANNING in planner/version.py, then run pytest --update-golden"
     )
-    golden("decisions.txt", "".join(f"{key} {digest} {name}\n" for name, key, digest in found))
+
+
+def changes(known: Sequence[Line], found: Sequence[Line]) -> str:
+    """What differs between a section and what is planned now, decisions and logs apart; "" for nothing."""
+    before, now = ({line.name: line for line in lines} for lines in (known, found))
+    both = [name for name in before if name in now]
+    other = {
+        "decisions": [name for name in both if before[name].decisions != now[name].decisions],
+        "only the log": [
+            name
+            for name in both
+            if before[name].decisions == now[name].decisions and before[name].log != now[name].log
+        ],
+        "only the key": [
+            name for name in both if before[name][1:] == now[name][1:] and before[name].key != now[name].key
+        ],
+    }
+    told = [f"{what} of {names(which)} changed" for what, which in other.items() if which]
+    gone, new = [n for n in before if n not in now], [n for n in now if n not in before]
+    told += [f"{names(which)} {what}" for what, which in (("gone", gone), ("new", new)) if which]
+    return "; ".join(told) or ("the order changed" if list(known) != list(found) else "")
+
+
+def names(which: Sequence[str]) -> str:
+    """How many, and the first few by name."""
+    more = ", ..." if len(which) > SHOWN else ""
+    return f"{len(which)} ({'; '.join(which[:SHOWN])}{more})"
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_key_stands_for_one_plan(recorded, group):
+    recorded(group, GROUPS[group]())
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_key_stands_for_one_plan_of_a_real_model(recorded, models, model):
+    recorded(model, of_model(model, models))
+
+
+def test_every_model_of_the_folder_is_recorded(models):
+    found = {str(path.relative_to(models).with_suffix("")) for path in models.glob("*/*.onnx")}
+    assert found == set(MODELS)
+
+
+def test_the_golden_file_has_no_other_sections():
+    assert tuple(sections(KNOWN.read_text("utf-8"))) == (*GROUPS, *MODELS)
+
+
+@pytest.mark.parametrize(
+    ("was", "told"),
+    [
+        (Line("k", "d", "l", "n"), ""),
+        (Line("k", "d", "other", "n"), "only the log of 1 (n) changed"),
+        (Line("other", "d", "l", "n"), "only the key of 1 (n) changed"),
+        (Line("other", "other", "other", "n"), "decisions of 1 (n) changed"),
+        (Line("k", "d", "l", "m"), "1 (m) gone; 1 (n) new"),
+    ],
+)
+def test_what_changed_is_said(was, told):
+    assert changes([was], [Line("k", "d", "l", "n")]) == told
+
+
+@pytest.mark.parametrize(
+    ("was", "broken"),
+    [
+        (Line("k", "other", "l", "m"), True),
+        (Line("k", "d", "other", "n"), False),  # a log may change under a key
+        (Line("other", "other", "l", "n"), False),
+    ],
+)
+def test_a_key_of_another_plan_is_broken(was, broken):
+    assert bool(broken_keys([was], [Line("k", "d", "l", "n")])) is broken
 
 
 def test_the_revision_is_part_of_the_key(monkeypatch):
