@@ -66,6 +66,13 @@ CASES = {
         linear(IN, CONV, i8(0.05)),
         ["Conv"],
     ),
+    "conv of u8 weights beside i8": (  # onnxruntime has no kernel for this pair
+        [op("Conv", "x w", "y")],
+        X,
+        {"w": CONV},
+        {"x": i8(0.03, 3), "w": u8(0.003, 128), "y": i8(0.05, -9)},
+        ["Conv"],
+    ),
     "matmul": ([op("MatMul", "x w", "y")], X, {"w": KN}, linear(IN, KN, OUT, 1), ["QLinearMatMul"]),
     "matmul of words": (
         [op("MatMul", "x w", "y")],

@@ -57,6 +57,19 @@ def test_a_scale_per_channel_and_block(op, attributes, shape, blocks, grid):
         assert scales[place] == pytest.approx(np.abs(part).max() / 7, rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("axis", "blocks"),
+    [(-1, ((0, 4), (1, 1))), (1, ((0, 4), (1, 1))), (-2, ((0, 1), (1, 4))), (0, ((0, 1), (1, 4)))],
+)
+def test_a_rows_axis_of_channels_may_count_from_the_end(axis, blocks):
+    w = f"{{storage: i4, {SIZES}, symmetric: true}}"
+    target = target_of(f"- {{kernel: fc, in: {{x: a8, w: {w}}}, out: {{y: a8}}, axis: {{w: {axis}}}}}")
+    graph, _ = model("MatMul", (8, 8))
+    plan = propagate(graph, target, model=model_digest(graph))
+    check(plan, graph, target)
+    assert plan.kernels["k"].inputs[1].type.blocks == blocks
+
+
 def test_unsigned_blocks_have_zero_points():
     graph, weights = model("", (3, 4), "lut")
     kind = plan_of(graph).kernels["k"].inputs[1].type

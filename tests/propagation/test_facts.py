@@ -61,6 +61,14 @@ def test_contradictions_name_both_facts(first, second):
     assert caught.value.facts == (f"value 'a': {first}", f"value 'a': {second}")
 
 
+@pytest.mark.parametrize(
+    ("kind", "wish"),
+    [(A8, "!quant.any<i8>"), (I4, "!quant.any<i4>"), ("!quant.bipolar<f32, 0.5>", "!quant.any<u1>")],
+)
+def test_a_type_of_exactly_the_bits_asked_for_contradicts_nothing(kind, wish):
+    both_ways(propagate(chain(f"{kind} & {wish}", ("norm", "norm")), ROWS))
+
+
 def test_a_port_cannot_be_both():
     graph = chain("")
     region = replace(graph.regions[1], input_facts=((parse_type(A8), parse_type("!quant.any<i16>")), ()))

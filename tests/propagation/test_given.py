@@ -22,6 +22,7 @@ ROWS = target_of(
 - {kernel: plain, in: {x: a8}, out: {y: a8}, rules: [{same_scale: [x, y]}]}
 - {kernel: add, in: {a: a8, b: a8}, out: {y: a8}}
 - {kernel: depthwise, in: {x: C8}, out: {y: C8}, axis: {x: 1, y: 1}}
+- {kernel: lastwise, in: {x: C8}, out: {y: C8}, axis: {x: -1, y: -1}}
 """.replace("C8", "{storage: i8, granularity: axis}")
 )
 AXIS_1 = "!quant.uniform<i8:f32:1, {0.5,0.25,0.125}>"
@@ -209,12 +210,13 @@ def chain(*kernels, fact=AXIS_1, shapes=((2, 3), (3, 2), (2, 3))):
     return graph_of(values, made, [names[-1]])
 
 
-def test_a_row_that_takes_slices_reads_them_as_they_are():
+@pytest.mark.parametrize("last", ["depthwise", "lastwise"])
+def test_a_row_that_takes_slices_reads_them_as_they_are(last):
     """Through two transposes to a depthwise kernel: nothing is rescaled."""
     graph = chain(
         ("view", "Transpose"),
         ("view", "Transpose"),
-        ("depthwise", ""),
+        (last, ""),
         shapes=((2, 3), (3, 2), (2, 3), (2, 3)),
     )
     plan = propagate(graph, ROWS)

@@ -14,11 +14,11 @@ ROWS = target_of("""
 MOVES = {"cat": "Concat", "v1": "Reshape", "v2": "Reshape"}
 
 
-def plan_of(before, after, *, fact=""):
-    """From x through `before` and a view to a concat, and through a view to `after`."""
+def plan_of(before, after, *, fact="", at="c"):
+    """From x through `before` and a view to a concat, and through a view to `after`; `fact` is of `at`."""
     ins = {"add": "{0} {0}", "gelu": "{0}"}
     graph = graph_of(
-        {name: f"[-1, 1] & {fact}" if name == "c" else "[-1, 1]" for name in "xabcdy"},
+        {name: f"[-1, 1] & {fact}" if name == at else "[-1, 1]" for name in "xabcdy"},
         [
             ("k1", before, ins[before].format("x"), "a"),
             ("v1", "view", "a", "b"),
@@ -54,6 +54,16 @@ def test_between_float_ops_nothing_is_cast():
 )
 def test_an_integer_neighbour_a_pin_or_an_any_keep_it_quantized(before, after, fact):
     assert plan_of(before, after, fact=fact).kernels["cat"].row is not None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "at", "cast"), [("add", "gelu", "a", "xa"), ("gelu", "add", "d", "dy")]
+)
+def test_a_value_that_stays_float_is_float_around_it(before, after, at, cast):
+    """Whatever the kernel that writes or reads it: it is cast there."""
+    plan = plan_of(before, after, fact="!quant.none", at=at)
+    assert [plan.kernels[name].row for name in ("v1", "cat", "v2")] == [None] * 3
+    assert [rescale.value for rescale in plan.rescales] == list(cast)
 
 
 def test_from_a_model_input_to_a_model_output():

@@ -50,6 +50,16 @@ def test_a_bias_that_would_overflow_grows_its_channels_weight_scale(kernel, grow
     assert b.scales == pytest.approx([x.scale * s for s in w.scales], rel=1e-7)
 
 
+def test_a_power_of_two_grown_for_a_bias_is_the_next_above():
+    """The one below would not do: the bias would pass 2^30 steps."""
+    target = target_of(f"- {{kernel: fc, in: {{x: a8, w: p8, b?: b32}}, out: {{y: a8}}, {RULE}}}")
+    plan = plan_of("fc", [[1e-5, -2e-5], [1e-5, 0.0]], [5000.0, 0.5], target=target)
+    check(plan)
+    _, w, b = types(plan)
+    assert np.frexp(w.scale)[0] == 0.5
+    assert 0.5 < 5000.0 / b.scale / 2**30 <= 1
+
+
 @pytest.mark.parametrize("bits", [20, 24, 32])
 def test_a_bias_leaves_room_in_an_accumulator_narrower_than_itself(bits):
     """A channel of hardly any weight, such as training leaves behind, and a bias all the same."""

@@ -38,6 +38,8 @@ F16 = "!quant.uniform<i16:f32, 0.0009765625>"
         ("fc", "", "", 1),  # no fact asks for more than 8 bits
         ("fc", "!quant.any<i16>", "", 0),
         ("fc", "!quant.any<i8>", "", 1),
+        ("fc", "!quant.any<i16<-256:255>>", "", 0),  # nine bits, just what the row asks for
+        ("fc", "!quant.any<i16<-128:127>>", "", 1),  # one less
         ("fc", A16, "", 0),
         ("fc", A8, "", 1),
         ("fc", U8, "", 2),  # the row that equals the pin, though a later one
