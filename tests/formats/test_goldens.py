@@ -7,7 +7,7 @@ import json
 import pytest
 
 from planner.annotated.document import read_annotated, write_annotated
-from planner.ir.qtypes import storage, uniform
+from planner.ir.types.qtypes import storage, uniform
 from planner.mlir.module import read_mlir, write_mlir
 from planner.plans.plan import Plan
 from planner.plans.planjson import plan_from_json, plan_to_json
