@@ -33,9 +33,9 @@ lint: $(VENV)/.test
 bench: $(VENV)/.test ## compare with onnxruntime's own quantizer (needs the model folder, see benchmarks/)
 	$(BIN)/python -m benchmarks.main_job
 
-soak: $(VENV)/.test oracles ## the slow tests and those of hours, one at a time, into docs/soak.md
+soak: $(VENV)/.test oracles ## the slow tests and those of hours, one at a time, into docs/results/soak.md
 	$(BIN)/python -m pytest -m "slow or soak" --junitxml out/soak.xml $(PYTEST_ARGS)
-	$(BIN)/python -m benchmarks.soak_page out/soak.xml docs/soak.md
+	$(BIN)/python -m benchmarks.soak_page out/soak.xml docs/results/soak.md
 
 clean: ## remove .venv, caches and what demo and builds wrote
 	rm -rf $(VENV) .oracles out build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -2,7 +2,7 @@
 
 Each side of each model runs in a process of its own: some of them take the process down. Usage, from the
 repository root: `python -m benchmarks.awkward [--only NAME ...] [--jobs 2] [--write]`; `--write` puts the
-table into docs/awkward-models.md.
+table into docs/results/awkward-models.md.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import onnxruntime
 from tests.awkward.models import AWKWARD
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-PAGE: Final = ROOT / "docs" / "awkward-models.md"
+PAGE: Final = ROOT / "docs" / "results" / "awkward-models.md"
 SIDES: Final = ("ours", "theirs")
 VERDICTS: Final = ("ok", "refused", "useless", "invalid", "crash")
 SECONDS: Final = 120
@@ -117,7 +117,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--write", action="store_true", help="write docs/awkward-models.md")
+    parser.add_argument("--write", action="store_true", help="write docs/results/awkward-models.md")
     options = parser.parse_args()
     found = {}
     names = options.only or list(AWKWARD)

@@ -1,4 +1,4 @@
-"""docs/benchmarks.md from the records of `main_job`: tables of both sides, and the figures judged."""
+"""docs/results/benchmarks.md from the records of `main_job`: tables of both sides, and the figures judged."""
 
 import platform
 from collections.abc import Callable, Mapping, Sequence

@@ -30,7 +30,7 @@ from planner.onnx.read import read_written
 from planner.onnx.sessions import FAILURES, one_line
 from planner.onnx.write import Node, write_graph, write_model
 
-PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
+PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "results" / "benchmarks.md"
 HEADING: Final = "## Formats\n"
 # A target whose rows a format takes, by format.
 TARGETS: Final[Mapping[str, str]] = {

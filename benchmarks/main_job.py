@@ -3,7 +3,7 @@
 Same samples, same machine, the two sides in turn; ratios are what counts. Usage, from the repository
 root: `python -m benchmarks.main_job [--only NAME ...] [--chain BLOCKS ...] [--growth REGIONS ...]
 [--repeat 3] [--json FILE] [--read FILE] [--write]`. Without `--only` everything runs; `--read` takes the
-records of an earlier `--json` in place of a run; `--write` puts the tables into docs/benchmarks.md.
+records of an earlier `--json` in place of a run; `--write` puts the tables into docs/results/benchmarks.md.
 """
 
 import argparse
@@ -40,7 +40,7 @@ from benchmarks.onnxruntime_baseline import Case, PhaseFailed, cases, quantize
 from benchmarks.samples import models, write_samples
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-PAGE: Final = ROOT / "docs" / "benchmarks.md"
+PAGE: Final = ROOT / "docs" / "results" / "benchmarks.md"
 TIMES: Final = (
     *("read_s", "calibrate_s", "target_s", "annotate_s", "plan_s", "export_s", "write_s", "total_s"),
     *("plan_first_s", "export_first_s"),
@@ -195,7 +195,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=32)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--read", type=Path, help="records of an earlier --json instead of a run")
-    parser.add_argument("--write", action="store_true", help="write docs/benchmarks.md")
+    parser.add_argument("--write", action="store_true", help="write docs/results/benchmarks.md")
     options = parser.parse_args()
     report = json.loads(options.read.read_text("utf-8")) if options.read else run(options)
     if options.json is not None:

@@ -1,4 +1,4 @@
-"""The page docs/targets/matrix.md from the records of `target_matrix`: tables, nothing is measured here."""
+"""The page docs/results/matrix.md from the records of `target_matrix`: tables, nothing is measured here."""
 
 import re
 from collections import Counter

@@ -3,7 +3,8 @@
 Residual and transformer-like graphs planned for `litert-int8`; a browser of its own for each page, the file
 from disk, software rendering. `first`: from opening the file to the first painted frame. Frames are timed by
 the page itself while it is dragged at each level of detail. Usage, from the repository root:
-`python -m benchmarks.report [--regions 1000 50000] [--write]`; `--write` puts the table into docs/report.md.
+`python -m benchmarks.report [--regions 1000 50000] [--write]`; `--write` puts the table into
+docs/results/report-page.md.
 """
 
 import argparse
@@ -21,7 +22,7 @@ import planner
 from benchmarks.topologies import TOPOLOGIES
 from planner.report.resources import script, style
 
-PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "report.md"
+PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "results" / "report-page.md"
 MARK: Final = "\n## Figures\n"
 SHAPES: Final = ("residual", "transformer")
 SIZES: Final = (1_000, 10_000, 50_000)

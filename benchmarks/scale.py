@@ -3,9 +3,9 @@
 Residual, dense, transformer-like and random graphs (`topologies`) for `litert-int8`, each size in a process
 of its own; seconds of the process, so that a busy machine counts little. The phases are told on the page.
 Usage, from the repository root: `python -m benchmarks.scale [--regions N ...] [--shapes NAME ...]
-[--repeat 3] [--nncf] [--write]`; `--write` puts the table into docs/scale-of-planning.md. `--nncf` measures
-residual graphs beside NNCF's solver (`nncf_side`, after `make .oracles/nncf/.made`), and nothing else; the
-page keeps what was not measured.
+[--repeat 3] [--nncf] [--write]`; `--write` puts the table into docs/results/scale-of-planning.md. `--nncf`
+measures residual graphs beside NNCF's solver (`nncf_side`, after `make .oracles/nncf/.made`), and nothing
+else; the page keeps what was not measured.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from planner.propagation.result.plan_builder import assemble
 from planner.propagation.selection.rows import choose_rows
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-PAGE: Final = ROOT / "docs" / "scale-of-planning.md"
+PAGE: Final = ROOT / "docs" / "results" / "scale-of-planning.md"
 TARGET: Final = "litert-int8"
 SIZES: Final = (1_000, 10_000, 100_000)
 PHASES: Final = ("rows_s", "propagate_s", "records_s", "log_s", "check_s")

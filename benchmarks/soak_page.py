@@ -1,6 +1,7 @@
-"""docs/soak.md from what `make soak` wrote: each test, how much it did, how long, at which commit.
+"""docs/results/soak.md from what `make soak` wrote: each test, how much it did, how long, at which commit.
 
-Usage, from the repository root: `python -m benchmarks.soak_page out/soak.xml [MORE.xml ...] docs/soak.md`,
+Usage, from the repository root:
+`python -m benchmarks.soak_page out/soak.xml [MORE.xml ...] docs/results/soak.md`,
 with a report for each part where it did not run in one piece; of a test run again the last run counts.
 """
 

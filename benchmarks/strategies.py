@@ -3,7 +3,7 @@
 Every model of the test folder (`QPLAN_MODELS`) and of the onnx package's `light` folder, and random graphs,
 for `litert-int8`, `teaching-npu` and an NPU whose adds have one scale. Usage, from the repository root:
 `python -m benchmarks.strategies [--only NAME ...] [--json FILE] [--read FILE ...] [--write]`; `--write` puts
-the tables into docs/strategies.md.
+the tables into docs/results/strategies.md.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from tests.propagation.graphs import TARGET as EVERY_RULE
 from tests.propagation.graphs import random_graph
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-PAGE: Final = ROOT / "docs" / "strategies.md"
+PAGE: Final = ROOT / "docs" / "results" / "strategies.md"
 STRATEGIES: Final = ("rfc", "minimal")
 FREE_ADD: Final = "{kernel: add, in: {a: a8, b: a8}, out: {y: a8}, rules: [{free_scale: [a, b, y]}]}"
 SHARED_ADD: Final = (
@@ -268,7 +268,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME")
     parser.add_argument("--json", type=Path, help="write the records of the models here")
     parser.add_argument("--read", nargs="*", type=Path, help="records of earlier runs instead of a run")
-    parser.add_argument("--write", action="store_true", help="write docs/strategies.md")
+    parser.add_argument("--write", action="store_true", help="write docs/results/strategies.md")
     options = parser.parse_args()
     found = list(read(options.read) if options.read else measured(options.only))
     if options.json is not None:

@@ -3,7 +3,7 @@
 Each model is planned and checked in a process of its own. Usage, from the repository root:
 `python -m benchmarks.target_matrix [--only MODEL ...] [--targets T ...] [--json FILE] [--read FILE]
 [--write]`; `--read` takes the records of an earlier `--json` in place of a run, or adds those of `--only` to
-them; `--write` puts the tables into docs/targets/matrix.md. The exit code is 1 where something crashed or a
+them; `--write` puts the tables into docs/results/matrix.md. The exit code is 1 where something crashed or a
 kernel fell back without a reason.
 """
 
@@ -22,7 +22,7 @@ from benchmarks.samples import model_folder
 from planner.target.load import target_ids
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-PAGE: Final = ROOT / "docs" / "targets" / "matrix.md"
+PAGE: Final = ROOT / "docs" / "results" / "matrix.md"
 SECONDS: Final = 900
 
 Record = dict[str, Any]

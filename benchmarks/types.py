@@ -2,7 +2,7 @@
 
 Both sides of a ratio are measured in the same run, in turns; the ratio is the median over the rounds, the
 figure the best round. Results are compared before they are timed. Run as `python -m benchmarks.types
-[--write]`; `--write` puts the tables into docs/types.md.
+[--write]`; `--write` puts the tables into docs/results/arrays.md.
 """
 
 import argparse
@@ -31,7 +31,7 @@ TYPES: Final = 100_000
 CHANNELS: Final = 4096
 SHAPE: Final = (4096, 24_576)
 BLOCK: Final = 32
-PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "types.md"
+PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "results" / "arrays.md"
 START, END = "<!-- measured -->\n", "<!-- end -->\n"
 
 

@@ -1,7 +1,8 @@
 """The QONNX model zoo: one sample in our runner beside the qonnx executor.
 
 Models are loaded and cleaned before the clock starts, on both sides; times are medians. It needs
-`make oracles`. Run as `python -m benchmarks.zoo [--write]`; `--write` puts the table into docs/qonnx.md.
+`make oracles`. Run as `python -m benchmarks.zoo [--write]`; `--write` puts the table into
+docs/results/dialects.md.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from planner.onnx.read import read_written
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PYTHON: Final = ROOT / ".oracles" / "qonnx" / "bin" / "python"
-PAGE: Final = ROOT / "docs" / "qonnx.md"
+PAGE: Final = ROOT / "docs" / "results" / "dialects.md"
 BEGIN, END = "<!-- zoo -->", "<!-- /zoo -->"
 # Cleaning never returns on channels-last models, and the executor does not run the branched one.
 AS_THEY_ARE: Final = frozenset({"separable_conv_model_ch_last"})

@@ -1,6 +1,7 @@
 """What users can name is in the docs: rules, lint codes, errors, verbs and options, formats, public names."""
 
 import inspect
+import pkgutil
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,8 @@ from planner.target.rules import RULES
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMON = {"--json"}
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+THEIRS = {"docs/ContribOperators.md", "docs/spec.md"}  # of onnxruntime, of StableHLO
 
 
 def page(name: str) -> str:
@@ -38,7 +41,7 @@ def error_classes() -> list[type]:
 
 
 def test_every_rule_is_documented():
-    assert missing([*RULES, "fn"], page("rules.md")) == []
+    assert missing([*RULES, "fn"], page("targets/rules.md")) == []
 
 
 def test_every_lint_code_is_documented_with_its_severity():
@@ -87,12 +90,65 @@ def test_every_public_name_is_there():
     assert [name for name in planner.__all__ if not hasattr(planner, name)] == []
 
 
-def test_links_lead_somewhere():
-    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
-    broken = [
-        f"{path.name}: {link}"
-        for path in pages
-        for link in re.findall(r"\]\((?!http)([^)#]+)", path.read_text(encoding="utf-8"))
-        if not (path.parent / link).exists()
-    ]
+def anchors(path: Path) -> set[str]:
+    """What `#...` may name in a page: its headings as code hosts write them in addresses."""
+    prose = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(path):
+    broken = []
+    for link in re.findall(r"\]\((?!http)([^)]+)\)", path.read_text(encoding="utf-8")):
+        name, _, anchor = link.partition("#")
+        page = path.parent / name if name else path
+        if not page.exists() or (anchor and anchor not in anchors(page)):
+            broken.append(link)
     assert broken == []
+
+
+def test_every_page_is_in_the_index():
+    linked = {(ROOT / "docs" / link).resolve() for link in re.findall(r"\]\(([^)#]+)", page("index.md"))}
+    assert [path.name for path in ROOT.glob("docs/*.md") if path not in linked] == ["index.md"]
+    assert [path.name for path in ROOT.glob("docs/results/*.md") if path not in linked] == []
+
+
+def test_pages_that_code_names_are_there():
+    files = [
+        ROOT / "Makefile",
+        ROOT / "targets" / "README.md",
+        *ROOT.glob("*.yaml"),
+        *ROOT.glob("targets/*.yaml"),
+    ]
+    files += [
+        path
+        for folder in ("api", "benchmarks", "planner", "tests")
+        for path in ROOT.glob(f"{folder}/**/*.py")
+    ]
+    named = {
+        name
+        for path in files
+        for name in re.findall(r"\bdocs/[\w/-]+\.md\b", path.read_text(encoding="utf-8"))
+    }
+    assert sorted(name for name in named - THEIRS if not (ROOT / name).is_file()) == []
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_names_of_modules_are_true(path):
+    text = path.read_text(encoding="utf-8")
+    dotted = set(re.findall(r"`((?:planner|benchmarks)\.[\w.]+\w)", text)) | set(
+        re.findall(r"python -m (benchmarks\.\w+)", text)
+    )
+    files = set(re.findall(r"\b((?:planner|api|tests|benchmarks|examples)/[\w/]+\.py)\b", text))
+    assert [name for name in sorted(dotted) if not exists(name)] == []
+    assert [name for name in sorted(files) if not (ROOT / name).exists()] == []
+
+
+def exists(name: str) -> bool:
+    """Whether a dotted name is a module, or an attribute of one."""
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
+    return True

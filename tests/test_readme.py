@@ -35,7 +35,7 @@ def test_python_runs(elsewhere, page, outputs):
 
 
 def test_the_target_of_the_docs_is_one(elsewhere):
-    text = next(block for block in blocks("docs/rules.md", "yaml") if block.startswith("apiVersion"))
+    text = next(block for block in blocks("docs/targets/rules.md", "yaml") if block.startswith("apiVersion"))
     (elsewhere / "my.yaml").write_text(text)
     assert run(["target", "lint", "my.yaml"]) == 0
     data = ["--data", "examples/digits/calibration.npz"]

@@ -6,7 +6,7 @@ import pytest
 
 from planner.conversion.capabilities import CAPABILITIES, DIALECTS, can_say, capability_table
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "qonnx.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "results" / "dialects.md"
 BEGIN, END = "<!-- capabilities -->", "<!-- /capabilities -->"
 # The paper's ticks for the formats it compares; an empty cell there may be a tick here.
 PAPER = {

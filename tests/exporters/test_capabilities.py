@@ -2,7 +2,7 @@
 
 A tick is a plan that the format writes, whose file gives the numbers of the interpreter in that format's
 arithmetic, every one; an empty cell is a refusal, or a file that lacks what the column asks for. The page
-docs/qonnx.md holds the table (`pytest --update-golden` rewrites it).
+docs/results/dialects.md holds the table (`pytest --update-golden` rewrites it).
 """
 
 import io
@@ -26,7 +26,7 @@ from planner.ir.types.qtypes import storage, sub_channel, uniform
 from planner.onnx.read import read_written
 from tests.exporters.plans import execute, i8, model, op, plan_of, u8, weight
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "qonnx.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "results" / "dialects.md"
 BEGIN, END = "<!-- exports -->", "<!-- /exports -->"
 
 # The arithmetic of each format's files, None for the row's own; how near float sums in another order come.

@@ -1,7 +1,7 @@
 """The interpreter equals onnxruntime: 10^4 values of each operator, storage, granularity, zero-point sign.
 
 Where it does not, the exception has a name, the engine's formula and the measured difference, here and on the
-page that is made of this: docs/exactness.md (`pytest --update-golden` rewrites it).
+page that is made of this: docs/results/exactness.md (`pytest --update-golden` rewrites it).
 """
 
 from collections import Counter
@@ -29,7 +29,7 @@ from tests.interpreter.campaign import (
 )
 from tests.interpreter.one_op import CONTRIB, run_op, seeded
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "exactness.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "results" / "exactness.md"
 BEGIN, END = "<!-- campaign -->", "<!-- /campaign -->"
 
 

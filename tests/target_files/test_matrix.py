@@ -87,11 +87,11 @@ def test_small_models(models, model, tmp_path):
 
 @pytest.mark.slow
 def test_the_whole_matrix_and_its_page(models):
-    """The cells of docs/targets/matrix.md are those of today."""
+    """The cells of docs/results/matrix.md are those of today."""
     assert models == model_folder()
     found = [entry for name in model_names() for entry in measure(name, target_ids())]
     assert list(problems(found)) == []
-    written = (ROOT / "docs" / "targets" / "matrix.md").read_text(encoding="utf-8")
+    written = (ROOT / "docs" / "results" / "matrix.md").read_text(encoding="utf-8")
     assert table(page(found)) == table(written)
 
 
@@ -100,7 +100,7 @@ def table(text):
 
 
 def test_the_page_covers_all_targets():
-    written = (ROOT / "docs" / "targets" / "matrix.md").read_text(encoding="utf-8")
+    written = (ROOT / "docs" / "results" / "matrix.md").read_text(encoding="utf-8")
     assert table(written)[0] == f"| model | {' | '.join(target_ids())} |"
     assert re.findall(r"^### (.*)$", written, re.MULTILINE) == list(target_ids())
 

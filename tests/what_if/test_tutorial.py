@@ -1,4 +1,4 @@
-"""docs/what-if.md: its commands run on the shipped example, and print what the page quotes."""
+"""docs/plans.md: its commands run on the shipped example, and print what the page quotes."""
 
 import re
 import shlex
@@ -10,7 +10,7 @@ import pytest
 from planner.cli.app import run
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "what-if.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "plans.md").read_text(encoding="utf-8")
 
 
 def test_the_tutorial_runs(
