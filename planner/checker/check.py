@@ -1,7 +1,7 @@
-"""Check: is a plan right? Judged from the plan, its rows, the model and the target alone.
+"""Check a plan for correctness, from the plan, its rows, the model and the target alone.
 
 Independent: it neither runs nor reads propagation's matcher, rules or orders, and has its own reading of the
-rows. What it cannot see: whether another plan would be cheaper, ranges and clips of activations, functions
+rows. Out of its sight: whether another plan would be cheaper, ranges and clips of activations, functions
 of `fn` rules, the fusions that made the kernels. Source: design 01, section 6.
 """
 
@@ -39,12 +39,12 @@ from planner.target.records import Row, Target
 
 @dataclass(slots=True)
 class _Notes:
-    """What one check remembers, so that each thing is judged once.
+    """Memory of one check, so that each thing is judged once.
 
     Attributes:
       steps: the log by address; None where it is not judged.
       binding: values with facts that a port can break.
-      types, texts: what is wrong with a type, "" if nothing, and its text, by its id (the plan keeps it).
+      types, texts: the problem of a type, "" for none, and its text, by its id (the plan keeps it alive).
       rows: rows read beside ports, by their key, the numbers of inputs and of ports, and which are absent.
       constants: constants known by their range that were judged.
     """
@@ -83,6 +83,7 @@ def check(plan: Plan, model: Graph | None = None, target: Target | None = None, 
 
 def _binding(graph: Graph) -> Iterator[str]:
     for name, value in graph.values.items():
+        # A calibrated range only advises: a port may clip it. Any other fact can be contradicted by a type.
         if not all(isinstance(fact, Calibrated) for fact in value.facts):
             yield name
 
@@ -138,7 +139,7 @@ def _check_shape_of(kernel: KernelPlan, region: Region) -> None:
 
 
 def _operands(region: Region) -> set[str]:
-    """What a region needs before it runs, integer operands too."""
+    """Values that a region needs before it runs, integer operands too."""
     needed = set(region.inputs)
     inner: set[str] = set()
     for op in region.ops:
@@ -149,11 +150,13 @@ def _operands(region: Region) -> set[str]:
 
 
 def _check_carried(plan: Plan) -> None:
-    """What a loop hands to its next trip has one scale where it enters and where it leaves."""
+    """A value that a loop hands to its next trip has one scale where it enters and where it leaves."""
     for pair in carried_pairs(plan.graph):
         ports = [p for name in pair if name in plan.kernels for p in _present(plan.kernels[name])]
         for port in ports[1:]:
             first, other = ports[0].type, port.type
+            # Signedness may differ, as no number changes when
+            # storage and zero point shift by the same half range.
             if isinstance(first, Uniform) and isinstance(other, Uniform):
                 alike = one_class(first, other)
             else:
@@ -186,6 +189,8 @@ def _live(graph: Graph, regions: Mapping[str, Region], operands: Mapping[str, se
         if maker.name not in alive:
             alive[maker.name] = None
             waiting += [writer[name] for name in operands[maker.name] if name in writer]
+            # A loop or branch runs as a whole: no data flows from
+            # its condition to its body, yet both are needed.
             waiting += [regions[name] for name in together.get(maker.name, ())]
     return alive
 
@@ -228,11 +233,14 @@ def _check_types(plan: Plan, ports: tuple[Port, ...], notes: _Notes) -> None:
         kind = port.type
         if not isinstance(kind, Uniform):
             continue
+        # Thousands of ports share one type object, and the plan keeps it alive, so its id is a safe key.
         problem = notes.types.get(id(kind))
         if problem is None:
             problem = notes.types[id(kind)] = type_problem(kind) or ""
             if notes.steps is not None:
                 notes.texts[id(kind)] = brief(kind)
+        # One scale fits every shape, and f32 is accepted for
+        # tensors of any float type: nothing left to look at.
         if not problem and kind.is_per_tensor and kind.expressed == "f32":
             continue
         if not problem and kind.expressed != "f32":

@@ -1,6 +1,7 @@
-"""Edges, a second time: every change of type that the ports, pins and outputs of a plan ask for.
+"""Re-verify the rescales of a plan: derive every change of type independently, then compare.
 
-Re-derived from the port types alone, then compared with what the plan lists. Source: design 01, section 3.
+Derived from the types of ports, pins and outputs alone, not from the list that the plan holds.
+Source: design 01, section 3.
 """
 
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ Consumer = tuple[str, int]
 
 @dataclass(slots=True)
 class Edge:
-    """A change of type that a plan needs: between which types, for whom, and what it may be called."""
+    """A change of type that a plan needs: its two types, its consumers, the kinds it may be listed as."""
 
     value: str
     before: PortTyped
@@ -75,6 +76,7 @@ def _check_edge(plan: Plan, rescale: Rescale, edge: Edge, trips: int) -> None:
     elements = plan.graph.values[rescale.value].elements
     if rescale.elements != elements:
         refuse(rescale.id, f"counts {rescale.elements} elements; accepted: {elements}")
+    # A rescale in a loop body runs once a trip; the trips are those of its most frequent consumer.
     cost = elements * _price(rescale.kind, plan.target.costs) * trips
     if abs(rescale.cost - cost) > NEAR * abs(cost):
         refuse(rescale.id, f"costs {rescale.cost!r}; accepted: {cost!r}")
@@ -88,6 +90,8 @@ def needed_edges(plan: Plan) -> Iterator[Edge]:
         for port in kernel.outputs:
             if port.value:
                 defined[port.value] = port.type
+    # Identity before equality: most ports share one type object, and comparing per-channel scales is dear. A
+    # value that only looks changed costs time here, since `_edges_of` compares again by value.
     changing = {name for name in pins if name in defined and pins[name] is not defined[name]}
     for kernel in plan.kernels_in_order:
         for port in kernel.inputs:
@@ -110,12 +114,14 @@ def needed_edges(plan: Plan) -> Iterator[Edge]:
 
 
 def _pins(graph: Graph) -> dict[str, PortTyped]:
-    """What users of a value start from, whatever its kernel yields; values without are left out."""
+    """The pinned type that users of a value start from, whatever its kernel yields; only pinned values."""
     found: dict[str, PortTyped] = {}
     for name, value in graph.values.items():
         facts = [fact for fact in value.facts if not isinstance(fact, (Calibrated, AnyType))]
         if not facts:
             continue
+        # A uniform pin wins over a float one; a None, or the
+        # float the tensor has anyway, pins to plain float.
         uniform = [fact for fact in facts if isinstance(fact, Uniform)]
         floats = [fact for fact in facts if isinstance(fact, FloatType)]
         if uniform:
@@ -134,6 +140,8 @@ def _edges_of(
     *,
     shared: bool,
 ) -> Iterator[Edge]:
+    # With a pin there are two hops, from the kernel to the pin and from the pin to each reader: every reader
+    # sees the pinned numbers, as in the original quantized model.
     base = pins.get(name, defined)
     kinds = kinds_between(defined, base, costs)
     if kinds:
@@ -142,6 +150,8 @@ def _edges_of(
     for consumer, wanted in readers:
         if wanted is base or wanted == base:
             continue
+        # Readers that want the same type share one rescale,
+        # unless the target gives every rescale one consumer.
         joined = next((edge for edge in groups if shared and edge.after == wanted), None)
         kinds = joined.kinds if joined else kinds_between(base, wanted, costs)
         if joined:
@@ -159,6 +169,7 @@ def kinds_between(before: PortTyped, after: PortTyped, costs: Costs) -> tuple[st
         return ("dequantize",)
     if before == after:
         return ()
+    # One rescale op does several of these at once, so it is charged as its dearest part, not as the sum.
     found = _differing(before, after)
     dearest = max((_price(kind, costs) for kind in found), default=0.0)
     return tuple(kind for kind in found if _price(kind, costs) == dearest)
@@ -173,6 +184,7 @@ def _differing(a: Uniform, b: Uniform) -> list[str]:
         found.append("widen" if a.storage.bits < b.storage.bits else "narrow")
     elif a.storage != b.storage:
         found.append("clamp")
+    # Where scales change layout, zero points cannot be compared slice by slice; the first stands for all.
     moved = a.zero_points[0] != b.zero_points[0] or (not rescaled and a.zero_points != b.zero_points)
     if a.storage.signed != b.storage.signed or moved:
         found.append("zero_point")
@@ -189,6 +201,7 @@ def _check_forbidden(plan: Plan, target: Target) -> None:
     if "best_effort" in plan.options and any(warning.endswith(told) for warning in plan.warnings):
         return
     for rescale in plan.rescales:
+        # Quantizing inputs and dequantizing outputs is done around the device, not between its kernels.
         enters = rescale.value in plan.graph.inputs and rescale.from_type is None
         leaves = all(kernel == BOUNDARY for kernel, _ in rescale.consumers)
         if not enters and not leaves:

@@ -1,4 +1,4 @@
-"""Facts, a second time: no port narrows an Any, breaks a None, or differs from a pin that holds for it.
+"""Re-verify facts independently: no port narrows an Any, breaks a None, or differs from a pin for it.
 
 Source: design 01, sections 2 to 4.
 """
@@ -26,6 +26,8 @@ def check_facts(served: Served, binding: frozenset[str]) -> None:
         if not port.value or not isinstance(port.type, Uniform):
             continue
         facts = served.graph.values[port.value].facts
+        # A rescale can stand between an activation's pin and a port, never between a constant and its port:
+        # only there, or on the port itself, does a pin bind.
         constant = port.value in served.graph.constants
         if facts:
             _check_port_facts(served, i, facts, binding=constant)
@@ -60,18 +62,21 @@ def _check_port_facts(served: Served, position: int, facts: Facts, *, binding: b
 
 
 def _is_signs(kind: Uniform, scale: float) -> bool:
+    # Bipolar is {-scale, +scale}: it survives storage whose zero point is 0 and whose range has both signs.
     same = all(abs(one - scale) <= NEAR * scale for one in kind.scales)
     return same and not any(kind.zero_points) and kind.storage.qmin < 0 < kind.storage.qmax
 
 
 def _derived_near(served: Served, position: int, pin: Uniform) -> bool:
-    """Whether a rule computes this port and its pin says the same to 1e-6; fixed ports overrule pins."""
+    """Whether a rule computes this port and agrees with its pin to 1e-6; fixed ports overrule pins."""
     name, kind = served.patterns[position].name, served.ports[position].type
     rules = {rule.kind for rule in served.row.rules if rule.args.get("port") == name}
+    # Under `bias_pins: derive` the pin of a bias gives way to the product of its factors' scales.
     if served.derives_bias and name in served.reading.biases:
         return True
     if "fixed_scale" in rules or not isinstance(kind, Uniform):
         return bool(rules)
+    # The product of two float32 scales rounds differently in every tool, hence a tolerance, not equality.
     scales = np.broadcast_to(pin.scales, len(kind.scales)) if len(pin.scales) == 1 else np.asarray(pin.scales)
     if not rules or len(scales) != len(kind.scales) or pin.storage != kind.storage:
         return False

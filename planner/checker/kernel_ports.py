@@ -1,6 +1,6 @@
-"""Checked ports: each kernel beside the row that serves it, port by port, for the independent checker.
+"""Ports of a kernel against the row that serves it, for the independent checker.
 
-A row is read as data; how propagation chose it is not looked at. Nothing here knows rules or numbers.
+A row is read as data, without regard to how propagation chose it. Nothing here knows rules or numbers.
 Source: design 01, sections 2, 4 and 6.
 """
 
@@ -116,6 +116,7 @@ def _storage_problem(kind: PortTyped, spec: PortType, row: Row) -> str | None:
     wanted = spec.storage
     if isinstance(wanted, FloatType) or row.float:
         name = row.float or str(wanted)
+        # In a float row, a port without a type is f32; other floats are written out.
         accepted = kind is None if name == "f32" else kind == FloatType(name)
         return None if accepted else f"but this port runs in {name}"
     if not isinstance(kind, Uniform):
@@ -126,13 +127,15 @@ def _storage_problem(kind: PortTyped, spec: PortType, row: Row) -> str | None:
 
 
 def parameter_problem(kind: Uniform, spec: PortType) -> str | None:
-    """What keeps a type from the scales and zero points that a port accepts."""
+    """The reason why a port does not accept the scales or zero points of a type; None: it accepts them."""
     if spec.symmetric and any(kind.zero_points):
         return "its zero point is not 0"
     if spec.zero_point is not None and any(zero != spec.zero_point for zero in kind.zero_points):
         return f"its zero point is not {spec.zero_point}"
+    # frexp gives a fraction in [0.5, 1), and exactly 0.5 for powers of two: no logarithm, no rounding.
     if spec.power_of_two and any(np.frexp(scale)[0] != 0.5 for scale in kind.scales):
         return "its scale is no power of two"
+    # Scales are float32: a limit that is not would refuse itself once rounded down.
     if spec.scale_min is not None and min(kind.scales) < float(np.float32(spec.scale_min)):
         return f"its scale is below {spec.scale_min!r}"
     if spec.scale_max is not None and max(kind.scales) > spec.scale_max:
@@ -151,11 +154,13 @@ def _granularity_problem(served: Served, position: int, kind: Uniform) -> str | 
         return None if spec.is_wildcard else "it has more than one scale"
     if spec.granularity == "block":
         sizes = [size for _, size in kind.blocks]
+        # Blocks cut the summed axis; every other axis has blocks of 1, one scale per index.
         fits = any(size in spec.block_size for size in sizes) and set(sizes) <= {1, *spec.block_size}
         return None if fits else f"its blocks are not of {' or '.join(map(str, spec.block_size))}"
     if kind.blocks:
         return "it has a scale per block"
     if kind.axis is None:
+        # A pinned or computed tensor may have one scale: it is the special case of equal scales per slice.
         free = port.value in served.graph.constants and not served.pinned(port)
         return "it has one scale where the row has one per slice" if free else None
     wanted = axis_of(served, port, pattern)
@@ -181,13 +186,15 @@ def linear_op(region: Region) -> Op | None:
 
 def channel_axis(op: Op, rank: int) -> int:
     """The axis of a linear op's weight that counts output channels."""
+    # ONNX layouts: Gemm B is (K, N), or (N, K) if transB; Conv W is (M, C/group, ...), ConvTranspose W is (C,
+    # M/group, ...); MatMul B ends in N.
     if op.type == "Gemm":
         return 0 if op.attributes.get("transB", 0) else 1
     return {"Conv": 0, "ConvTranspose": 1}.get(op.type, rank - 1)
 
 
 def check_wildcards(served: Served) -> None:
-    """A wildcard port stores what its class stores."""
+    """A wildcard port has the storage of its class."""
     for group in served.reading.wild:
         _check_wildcards(served, group)
 
@@ -219,11 +226,12 @@ def holds_signs(spec: PortType) -> bool:
 
 
 def type_problem(kind: Uniform) -> str | None:
-    """What keeps a type from being one: scales that its expressed type cannot hold, zero points outside."""
+    """The flaw of a type in itself: a scale that its expressed type cannot hold, a zero point outside."""
     store = kind.storage
     if not store.qmin <= min(kind.zero_points) <= max(kind.zero_points) <= store.qmax:
         zero = next(zero for zero in kind.zero_points if not store.qmin <= zero <= store.qmax)
         return f"zero point {zero} lies outside the storage range {store.qmin}:{store.qmax}"
+    # struct is several times faster than numpy for the one scale that nearly every type has.
     if kind.expressed == "f32" and _are_f32(kind.scales):
         return None
     scales = np.asarray(kind.scales)
@@ -246,6 +254,8 @@ def _expressed(scales: np.ndarray, name: str) -> np.ndarray:
     with np.errstate(over="ignore"):
         if name in ("f32", "f16"):
             return scales.astype(np.float32 if name == "f32" else np.float16).astype(np.float64)
+    # Bits of significand with the hidden one; numpy has neither type, so round half to even by hand. Their
+    # exponent range is that of float32, so no overflow to watch for.
     kept = {"bf16": 8, "tf32": 11}.get(name, 53)
     fraction, exponent = np.frexp(scales)
     rounded: np.ndarray = np.ldexp(np.rint(np.ldexp(fraction, kept)), exponent - kept)
@@ -253,13 +263,14 @@ def _expressed(scales: np.ndarray, name: str) -> np.ndarray:
 
 
 def shape_problem(kind: Uniform, shape: Shape | None) -> str | None:
-    """What keeps a type from fitting a tensor: the axis, the number of scales, the blocks."""
+    """The reason why a type does not fit a tensor: the axis, the number of scales, the blocks."""
     if shape is None or kind.is_per_tensor:
         return None
     if kind.axis is not None:
         if not 0 <= kind.axis < len(shape):
             return f"axis {kind.axis} is none of a tensor of rank {len(shape)}"
         size = shape[kind.axis]
+        # An unknown dimension fits: MLIR's quant dialect, "Per-axis quantization integrity", defers it too.
         if isinstance(size, int) and size != len(kind.scales):
             return (
                 f"{len(kind.scales)} scales for {size} slices along axis {kind.axis} of shape {list(shape)}"
@@ -278,6 +289,8 @@ def _block_problems(kind: Uniform, shape: Shape, sizes: Mapping[int, int]) -> It
     for axis, size in enumerate(shape):
         if not isinstance(size, int):
             continue
+        # MLIR, "Sub-channel quantization integrity": blocks
+        # divide dimensions; an axis not named is one block.
         block = sizes.get(axis, size)
         if block < 1 or size % block:
             yield f"blocks of {block} do not divide dimension {size} of axis {axis}"

@@ -1,4 +1,4 @@
-"""The log, a second time: what a plan says of its values and steps against what its ports are.
+"""Re-verify values and log independently: the entries of a plan against the types of its ports.
 
 Source: design 01, section 6; design 09, "Plan".
 """
@@ -35,6 +35,7 @@ def check_values(plan: Plan, *, log: bool) -> None:
         wanted = port.type if port else _pin(plan, name)
         if value.type is not wanted and _stored(value.type) != _stored(wanted):
             refuse(address, f"is {brief(wanted)}, the plan lists {name!r} as {brief(value.type)}")
+        # NaN fails `>=`, so it is refused with the negative numbers.
         if not (value.bits_lost >= 0 and math.isfinite(value.bits_lost) and 0 <= value.clip <= 1):
             refuse(
                 address,
@@ -70,6 +71,7 @@ def check_steps(plan: Plan) -> Mapping[str, Step]:
     for i, step in enumerate(plan.steps):
         if step.n != i:
             refuse(step.port, f"step {i} is numbered {step.n}; accepted: {i}")
+        # Reasons that are earlier make the log a DAG: every explanation ends at a fact or a default.
         for n in step.because:
             if not 0 <= n < i:
                 refuse(step.port, f"step {i} rests on step {n}; accepted: earlier steps")
@@ -79,6 +81,7 @@ def check_steps(plan: Plan) -> Mapping[str, Step]:
 
 def check_totals(plan: Plan) -> None:
     """Cost, bound and optimality agree with each other."""
+    # The bound is proven from below, so optimal means equal; no plan can cost less.
     if not (plan.cost >= plan.bound >= 0) or (plan.optimal and plan.cost != plan.bound):
         refuse(
             "", f"cost {plan.cost!r}, bound {plan.bound!r} and optimal {plan.optimal} contradict each other"
@@ -86,7 +89,7 @@ def check_totals(plan: Plan) -> None:
 
 
 def check_told(kernel: KernelPlan, steps: Mapping[str, Step], texts: Mapping[int, str]) -> None:
-    """The log says of a served kernel's row and of each of its ports what the plan says.
+    """The log and the plan agree on the row of a served kernel and on the type of each of its ports.
 
     Args:
       texts: text of each type by its id.

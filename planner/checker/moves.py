@@ -1,4 +1,4 @@
-"""Moves, a second time: do the results of data movement have the scales of the elements they hold?
+"""Re-verify data movement independently: results have the scales of the elements they hold.
 
 Every element of an operand is marked with the number of its slice, the ops are run over the marks, and each
 element of a result must have the scale and zero point of the slice it came from. Propagation reasons about
@@ -36,6 +36,7 @@ def check_slices(served: Served, group: tuple[int, ...]) -> bool:
     for i in group:
         port = served.ports[i]
         if i < count and isinstance(port.type, Uniform):
+            # Each operand's slices get numbers of their own, so a concat of two tensors keeps them apart.
             marks[port.value] = marked(served, port.value, port.type) + len(slices)
             slices += zip(port.type.scales, _signed(port.type), strict=True)
     for op in ops:
@@ -90,6 +91,7 @@ def marked(served: Served, name: str, kind: Uniform) -> Marks:
     number = np.zeros(shape, np.int64)
     for axis, size in enumerate(shape):
         place = np.arange(size) // max(1, sizes.get(axis, size))
+        # Row-major number in the grid of blocks, the order in which MLIR nests sub-channel scales.
         number = number * kind.grid[axis] + place.reshape([-1 if i == axis else 1 for i in range(len(shape))])
     return number
 
@@ -101,6 +103,7 @@ def _result_shapes(op: Op, served: Served) -> list[list[int]]:
 
 def _reshaped(op: Op, read: Sequence[Marks], served: Served) -> list[Marks] | None:
     (shape,) = _result_shapes(op, served)
+    # Unknown dimensions count as 1, so sizes may disagree; then the reshape cannot be followed.
     return [read[0].reshape(shape)] if int(np.prod(shape)) == read[0].size else None
 
 
@@ -134,6 +137,7 @@ def _sliced(op: Op, read: Sequence[Marks], served: Served) -> list[Marks] | None
     marks = read[0]
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         cut: list[Any] = [slice(None)] * marks.ndim
+        # Stepping down, an end before the first element keeps that element; no index says so.
         cut[axis] = slice(start, None if step < 0 and end < -marks.shape[axis] else end, step)
         marks = marks[tuple(cut)]
     return [marks]
@@ -148,6 +152,7 @@ def _padded(op: Op, read: Sequence[Marks], served: Served) -> list[Marks] | None
     for axis, before, after in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True):
         widths[axis] = (before, after)
     mode = op.attributes.get("mode", "constant")
+    # The filling is the real 0: its stored value is the zero point of whatever slice it lands in.
     if mode == "constant":
         return [np.pad(read[0], widths, constant_values=FILLED)]
     return [np.pad(read[0], widths, mode=mode)] if mode in ("edge", "reflect", "wrap") else None

@@ -1,4 +1,4 @@
-"""Numbers, a second time: do the model's own constants fit the types that a plan gives them?
+"""Re-verify constants independently: the model's own numbers fit the types that a plan gives them.
 
 Weights must not be cut, their scales are no coarser than their numbers ask, biases fit their storage, sums
 fit the accumulator. Constants are read once, in pieces that stay in the processor's cache. Source: design
@@ -40,7 +40,7 @@ BIAS_BITS: Final = 30
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Of each slice: least and greatest real (0 included), and the sum of |stored|, shape (n_slices,)."""
+    """Least and greatest real of each slice (0 included), and its sum of |stored|, shape (n_slices,)."""
 
     lo: Reals
     hi: Reals
@@ -48,7 +48,7 @@ class Extent:
 
 
 def check_constants(served: Served, known: set[Judged]) -> dict[int, Extent]:
-    """Judge the constants of one kernel by the model's numbers; return what they hold, by port position.
+    """Judge the constants of one kernel by the model's numbers; return their extents by port position.
 
     Args:
       known: constants of which only a range is known, judged before; grows.
@@ -61,6 +61,8 @@ def check_constants(served: Served, known: set[Judged]) -> dict[int, Extent]:
         constant = served.numbers[name]
         if constant.array is None:
             judged = (id(kind), id(served.row), i, constant.lo, constant.hi, served.pinned(port))
+            # Thousands of generated constants share one type,
+            # row and range; a bias or a stated range differs.
             if judged in known and not served.reading.has_bias and _observed(served, port) is None:
                 continue
             known.add(judged)
@@ -84,12 +86,13 @@ def _extent_of(served: Served, position: int, kind: Uniform, constant: Constant)
 
 
 def _slicing_axis(served: Served, position: int, kind: Uniform) -> int | None:
-    """Along which axis the numbers are looked at: the type's own, else the op's output channels."""
+    """The axis along which extents are taken: the type's own, else the op's output channels."""
     if kind.blocks:
         return None
     if kind.axis is not None:
         return kind.axis
     op = linear_op(served.region)
+    # A per-tensor weight still sums per output channel, and its accumulator is that of the worst channel.
     second = [i for i, port in enumerate(served.ports[: len(served.kernel.inputs)]) if port.value][1:2]
     if op is None or second != [position]:
         return None
@@ -97,7 +100,7 @@ def _slicing_axis(served: Served, position: int, kind: Uniform) -> int | None:
 
 
 def _block_extent(served: Served, position: int, kind: Uniform) -> Extent | None:
-    """Of each block, by the number of the block that every element lies in."""
+    """The extent of each block, by the number of the block that every element lies in."""
     name = served.ports[position].value
     array = served.numbers[name].array
     numbers = marked(served, name, kind)
@@ -114,8 +117,9 @@ def _block_extent(served: Served, position: int, kind: Uniform) -> Extent | None
 
 
 def _extent(constant: Constant, kind: Uniform, axis: int | None, *, summed: bool, cut: bool) -> Extent | None:
-    """Of each slice; `cut`: the type may cut numbers off, so that sums are of those it holds."""
+    """The extent of each slice; `cut`: the type may clip numbers, so that sums are of clipped ones."""
     if constant.array is None:
+        # Only ranges are known: those of slices say nothing of one scale for a tensor, and sums stay unknown.
         if not constant.lo or (kind.axis is None and len(constant.lo) > 1):
             return None
         return Extent(np.minimum(constant.lo, 0.0), np.maximum(constant.hi, 0.0), np.zeros(0))
@@ -142,7 +146,7 @@ def _extent(constant: Constant, kind: Uniform, axis: int | None, *, summed: bool
 
 
 def _of_piece(piece: Reals, kind: Uniform, scales: Reals, *, summed: bool, cut: bool) -> Extent:
-    """Of each slice of a piece that is (outer, slices, inner)."""
+    """The extent of each slice of a piece that is (outer, slices, inner)."""
     lo = np.minimum.reduce(piece, axis=(0, 2), initial=0.0).astype(np.float64)
     hi = np.maximum.reduce(piece, axis=(0, 2), initial=0.0).astype(np.float64)
     if not summed:
@@ -183,9 +187,14 @@ def _check_content(served: Served, position: int, kind: Uniform, extent: Extent)
     """A free constant's scale is the one its own numbers ask for: not finer (it would cut), not coarser."""
     port, pattern = served.ports[position], served.patterns[position]
     spec = pattern.type
+    # Weights may be kept shorter than their storage where the arithmetic saturates inside (VPMADDUBSW adds
+    # two u8 x i8 products in 16 bits).
     store = _effective(kind.storage, spec)
     lo, hi = (extent.lo, extent.hi) if not kind.is_per_tensor else (extent.lo.min(), extent.hi.max())
     lo, hi = _as_observed(_observed(served, port), kind, np.atleast_1d(lo), np.atleast_1d(hi))
+    # Three ways from a range to the finest scale that does not clip: around
+    # a given zero point, symmetric (per-axis signed weights always are, as
+    # kernels add no zero point per channel), or affine over all steps.
     zero = spec.zero_point
     signed_slices = kind.axis is not None and store.signed
     if zero is not None and not (zero == 0 and signed_slices):
@@ -195,9 +204,11 @@ def _check_content(served: Served, position: int, kind: Uniform, extent: Extent)
         need = np.maximum(hi, -lo) / min(-store.qmin, store.qmax)
     else:
         need = (hi - lo) / store.steps
+    # All zeros need no range; any scale would do, 1 is the convention.
     _check_fineness(served, position, kind, np.where(need > 0, need, 1.0))
     if zero is not None:
         return
+    # A zero point is rounded to the nearest integer of the storage, so half a step off is still right.
     exact = np.clip(store.qmin - lo / np.asarray(kind.scales), store.qmin, store.qmax)
     i = _first((np.abs(np.asarray(kind.zero_points) - exact) > 0.5 + NEAR) & (hi > lo))
     if i is not None:
@@ -210,7 +221,7 @@ def _check_content(served: Served, position: int, kind: Uniform, extent: Extent)
 
 
 def _observed(served: Served, port: Port) -> Calibrated | None:
-    """What the model says of a constant's range: it counts before the numbers."""
+    """The range that the model states for a constant; it counts before the numbers."""
     facts = served.graph.values[port.value].facts
     return next((fact for fact in facts if isinstance(fact, Calibrated)), None)
 
@@ -224,6 +235,7 @@ def _as_observed(seen: Calibrated | None, kind: Uniform, lo: Reals, hi: Reals) -
     elif seen.axis is not None and seen.axis == kind.axis:
         lo, hi = np.asarray(seen.los), np.asarray(seen.his)
     else:
+        # A range for another layout than the type's still bounds every slice.
         lo, hi = np.clip(lo, seen.lo, seen.hi), np.clip(hi, seen.lo, seen.hi)
     return np.minimum(lo, 0.0), np.maximum(hi, 0.0)
 
@@ -239,6 +251,8 @@ def _effective(store: Storage, spec: PortType) -> Storage:
 def _check_fineness(served: Served, position: int, kind: Uniform, need: Reals) -> None:
     port, spec = served.ports[position], served.patterns[position].type
     scales = np.asarray(kind.scales)
+    # Coarser than the numbers need is right for a reason only: the bias has to fit the accumulator, scales
+    # are powers of two (rounded up, under a factor of 2), or the device has a least scale.
     most = np.maximum(need, _bias_need(served, port, scales.size)) * (2.0 if spec.power_of_two else 1.0)
     most = np.maximum(most, spec.scale_min or TINY)
     least = need if spec.scale_max is None else np.minimum(need, spec.scale_max)
@@ -271,9 +285,11 @@ def _bias_need(served: Served, weight: Port, n: int) -> Reals:
                 continue
             sums = served.row.accumulator
             store = sums if sums is not None and sums.bits < kind.storage.bits else kind.storage
+            # |bias| <= scale_x * scale_w * room, solved for the scale of the weight.
             room = float(1 << BIAS_BITS) if store.bits == 32 else store.qmax / 2
             least = np.abs(numbers.array.reshape(-1).astype(np.float64)) / (others[0].scale * room)
             if least.size:
+                # Scales are rounded to float32 after this bound was met, so the bound gets a hair of slack.
                 need = np.maximum(need, least if least.size == n else least.max()) * (1 + 2 * NEAR)
     return need
 
@@ -326,21 +342,26 @@ def _needed_bits(served: Served, extents: dict[int, Extent]) -> int | None:
         terms = _count_terms(op, served.graph.values[op.inputs[1]].shape)
         added = served.patterns[present[2]].name in served.reading.biases if len(present) > 2 else False
         most = int(steps.max(initial=0.0)) if added else 0
+        # Two activations: no numbers are known, so every product
+        # may be the largest one; the last bit is the sign.
         return None if terms is None else (terms * _farthest(w) * _farthest(x) + most).bit_length() + 1
     if present[1] not in extents:
         return None
     sums = extents[present[1]].sums
     array = served.numbers[served.ports[present[1]].value].array
+    # Scales along a summed axis: the sum would mix grids, so its bits mean nothing.
     if array is None or (not w.blocks and w.axis not in (None, channel_axis(op, array.ndim))):
         return None
     if not sums.size:
         return 1
     totals = sums * _farthest(x)
+    # Per channel, sum |w| times the farthest x plus |bias|
+    # bounds every partial sum, in whatever order it is added.
     return int((totals + steps if steps.size == totals.size else totals).max()).bit_length() + 1
 
 
 def _bias_steps(served: Served, position: int) -> Reals:
-    """What is added to each sum, in steps of its own type; nothing where its numbers are not known."""
+    """The bias that is added to each sum, in steps of its own type; empty where it is unknown."""
     numbers, kind = served.numbers.get(served.ports[position].value), served.ports[position].type
     if numbers is None or numbers.array is None or not isinstance(kind, Uniform):
         return np.zeros(0)
@@ -360,6 +381,7 @@ def _count_terms(op: Op, shape: tuple[int | str | None, ...] | None) -> int | No
     if not shape:
         return None
     if op.type == "MatMul":
+        # MatMul sums over the last axis but one; the axes in front are batches, which are not summed.
         counted = {len(shape) - 2} if len(shape) > 1 else {0}
     else:
         counted = set(range(len(shape))) - {channel_axis(op, len(shape))}

@@ -1,7 +1,7 @@
-"""Origins: is this the model and the target that a plan was made for?
+"""Verify the origins of a plan: the model and the target at hand are those it was made for.
 
-Digests first, then the structure and the rows that the plan carries, item by item, as those are what the
-rest of the check reads. Source: design 01, section 6.
+Digests first, then the structure and the rows that the plan carries, item by item, as the rest of the
+check reads those. Source: design 01, section 6.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from planner.target.borders import BORDER_ROWS
 from planner.target.records import Costs, Target
 
 NUMBER: Final = 2e-3
-"""How far apart, of the largest, the elements of a constant may be that a pattern takes for one number."""
+"""Largest spread, as a share of the largest, of constants that a pattern takes for one number."""
 
 
 def check_target(plan: Plan, target: Target) -> None:
@@ -45,6 +45,7 @@ def check_target(plan: Plan, target: Target) -> None:
                 f"is served by row {key!r}, which {target.id} does not have so; accepted: {known}",
                 row,
             )
+    # Options of a plan may override prices of its target, so those are laid over before comparing.
     overrides = {key: item for key, item in plan.options.items() if hasattr(target.costs, key)}
     if ours.costs != replace(target.costs, **overrides):
         names = Costs.__dataclass_fields__
@@ -61,6 +62,8 @@ def check_model(plan: Plan, model: Graph) -> None:
     """
     model = _without_left_out(plan, model)
     _check_structure(plan.graph, model)
+    # Statistics and annotations come in files of their own: a bare model is completed from the plan before
+    # its digest is compared, so that the digest still covers everything else.
     given = any(value.facts for value in model.values.values())
     facts = {name: value.facts for name, value in plan.graph.values.items() if value.facts}
     if not given and facts:
@@ -81,6 +84,7 @@ def _without_left_out(plan: Plan, model: Graph) -> Graph:
     """The model without the facts that a best-effort plan says, in its warnings, it left out."""
     if "best_effort" not in plan.options:
         return model
+    # The warnings are the only record of dropped facts, so the model has to be reduced by reading them.
     parts = (part for warning in plan.warnings for part in warning.split("; "))
     told = {left for _, found, left in (part.rpartition("left out: ") for part in parts) if found}
 

@@ -1,4 +1,4 @@
-"""Pinned constants, a second time: does a port's type say the numbers that a pin says?
+"""Re-verify pinned constants independently: a port's type holds the numbers that the pin stands for.
 
 The same scales, and every integer in use within both storages. Needs the model's numbers; without them the
 scales alone are judged. Source: design 01, section 4; 02, cases 24 and 36.
@@ -13,12 +13,13 @@ from planner.target.records import PortType
 
 
 def keeps_pin(served: Served, position: int, pin: Uniform) -> bool:
-    """Whether a constant's port says its pin, in whatever storage; in a class it has the class's type."""
+    """Whether the type of a constant's port keeps its pin, in whatever storage, or gives way to its class."""
     port, pattern = served.ports[position], served.patterns[position]
     kind, joined = port.type, any(position in group for group in served.groups)
     if port.value not in served.graph.constants or not isinstance(kind, Uniform):
         return False
     own = [fact for fact in served.own_facts(port) if isinstance(fact, Uniform)]
+    # A pin of the port itself overrules the one of the constant; a class has one type for all its members.
     if pin not in own and (joined or own):
         return True
     if pattern.name in served.reading.biases or _grid(kind) != _grid(pin):
@@ -32,10 +33,11 @@ def _grid(kind: Uniform) -> tuple[object, ...]:
 
 
 def bearable(pin: Uniform, spec: PortType, constant: Constant) -> Uniform | None:
-    """The type a port would have for a pinned constant; None where its storage cannot say the numbers."""
+    """The type a port would have for a pinned constant; None where its storage cannot hold the numbers."""
     store = spec.storage
     if not isinstance(store, Storage) or pin.storage == store:
         return pin
+    # Keep the zero points if they fit, else 0: u8 weights around 128 become i8 around 0, the same reals.
     wishes = [list(pin.zero_points), [0] * len(pin.scales)]
     if spec.symmetric or spec.zero_point is not None:
         wishes = [[spec.zero_point or 0] * len(pin.scales)]
@@ -48,6 +50,7 @@ def bearable(pin: Uniform, spec: PortType, constant: Constant) -> Uniform | None
 
 def fits(pin: Uniform, store: Storage, zeros: tuple[int, ...], constant: Constant) -> bool:
     """Whether the integers that a pinned constant uses lie within a storage around other zero points."""
+    # 8-bit floats have no zero point to shift by.
     if store.float_name or pin.storage.float_name:
         return False
     low, high = np.asarray(pin.slice_ranges, np.float64).T
@@ -55,9 +58,11 @@ def fits(pin: Uniform, store: Storage, zeros: tuple[int, ...], constant: Constan
     reals = _reals(pin, constant)
     if reals is not None:
         least, most = (np.asarray(end, np.float64) / np.asarray(pin.scales) + old for end in reals)
+        # Within half a step the numbers round onto the pin's grid; beyond it the pin clips them.
         if not (np.all(least >= low - 0.5) and np.all(most <= high + 0.5)):
             return False
         low, high = np.maximum(np.rint(least), low), np.minimum(np.rint(most), high)
+    # A real is (q - zero) * scale: with the scale kept, moving the zero point moves every q as far.
     shift = np.asarray(zeros) - old
     return bool(np.all(low + shift >= store.qmin) and np.all(high + shift <= store.qmax))
 

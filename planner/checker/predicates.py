@@ -1,7 +1,7 @@
-"""Predicates, a second time: whether a row's `when` holds for a kernel, by the checker's own reading.
+"""Re-verify predicates independently: a row's `when` holds for its kernel, by the checker's own reading.
 
-Shares nothing with `target.predicates` but the format. What cannot be decided without the model's numbers
-(a clip's bounds) is passed over where no model was given; what is unknown does not hold. Source: design 04.
+Shares nothing with `target.predicates` but the format. Terms that need the model's numbers (bounds of a
+clip) are passed over where no model was given; unknown terms do not hold. Source: design 04.
 """
 
 import math
@@ -26,7 +26,7 @@ OPERANDS: Final[Mapping[tuple[str, str], tuple[int, Any]]] = {
     ("RNN", "sequence_lens"): (4, "absent"),
     **{(f"Reduce{how}", "axes"): (1, None) for how in REDUCTIONS},
 }
-"""Operands that a predicate names like attributes: index, and what an absent one means."""
+"""Operands that a predicate names like attributes: index, and the meaning of an absent one."""
 
 _ORDERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "!=": operator.ne,
@@ -103,6 +103,8 @@ def _bits_problem(served: Served, wanted: Mapping[str, int]) -> str | None:
         most = 0
         for i, port in enumerate(served.ports):
             if port.value and served.patterns[i].name == name:
+                # The width that the model asks for, before any
+                # row: types in the plan would make this circular.
                 facts = (*served.graph.values[port.value].facts, *own_facts(served.region, i))
                 asked = [f.storage.bits for f in facts if isinstance(f, Uniform)]
                 most = max(most, *asked, *(f.bits for f in facts if isinstance(f, AnyType)), 0)
@@ -134,6 +136,7 @@ def _of_tensor(served: Served, name: str, what: str) -> Any:
 def _of_op(served: Served, op: Op, what: str) -> Any:
     if what in op.attributes:
         return _plain(op.attributes[what])
+    # Since opset 11 the bounds of Clip are operands; `Clip.range` puts both into one term.
     if (op.type, what) == ("Clip", "range"):
         return [_of_op(served, op, "min"), _of_op(served, op, "max")]
     operand = OPERANDS.get((op.type, what))
@@ -153,6 +156,7 @@ def _of_op(served: Served, op: Op, what: str) -> Any:
 
 def _of_region(served: Served, owner: str, what: str) -> Any:
     attributes = served.region.attributes
+    # Annotated regions hold no ops; their attributes may be qualified by the op where a kernel fuses several.
     for key in (f"{owner}.{what}", what):
         if key in attributes:
             return _plain(attributes[key])
@@ -173,8 +177,10 @@ def _holds(served: Served, value: Any, wanted: Any) -> bool:
         compare = _ORDERS[order[1]]
         return all(compare(value, other) for other in _terms(served, order[2]))
     if isinstance(value, list) and isinstance(wanted, list):
+        # A list is ambiguous: the value itself (`strides: [2, 2]`), or a choice of values.
         return value == wanted or value in wanted
     if isinstance(value, list):
+        # `strides: 2` means 2 along every axis.
         return all(item == wanted for item in value)
     return value in wanted if isinstance(wanted, list) else bool(value == wanted)
 

@@ -1,4 +1,4 @@
-"""The choice of a row, a second time: of the rows that fit a kernel, is this the one to prefer?
+"""Re-verify the choice of a row independently: no other row that fits a kernel is to be preferred.
 
 Most pins met, then first in the file. Needs the target and the model's numbers. Source: design 01, section 4.
 """
@@ -34,11 +34,13 @@ def check_choice(served: Served, target: Target, binding: frozenset[str]) -> Non
     region = served.region
     free = not region.input_facts and not region.output_facts
     free = free and binding.isdisjoint(port.value for port in served.ports)
+    # Without facts no row meets a pin, so the first that fits wins, and the first of all needs no search.
     if not rows or (rows[0] == served.row and free):
         return
     best: tuple[int, Row] | None = None
     for row in rows:
         met = _pins_met(served, row)
+        # Strictly more: at equal counts the earlier row stays, which makes the order of the file a tie break.
         if met is not None and (best is None or met > best[0]):
             best = met, row
     if best is not None and best[1] != served.row:
@@ -51,7 +53,7 @@ def check_choice(served: Served, target: Target, binding: frozenset[str]) -> Non
 
 
 def _pins_met(served: Served, row: Row) -> int | None:
-    """How many pins have the storage that the row has there; None where the row does not fit."""
+    """The number of pins whose storage is the row's at their port; None where the row does not fit."""
     region = served.region
     reading = read_row(row, region)
     if isinstance(reading, str):
@@ -81,6 +83,7 @@ def _cannot_be_cut(served: Served, position: int) -> bool:
         return True
     channel = axis_of(served, port, pattern) or 0
     op = linear_op(served.region)
+    # The two axes of a product: one counts output channels, the other is summed and cut into blocks.
     pair = (len(shape) - 2, len(shape) - 1) if op is not None and op.type == "MatMul" else (0, 1)
     size = shape[pair[0] if channel == pair[1] else pair[1]]
     return not isinstance(size, int) or all(size % block for block in pattern.type.block_size)
@@ -101,14 +104,15 @@ def _facts(served: Served) -> Iterator[tuple[PortPattern, QType, bool, bool, str
 
 
 def _bears(pattern: PortPattern, fact: QType, numbers: Constant | None, *, own: bool, follows: bool) -> bool:
-    """Whether a port of this sort can have that fact: what a rescale can meet does not count.
+    """Whether a port of this sort can have that fact; facts that a rescale can meet count as met.
 
     Args:
       numbers: of a constant.
-      follows: the port has as many scales as its factors.
+      follows: whether the port takes its scales from its factors, as a bias does.
     """
     spec, store, constant = pattern.type, pattern.type.storage, numbers is not None
     if isinstance(fact, NoneType | FloatType):
+        # An activation can be dequantized in front of the port; a constant, or the port itself, cannot.
         return not (constant or own)
     if isinstance(fact, AnyType):
         return not isinstance(store, Storage) or store.range_bits >= fact.bits

@@ -1,6 +1,6 @@
-"""Checked rows: what a row asks of its ports, read once for all kernels with the same ports present.
+"""Demands of a row on its ports, for the checker; read once for all kernels with the same ports present.
 
-A row is read as data; how propagation chose it is not looked at. Source: design 01, section 4; design 04.
+A row is read as data, without regard to how propagation chose it. Source: design 01, section 4; design 04.
 """
 
 from collections.abc import Mapping
@@ -34,12 +34,12 @@ class Reading:
 
     @property
     def has_bias(self) -> bool:
-        """Whether a bias that is there has a say in the scales of its weight."""
+        """Whether a bias is present, which can coarsen the scales of its weight."""
         return not self.biases.isdisjoint(self.places)
 
 
 def read_row(row: Row, region: Region) -> Reading | str:
-    """The row's reading for kernels with a region's ports; or what does not fit."""
+    """The row's reading for kernels with a region's ports; or the misfit as a text."""
     inputs = spread(row.inputs, region.inputs, "inputs")
     outputs = spread(row.outputs, region.outputs, "outputs")
     if isinstance(inputs, str) or isinstance(outputs, str):
@@ -52,6 +52,7 @@ def read_row(row: Row, region: Region) -> Reading | str:
     joined = [set(rule.args["ports"]) for rule in row.rules if rule.kind == "same_scale"]
     groups = _groups(joined, patterns) if joined else ()
     decided = {rule.args.get("port") for rule in row.rules}
+    # Code may decide any port of the row, so none of them is judged by its own numbers.
     codes = any(rule.kind == "fn" for rule in row.rules)
     ruled = {i for i, entry in enumerate(patterns) if codes or entry.name in decided}
     biases = [rule.args["port"] for rule in row.rules if rule.kind == "multiplier_accumulator_scale"]
@@ -68,7 +69,7 @@ def read_row(row: Row, region: Region) -> Reading | str:
 
 
 def spread(patterns: tuple[PortPattern, ...], names: tuple[str, ...], what: str) -> list[PortPattern] | str:
-    """The row's entry for each port of one side; or what does not fit."""
+    """The row's entry for each port of one side; or the misfit as a text."""
     found: list[PortPattern] = []
     for i, name in enumerate(names):
         if i < len(patterns):
@@ -91,6 +92,7 @@ def _groups(joined: list[set[str]], patterns: tuple[PortPattern, ...]) -> tuple[
     groups: list[set[int]] = []
     for names in joined:
         group = {i for i, entry in enumerate(patterns) if entry.name in names}
+        # same_scale is an equivalence: rules that share a port join their classes, as union-find would.
         for other in [other for other in groups if other & group]:
             group |= other
             groups.remove(other)

@@ -1,4 +1,4 @@
-"""Rules, a second time: whether the types of a kernel's ports obey the rules of its row.
+"""Re-verify rules independently: the types of a kernel's ports obey the rules of its row.
 
 Propagation computes types from rules; this only judges types that are there. `fn` rules are code that no
 plan carries, so they are not judged. Source: design 01, section 4.
@@ -61,6 +61,7 @@ def one_class(a: Uniform, b: Uniform) -> bool:
     """Whether two types have the same scales and, signedness apart, the same zero points."""
     if a is b:
         return True
+    # u8 around 128 and i8 around 0 are the same reals: both count from the middle of their range.
     shift = _middle(b.storage) - _middle(a.storage)
     return (
         a.scales == b.scales
@@ -75,12 +76,12 @@ def _middle(store: Storage) -> int:
 
 
 def _same_scale(served: Served, rule: Rule) -> None:
-    """Judged by class, as rules that overlap are one."""
+    """Judge nothing: classes are judged as a whole, as rules that overlap are one."""
     del served, rule
 
 
 def _free(served: Served, rule: Rule) -> None:
-    """Nothing to judge: free scales, or code that the plan does not carry."""
+    """Judge nothing: free scales, or code that the plan does not carry."""
     del served, rule
 
 
@@ -129,6 +130,7 @@ def _bias_problem(kind: Uniform, product: np.ndarray, *, axis: bool) -> str | No
     if len(kind.scales) != product.size or (kind.axis == 0) != axis or kind.blocks:
         wanted = f"{product.size} scales along axis 0" if axis else "one scale"
         return f"the product has {wanted}"
+    # A product of tiny scales may be subnormal, which many kernels flush to zero.
     wanted = np.maximum(product, TINY)
     scales = np.asarray(kind.scales)
     off = np.abs(scales - wanted) > NEAR * wanted
@@ -176,6 +178,7 @@ def _multiplier(served: Served, rule: Rule) -> None:
     if not results or not isinstance(results[0].type, Uniform):
         return
     kind = results[0].type
+    # Within 1e-9 to 1e9 no multiplier overflows or vanishes in float64: the common case needs no arrays.
     if limits is None and _is_ordinary(served, rule, kind):
         return
     factors = _factors(served, rule)
@@ -188,6 +191,7 @@ def _multiplier(served: Served, rule: Rule) -> None:
         )
     low, high = (0.0, math.inf) if limits is None else tuple(float(parse_number(limit)) for limit in limits)
     multipliers = factors[0] / scales
+    # Negated as a whole so that NaN, which fails every comparison, is refused.
     off = np.flatnonzero(~((multipliers > 0) & (multipliers >= low) & (multipliers <= high)))
     if off.size or not np.all(np.isfinite(multipliers)):
         channel = int(off[0]) if off.size else 0
@@ -215,6 +219,7 @@ def _derive(served: Served, rule: Rule) -> None:
             "qmin": kind.storage.qmin,
             "qmax": kind.storage.qmax,
         }
+        # Exact rationals, so that rounding happens once, at the end.
         return Fraction(known[ref.attribute])
 
     for port in served.named(rule.args["port"]):
@@ -228,6 +233,7 @@ def _derive(served: Served, rule: Rule) -> None:
             refuse(
                 port.address, f"is {brief(kind)}, derive at {rule.source} has no answer: {error}", served.row
             )
+        # Scales are float32 in every export, and zero or subnormal ones divide to infinity.
         scale = max(float(np.float32(scale)), TINY)
         near = kind.is_per_tensor and math.isclose(kind.scale, scale, rel_tol=NEAR)
         if not near or kind.zero_points != (zero,):
@@ -247,4 +253,4 @@ JUDGES: Final[Mapping[str, Callable[[Served, Rule], None]]] = {
     "multiplier_scale": _multiplier,
     "same_scale": _same_scale,
 }
-"""What judges each kind of rule."""
+"""The judge of each kind of rule."""
