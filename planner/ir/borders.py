@@ -1,4 +1,4 @@
-"""Borders: what the ops at the borders of loops and branches say of each other.
+"""Borders of loops and branches: relations between the ops that stand there.
 
 A loop's carried value enters through one kernel and leaves through another; they share a label, and one runs
 only because the other does. Pure readers of an expanded graph. Source: design 02, case 40.
@@ -43,7 +43,7 @@ def carried_pairs(graph: Graph) -> tuple[tuple[str, str], ...]:
 
 @once_per_graph
 def bonds(graph: Graph) -> Mapping[str, tuple[str, ...]]:
-    """What has to run because a border kernel does: the other end of a carried value, what steers a loop."""
+    """Kernels that run because a border kernel does: the other end of a carried value, a loop's control."""
     found: dict[str, tuple[str, ...]] = {}
     for begin, end in carried_pairs(graph):
         found[begin], found[end] = (end,), (begin,)
@@ -52,6 +52,7 @@ def bonds(graph: Graph) -> Mapping[str, tuple[str, ...]]:
     for name, op in borders(graph):
         if op.type in (BEGIN, END):
             body = op.attributes["body"]
+            # Integers and booleans at a border are trip counters and conditions: they steer the loop.
             if not graph.values[op.outputs[0]].is_float or graph.scopes[body].type in WHOLE:
                 steering.setdefault(body, []).append(name)
             if op.type == END:
@@ -88,6 +89,7 @@ def homes(graph: Graph) -> Mapping[str, str]:
         scope = op.scope
         if op.type == BEGIN:
             scope = op.attributes["body"]
+        # The result of a body is read outside of it, so it is at home one scope further out.
         elif op.type == END:
             scope = graph.scopes[op.attributes["body"]].parent
         home = closed_scope(graph.scopes, scope)

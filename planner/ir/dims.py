@@ -1,4 +1,4 @@
-"""Dims: sizes for dimensions that a model leaves open, for what needs them all (StableHLO, TOSA, devices).
+"""Dims: sizes for dimensions that a model leaves open, for formats that need them all (StableHLO, TOSA).
 
 An open dimension has a name in the file (`batch`), which means the same wherever it stands; one without is
 told by its place, `input[0]`. Nothing here infers a shape.

@@ -1,8 +1,8 @@
 """Edges: rescales that a text shows as kernels, on the edges they sit on again.
 
-A planned text shows each rescale as a kernel `qplan.rescale` between a value and the ports that read it. What
-both ends say themselves is derived from them again, so it goes. Anything else was written by hand and stays a
-kernel, with a note: it computes in float, and its result is pinned to its type, which are the same numbers.
+A planned text shows each rescale as a kernel `qplan.rescale` between a value and the ports that read it. One
+that the types of both ends imply is derived from them again, so it goes. Any other was written by hand and
+stays a kernel, with a note: it computes in float, its result pinned to its type, which gives equal numbers.
 Source: design 01, sections 3 and 5 ("planning a planned module again").
 """
 
@@ -65,7 +65,7 @@ def _with_edges(graph: Graph, notes: list[str], *, borders: bool) -> Graph:
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """What a text shows: its rescales by result, what each starts from in the end, types where values begin.
+    """Rescales of a text by result, the value at the start of each chain, and types where values begin.
 
     Attributes:
       borders: whether inputs and outputs are the model's own, which are float where nothing pins them.
@@ -105,7 +105,7 @@ def _said(facts: Facts, value: Value) -> QType | None:
 
 
 def _readers(shown: _Shown) -> Iterator[tuple[str, str, QType | None]]:
-    """Who reads results of rescales: address, value, and the type it says it wants."""
+    """Readers of results of rescales: address, value, and the type that the reader asks for."""
     graph = shown.graph
     for region in graph.regions:
         if _is_rescale(region):
@@ -126,7 +126,7 @@ def _readers(shown: _Shown) -> Iterator[tuple[str, str, QType | None]]:
 
 
 def _problem(shown: _Shown, address: str, name: str, wanted: QType | None) -> str:
-    """Why the ends of an edge do not say the rescales on the way to its reader; "" where they do."""
+    """The reason why the ends of an edge do not imply the rescales on it; "" where they do."""
     value = shown.graph.values[shown.sources[name]]
     made, pin = shown.made.get(value.name), _said(value.facts, value)
     way = _way(shown, name)
@@ -142,6 +142,8 @@ def _problem(shown: _Shown, address: str, name: str, wanted: QType | None) -> st
     own = shown.graph.values[name].facts
     if own and own != (last,):
         return f"{name!r} has constraints of its own"
+    # A plan needs one rescale without a pin in between, or two
+    # that meet at the pin: no other chain can be derived again.
     if len(way) == 1 and (pin is None or pin in (first, last)):
         return ""
     if len(way) == 2 and way[0][1] == pin == way[1][0]:
@@ -152,7 +154,7 @@ def _problem(shown: _Shown, address: str, name: str, wanted: QType | None) -> st
 
 
 def _way(shown: _Shown, name: str) -> list[tuple[QType, QType]]:
-    """From and to of each rescale between the value where it starts and this one."""
+    """The two types of each rescale on the way from the first source to this value."""
     found: list[tuple[QType, QType]] = []
     while name in shown.rescales:
         region = shown.rescales[name]
@@ -162,7 +164,7 @@ def _way(shown: _Shown, name: str) -> list[tuple[QType, QType]]:
 
 
 def _ends(graph: Graph, region: Region) -> tuple[QType, QType]:
-    """What a rescale leads from and to: as its ports say, else its values; float where nobody says."""
+    """The two types of a rescale: of its ports, else of its values, else float."""
     sides = (region.inputs[0], region.input_facts), (region.outputs[0], region.output_facts)
     first, last = ([*(own[0] if own else ()), *graph.values[name].facts] for name, own in sides)
     values = graph.values
@@ -179,6 +181,7 @@ def _standing(shown: _Shown, region: Region, problem: str) -> tuple[Value, Regio
     """A rescale as a kernel that hands its value on, and its result, pinned to the type it gives."""
     source, value = (shown.graph.values[name] for name in (region.inputs[0], region.outputs[0]))
     first, last = _ends(shown.graph, region)
+    # The port's own type is dropped only if the value has it anyway; else it would be lost.
     holds = first in (shown.made.get(source.name), _said(source.facts, source), FLOAT)
     standing = replace(
         region,
@@ -192,7 +195,7 @@ def _standing(shown: _Shown, region: Region, problem: str) -> tuple[Value, Regio
 
 
 def _reading(region: Region, gone: Mapping[str, str]) -> Region:
-    """A kernel that reads what the rescales in front of it started from."""
+    """A kernel that reads the values at which the rescales in front of it started."""
     read = [*region.inputs, *(name for op in region.ops for name in op.inputs)]
     if gone.keys().isdisjoint(read):
         return region

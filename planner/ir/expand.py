@@ -44,6 +44,7 @@ def expand(graph: Graph) -> Graph:
         raise InputError(f"a model is what load_model or annotate gives, not a {type(graph).__name__}")
     if not graph.functions:
         return graph
+    # Counted first: twenty functions that each call the next twice are a million kernels.
     if _size(graph, graph.functions, {}, ()) > MOST_STEPS:
         raise ModelError(
             f"model {graph.name!r} has more than {MOST_STEPS:,} kernels with all bodies in place",
@@ -71,12 +72,13 @@ def expand(graph: Graph) -> Graph:
 
 
 def _size(graph: Graph, functions: Mapping[str, Graph], known: dict[str, int], chain: tuple[str, ...]) -> int:
-    """How many kernels a graph has with all bodies in place, none of which is put there."""
+    """The number of kernels with all bodies in place, counted without placing them."""
     total = 0
     for step in graph.steps():
         total += 1
         for name in functions_of(step.structure):
             _refuse_recursion((*chain, name))
+            # Memoised per function, or the count itself would take as many steps as there are kernels.
             if name not in known:
                 known[name] = _size(functions[name], functions, known, (*chain, name))
             total += known[name]
@@ -147,6 +149,8 @@ def _call(flat: Flat, place: Place, step: Op | Region, call: Call) -> None:
     for i, (own, given) in enumerate(zip(inner.graph.inputs, step.inputs, strict=True)):
         outer = named(flat, place, given)
         facts = _facts(step, "in", i)
+        # A call is no border: its operand is the caller's value. Only where facts tell the two apart, a
+        # kernel must stand between them, at which a rescale can be placed.
         if facts or (_hard(inner.graph.values[own].facts) and outer not in flat.constants):
             _begin(flat, place, inner, (i, own, outer), facts=facts)
         else:
@@ -183,6 +187,7 @@ def _loop(flat: Flat, place: Place, step: Op | Region, loop: Loop) -> None:
     handed = {read for read, _ in loop.carried}
     for i, (own, given) in enumerate(zip(inner.graph.inputs, step.inputs, strict=True)):
         outer = named(flat, place, given)
+        # A constant is the same in every trip unless the loop carries or slices it; then no border is needed.
         if outer in flat.constants and i not in handed and i not in loop.varying:
             inner.flat_names[own] = outer
         else:
@@ -303,7 +308,7 @@ def _end(
 
 
 def _marks(body: str, index: int, carried: int = -1) -> Mapping[str, Any]:
-    """What a border op says of itself: whose border it is, at which operand or result, what it hands on."""
+    """Attributes of a border op: the body, the index of the operand or result, the carried input or -1."""
     return {"body": body, "index": index, "carried": carried}
 
 
@@ -343,7 +348,7 @@ def _hard(facts: Facts) -> Facts:
 
 
 def _seen(value: Value, observed: Sequence[Calibrated]) -> Value:
-    """A value with the hull of what bodies observed of it, unless it has a range of its own."""
+    """A value with the hull of the ranges that bodies observed of it, unless it has one of its own."""
     if not observed or any(isinstance(fact, Calibrated) for fact in value.facts):
         return value
     hull = observed[0]

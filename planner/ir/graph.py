@@ -103,11 +103,11 @@ class Region:
       inputs, outputs: value names of its ports ("" for an absent optional port). Integer operands
         (shapes, indices) are no ports; the ops inside still read them.
       ops: the source ops inside, in execution order; empty in annotated models without ops.
-      attributes: what `when` predicates look at where there are no ops.
+      attributes: read by `when` predicates where there are no ops.
       input_facts, output_facts: constraints on ports rather than on values; empty, or one per port.
-      trip_count: how often it runs each time the model runs.
-      reason: why no fusion took its op into a bigger kernel; "" where one did.
-      structure: which functions it runs, where it is a call, a loop or an if.
+      trip_count: number of runs in one run of the model.
+      reason: the reason why no fusion took its op into a bigger kernel; "" where one did.
+      structure: the functions it runs, if it is a call, a loop or an if.
       scope: path of the body it stands in, "" for the model's own.
     """
 
@@ -133,7 +133,7 @@ class Graph:
       values: every value, by name, constants included.
       constants: data of the constant values, by value name.
       opsets: operator set versions by domain, of ONNX sources.
-      notes: what the reader had to do or leave alone, for the report.
+      notes: steps that the reader took or left out, for the report.
       functions: bodies of calls, loops and branches, by name; each sees its own values only.
       scopes: bodies in their place, by path, where `expand` put them in.
     """
@@ -161,7 +161,7 @@ class Graph:
         yield from self.ops
 
     def steps(self) -> tuple["Op | Region", ...]:
-        """What runs, in order: regions, then ops that no region holds."""
+        """Everything that runs, in order: regions, then ops that no region holds."""
         return (*self.regions, *self.ops)
 
 
@@ -204,7 +204,7 @@ def structure_digest(graph: Graph) -> str:
 
 
 def _told_of_bodies(graph: Graph) -> Iterator[object]:
-    """Functions, scopes and what runs them; nothing for a graph without."""
+    """Functions, scopes and the steps that run them; nothing for a graph without."""
     for name in sorted(graph.functions):
         yield name, structure_digest(graph.functions[name])
     if graph.scopes:
@@ -264,7 +264,7 @@ def _digest_of_all(graph: Graph) -> str:
 
 
 def _bytes_of(array: np.ndarray) -> Any:
-    """What stands for an array in a digest: its bytes; of texts, which numpy holds by reference, a list."""
+    """The part of an array in a digest: its bytes; for texts, which numpy holds by reference, a list."""
     if array.dtype.hasobject:
         return repr((array.shape, [str(item) for item in array.flat])).encode()
     return np.ascontiguousarray(array).view(np.uint8).reshape(-1).data

@@ -1,7 +1,7 @@
-"""Attributes of ONNX's standard operators and what they are where an op does not carry them.
+"""Attributes of ONNX's standard operators, and their defaults.
 
-Facts of the standard, read by whoever judges a predicate. A test compares with the `onnx` package.
-Source: ONNX operator schemas, opset 21 to 28; operator pages for what they say in words (windows, states).
+Facts of the standard, read where predicates are judged. A test compares with the `onnx` package. Source:
+ONNX operator schemas, opset 21 to 28; operator pages for defaults that schemas leave out (windows, states).
 """
 
 from collections.abc import Mapping
@@ -27,6 +27,7 @@ REDUCTIONS: Final = (
 )
 """Ops called `Reduce...`; their axes are an operand."""
 
+# Schemas give no default here, as its length is the rank; the pages say 1 (or 0) along each axis.
 _WINDOW: Final = {"dilations": 1, "pads": 0, "strides": 1}
 _RECURRENT: Final = {"clip": "absent", "sequence_lens": "absent"}
 _IN_WORDS: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -44,7 +45,7 @@ _IN_WORDS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def default_of(op: str, attribute: str) -> Any:
-    """What an op means by an attribute that it does not carry; NOTHING where it has no default."""
+    """The default of an attribute that an op does not carry; NOTHING where it has none."""
     return _table().get(op, {}).get(attribute, NOTHING)
 
 

@@ -43,23 +43,25 @@ def multiplier_and_shift(scale: float | Array, *, bits: int = 32) -> tuple[Integ
       RuleError: a scale of 2^(bits - 3) or more, whose shift would be below 2; an infinite one.
     """
     multiplier, shift = _mantissa_and_shift(scale, bits - 1)
+    # Beyond a shift of 62 the multiplier gives up bits instead; past the last one it is 0.
     beyond = np.maximum(shift - MAX_SHIFT, 0)
     return multiplier >> np.minimum(beyond, bits - 1), np.minimum(shift, MAX_SHIFT)
 
 
 def multiplier_or_zero(scale: float | Array) -> tuple[Integers, Integers]:
-    """The same in 32 bits as TFLite has it: scales below 2^-32 become 0.
+    """`scale` as a 32-bit multiplier and a shift, as TFLite has it: scales below 2^-32 become 0.
 
     Raises:
       RuleError: a scale of 2^29 or more; an infinite one.
     """
     multiplier, shift = _mantissa_and_shift(scale, 31)
+    # Here TFLite's QuantizeMultiplier and TOSA differ: one flushes to 0, the other shortens the multiplier.
     is_tiny = shift > MAX_SHIFT
     return np.where(is_tiny, 0, multiplier), np.where(is_tiny, 31, shift)
 
 
 def reciprocal_scale(counts: int | Array) -> tuple[Integers, Integers]:
-    """What TOSA's AVG_POOL2D multiplies a sum of so many elements by; `apply_scale_32` rounds it once.
+    """The factor by which TOSA's AVG_POOL2D divides a sum of `counts` elements, for `apply_scale_32`.
 
     A little more than `1 / counts`, so that a tie is rounded away from zero on both sides.
 
@@ -79,12 +81,14 @@ def apply_scale_32(values: Array, multiplier: Array, shift: Array, *, double_rou
       values: integers; `check_scale_32` says which ones TOSA takes, here any do.
       multiplier: below 2^31.
       shift: of 1 to 62.
-      double_round: where the shift exceeds 31, round first at 2^30, away from zero: gemmlowp's doubling high
+      double_round: for shifts above 31, round first at 2^30, away from zero: gemmlowp's doubling high
         multiply, then its shift.
     """
     wide = np.asarray(shift, np.int64)
+    # Half of 2^shift, added before an arithmetic shift (a floor): rounds half up, for negative values too.
     offset = np.left_shift(1, wide - 1)
     if double_round:
+        # The first rounding, at 2^30, is symmetric: its sign is that of the value (TOSA 1.0, apply_scale_32).
         first = np.where(np.asarray(values) >= 0, 1 << 30, -(1 << 30))
         offset = offset + np.where(wide > DOUBLE_ROUND_ABOVE, first, 0)
     return _shifted_product(values, multiplier, wide, offset)
@@ -94,7 +98,7 @@ def apply_scale_16(values: Array, multiplier: Array, shift: Array) -> Integers:
     """`values * multiplier / 2^shift` for values of 48 bits and multipliers below 2^15, rounded half up.
 
     Raises:
-      RuleError: what TOSA requires and does not hold: a value beyond 48 bits, or a result beyond 32.
+      RuleError: a requirement of TOSA that does not hold: a value beyond 48 bits, or a result beyond 32.
     """
     _check_factors(multiplier, shift, 16)
     _check_between(values, -(1 << 47), (1 << 47) - 1, f"apply_scale_16 takes {_VALUE_BITS} bits")
@@ -105,7 +109,7 @@ def apply_scale_16(values: Array, multiplier: Array, shift: Array) -> Integers:
 
 
 def check_scale_32(values: Array, multiplier: Array, shift: Array) -> None:
-    """Check what TOSA's apply_scale_32 requires: `-2^(shift - 1) <= value < 2^(shift - 1)`, by broadcast.
+    """Check that TOSA's apply_scale_32 may be used: `-2^(shift - 1) <= value < 2^(shift - 1)`, by broadcast.
 
     Raises:
       RuleError: a value too large for its shift, a shift outside 2 to 62, a multiplier outside 31 bits.
@@ -139,7 +143,10 @@ def _mantissa_and_shift(scale: float | Array, digits: int) -> tuple[Integers, In
     if not np.all(np.isfinite(real)):
         raise RuleError(f"a requantize by {scale} has no integer multiplier: scales are finite")
     fraction, exponent = np.frexp(real)
+    # floor(x + 0.5) as std::round does for positive x;
+    # np.rint would round ties to even and lose bit equality.
     mantissa = np.floor(np.ldexp(fraction, digits) + 0.5).astype(np.int64)
+    # A fraction just below 1 rounds up to 2^digits, one bit too long: halve it and shift one less.
     is_full = mantissa == 1 << digits
     mantissa = np.where(is_full, mantissa >> 1, mantissa)
     shift = digits - exponent.astype(np.int64) - is_full
@@ -154,6 +161,7 @@ def _mantissa_and_shift(scale: float | Array, digits: int) -> tuple[Integers, In
 
 def _shifted_product(values: Array, multiplier: Array, shift: Array, offset: Array) -> Integers:
     numbers = np.asarray(values)
+    # 31 bits of multiplier times 32 of value is 63 with the sign: more does not fit int64.
     is_wide = numbers.size > 0 and max(-int(numbers.min()), int(numbers.max())) >= _WIDE
     if not is_wide:
         narrow = numbers.astype(np.int64) * np.asarray(multiplier, np.int64)

@@ -1,7 +1,7 @@
-"""Roles of operands: which values of an op are ports, and which ops only move data.
+"""Roles of operands: the values of an op that are ports, and the ops that only move data.
 
-A port is a float value that carries data. Shapes, indices and masks are told by their element type; what
-the element type cannot tell (a clip's bounds, a resize's scales) is in `NON_PORT_INPUTS`. Weights and
+A port is a float value that carries data. Shapes, indices and masks are told by their element type; float
+operands that parametrise an op (a clip's bounds, a resize's scales) are in `NON_PORT_INPUTS`. Weights and
 normalisation statistics are data. Source: ONNX operator schemas; design 01, sections 3 and 4.
 """
 
@@ -124,6 +124,7 @@ def _floats(names: Iterable[str], graph: Graph) -> tuple[str, ...]:
 
 
 def _resize_moves(op: Op, _: Graph | None) -> bool:
+    # tf_crop_and_resize fills with `extrapolation_value` outside of the crop, which no operand holds.
     crops = op.attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize"
     return op.attributes.get("mode", "nearest") == "nearest" and not crops
 
@@ -134,11 +135,13 @@ def _pad_moves(op: Op, graph: Graph | None) -> bool:
     name = op.inputs[2] if len(op.inputs) > 2 else ""
     if not name:
         return not op.attributes.get("value", 0.0)
+    # Zero is exact in every type; any other filling would need a step of its own in the operand's type.
     constant = graph.constants.get(name) if graph else None
     return constant is not None and constant.array is not None and not np.any(constant.array)
 
 
 def _scatter_moves(op: Op, _: Graph | None) -> bool:
+    # Maximum and minimum pick an element; `add` and `mul` make new ones.
     return op.attributes.get("reduction", "none") in ("none", "max", "min")
 
 

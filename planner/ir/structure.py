@@ -2,7 +2,7 @@
 
 Data only. `expand` puts the bodies in place; what is left of them then is the scope of each kernel and, at
 its borders, the ops named here, which move data: `BEGIN` hands a value into a body, `END` out of a loop,
-`JOIN` makes one value of what the branches give. Source: design 01, section 5; 02, cases 40 and 41.
+`JOIN` makes one value of the results of branches. Source: design 01, section 5; 02, cases 40 and 41.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ BORDERS: Final = frozenset({BEGIN, END, JOIN})
 """Types of the ops at the borders of a body."""
 
 UNKNOWN_TRIPS: Final = 10
-"""What a loop whose trips only the data knows is priced at."""
+"""Number of trips at which a loop is priced if only the data decides it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class Loop:
 
     Attributes:
       body: the function.
-      trip_count: how often it runs each time the loop does.
-      carried: (operand, result) indices of what one trip hands to the next.
+      trip_count: number of runs of the body in one run of the loop.
+      carried: (operand, result) indices of values that one trip hands to the next.
       varying: operands that are something else in every trip though none hands them on: a slice, a count.
         All others are the same in every trip. Other results are the last trip's, or those of all trips.
     """
@@ -59,15 +59,15 @@ class Scope:
     """A body in its place, by its path in `Graph.scopes`.
 
     Attributes:
-      kind: what its kernel does.
+      kind: of its kernel.
       owner: name of that kernel.
       type: its type, as the source has it (`Scan`), or its kind.
       function: the body.
       operands, results: values of the model that the kernel reads and writes, "" for absent ones.
       attributes: the kernel's own.
       parent: path of the scope around it, "" for the model.
-      index: which of the bodies of its kernel it is.
-      trips: how often the body runs each time the model does.
+      index: among the bodies of its kernel.
+      trips: number of runs of the body in one run of the model.
     """
 
     kind: Literal["call", "loop", "branch"]

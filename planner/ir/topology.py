@@ -1,4 +1,4 @@
-"""Order and use: who writes a value, who reads it, and in what order kernels run.
+"""Order and use: writers and readers of values, and an order in which kernels run.
 
 A cycle is reported with the names on it.
 """
@@ -14,7 +14,7 @@ Step = TypeVar("Step", Op, Region)
 
 
 def reads(step: Op | Region) -> tuple[str, ...]:
-    """Values a step needs before it can run: its inputs, what its bodies capture, its ops' operands."""
+    """Values a step needs before it can run: its inputs, captures of its bodies, its ops' operands."""
     if isinstance(step, Op):
         return tuple(filter(None, (*step.inputs, *step.captures)))
     names = [*step.inputs]
@@ -52,7 +52,7 @@ def readers(steps: Sequence[Step]) -> dict[str, list[int]]:
 
 
 def topological(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """Order steps so that each runs after what it reads; the given order is kept where it is free.
+    """Order steps so that each runs after those it reads from; the given order is kept where it is free.
 
     Raises:
       ModelError: a cycle, with the names on it.
@@ -67,6 +67,7 @@ def topological(steps: Sequence[Step]) -> tuple[Step, ...]:
             waiting[i] += 1
             users[before].append(i)
     order: list[int] = []
+    # A stack, filled in reverse, so that the order stays close to the given one and values die early.
     ready = [i for i in range(len(steps) - 1, -1, -1) if waiting[i] == 0]
     while ready:
         i = ready.pop()
@@ -94,7 +95,7 @@ def _cycle(users: Sequence[Sequence[int]], waiting: Sequence[int]) -> list[int]:
 
 
 def _runs(steps: Sequence[Step]) -> bool:
-    """Whether no step reads what it or a later one writes."""
+    """Whether no step reads a value that it or a later one writes."""
     later = {name for step in steps for name in writes(step)}
     for step in steps:
         if not later.isdisjoint(reads(step)):
@@ -108,6 +109,7 @@ def live(graph: Graph) -> frozenset[str]:
     steps: Sequence[Op | Region] = graph.regions or graph.ops
     together = bonds(graph)
     needed, alive, count = set(graph.outputs), set[str](), -1
+    # A fixed point: a bond may make a step live that writes nothing needed, and its operands then follow.
     while len(alive) > count:
         count = len(alive)
         bound = {name for other in alive for name in together.get(other, ())}

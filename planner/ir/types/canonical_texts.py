@@ -1,7 +1,7 @@
-"""Canonical texts of uniform types, read in one sweep: what `str(type)` writes, without tokens.
+"""Canonical texts of uniform types, as `str(type)` writes them, read in one sweep without tokens.
 
-Gives None wherever the text is anything else, wrong included: `typetext` reads it again and says what is
-wrong and where. So this module refuses nothing and words no error.
+Gives None for any other text, a wrong one included: `typetext` reads it again and names the fault and its
+place. So this module refuses nothing and words no error.
 """
 
 import re

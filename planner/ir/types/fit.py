@@ -1,4 +1,4 @@
-"""Whether a quantized type fits a tensor: the rules of the quant dialect, as one sentence when it does not.
+"""Fit of a quantized type and a tensor: the rules of the quant dialect; a misfit is one sentence.
 
 Source: MLIR quant dialect, integrity rules; design 01, sections 2 and 9.
 """
@@ -20,6 +20,7 @@ def misfit(fact: QType, value: Value) -> str:
     if not value.is_float:
         return f"value {value.name!r} has element type {value.dtype}; only float values carry types"
     expressed = getattr(fact, "expressed", None)
+    # tf32 is no element type of a tensor: its values are stored in f32.
     if expressed not in (None, value.dtype) and (expressed, value.dtype) != ("tf32", "f32"):
         return f"type {_short(fact)} expresses {expressed}, value {value.name!r} is {value.dtype}"
     check = _CHECKS.get(type(fact))
@@ -69,6 +70,7 @@ def _axis(fact: Uniform | Calibrated, shape: Shape) -> str:
     if fact.axis is None:
         return ""
     many, noun = (len(fact.scales), "scales") if isinstance(fact, Uniform) else (len(fact.los), "ranges")
+    # MLIR verifies rank and number of scales where sizes are static, and nothing where they are dynamic.
     if fact.axis >= len(shape):
         return f"it has no axis {fact.axis}, its shape is {shape_text(shape)}"
     size = shape[fact.axis]

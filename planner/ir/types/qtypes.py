@@ -207,7 +207,7 @@ class Uniform:
 
 @dataclass(frozen=True, slots=True)
 class AnyType:
-    """At least the bits that the storage range needs; parameters free. Text: `!quant.any<i4>`."""
+    """Demand for at least the bits of a storage range; parameters free. Text: `!quant.any<i4>`."""
 
     storage: Storage
     expressed: str | None = None

@@ -48,16 +48,20 @@ def affine(
 ) -> tuple[float, int]:
     """Scale (real) and zero point (stored units) for the reals [lo, hi]; see `uniform_from_range`."""
     check_range(lo, hi)
+    # Zero must be exact: padding, Relu and absent elements are stored as the zero point (gemmlowp).
     lo, hi = min(lo, 0.0), max(hi, 0.0)
     if lo == hi:
         return 1.0, 0 if store.qmin <= 0 <= store.qmax else store.qmin
     exact = max(-lo, hi) / symmetric_steps(store) if symmetric else (hi - lo) / store.steps
+    # A subnormal scale loses digits, and engines that flush subnormals would divide by 0.
     exact = max(exact, FORMATS[expressed].tiny)
     if power_of_two and math.isfinite(exact):
         fraction, exponent = math.frexp(exact)
+        # Rounded up, as a smaller scale would clip; a fraction of 0.5 is a power of two already.
         exact = math.ldexp(1.0, exponent - (fraction == 0.5))
     if not math.isfinite(exact):
         raise QTypeError(f"range {lo}:{hi} needs a scale beyond {expressed}")
+    # Rounded first: a zero point of the exact scale could be off by one for the scale that kernels use.
     scale = round_scale(exact, expressed)
     if symmetric:
         return scale, 0
@@ -172,7 +176,7 @@ def affine_columns(
 def _exact_scales(
     low: Reals, high: Reals, store: Storage, tiny: float, *, symmetric: bool, power_of_two: bool
 ) -> Reals:
-    """Scales before they are rounded to what a type expresses, of ranges that contain 0."""
+    """Scales before they are rounded to the expressed type, of ranges that contain 0."""
     with np.errstate(over="ignore"):
         exact = np.maximum(-low, high) / symmetric_steps(store) if symmetric else (high - low) / store.steps
     exact = np.where(low < high, np.maximum(exact, tiny), 1.0)
@@ -198,6 +202,7 @@ def symmetric_steps(store: Storage) -> int:
     Raises:
       QTypeError: unsigned, or a range that does not reach both ways.
     """
+    # The nearer end: `i8` has 127 steps on both sides, so -128 stays unused by content.
     steps = min(-store.qmin, store.qmax) if store.signed else 0
     if steps <= 0:
         raise QTypeError(f"a symmetric type needs signed storage around 0, {store} is not")

@@ -1,7 +1,7 @@
-"""Scales: which reals an expressed type holds, and how a real is brought onto them.
+"""Scales: the reals that an expressed type holds, and rounding onto them.
 
 Two ways: `round_scales` for scales we choose (never 0, never infinite, never below the least normal number,
-where engines lose precision) and `held_scales` for scales somebody wrote (refused where the type has no such
+where engines lose precision) and `held_scales` for scales of a file (refused where the type has no such
 value, as the quant dialect does). f80 is held in doubles. Source: IEEE 754; design 01, section 2.
 """
 
@@ -70,6 +70,7 @@ def nearest(reals: Reals, expressed: str) -> Reals:
             return np.asarray(reals.astype(_NUMPY[expressed]), np.float64)
     digits, least = FORMATS[expressed].digits, FORMATS[expressed].least
     _, exponent = np.frexp(reals)
+    # The unit in the last place; it stops shrinking below the least normal number (gradual underflow).
     unit = np.maximum(exponent - digits, least - digits + 1)
     return np.asarray(np.ldexp(np.rint(np.ldexp(reals, -unit)), unit), np.float64)
 
@@ -87,6 +88,7 @@ def round_scales(scales: Iterable[float], expressed: str) -> tuple[float, ...]:
       QTypeError: a scale beyond the largest value of the type.
     """
     many = list(scales)
+    # A sum within float32 bounds every scale, as struct raises beyond it; unlike max, no NaN slips through.
     if expressed == "f32" and 0 < len(many) <= _FEW and min(many) >= F32_TINY and sum(many) <= _F32_MAX:
         return _as_f32(many)
     array = np.asarray(many, dtype=np.float64)
@@ -106,7 +108,7 @@ def round_scale(scale: float, expressed: str) -> float:
 
 
 def held_scale(scale: float, expressed: str) -> float:
-    """Round one real that somebody wrote to a value of the expressed type; see `held_scales`."""
+    """Round one real that a file states to a value of the expressed type; see `held_scales`."""
     if expressed == "f32" and F32_TINY <= scale <= _F32_MAX:
         rounded: float = _F32.unpack(_F32.pack(scale))[0]
         return rounded
@@ -117,6 +119,7 @@ def held_scale(scale: float, expressed: str) -> float:
 
 
 def _nearest_one(scale: float, kept: FloatFormat) -> float:
+    # f64 exactly; f80 has 64 digits, of which a Python float keeps 53.
     if kept.digits == 53:
         return scale
     unit = max(math.frexp(scale)[1] - kept.digits, kept.least - kept.digits + 1)
@@ -124,7 +127,7 @@ def _nearest_one(scale: float, kept: FloatFormat) -> float:
 
 
 def held_scales(scales: list[float], expressed: str) -> tuple[float, ...]:
-    """Round reals that somebody wrote to values of the expressed type, subnormal ones among them.
+    """Round reals that a file states to values of the expressed type, subnormal ones among them.
 
     Raises:
       QTypeError: a scale that is not positive and finite, or lies outside the values of the type.

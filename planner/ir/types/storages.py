@@ -56,7 +56,7 @@ class Storage:
 
     @property
     def offset(self) -> int:
-        """What a zero point moves by from the signed format of this width to this one: 128 for `u8`."""
+        """The shift of a zero point from the signed format of this width to this one: 128 for `u8`."""
         return 0 if self.signed or self.float_name else 1 << self.bits - 1
 
     @property
@@ -79,6 +79,7 @@ class Storage:
             return self.bits
         if not self.signed:
             return max(1, self.qmax.bit_length())
+        # Two's complement is lopsided: n bits hold -2^(n - 1), so -8 needs as few bits as 7.
         return max((-self.qmin - 1).bit_length() if self.qmin < 0 else 0, self.qmax.bit_length()) + 1
 
     def __str__(self) -> str:

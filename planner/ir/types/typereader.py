@@ -1,7 +1,7 @@
 """A cursor over the text of a type: tokens, columns, and errors that point at them.
 
 No grammar of types here (`typetext` has it). Numbers are ASCII; a hexadecimal number is the bits of a
-double, as MLIR writes what decimals cannot. Source: MLIR language reference, lexical syntax.
+double, as MLIR writes reals that no decimal stands for. Source: MLIR language reference, lexical syntax.
 """
 
 import re
@@ -44,7 +44,7 @@ class Reader:
         self.next = _TOKEN.match(self.text, self.at)
 
     def fail(self, wanted: str) -> QTypeError:
-        """Make the error for a next token that is not what is wanted."""
+        """Make the error for a next token that is not the expected one."""
         found = self.text[self.at : self.at + 12] or "the end"
         return QTypeError(
             f"column {self.at + 1}: expected {wanted}, found {found!r} in {self.text[:80]!r}",
@@ -99,7 +99,7 @@ class Reader:
         return bits
 
     def end(self) -> None:
-        """Refuse what is left."""
+        """Refuse text that is left."""
         if self.at < len(self.text):
             raise self.fail("the end")
 

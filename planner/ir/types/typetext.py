@@ -1,8 +1,8 @@
 """Reading quantized types: MLIR's `quant` text into `qtypes`.
 
 `str(type)` writes; `parse_type` reads. Errors point at the column. Canonical texts of uniform types are read
-by `canonical` first, everything else token by token, without recursion. No MLIR module is parsed here.
-Source: MLIR quant dialect grammar; design 01, section 2; what is ours: docs/types.md.
+by `canonical_texts` first, everything else token by token, without recursion. No MLIR module is parsed here.
+Source: MLIR quant dialect grammar; design 01, section 2; our extensions: docs/types.md.
 """
 
 import math
