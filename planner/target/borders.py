@@ -1,4 +1,4 @@
-"""Border rows: what every target has without saying so, the borders of loops and branches.
+"""Border rows: the borders of loops and branches, which every target has without listing them.
 
 Handing a value into a body, out of it, or from one of several branches moves data and computes nothing, so
 one row each serves any storage with one scale at all ports. Source: design 01, section 5; 02, case 40.

@@ -1,4 +1,4 @@
-"""What differs between two targets: heads, defaults, prices, fusions, rows. Lines and comments do not count.
+"""Differences between two targets: heads, defaults, prices, fusions, rows; lines and comments do not count.
 
 Rows are the same row where kernel and signature agree. Source: design 04, `target diff`.
 """
@@ -29,7 +29,7 @@ class Difference:
 
     Attributes:
       what: `row`, `fusion`, `legalize`, `cost`, `default`, `head`.
-      name: which one: `conv2d(x: i8, w: i8 per axis) -> (y: i8)`, `bit_price`.
+      name: of the entry: `conv2d(x: i8, w: i8 per axis) -> (y: i8)`, `bit_price`.
       before, after: texts; "" where it is not there.
     """
 
@@ -47,7 +47,7 @@ class Difference:
 
 
 def diff_targets(a: Target, b: Target) -> tuple[Difference, ...]:
-    """List what differs, heads first, then defaults, prices, fusions and rows."""
+    """List the differences, heads first, then defaults, prices, fusions and rows."""
     return (
         *_tables("head", {key: getattr(a, key) for key in HEAD}, {key: getattr(b, key) for key in HEAD}),
         *_tables("default", _defaults(a), _defaults(b)),

@@ -1,4 +1,4 @@
-"""Checking a document: what pydantic says of it, as problems with file, line, column and code.
+"""Checking a document: pydantic's complaints as problems with file, line, column and code.
 
 The models are `schema`; the places come from the marked tree. Each problem is told once, by position.
 """
@@ -46,7 +46,7 @@ def check_document(root: Node, data: Mapping[str, Any]) -> Document | tuple[Prob
 
 
 def _wrong_kinds(root: Node, details: Sequence[ErrorDetails]) -> set[Problem]:
-    """T010, once a place: where one of several kinds is expected, pydantic tells each alone."""
+    """T010, once a place: pydantic reports each member of a union alone."""
     found: dict[tuple[int, int, str], tuple[Node, set[str]]] = {}
     for detail in details:
         if detail["type"] in _EXPECTED:
@@ -60,7 +60,7 @@ def _wrong_kinds(root: Node, details: Sequence[ErrorDetails]) -> set[Problem]:
 
 
 def _either(kinds: set[str]) -> str:
-    """What is expected, in a fixed order; a number may be whole."""
+    """The kinds expected, in a fixed order; a number may be whole."""
     wanted = kinds - {"a whole number"} if "a number" in kinds else kinds
     *first, last = (kind for kind in dict.fromkeys(_EXPECTED.values()) if kind in wanted)
     return f"{', '.join(first)} or {last}" if first else last

@@ -39,7 +39,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """Something of a port: `x.scale`, `x.zero_point`, `x.shape[1]`."""
+    """An attribute of a port: `x.scale`, `x.zero_point`, `x.shape[1]`."""
 
     port: str
     attribute: str
@@ -87,7 +87,7 @@ def parse_number(value: float | str) -> Fraction:
 
 
 def references(expression: Expression) -> tuple[Ref, ...]:
-    """List what an expression asks of ports, in order."""
+    """List the references of an expression to ports, in order."""
     if isinstance(expression, Ref):
         return (expression,)
     if isinstance(expression, Apply):
@@ -96,7 +96,7 @@ def references(expression: Expression) -> tuple[Ref, ...]:
 
 
 def refuse_constants(expression: Expression) -> None:
-    """Refuse what cannot be computed whatever the ports are: `1 / 0`, `x.scale / (2 - 2)`, `sqrt(-1)`.
+    """Refuse an expression that no ports give a value: `1 / 0`, `x.scale / (2 - 2)`, `sqrt(-1)`.
 
     Raises:
       RuleError: as `evaluate`.
@@ -106,6 +106,7 @@ def refuse_constants(expression: Expression) -> None:
     for operand in expression.operands:
         refuse_constants(operand)
     last = expression.operands[-1]
+    # A part without ports has one value: computed when the file is read, its error has a line.
     if not references(expression):
         evaluate(expression, _no_ports)
     elif expression.name == "/" and not references(last) and evaluate(last, _no_ports) == 0:
@@ -116,7 +117,7 @@ def evaluate(expression: Expression, lookup: Lookup) -> Real:
     """Compute an expression; exact while every part is rational.
 
     Args:
-      expression: what `parse_expression` gave.
+      expression: from `parse_expression`.
       lookup: the value of a reference.
 
     Raises:
@@ -134,6 +135,7 @@ def evaluate(expression: Expression, lookup: Lookup) -> Real:
     except (ArithmeticError, ValueError) as error:
         shown = ", ".join(map(_shown, operands))
         raise RuleError(f"{expression.name} of {shown}: {error}") from error
+    # Exact rationals grow with every product; files come from strangers, so their size is bounded.
     if isinstance(result, Fraction) and _bits(result) > MAX_BITS:
         raise RuleError(f"{expression.name} gives a number of {_bits(result)} bits; at most {MAX_BITS}")
     return result
@@ -155,9 +157,11 @@ def _bits(value: Fraction) -> int:
 
 def _power(base: Real, exponent: Real) -> Real:
     if isinstance(base, Fraction) and isinstance(exponent, Fraction) and exponent.denominator == 1:
+        # Checked before it is computed: `9 ** 9 ** 9` would take all memory.
         if _bits(base) * abs(exponent.numerator) > MAX_BITS * 2:
             raise ValueError(f"more than {MAX_BITS} bits")
         return Fraction(base**exponent.numerator)
+    # An irrational result in general: the nearest double is as good as a scale gets.
     return math.pow(base, exponent)
 
 
@@ -176,6 +180,7 @@ FUNCTIONS: Final[Mapping[str, tuple[int, Callable[..., Real]]]] = {
 """Arity and meaning of each operator and function."""
 
 _NAMED: Final = ("exp2", "max", "min", "sqrt")
+# Lengths are bounded here as well, so that no number of a million digits is ever converted.
 _TOKEN: Final = re.compile(
     r"\s*(?:(?P<number>(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][-+]?\d{1,3})?)(?![\w.])"
     r"|(?P<name>[A-Za-z_]\w*)|(?P<sign>\*\*|[-+*/(),.\[\]]))"
@@ -255,6 +260,8 @@ def _signed(reader: _Reader, depth: int) -> Expression:
         reader.fail(f"nesting of at most {MAX_DEPTH}")
     if reader.accept("-"):
         return Apply("negate", (_signed(reader, depth + 1),))
+    # `**` binds tighter than a sign on its left and is right
+    # associative, as in Python: -2 ** -7 is -(2 ** -7).
     base = _atom(reader, depth)
     return Apply("**", (base, _signed(reader, depth + 1))) if reader.accept("**") else base
 

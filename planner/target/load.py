@@ -30,7 +30,7 @@ _SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
 TargetSource: TypeAlias = Target | str | Path | Mapping[str, Any]
-"""What a target may be given as: loaded, or what `load_target` loads (a name, a path, text, a document)."""
+"""A target as callers give it: loaded, or a source for `load_target` (a name, a path, text, a document)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def load_target(
       source: a shipped name (`target_ids`), a path, text with newlines, or the document itself.
       functions: QuantFns that `fn` rules may name.
       trusted: False refuses paths and YAML anchors, for text that strangers send.
-      name: what places in a text are called by, `name:line`.
+      name: of a text in messages, `name:line`.
 
     Raises:
       TargetError: every error found, as `file:line:column: T0xx ...`; `.errors` has them as records.
@@ -127,6 +127,7 @@ def _file(source: str | Path | Mapping[str, Any], *, trusted: bool, name: str) -
 
 
 def _looks_like_path(text: str) -> bool:
+    # A misspelt name must not become "file not found"; only text that looks like a path is opened.
     return text.endswith(_SUFFIXES) or "/" in text or "\\" in text
 
 
@@ -151,17 +152,19 @@ def _read_path(path: Path) -> _File:
 
 
 def _resolve(file: _File, *, trusted: bool) -> _Resolved:
-    """Read a file and what it extends, and lay them over each other, the outermost base lowest."""
+    """Read a file and its bases, and lay them over each other, the outermost base lowest."""
     roots = [read_yaml(file.text, file.name, anchors=trusted)]
     files = [file]
     while (extends := roots[-1].get("extends")) is not None and isinstance(extends.data, str):
         below = _base_file(extends, files[-1].folder, trusted=trusted)
         if len(files) > MAX_BASES or any((below.name, below.folder) == (f.name, f.folder) for f in files):
+            # A file is known by name and folder: two bases of one name in two folders are no circle.
             chain = " -> ".join(f.name for f in (*files, below))
             message = f"extends in a circle, or more than {MAX_BASES} deep: {chain}"
             raise TargetError(errors=[extends.problem("T024", message)])
         files.append(below)
         roots.append(read_yaml(below.text, below.name, anchors=trusted))
+    # Groups of all files first, the nearest file winning, since a row may name a group of its base.
     groups: dict[str, Node] = {}
     for root in reversed(roots):
         named = root.get("op_groups")
@@ -256,6 +259,7 @@ def document_digest(document: Mapping[str, Any]) -> str:
         {key: list(item.items()) if key in ("in", "out") and item else item for key, item in entry.items()}
         for entry in document.get("kernels", ())
     ]
+    # Reordering rows changes the order of preference, so lists keep their order in the digest.
     ordered = {**document, "kernels": kernels}
     text = json.dumps(ordered, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"

@@ -19,7 +19,7 @@ KEYED: Final[Mapping[str, tuple[str, ...]]] = {
     "fusions": ("kernel", "pattern"),
     "legalize": ("kernel",),
 }
-"""Lists whose entries have an identity, and the fields that make it."""
+"""Lists whose entries have an identity, and the fields that form it."""
 
 
 def merge(base: Node, child: Node) -> Node:
@@ -31,6 +31,7 @@ def merge(base: Node, child: Node) -> Node:
     if not isinstance(base.data, Mapping) or not isinstance(child.data, Mapping):
         return child
     inherited = {key: node for key, node in base.data.items() if key not in NOT_INHERITED}
+    # Maps first; then lists with identities replace the plain result, which is the author's list alone.
     merged = _over(base._replace(data=inherited), child)
     problems: list[Problem] = []
     data = dict(merged.items())
@@ -86,6 +87,7 @@ def _keyed(base: Node, child: Node, fields: tuple[str, ...], problems: list[Prob
     result: list[Node] = []
     for entry in child.entries():
         remove = entry.get("remove")
+        # A removal need not spell out the whole signature: it deletes all rows that agree with its fields.
         if remove is not None and remove.data is True:
             kept = [node for node in left if not _agrees(entry, node, (*fields, "when"))]
             if len(kept) == len(left):
@@ -97,11 +99,13 @@ def _keyed(base: Node, child: Node, fields: tuple[str, ...], problems: list[Prob
         if same is not None:
             left.remove(same)
         result.append(entry if same is None else _over(same, entry))
+    # The author's rows first: order is preference, so new rows win over inherited ones that also fit.
     return child._replace(data=(*result, *left))
 
 
 def _replaced(entry: Node, same: Sequence[Node]) -> Node | None:
     """The inherited entry of the same identity; of several, which differ in `when`, the one of the same."""
+    # `when` is no part of the identity, so that an author can change it; only to tell twins apart it counts.
     if len(same) > 1:
         same = [node for node in same if _identity(node, ("when",)) == _identity(entry, ("when",))]
     return same[0] if same else None

@@ -4,7 +4,7 @@
     w = constant : f32[8,8,3,3] {-0.5, 0.5}             # or numbers: constant [1, 2] : i64[2]
     y = Conv(x, w, _) [pads=[1,1,1,1]] : f32[1,8,4,4] {-2, 2} !quant.any<i16>
     a, b = Split(y) [axis=1] : f32[1,4,4,4], f32[1,4,4,4]
-    return a, b                                         # without it: what nothing reads
+    return a, b                                         # without it: all that nothing reads
 
 `_` is an absent operand. A name that no line defines is an input of the type of the first result that reads
 it, with the range {-1, 1} where that has none. Ops are ONNX's (opset 21), or kernels of the target's own; an
@@ -51,7 +51,7 @@ _TYPE: Final = re.compile(
 
 @dataclass(slots=True)
 class _Draft:
-    """What the lines said so far."""
+    """Values, constants and ops of the lines read so far."""
 
     values: dict[str, Value] = field(default_factory=dict)
     lines: dict[str, int] = field(default_factory=dict)
@@ -65,7 +65,7 @@ def read_model_text(text: str, name: str) -> Graph:
     """Read a model.
 
     Raises:
-      TargetError: `line N: ...`, the first line that cannot be read, or what makes the whole no model.
+      TargetError: `line N: ...`, the first line that cannot be read, or a fault of the model as a whole.
     """
     draft = _Draft()
     lines = text.splitlines()

@@ -114,6 +114,7 @@ def parse_pattern(text: str) -> Pattern:
                 f"pattern {text!r}: column {text.rfind(str(variable)) + 1}: "
                 f"{variable.name} is written both {found[variable.name]} and {variable}"
             )
+    # Each optional op doubles the trees, each commutative one the ways to match: strangers send patterns.
     if sum(op.optional for op in _ops(root)) > MAX_OPTIONAL_OPS:
         raise TargetError(f"pattern {text!r}: column 1: more than {MAX_OPTIONAL_OPS} optional ops")
     if sum(not COMMUTATIVE.isdisjoint(op.types) for op in _ops(root)) > MAX_COMMUTATIVE_OPS:

@@ -1,8 +1,8 @@
-"""Predicates: what `where` (fusions) and `when` (rows) ask of ops, shapes and constants.
+"""Predicates: conditions of `where` (fusions) and `when` (rows) on ops, shapes and constants.
 
 `Conv.group: 1` an attribute, its ONNX default where it is absent, floats as their shortest decimals;
 `w: constant` a port; `x.rank: 4` and `x.shape[1]: ">= 2"` a shape. A list means any of its entries,
-`"== x.shape[1]"` compares with another term. What names an op or a port that is not there holds. `min_bits`
+`"== x.shape[1]"` compares with another term. A predicate on an absent op or port holds. `min_bits`
 belongs to the propagation and is passed over here. Source: design 04.
 """
 
@@ -55,7 +55,7 @@ class _Unknown:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """What a predicate may look at."""
+    """The kernel that predicates are judged on: its ports, ops and attributes."""
 
     ports: PortValues
     ops: tuple[Op, ...]
@@ -79,7 +79,7 @@ def failing(
       attributes: the kernel's own, for annotated models that have no ops.
 
     Raises:
-      TargetError: a predicate of no known form, or one that compares what cannot be compared.
+      TargetError: a predicate of no known form, or one that compares values without an order.
     """
     scope = _Scope(ports, ops, attributes, graph)
     for key, wanted in predicates.items():
@@ -104,7 +104,8 @@ def _problem(key: str, wanted: Any, scope: _Scope) -> str | None:
 
 
 def _check_readable(key: str, wanted: Any) -> None:
-    """Refuse what looks like a comparison and is none."""
+    """Refuse text that looks like a comparison and is none."""
+    # `=2` for `==2` would be compared as text and never hold; better to refuse it.
     entries = wanted if isinstance(wanted, list) else [] if _is_comparison(wanted) else [wanted]
     for entry in entries:
         if isinstance(entry, str) and _COMPARES.match(entry):
@@ -143,7 +144,7 @@ def _names(port: str, scope: _Scope) -> tuple[str, ...]:
 
 
 def _values(term: str, scope: _Scope) -> Iterator[Any]:
-    """Yield what a term stands for: once per value at a port, once per op of the type."""
+    """Yield the values of a term: once per value at a port, once per op of the type."""
     owner, _, what = term.rpartition(".")
     if owner in scope.ports:
         if what not in ("rank", "dtype") and not _SHAPE.fullmatch(what):
@@ -159,6 +160,7 @@ def _values(term: str, scope: _Scope) -> Iterator[Any]:
         raise TargetError(
             f"unknown predicate {term!r}", hint="write PORT, PORT.rank, PORT.shape[AXIS] or OP.ATTRIBUTE"
         )
+    # An op type that no op of the kernel has yields nothing, so optional ops of a pattern need no case.
     if scope.ops:
         yield from (_of_op(op, term, what, scope.graph) for op in scope.ops if op.type == owner)
         return

@@ -1,4 +1,4 @@
-"""What a target is: a table `<kernel, signature> -> rules`, as frozen records.
+"""Records of a target: a table `<kernel, signature> -> rules`, frozen.
 
 No YAML here (that is `load`), no graph. A row's ports are in order; a variadic port stands for all
 remaining ports of its side. Source: MLIR quantization RFC, "Target Constraints"; design 04.
@@ -16,13 +16,13 @@ Granularity: TypeAlias = Literal["tensor", "axis", "block"]
 
 @dataclass(frozen=True, slots=True)
 class PortType:
-    """What one port accepts.
+    """The types that one port accepts.
 
     Attributes:
       storage: integer (or float8) storage; None is the wildcard `*`; a FloatType runs there in that float.
       granularity: one scale per tensor, per slice of the row's axis, or per block of `block_size`.
       symmetric: zero point 0.
-      power_of_two, scale_min, scale_max, zero_point: what the device asks of the parameters.
+      power_of_two, scale_min, scale_max, zero_point: demands of the device on the parameters.
       weight_bits_effective: bits of a weight that the arithmetic may use without saturating inside.
     """
 
@@ -51,7 +51,7 @@ class PortType:
 
 @dataclass(frozen=True, slots=True)
 class PortPattern:
-    """One entry of a signature: the author's port name, and what it accepts."""
+    """One entry of a signature: the author's port name, and the types it accepts."""
 
     name: str
     type: PortType
@@ -131,12 +131,12 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class PortView:
-    """What a QuantFn sees of one port.
+    """One port as a QuantFn sees it.
 
     Attributes:
       id: ("in" | "out", index).
       name: the port's name in the row (a variadic tail shares one).
-      spec: what the row accepts there, the wildcard already resolved.
+      spec: the row's type for it, the wildcard already resolved.
       type: the port's type after rescale; None while undecided or float.
       lo, hi: the range in reals the port has to carry; None where unknown.
     """
@@ -156,10 +156,10 @@ QuantFn: TypeAlias = Callable[
 
 @dataclass(frozen=True, slots=True)
 class TestCase:
-    """A test in the target file: a model in the small text form, and what is expected of its plan.
+    """A test in the target file: a model in the small text form, and the expectations on its plan.
 
     Attributes:
-      expect: what was written, by key (`schema.ExpectModel`).
+      expect: as written, by key (`schema.ExpectModel`).
       source: `file:line` of the test.
       model_line: line of the file at which the model's text begins.
     """
@@ -178,7 +178,7 @@ class Target:
     """A device: its rows by kernel name in order of preference, its fusions, its prices.
 
     Attributes:
-      file: what `Row.source` names.
+      file: the name in `Row.source`.
       document: the resolved YAML (after `extends`) as plain data; `digest` is its sha256.
       functions: QuantFns for `fn` rules, by name.
       columns: column (from 1) at which the row, rule, fusion or test of a `file:line` starts.

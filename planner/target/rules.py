@@ -1,4 +1,4 @@
-"""Rules: what a row says about the types of its ports, as pure functions of one shape, `QuantFn`.
+"""Rules of a row about the types of its ports, as pure functions of one shape, `QuantFn`.
 
 A rule sees views of the kernel's present ports and answers with the types it decides, by port id; ports
 without a type yet are undecided. How classes are labelled and where rescales go is propagation's business.
@@ -57,9 +57,10 @@ def rule_function(rule: Rule, target: Target) -> QuantFn:
 
 
 def _failed(name: str, function: object, error: Exception) -> RuleError:
-    """What went wrong in a function that was handed over, and in which line of its file."""
+    """The error of a function that was handed over, with the line of its file."""
     frames = traceback.extract_tb(error.__traceback__)
     file = getattr(getattr(function, "__code__", None), "co_filename", frames[-1].filename)
+    # The deepest frame in the user's file, as an error may surface inside of numpy.
     frame = next((item for item in reversed(frames) if item.filename == file), frames[-1])
     return RuleError(
         f"function {name!r}: {type(error).__name__}: {' '.join(str(error).split())} "
@@ -92,6 +93,7 @@ def same_scale(inputs: Views, outputs: Views, args: Args) -> Mapping[PortId, Uni
         args.get("direction", "both"), ("in", "out")
     )
     decided = [view.type for view in ports if view.type is not None and view.id[0] in side]
+    # Without a leader the choice is among labels with prices, which a local rule cannot see.
     leader = _leader(decided, args.get("prefer", "hull"))
     if leader is None:
         return {}
@@ -114,6 +116,7 @@ def _leader(decided: list[Uniform], prefer: str) -> Uniform | None:
     if not decided:
         return None
     first = decided[0]
+    # Types that differ in signedness alone agree: i8 around 0 and u8 around 128 are the same reals.
     if prefer == "first" or all(in_storage(other, first.storage) == first for other in decided[1:]):
         return first
     return max(decided, key=lambda kind: kind.hi - kind.lo) if prefer == "widest" else None
@@ -169,6 +172,7 @@ def multiplier_scale(inputs: Views, outputs: Views, args: Args) -> Mapping[PortI
         return {}
     multipliers = product[0] / np.asarray(results[0].type.scales)
     low, high = (float(_number(limit)) for limit in limits)
+    # Judged per output channel, as a per-axis weight gives each channel a multiplier of its own.
     outside = np.flatnonzero((multipliers < low) | (multipliers > high))
     if outside.size:
         channel = int(outside[0])
@@ -278,6 +282,7 @@ def in_storage(kind: Uniform, store: Storage) -> Uniform | None:
     Returns:
       The type; None where a zero point does not fit the storage.
     """
+    # (q + shift) - (z + shift) is q - z: the reals stay, whatever the sign of the storage.
     shift = store.offset - kind.storage.offset
     zeros = tuple(zero_point + shift for zero_point in kind.zero_points)
     if any(not store.qmin <= zero_point <= store.qmax for zero_point in zeros):
@@ -314,6 +319,7 @@ def _product(factors: list[Uniform | None]) -> tuple[np.ndarray, bool] | None:
         if len(slices) > 1:
             counts = " and ".join(str(count) for count in sorted(slices))
             raise RuleError(f"two factors are per axis along different axes: {counts} scales")
+        # In float64, where two float32 factors are exact, and rounded once when the type is built.
         product = product * np.asarray(kind.scales)
     return product, bool(slices)
 

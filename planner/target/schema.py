@@ -1,8 +1,7 @@
 """The document of a target file, as pydantic models: shapes and words, not meaning.
 
-What is wrong becomes problems with line, column and code in `documents`; what names refer to (types, groups,
-functions) is `load`'s business. The JSON Schema that editors read comes from these
-models (`jsonschema`). Source: design 04.
+Errors become problems with line, column and code in `documents`; `load` resolves names (of types, groups,
+functions). The JSON Schema that editors read comes from these models (`jsonschema`). Source: design 04.
 """
 
 from collections.abc import Mapping
@@ -27,7 +26,7 @@ FloatName: TypeAlias = Literal["bf16", "f16", "f32"]
 
 
 def _shape(value: Any) -> str:
-    """Which member of a union a value is meant to be, by its YAML shape."""
+    """The member of a union that a value is meant to be, by its YAML shape."""
     if isinstance(value, str):
         return "text"
     if isinstance(value, (list, tuple)):
@@ -42,7 +41,7 @@ class Model(BaseModel):
 
 
 class TypeModel(Model):
-    """What a port accepts: integer storage, and what the device asks of scale and zero point."""
+    """A type that a port accepts: integer storage, and demands of the device on scale and zero point."""
 
     storage: str = Field(description="Integer format (i8, u4), float (bf16) or '*' for any.", examples=["i8"])
     range: Annotated[list[int], Field(min_length=2, max_length=2)] | None = Field(
@@ -220,7 +219,7 @@ class LegalizeModel(Model):
 
 
 class DefaultsModel(Model):
-    """What rows that do not say otherwise get."""
+    """Defaults of rows."""
 
     port: TypeRef = Field(default=None, description="What wildcard ports fall back to.")
     on_no_kernel: Literal["float", "error"] = "float"
@@ -246,7 +245,7 @@ class RescaleCostModel(Model):
 
 
 class RescaleModel(Model):
-    """Whether the device rescales between kernels, and at what price."""
+    """Rescales between kernels: whether the device has them, and their price."""
 
     allowed: bool = True
     cost: RescaleCostModel = Field(default_factory=RescaleCostModel)
@@ -265,7 +264,7 @@ Count: TypeAlias = Annotated[int, Field(ge=0)]
 
 
 class ExpectTypeModel(Model):
-    """What a test asks of a type."""
+    """Expectations of a test on a type."""
 
     storage: str | None = Field(None, description="Storage, with its range if narrower.", examples=["i8"])
     scale: Number | None = Field(None, description="Scale of every slice.", examples=["1/256"])
@@ -274,7 +273,7 @@ class ExpectTypeModel(Model):
 
 
 class ExpectModel(Model):
-    """What a test asks of the plan; what is left out is not asked."""
+    """Expectations of a test on the plan; keys left out are not checked."""
 
     kernels: dict[str, Count] | None = Field(
         None, description="How many kernels run by a row, by kernel.", examples=[{"concat": 1, "MaxPool": 2}]

@@ -1,4 +1,4 @@
-"""Rows and targets as plain data, and rows back: what plan files, `target show` and HTTP carry.
+"""Rows and targets as plain data, and rows back, for plan files, `target show` and HTTP.
 
 `row_from_json(row_to_json(row)) == row` for every row. Fields at their default are left out; ports stand in
 order as pairs in lists, since JSON objects have none. Source: design 09, "Plan".
@@ -30,7 +30,7 @@ def row_to_json(row: Row) -> dict[str, Any]:
 
 
 def row_from_json(data: Mapping[str, Any]) -> Row:
-    """Read what `row_to_json` wrote.
+    """Read a row that `row_to_json` wrote.
 
     Raises:
       PlanFormatError: unknown or missing fields, or values of the wrong kind.
@@ -68,12 +68,12 @@ def target_to_json(target: Target) -> dict[str, Any]:
 
 
 def type_to_json(kind: PortType) -> dict[str, Any]:
-    """Write what a port accepts; `storage` is its text (`i8<-127:127>`, `bf16`, `*`)."""
+    """Write the type that a port accepts; `storage` is its text (`i8<-127:127>`, `bf16`, `*`)."""
     return {"storage": "*" if kind.storage is None else str(kind.storage), **_written(kind, "storage")}
 
 
 def type_from_json(data: Mapping[str, Any]) -> PortType:
-    """Read what `type_to_json` wrote."""
+    """Read a type that `type_to_json` wrote."""
     fields = {"storage": "*", **_mapping(data, "type")}
     return _record(PortType, fields, "type", _TYPE)
 

@@ -24,11 +24,11 @@ BIASES: Final[Mapping[str, PortType]] = {
     "i64": PortType(storage("i64"), symmetric=True),
     "float": PortType(FloatType("f32")),
 }
-"""What `defaults.bias` makes of an accumulator port that a row leaves open."""
+"""Type of an accumulator port that a row leaves open, by `defaults.bias`."""
 
 
 class Building:
-    """What building a target needs everywhere: the named types, and the problems found so far."""
+    """Shared while a target is built: the named types, and the problems found so far."""
 
     def __init__(self) -> None:
         self.types: dict[str, PortType] = {}
@@ -89,6 +89,7 @@ def _storage(name: str, limits: list[int] | None) -> Storage | FloatType | None:
 
 def _contradiction(model: TypeModel, store: Storage | FloatType | None) -> tuple[str, str] | None:
     if isinstance(store, Storage):
+        # Zero point 0 of an unsigned storage could hold no negative real: surely not meant.
         if model.symmetric and not store.signed:
             return "symmetric", f"symmetric needs signed storage, {store} has none (zero_point: fixes one)"
         if model.zero_point is not None and not store.qmin <= model.zero_point <= store.qmax:
@@ -240,7 +241,7 @@ def _derivable(key: str, text: str) -> None:
     """Read an expression of `derive`.
 
     Raises:
-      TargetError: not one, it asks for what a rule does not know, or no ports give it an answer.
+      TargetError: no expression, a reference that `derive` does not know, or no ports give it an answer.
     """
     expression = parse_expression(text)
     asked = references(expression)

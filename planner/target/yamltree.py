@@ -1,8 +1,8 @@
 """YAML text to a marked tree: every node and key knows its file, line and column.
 
 Strict YAML 1.2 core: `on` is text, `010` is refused, keys are text and unique, no tags; anchors only
-where asked. Size, depth and number of nodes are limited before a tree is built. What the data means is
-`schema`'s business. Source: YAML 1.2.2, chapter 10.3; libyaml events through PyYAML.
+where asked. Size, depth and number of nodes are limited before a tree is built. `schema` gives the data
+a meaning. Source: YAML 1.2.2, chapter 10.3; libyaml events through PyYAML.
 """
 
 import difflib
@@ -52,7 +52,7 @@ class Source:
     text: str = field(repr=False)
 
     def quote(self, line: int, column: int = 1) -> str:
-        """Line `line` (from 1) without its indent; of a long one what stands around `column`."""
+        """Line `line` (from 1) without its indent; of a long one the part around `column`."""
         lines = self.text.splitlines()
         if not 0 < line <= len(lines):
             return ""
@@ -125,7 +125,7 @@ def locate(root: Node, path: Sequence[str | int]) -> tuple[Node, str]:
 
 
 def nearest(name: str, known: Sequence[str], *, cutoff: float = 0.5, listed: bool = True) -> str:
-    """` (did you mean 'when'?)`; where nothing is near what is known, if it is to be `listed`."""
+    """` (did you mean 'when'?)`; without a near match the known names, if they are to be `listed`."""
     alike = [word for word in known if word.lower() == name.lower()]
     near = alike or difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
     if near:
@@ -267,6 +267,8 @@ class _Reader:
             self.fail(event, "T006", f"alias '*{event.anchor}'; anchors are not allowed here")
         if event.anchor not in self.named:
             self.fail(event, "T006", f"alias '*{event.anchor}' of an anchor that is not complete before it")
+        # An alias counts as all it stands for: nine levels of
+        # nine aliases ("billion laughs") end at the limit.
         node, values = self.named[event.anchor]
         self.add(event, values)
         return node
@@ -279,6 +281,7 @@ class _Reader:
             return text
         if _INTEGER.fullmatch(text):
             return int(text, 16) if text.startswith("0x") else int(text)
+        # YAML 1.1 reads 010 as eight, YAML 1.2 as ten; neither is what every reader expects.
         if _REFUSED.fullmatch(text):
             self.fail(event, "T007", f"number {text[:40]!r}: write it in plain decimal, or quote it as text")
         if _FLOAT.fullmatch(text):

@@ -1,4 +1,4 @@
-"""What each field of a target file means, with an example: for the JSON Schema, and for docs.
+"""Meaning of each field of a target file, with an example: for the JSON Schema, and for docs.
 
 Keys are `Model.field` of `schema`, fields by the name in the file; descriptions that stand at the field
 itself are not repeated. A test asks for a description and an example of every field.

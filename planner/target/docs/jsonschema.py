@@ -1,4 +1,4 @@
-"""The JSON Schema (draft-07, what editors read) of a target file, generated from the models of `schema`.
+"""The JSON Schema (draft-07, which editors read) of a target file, generated from the models of `schema`.
 
 `targets/target.schema.json` is its output (`python -m planner.target.docs.jsonschema`); a test compares.
 """

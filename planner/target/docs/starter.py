@@ -75,8 +75,8 @@ def new_target(name: str, base: Target | None = None, *, extends: str = "", titl
 
     Args:
       name: the id of the new target.
-      base: what it starts from; None for a small target of its own.
-      extends: how the file names the base; by default its id.
+      base: the target it starts from; None for a small target of its own.
+      extends: name of the base in the file; by default its id.
 
     Raises:
       InputError: a name that is no id.
@@ -100,7 +100,7 @@ def new_target(name: str, base: Target | None = None, *, extends: str = "", titl
 
 
 def _rows(base: Target) -> str:
-    """How to delete and to add a row, as comments, on a kernel that the base has."""
+    """Comments that show how to delete and to add a row, on a kernel that the base has."""
     kernel = next(iter(base.rows), "MaxPool")
     lines = (
         f"  - {{kernel: {json.dumps(kernel)}, remove: true}}                  # all its rows",

@@ -1,4 +1,4 @@
-"""The support table of a target: what each kernel is, what its ports take, by which rules.
+"""The support table of a target: each kernel, the types of its ports, its rules.
 
 Records and Markdown here; HTML is `planner.target_tests.support_page`. Source: design 04, `target doc`.
 """
@@ -26,7 +26,7 @@ class SupportRow:
     source: str
 
     def cells(self) -> tuple[tuple[str, ...], ...]:
-        """The same in the order of `HEAD`."""
+        """The texts in the order of `HEAD`."""
         arithmetic, source = (self.arithmetic,), (self.source,)
         return (
             (self.kernel,),
@@ -91,7 +91,7 @@ def value_text(value: Any) -> str:
 
 
 def port_text(port: PortPattern) -> str:
-    """`b?: i32 symmetric`, with what else the type asks for."""
+    """`b?: i32 symmetric`, with all that the type asks for."""
     return f"{port.name}{'?' * port.optional}{'*' * port.variadic}: {type_text(port.type)}"
 
 

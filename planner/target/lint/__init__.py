@@ -1,1 +1,1 @@
-"""Lint: what is legal in a target file and yet surely not meant."""
+"""Lint: parts of a target file that are legal and yet surely not meant."""

@@ -1,6 +1,6 @@
-"""What each code of an error (T) or a finding (L) in a target file means, as docs and SARIF say it.
+"""Meaning of each code of an error (T) or a finding (L) in a target file, as docs and SARIF give it.
 
-Codes are stable and never reused. Who finds what is `yamltree`, `schema`, `load` (T) and `lint` (L).
+Codes are stable and never reused. `yamltree`, `schema` and `load` report errors, `lint` findings.
 """
 
 from collections.abc import Mapping

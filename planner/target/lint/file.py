@@ -65,7 +65,7 @@ def unknown_kernel(target: Target) -> Found:
 
 
 def unused_group(target: Target) -> Found:
-    """L021: an op group that no row takes, or that names what is no op."""
+    """L021: an op group that no row takes, or that names no op."""
     for name, ops in target.document.get("op_groups", {}).items():
         if name not in target.groups:
             yield f"op_groups.{name}", f"op group {name!r} is used nowhere"

@@ -1,7 +1,7 @@
-"""Lint: what is legal in a target and yet surely not meant, by stable code.
+"""Lint: parts of a target that are legal and yet surely not meant, by stable code.
 
 `load_target` refuses a target with findings of severity `error`; the others are for `target lint`. No check
-looks at a model. One function a code, by noun (`lintrows`, `lintfusions`, `lintfile`, `lintwords`); `CHECKS`.
+looks at a model. One function a code, by noun (`rows`, `fusions`, `file`, `words`); `CHECKS`.
 Source: design 04, "Tools".
 """
 
@@ -23,7 +23,7 @@ Check: TypeAlias = Callable[[Target], Found]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something odd in a target: where (line and column from 1), its code, how bad, and what."""
+    """Something odd in a target: where (line and column from 1), its code, its severity, a message."""
 
     file: str
     line: int
@@ -37,12 +37,12 @@ class Finding:
 
 
 def lint(target: Target) -> tuple[Finding, ...]:
-    """List what is odd, by position, then code."""
+    """List the findings, by position, then code."""
     return _findings(target, ("error", "warning"))
 
 
 def lint_errors(target: Target) -> tuple[Finding, ...]:
-    """List what `load_target` refuses."""
+    """List the findings for which `load_target` refuses a file."""
     return _findings(target, ("error",))
 
 

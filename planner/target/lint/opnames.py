@@ -1,4 +1,4 @@
-"""Names of ONNX's standard operators, of every opset: what an op in a pattern or a row may be called.
+"""Names of ONNX's standard operators, of every opset: the names that patterns and rows may use.
 
 A test compares with the `onnx` package. Source: ONNX operator schemas, opset 1 to 28.
 """

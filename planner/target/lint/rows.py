@@ -18,7 +18,7 @@ from planner.target.records import PortPattern, PortType, Row, Rule, Target
 from planner.target.yamltree import nearest
 
 Found: TypeAlias = Iterator[tuple[str, str]]
-"""What a check yields: `file:line`, or an address in `Target.places`, and the message."""
+"""Findings of a check: `file:line`, or an address in `Target.places`, and the message."""
 
 NOTHING: Final = Graph("nothing", {}, (), (), ())
 DECIDING: Final = ("fixed_scale", "derive", "multiplier_accumulator_scale")
@@ -87,6 +87,7 @@ def shadowed_row(target: Target) -> Found:
 
 
 def _covers(wide: Row, narrow: Row) -> bool:
+    # More predicates only narrow a row: the earlier one covers if its predicates are among the later's.
     if not wide.when.items() <= narrow.when.items():
         return False
     sides = ((wide.inputs, narrow.inputs), (wide.outputs, narrow.outputs))
@@ -143,7 +144,7 @@ def differing_storages(target: Target) -> Found:
 
 
 def wildcard_without_default(target: Target) -> Found:
-    """L012: a port is `*` and `defaults.port`, what it falls back to, is left out."""
+    """L012: a port is `*` and `defaults.port`, its fallback, is left out."""
     if target.document.get("defaults", {}).get("port") is not None:
         return
     for row in rows_of(target):
@@ -213,10 +214,11 @@ def overlapping_rows(target: Target) -> Found:
 
 
 def _overlap(a: Row, b: Row) -> str:
-    """A signature that both rows take although each says more of some port; "" where there is none."""
+    """A signature that both rows take although each is stricter at some port; "" where there is none."""
     pairs = [*zip(a.inputs, b.inputs, strict=False), *zip(a.outputs, b.outputs, strict=False)]
     if a.when != b.when or (len(a.inputs), len(a.outputs)) != (len(b.inputs), len(b.outputs)):
         return ""
+    # Each row is stricter at one port at least; if only one of them is, order alone decides, and rightly.
     wild = {(x.type.is_wildcard, y.type.is_wildcard) for x, y in pairs}
     alike = all(x.type == y.type or x.type.is_wildcard or y.type.is_wildcard for x, y in pairs)
     if not alike or not {(True, False), (False, True)} <= wild:
@@ -230,6 +232,8 @@ def kernel_of_nothing(target: Target) -> Found:
     for kernel, rows in target.rows.items():
         if kernel in made or kernel in ONNX_OPS or "::" in kernel:
             continue
+        # Kernels of a target's own are legal, so only a name
+        # in ONNX's spelling, or close to a known one, is odd.
         hint = nearest(kernel, sorted(made | ONNX_OPS), cutoff=0.75, listed=False)
         if kernel[:1].isupper() or hint:
             yield rows[0].source, f"no fusion makes {kernel!r} and no op of ONNX is called so{hint}"
@@ -288,7 +292,7 @@ def unreachable_bits(target: Target) -> Found:
 
 
 def axis_left_out(target: Target) -> Found:
-    """L026: a per-axis port of a kernel of the target's own, whose axis nothing says."""
+    """L026: a per-axis port of a kernel of the target's own, whose axis is given nowhere."""
     fused = {fusion.kernel for fusion in target.fusions}
     for row in rows_of(target):
         if row.kernel in fused or row.kernel in ONNX_OPS:

@@ -1,4 +1,4 @@
-"""Findings of lint, and errors of loading, as a SARIF 2.1.0 log: what code hosts show beside the lines.
+"""Findings of lint, and errors of loading, as a SARIF 2.1.0 log, which code hosts show beside the lines.
 
 Source: OASIS SARIF 2.1.0, sections 3.13 (log), 3.14 (run), 3.27 (result), 3.29 to 3.30 (places).
 """
@@ -39,7 +39,7 @@ def sarif_of_findings(target: Target, findings: Iterable[Finding], uri: str = ""
 
 
 def sarif_of_problems(problems: Iterable[Problem], uri: str = "") -> Mapping[str, Any]:
-    """Write what `load_target` refused a file for; `uri` is the path of that file, by default its name."""
+    """Write the problems of a file that `load_target` refused; `uri` is its path, by default its name."""
     places = [_Place(p.code, "error", p.message, p.file, p.line, p.column, p.quote) for p in problems]
     name = uri.rpartition("/")[2]
     return _log(places, {name: uri} if uri else {})

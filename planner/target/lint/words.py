@@ -43,7 +43,7 @@ def _predicates(target: Target) -> Iterator[tuple[str, Mapping[str, Any], tuple[
 
 
 def _terms(predicates: Mapping[str, Any]) -> Iterator[str]:
-    """What is asked, and what it is compared with."""
+    """The term of a predicate and those it is compared with."""
     for key, wanted in predicates.items():
         if _TERM.fullmatch(key):
             yield key
