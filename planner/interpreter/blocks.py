@@ -53,7 +53,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Floats:
-    """Consecutive regions without an integer port: their ops, and the values somebody needs."""
+    """Consecutive regions without an integer port: their ops, and the values read outside."""
 
     ops: tuple[Op, ...]
     outputs: tuple[str, ...]
@@ -69,7 +69,7 @@ def stages_of(
     pinned: Mapping[str, object],
     regions: Sequence[Region],
 ) -> tuple[Stage, ...]:
-    """What to run of some regions, in order.
+    """Steps that run some regions, in order.
 
     Args:
       graph: the float model.
@@ -253,7 +253,7 @@ def _joined(
 ) -> Iterator[Floats]:
     """The float regions waiting as one step, and none waiting any more.
 
-    What is no tensor (an ONNX sequence) and is read only in the step itself is not handed out.
+    A value that is no tensor (an ONNX sequence) and is read only in the step itself is not handed out.
     """
     regions: Sequence[tuple[Region, tuple[str, ...]]] = tuple(waiting)
     waiting.clear()

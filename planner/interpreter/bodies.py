@@ -1,8 +1,8 @@
 """Bodies: a plan with loops and branches as the interpreter runs it, items inside items.
 
-A body runs when its turn comes: a branch if its condition chose it, a loop trip by trip. What crosses a
-border stays in the type that its port has. Nothing here computes. Source: design 01, section 5; ONNX If, Loop
-and Scan.
+A body runs when its turn comes: a branch if its condition chose it, a loop trip by trip. A value that
+crosses a border keeps the type of its port. Nothing here computes. Source: design 01, section 5; ONNX If,
+Loop and Scan.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ class Border:
 
     @property
     def index(self) -> int:
-        """Which operand or result of the kernel it is."""
+        """Index among the operands or results of the kernel."""
         return int(self.op.attributes["index"])
 
 
@@ -50,9 +50,9 @@ class Body:
     """A loop or a branch in its place.
 
     Attributes:
-      items: what runs in it, its own ends left out.
+      items: everything that runs in it, its own ends left out.
       begins, ends: of a loop.
-      trips: how often, where nothing but the model says it.
+      trips: number of runs, where the model alone says it.
     """
 
     path: str
@@ -70,7 +70,7 @@ Run: TypeAlias = Callable[[Memory, Sequence[Item]], None]
 def items_of(
     graph: Graph, plan: Plan, arithmetic: str | None, pinned: Mapping[str, object]
 ) -> tuple[Item, ...]:
-    """What to run, in order; see `blocks.stages_of`."""
+    """Everything that runs, in order; see `blocks.stages_of`."""
     needed = needed_regions(plan)
     scopes = plan.graph.scopes
     if not scopes:
@@ -186,7 +186,7 @@ def _trips(memory: Memory, body: Body) -> Iterator[int]:
 
 
 def _vary(memory: Memory, body: Body, trip: int) -> None:
-    """Give what is another in every trip: the count of a Loop, the slices of a Scan."""
+    """Define values that differ in every trip: the count of a Loop, the slices of a Scan."""
     for begin in body.begins:
         if body.scope.type == "Loop" and begin.index == 0:
             memory.define(begin.op.outputs[0], np.asarray(trip, np.int64))
@@ -198,7 +198,7 @@ def _vary(memory: Memory, body: Body, trip: int) -> None:
 
 
 def _slices(body: Body) -> tuple[Border, ...]:
-    """What a Scan takes slice by slice; behind it come values that its body captures."""
+    """Operands that a Scan takes slice by slice; behind them come captures of its body."""
     if body.scope.type != "Scan":
         return ()
     last = _states(body) + int(body.scope.attributes["num_scan_inputs"])
@@ -206,7 +206,7 @@ def _slices(body: Body) -> tuple[Border, ...]:
 
 
 def _states(body: Body) -> int:
-    """How many values one trip hands to the next."""
+    """Number of values that one trip hands to the next."""
     return sum(begin.op.attributes["carried"] >= 0 for begin in body.begins)
 
 

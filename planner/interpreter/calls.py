@@ -1,4 +1,4 @@
-"""Calls: what a kernel of the reference interpreter sees of one planned region, and its last step.
+"""Calls: one planned region as a kernel of the reference interpreter sees it, and its last step.
 
 A call holds the region's ops, the stored operands of its integer ports, and the type and arithmetic of its
 result. Nothing here walks plans. Source: design 01, section 8.

@@ -40,7 +40,7 @@ _EXTERNAL_FOLDER: Final = "session.model_external_initializers_file_folder_path"
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """How one tensor of the quantized file compares with the float model's.
+    """Comparison of one tensor of the quantized file with the float model's.
 
     Attributes:
       sqnr: dB; infinite where there is no error, minus infinity where there is only error.
@@ -58,7 +58,7 @@ class Comparison:
     """A quantized file against the float model.
 
     Attributes:
-      samples: how many were run.
+      samples: number of runs.
       outputs: by model output.
       values: by inner value, where asked for and both files have a float tensor of that name.
     """

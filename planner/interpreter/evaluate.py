@@ -44,7 +44,7 @@ _NAMES = frozenset({FLOAT32_EVEN, *FLOAT32_STEPS, *ARITHMETICS})
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluation:
-    """What a plan computes for one sample.
+    """Results of a plan for one sample.
 
     Attributes:
       stored: stored integers (or 8-bit floats) of each value defined in such a type, in its numpy dtype.
@@ -150,7 +150,7 @@ class Interpreter:
         self._settle(memory, block, port, stored)
 
     def _compute(self, memory: Memory, block: Block) -> None:
-        """Dequantize what the block reads, run it in float, quantize what it defines."""
+        """Dequantize the block's operands, run it in float, quantize its results."""
         program = self._program(block)
         seen = memory.real_f32 if program.in_f32 else memory.real
         results = program.run(lambda read: seen(read.value, read.kind, block.arithmetic))
@@ -167,7 +167,7 @@ class Interpreter:
                 memory.define(port.value, results[name])
 
     def _move(self, memory: Memory, block: Block, kind: Uniform) -> None:
-        """Move stored integers, less the zero point, so that what an op fills in is real zero."""
+        """Move stored integers, less the zero point, so that an op's filling is real zero."""
         op, source = block.core[0], block.kernel.inputs[0]
         if op.type in CLAMPS:
             whole = memory.stored(source.value, kind, block.arithmetic)

@@ -1,4 +1,4 @@
-"""Memory: which arrays hold each value while a plan runs, in every type they are asked for.
+"""Memory: the arrays of each value while a plan runs, in every type that is asked for.
 
 A value has a base: its pin (an integer type, or float), else the type at its definition; readers start
 from it. Every (value, type) is stored once. A rescale between integer types dequantizes to float32 and
@@ -91,7 +91,7 @@ class Memory:
             self._stored[value, pinned] = rescaled(stored, kind, pinned, arithmetic)
 
     def _forget(self, value: str) -> None:
-        """Drop what another trip of a loop gave a value."""
+        """Drop arrays of a value from another trip of a loop."""
         if value in self._bases:
             for kind in [kind for name, kind in self._stored if name == value]:
                 del self._stored[value, kind]
@@ -174,7 +174,7 @@ def as_f32(array: Array) -> Array:
 
 
 def quantizer(arithmetic: str) -> Callable[[Array, Uniform], Array]:
-    """How reals become stored values in an arithmetic: ONNX's way where it does not say."""
+    """Conversion of reals to stored values in an arithmetic; ONNX's where it does not say."""
     return _quantize_spec if arithmetic in OFFSET_FIRST else quantize_array
 
 

@@ -1,7 +1,7 @@
 """Models: any ONNX model run as it is written, quantized dialects included; no plan, no rewriting of numbers.
 
-QONNX ops with constant parameters run as plain ops (`onnx.quantized.lowering`), what onnxruntime has no
-kernel for runs in numpy, and everything between goes to onnxruntime in few sessions, optimisations off.
+QONNX ops with constant parameters run as plain ops (`onnx.quantized.lowering`), ops without a kernel
+in onnxruntime run in numpy, and everything between goes to onnxruntime in few sessions, optimisations off.
 Equal to the qonnx executor bit for bit. Source: design 05, "Exact semantics".
 """
 

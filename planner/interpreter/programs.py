@@ -1,6 +1,6 @@
 """Programs: the float ops of one or more regions as one small onnxruntime session.
 
-What a program reads is fed, weights seen through a quantized type included; constants that stay float are
+Operands of a program are fed, weights seen through a quantized type included; constants that stay float are
 part of its model. Optimisations are off, so each op runs as written. Source: design 05, "Traps".
 """
 
@@ -35,8 +35,8 @@ class Program:
 
     Attributes:
       graph: the model: element types, and the numbers of constants.
-      nodes: in order, operands renamed to what is fed.
-      reads: what is fed.
+      nodes: in order, operands renamed to the fed ones.
+      reads: values that are fed.
       constants: names of the float and integer constants among the operands.
       outputs: value names, "" nowhere.
       prepacks: whether onnxruntime may lay weights out anew, which changes the order of float sums.
@@ -158,10 +158,10 @@ def program_of(
 
 
 def _require_tensors(graph: Graph, op: Op, handed: set[str]) -> None:
-    """Refuse to hand what is no tensor from one step to the next.
+    """Refuse to hand a value that is no tensor from one step to the next.
 
     Raises:
-      ModelError: an ONNX sequence, say, among what an op takes from or leaves to other steps.
+      ModelError: an ONNX sequence, say, among values that an op takes from or leaves to other steps.
     """
     for name in (*op.inputs, *op.outputs):
         if name in handed and name in graph.values and not graph.values[name].dtype:

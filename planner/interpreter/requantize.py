@@ -22,7 +22,7 @@ _STORAGES: Final = (np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32,
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """What a per-tensor port can store: `real = (stored - zero_point) * scale`, stored in [qmin, qmax]."""
+    """Stored values of a per-tensor port: `real = (stored - zero_point) * scale`, stored in [qmin, qmax]."""
 
     scale: float
     zero_point: int
@@ -168,7 +168,7 @@ def along_axis(parameters: Array, axis: int | None, ndim: int) -> Array:
 
 
 def to_int32(x: Float32Array) -> npt.NDArray[np.int64]:
-    """Round half to even into 32 bits as CVTPS2DQ does: NaN and what does not fit become -2^31.
+    """Round half to even into 32 bits as CVTPS2DQ does: NaN and reals that do not fit become -2^31.
 
     Returned as int64, so that a zero point can be added without a wrap.
     """

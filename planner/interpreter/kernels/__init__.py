@@ -1,1 +1,1 @@
-"""Kernels of the reference interpreter: what each op computes on stored integers."""
+"""Kernels of the reference interpreter: ops on stored integers."""

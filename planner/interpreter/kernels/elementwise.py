@@ -125,7 +125,7 @@ def qlinear_leaky_relu(x: Array, x_grid: Grid, y_grid: Grid, alpha: float = 0.01
 def clip_stored(q: Array, low: int | None, high: int | None) -> Array:
     """Clip and Relu on stored integers; bounds are stored values, None: no bound on that side.
 
-    The real bounds 0 and 6, say, are `zero_point` and what `quantize_linear` makes of 6. Exact on every CPU.
+    The real bounds 0 and 6, say, are `zero_point` and 6 after `quantize_linear`. Exact on every CPU.
     """
     bounds = np.iinfo(q.dtype)
     floor = bounds.min if low is None else max(low, bounds.min)

@@ -1,7 +1,7 @@
 """Linear: Conv, ConvTranspose, Gemm and MatMul of stored integers: accumulate exactly, requantize once.
 
 Each returns None where its types have no integer kernel: then the region computes in float. In
-`float32_even` that is what onnxruntime's QLinearConv, QLinearMatMul and QGemm take; elsewhere activations
+`float32_even` those of onnxruntime's QLinearConv, QLinearMatMul and QGemm are needed; elsewhere activations
 per tensor, weights per tensor or per output channel, a bias on the accumulator's grid, or in `exact_even` a
 float one. `float32_spec` dequantizes the exact sum and quantizes it, each step in float32.
 """

@@ -120,7 +120,7 @@ def _pooled_size(size: int, i: int, shape: PoolGeometry) -> int:
 
 
 def _windows(x: Array, fill: float, sizes: tuple[int, ...], shape: PoolGeometry) -> Iterator[Array]:
-    """For each kernel tap, in row-major order, what every window reads there."""
+    """For each kernel tap, in row-major order, the elements that windows read there."""
     rank = len(sizes)
     widths = [(0, 0), (0, 0)]
     for i in range(rank):

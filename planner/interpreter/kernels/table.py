@@ -1,8 +1,8 @@
-"""Kernels: what each planned region computes on stored integers, by the types of its ops.
+"""Table of kernels, which compute planned regions on stored integers, by the types of their ops.
 
 A kernel returns the stored result before a fused activation, or None where its types have no integer
 kernel: the region then computes in float between DequantizeLinear and QuantizeLinear. With `float32_even`
-that is what onnxruntime's QLinear operators compute; the other arithmetics are `fixed_point`'s.
+they compute as onnxruntime's QLinear operators; the other arithmetics are `fixed_point`'s.
 """
 
 from collections.abc import Callable, Mapping
@@ -80,7 +80,7 @@ def concat(call: Call) -> Array | None:
 
 
 def where(call: Call) -> Array | None:
-    """Where: both branches rescaled onto the result's grid."""
+    """`Where`: both branches rescaled onto the result's grid."""
     chosen, other = call.operand(1), call.operand(2)
     if chosen is None or other is None or not all(_fits(x, call) for x in (chosen, other)):
         return None
@@ -195,7 +195,7 @@ def _average(call: Call, total: Array, x: Operand, counts: Array) -> Array:
 
 
 def _window_sums(x: Array, shape: PoolGeometry, sizes: tuple[int, ...]) -> Array:
-    """Sums over each window; what lies outside the input counts as 0."""
+    """Sums over each window; places outside the input count as 0."""
     rank = len(sizes)
     widths = [(0, 0), (0, 0)]
     for i in range(rank):
