@@ -1,4 +1,4 @@
-"""The report: one offline HTML file with what a plan decided, why, and what it costs in quality.
+"""The report: one offline HTML file with the decisions of a plan, their reasons, and their cost in quality.
 
 Tables, which need no script, and the graph (`view`), whose script is the only one that may run.
 Every name is escaped. Source: design 03, `report.html`; design 06, the page.
@@ -50,7 +50,7 @@ def write_report(
 
     Args:
       comparisons: by name of the format, how the exported file compares with the float model.
-      before: another plan; the graph then marks what is new since, as `planner.diff` has it.
+      before: another plan; the graph then marks changes since, as `planner.diff` has it.
 
     Returns:
       A whole HTML document that needs nothing else.
@@ -110,7 +110,7 @@ def _graph() -> Markup:
 
 
 def _scripts(plan: Plan, before: Plan | None) -> Markup:
-    """What the graph draws, and what draws it: before the tables, so that it need not wait for them."""
+    """Data and script of the graph: before the tables, so that it need not wait for them."""
     data = element("script", Markup(view_json(plan, before)), id="view-data", type="application/json")
     return join(data, element("script", Markup(script())))
 
@@ -169,7 +169,7 @@ def _shown(kernel: KernelPlan) -> Markup:
 
 
 def _more(rows: int) -> Markup:
-    """What a table leaves out."""
+    """A line about rows that a table leaves out."""
     text = f"And {rows - SHOWN:,} more, which the graph and the plan's JSON have."
     return element("p", text, class_="quiet") if rows > SHOWN else Markup()
 

@@ -1,8 +1,8 @@
-"""Where the kernels of a plan stand on the page: a rank from top to bottom, a column from left to right.
+"""Layout of the kernels of a plan on the page: a rank from top to bottom, a column from left to right.
 
 Layers by longest path, then sweeps in which each node moves to the mean of its neighbours and makes room for
 those beside it (Sugiyama's scheme with barycentres; room by pool-adjacent-violators, least squares and
-linear). Time is linear but for a sort in each rank. Places only: what stands there is `view`'s.
+linear). Time is linear but for a sort in each rank. Places only; `view` has the contents.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ def place(nodes: int, edges: Sequence[tuple[int, int]]) -> Layout:
 
 
 def _ranks(nodes: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """The longest way to each node; what nothing leads to stands right above its first reader."""
+    """The longest way to each node; a node without one stands right above its first reader."""
     ranks = [0] * nodes
     readers: Neighbours = [[] for _ in range(nodes)]
     for source, reader in edges:
@@ -65,7 +65,7 @@ def _ranks(nodes: int, edges: Sequence[tuple[int, int]]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Drawn:
-    """Nodes and lanes: rank and width of each, what is right above it and right below."""
+    """Nodes and lanes: rank and width of each, its neighbours right above and right below."""
 
     ranks: list[int]
     widths: list[float]
@@ -120,7 +120,7 @@ def _sweep(drawn: _Drawn) -> list[float]:
 
 
 def _move(row: list[int], beside: Neighbours, widths: Sequence[float], columns: list[float]) -> None:
-    """Move a rank to the means of its neighbours; what has none keeps its place."""
+    """Move a rank to the means of its neighbours; nodes without any keep their places."""
     wanted = {}
     for item in row:
         near = beside[item]
@@ -132,7 +132,7 @@ def _move(row: list[int], beside: Neighbours, widths: Sequence[float], columns: 
 def _make_room(
     row: Sequence[int], wanted: Sequence[float], widths: Sequence[float], columns: list[float]
 ) -> None:
-    """Give each item of a row the place nearest to what it wants, in order and none over another."""
+    """Give each item of a row the place nearest to its wish, in order and none over another."""
     if len(row) == 1:
         columns[row[0]] = wanted[0]
         return

@@ -1,6 +1,6 @@
-"""What a report carries besides its text: the graph's style and script, and the policy that admits no other.
+"""Resources of a report besides its text: the graph's style and script, and the policy that admits no other.
 
-Knows no plan, so that the service can say the policy without loading what makes reports.
+Knows no plan, so that the service can say the policy without loading the rest of reports.
 """
 
 import base64

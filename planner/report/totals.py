@@ -1,4 +1,4 @@
-"""Totals of a plan, and short words for its rows and ports: what the page, the command and the demo all say.
+"""Totals of a plan, and short words for its rows and ports, for the page, the command and the demo.
 
 Pure readers of a plan. Source: design 01, sections 3 and 6.
 """
@@ -22,7 +22,7 @@ class Totals:
       kernels, integer: planned kernels, and how many of them run on integers.
       rescales, casts: type changes between integers, and quantize or dequantize at the borders of float.
       cost, bound: in element-rescales; `optimal` where they are known to meet.
-      changed: what of the cost is for rescales and casts; the rest is for lost bits.
+      changed: the part of the cost for rescales and casts; the rest is for lost bits.
     """
 
     kernels: int
@@ -43,7 +43,7 @@ class Totals:
 
 
 def totals(plan: Plan) -> Totals:
-    """Count what a plan holds."""
+    """Count the contents of a plan."""
     casts = sum(rescale.kind in CASTS for rescale in plan.rescales)
     return Totals(
         kernels=len(plan.kernels_in_order),

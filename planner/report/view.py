@@ -1,4 +1,4 @@
-"""What the graph of a report shows, as one JSON value: kernels with their places, edges, rescales, the log.
+"""View of a plan for a report's graph, as one JSON value: kernels with places, edges, rescales, the log.
 
 Columns instead of records and every text once, so that 50,000 kernels stay a few megabytes. The page's script
 (`page/`) draws it and decides nothing. Source: design 06, the page.
@@ -63,7 +63,7 @@ class _Wires:
 
 
 def view_of(plan: Plan, before: Plan | None = None) -> dict[str, Any]:
-    """Say what the page draws of a plan, and what is new since another; JSON's own types only."""
+    """Describe a plan for the page, and changes since another; JSON's own types only."""
     texts = Texts()
     nodes = _nodes(plan)
     wires = _wires(plan, nodes)
@@ -180,7 +180,7 @@ def _rescales(plan: Plan, texts: Texts) -> Columns:
 
 
 def _values(plan: Plan, texts: Texts) -> Columns:
-    """Values with the step that decided each, what its readers lose in bits, the share that is cut off."""
+    """Values with the step that decided each, bits that its readers lose, the share that is cut off."""
     return {
         "name": [texts(name) for name in plan.values],
         "step": [value.decided_by for value in plan.values.values()],
@@ -203,7 +203,7 @@ def _steps(plan: Plan, texts: Texts) -> Columns:
 
 
 def _changes(before: Plan, after: Plan, nodes: Sequence[_Node], texts: Texts) -> dict[str, Any]:
-    """What differs, each change at the node it is to be seen at; -1 where that node is gone."""
+    """Differences, each at the node that shows it; -1 where that node is gone."""
     found = diff(before, after)
     at = {node.name: i for i, node in enumerate(nodes) if node.kind != MODEL}
     at |= {port.address: i for i, node in enumerate(nodes) if node.kind == MODEL for port in node.inputs}
