@@ -1,1 +1,1 @@
-"""Floor 4: trying a target out: its tests, what a model lacks on it, its kit, what an engine really runs."""
+"""Floor 4: trying a target out: its tests, a model's coverage, its probe kit, probes of engines."""

@@ -1,4 +1,4 @@
-"""The tests of a target file: plan the model of each, check the plan, compare it with what is expected.
+"""The tests of a target file: plan the model of each, check the plan, compare it with the expectations.
 
 A test asks for what its `expect` names and for nothing else; kernels are counted by their rows, so a
 kernel that fell back to float is missing there. The model is a slice of a bigger one, so quantize and
@@ -29,7 +29,7 @@ CASTS: Final = ("quantize", "dequantize")
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """What one test gave: `file:line` of it, and each expectation that does not hold, as a sentence."""
+    """Result of one test: `file:line` of it, and each expectation that does not hold, as a sentence."""
 
     name: str
     source: str
@@ -248,4 +248,4 @@ EXPECTATIONS: Final[Mapping[str, Callable[[Plan, Any], Iterator[str]]]] = {
     "same_scale": _same_scale,
     "types": _types,
 }
-"""What a test may expect, besides `error`; each yields what does not hold."""
+"""Expectations of a test, besides `error`; each yields its failures."""

@@ -1,7 +1,7 @@
-"""What of a model a target has no kernel for, and the row that would serve it.
+"""Coverage of a model by a target: kernels without a row, and the row that would serve each.
 
 Rows are chosen as planning does, without ranges. A drafted row is a start, not a claim about the device: its
-types are the target's own, its rules what such an op usually needs. Source: design 04, `target coverage`.
+types are the target's own, its rules the usual ones of such an op. Source: design 04, `target coverage`.
 """
 
 from collections import Counter
@@ -29,9 +29,9 @@ class Missing:
     """Kernels of one name and kind of ports that no row serves.
 
     Attributes:
-      count: how many of them.
+      count: of them.
       example: name of the first.
-      reason: why no row serves it.
+      reason: for which no row serves it.
       row: YAML of a row that would, a line of `kernels:`.
     """
 
@@ -44,7 +44,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How much of a model a target serves: kernels by name, and what is missing, the most frequent first."""
+    """The part of a model that a target serves: kernels by name; missing ones, most frequent first."""
 
     model: str
     target: str
@@ -58,7 +58,7 @@ class Coverage:
 
 
 def coverage(model: Graph, target: Target) -> Coverage:
-    """Tell which kernels of a model have a row of the target, and draft rows for the others."""
+    """List the kernels of a model that a row of the target serves, and draft rows for the others."""
     lenient = replace(target, on_no_kernel="float")
     graph = fuse(expand(model), lenient)
     # A kernel without float operands (shapes, indices) needs no row.

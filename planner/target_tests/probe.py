@@ -1,6 +1,6 @@
-"""Probe: run tiny models for every kernel and signature, and write the table of what really runs.
+"""Probe: run tiny models for every kernel and signature, and write the table of those that run.
 
-In: an engine. Out: what ran and what was refused, and both as a target file. The shipped
+In: an engine. Out: those that ran and those refused, both as a target file. The shipped
 `onnxruntime-cpu` is this file plus fusions. Source: design 04, `target probe`.
 """
 
@@ -19,7 +19,7 @@ from planner.target_tests.probes import PROBES, TYPES, Probe, Storages, storage_
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One kernel with one choice of storages: whether the engine runs it, else what it said."""
+    """One kernel with one choice of storages: whether the engine runs it, else its message."""
 
     kernel: str
     operator: str
@@ -34,7 +34,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Probing:
-    """What an engine answered, in order, and which engine it was."""
+    """Answers of an engine, in order, and its name and version."""
 
     engine: str
     version: str
@@ -67,7 +67,7 @@ def probe(engine: str = "onnxruntime", kernels: Iterable[str] | None = None) -> 
 
 
 def rows_of(probing: Probing) -> tuple[str, ...]:
-    """The rows of what runs, as lines of `kernels:`; one for all storages of a mover that takes them all."""
+    """Rows of kernels that run, as lines of `kernels:`; one for all storages of a mover that takes all."""
     lines: list[str] = []
     for found, answers in probing.answers:
         if found.same and all(answer.runs for answer in answers):
@@ -82,7 +82,7 @@ def rows_of(probing: Probing) -> tuple[str, ...]:
 
 
 def probe_yaml(probing: Probing, name: str) -> str:
-    """Write what runs as a target file, and what was refused as comments at its end."""
+    """Write kernels that run as a target file, and refusals as comments at its end."""
     rows = rows_of(probing)
     used = [key for key in TYPES if any(f": {key}," in row or f": {key}}}" in row for row in rows)]
     refused = [answer for _, answers in probing.answers for answer in answers if not answer.runs]
@@ -121,7 +121,7 @@ def _ask(found: Probe, storages: Storages, run: Callable[[bytes], str]) -> Answe
 
 
 def _on_onnxruntime(data: bytes) -> str:
-    """Load and run a tiny model; what onnxruntime says where it refuses, else ""."""
+    """Load and run a tiny model; onnxruntime's message where it refuses, else ""."""
     try:
         session = open_session(data)
         (port,) = session.get_inputs()
@@ -143,4 +143,4 @@ _NUMPY: Final = {
 ENGINES: Final[Mapping[str, tuple[str, Callable[[bytes], str]]]] = {
     "onnxruntime": (version("onnxruntime"), _on_onnxruntime),
 }
-"""Engines by name: their version, and a function that runs a model and says what was refused."""
+"""Engines by name: their version, and a function that runs a model and gives its refusal."""

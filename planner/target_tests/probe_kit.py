@@ -36,7 +36,7 @@ WIDEST: Final = 16
 ODD: Final = storage("i6")
 """A width no row names: a weight pinned to it is left to the row that takes any."""
 TOLERANCE: Final = 1e-5
-"""How far a float result may be off, as a share of the largest expected: sums have no fixed order."""
+"""Tolerance of float results, as a share of the largest expected: sums have no fixed order."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,7 +100,7 @@ def make_kit(
       target: a loaded target.
       form: the format of the planned files, a key of `EXPORTERS`.
       seed: of weights and inputs; the same seed gives the same kit.
-      arithmetic: expect what this computes instead of each row's own arithmetic.
+      arithmetic: for the expected results, instead of each row's own.
     """
     items: list[KitItem] = []
     skipped: list[Skipped] = []
@@ -183,7 +183,7 @@ def _reach(target: Target, row: Row, seed: int) -> _Reached | str:
 def _reached(
     target: Target, row: Row, model: Graph, seed: int, *, wild: Storage | FloatType | None
 ) -> _Reached | str:
-    """The model with integer inputs and results, if its kernel runs by `row`; else what happened instead.
+    """The model with integer inputs and results, if its kernel runs by `row`; else a message.
 
     Weights are pinned unless `wild` is None, and to that where the row takes any storage.
     """

@@ -1,7 +1,7 @@
 """Probes: the kernels that onnxruntime may have, how each is spelled, and the row that says it.
 
 A probe is one kernel of a target with the storages its ports could have; `spell` writes the tiny model that
-uses it with one choice of them. What really loads and runs is `probe`. Source: ONNX operator schemas, and
+uses it with one choice of them. Loading and running is `probe`. Source: ONNX operator schemas, and
 those of onnxruntime's contrib domain.
 """
 
@@ -29,11 +29,11 @@ class Probe:
 
     Attributes:
       kernel: its name in the target.
-      operator: what it is called in the file.
+      operator: its name in the file.
       choices: storages to try, one per port in `row`'s order, the preferred first.
       spell: writes the tiny models of one choice; all of them must run.
       row: text of the row, `{0}` .. for the types of the ports.
-      same: where every choice of one storage runs, a single row with this text stands for them all.
+      same: text of the single row that stands for all choices of one storage if every one runs.
     """
 
     kernel: str
@@ -369,7 +369,7 @@ PROBES: Final[tuple[Probe, ...]] = (
         "in: {{x: {0}}}, out: {{y: {0}}}, when: {{Resize.mode: nearest}}, rules: [{{same_scale: [x, y]}}]",
     ),
 )
-"""What is tried, in the order of the rows."""
+"""Probes, in the order of the rows."""
 
 TYPES: Final[Mapping[str, str]] = {
     "u8": "{storage: u8}",

@@ -19,7 +19,7 @@ from planner.target_tests.templates import BINARY, DTYPES, TEMPLATES, UNARY, Siz
 OPSET: Final = 21
 MOST_VARIANTS: Final = 12
 SIDES: Final = ("mixed", "constants", "data")
-"""What operands beside the first are; `mixed`: constants next to an op of a template, else data."""
+"""Kinds of the operands beside the first; `mixed`: constants next to an op of a template, else data."""
 
 
 def small_models(target: Target, kernel: str, seed: int) -> Iterator[Graph]:

@@ -1,6 +1,6 @@
 """Templates: the smallest sensible tensors for each op, in the variants that rows ask for.
 
-Groups, strides, pads, states, constant and dynamic operands. Tables only; `smallmodels` makes models of them.
+Groups, strides, pads, states, constant and dynamic operands. Tables only; `small_models` makes the models.
 """
 
 from collections.abc import Mapping
