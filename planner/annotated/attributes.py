@@ -1,6 +1,6 @@
 """Attribute values as plain JSON data, exactly.
 
-Numbers, text, tuples and tables stand for themselves; what JSON cannot say is an object with one tag:
+Numbers, text, tuples and tables stand for themselves; values that JSON lacks are an object with one tag:
 `{"float": "inf"}`, `{"list": [..]}`, `{"bytes": base64}`, `{"opaque": {"kind", "data"}}`,
 `{"array": {"dtype", "shape", "data"}}` (little-endian, base64), `{"scalar": {..}}`. A table whose only key
 is a tag is written `{"dict": {..}}`.

@@ -60,14 +60,14 @@ def read_annotated(text: str | bytes) -> Graph:
     """Read an annotated model, JSON text of format `qplan.annotated/1`.
 
     Raises:
-      PlanFormatError: not such a file; the message starts with the path of what is wrong.
+      PlanFormatError: not such a file; the message starts with the path of the fault.
       ModelError: a graph that breaks a rule of validity, a type that does not fit its tensor.
     """
     return _annotated(read_checked(text, ANNOTATED, VERSION))
 
 
 def annotated_from_data(data: Any) -> Graph:
-    """Read an annotated model that is parsed already: what `json.loads` makes of its text.
+    """Read an annotated model that is parsed already, by `json.loads`.
 
     Raises:
       PlanFormatError, ModelError: as `read_annotated`.
@@ -166,7 +166,7 @@ def _read_graph(document: GraphDoc, path: str) -> Graph:
 
 
 def definition_order(graph: Graph) -> tuple[str, ...]:
-    """Names of all values: model inputs, then what each kernel reads and writes, then the rest."""
+    """Names of all values: model inputs, then operands and results of each kernel, then the rest."""
     order: dict[str, None] = dict.fromkeys(graph.inputs)
     for step in graph.steps():
         order |= dict.fromkeys(step.inputs)
@@ -322,7 +322,7 @@ def _kernel_line(region: Region, types: dict[int, str]) -> str:
 
 
 def _kernel_doc(region: Region, types: dict[int, str]) -> dict[str, Any]:
-    """What stands behind the ports of a kernel, if anything."""
+    """Fields of a kernel after its ports."""
     entry: dict[str, Any] = {}
     if region.attributes:
         entry["attributes"] = attributes_to_json(region.attributes)
@@ -356,7 +356,7 @@ def _read_kernel(entry: KernelDoc, index: int, types: _Types, path: str) -> Regi
 
 
 def _read_more(entry: KernelDoc, types: _Types, path: str) -> dict[str, Any]:
-    """What stands behind the ports of a kernel."""
+    """Read the fields of a kernel after its ports."""
     return {
         "ops": tuple([_read_op(op, f"{path}.ops[{i}]") for i, op in enumerate(entry.get("ops", ()))]),
         "attributes": attributes_from_json(entry.get("attributes", {}), f"{path}.attributes"),
@@ -369,4 +369,4 @@ def _read_more(entry: KernelDoc, types: _Types, path: str) -> dict[str, Any]:
 
 
 _PLAIN_FIELDS: Final = 4
-"""Of a kernel that is nothing but its ports: it has its name, its kind, inputs and outputs."""
+"""Number of fields of a kernel with ports alone: name, kind, inputs and outputs."""

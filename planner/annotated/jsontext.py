@@ -1,7 +1,7 @@
 """JSON files, checked on the way in and laid out one item a line on the way out.
 
 `read_checked` validates text against a typed dictionary (unknown fields refused, nothing coerced) and
-names the path of what is wrong; `write_lines` is the one layout of every file we write.
+names the path of the fault; `write_lines` is the one layout of every file we write.
 """
 
 import json
@@ -24,7 +24,7 @@ def read_checked(text: str | bytes, adapter: TypeAdapter[T], version: str) -> T:
 
     Args:
       text: the file.
-      adapter: what its fields are.
+      adapter: of its fields.
       version: its `format`, e.g. `qplan.plan/1`.
 
     Raises:
@@ -129,7 +129,7 @@ def _lines(brackets: str, items: Iterable[str], indent: str) -> str:
 
 
 def _encoder() -> Callable[[Any], str]:
-    """How one value becomes text; `JSONEncoder.encode` makes an encoder in C for each, most of its time."""
+    """The encoder of one value; `JSONEncoder.encode` makes an encoder in C for each, most of its time."""
     plain = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:

@@ -1,4 +1,4 @@
-"""Structure in annotated models: what a kernel runs, and the bodies that stand in their place.
+"""Structure in annotated models: calls, loops and branches of kernels, and their bodies.
 
 `call`, `loop` and `branches` of a kernel; `scopes` of a graph whose bodies were put in place, as plans carry
 it. Source: design 03, "Annotated model, as JSON"; design 01, section 5.
@@ -44,7 +44,7 @@ class ScopeDoc(TypedDict):
 
 
 def structure_to_json(structure: Structure | None) -> dict[str, Any]:
-    """The fields of a kernel that say what it runs; none for a plain one."""
+    """The fields of a kernel for its call, loop or branches; none for a plain one."""
     match structure:
         case Call(function):
             return {"call": function}
