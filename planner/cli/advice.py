@@ -1,4 +1,4 @@
-"""Verbs that ask what if: `diff`, `suggest`, `pareto`, `replan`, `restore`."""
+"""Verbs for comparisons and alternatives: `diff`, `suggest`, `pareto`, `replan`, `restore`."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 

@@ -63,7 +63,7 @@ def clean(text: str) -> str:
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
-    """Show a bar on a terminal, nothing elsewhere; call what it gives with (done, in all)."""
+    """Show a bar on a terminal, nothing elsewhere; call its result with (done, in all)."""
     if not sys.stderr.isatty():
         yield lambda _done, _total: None
         return

@@ -112,7 +112,7 @@ def write_folder(folder: str, files: Mapping[str, bytes]) -> tuple[str, ...]:
 
 
 def keep_inputs(folder: str, files: Iterable[str], inputs: Iterable[str | None]) -> None:
-    """Refuse to write over what was read.
+    """Refuse to write over an input.
 
     Raises:
       InputError: a file that is an input of the same command.
@@ -146,7 +146,7 @@ def write_file(path: str, data: bytes) -> None:
 
 
 def put_text(text: str, out: str | None, source: str | None) -> None:
-    """Write a document to a file, or to standard output where none is named; `source` is what was read."""
+    """Write a document to a file, or to standard output where none is named; `source` is the input."""
     if out is None:
         write_text(text)
         return

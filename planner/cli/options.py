@@ -1,4 +1,4 @@
-"""Options that several verbs share, and reading what they name: model, statistics, target, plan, costs.
+"""Options that several verbs share, and reading their files: model, statistics, target, plan, costs.
 
 Reading goes through the public face of `planner`.
 """
@@ -75,7 +75,7 @@ def read_stats(name: str) -> "Statistics":
 
 
 def read_annotations_argument(name: str) -> str:
-    """Give what `annotate` takes: the path, or the text of standard input, which ends in a newline."""
+    """Give the argument of `annotate`: the path, or the text of standard input, which ends in a newline."""
     return read_text(name, "annotations") + "\n" if name == STDIN else name
 
 
@@ -182,7 +182,7 @@ def _price(setting: str, text: str) -> float:
 
 
 def stats_warnings(model: "Graph", stats: "Statistics | None") -> Iterator[str]:
-    """What is odd in statistics: another model's, none at all, NaN and infinity (of the first such value)."""
+    """Oddities of statistics: another model's, none at all, NaN and infinity (of the first such value)."""
     from planner.calibration.annotate import mismatch
 
     if stats is None:
@@ -204,7 +204,7 @@ def require_ranges(model: "Graph", planned: "Plan", hint: str) -> None:
     """Refuse a plan all in float because nothing says a range; a target of weights alone asks for none.
 
     Raises:
-      StatsError: what to give instead.
+      StatsError: names the option to give instead.
     """
     from planner.propagation.result.plan_warnings import unranged
 

@@ -166,7 +166,7 @@ def _leftovers(out: str, planned: "Plan", files: Mapping[str, bytes], model: str
 
 
 def next_steps(out: str, planned: "Plan", files: Mapping[str, bytes], model: str, data: str | None) -> str:
-    """What the files are for, and commands to go on with."""
+    """The purpose of each file, and commands to go on with."""
     from planner.exporters.table import EXPORTERS, file_name
     from planner.report.totals import totals
 

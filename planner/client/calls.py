@@ -54,7 +54,7 @@ def put_target(name: str, text: str) -> Steps[dict[str, Any]]:
     """Keep a target description under its `id@version`; the report has its `digest` and `findings`.
 
     Raises:
-      TargetError: what is wrong, with lines and columns.
+      TargetError: every fault, with line and column.
       ServiceError: another one is kept under that name already.
     """
     path = f"/v1/targets/{_quoted(name)}"
@@ -62,10 +62,10 @@ def put_target(name: str, text: str) -> Steps[dict[str, Any]]:
 
 
 def lint(text: str) -> Steps[list[dict[str, Any]]]:
-    """Say what is odd in a target description.
+    """List the findings of lint on a target description.
 
     Raises:
-      TargetError: what is wrong, with lines and columns.
+      TargetError: every fault, with line and column.
     """
     report = yield from _object(Ask("POST", "/v1/targets:lint", content=text.encode(), headers=_YAML))
     found: list[dict[str, Any]] = report["findings"]
@@ -127,7 +127,7 @@ def model(source: Source, external_data: Mapping[str, Source] | None = None) -> 
       external_data: the files it refers to, by the names it calls them.
 
     Raises:
-      ModelError: what is wrong with it, and where.
+      ModelError: its fault, and the place.
     """
     body: dict[str, Any] = {"blob": (yield from upload(source)), "external_data": []}
     for location, part in (external_data or {}).items():
@@ -141,7 +141,7 @@ def models() -> Steps[list[dict[str, Any]]]:
 
 
 def get_model(digest: str) -> Steps[dict[str, Any]]:
-    """Say what a model is."""
+    """Describe a model."""
     return (yield from _object(Ask("GET", f"/v1/models/{_quoted(digest)}")))
 
 
@@ -177,7 +177,7 @@ def plan(
       target: `id` or `id@version`.
       stats: the digest of stored statistics, or the document.
       best_effort: give some constraints up where not all can hold, each with a warning.
-      bias_pins: what to do with a bias pinned to another scale than its factors' product.
+      bias_pins: policy for a bias pinned to another scale than its factors' product.
       as_job: for models that take longer than the server plans within a request.
       costs: prices over the target's own.
 
@@ -255,7 +255,7 @@ def diff(before: str, after: str) -> Steps[dict[str, Any]]:
 
 
 def report(key: str, *, before: str | None = None) -> Steps[str]:
-    """The report of a plan: one HTML file that needs nothing else; marks what is new since `before`."""
+    """The report of a plan: one HTML file that needs nothing else; marks changes since `before`."""
     params = {} if before is None else {"before": before}
     text: str = (yield Ask("GET", f"/v1/plans/{_quoted(key)}/report", params=params)).text
     return text
@@ -300,7 +300,7 @@ def jobs(*, state: str | None = None, kind: str | None = None) -> Steps[list[dic
 
 
 def job(id: str) -> Steps[dict[str, Any]]:  # noqa: A002 - as the service has it
-    """Say how a job stands, and what it came to."""
+    """The state of a job, and its result."""
     return (yield from _object(Ask("GET", f"/v1/jobs/{_quoted(id)}")))
 
 
@@ -313,7 +313,7 @@ def wait(id: str) -> Steps[dict[str, Any]]:  # noqa: A002 - as the service has i
     """Wait for a job to end; returns its result.
 
     Raises:
-      PlannerError: what it failed with.
+      PlannerError: its failure.
       ServiceError: it was cancelled.
     """
     pause = FIRST_LOOK

@@ -78,7 +78,7 @@ class Client:
     """A connection to a server; close it, or use it in a `with` block.
 
     Args:
-      url: where the server is.
+      url: of the server.
       token: bearer token, where the server wants one.
       timeout: seconds to wait for one answer.
     """
@@ -125,7 +125,7 @@ class Client:
         return _checked(step, answer)
 
     def events(self, id: str, after: int = 0) -> Iterator[dict[str, Any]]:  # noqa: A002
-        """What happens to a job as it happens, to its end: `id`, `event`, and what it says.
+        """Events of a job as they happen, to its end: `id`, `event`, and its data.
 
         Args:
           after: number of the last event that was seen.
@@ -222,7 +222,7 @@ class AsyncClient:
         return _checked(step, answer)
 
     async def events(self, id: str, after: int = 0) -> AsyncIterator[dict[str, Any]]:  # noqa: A002
-        """What happens to a job as it happens, to its end; see `Client.events`."""
+        """Events of a job as they happen, to its end; see `Client.events`."""
         reading = _Events(after)
         while True:
             try:
@@ -281,7 +281,7 @@ class _Events:
         self.breaks = 0
 
     def request(self, job: str) -> dict[str, Any]:
-        """What opens the stream, or opens it again."""
+        """The request that opens the stream, or opens it again."""
         headers = {"Last-Event-ID": str(self.last), "Accept": "text/event-stream"}
         timeout = httpx.Timeout(QUIET)
         return {"url": f"/v1/jobs/{job}/events", "headers": headers, "timeout": timeout}

@@ -1,4 +1,4 @@
-"""Steps: what a call asks for, one after another, without knowing how it is sent.
+"""Steps of a call: its requests, one after another, without knowing how they are sent.
 
 A call is a generator that yields steps and is sent their results; `Client` and `AsyncClient` take them, each
 in its way. A step that fails is thrown into it.
@@ -35,7 +35,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Do:
-    """Work on a file, which takes a while; its result is what it returns."""
+    """Work on a file, which takes a while; its result is returned."""
 
     work: Callable[[], Any]
 
