@@ -28,7 +28,7 @@ from planner.mlir.verbatim_types import shape_text
 
 
 class CastOp(IRDLOperation):
-    """What the three casts share: one operand, one result, the same shape."""
+    """Common form of the three casts: one operand, one result, the same shape."""
 
     input = operand_def()
     result = result_def()

@@ -74,7 +74,7 @@ class Function:
 
     Attributes:
       arguments: (SSA name without %, type text).
-      results: SSA names of what it returns; the `func.return` is written from these.
+      results: SSA names of its results; the `func.return` is written from these.
       body: without the return.
       attributes: more than name and type, such as `arg_attrs` and `res_attrs`.
       comment: lines written above it.
@@ -98,7 +98,7 @@ def module_text(functions: Iterable[Function]) -> str:
 
 
 def ssa_name(stem: str) -> str:
-    """Make an SSA name of any text: what may not stand in one becomes `_`; not unique by itself."""
+    """Make an SSA name of any text: characters not allowed there become `_`; not unique by itself."""
     text = _UNFIT.sub("_", stem)
     return f"v{text}" if not text or text[0].isdigit() or text[0] in "-." else text
 
@@ -195,7 +195,7 @@ def _function_lines(function: Function) -> Iterator[str]:
 def _write_operation(
     operation: Operation, types: MutableMapping[str, str], indent: str, lines: list[str]
 ) -> None:
-    """Append lines; `types` gains the results, and keeps what regions define to themselves."""
+    """Append lines; `types` gains the results; names that regions define stay inside."""
     if operation.comment:
         lines.extend(_comment_lines(operation.comment, indent))
     operands, results = operation.operands, operation.results

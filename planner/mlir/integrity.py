@@ -1,7 +1,7 @@
-"""Whether a uniform type fits the scalar or tensor that carries it: the dialect's integrity rules.
+"""Integrity rules of the dialect: a uniform type fits the scalar or tensor that carries it.
 
 One sentence naming axis, sizes and type where it does not. Unknown dimensions fit everything. Types are
-taken as written, so what we cannot hold ourselves is judged too. Source: MLIR quant dialect, "Per-axis
+taken as written, so those we cannot hold ourselves are judged too. Source: MLIR quant dialect, "Per-axis
 quantization integrity" and "Sub-channel quantization integrity"; design 01, section 9 (zero points).
 """
 

@@ -33,7 +33,7 @@ class HexadecimalElement(AttrParser._TensorLiteralElement):  # noqa: SLF001 - xD
 
 
 def hexadecimal(element: Any) -> Any:
-    """The element, or what it means where it is written in hexadecimal."""
+    """The element, decoded where it is written in hexadecimal."""
     if element.span.text.lstrip("-").lower().startswith("0x"):
         return HexadecimalElement(element.is_negative, element.value, element.span)
     return element

@@ -14,7 +14,7 @@ def read_mlir(text: str | bytes) -> Graph:
     """Read an annotated model, or a StableHLO program, from MLIR text.
 
     Raises:
-      ModelError: `line:column: ` and what is wrong there, a graph that breaks a rule of validity,
+      ModelError: `line:column: ` and the fault there, a graph that breaks a rule of validity,
         or a type that does not fit its tensor.
     """
     try:

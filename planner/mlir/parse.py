@@ -60,7 +60,7 @@ class TextParser(Parser):
     """A parser that knows all names of our dialect.
 
     Attributes:
-      starts: where each op starts, by its `id`.
+      starts: the offset of each op, by its `id`.
       tensors: tensor types by their text.
       spelled: names of SSA values as written, numbers left out; xDSL keeps less (`x` of `%x_1`).
     """
@@ -141,7 +141,7 @@ def parse_text(source: str) -> tuple[builtin.ModuleOp, TextParser]:
     """Parse and verify a module.
 
     Raises:
-      ModelError: `line:column: ` and what is wrong there.
+      ModelError: `line:column: ` and the fault there.
     """
     context = Context(allow_unregistered=True)
     for dialect in (*DIALECTS, Quant):
@@ -223,7 +223,7 @@ def _undefined(op: Operation, behind: set[int]) -> str:
 
 
 def _from_outside(region: Operation) -> str:
-    """Say which op inside a `quant.region` reads a value from outside of it."""
+    """Name the op inside a `quant.region` that reads a value from outside of it."""
     if not isinstance(region, RegionOp):
         return ""
     inside = set(region.body.blocks)
@@ -260,7 +260,7 @@ def _types(op: Operation) -> Iterator[Attribute]:
 
 
 def _type_problem(kind: Attribute, seen: set[Attribute]) -> str:
-    """Say what is wrong with the quantized types inside a type or attribute."""
+    """Say the first fault of the quantized types inside a type or attribute."""
     if not isinstance(kind, _HOLDERS) or kind in seen:
         return ""
     seen.add(kind)

@@ -1,4 +1,4 @@
-"""Where in a text something is: `line:column`, and the error of a pass that stops at an op."""
+"""Places in a text, as `line:column`, and the error of a pass that stops at an op."""
 
 from xdsl.ir import Operation
 

@@ -41,13 +41,13 @@ def _kind(name: str) -> type[Operation]:
 
 
 Known: TypeAlias = "dict[Block | None, dict[Any, SSAValue]]"
-"""Constants and their broadcasts that a block has already, by what they are."""
+"""Constants and their broadcasts that a block has already, by content and type."""
 
 
 class Sharing(Builder):
     """Inserts before an op; constants and broadcasts of them are made once in a block.
 
-    Ops are to be visited in order, so that what is shared stands before all its readers.
+    Ops are to be visited in order, so that shared ops stand before all their readers.
     """
 
     def __init__(self, op: Operation, known: Known) -> None:
@@ -218,7 +218,7 @@ def longs(numbers: Sequence[int]) -> Attribute:
 
 
 def convert(build: Builder, value: SSAValue, element: Attribute) -> SSAValue:
-    """Convert elements; what is of the type already stays."""
+    """Convert elements; those of the type already stay."""
     if element_of(value.type) == element:
         return value
     return put(build, "convert", [value], with_element(value.type, element))

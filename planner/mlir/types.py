@@ -1,8 +1,8 @@
-"""Types of the `quant` dialect on xDSL; a type's data is a `QType`, or what was written where that says more.
+"""Types of the `quant` dialect on xDSL; a type's data is a `QType`, or the text where that says more.
 
-Text in canonical form is found by its brackets and handed to `ir.typetext`; other text is read token by
-token (`written`). Ours beside upstream's: `!quant.none`, `!quant.bipolar`, `!quant.dtype`, and calibrated
-types per axis. Source: MLIR quant dialect; design 09, "MLIR".
+Text in canonical form is found by its brackets and handed to `typetext`; other text is read token by
+token (`verbatim_types`). Ours beside upstream's: `!quant.none`, `!quant.bipolar`, `!quant.dtype`, and
+calibrated types per axis. Source: MLIR quant dialect; design 09, "MLIR".
 """
 
 import re

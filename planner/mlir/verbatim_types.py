@@ -126,7 +126,7 @@ def as_qtype(data: QType | Written) -> QType:
     """Turn a type as written into one of our language: scales rounded, `ui8` as `u8`.
 
     Raises:
-      QTypeError: what MLIR accepts and we do not: a zero point outside the storage, say.
+      QTypeError: a type that MLIR accepts and we do not: a zero point outside the storage, say.
     """
     if not isinstance(data, WrittenUniform | WrittenAny | WrittenQuantile):
         return data
@@ -162,7 +162,7 @@ def exact(written: Written) -> QType | Written:
 
 
 def read_uniform(parser: AttrParser) -> QType | Written:
-    """Read what stands behind `!quant.uniform`.
+    """Read the text behind `!quant.uniform`.
 
     Raises:
       ParseError: at the token that does not fit.
@@ -193,7 +193,7 @@ def read_uniform(parser: AttrParser) -> QType | Written:
 
 
 def read_any(parser: AttrParser) -> QType | Written:
-    """Read what stands behind `!quant.any`; raises as `read_uniform`."""
+    """Read the text behind `!quant.any`; raises as `read_uniform`."""
     parser.parse_punctuation("<")
     storage = _storage(parser)
     expressed = _expressed(parser) if parser.parse_optional_punctuation(":") is not None else None
@@ -202,7 +202,7 @@ def read_any(parser: AttrParser) -> QType | Written:
 
 
 def read_quantile(parser: AttrParser) -> QType | Written:
-    """Read what stands behind `!quant.quantile`; raises as `read_uniform`."""
+    """Read the text behind `!quant.quantile`; raises as `read_uniform`."""
     parser.parse_punctuation("<")
     storage = _storage(parser)
     parser.parse_punctuation(":")
@@ -224,7 +224,7 @@ def read_quantile(parser: AttrParser) -> QType | Written:
 
 
 def read_calibrated(parser: AttrParser) -> QType:
-    """Read what stands behind `!quant.calibrated`, per tensor; raises as `read_uniform`."""
+    """Read the text behind `!quant.calibrated`, per tensor; raises as `read_uniform`."""
     parser.parse_punctuation("<")
     expressed = _expressed(parser)
     parser.parse_punctuation("<")

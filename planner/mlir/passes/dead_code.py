@@ -31,7 +31,7 @@ PURE: Final = frozenset(
 
 
 def sweep(module: builtin.ModuleOp) -> None:
-    """Erase dead ops of a module, last to first, so that what they alone read goes too."""
+    """Erase dead ops of a module, last to first, so that ops that only they read go too."""
     for op in reversed(list(module.walk())):
         if _is_dead(op) and op.parent is not None:
             Rewriter.erase_op(op)

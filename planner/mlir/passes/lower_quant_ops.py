@@ -218,6 +218,8 @@ class _Lowering:
         numbers = list(values)
         if isinstance(kind, builtin.IntegerType):
             half = 1 << kind.width.data - 1
+            # `arith` constants are signless: an unsigned number
+            # is written as the signed one of the same bits.
             numbers = [(int(number) + half) % (2 * half) - half for number in values]
         dense = DenseIntOrFPElementsAttr.from_list(TensorType(kind, shape), numbers)
         return self.build.insert(arith.ConstantOp(dense)).result

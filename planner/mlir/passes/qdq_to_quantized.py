@@ -2,7 +2,7 @@
 
 A quantized op means: dequantize the operands, compute with reals, quantize the results. Which ops may be
 written quantized, and with which types, is the specification's to say: the pass towards quantized ops
-leaves alone what its verifier would refuse. Source: StableHLO specification, "Quantization computations",
+leaves alone ops that its verifier would refuse. Source: StableHLO specification, "Quantization computations",
 passes `stablehlo-legalize-quantized-op-to-qdq` and `stablehlo-legalize-qdq-to-quantized-op`.
 """
 
@@ -223,4 +223,4 @@ QUANTIZABLE: Final[Mapping[str, Rule]] = {
     "stablehlo.clamp": _one_type,
     "stablehlo.select": _one_type,
 }
-"""Which types an op may have when written quantized."""
+"""Types that an op may have when written quantized."""

@@ -1,7 +1,7 @@
 """StableHLO ops on quantized types as ops on integers and reals: `stablehlo-legalize-quant-to-math`.
 
 Three steps. Ops that compute become dequantize, float op, quantize; sums and products of integers stay
-integers (`quantdots`). Casts become `(stored - zero_point) * scale` and `rint(clamp(x / scale +
+integers (`quant_to_math_dots`). Casts become `(stored - zero_point) * scale` and `rint(clamp(x / scale +
 zero_point))` in the expressed type. Then quantized types become their storages everywhere, which ops that
 only move data do not notice. Dead ops go, and no op of chlo comes. Source: StableHLO specification,
 "Quantization computations"; design 01, 9.4.
@@ -105,7 +105,7 @@ _SEVERAL: Final = frozenset(
 )
 """Movers of several values at once: result i is of operand i, and of its initial value."""
 _BODIES: Final = frozenset({f"{PREFIX}{name}" for name in ("case", "composite", "if", "map")})
-"""Their bodies say what becomes of which type."""
+"""Ops whose bodies decide how types change."""
 _UNREAD: Final = frozenset({f"{PREFIX}bitcast_convert", f"{PREFIX}constant", f"{PREFIX}get_dimension_size"})
 _PASSING: Final = frozenset({f"{PREFIX}return", "func.call", "func.func", "func.return"})
 _WIDER: Final = (("f32", builtin.f32), ("f64", builtin.f64))
@@ -116,7 +116,7 @@ def quant_to_math(module: builtin.ModuleOp) -> None:
     """Lower every quantized op and type of a module.
 
     Raises:
-      StuckAt: an op that cannot do without the quantized type of what it reads or gives: a custom call, a
+      StuckAt: an op that needs the quantized types of its operands or results: a custom call, a
         send, a tuple; a shape of unknown rank; a storage of floats; sub-channel types of dynamic shapes.
     """
     known: Known = {}
@@ -148,13 +148,14 @@ def _compute(op: Operation, known: Known) -> None:
 
 
 def _changes_type(op: Operation) -> bool:
-    """Whether a result of an op has another quantized type than what it is moved from."""
+    """Whether a result of an op has another quantized type than the operand it is moved from."""
     name = name_of(op)
     if name in _BODIES:
         return False
     if name not in _SEVERAL:
         return not _is_one([*op.operands, *op.results])
     count = len(op.results)
+    # Variadic ops pair result i with operands i, n + i, ...: its values and its initial one.
     groups = [[result, *op.operands[i::count]] for i, result in enumerate(op.results)]
     return not all(_is_one(group) for group in groups)
 
@@ -203,6 +204,7 @@ def dequantized(build: Builder, value: SSAValue, uniform: WrittenUniform) -> SSA
     real = float_type(uniform.expressed) or builtin.f32
     stored = bitcast(build, value, stored_type(value.type))
     if any(uniform.zero_points):
+        # A difference of two n-bit integers has n + 1 bits.
         wide = I64 if uniform.storage.bits >= _I32_BITS - 1 else I32
         stored = convert(build, stored, wide)
         zeros = parameters(build, uniform.zero_points, uniform, stored, wide)
@@ -225,6 +227,7 @@ def quantized(build: Builder, value: SSAValue, uniform: WrittenUniform, wanted: 
         zeros = parameters(build, uniform.zero_points, uniform, steps, real)
         steps = put(build, "add", [steps, zeros], steps.type)
     store = uniform.storage
+    # The specification adds the zero point first, then clamps, then rounds half to even; ONNX rounds first.
     element = _rounding_type(steps.type, store.qmin, store.qmax)
     steps = convert(build, steps, element)
     low, high = (constant(build, [bound], element, ()) for bound in (store.qmin, store.qmax))
@@ -257,7 +260,7 @@ def _check(op: Operation) -> None:
 
 
 def _store(op: Operation) -> None:
-    """Give every value, signature and constant of an op the type of what is stored."""
+    """Give every value, signature and constant of an op its storage type."""
     blocks = [block for region in op.regions for block in region.blocks]
     for value in (*op.results, *(argument for block in blocks for argument in block.args)):
         kind = stored_type(value.type)

@@ -49,7 +49,7 @@ _NARROW: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """Which dimensions of the weights are summed over, and where the others are in the result.
+    """Dimensions of the weights that are summed over, and places of the others in the result.
 
     Attributes:
       summed: dimensions of the right operand.
@@ -68,6 +68,7 @@ def lower_product(op: Operation, known: Known) -> bool:
     product = product_of(op)
     if product is None or right.blocks is not None:
         return False
+    # Scales along a summed dimension cannot be taken out of the sum.
     if right.axis is not None and right.axis not in product.places:
         return False
     build = Sharing(op, known)
@@ -109,6 +110,7 @@ def dot_dimensions(text: str) -> dict[str, tuple[int, ...]]:
 def _general(text: str, op: Operation) -> Product:
     lists = dot_dimensions(text)
     ranks = [len(shape_of(value.type)) for value in op.operands]
+    # A result of dot_general is: batch dimensions, free ones of the left, free ones of the right operand.
     places = {axis: i for i, axis in enumerate(lists["rhs_batching"])}
     start = ranks[0] - len(lists["lhs_contracting"])
     taken = {*lists["rhs_batching"], *lists["rhs_contracting"]}
@@ -123,6 +125,7 @@ def _accumulate(
     counts = [shape[axis] for axis in product.summed]
     reach = _reach(left) * _reach(right)
     known = math.prod(counts) if min(counts, default=0) >= 0 else 1
+    # The worst case decides: every product at the far ends, and all of one sign. Unknown sizes count as 1.
     wide = I32 if reach * known < _INT32 and max(left.storage.bits, right.storage.bits) <= 16 else I64
     kinds = (left.storage, right.storage)
     # StableHLO's interpreter sums a convolution in the type of its operands, a dot in that of its result.
@@ -176,6 +179,7 @@ def _requantize(
     kind = op.results[0].type
     axis = None if right.axis is None else product.places[right.axis]
     scales = _products(left, right)
+    # The sum is the result already: multiplying by 1 in float would only lose digits.
     if _is_scale_of(scales, axis, left, right, result) and total.type == stored_type(kind):
         if any(result.zero_points):
             zeros = parameters(build, result.zero_points, result, total, I32)

@@ -1,6 +1,6 @@
 """Sums and choices of values of one quantized type, on their stored integers.
 
-`add` and `subtract` give `q +- p -+ zero_point`, clamped: what dequantizing and quantizing again would
+`add` and `subtract` give `q +- p -+ zero_point`, clamped, as dequantizing and quantizing again would
 give, but exact for storages beyond the digits of a float. Choices (`maximum`, `minimum`, `clamp`, `select`)
 pick one of their operands. Source: StableHLO specification, "Quantization computations".
 """
@@ -61,6 +61,7 @@ def lower_sum(op: Operation, known: Known) -> bool:
         return False
     build = Sharing(op, known)
     kind, store = op.results[0].type, uniform.storage
+    # A sum of two n-bit integers less a zero point needs n + 2 bits.
     wide = I32 if store.bits <= _NARROW else I64
     left, right = (convert(build, _stored(build, value), wide) for value in op.operands)
     is_add = name_of(op) == "stablehlo.add"

@@ -87,6 +87,8 @@ def _rounding_type(kind: Attribute, store: WrittenStorage) -> tuple[Attribute, i
     reach = max(-store.qmin, store.qmax)
     for name, element in ((str(own), own), *_WIDER):
         digits = DIGITS[name]
+        # Beside 1.5 * 2^(digits - 1) a number of digits - 2
+        # bits keeps the sum in one binade, whose step is 1.
         if digits >= DIGITS[str(own)] and reach <= 1 << digits - 2:
             return element, digits
     raise ValueError(f"storage {store} is too wide to round")

@@ -35,10 +35,10 @@ _LINES: Final = re.compile(r"\s*\n\s*")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What became of one module: its text, or what is wrong with it; lines and columns from 1.
+    """Result of one module: its text, or its error; lines and columns from 1.
 
     Attributes:
-      line: where the part starts in the file.
+      line: at which the part starts in the file.
       text: the module printed, "" where there is an error.
       error: `line:column: message`, "" where there is none.
       warnings: likewise, of a module that is accepted.
@@ -108,7 +108,7 @@ def transform(
       The module's text, and warnings, each `line:column: message`.
 
     Raises:
-      ModelError: `line:column: ` and what is wrong there, or what a pass cannot do.
+      ModelError: `line:column: ` and the fault there, or the limit of a pass.
     """
     text = readable(text)
     module, parser = parse_text(text)

@@ -2,7 +2,7 @@
 
 `stablehlo-quant-legalize-to-tosa-rescale`: operands become i32 of one scale with 20 bits (16-bit storages:
 15) to spare, the op is on i32, the result is rescaled. `tosa-rescale-legalize-to-stablehlo` writes the
-arithmetic of a rescale out in i64. What neither pass knows (per axis, unsigned, other ops) stays as it is.
+arithmetic of a rescale out in i64. Anything else (per axis, unsigned, other ops) stays as it is.
 Source: StableHLO's passes of these names; TOSA 1.0, RESCALE.
 """
 
@@ -92,6 +92,8 @@ def _rescaled(op: Operation, factors: Callable[[list[float], int], Factors], kno
             made = build.insert(compared).results[0]
         else:
             if name_of(op) == "stablehlo.divide":
+                # An integer quotient drops its fraction: the dividend
+                # is shifted first to keep that many bits of it.
                 values[0] = _shifted(build, values[0], spare)
             total = build.insert(like(op, values, [with_element(kind, I32)])).results[0]
             made = rescale(build, total, (0, kinds[-1].zero_points[0]), wanted.result, kind)
@@ -167,6 +169,7 @@ def _constant(build: Builder, number: int, element: IntegerType) -> SSAValue:
 
 
 def _sum(scales: list[float], spare: int) -> Factors:
+    # Twice the greater scale leaves a bit for the carry of the sum, as TFLite's add does.
     common = 2 * max(scales[:2])
     return Factors(
         tuple([scale / common * (1 << spare) for scale in scales[:2]]), common / (scales[2] * (1 << spare))

@@ -68,8 +68,10 @@ def _write_out(op: Operation, known: Known) -> None:
     wide = _widened(build, value, is_unsigned=_flag(items, "input_unsigned"))
     wide = _offset(build, "subtract", wide, zero_in)
     product = put(build, "multiply", [wide, _spread(build, multiplier, wide)], wide.type)
+    # apply_scale_32: half of 2^shift makes the arithmetic shift, a floor, round half up.
     halves = [1 << amount - 1 for amount in shift]
     total = put(build, "add", [product, _spread(build, halves, wide)], wide.type)
+    # Double rounding of TOSA adds 2^30 as well, signed as the value, for the first of two shifts.
     if double and max(shift) > DOUBLE_ROUND_ABOVE:
         total = put(build, "add", [total, _first_rounding(build, wide, shift)], wide.type)
     total = put(build, "shift_right_arithmetic", [total, _spread(build, shift, wide)], wide.type)
@@ -125,7 +127,7 @@ def _unsigned(element: Any) -> IntegerType:
 
 
 def _first_rounding(build: Builder, wide: SSAValue, shift: Sequence[int]) -> SSAValue:
-    """What double rounding adds: 2^30 away from zero, where the shift exceeds 31."""
+    """The addend of double rounding: 2^30 away from zero, where the shift exceeds 31."""
     sizes = [1 << 30 if amount > DOUBLE_ROUND_ABOVE else 0 for amount in shift]
     up, down = (_spread(build, [sign * size for size in sizes], wide) for sign in (1, -1))
     zero = _spread(build, [0], wide)

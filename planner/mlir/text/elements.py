@@ -30,7 +30,7 @@ from planner.ir.types.qtypes import (
 
 JSON_KEY: Final = "qplan.json"
 FOREIGN: Final = "mlir"
-"""`Opaque.kind` of an attribute of somebody else's dialect: its text."""
+"""`Opaque.kind` of an attribute of another dialect: its text."""
 FLOATS: Final = (*EXPRESSED, "f8E4M3FN", "f8E5M2")
 DENSE: Final[Mapping[np.dtype, str]] = {
     NUMPY[name]: name for name in ("f16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")

@@ -31,7 +31,7 @@ def read_plain(state: ReadState, op: Operation, name: str) -> bool:
     """Read an op that states constraints or numbers; False if it is none of these.
 
     Raises:
-      ModelError: at the op, what cannot be a constraint.
+      ModelError: at the op, a type that cannot be a constraint.
     """
     if isinstance(op, CastOp | StatisticsOp):
         try:
@@ -68,7 +68,7 @@ def _uniform(value: SSAValue) -> Uniform:
 
 
 def _pin(state: ReadState, name: str, fact: Uniform) -> str:
-    """Pin a value, or a copy of it where it is pinned to another type; give the name of what is pinned."""
+    """Pin a value, or a copy of it where it is pinned to another type; give the name of the pinned value."""
     known = state.stated.get(name, ())
     if fact in known:
         return name
@@ -141,7 +141,7 @@ def _constant(state: ReadState, op: Operation) -> bool:
 
 
 def _reals(stored: np.ndarray, kind: Uniform) -> np.ndarray:
-    """What stored integers mean: `(stored - zero_point) * scale`, in float32."""
+    """Reals that stored integers stand for: `(stored - zero_point) * scale`, in float32."""
     wide = stored.astype(np.int64)
     if not kind.storage.signed:
         wide %= 1 << kind.storage.bits

@@ -1,8 +1,8 @@
 """Reading an MLIR module of `quant.region` ops into a graph; xDSL parses and verifies.
 
 Ops of other dialects become source ops; casts, statistics and element types become constraints
-(`plainread`); calls, loops and branches are `structureread`'s. Source: design 09, "MLIR"; the writing side
-is `moduletext`.
+(`plain_functions`); calls, loops and branches are `read_structure`'s. Source: design 09, "MLIR"; the writing
+side is `write_module`.
 """
 
 import json
@@ -53,7 +53,7 @@ _PRIVATE: Final = builtin.StringAttr("private")
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """What a module holds: the graph, more `qplan.` attributes of regions by name, and of the module."""
+    """Contents of a module: the graph, more `qplan.` attributes of regions by name, and of the module."""
 
     graph: Graph
     extras: Mapping[str, Mapping[str, Any]]
@@ -64,7 +64,7 @@ def read_mlir(text: str | bytes) -> Graph:
     """Read an annotated model from MLIR text.
 
     Raises:
-      ModelError: `line:column: ` and what is wrong there, a graph that breaks a rule of validity,
+      ModelError: `line:column: ` and the fault there, a graph that breaks a rule of validity,
         or a type that does not fit its tensor.
     """
     module = read_module(text)
@@ -73,7 +73,7 @@ def read_mlir(text: str | bytes) -> Graph:
 
 
 def _as_decided(module: Module) -> Graph:
-    """The model of a planned module: what it shows as float is to stay so, as its types are to stay."""
+    """The model of a planned module: its types stay, and its float values stay float."""
     values = module.graph.values
 
     def decided(names: Sequence[str], facts: Sequence[Facts]) -> tuple[Facts, ...]:
@@ -124,7 +124,7 @@ def read_module(text: str | bytes) -> Module:
 
 @dataclass
 class _Reader(ReadState):
-    """Regions on top of what every function has, and what their specs show."""
+    """Reader of functions with regions, and of the specs of these."""
 
     regions: list[Region] = field(default_factory=list)
     shown: list[tuple[tuple[Facts, ...], tuple[Facts, ...]]] = field(default_factory=list)

@@ -1,6 +1,6 @@
 """Reading calls, loops and branches: `func.call`, `scf.for` and `scf.if` around calls of functions.
 
-The writing side is `structuretext`; what MLIR tools write by hand is taken in the same shape. Source: design
+The writing side is `write_structure`; other text is taken in the same shape. Source: design
 09, "MLIR"; MLIR dialects func and scf.
 """
 
@@ -23,7 +23,7 @@ _SHAPE: Final = "holds one func.call and a yield of its results"
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a call, loop or branch runs, and on what."""
+    """Bodies of a call, loop or branch, and their operands."""
 
     structure: Structure
     operands: tuple[SSAValue, ...]

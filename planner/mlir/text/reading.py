@@ -1,4 +1,4 @@
-"""What is known while a function is read: names of SSA values, values, constants, ops; and how it fails."""
+"""State while a function is read: names of SSA values, values, constants, ops; and its errors."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

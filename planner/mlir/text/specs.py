@@ -1,8 +1,8 @@
-"""What the specs of regions say of values and ports.
+"""Specs of regions, and the facts of values and ports in them.
 
 A spec shows the facts of a port. Read back: a value has the facts of its definition's spec, else those its
-readers' specs agree on; a port has facts of its own where its spec says otherwise. What this rule would
-get wrong is written out explicitly, so modules lose nothing.
+readers' specs agree on; a port has facts of its own where its spec says otherwise. Facts that this rule
+would get wrong are written out, so modules lose nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,6 +30,7 @@ def value_facts(
     for region, (inputs, _) in zip(regions, shown, strict=True):
         for name, facts in zip(region.inputs, inputs, strict=True):
             if name and facts and name not in found:
+                # () rather than nothing where readers disagree, so that a later reader does not decide alone.
                 read[name] = facts if read.get(name, facts) == facts else ()
     return {**found, **{name: facts for name, facts in read.items() if facts}}
 

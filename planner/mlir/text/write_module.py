@@ -1,7 +1,7 @@
 """Writing a graph as an MLIR module of `quant.region` ops, as text and without xDSL.
 
 Generic op forms; every name, shape and attribute that MLIR's own syntax cannot hold rides in `qplan.`
-attributes, so `moduleread` gives an equal graph back. A region whose ops are unknown has an empty body.
+attributes, so `read_module` gives an equal graph back. A region whose ops are unknown has an empty body.
 Source: design 09, "MLIR".
 """
 
@@ -298,7 +298,7 @@ class _Writer:
 
 
 def constant_entries(constant: Constant, value: Value) -> dict[str, str]:
-    """Write what is known of a constant: `value`, `range` [lo, hi], or `range` of each slice of `axis`."""
+    """Write the contents of a constant: `value`, `range` [lo, hi], or `range` of each slice of `axis`."""
     items = {}
     pairs = [
         f"[{float_text(lo)} : f64, {float_text(hi)} : f64]"

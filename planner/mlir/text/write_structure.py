@@ -1,7 +1,7 @@
 """Calls, loops and branches as text: `func.call`, `scf.for` and `scf.if` around calls of private functions.
 
-Every result of a loop is an argument of its next trip; one that nothing carries starts as `ub.poison`. What
-their syntax has no word for rides in `qplan.` attributes. The reading side is `structureread`.
+Every result of a loop is an argument of its next trip; one that nothing carries starts as `ub.poison`. Facts
+that their syntax has no word for ride in `qplan.` attributes. The reading side is `read_structure`.
 Source: design 09, "MLIR"; MLIR dialects func and scf.
 """
 
