@@ -1,7 +1,7 @@
 """StableHLO text in custom form made generic, by jaxlib's parser and printer where it is installed.
 
 Nothing else of jaxlib is used, and no module of it is loaded before it is needed. Its verifier runs on the
-way, over generic form too: what StableHLO refuses is refused here. Source: jaxlib's MLIR bindings; extra
+way, over generic form too: StableHLO's refusals are ours. Source: jaxlib's MLIR bindings; extra
 `[stablehlo]`.
 """
 
@@ -66,7 +66,7 @@ def generic_form(text: str) -> str:
     """Print a module in generic form.
 
     Raises:
-      ModelError: `line:column: ` and what jaxlib says, or that there is no jaxlib.
+      ModelError: `line:column: ` and jaxlib's message, or that there is no jaxlib.
     """
     if not is_available():
         match = _MARK.search(_blank(text))

@@ -230,7 +230,7 @@ def divide(draft: GraphBuilder, op: Operation) -> str:
 
 
 def _terms(draft: GraphBuilder, total: Op) -> float | None:
-    """How many elements a sum adds up; None where it is not known."""
+    """The number of elements that a sum adds up; None where it is not known."""
     shape, axes = draft.shape(total.inputs[0]), draft.array(total.inputs[1])
     if shape is None or axes is None:
         return None

@@ -21,7 +21,7 @@ OPSET: Final = 21
 
 @dataclass
 class GraphBuilder:
-    """What reading StableHLO adds to what every function has.
+    """The graph that is built while StableHLO is read, with the state of its function.
 
     Attributes:
       aligned: values that are broadcasts of a smaller value, with that value's name; not yet expanded.

@@ -1,6 +1,6 @@
 """StableHLO's dot_general and convolution as ONNX's MatMul, Conv and ConvTranspose.
 
-ONNX wants the matrices last and channels first: what stands elsewhere is transposed, constants at once.
+ONNX wants the matrices last and channels first: other layouts are transposed, constants at once.
 A convolution of a dilated input is a ConvTranspose with the kernel turned round. Source: StableHLO
 specification, `dot_general`, `convolution`; ONNX operators, opset 21.
 """
@@ -99,6 +99,8 @@ def convolution(draft: GraphBuilder, op: Operation) -> str:
             step * (size - 1)
             for step, size in zip(attributes["dilations"], attributes["kernel_shape"], strict=True)
         ]
+        # A convolution over a dilated input is the transpose of a strided one: pad p of the one is reach - p
+        # of the other, and the kernel is mirrored with its channels swapped.
         pads = tuple([edge - given for edge, given in zip((*reach, *reach), pads, strict=True)])
         attributes["strides"] = wide
     if min(pads, default=0) < 0:
@@ -132,6 +134,7 @@ def pads_of(op: Operation, count: int) -> tuple[int, ...]:
     if len(given) == 1:
         given = given * (2 * count)
     given = given or (0,) * (2 * count)
+    # StableHLO lists (low, high) per axis, ONNX all lows and then all highs.
     return (*given[::2], *given[1::2])
 
 

@@ -1,6 +1,6 @@
-"""A StableHLO program as an annotated model: its one function, or `@main` with what it calls put in place.
+"""A StableHLO program as an annotated model: its one function, or `@main` with its callees put in place.
 
-Custom form goes through jaxlib (`customform`). Source: StableHLO specification, "Programs"; design 05.
+Custom form goes through jaxlib (`custom_form`). Source: StableHLO specification, "Programs"; design 05.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ def read_hlo_model(text: str) -> Graph | None:
     """Read a StableHLO program; None where the text is no such program, but an annotated model, say.
 
     Raises:
-      ModelError: `line:column: ` and what is wrong there.
+      ModelError: `line:column: ` and the fault there.
     """
     if _MARK not in text:
         return None

@@ -2,7 +2,7 @@
 
 An op with an exact equivalent becomes that, so that targets' fusions find it; any other stays under its own
 name, float and opaque, and a note says why. Quantized types are constraints of values. Source: StableHLO
-specification; `hloelements`, `hlomovers`, `hlolinear`, `hloreductions` for the ops.
+specification; `elementwise`, `movers`, `linear`, `reductions` for the ops.
 """
 
 from collections.abc import Mapping

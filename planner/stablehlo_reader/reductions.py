@@ -25,7 +25,7 @@ _REDUCED: Final[Mapping[str, tuple[str, float]]] = {
     "stablehlo.minimum": ("ReduceMin", math.inf),
     "stablehlo.multiply": ("ReduceProd", 1.0),
 }
-"""Body -> ONNX op, and what it starts from."""
+"""Body -> ONNX op, and its neutral start."""
 _SLACK: Final = 1e-6
 _BODY: Final = "its body is no add, multiply, maximum or minimum from the number that leaves it alone"
 
@@ -65,6 +65,7 @@ def _is_end(draft: GraphBuilder, op: Operation, start: float, end: float) -> boo
     uniform = next((fact for fact in facts if isinstance(fact, Uniform)), None)
     if uniform is None or not math.isinf(end):
         return False
+    # A quantized program cannot write infinity: it starts from the end of its type, which is as neutral.
     return start <= uniform.lo * (1 - _SLACK) if end < 0 else start >= uniform.hi * (1 - _SLACK)
 
 
@@ -100,6 +101,7 @@ def reduce_window(draft: GraphBuilder, op: Operation) -> str:
     if found == "stablehlo.maximum":
         _place(draft, op, draft.between("MaxPool", [x], sizes, attributes), back)
         return ""
+    # ONNX has no SumPool: an average over all places, padding included, times their number.
     attributes["count_include_pad"] = 1
     pool = _back(draft, draft.between("AveragePool", [x], sizes, attributes), back)
     count = draft.constant(np.array(math.prod(attributes["kernel_shape"]), np.float32))

@@ -1,4 +1,4 @@
-"""Small rewrites of a graph read from StableHLO, so that fusions see what the program means.
+"""Small rewrites of a graph read from StableHLO, so that fusions recognise its ops.
 
 Transposes go behind the element-wise op that reads them (its constants turn the other way) and past
 reductions; two in a row become one, or none: a program with channels last is one with channels first again.
@@ -26,7 +26,7 @@ _REDUCING: Final = frozenset({"ReduceMax", "ReduceMean", "ReduceMin", "ReducePro
 
 
 def tidy(draft: GraphBuilder, outputs: Sequence[str]) -> None:
-    """Rewrite a draft's ops, in one pass front to back, and drop what nothing reads."""
+    """Rewrite a draft's ops, in one pass front to back, and drop unread ones."""
     work = _Work(draft, {}, frozenset(outputs))
     ops, draft.read.ops = draft.read.ops, []
     for op in ops:
@@ -46,7 +46,7 @@ def _sweep(draft: GraphBuilder, outputs: Sequence[str]) -> None:
 
 @dataclass
 class _Work:
-    """The ops so far, by what they give."""
+    """The ops so far, by their results."""
 
     draft: GraphBuilder
     makers: dict[str, Op]
@@ -69,7 +69,7 @@ class _Work:
         return op if op is not None and op.type == kind and not self.facts(name) else None
 
     def turned(self, name: str) -> tuple[str, Order] | None:
-        """What a value is a transpose of, and the order; None where it is none, or says more."""
+        """The operand and order of a transpose; None where the value is none, or has constraints."""
         op = self.makers.get(name)
         if op is None or op.type != "Transpose" or not self.is_same(op.inputs[0], name):
             return None
@@ -110,6 +110,7 @@ def _transpose(work: _Work, op: Op) -> bool:
     source = work.turned(op.inputs[0])
     if source is None:
         return False
+    # perm[i] is the source of axis i, so a transpose of a transpose picks from the first by the second.
     order = tuple([source[1][axis] for axis in op.attributes["perm"]])
     if order == tuple(range(len(order))):
         if work.is_same(source[0], op.outputs[0]) and op.outputs[0] not in work.outputs:
@@ -135,6 +136,7 @@ def _binary(work: _Work, op: Op) -> bool:
         return True
     sources = [work.turned(name) for name in op.inputs]
     known = [source for source in sources if source is not None]
+    # Operands turned in different ways have no common order in which to compute first.
     if not known or not work.is_plain(op.outputs[0]) or any(source[1] != known[0][1] for source in known):
         return False
     order = known[0][1]
@@ -160,7 +162,8 @@ def _turned_back(work: _Work, name: str, order: Order) -> str | None:
 
 
 def _bias(work: _Work, op: Op) -> bool:
-    """Give a convolution what is added to its channels as its bias."""
+    """Make the addend of a convolution's channels its bias."""
+    # Add commutes; the convolution may be either operand.
     for value, added in (op.inputs, op.inputs[::-1]):
         made = work.made(value, "Conv") or work.made(value, "ConvTranspose")
         shape, array = work.draft.shape(value), work.draft.array(added)
@@ -187,6 +190,7 @@ def _reduction(work: _Work, op: Op) -> bool:
     name, order = source or (op.inputs[0], tuple(range(len(shape))))
     reduced = sorted(order[axis] for axis in axes.tolist())
     stay = [axis for place, axis in enumerate(order) if place not in axes.tolist()]
+    # Only if the axes that stay keep their order, the transpose can go without another behind.
     if stay != sorted(stay):
         return False
     if op.type == "ReduceMean" and len(shape) > 3 and stay == [0, 1] and work.is_plain(op.outputs[0]):
@@ -226,6 +230,8 @@ def _softmax(work: _Work, op: Op) -> bool:
     if power is None or difference is None or total is None or total[0] != op.inputs[0]:
         return _binary(work, op)
     largest = _reduced(work, difference.inputs[1], "ReduceMax")
+    # exp(x - max(x)) / sum: subtracting the maximum changes nothing
+    # but overflow. It must be of the same x, along the same axis.
     if largest is None or largest != (difference.inputs[0], total[1]):
         return _binary(work, op)
     work.put(replace(op, type="Softmax", inputs=(difference.inputs[0],), attributes={"axis": total[1]}))
@@ -233,7 +239,7 @@ def _softmax(work: _Work, op: Op) -> bool:
 
 
 def _reduced(work: _Work, name: str, kind: str) -> tuple[str, int] | None:
-    """What a value reduces along one axis, and the axis: the reduction may be reshaped to keep it."""
+    """The operand of a reduction along one axis, and the axis; a reshape may keep the axis."""
     reshape = work.made(name, "Reshape")
     op = work.made(reshape.inputs[0] if reshape is not None else name, kind)
     if op is None:
