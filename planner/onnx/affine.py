@@ -51,6 +51,7 @@ def fold_affine(graph: Graph) -> Graph:
         source = _source(step, work)
         at = writer.get(source, i)
         host = ops[at]
+        # Another reader would see the host's numbers scaled.
         if at == i or host is None or work.counts[source] != 1:
             continue
         folded = _folded(host, step, source, work)
@@ -78,6 +79,7 @@ def _source(step: Op, work: _Work) -> str:
     left, right = step.inputs
     if right in work.constants and left not in work.constants:
         return left
+    # Only Add and Mul commute: `c / x` is no affine map, and `c - x` would turn the sign of every weight.
     if left in work.constants and right not in work.constants and step.type in ("Add", "Mul"):
         return right
     return ""
@@ -139,6 +141,7 @@ def _normalization(step: Op, work: _Work) -> Affine | None:
     if len(arrays) != 4 or step.attributes.get("training_mode", 0):
         return None
     scale, bias, mean, var = arrays
+    # scale * (x - mean) / sqrt(var + epsilon) + bias, in the form x * a + b (ONNX BatchNormalization).
     with np.errstate(divide="ignore", invalid="ignore"):
         a = scale / np.sqrt(var + step.attributes.get("epsilon", 1e-5))
         return Affine(a, bias - mean * a)
@@ -148,6 +151,7 @@ def _per_channel(array: np.ndarray, *, rank: int, channels: int) -> np.ndarray |
     """The constant as (C,) or (1,), where broadcasting it changes nothing but channels."""
     if array.ndim > rank or array.dtype.kind in "OSUbc":
         return None
+    # Broadcasting aligns trailing axes; a factor per channel varies along axis 1 and no other.
     shape = (1,) * (rank - array.ndim) + array.shape
     if rank < 2 or any(dim != 1 for dim in (shape[0], *shape[2:])) or shape[1] not in (1, channels):
         return None
@@ -162,6 +166,7 @@ def _into_conv(host: Op, affine: Affine, work: _Work, channels: int) -> Fold | N
 
 def _into_conv_transpose(host: Op, affine: Affine, work: _Work, channels: int) -> Fold | None:
     weight, group = _data(host.inputs[1], work), host.attributes.get("group", 1)
+    # A weight of ConvTranspose is (C_in, C_out / group, ...): channel j of group g is row block g, column j.
     per_group = np.broadcast_to(affine.a, (channels,)).reshape(group, channels // group)
     rows = np.repeat(per_group, weight.shape[0] // group, axis=0)
     columns = rows.reshape(*weight.shape[:2], *[1] * (weight.ndim - 2))
@@ -169,6 +174,7 @@ def _into_conv_transpose(host: Op, affine: Affine, work: _Work, channels: int) -
 
 
 def _into_gemm(host: Op, affine: Affine, work: _Work, channels: int) -> Fold | None:
+    # beta would scale the step's addend too, once it is in the bias.
     if host.attributes.get("beta", 1.0) != 1.0 and len(host.inputs) > 2:
         return None
     wide = np.broadcast_to(affine.a, (channels,))
@@ -181,6 +187,7 @@ def _into_matmul(host: Op, affine: Affine, work: _Work, channels: int) -> Fold |
     if left is None or len(left) != 2:
         return None
     folded = _into_gemm(host, affine, work, channels)
+    # A MatMul has no operand for a bias; a Gemm has one, and takes matrices only.
     kind = "Gemm" if folded is not None and len(folded[0].inputs) > 2 else "MatMul"
     return None if folded is None else (replace(folded[0], type=kind), folded[1])
 
@@ -209,6 +216,7 @@ def _with_weight_and_bias(
     if name and (old is None or old.array is None):
         return None
     bias = np.zeros(1) if old is None or old.array is None else old.array.astype(np.float64)
+    # (W x + bias) * a + b is (a W) x + (a bias + b), all in float64 until stored.
     shifted = np.broadcast_to(bias * affine.a + affine.b, np.broadcast_shapes(bias.shape, (channels,)))
     arrays: dict[str, np.ndarray] = {}
     inputs = list(host.inputs[:2])

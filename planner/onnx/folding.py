@@ -1,4 +1,4 @@
-"""Constant folding: what depends on constants alone is computed once, by onnxruntime or, if only moved, here.
+"""Constant folding: values of constants alone are computed once, by onnxruntime or, if only moved, here.
 
 Sizes are bounded: a small file must not unfold into a big model. `ConstantOfShape` becomes a view of
 one number and takes no memory. Quantize and dequantize ops stay, and clips of stored integers: they say
@@ -119,6 +119,8 @@ def _is_foldable(op: Op, graph: Graph, known: set[str]) -> bool:
         return False
     given = sum(_bytes(graph.values[name]) or 0 for name in op.inputs if name)
     total = sum(size for size in sizes if size is not None)
+    # A few bytes of file (Tile, Range, Expand) can ask for
+    # gigabytes: growth is bounded, small results are free.
     return total <= FREE_BYTES or total <= min(MAX_BYTES, MAX_GROWTH * given)
 
 
@@ -143,6 +145,8 @@ def _evaluate(batch: Sequence[Op], graph: Graph, arrays: Mapping[str, np.ndarray
         pass
     found: dict[str, np.ndarray] = {}
     for op in batch:
+        # The batch failed as a whole: op by op, so that one
+        # that onnxruntime refuses keeps back only its readers.
         have = {**arrays, **found}
         if not all(name in have or name in graph.constants for name in op.inputs if name):
             continue

@@ -1,4 +1,4 @@
-"""Gemm in plain form: a product of rows by a matrix plus one number per column, which is what devices have.
+"""Gemm in plain form: a product of rows by a matrix plus one number per column, as devices have it.
 
 A bias of another shape, or one that is no constant, becomes an Add; a transposed left operand a Transpose;
 a product of two activations a MatMul. In: factors already folded (`normalise`). Source: ONNX Gemm.
@@ -84,6 +84,7 @@ def _with_row_bias(op: Op, graph: Graph, added: _Added) -> tuple[Op, list[Op]]:
         shape = constant.array.shape
         if shape == (columns,):
             return op, []
+        # Gemm broadcasts C to (M, N); only a row, or one number, is a bias per output channel.
         if all(dim == 1 for dim in shape[:-1]) and shape[-1:] in ((), (1,), (columns,)):
             row = np.broadcast_to(constant.array.reshape(-1), (columns,))
             bias = added.constant(f"{name}/row", np.ascontiguousarray(row), graph.values[name].dtype)
@@ -119,7 +120,7 @@ def _bias_apart(op: Op, bias: str, graph: Graph, added: _Added) -> tuple[Op, lis
 
 
 def _as_matmul(op: Op, graph: Graph, added: _Added) -> tuple[list[Op], Op, list[Op]]:
-    """A product of two activations: what turns its right side, the MatMul, what multiplies by alpha."""
+    """A product of two activations: a Transpose of the right side, the MatMul, a Mul by alpha."""
     if op.inputs[1] in graph.constants or len(op.inputs) > 2:
         return [], op, []
     turns = [_transpose(op, op.inputs[1], "b", graph, added)] if op.attributes.get("transB", 0) else []

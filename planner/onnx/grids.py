@@ -1,4 +1,4 @@
-"""Grids of weights: which are pinned on import, and what is left of one whose channels are scaled.
+"""Grids of weights: those pinned on import, and the rest of one whose channels are scaled.
 
 A device that stores symmetric bytes (above 8 bits: symmetric words) says each number of a grid of as many
 integers around zero at the grid's own scale. Nothing here knows ops. Source: design 05, "In"; QONNX Quant.
@@ -48,10 +48,13 @@ def scaled(
     kind = _uniform(grids[0])
     factors = np.broadcast_to(columns.reshape(-1), biases.shape)
     sums = np.abs(array.astype(np.float64)).sum(axis=tuple(i for i in range(array.ndim) if i != axes[0]))
+    # A channel whose sums vanish beside its bias: its own tiny scale would push the bias out of any storage,
+    # so it gets the largest factor and zeros for weights.
     dead = sums * _VANISHES <= np.abs(biases)
     scales = np.asarray(kind.scales) * np.where(dead, np.max(np.abs(factors)), np.abs(factors))
     if not np.all(scales > 0) or np.any(~dead & (np.abs(biases) > scales * _LONG)):
         return tuple(map(_width, facts)), array
+    # The integers stay as they are, as the factor goes into the scale; a negative factor turns their signs.
     stored = np.rint(np.asarray(weight, np.float64) / _along(kind, weight.ndim))
     stored *= np.where(dead, 0.0, np.sign(factors)).reshape(
         [-1 if i == axes[0] else 1 for i in range(array.ndim)]
@@ -69,6 +72,7 @@ def _is_plain(kind: Uniform, axis: int) -> bool:
 
 def _grid(kind: Uniform, scales: Reals, axis: int, *, flipped: bool) -> Uniform:
     store = kind.storage
+    # -128 turned round is 128, which needs a symmetric range, and a bit more where the storage is full.
     if flipped and store.qmin != -store.qmax:
         most = max(-store.qmin, store.qmax)
         store = Storage(max(store.bits, most.bit_length() + 1), True, -most, most)

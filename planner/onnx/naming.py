@@ -17,7 +17,7 @@ def unused(wanted: str, taken: set[str]) -> str:
 
 
 def use_counts(graph: Graph) -> Counter[str]:
-    """How often each value is read: by ops, by bodies of ops, as a model output."""
+    """Number of reads of each value: by ops, by bodies of ops, as a model output."""
     return Counter(chain(graph.outputs, *((*op.inputs, *op.captures) for op in graph.ops)))
 
 

@@ -1,4 +1,4 @@
-"""Nodes: plain records of what an ONNX graph holds, and their protobuf.
+"""Nodes: plain records of the parts of an ONNX graph, and their protobuf.
 
 Source: onnx.proto.
 """
@@ -20,7 +20,7 @@ Port: TypeAlias = tuple[str, str, Sequence[Dim] | None]
 class Node(NamedTuple):
     """One node of a model to write; attributes are plain values, arrays or `Opaque` subgraphs.
 
-    `scope` is the body it stands in (`ir.structure.Scope`); `nesting` puts it there.
+    `scope` is the body it stands in (`ir.structure.Scope`); `functions_to_subgraphs` puts it there.
     """
 
     op_type: str
@@ -57,7 +57,7 @@ def fill_node(proto: NodeProto, node: Node) -> None:
 
 
 def value_info(name: str, dtype: str, shape: Sequence[Dim] | None) -> ValueInfoProto:
-    """Encode a value's type; nothing is claimed about what is unknown."""
+    """Encode a value's type; unknown parts are left out."""
     info = ValueInfoProto(name=name)
     tensor = info.type.tensor_type
     tensor.elem_type = enum_of(dtype)

@@ -33,6 +33,7 @@ def normalise(graph: Graph) -> Graph:
         before = graph
         for rewrite in TO_FIXPOINT:
             graph = rewrite(graph)
+        # A pass that changes nothing returns the same object, so identity tells the fixed point.
         if graph is before:
             break
         if not _is_static(graph):
@@ -64,6 +65,8 @@ def drop_identities(graph: Graph) -> Graph:
             kept.append(op)
         elif out not in graph.outputs:
             alias[out] = source
+        # A model output keeps its name: here the op in front
+        # takes that name over, if nothing else needs its own.
         elif source in written and source not in captured and source not in graph.outputs:
             alias[source] = out
         else:
@@ -107,6 +110,7 @@ def fold_gemm_factors(graph: Graph) -> Graph:
                 inputs[index] = rewritten(name, op, counts, taken)
                 constants[inputs[index]] = Constant((array * np.float64(factor)).astype(array.dtype))
                 values[inputs[index]] = replace(values[name], name=inputs[index])
+            # A factor that could not be multiplied in (alpha with a computed weight) stays an attribute.
             if factor == 1.0 or not name or array is not None:
                 attributes.pop(key, None)
         ops.append(replace(op, inputs=tuple(inputs), attributes=attributes))
@@ -183,7 +187,8 @@ def _is_identity(op: Op, graph: Graph, counts: dict[str, int]) -> bool:
 
 
 def _is_typed(graph: Graph, source: str, out: str) -> bool:
-    """Whether a constraint tells the two sides of a copy apart."""
+    """Whether the two sides of a copy have different constraints."""
+    # Where types differ, the copy is the place at which a rescale can stand.
     return graph.values[source].facts != graph.values[out].facts
 
 
@@ -195,6 +200,7 @@ def _all_pads(op: Op, graph: Graph) -> np.ndarray | None:
     pads, axes = (graph.constants.get(op.inputs[i]) for i in (1, 3))
     if shape is None or pads is None or axes is None or pads.array is None or axes.array is None:
         return None
+    # Operand `axes` came with opset 18; readers of pads see the form of opset 11, all begins, then all ends.
     both = np.zeros((2, len(shape)), np.int64)
     both[:, axes.array.reshape(-1)] = pads.array.reshape(2, -1)
     return both.reshape(-1)

@@ -26,7 +26,7 @@ _BIG: Final = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """What adapters know of the graph around an op, and the constants they add.
+    """The graph around an op as adapters see it, and the constants they add.
 
     `adapters`: those of ops that `version` has otherwise than 21.
     """
@@ -57,7 +57,7 @@ Adapter: TypeAlias = Callable[[Op, _Scope], list[Op]]
 
 
 def to_opset_21(graph: Graph) -> Graph:
-    """Rewrite a graph of any accepted opset; a graph of a newer one keeps what 21 does not have.
+    """Rewrite a graph of any accepted opset; a graph of a newer one keeps ops that 21 lacks.
 
     Raises:
       ModelError: an op whose old meaning has no counterpart.
@@ -144,6 +144,8 @@ def _axes(op: Op, scope: _Scope) -> list[Op]:
 
 
 def _batch_normalization(op: Op, _scope: _Scope) -> list[Op]:
+    # spatial=0 kept statistics per element; opset 9 removed
+    # it. Results behind the first serve training alone.
     if op.attributes.get("spatial", 1) != 1:
         raise ModelError(
             f"BatchNormalization at {op.name!r} has spatial=0, which opset 9 and later cannot express"
@@ -153,6 +155,7 @@ def _batch_normalization(op: Op, _scope: _Scope) -> list[Op]:
 
 def _clip(op: Op, scope: _Scope) -> list[Op]:
     dtype = scope.dtype(op.inputs[0])
+    # Opset 11 made the bounds operands, and an absent one "" (then dropped at the end).
     bounds = [
         scope.constant(op, key, np.asarray(op.attributes[key], dtype=dtype)) if key in op.attributes else ""
         for key in ("min", "max")
@@ -181,10 +184,12 @@ def _dft(op: Op, scope: _Scope) -> list[Op]:
 
 
 def _dropout(op: Op, _scope: _Scope) -> list[Op]:
+    # Since opset 12 training is an operand, false where it is absent: at inference Dropout copies.
     return [replace(op, attributes=_without(op, "ratio", "is_test"))]
 
 
 def _grid_sample(op: Op, _scope: _Scope) -> list[Op]:
+    # Opset 20 renamed the modes when it allowed more than two spatial dimensions.
     modes = {"bilinear": "linear", "bicubic": "cubic"}
     mode = op.attributes.get("mode", "bilinear")
     return [replace(op, attributes={**op.attributes, "mode": modes.get(mode, mode)})]
@@ -230,6 +235,8 @@ def _asymmetric(op: Op, scales: str) -> Op:
     """Before opset 11 output pixel i shows input pixel i / scale, rounded down."""
     attributes = {
         "mode": op.attributes.get("mode", "nearest"),
+        # Upsample and Resize 10 map x_out to x_out / scale and take the
+        # pixel below; Resize 11 has modes for it, with other defaults.
         "coordinate_transformation_mode": "asymmetric",
         "nearest_mode": "floor",
     }
@@ -237,6 +244,7 @@ def _asymmetric(op: Op, scales: str) -> Op:
 
 
 def _roi_align(op: Op, _scope: _Scope) -> list[Op]:
+    # Opset 16 made `half_pixel` the default; before there was no shift by half a pixel.
     return [replace(op, attributes={**op.attributes, "coordinate_transformation_mode": "output_half_pixel"})]
 
 
@@ -262,6 +270,8 @@ def _softmax(op: Op, scope: _Scope) -> list[Op]:
     axis = op.attributes.get("axis", 1)
     value = scope.values.get(op.inputs[0])
     shape = value.shape if value is not None else None
+    # Before opset 13 all axes from `axis` on were normalised together, as one row; now it is that axis alone.
+    # Both agree where the axes behind it have size 1, else a Flatten makes the row.
     if shape is not None and all(dim == 1 for dim in shape[axis % max(len(shape), 1) + 1 :]):
         return [replace(op, attributes={"axis": axis})]
     rows, flat, shape_name = (scope.name(f"{op.outputs[0]}/{p}") for p in ("rows", "flat", "shape"))
@@ -276,6 +286,7 @@ def _softmax(op: Op, scope: _Scope) -> list[Op]:
 def _split(op: Op, scope: _Scope) -> list[Op]:
     if scope.version < 13:
         op = _attribute_to_input(op, scope, "split")
+    # Opset 18 wants the sizes or `num_outputs`; earlier ones counted the results.
     if len(op.inputs) < 2:
         op = replace(op, attributes={**op.attributes, "num_outputs": len(op.outputs)})
     return [op]
@@ -319,4 +330,4 @@ ADAPTERS: Final[Mapping[str, tuple[int, Adapter]]] = {
     "Unsqueeze": (13, _axes),
     "Upsample": (TARGET, _upsample),
 }
-"""The opset from which on an op is as in 21, and what brings an older one there."""
+"""The opset from which on an op is as in 21, and the adapter of older ones."""

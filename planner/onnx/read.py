@@ -1,6 +1,6 @@
 """Reading ONNX: a file of opset 7 to current becomes a Graph of opset 21 in normal form.
 
-External data is mapped, not copied. Protobuf ends here. What had to be left alone is in the graph's
+External data is mapped, not copied. Protobuf ends here. Parts left alone are in the graph's
 notes. Source: onnx.proto; ONNX versioning.
 """
 
@@ -36,7 +36,7 @@ def read_onnx(
     """Read a model from a path or from its bytes.
 
     Args:
-      name: the graph's name; else the file's stem, or what the file calls it.
+      name: the graph's name; by default the file's stem, or the name in it.
       dims: sizes of open dimensions (`ir.dims`).
 
     Returns:
@@ -75,7 +75,7 @@ def _plain_opset(graph: Graph) -> Graph:
 
 
 def _settled(graph: Graph) -> Graph:
-    """The same graph, whose numbers cannot be written any more: its digest is taken once."""
+    """The graph with read-only numbers, so that its digest is taken once."""
     for constant in graph.constants.values():
         if constant.array is not None:
             constant.array.setflags(write=False)

@@ -1,4 +1,4 @@
-"""Sessions: how models are loaded into onnxruntime, what it raises, and what it says on one line.
+"""Sessions of onnxruntime: loading models, its exceptions, and its messages on one line.
 
 On the CPU, silent, and as written: with its optimisations on its numbers are no oracle, so whoever wants
 them asks. Nothing here knows graphs. Source: design 05, "Traps".
@@ -18,7 +18,7 @@ FAILURES: Final = (
     states.NotImplemented,
     states.RuntimeException,
 )
-"""What onnxruntime raises where it refuses a model or its inputs."""
+"""Exceptions with which onnxruntime refuses a model or its inputs."""
 
 _LONGEST: Final = 300
 # The file of ours that onnxruntime was given is nothing to the user.
@@ -53,7 +53,7 @@ def open_session(source: bytes | str, options: Any = None) -> onnxruntime.Infere
 
 
 def one_line(error: Exception) -> str:
-    """What onnxruntime says, without line breaks and without a file of ours."""
+    """A message of onnxruntime, without line breaks and without a file of ours."""
     text = " ".join(str(error).split()).removeprefix("[ONNXRuntimeError] : ")
     text = _OWN_FILE.sub("", text)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."

@@ -30,12 +30,13 @@ _GENERATED: Final = "unk__"
 def infer(graph: Graph) -> Graph:
     """Return the graph with the shapes and element types that follow from inputs and constants.
 
-    What cannot be inferred keeps what the file said of it, else shape None and element type "".
+    A value that cannot be inferred keeps its type in the file, else shape None and element type "".
     """
     hints: dict[str, Value] = {}
     foreign = [op for op in graph.ops if _is_foreign(op)]
     while True:
         values = {**graph.values, **hints, **_inferred(graph, hints.values())}
+        # A guess lets inference reach the next op of an unknown domain: again, until nothing is learned.
         fresh = _guesses(foreign, values, hints)
         if not fresh:
             break
@@ -91,7 +92,7 @@ def _guesses(
 
 
 def _inferred(graph: Graph, hints: Collection[Value]) -> dict[str, Value]:
-    """Infer without and then, where they could tell more, with the contents of shape tensors.
+    """Infer without and then, where it may help, with the contents of shape tensors.
 
     onnx writes out the contents of every vector, also of one with 10^9 elements: not on those.
     """
@@ -137,6 +138,7 @@ def _merged(graph: Graph, infos: Iterable[ValueInfoProto]) -> dict[str, Value]:
     fixed = {*graph.inputs, *graph.constants}
     for info in infos:
         old = graph.values.get(info.name)
+        # Inputs and constants are as the file says; inference may only add to the rest.
         if old is not None and info.name not in fixed:
             shape, dtype = type_of(info.type)
             found[info.name] = Value(
@@ -146,7 +148,7 @@ def _merged(graph: Graph, infos: Iterable[ValueInfoProto]) -> dict[str, Value]:
 
 
 def _with_hints(data: bytes, hints: Collection[Value]) -> bytes:
-    """The model with what is known of values that nothing infers."""
+    """The model with the known types of values that no inference reaches."""
     if not hints:
         return data
     model: ModelProto = ModelProto.FromString(data)

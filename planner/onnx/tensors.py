@@ -31,7 +31,7 @@ def array_of(tensor: TensorProto, folder: Path | None = None) -> np.ndarray:
     """Read a tensor; external data becomes a read-only memory map.
 
     Args:
-      folder: where the model file lies; external data may only lie in it or below.
+      folder: of the model file; external data may only lie in it or below.
 
     Raises:
       ModelError: fewer bytes than the shape needs, an unknown element type, external data missing.

@@ -110,7 +110,7 @@ def write_graph(graph: Graph, *, external: Path | None = None, with_shapes: bool
 
     Args:
       external: see `write_model`.
-      with_shapes: also state what is known of values inside.
+      with_shapes: also state the known types of values inside.
 
     Raises:
       ModelError: a constant whose numbers are not known, only its range.

@@ -132,4 +132,4 @@ def _rank(op: Op, values: Mapping[str, Value]) -> int:
 
 
 _CHANNELS_LAST_OPERANDS: Final[Mapping[str, int]] = {"BatchNormalization": 1, "Conv": 2, "MaxPool": 1}
-"""How many operands of a channels-last op lie channels last, the first ones."""
+"""Number of leading operands of a channels-last op that lie channels last."""

@@ -60,6 +60,7 @@ def _product(op: Op, work: _Work) -> bool:
     if made[1].type == _DYNAMIC:
         return _dynamic_product(op, made[1], zeros, casts, work)
     scale = work.reader.array(made[1].inputs[1])
+    # sum (q - z)(p - y) is the product of reals over the scale only for the zero point that q was made with.
     same_zero = zeros[0] == (*made[1].inputs, "")[2]
     if scale is None or scale.size != 1 or not same_zero:
         return False
@@ -89,7 +90,7 @@ def _dynamic_product(op: Op, made: Op, zeros: tuple[str, ...], casts: list[Op], 
 
 
 def _factor(user: Op, scale: str, work: _Work) -> str | None:
-    """What a Mul multiplies by besides a scale: a name, "" for nothing; None where it is no such Mul."""
+    """The other factor of a Mul by a scale: a name, "" for none; None where it is no such Mul."""
     if user.type != "Mul":
         return None
     for other in user.inputs:
@@ -128,6 +129,7 @@ def _pair(op: Op, work: _Work) -> bool:
 def _multiply(op: Op, work: _Work, kind: str, a: str, weight_zero: str) -> str:
     zero = work.reader.array(weight_zero) if weight_zero else None
     many = zero is not None and zero.size > 1
+    # Weights at scale 1: their integers less the zero point are the reals, the scale stays in the Mul behind.
     units = np.ones(zero.size if many and zero is not None else (), np.float32)
     unit = work.draft.constant(f"{op.outputs[0]}/unit", units)
     axis = (0 if kind == "Conv" else -1) if many else None

@@ -1,6 +1,6 @@
 """Expand: operators on stored integers as DequantizeLinear, the float op, QuantizeLinear.
 
-That is what ONNX defines them to mean. DequantizeLinear then moves behind ops that only move data, so that
+ONNX defines them so. DequantizeLinear then moves behind ops that only move data, so that
 pairs stand together. Everything downstream reads pairs alone. Source: ONNX and onnxruntime operator pages.
 """
 

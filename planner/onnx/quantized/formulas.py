@@ -1,4 +1,4 @@
-"""Formulas: what each quantization operator computes, on numpy arrays, in the order its definition has.
+"""Formulas of quantization operators on numpy arrays, in the order of their definitions.
 
 Element types promote as numpy's do, and results are float32 at the end: so an int64 zero point makes the
 steps behind it float64. Nothing here knows graphs. Source: QONNX operator pages; ONNX Q/DQ; design 05.
@@ -127,7 +127,7 @@ def float_quant(
       rest: exponent bias and largest value.
 
     Raises:
-      ValueError: neither saturation nor a value for what does not fit.
+      ValueError: neither saturation nor a value for reals beyond the format.
     """
     exponent_bias, max_value = rest
     v = x / scale
@@ -154,7 +154,7 @@ def _unsaturated(clipped: Array, q: Array, largest: Array, *, has_inf: bool, has
 def multi_threshold(
     x: Array, thresholds: Array, *, scale: float = 1.0, bias: float = 0.0, axis: int = 1
 ) -> Array:
-    """FINN MultiThreshold: how many thresholds of its channel each element reaches, scaled and shifted.
+    """FINN MultiThreshold: number of thresholds of its channel that an element reaches, scaled and shifted.
 
     Args:
       thresholds: (C or 1, steps).

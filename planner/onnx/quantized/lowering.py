@@ -139,7 +139,7 @@ def evaluate(op: Op, operands: list[Array]) -> Array:
 
 
 def _in_pieces(op: Op, operands: list[Array]) -> Array:
-    """The same, some rows at a time, so that what lies between the steps stays in the processor's cache."""
+    """Evaluate an op some rows at a time, so that intermediate arrays stay in the processor's cache."""
     x, *rest = operands
     result = np.empty(x.shape, np.float32)
     step = max(1, _PIECE * x.shape[0] // x.size)

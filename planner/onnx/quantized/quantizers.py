@@ -189,6 +189,7 @@ def _behind_dequantize(at: int, op: Op, reader: Reader) -> Found | None:
     own = _grid(quantize, reader)
     if own is None or reader.graph.values[quantize.inputs[0]].dtype != "f32":
         return None
+    # Scale 1 and no zero point: the quantizer only converts, and the arithmetic is spelled out before it.
     if np.all(own[0] == 1) and not own[1].any():
         spelled = _explicit(
             at,
@@ -259,6 +260,7 @@ def _explicit(
     if signs is not None:
         quantizer = bipolar_quantizer(scale)
         return Found(at, signs[0], result, quantizer, inner=(*inner, *signs[1]))
+    # Backwards from QuantizeLinear: rounding, then the zero point's Add, then the Div by the scale.
     mode = "ROUND"
     rounded = reader.op(v, *ROUNDING_OPS)
     if rounded is not None:
@@ -297,7 +299,7 @@ def _signs(v: str, reader: Reader) -> tuple[str, tuple[int, ...]] | None:
 
 
 def _clipped(name: str, dtype: str, reader: Reader) -> tuple[str, Any, tuple[int, ...]]:
-    """What a stored tensor was before Clips, the ends they leave of its type, and the Clips."""
+    """A stored tensor before its Clips, the ends they leave of its type, and the Clips."""
     if dtype in _FLOATS:
         return name, (-FLOAT_STORAGE[dtype], FLOAT_STORAGE[dtype]), ()
     low, high = full_range(int(dtype[1:]), signed=dtype[0] == "i")
@@ -308,6 +310,7 @@ def _clipped(name: str, dtype: str, reader: Reader) -> tuple[str, Any, tuple[int
             return name, (low, high), inner
         ends = [reader.array(item) for item in (*made[1].inputs[1:3], "", "")[:2]]
         named = [item for item in made[1].inputs[1:3] if item]
+        # A computed bound is known at run time only: the search ends in front of it.
         if len(named) != sum(end is not None for end in ends):
             return name, (low, high), inner
         if ends[0] is not None:

@@ -35,6 +35,7 @@ QUANTIZED_OPS: Final = (
         "QuantizeLinear",
     }
 )
+# ceil(x) is round(x + 0.5) and floor(x) is round(x - 0.5), except for integers, which become ties.
 _BIASES: Final[Mapping[str, float]] = {"CEIL": 0.5, "FLOOR": -0.5}
 _EVEN: Final = frozenset({"HALF_EVEN", "ROUND"})
 _WIDEST_FACT: Final = 16
@@ -88,7 +89,7 @@ def _users(graph: Graph) -> Mapping[str, Sequence[Op]]:
 
 
 def _absorbed(work: _Work, found: Found, op: Op) -> bool:
-    """Take a quantizer out of the graph, if a type says what it does."""
+    """Take a quantizer out of the graph, if a type can state it."""
     shape = work.graph.values[found.result].shape
     if found.data is None and shape is None:
         shape = work.graph.values[found.source].shape
@@ -118,7 +119,7 @@ def _absorbed(work: _Work, found: Found, op: Op) -> bool:
 
 
 def _bias_of(quantizer: Quantizer) -> float:
-    """What to add to the input, in steps, so that rounding half to even rounds as the quantizer does.
+    """The addend, in steps, with which rounding half to even rounds as the quantizer does.
 
     Raises:
       ModelError: no number does.
@@ -128,8 +129,10 @@ def _bias_of(quantizer: Quantizer) -> float:
         return 0.0
     if mode in _BIASES:
         return _BIASES[mode]
+    # They differ from half to even at exact ties only, which no type tells apart.
     if mode in ("HALF_DOWN", "HALF_UP"):
         return 0.0
+    # Without negative results, away from zero is up and towards zero is down.
     if float(quantizer.low.min()) >= 0 and mode in ("DOWN", "ROUND_TO_ZERO", "UP"):
         return 0.5 if mode == "UP" else -0.5
     raise ModelError(f"no type rounds by {mode} on both sides of zero")
@@ -139,6 +142,8 @@ def _pin(work: _Work, op: Op, source: str, result: str, kind: QType) -> None:
     """Let readers of `result` read the source under this type."""
     graph, shared = work.graph, work.seen.get((source, kind))
     if shared is None:
+        # The source bears the type itself if this quantizer is all that reads it; else a copy does, so that
+        # other readers keep the float.
         is_free = (
             source not in graph.inputs
             and source not in graph.outputs
@@ -184,7 +189,7 @@ def _constant(work: _Work, found: Found, kind: QType, op: Op) -> bool:
 
 
 def _on_grid(x: Array, quantizer: Quantizer) -> Array:
-    """What QuantizeLinear, Clip, DequantizeLinear make of a float constant."""
+    """A float constant after QuantizeLinear, Clip and DequantizeLinear."""
     if quantizer.is_bipolar:
         return bipolar(x, quantizer.scale)
     v = x / quantizer.scale
@@ -228,7 +233,7 @@ def _readers_of_weight(work: _Work, name: str) -> set[str]:
 
 
 def _tight(kind: Uniform, array: Array) -> Uniform:
-    """The same type without its lowest number where no weight has it: then it lies evenly around zero."""
+    """A type without its lowest number where no weight has it, so that it lies evenly around zero."""
     store = kind.storage
     if (
         store.float_name
@@ -240,6 +245,7 @@ def _tight(kind: Uniform, array: Array) -> Uniform:
         return kind
     if kind.blocks:
         return kind
+    # A weight that never uses -128 fits rows that ask for -127 to 127, so the unused end is given up.
     others = tuple(axis for axis in range(array.ndim) if axis != kind.axis)
     least = np.min(array, axis=None if kind.axis is None else others, initial=0.0)
     if np.min(least / np.asarray(kind.scales)) < store.qmin + 0.5:
@@ -266,6 +272,7 @@ def _permuted(fact: QType, perm: Sequence[int]) -> QType:
         return replace(fact, axis=perm.index(fact.axis))
     if not fact.blocks:
         return fact
+    # Scales of blocks are listed row-major over the grid, which turns with the tensor.
     order = np.arange(len(fact.scales)).reshape(fact.grid).transpose(perm).reshape(-1).tolist()
     return replace(
         fact,

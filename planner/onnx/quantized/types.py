@@ -19,7 +19,7 @@ MOST_BITS: Final = 32
 
 
 def type_of(quantizer: Quantizer, shape: Sequence[int | str | None] | None) -> Uniform | Bipolar:
-    """The type of what a quantizer gives.
+    """The type of a quantizer's result.
 
     Args:
       shape: of the tensor; only needed where there is more than one scale.
@@ -100,7 +100,7 @@ def _granular(store: Storage, parts: Sequence[Array], shape: Sequence[int | str 
 
 
 def _compressed(parts: Sequence[Array], axis: int) -> list[Array]:
-    """The same parameters with one per run of equal ones along an axis, runs of one length."""
+    """Parameters with one per run of equal ones along an axis, all runs of one length."""
     size = parts[0].shape[axis]
     for count in (count for count in range(1, size) if size % count == 0):
         starts = np.arange(0, size, size // count)

@@ -1,4 +1,4 @@
-"""Widths: which bit width, sign and narrowness of a Quant give a range of stored integers.
+"""Widths: bit width, sign and narrowness of a Quant that give a range of stored integers.
 
 QONNX clips to unrounded ends and rounds afterwards, so a range stands for a span of fractional widths, by the
 rounding mode. Source: design 01, section 9, item 6.
@@ -54,7 +54,7 @@ def attributes_of_ends(low: int, high: int, rounding: str = "ROUND") -> tuple[Ar
 def _spans(
     low: int, high: int, rounding: str, *, signed: bool, narrow: bool
 ) -> tuple[tuple[float, float], ...]:
-    """Where `2 ** bits` (`2 ** (bits - 1)` if signed) may lie so that each end rounds to what it is."""
+    """The interval of `2 ** bits` (`2 ** (bits - 1)` if signed) for which both ends round as given."""
     below, above = _REACH[rounding]
     over = 1.0 if signed else 1.0 + narrow
     spans = [(high + over - above[0], high + over + above[1])]

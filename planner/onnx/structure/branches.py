@@ -1,6 +1,6 @@
 """Branches: an `If` whose condition is known is replaced by the branch it takes.
 
-Bodies of other `If`, `Loop` and `Scan` ops are `opening`'s.
+Bodies of other `If`, `Loop` and `Scan` ops are `subgraphs_to_functions`'s.
 """
 
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ def _inline(graph: Graph, op: Op, branch: str) -> Graph:
 
 
 def _made(body: Graph) -> Iterator[str]:
-    """What a body defines itself."""
+    """Values that a body defines itself."""
     yield from body.constants
     for op in body.ops:
         yield from filter(None, op.outputs)

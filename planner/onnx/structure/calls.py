@@ -1,4 +1,4 @@
-"""Calls: where the ops of local functions came from, once the functions are inlined.
+"""Calls: origins of the ops of local functions, once the functions are inlined.
 
 Each call gets a copy of its function whose nodes bear the call's path, so that onnx's inliner, which does the
 work, cannot lose it. Source: onnx.proto, FunctionProto; `ir.structure.Scope`.

@@ -12,7 +12,7 @@ from planner.errors import ModelError
 
 
 def inner_tensors(data: bytes) -> tuple[str, ...]:
-    """Names of what the nodes of a file's main graph compute, model outputs left out.
+    """Names of the results of nodes of a file's main graph, model outputs left out.
 
     Raises:
       ModelError: bytes that are no ONNX model.
@@ -23,7 +23,7 @@ def inner_tensors(data: bytes) -> tuple[str, ...]:
 
 
 def with_outputs(data: bytes, names: Iterable[str]) -> bytes:
-    """The same file that also returns tensors it computes, after its own outputs; their types are left open.
+    """An ONNX file that also returns tensors it computes, after its own outputs; their types stay open.
 
     Raises:
       ModelError: bytes that are no ONNX model.

@@ -1,7 +1,7 @@
 """Functions to subgraphs: nodes that stand in bodies go back into `If`, `Loop` and `Scan`.
 
 In: flat nodes, each with its scope, and border nodes where values enter and leave; out: nodes with subgraphs.
-What enters a branch, or a loop unchanged, is captured. Calls leave no trace: their nodes stand where the call
+Branches capture operands, loops unchanged ones. Calls leave no trace: their nodes stand where the call
 stood. Source: ONNX operators If, Loop and Scan; `ir.expand`.
 """
 
@@ -28,7 +28,7 @@ _BEGIN, _END, _JOIN = (kind.partition("::")[2] for kind in (BEGIN, END, JOIN))
 
 
 Captured: TypeAlias = dict[Opaque, tuple[str, ...]]
-"""What the bodies written so far read of the tensors around them."""
+"""Outer tensors that the bodies written so far read."""
 
 
 @dataclass(slots=True)
@@ -112,7 +112,7 @@ def _sort_border(
     alias: dict[str, str],
     operands: Mapping[str, int],
 ) -> None:
-    """What enters or leaves unchanged is one tensor with what it was; the rest are operands and results."""
+    """Join values that cross a border unchanged into one tensor; the rest are operands and results."""
     body, index = node.attributes["body"], node.attributes["index"]
     if scopes[body].kind == "loop" and node.op_type == _END:
         bodies[body].ends[index] = node
@@ -123,7 +123,7 @@ def _sort_border(
 
 
 def _operands(nodes: Sequence[Node], scopes: Mapping[str, Scope]) -> Mapping[str, int]:
-    """How many operands of a Scan are states and slices, by body, and 1 of other loops; captures follow."""
+    """Number of a Scan's operands that are states and slices, 1 for other loops; captures follow."""
     found = {
         path: int(scope.attributes["num_scan_inputs"]) if scope.type == "Scan" else 1
         for path, scope in scopes.items()
@@ -136,7 +136,7 @@ def _operands(nodes: Sequence[Node], scopes: Mapping[str, Scope]) -> Mapping[str
 
 
 def _is_handed(node: Node, operands: int) -> bool:
-    """Whether something else enters in each trip; what does not is captured."""
+    """Whether an operand changes from trip to trip; one that does not is captured."""
     return bool(node.attributes["carried"] >= 0 or node.attributes["index"] < operands)
 
 
@@ -166,7 +166,7 @@ def _loop(path: str, scope: Scope, body: _Body, typed: Typed, captured: Captured
 
 
 def _told(scope: Scope, slices: int) -> Mapping[str, tuple[int, ...]]:
-    """What a Scan says of each collected result, also of those that it had not: first axis, in order."""
+    """Axis and direction of each collected result of a Scan; for new ones the first axis, in order."""
     found = {key: tuple(scope.attributes.get(key, ())) for key in _OF_RESULTS}
     return {key: told + (0,) * (slices - len(told)) for key, told in found.items() if told}
 
@@ -199,7 +199,7 @@ def _branches(
 def _own_results(
     body: _Body, path: str, tensors: Sequence[str], types: Sequence[tuple[str, Sequence[Dim] | None]]
 ) -> tuple[list[Port], list[Node]]:
-    """Results that a body writes itself, each once: what it only hands through is copied."""
+    """Results that a body writes itself, each once: values that it only hands through are copied."""
     written = {out for node in body.nodes for out in node.outputs}
     ports: list[Port] = []
     copies: list[Node] = []
@@ -230,7 +230,7 @@ def _graph(
 
 
 def _in_order(nodes: list[Node], captured: Captured) -> list[Node]:
-    """Each node behind what it reads, in its own right or in a body; the given order where it is free."""
+    """Nodes behind those they read from, directly or in a body; the given order where it is free."""
     reading = [_reads(node, captured) for node in nodes]
     later = {out for node in nodes for out in node.outputs if out}
     for node, names in zip(nodes, reading, strict=True):
@@ -254,7 +254,7 @@ def _in_order(nodes: list[Node], captured: Captured) -> list[Node]:
 
 
 def _reads(node: Node, captured: Captured) -> Sequence[str]:
-    """What a node reads, in its own right or in a body."""
+    """Values that a node reads, directly or in a body."""
     inner = [value for value in node.attributes.values() if isinstance(value, Opaque) and value.kind == GRAPH]
     if not inner:
         return node.inputs

@@ -1,6 +1,6 @@
 """Subgraphs to functions: the bodies of `If`, `Loop` and `Scan` become functions of the graph.
 
-What a body captures becomes an operand; captured constants are its own. A body that holds what no Graph can
+Captures of a body become operands; captured constants are its own. A body that holds what no Graph can
 (sequences, optionals) stays closed, and the notes say so. Source: ONNX operators If, Loop and Scan.
 """
 
@@ -24,13 +24,13 @@ Prepare: TypeAlias = Callable[[Graph], Graph]
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """How an op runs its bodies.
+    """Layout of an op that runs bodies.
 
     Attributes:
       bodies: the attributes that hold them, in order.
       operands: of the op that each body reads one by one, from `first` on.
-      results: absent results in front, for what only the body yields.
-      structure: what it is, for the names of its functions.
+      results: number of absent results in front, which only the body yields.
+      structure: word for it in the names of its functions.
     """
 
     bodies: tuple[str, ...]
@@ -70,7 +70,7 @@ def open_bodies(graph: Graph, prepare: Prepare) -> Graph:
 
 
 def _closed_reason(op: Op, graph: Graph, form: _Form) -> str:
-    """Why an op's bodies cannot be opened; "" where they can."""
+    """The reason why an op's bodies cannot be opened; "" where they can."""
     names = (*op.inputs, *op.captures, *op.outputs)
     odd = next((n for n in names if n and graph.values[n].dtype == UNKNOWN), None)
     if odd is not None:
@@ -79,7 +79,7 @@ def _closed_reason(op: Op, graph: Graph, form: _Form) -> str:
 
 
 def _foreign(body: Graph) -> str:
-    """What of a body no Graph can say; "" for nothing."""
+    """The part of a body that no Graph can hold; "" for none."""
     closed = next((op for op in body.ops if subgraphs(op)), None)
     if closed is not None:
         return f"holds {closed.type} at {closed.name!r}, which stays closed"
@@ -113,7 +113,7 @@ def _opened(
 
 
 def _body(proto: GraphProto, op: Op, graph: Graph, form: _Form, captured: Sequence[str]) -> Graph:
-    """A body as a graph of its own: it reads what it captures as further inputs."""
+    """A body as a graph of its own: its captures become further inputs."""
     body = decoded(proto, graph.opsets, op.name)
     own = {*body.inputs, *body.constants, *(out for inner in body.ops for out in inner.outputs)}
     free = {n for n in free_names(proto) if n not in own}
@@ -122,6 +122,7 @@ def _body(proto: GraphProto, op: Op, graph: Graph, form: _Form, captured: Sequen
         values[name] = graph.values[name]
     for name, given in zip(body.inputs, op.inputs[form.first :], strict=False):
         known = values[name]
+        # Files may leave the types of a body's inputs out; they are those of the operands.
         if given and known.dtype == UNKNOWN:
             values[name] = replace(known, dtype=graph.values[given].dtype)
     read = {n for inner in body.ops for n in (*inner.inputs, *inner.captures)} | set(body.outputs)
