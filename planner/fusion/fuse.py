@@ -48,7 +48,7 @@ class _Book:
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """What was decided: the kernel each op went into ("" for none), and the region behind each last op."""
+    """Decisions so far: the kernel of each op ("" for none), and the region behind each last op."""
 
     owner: list[str]
     regions: dict[int, Region]
@@ -99,6 +99,8 @@ def _read(target: Target) -> _Book:
         groups += [(fusion, pattern) for pattern in patterns if is_group(pattern)]
         names = tuple(dict.fromkeys(v.name for pattern in patterns for v in pattern.variables))
         found += [_Variant(fusion, p, tree, names) for p in patterns for tree in variants(p)]
+    # More ops first: a fusion of Conv and Relu must not lose its Conv to the one of Conv alone. The sort is
+    # stable, so the file decides among equals.
     ordered = tuple(sorted(found, key=lambda variant: -count_ops(variant.tree)))
     by_root: dict[str, list[_Variant]] = {}
     for variant in ordered:
@@ -124,6 +126,7 @@ def _objection(variant: _Variant, fit: Fit, root: int, index: OpIndex, taken: _T
     members = fit.members
     inside = frozenset(members)
     for i in members:
+        # A fused kernel writes only its last result: nobody else may need what is computed on the way.
         outside = None if i == root else _outside(i, inside, index)
         if outside:
             return outside
@@ -131,6 +134,7 @@ def _objection(variant: _Variant, fit: Fit, root: int, index: OpIndex, taken: _T
     if setting:
         return setting
     for value in _bound(fit):
+        # An operand from within would make the kernel wait for itself.
         if index.writer.get(value) in inside:
             return f"{value!r} is written inside it"
     ports = {name: fit.bound.get(name, "") for name in variant.names}
@@ -138,6 +142,7 @@ def _objection(variant: _Variant, fit: Fit, root: int, index: OpIndex, taken: _T
     problem = failing(variant.fusion.where, ports=ports, ops=ops, attributes={}, graph=index.graph)
     if problem:
         return problem
+    # Last, so that the reason of an op that stays alone names a fault of the fit rather than its rival.
     owned = next((i for i in members if taken.owner[i]), None)
     return None if owned is None else f"{index.ops[owned].name!r} is part of {taken.owner[owned]!r}"
 
@@ -188,10 +193,12 @@ def _take(variant: _Variant, fit: Fit, index: OpIndex, taken: _Taken) -> None:
 
 
 def _standing(members: Sequence[int], index: OpIndex) -> dict[str, Any]:
-    """Where a kernel stands: in the scope of all its ops, and runs as often as that does."""
+    """The scope of a kernel, that of all its ops, and its trip count."""
     if not index.graph.scopes:
         return {}
     found = {index.ops[i].scope for i in members}
+    # Ops of several calls fuse across them, as calls are
+    # no border; the kernel then stands in the loop around.
     scope = found.pop() if len(found) == 1 else closed_scope(index.graph.scopes, found.pop())
     return {"scope": scope, "trip_count": index.graph.scopes[scope].trips} if scope else {}
 

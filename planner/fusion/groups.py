@@ -66,7 +66,7 @@ def groups_of(pattern: Pattern, index: OpIndex) -> tuple[Group, ...]:
 
 
 def is_group(pattern: Pattern) -> bool:
-    """Whether a pattern stands for groups of ops, besides what its tree stands for."""
+    """Whether a pattern stands for groups of ops, besides those of its tree."""
     return pattern.chain or bool(pattern.scope) or bool(pattern.function)
 
 
@@ -94,6 +94,8 @@ def reenters(group: Group, index: OpIndex) -> str | None:
     if stray is not None:
         return stray
     behind = {name for i in group.members for name in index.ops[i].outputs if name}
+    # Ops between the first and the last member that read the group and are read by it: as one kernel the
+    # group would wait for itself.
     outside: set[str] = set()
     for i in range(first, last + 1):
         op = index.ops[i]
@@ -159,6 +161,8 @@ def _chains(index: OpIndex) -> Iterator[Group]:
     for i, value in data.items():
         if not value or i in begun:
             continue
+        # Greedily forward: every op on the way has one data operand and one reader, so runs never branch or
+        # meet.
         run = [i]
         while (after := _next(run[-1], data, index)) is not None:
             run.append(after)

@@ -84,7 +84,7 @@ def _split(
 
 
 def _outputs(region: Region, graph: Graph) -> tuple[str, ...]:
-    """What of a region is read outside: its float results, and integers that others or the model read."""
+    """Results of a region that are read outside: float ones, and integers that others or the model read."""
     written = {name for op in region.ops for name in op.outputs if name}
     read = {name for other in graph.regions if other is not region for op in other.ops for name in op.inputs}
     outer = written & (read | set(graph.outputs))

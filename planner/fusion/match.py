@@ -1,4 +1,4 @@
-"""Match: where a pattern's tree of ops stands in a graph.
+"""Match: places in a graph where a pattern's tree of ops stands.
 
 In: an index of the ops and one tree without optional ops. Out: the ways it fits behind an op, in the order
 of the pattern. Whether a fit may become a kernel (uses outside it, predicates) is for `fuse` to say.
@@ -21,7 +21,7 @@ TINY: Final = 1e-12
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpIndex:
-    """The ops of a graph by what one looks them up by; all numbers are indices into `ops`.
+    """The ops of a graph by the keys of look-ups; all numbers are indices into `ops`.
 
     Attributes:
       operands: values at the ports of each op.
@@ -104,6 +104,7 @@ def _op(tree: OpPattern, at: int, index: OpIndex, fit: Fit, depth: int) -> Itera
     grown = Fit(fit.bound, (*fit.steps, (depth, at)))
     operands = index.operands[at]
     yield from _arguments(tree.args, operands, index, grown, depth)
+    # Exporters write `x * s` and `s * x` alike; the written order is tried first, so fits have a fixed order.
     if op.type in COMMUTATIVE and len(tree.args) == len(operands) == 2:
         yield from _arguments(tree.args, operands[::-1], index, grown, depth)
 
@@ -143,6 +144,7 @@ def _holds_only(index: OpIndex, value: str, number: float) -> bool:
     constant = index.graph.constants.get(value)
     if constant is None or constant.array is None or not constant.array.size:
         return False
+    # Numbers such as sqrt(2) are written with few digits, or in float16: hence a relative tolerance.
     array = constant.array.astype(np.float64, copy=False)
     return bool(np.all(np.abs(array - number) <= LITERAL_TOLERANCE * max(abs(number), TINY)))
 
@@ -150,5 +152,6 @@ def _holds_only(index: OpIndex, value: str, number: float) -> bool:
 def _bind(name: str, value: str | tuple[str, ...], fit: Fit) -> Iterator[Fit]:
     if name not in fit.bound:
         yield Fit({**fit.bound, name: value}, fit.steps)
+    # A variable named twice stands for one value, as x does in `Mul(x, Sigmoid(x))`.
     elif fit.bound[name] == value:
         yield fit
