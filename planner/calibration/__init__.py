@@ -1,1 +1,1 @@
-"""Floor 3: what values take on. Samples in, statistics out, and facts (ranges, annotations) onto a Graph."""
+"""Floor 3: ranges of values. Samples in, statistics out, and facts (ranges, annotations) onto a Graph."""

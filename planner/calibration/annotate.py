@@ -1,6 +1,6 @@
 """Annotating: calibrated ranges and the user's constraints onto a Graph's values and ports.
 
-A fact replaces what an earlier one said, except that a calibrated range stays until another comes.
+A fact replaces an earlier one, except that a calibrated range stays until another comes.
 Source: design 01, sections 1 and 2; design 09.
 """
 
@@ -69,7 +69,7 @@ def _with_statistics(graph: Graph, stats: Statistics) -> Graph:
 
 
 def mismatch(graph: Graph, stats: Statistics) -> str:
-    """What to say of statistics that were taken of another model; "" where they were not."""
+    """The warning for statistics that were taken of another model; "" where they were not."""
     digest = calibration_digest(graph)
     if stats.model == digest:
         return ""

@@ -34,7 +34,7 @@ def exposed(graph: Graph, names: Iterable[str]) -> tuple[Graph, Mapping[str, str
     """Let values out of the bodies they are in.
 
     Returns:
-      The graph with ops at the borders, and for each value inside a body the name of what comes out.
+      The graph with ops at the borders, and for each value inside a body the name of its result outside.
     """
     inside = homes(graph)
     if not inside:

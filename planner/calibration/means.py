@@ -1,6 +1,6 @@
 """Channel means: probes that reduce the inputs of linear ops where the model runs, so nothing is fetched.
 
-What bias correction asks of calibration. A value's mean is that of its samples' own means, each sample
+Bias correction needs them. A value's mean is that of its samples' own means, each sample
 counting alike whatever its size; a value that was NaN or infinite anywhere has none. Sums are float64: the
 order of samples matters in the last bit at most. Source: design 09, "Statistics".
 """
@@ -22,7 +22,7 @@ _CONVOLUTIONS: Final = frozenset({"Conv", "ConvTranspose"})
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """How the mean of one value is read.
+    """Reading the mean of one value.
 
     Attributes:
       value: the input of a linear op.

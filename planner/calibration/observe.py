@@ -30,11 +30,11 @@ _CHUNK: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Observed:
-    """What was seen of one tensor.
+    """Observations of one tensor.
 
     Attributes:
       lo, hi: extremes of the finite elements, reals; +inf and -inf where there were none.
-      nan, inf: how many elements were NaN, and +inf or -inf.
+      nan, inf: number of elements that were NaN, and +inf or -inf.
       exponent, first, counts: bin k holds the reals in `[(first + k), (first + k + 1)) * 2^exponent`;
         counts is None without a histogram, shape `(n_bins,)` int64 otherwise.
     """
@@ -92,7 +92,7 @@ def merge(a: Observed, b: Observed) -> Observed:
 def bin_exponent(lo: float, hi: float) -> int:
     """Exponent of the finest bins of which at most `MAX_BINS` span the reals [lo, hi].
 
-    It only grows with the range: that is what makes merging exact.
+    It only grows with the range, which makes merging exact.
     """
     top, width = max(abs(lo), abs(hi)), hi / MAX_BINS - lo / MAX_BINS
     exponent = MIN_EXPONENT

@@ -1,4 +1,4 @@
-"""The cell state of an LSTM at every step: what a device stores, and what the op tells of the last only.
+"""The cell state of an LSTM at every step: devices store it, the op gives the last one only.
 
 The op runs in onnxruntime; from what it read and the hidden states it gave, the gates that a state depends on
 follow at once, and then the cell states by one multiplication and one addition for each step. Source: ONNX
@@ -21,7 +21,7 @@ CELL: Final = 2
 """Index of the cell state among an LSTM's results."""
 _WEIGHTS: Final = (1, 2, 3, 7)
 _GATED: Final = (1, 2, 3)
-"""W, R and B among an LSTM's operands: what all four gates have rows in."""
+"""W, R and B among an LSTM's operands, in which all four gates have rows."""
 _LENGTHS: Final = 4
 _STATE_GATES: Final = (0, 2, 3)
 """Input, forget and cell gate among ONNX's four; the output gate has no say in the state."""
@@ -49,10 +49,10 @@ class _Side:
 
     Attributes:
       back: whether the last step of the sequence is taken first.
-      x, hidden: what it read and gave, `(time, batch, width)`.
+      x, hidden: its input and result, `(time, batch, width)`.
       w, r, bias: as in ONNX, without directions and the output gate; three gates one below the other.
       peepholes: as in ONNX, without directions.
-      runs: which sequences have not ended, `(time, batch, 1)`; None: none has.
+      runs: whether a sequence has not ended, `(time, batch, 1)`; None: none has.
       h, c: states to start from, `(batch, hidden)`.
     """
 
@@ -170,7 +170,7 @@ def _side(op: Op, d: int, operands: Sequence[Array | None], hidden: Array) -> _S
 
 
 def _gates(side: _Side, products: onnxruntime.InferenceSession) -> Array:
-    """What the gates open by, peepholes apart, `(time, batch, 3, hidden)`: input, forget, cell."""
+    """Inputs of the gates' activations, peepholes apart, `(time, batch, 3, hidden)`: input, forget, cell."""
     time, batch, size = side.hidden.shape
     before = np.concatenate([side.h[None], side.hidden[:-1]])
     if side.runs is not None:
@@ -187,7 +187,7 @@ def _gates(side: _Side, products: onnxruntime.InferenceSession) -> Array:
 
 
 def _opened(op: Op, d: int, gates: Array) -> tuple[Array, Array]:
-    """What share of the state a step keeps, and what it adds; gates are `(..., 3, hidden)`."""
+    """The share of the state that a step keeps, and its addend; gates are `(..., 3, hidden)`."""
     limit = op.attributes.get("clip", np.inf)
     names = op.attributes.get("activations", _DEFAULTS * 2)[3 * d : 3 * d + 2]
     gate, squash = (ACTIVATIONS[name.lower()] for name in names)
@@ -211,7 +211,7 @@ def _steps(op: Op, d: int, gates: Array, side: _Side) -> Array:
 
 
 def _peeping(op: Op, d: int, gates: Array, side: _Side) -> Array:
-    """The same where the gates look at the state, so that they open step by step."""
+    """Cell states where the gates have peepholes, which open step by step."""
     size = side.c.shape[-1]
     seen = np.zeros((3, size), np.float32)
     if side.peepholes is not None:

@@ -36,17 +36,17 @@ Progress = Callable[[int, int | None], None]
 OBSERVED_DTYPES: Final = frozenset({"f16", "f32", "f64"})
 # Fetched at once; a model with more is run once per this much.
 MAX_FETCH_BYTES: Final = 1 << 29
-# Models with fewer numbers in all their values run faster in one thread; weights of fewer bytes are not
-# worth a file.
+# Models with fewer numbers in all their values run faster in
+# one thread; weights of fewer bytes are not worth a file.
 SMALL: Final = 1 << 19
 
 Session: TypeAlias = tuple[onnxruntime.InferenceSession, tuple[str, ...], Mapping[str, str]]
-"""A model, the values fetched from it, and by what names where they are inside bodies."""
+"""A model, the values fetched from it, and their names outside where they are inside bodies."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Watch:
-    """How the wanted values are observed.
+    """Plan of the observation of the wanted values.
 
     Attributes:
       graph: with its ops in no regions.
@@ -54,12 +54,12 @@ class _Watch:
       wanted: in order of definition.
       inputs: read from the samples.
       sessions: each with the values fetched from it.
-      observed: what is observed of that.
+      observed: fetched values that are observed.
       derived: ops whose results follow.
       probes: channel means that the first session computes.
       cells: LSTMs whose cell state is followed step by step.
-      read: what the cells follow from, of what is fetched.
-      products: what the gates of the cells are computed by; None without cells.
+      read: fetched values that the cells are computed from.
+      products: session that computes the gates of the cells; None without cells.
       threads: of each session; 0 is one a core.
     """
 
@@ -141,7 +141,7 @@ def calibrate_on(
 
     Args:
       executor: of threads, of processes, of a cluster; the graph and `samples` go there as they are.
-      samples: what can be opened again and counted: a folder, one `.npz`, a list.
+      samples: a source that can be opened again and counted: a folder, one `.npz`, a list.
       parts: shards, at least, where there are as many samples.
       progress: called after each shard.
 
@@ -210,7 +210,7 @@ def _wanted(graph: Graph, values: Iterable[str] | None) -> tuple[str, ...]:
 def _gather(
     watch: _Watch, samples: Samples, sums: Sums, progress: Progress | None
 ) -> tuple[dict[str, Observed], int]:
-    """Run every sample, adding up means; what was seen of each value, and how many samples there were."""
+    """Run every sample, adding up means; observations of each value, and the number of samples."""
     seen: dict[str, Observed] = {}
     done = 0
     for feed in samples.feeds:
@@ -299,7 +299,7 @@ def _open_session(graph: Graph, fetched: tuple[str, ...], added: tuple[Probe, ..
 
 @np.errstate(invalid="ignore")
 def _observe(watch: _Watch, feed: Feed) -> tuple[dict[str, Observed], dict[str, Array]]:
-    """What one sample shows of each value, and the means by probe output."""
+    """Observations of one sample by value, and the means by probe output."""
     observer = OBSERVERS[watch.method]
     found = {name: observer(feed.arrays[name]) for name in watch.inputs}
     means: dict[str, Array] = {}

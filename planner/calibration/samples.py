@@ -32,7 +32,7 @@ Source: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Iterable[Mappin
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """What one run of the model gets: arrays by input name, and what messages call them."""
+    """Inputs of one run of the model: arrays by input name, and a name for messages."""
 
     name: str
     arrays: Sample
@@ -78,7 +78,7 @@ def fit(sample: Mapping[str, Any], graph: Graph, name: str) -> Sample:
     """Check one sample against the model's inputs and cast it to their element types.
 
     Args:
-      name: what messages call it, such as `sample 3 (0003.npz)`.
+      name: in messages, such as `sample 3 (0003.npz)`.
 
     Raises:
       SampleError: as `open_samples` says.
@@ -196,13 +196,13 @@ def _shape_fits(shape: tuple[int, ...], wanted: Shape) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Split:
-    """How to cut one input's array into samples.
+    """The way to cut one input's array into samples.
 
     Attributes:
       axis: along which; None hands the whole array to every sample.
       step: elements of that axis in one sample.
       keep: whether the axis stays (a batch axis) or goes (a new first axis).
-      samples: how many there are.
+      samples: their number.
     """
 
     axis: int | None = None

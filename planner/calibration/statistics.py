@@ -1,4 +1,4 @@
-"""Statistics: what calibration saw of every value, and the range each method makes of it.
+"""Statistics: observations of every value, and the range that each method makes of them.
 
 Frozen records and pure functions; the text form is `statsjson`, observing is `observe`.
 Source: design 09, "Statistics".
@@ -67,12 +67,12 @@ class ValueStats:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What a set of samples did to a model's values.
+    """Statistics of a model's values over a set of samples.
 
     Attributes:
       model: digest of the model without its facts.
       method: `minmax`, `percentile` or `percentile:99.9` (per cent of the elements kept).
-      samples: how many were run.
+      samples: number of runs.
       values: by value name; a value of which nothing finite was seen is missing.
     """
 
@@ -108,7 +108,7 @@ def percentile_of(method: str) -> Fraction | None:
 
 
 def range_of(stats: ValueStats, method: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Choose the reals to keep, one pair per slice, always within what was observed.
+    """Choose the reals to keep, one pair per slice, always within the observed range.
 
     A percentile p cuts off at most (100 - p) / 2 per cent of the elements at each end, up to the border of a
     bin. Values without a histogram keep everything.
@@ -120,6 +120,7 @@ def range_of(stats: ValueStats, method: str) -> tuple[tuple[float, ...], tuple[f
     if percentile is None or stats.bins is None:
         return stats.los, stats.his
     counts = stats.bins.counts
+    # Fractions: with doubles, 99.9 per cent of a round number of elements might lose one more.
     cut = math.floor(sum(counts) * (100 - percentile) / 200)
     below = next(k for k, seen in enumerate(accumulate(counts)) if seen > cut)
     above = next(k for k, seen in enumerate(accumulate(reversed(counts))) if seen > cut)
@@ -155,7 +156,7 @@ def calibration_digest(graph: Graph) -> str:
 
 
 def from_observed(seen: Observed) -> ValueStats:
-    """Freeze what was observed; something finite must have been."""
+    """Freeze observations; something finite must have been seen."""
     bins = None
     if seen.counts is not None:
         bins = Bins(seen.exponent, seen.first, tuple(seen.counts.tolist()))

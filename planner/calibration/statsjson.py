@@ -36,7 +36,7 @@ def read_statistics(text: str, source: str = "statistics") -> Statistics:
 
     Args:
       text: the file's content.
-      source: what messages call it, such as the file name.
+      source: in messages, such as the file name.
 
     Raises:
       StatsError: not JSON, another format or version, an unknown or missing field, a number that is none, or
@@ -68,7 +68,7 @@ def load_statistics(path: str | Path) -> Statistics:
     """Read a file.
 
     Raises:
-      StatsError: no readable file, or what `read_statistics` refuses.
+      StatsError: no readable file, or one that `read_statistics` refuses.
     """
     if not isinstance(path, str | Path):
         raise StatsError(
