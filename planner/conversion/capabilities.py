@@ -1,7 +1,7 @@
-"""Capabilities: what each dialect can say, found by converting small models and running both.
+"""Capabilities of each dialect, found by converting small models and running both.
 
 The columns are those of the QONNX paper's table I. A tick means: every probe of the column converts,
-keeps its numbers, and is what the column asks for. Source: QONNX paper, section "comparison of formats".
+keeps its numbers, and has the form of the column. Source: QONNX paper, section "comparison of formats".
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ _SHAPE: Final = (2, 4)
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A small QONNX model: what its Quants ask for, and which of its two operands have one."""
+    """A small QONNX model: the demands of its Quants, and those of its two operands that have one."""
 
     bits: float = 8
     rounding: str = "ROUND"

@@ -1,7 +1,7 @@
 """Convert: an ONNX model of any quantized dialect in another one, every number as it was.
 
 No plan and no target: each quantizer of the graph is read into one record and written anew, all other ops
-stay as they are. What a format cannot say is refused. Source: design 05; design 03, "ONNX utilities".
+stay as they are. Numbers beyond a format are refused. Source: design 05; design 03, "ONNX utilities".
 """
 
 from collections.abc import Callable, Mapping
@@ -45,7 +45,7 @@ def convert(
       dims: sizes of dimensions that the model leaves open, by name (`batch`) or place (`input[0]`).
 
     Raises:
-      UnsupportedExport: the dialect cannot say these numbers; names the op and what it would take.
+      UnsupportedExport: the dialect cannot say these numbers; names the op and its needs.
       ModelError: no ONNX model.
       UnknownName: no such dialect, or no such open dimension.
     """

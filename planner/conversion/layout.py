@@ -38,6 +38,7 @@ def channels_last(graph: Graph) -> Graph:
             _turn(op, draft, len(shape))
     turned = draft.finish()
     while True:
+        # Sinking brings a transpose to the next one, which may undo it; that frees the one in front of it.
         once = _cancelled(_sunk(turned))
         if once is turned or once.ops == turned.ops:
             return infer(once)
@@ -83,6 +84,7 @@ def _sunk(graph: Graph) -> Graph:
         if first < 0 or ops[first].type != "Transpose" or counts[op.inputs[0]] != 1:
             continue
         turn = ops[first]
+        # Between an input and an output it would only change places.
         if op.outputs[0] in graph.outputs and turn.inputs[0] in graph.inputs:
             continue
         middle = unused(f"{op.outputs[0]}/turned", taken)

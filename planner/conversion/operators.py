@@ -46,7 +46,7 @@ class _Product:
 
     @property
     def step(self) -> Array:
-        """What one step of a sum is worth, per output channel or one for all."""
+        """The real value of one step of a sum, per output channel or one for all."""
         return np.asarray(self.x.scale * self.w.scale, np.float32)
 
 
@@ -137,6 +137,7 @@ def _bias(op: Op, x: _Stored, w: _Stored, reader: Reader, form: str) -> Array | 
         if known is not None and known.data is not None:
             array = (known.data - known.quantizer.zero_point) * known.quantizer.scale
     steps = None if array is None else array.astype(np.float64) / (x.scale * w.scale)
+    # An integer bias is added before the scale is applied, so it has to be whole steps of the sum.
     if steps is None or not np.array_equal(steps, np.rint(steps)) or np.abs(steps).max(initial=0) >= _EXACT:
         raise _refusal(
             op, form, "its bias lies off the grid of its sums", "multiples of the product of the scales"
@@ -156,6 +157,7 @@ def _largest_sum(product: _Product, reader: Reader) -> float:
         shape = reader.graph.values[product.w.tensor].shape or ()
         depth = shape[-2] if len(shape) > 1 else None
         return float(depth) * far * 383 if isinstance(depth, int) else float(_EXACT)
+    # Sum |w| times the farthest x bounds every partial sum, in whatever order a kernel adds.
     size = np.abs(w.astype(np.int64) - int(product.w.zero.reshape(-1)[0]))
     axes = tuple(range(1, w.ndim)) if product.op.type == "Conv" else (w.ndim - 2,)
     extra = 0 if product.bias is None else np.abs(product.bias.astype(np.int64)).max(initial=0)

@@ -26,7 +26,7 @@ _CHUNK: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Containers:
-    """What stored integers a format has.
+    """Stored integers of a format.
 
     Attributes:
       format: its name, for refusals.
@@ -44,10 +44,10 @@ QDQ: Final = Containers("onnx-qdq", ("u4", "i4", "u8", "i8", "u16", "i16"), clip
 
 
 def write_pair(found: Found, op: Op, draft: Draft, containers: Containers) -> None:
-    """Append the ops that do what a quantizer does.
+    """Append ops that compute as a quantizer does.
 
     Raises:
-      UnsupportedExport: no stored integers of this format say it; names the op and what would do.
+      UnsupportedExport: no stored integers of this format say it; names the op and formats that would do.
     """
     quantizer = found.quantizer
     low, high = _ends(quantizer, op, containers)
@@ -193,11 +193,12 @@ def _explicit(found: Found, op: Op, draft: Draft, grid: _Grid, containers: Conta
 
 
 def _rounded(op: Op, draft: Draft, v: str, grid: _Grid, containers: Containers) -> str:
-    """Append what rounds by another mode than half to even; below 0 nothing is kept of unsigned ones."""
+    """Append rounding by another mode than half to even; of unsigned results nothing below 0 is kept."""
     mode, wide = grid.quantizer.rounding, draft.values[v].dtype if v in draft.values else ""
     dtype = np.dtype(np.float64 if wide == "f64" else np.float32)
     if mode in _EVEN:
         return v
+    # Below zero all is clipped to 0 or above, so without signs towards zero is down and away from it is up.
     is_unsigned = grid.low >= 0
     kind = {"CEIL": "Ceil", "FLOOR": "Floor"}.get(mode)
     if kind is None and is_unsigned:
@@ -206,6 +207,7 @@ def _rounded(op: Op, draft: Draft, v: str, grid: _Grid, containers: Containers) 
         raise _refusal(
             op, containers, f"rounds by {mode}", "ROUND, FLOOR, CEIL; with unsigned integers every mode"
         )
+    # Half up is floor(x + 0.5), half down ceil(x - 0.5).
     if mode.startswith("HALF"):
         half = draft.constant(f"{op.outputs[0]}/half", np.asarray(0.5, dtype))
         v = draft.emit(op, "Add" if mode == "HALF_UP" else "Sub", v, half, dtype=wide)
@@ -278,6 +280,7 @@ def _uniform(quantizer: Quantizer, shape: tuple[int, ...]) -> Uniform | None:
 def _integers(x: Array, quantizer: Quantizer) -> Array:
     v = x / quantizer.scale + quantizer.zero_point
     if quantizer.is_bipolar:
+        # QONNX BipolarQuant takes 0 as positive.
         return np.where(v >= 0, v.dtype.type(1), v.dtype.type(-1))
     return ROUNDINGS[quantizer.rounding](np.clip(v, *_unrounded(quantizer)))
 

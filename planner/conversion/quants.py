@@ -22,7 +22,7 @@ _BIPOLAR_SIZE: Final = 2
 
 
 def write_quant(found: Found, op: Op, draft: Draft) -> None:
-    """Append the QONNX ops that do what a quantizer does."""
+    """Append QONNX ops that compute as a quantizer does."""
     quantizer = found.quantizer
     if found.data is not None:
         _write_constant(found, op, draft)
