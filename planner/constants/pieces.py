@@ -27,7 +27,7 @@ _LONG_RUN: Final = 512
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Params:
-    """What serves one piece: arrays that broadcast against it, or one-element arrays.
+    """Parameters of one piece: arrays that broadcast against it, or one-element arrays.
 
     Attributes:
       scales: floats.

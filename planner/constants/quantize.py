@@ -39,7 +39,7 @@ _FLOATS: Final[Mapping[str, np.dtype[Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """How a real becomes a stored integer.
+    """Arithmetic that turns a real into a stored integer.
 
     Attributes:
       is_exact: one rounding of the exact quotient; otherwise the quotient is a float32 (a float64 above 16
@@ -186,7 +186,7 @@ def _known(source: Array, quotient: Array) -> Array:
 
 
 def _short(source: Array, params: Params, arithmetic: Arithmetic, quotient: Array) -> None:
-    """As `_exact`, where a double is exact enough: no quotient of few digits is that near to a tie.
+    """Quantize exactly by a double, which suffices where no quotient of few digits is near to a tie.
 
     For reals of up to 50 significant bits, scales and storages of up to 24, `quotient - n/2` is 0 or at least
     2^-25, or 2^-50 of the quotient; a double is off by less than 2^-52 of it.
@@ -206,6 +206,7 @@ def _short(source: Array, params: Params, arithmetic: Arithmetic, quotient: Arra
 def _to_even(quotient: Array, shift: Array | float) -> None:
     """Round in place so that the sum with `shift`, integers, is even at ties."""
     nearest = np.rint(quotient)
+    # Even is the sum with the zero point: beside an odd one the tie goes to the odd neighbour instead.
     is_odd = np.asarray(shift) % 2 == 1
     if np.any(is_odd):
         beside = quotient - nearest
@@ -217,6 +218,7 @@ def _exact(source: Array, params: Params, arithmetic: Arithmetic, quotient: Arra
     """Into `quotient`: the exact quotient with the zero point, rounded once; not finite ones stay."""
     reals = source.astype(np.float64)
     zero = np.zeros(()) if params.zero_points is None else params.zero_points
+    # A rounded quotient may fall on a tie that the exact one misses; the remainder of fmod is exact.
     between = divided(reals, params.scales, zero if arithmetic.offset_first else np.zeros(()))
     found = rounded(between, arithmetic.rounding) + zero
     quotient[...] = np.where(np.isfinite(reals), found, reals)

@@ -73,6 +73,7 @@ def _has_table(stored: Array, source: Uniform, target: Uniform) -> bool:
 
 
 def _exact(stored: Array, source: Uniform, target: Uniform, arithmetic: Arithmetic) -> Array:
+    # A difference (one bit more) times a scale has the digits of both: exact in a double up to 53.
     digits = source.storage.bits + 1 + FORMATS[source.expressed].digits
     if digits <= _DIGITS:
         reals = dequantize_array(stored, source, np.float64)
@@ -81,7 +82,7 @@ def _exact(stored: Array, source: Uniform, target: Uniform, arithmetic: Arithmet
 
 
 def _in_integers(stored: Array, source: Uniform, target: Uniform, arithmetic: Arithmetic) -> Array:
-    """The same in Python's integers, of any size: some hundred times slower."""
+    """Requantize in Python's integers, of any size: some hundred times slower."""
     shape = stored.shape
     scales = [Fraction(scale) for scale in source.scales], [Fraction(scale) for scale in target.scales]
     up = along([scale.numerator for scale in scales[0]], source, shape)
@@ -89,6 +90,7 @@ def _in_integers(stored: Array, source: Uniform, target: Uniform, arithmetic: Ar
     factor = along([scale.denominator for scale in scales[1]], target, shape)
     divisor = along([scale.numerator for scale in scales[1]], target, shape)
     zero = along(target.zero_points, target, shape)
+    # (q - z) * up/down over divisor/factor, as one ratio of integers: it rounds once.
     moved = stored.astype(object) - along(source.zero_points, source, shape)
     between = ratio(moved * up * factor, down * divisor, zero if arithmetic.offset_first else zero * 0)
     found = rounded(between, arithmetic.rounding) + zero

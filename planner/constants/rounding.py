@@ -1,4 +1,4 @@
-"""Rounding: an integer below a real and what is left of it become one integer, in every way there is.
+"""Rounding: the integer below a real and the remainder become one integer, by every mode.
 
 Exact: a real is given as `whole + rest / unit`, so nothing is decided by a rounded fraction. QONNX names are
 mapped in `QONNX`; its HALF_UP means away from zero, while `half_up` here is towards plus infinity, as
@@ -25,7 +25,7 @@ class Between:
       low: the greatest integers not above them.
       beyond: -1, 0 or 1: below, at, or above the middle.
       is_off: whether they are no integers.
-      total: the integers below what is rounded as a whole: `low`, or with a zero point added.
+      total: the integers below the whole sum that is rounded: `low`, or with a zero point added.
     """
 
     low: Array
@@ -46,8 +46,11 @@ def divided(x: Array, unit: Array, zero_point: Array) -> Between:
     """
     with np.errstate(over="ignore", invalid="ignore"):
         rest = np.fmod(x, unit)
+        # x - rest is a multiple of the unit, so the division
+        # is off by its rounding alone, which rint takes away.
         whole = np.rint((x - rest) / unit)
         is_below = rest < 0
+        # Twice the remainder against the unit: exact, where half of the unit may not be.
         beyond = np.sign(2.0 * np.abs(rest) - unit)
     low = whole - is_below
     return Between(low, np.where(is_below, -beyond, beyond), rest != 0, low + zero_point)
@@ -101,6 +104,7 @@ def _half_even(reals: Between) -> Array:
 
 
 def _half_away(reals: Between) -> Array:
+    # `low` is a floor, so below zero away from zero means to stay there.
     return np.asarray((reals.beyond > 0) | ((reals.beyond == 0) & (reals.total >= 0)))
 
 
