@@ -111,6 +111,7 @@ def _layer(graph: Graph, region: Region, kinds: Mapping[str, PortTyped] | None) 
         return None
     if not isinstance(weight, Uniform) or weight.storage.float_name or bias.endswith(MARK + region.name):
         return None
+    # A pinned bias is an integer of the file; correcting it would leave its grid.
     facts = graph.values[bias].facts
     if region.input_facts:
         facts += region.input_facts[region.inputs.index(bias)]
@@ -142,6 +143,7 @@ def _corrected(graph: Graph, layer: _Layer, mean: Mean) -> np.ndarray | None:
     alpha, beta = float(attributes.get("alpha", 1.0)), float(attributes.get("beta", 1.0))
     if not bias.ndim or bias.size != shift.size or bias.shape[-1] != shift.size or not beta:
         return None
+    # Gemm is alpha A B + beta C: the error is of the product, the correction goes into C.
     moved: np.ndarray = bias.astype(np.float64) - (shift * (alpha / beta)).reshape(bias.shape)
     return moved.astype(bias.dtype) if np.isfinite(moved).all() else None
 
@@ -163,6 +165,7 @@ def mean_error(op: Op, graph: Graph, kind: Uniform, mean: Mean) -> np.ndarray:
             hint="calibrate this model again",
         )
     channels = np.asarray(mean.values).reshape(groups, n_in)
+    # The error is linear in x, so its mean needs the means of channels only, no second pass over samples.
     shift: np.ndarray = np.einsum("gi,gio->go", channels, matrices).reshape(-1)
     return shift
 
@@ -173,6 +176,7 @@ def _matrices(op: Op, weight: np.ndarray, graph: Graph) -> np.ndarray:
         return weight[None]
     if op.type == "Gemm":
         return (weight.T if op.attributes.get("transB", 0) else weight)[None]
+    # Taps over padding meet zeros: each tap's error counts by its share of elements, not as one.
     shares = tap_shares(op, graph.values[op.inputs[0]].shape or (), weight.shape[2:])
     summed = weight.reshape(*weight.shape[:2], -1) @ shares.reshape(-1).astype(np.float32)
     groups = int(op.attributes.get("group", 1))

@@ -1,4 +1,4 @@
-"""Taps: how often each position of a convolution's kernel meets an element of the input, not the padding.
+"""Taps: number of elements, not padding, that each position of a convolution's kernel meets.
 
 Axes are independent, so a tap's share is the product of its shares along each spatial axis.
 Source: ONNX Conv and ConvTranspose.
@@ -37,12 +37,15 @@ def _axis_shares(op: Op, axis: int, size: Dim, kernel: Sequence[int], geometry: 
     begin, end = geometry.pads[axis], geometry.pads[len(kernel) + axis]
     spread = op.type == "ConvTranspose"
     if not isinstance(size, int) or (spread and op.attributes.get("auto_pad", "NOTSET") != "NOTSET"):
+        # Without borders a tap meets an element at every output of a Conv, at one in `stride` of a
+        # ConvTranspose.
         return np.full(taps, 1 / stride if spread else 1.0)
     offsets = np.arange(taps) * dilation - begin
     if spread:
         outputs = (
             (size - 1) * stride + dilation * (taps - 1) + 1 - begin - end + geometry.output_padding[axis]
         )
+        # A ConvTranspose scatters: input i reaches output i * stride + offset, if that is not cropped away.
         reached, limit = np.arange(size) * stride + offsets[:, None], outputs
     else:
         outputs = (size + begin + end - dilation * (taps - 1) - 1) // stride + 1
