@@ -30,7 +30,7 @@ _MOVING: Final = MOVERS - {"Clip", "Concat", "Max", "Min", "Relu", "Where"}
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What one op costs.
+    """Cost of one op.
 
     Attributes:
       macs: multiply-accumulates.
@@ -53,7 +53,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a model costs; the totals are sums over layers."""
+    """Cost of a model; the totals are sums over layers."""
 
     mode: str
     layers: tuple[Layer, ...]
@@ -80,12 +80,12 @@ class Cost:
 
 
 def cost(source: str | Path | bytes, mode: str = "qonnx") -> Cost:
-    """Count what an ONNX file of any quantized dialect costs; see `cost_of`."""
+    """Count the cost of an ONNX file of any quantized dialect; see `cost_of`."""
     return cost_of(read_written(source), mode)
 
 
 def cost_of(graph: Graph, mode: str = "qonnx") -> Cost:
-    """Count what a model costs.
+    """Count the cost of a model.
 
     Args:
       graph: as `onnx.read.read_written` gives it; unknown dimensions count as 1.
@@ -140,7 +140,7 @@ class _Widths:
         return NARROW_BITS.get(dtype) or (NUMPY[dtype].itemsize * 8 if dtype in NUMPY else _FLOAT_BITS)
 
     def _origin(self, name: str) -> str:
-        """Where a value's numbers come from, through ops that only move them."""
+        """The origin of a value's numbers, through ops that only move them."""
         while name not in self._found:
             op = self._writer.get(name)
             if op is None or op.type not in _MOVING:
@@ -179,6 +179,7 @@ def _linear(op: Op, count: Count, graph: Graph, widths: _Widths, mode: str) -> L
     bits_a, bits_w = widths.bits(count.a), widths.bits(count.w)
     per_mac = float(bits_a * bits_w)
     if mode == "eq5":
+        # Equation 5 adds the accumulator: a product is bits_a + bits_w wide, and n sums carry log2(n) bits.
         per_mac += bits_a + bits_w + math.log2(max(count.depth, 1))
     held = [name for name in (count.a, count.w) if widths.is_weight(name)]
     weights = sum(graph.values[name].elements for name in held)
@@ -199,6 +200,7 @@ def _conv(op: Op, graph: Graph) -> Count:
 def _conv_transpose(op: Op, graph: Graph) -> Count:
     weight = _shape(op.inputs[1], graph)
     depth = math.prod(weight[1:])
+    # Scattering: every input element meets each weight of its channel.
     return Count(graph.values[op.inputs[0]].elements * depth, depth, op.inputs[0], op.inputs[1])
 
 
