@@ -1,21 +1,20 @@
 """Propagation: decide a uniform type (or float) for every port, and record why.
 
 In: a Graph with regions, a Target. Out: a Plan. Nothing here reads YAML or ONNX. Rows are chosen
-first; what needs no search is settled column by column. Of the rest ranges flow forward and what uses keep
-flows back, then each component of classes is labelled, and constants and derived ports follow.
+first; ranges flow forward and what uses keep flows back; values that nothing else has a say in are typed;
+then each component of classes is labelled, and constants and derived ports follow.
 Source: MLIR quantization RFC, "Propagation pass"; design 01, sections 3 to 6.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from planner.errors import Conflict, InputError, require_name, unknown_name
 from planner.ir.graph import Graph
 from planner.ir.topology import running
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
-from planner.propagation.columns import Columns, columns_of
 from planner.propagation.network.build import build_network
 from planner.propagation.network.float_islands import afloat, float_islands
 from planner.propagation.network.per_axis import give_slices
@@ -28,19 +27,14 @@ from planner.propagation.result.outcome import BiasPins, Outcome, Request, Strat
 from planner.propagation.result.plan_builder import assemble
 from planner.propagation.selection.conflicts import Concession, explained
 from planner.propagation.selection.rows import Choice, choose_rows, in_float, refuse_contradictions
-from planner.propagation.settle import Settled, settle, settle_nothing
 from planner.propagation.solver.classes import build_classes
 from planner.propagation.solver.labelling import label_all
 from planner.propagation.solver.price import CostModel
 from planner.target.records import Costs, PortId, Target
 
 Found = TypeVar("Found")
-Settler = Callable[[Columns, Sequence[Choice], Graph, Target, Costs | None], Settled]
 GIVEN_UP: Final = "what it needs cannot all hold"
 GREATEST_PRICE: Final = 1e9
-# With fewer kernels than this whose row names what it stores, which movers' do not, planning is sooner done
-# port by port than in columns; the plan is the same.
-FEW: Final = 20
 
 
 def propagate(
@@ -84,8 +78,8 @@ def propagate(
 def operand_types(graph: Graph, target: Target) -> dict[str, dict[str, PortTyped]]:
     """Types at the inputs of kernels that run as integers: value to type, by kernel; no plan is made of it.
 
-    Settled kernels are not among them: those have no constants whose numbers are known. Where constraints
-    cannot all hold the types are those of a best-effort plan: to refuse is for whoever makes a plan of it.
+    Where constraints cannot all hold the types are those of a best-effort plan: to refuse is for whoever
+    makes a plan of it.
     """
     request = Request("minimal", target.costs, "", best_effort=True, bias_pins="error", depths={})
     outcome, _ = _conceding(_decided, graph, target, request)
@@ -134,84 +128,66 @@ def _decided(graph: Graph, target: Target, request: Request, given: Concession) 
     refuse_contradictions(graph)
     choices = choose_rows(graph, running(graph), target)
     choices = [in_float(c, GIVEN_UP) if c.row and c.region.name in given.floats else c for c in choices]
-    storing = [choice for choice in choices if choice.layout is not None and not choice.layout.wild]
-    settler = settle if len(storing) >= FEW else settle_nothing
-    return decide(graph, target, choices, request, settler)
+    return decide(graph, target, choices, request)
 
 
-def decide(
-    graph: Graph, target: Target, choices: list[Choice], request: Request, settler: Settler = settle
-) -> Outcome:
+def decide(graph: Graph, target: Target, choices: list[Choice], request: Request) -> Outcome:
     """From chosen rows to typed ports.
+
+    Rows without a range, and movers between floats, run in float; as that can take the range or the integer
+    neighbour from another kernel, the network is built again. Kernels only ever turn to float, so this ends.
 
     Args:
       choices: of all live kernels, in topological order.
-      settler: what is settled before there is a network.
 
     Raises:
       Conflict, RuleError: constraints that cannot all hold.
     """
-    columns = columns_of(graph, [choice.region for choice in choices])
-    task = _Task(graph, target, request, columns, settler)
     choices = demote(choices, out_of_reach(graph, choices))
-    survey = _surveyed(task, choices)
-    while rangeless := forward(survey.network):
-        choices = demote(choices, [survey.settled.open[i] for i in rangeless])
-        survey = _surveyed(task, choices, survey.network.visits)
-    if islands := float_islands(survey.network):
-        choices = afloat(choices, {survey.settled.open[i] for i in islands})
-        survey = _surveyed(task, choices, survey.network.visits)
-        forward(survey.network)
-    settled, network = survey
+    network = _network(graph, target, choices, request)
+    while rangeless := forward(network):
+        choices = demote(choices, rangeless)
+        network = _network(graph, target, choices, request, network.visits)
+    if islands := float_islands(network):
+        choices = afloat(choices, islands)
+        network = _network(graph, target, choices, request, network.visits)
+        forward(network)
     backward(network)
     settle_plain(network)
-    classes = build_classes(network, _depths(columns, network, settled, request.depths))
+    classes = build_classes(network, _depths(network, request.depths))
     cost_model = CostModel(request.costs, target.rescale_single_consumer, target.rescale_allowed)
     labelled = label_all(network, classes, cost_model, request.strategy)
-    casts = settled.price(cost_model)
-    labelled = replace(labelled, cost=labelled.cost + casts, bound=labelled.bound + casts)
-    outcome = Outcome(columns, choices, settled, network, classes, labelled, {}, request)
+    outcome = Outcome(choices, network, classes, labelled, {}, request)
     outcome = replace(outcome, derived=_derived(outcome))
     if far := set(too_far(outcome)):
         choices = [in_float(choice, TOO_FAR) if i in far else choice for i, choice in enumerate(choices)]
-        return decide(graph, target, choices, request, settler)
+        return decide(graph, target, choices, request)
     return outcome
 
 
-class _Task(NamedTuple):
-    graph: Graph
-    target: Target
-    request: Request
-    columns: Columns
-    settler: Settler
-
-
-class _Survey(NamedTuple):
-    """What needs no search, and the network of the rest."""
-
-    settled: Settled
-    network: Network
-
-
-def _surveyed(task: _Task, choices: Sequence[Choice], visits: int = 0) -> _Survey:
-    costs = task.request.costs if task.request.strategy == "minimal" else None
-    settled = task.settler(task.columns, choices, task.graph, task.target, costs)
-    opened = [choices[k] for k in settled.open]
-    columns = task.columns
-    network = build_network(
-        task.graph, opened, task.target, settled.by_name(columns), settled.ranges(columns)
-    )
+def _network(
+    graph: Graph, target: Target, choices: Sequence[Choice], request: Request, visits: int = 0
+) -> Network:
+    network = build_network(graph, choices, target)
     network.visits = visits + len(choices)
-    network.derives_bias = task.request.bias_pins == "derive"
+    network.derives_bias = request.bias_pins == "derive"
     give_slices(network)
-    return _Survey(settled, network)
+    return network
 
 
-def _depths(columns: Columns, network: Network, settled: Settled, given: Mapping[str, int]) -> Sequence[int]:
-    """Of the network's kernels; in a part of a model whose inputs lie farther away they are given."""
-    depths = columns.depths() if settled.open else []
-    names = [kernel.choice.region.name for kernel in network.kernels]
-    return [given.get(name, depths[k]) for name, k in zip(names, settled.open, strict=True)]
+def _depths(network: Network, given: Mapping[str, int]) -> list[int]:
+    """By kernel: kernels on the longest way from the model's inputs to it, itself counted.
+
+    In a part of a model, whose inputs lie farther away, they are given.
+    """
+    deep = [0] * len(network.values)
+    found: list[int] = []
+    for kernel in network.kernels:
+        most = max([deep[port.value] for port in present(network, kernel.inputs)], default=0) + 1
+        for port in present(network, kernel.outputs):
+            deep[port.value] = most
+        found.append(given.get(kernel.choice.region.name, most))
+    return found
 
 
 def _derived(outcome: Outcome) -> dict[int, Sequence[PortId]]:

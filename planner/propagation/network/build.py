@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from planner.ir.borders import carried_pairs
 from planner.ir.graph import Graph, Region
 from planner.ir.roles import is_mover
-from planner.ir.types.qtypes import Storage, Uniform
+from planner.ir.types.qtypes import Storage
 from planner.propagation.network.ports import (
     CLASS,
     CONSTANT,
@@ -17,7 +17,6 @@ from planner.propagation.network.ports import (
     FLOAT,
     FLOAT_PORT,
     GIVEN,
-    SETTLED,
     Interval,
     Kernel,
     Network,
@@ -39,21 +38,17 @@ def build_network(
     graph: Graph,
     choices: Sequence[Choice],
     target: Target,
-    settled: Mapping[str, Uniform | None] | None = None,
-    ranges: Mapping[str, Interval] | None = None,
 ) -> Network:
     """Number the ports of the chosen rows, wildcards resolved to storages.
 
     Args:
-      choices: of all live kernels, or of those around values that are not `settled`.
-      ranges: of settled values, where that is not what was observed.
+      choices: of all live kernels, in topological order.
     """
     wild = any(choice.layout is not None and choice.layout.wild for choice in choices)
     reader_storage = reader_storages(graph, choices) if wild else {}
-    network = Network(graph, target, [], [], [], {}, settled or {}, ranges or {})
+    network = Network(graph, target, [], [], [], {})
     for name in (*graph.inputs, *graph.constants):
-        if name not in network.settled:
-            number_of(network, name)
+        number_of(network, name)
     begin_of = {end: begin for begin, end in carried_pairs(graph)}
     numbers: dict[str, int] = {}
     for index, choice in enumerate(choices):
@@ -63,8 +58,7 @@ def build_network(
             network.begins[index] = begin
         _add_kernel(network, choice, reader_storage)
     for i, name in enumerate(graph.outputs):
-        if name not in network.settled or name in network.value_ids:
-            network.values[number_of(network, name)].outputs.append(i)
+        network.values[number_of(network, name)].outputs.append(i)
     return network
 
 
@@ -115,8 +109,6 @@ def _add_port(
             port.kind = DERIVED
         else:
             _give(port)
-        if port.kind == CLASS and name in network.settled:
-            port.kind, port.type = SETTLED, network.settled[name]
     return number
 
 

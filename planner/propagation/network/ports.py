@@ -1,13 +1,12 @@
 """The network: kernels with something left to decide, as plain lists of ints, for the loops that visit ports.
 
-Ports, values and classes are numbered (`build`); nothing here decides. Ranges are in reals. Of a value
-that was settled before (`settle`) only the ports at these kernels are here; of every other value all are.
+Ports, values and classes are numbered (`build`); nothing here decides. Ranges are in reals.
 A port is one of: `CLASS` (its label is searched), `CONSTANT` (its type comes from its own numbers),
 `DERIVED` (a rule computes it from other ports), `GIVEN` (a fact per axis or block says it), `SETTLED`
-(nothing but its value's range has a say, see `settle` and `presolve`), `FLOAT`.
+(nothing but its value's range has a say, see `presolve`), `FLOAT`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -32,7 +31,7 @@ Interval = tuple[float, float]
 class Value:
     """One value: who writes and reads it, and what is known of its reals.
 
-    `saturates`: a constant whose infinities become an end of the storage. `settled`: it was before.
+    `saturates`: a constant whose infinities become an end of the storage.
     """
 
     name: str
@@ -48,7 +47,6 @@ class Value:
     range: Interval | None = None
     kept: Interval | None = None
     saturates: bool = False
-    settled: bool = False
 
 
 @dataclass(slots=True)
@@ -97,10 +95,6 @@ class Network:
     values: list[Value]
     ports: list[Port]
     value_ids: dict[str, int]
-    settled: Mapping[str, Uniform | None] = field(default_factory=dict)
-    """The types of values that were settled before, float as None, by name."""
-    ranges: Mapping[str, Interval] = field(default_factory=dict)
-    """Their ranges, where that is not what was observed."""
     derives_bias: bool = False
     visits: int = 0
     begins: dict[int, int] = field(default_factory=dict)
@@ -116,7 +110,6 @@ def number_of(network: Network, name: str) -> int:
         return known
     value = network.graph.values[name]
     entry = Value(name, value.elements, name in network.graph.constants)
-    entry.settled = name in network.settled
     network.value_ids[name] = number = len(network.values)
     network.values.append(entry)
     for fact in value.facts:
@@ -132,7 +125,6 @@ def number_of(network: Network, name: str) -> int:
         if isinstance(fact, Bipolar):
             # No integer stands for a sign of either kind: it is computed in float, and is one of two reals.
             entry.calibrated = (-fact.scale, fact.scale)
-    entry.calibrated = network.ranges.get(name, entry.calibrated)
     return number
 
 

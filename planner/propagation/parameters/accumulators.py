@@ -5,13 +5,12 @@ counted are averages, additions and other kernels without products. Source: desi
 """
 
 import math
-from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from planner.ir.graph import Graph, Op, Region
+from planner.ir.graph import Graph, Op
 from planner.ir.types.qtypes import Uniform
 from planner.propagation.network.ports import DERIVED, Kernel, Network, Port, present
 from planner.propagation.parameters.constant_types import observed
@@ -54,18 +53,6 @@ def accumulator_bits(network: Network, kernel: Kernel) -> tuple[int | None, int 
     channel = int(np.argmax(sums))
     named = network.values[ports[1].value].constant and not w.blocks
     return int(sums[channel]).bit_length() + 1, channel if named else None
-
-
-def settled_bits(graph: Graph, region: Region, types: Sequence[Uniform | None]) -> int | None:
-    """The same of a kernel of activations alone; `types`: of its inputs."""
-    op = linear_op(region.ops) if region.ops else None
-    given = [i for i, name in enumerate(region.inputs) if name]
-    if op is None or len(given) < 2 or region.inputs[given[1]] in graph.constants:
-        return None
-    x, w, terms = types[given[0]], types[given[1]], _terms(graph, op)
-    if x is None or w is None or terms is None:
-        return None
-    return (terms * _reach(x) * _reach(w)).bit_length() + 1
 
 
 def _reach(kind: Uniform) -> int:

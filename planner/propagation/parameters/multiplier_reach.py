@@ -28,7 +28,7 @@ def too_far(outcome: Outcome) -> list[int]:
     choices = outcome.choices
     if not any(choice.row and choice.row.requantize in MULTIPLIERS for choice in choices):
         return []
-    scales = _scales([*outcome.settled.types, *(port.type for port in outcome.network.ports)])
+    scales = _scales([port.type for port in outcome.network.ports])
     if not scales or max(scales) < BEYOND * min(scales):
         return []
     return [
@@ -45,17 +45,11 @@ def _scales(kinds: Sequence[Kind]) -> list[float]:
 
 def _kinds(outcome: Outcome) -> Iterator[list[Kind]]:
     """The types at the ports of each kernel; of one that a mover's float label leaves in float none."""
-    columns, ports, types = outcome.columns, outcome.network.ports, outcome.settled.types
-    opened = dict(zip(outcome.settled.open, outcome.network.kernels, strict=True))
-    values, first = columns.value.tolist(), columns.first.tolist()
-    for number in range(len(outcome.choices)):
-        kernel = opened.get(number)
-        if kernel is None:
-            yield [types[v] if v >= 0 else None for v in values[first[number] : first[number + 1]]]
-        elif outcome.moves_in_float(kernel):
-            yield [None] * (first[number + 1] - first[number])
-        else:
-            yield [ports[p].type if p >= 0 else None for p in (*kernel.inputs, *kernel.outputs)]
+    ports = outcome.network.ports
+    for kernel in outcome.network.kernels:
+        at = (*kernel.inputs, *kernel.outputs)
+        floats = outcome.moves_in_float(kernel)
+        yield [ports[p].type if p >= 0 and not floats else None for p in at]
 
 
 def _is_too_far(choice: Choice, kinds: Sequence[Kind]) -> bool:

@@ -7,10 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from planner.propagation.columns import Columns
 from planner.propagation.network.ports import Kernel, Network, ports_of
 from planner.propagation.selection.rows import Choice
-from planner.propagation.settle import Settled
 from planner.propagation.solver.classes import LabelClass
 from planner.propagation.solver.components import Unit
 from planner.propagation.solver.solve import Solution
@@ -48,14 +46,11 @@ class Outcome:
 
     Attributes:
       choices: of all live kernels, in topological order.
-      settled: what needed no search.
-      network: the kernels that did (`settled.open`), labelled.
+      network: the same kernels with their ports, labelled.
       derived: ports that a rule computed, by the kernel's number in the network.
     """
 
-    columns: Columns
     choices: Sequence[Choice]
-    settled: Settled
     network: Network
     classes: list[LabelClass]
     labelled: Labelled

@@ -8,19 +8,19 @@ from dataclasses import fields, replace
 from typing import Any
 
 from planner.errors import Conflict
-from planner.ir.graph import BOUNDARY, Constant, Graph, Region, port_address
+from planner.ir.graph import BOUNDARY, Constant, Region, port_address
 from planner.ir.types.qtypes import FloatType, Uniform
 from planner.plans.plan import Origin, Plan, plan_key
 from planner.plans.records import KernelPlan, PortTyped, Rescale, TargetRef, ValuePlan
 from planner.plans.records import Port as PlanPort
 from planner.propagation.network.float_islands import BETWEEN_FLOATS
 from planner.propagation.network.ports import Interval, Kernel, Network, Port, Value
-from planner.propagation.parameters.accumulators import accumulator_bits, settled_bits
+from planner.propagation.parameters.accumulators import accumulator_bits
 from planner.propagation.result.outcome import Outcome
 from planner.propagation.result.plan_warnings import clip_of, unranged, warnings_of
 from planner.propagation.result.step_log import Steps
 from planner.propagation.selection.conflicts import Concession
-from planner.propagation.selection.rows import Choice, port_facts
+from planner.propagation.selection.rows import port_facts
 from planner.propagation.solver.classes import UNIT
 from planner.propagation.solver.price import loss_units
 from planner.target.records import Costs, Row, Target
@@ -63,56 +63,14 @@ def assemble(outcome: Outcome) -> Plan:
 def _kernels(outcome: Outcome) -> tuple[list[KernelPlan], dict[str, tuple[str, ...]]]:
     """Every kernel, and what some of them have to say."""
     network = outcome.network
-    opened = dict(zip(outcome.settled.open, network.kernels, strict=True))
-    values, bounds = outcome.columns.value.tolist(), outcome.columns.first.tolist()
     found: list[KernelPlan] = []
     warned: dict[str, tuple[str, ...]] = {}
-    for number, choice in enumerate(outcome.choices):
-        kernel = opened.get(number)
-        if kernel is None:
-            at = values[bounds[number] : bounds[number + 1]]
-            kinds = [outcome.settled.types[value] for value in at]
-            found.append(_closed_kernel(network.graph, choice, kinds))
-            continue
+    for kernel in network.kernels:
         found.append(_kernel_plan(network, kernel, floats=outcome.moves_in_float(kernel)))
         texts = warnings_of(network, kernel, greedy=outcome.request.strategy == "rfc")
         if texts:
-            warned[choice.region.name] = tuple(texts)
+            warned[kernel.choice.region.name] = tuple(texts)
     return found, warned
-
-
-def _closed_kernel(graph: Graph, choice: Choice, types: Sequence[Uniform | None]) -> KernelPlan:
-    """A kernel around which all is settled.
-
-    Args:
-      types: of the values at its ports; what is said of an absent one does not count.
-    """
-    region, layout, many = choice.region, choice.layout, len(choice.region.inputs)
-    kinds = types if layout is not None else [None] * len(types)
-    bits = settled_bits(graph, region, kinds[:many]) if choice.row is not None else None
-    if choice.row is not None:
-        _refuse_sums(region, choice.row, bits, None)
-    return KernelPlan(
-        region.name,
-        region.kernel,
-        layout.key if layout is not None else None,
-        None if layout is not None else choice.reason,
-        _closed_ports(region.name, "in", region.inputs, kinds[:many]),
-        _closed_ports(region.name, "out", region.outputs, kinds[many:]),
-        bits,
-        region.trip_count,
-    )
-
-
-def _closed_ports(
-    name: str, side: str, values: Sequence[str], types: Sequence[Uniform | None]
-) -> tuple[PlanPort, ...]:
-    return tuple(
-        [
-            PlanPort(port_address(name, side, i), value, kind if value else None)
-            for i, (value, kind) in enumerate(zip(values, types, strict=True))
-        ]
-    )
 
 
 def _options(outcome: Outcome) -> dict[str, Any]:
@@ -211,26 +169,19 @@ def _float_asked_for(network: Network, port: Port) -> FloatType | None:
 
 def _value_plans(outcome: Outcome, steps: Sequence[int]) -> dict[str, ValuePlan]:
     """What became of each value; `steps`: number of the step of each port, -1 for none."""
-    columns, settled, network = outcome.columns, outcome.settled, outcome.network
+    network = outcome.network
     lost = _lost(outcome)
     found = {}
-    definitions, clips = columns.definition.tolist(), settled.clips.tolist()
-    worst = settled.lost.tolist()
-    stored, known = settled.stored.tolist(), settled.known.tolist()
-    for number, (name, constant) in enumerate(zip(columns.names, columns.constant.tolist(), strict=True)):
-        if constant or not network.graph.values[name].is_float:
+    for value in network.values:
+        if value.constant or not network.graph.values[value.name].is_float:
             continue
-        made = definitions[number]
-        if known[number]:
-            kind = settled.types[number] if made >= 0 and stored[made] else None
-            bits, clip = worst[number] / UNIT, clips[number]
-        else:
-            value = network.values[network.value_ids[name]]
-            port = network.ports[value.definition] if value.definition >= 0 else None
-            kind = port.type if port is not None else value.pin
-            bits, clip = lost.get(name, 0) / UNIT, _worst_clip(network, value)
+        made = value.definition
+        kind = network.ports[made].type if made >= 0 else value.pin
         decided = steps[made] if kind is not None and made >= 0 else -1
-        found[name] = ValuePlan(kind, bits, clip, decided if decided >= 0 else None)
+        bits = lost.get(value.name, 0) / UNIT
+        found[value.name] = ValuePlan(
+            kind, bits, _worst_clip(network, value), decided if decided >= 0 else None
+        )
     return found
 
 
@@ -240,9 +191,10 @@ def _lost(outcome: Outcome) -> dict[str, int]:
     found = {values[index].name: bits for index, bits in outcome.network.lost.items()}
     for unit in labelled.units:
         labels = labelled.solutions[unit.classes[0]].labels
+        known: dict[int, int] = {}
         for loss in unit.losses:
             name = values[loss.value].name
-            found[name] = max(found.get(name, 0), loss_units(loss, labels))
+            found[name] = max(found.get(name, 0), loss_units(loss, unit.ways, labels, known))
     return found
 
 

@@ -1,14 +1,12 @@
 """The step log: which fact or rule decided each port, and on which earlier steps it rests.
 
 Facts come first, then per kernel its row and its ports, so that the number of each step is known at once;
-what the steps say stands in the columns and the network, and is written out when somebody looks. Read by
+what the steps say stands in the network, and is written out when somebody looks. Read by
 `explain`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import overload
-
-import numpy as np
+from typing import Final, overload
 
 from planner.ir.graph import port_address
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Storage, Uniform
@@ -16,13 +14,12 @@ from planner.ir.types.typetext import brief
 from planner.plans.records import Refused, Step, StepRow, StepRows
 from planner.propagation.network.ports import CONSTANT, FLOAT, GIVEN, SETTLED, Kernel, Network, Port, ports_of
 from planner.propagation.result.outcome import Outcome
-from planner.propagation.selection.row_layout import Layout
-from planner.propagation.selection.rows import Choice
 from planner.propagation.solver.classes import UNIT, Label, label_of, storable, typed
 from planner.propagation.solver.solve import Solution
-from planner.propagation.told import BY_RANGE, SHARED, Told
 from planner.target.records import PortId, Row
 
+BY_RANGE: Final = "the range it has to hold"
+SHARED: Final = "the label that costs its component least"
 _FACTS: Mapping[type[QType], str] = {
     AnyType: "any",
     Bipolar: "bipolar",
@@ -37,25 +34,24 @@ class Steps(StepRows):
     """The log of an outcome: numbered at once, written when it is first looked at."""
 
     def __init__(self, outcome: Outcome) -> None:
-        columns = outcome.columns
-        present = columns.value >= 0
-        before = np.concatenate([[0], np.cumsum(present)])
-        ports = np.diff(before[columns.first])
-        served = np.array([choice.layout is not None for choice in outcome.choices], bool)
-        heads = (ports > 0).astype(np.int64)
-        ends = int(columns.facts.sum()) + np.cumsum(heads + np.where(served, ports, 0))
-        firsts = ends - np.where(served, ports, 0)
-        numbers = firsts[columns.kernel] + before[:-1] - before[columns.first[columns.kernel]]
-        self._of_ports = np.where(present & served[columns.kernel], numbers, -1)
-        self._count = int(ends[-1]) if len(ends) else int(columns.facts.sum())
+        network = outcome.network
+        self._of_ports = [-1] * len(network.ports)
+        number = sum(len(network.graph.values[value.name].facts) for value in network.values)
+        for kernel in network.kernels:
+            ports = [p for p in (*kernel.inputs, *kernel.outputs) if p >= 0]
+            number += bool(ports)  # the step that says the row
+            if kernel.choice.layout is not None:
+                for p in ports:
+                    self._of_ports[p] = number
+                    number += 1
+        self._count = number
         self._outcome: Outcome | None = outcome
         self._rows: Sequence[StepRow] = ()
         self._steps: tuple[Step, ...] | None = None
 
     def of_ports(self) -> list[int]:
-        """The number of each port's step; -1 where it has none."""
-        numbers: list[int] = self._of_ports.tolist()
-        return numbers
+        """The number of each port's step, by the port's in the network; -1 where it has none."""
+        return self._of_ports
 
     def rows(self) -> Sequence[StepRow]:
         """What all steps say."""
@@ -98,19 +94,13 @@ class Steps(StepRows):
 class _Log:
     """Steps under construction; `port_step` and `facts_of` find the ones to rest on.
 
-    `numbers`: of the step of each port, by column. `facts_at`: of the facts of each value, by its column.
+    `numbers`: of the step of each port. `facts_at`: numbers of the facts of each value.
     """
 
     def __init__(self, outcome: Outcome, numbers: Sequence[int]) -> None:
-        self.network, self.columns = outcome.network, outcome.columns
-        self.numbers = numbers
-        self.definitions: list[int] = self.columns.definition.tolist()
-        self.constant: list[bool] = self.columns.constant.tolist()
-        self.told = Told(outcome.settled.alike)
+        self.network, self.numbers = outcome.network, numbers
         self.steps: list[StepRow] = []
-        counts = outcome.columns.facts
-        ends = np.cumsum(counts)
-        self.facts_at: list[range] = list(map(range, (ends - counts).tolist(), ends.tolist()))
+        self.facts_at: list[range] = []
         self.port_step: dict[int, int] = {}
         self.class_step: dict[int, int] = {}
         self._texts: dict[int, str] = {}
@@ -138,18 +128,14 @@ class _Log:
         return number
 
     def facts_of(self, index: int) -> Sequence[int]:
-        """Steps of the facts of a value of the network."""
-        return self.facts_at[self.columns.ids[self.network.values[index].name]]
+        """Steps of the facts of a value."""
+        return self.facts_at[index]
 
     def behind(self, index: int) -> Sequence[int]:
-        """Steps that say what is known of a value of the network."""
-        return self.behind_at(self.columns.ids[self.network.values[index].name])
-
-    def behind_at(self, value: int) -> Sequence[int]:
         """Steps that say what is known of a value: its facts, else the port that defines it."""
-        if self.facts_at[value]:
-            return self.facts_at[value]
-        definition = self.definitions[value]
+        if self.facts_at[index]:
+            return self.facts_at[index]
+        definition = self.network.values[index].definition
         number = self.numbers[definition] if definition >= 0 else -1
         return [number] if 0 <= number < len(self.steps) else []
 
@@ -158,62 +144,18 @@ def _written(outcome: Outcome, numbers: Sequence[int]) -> list[StepRow]:
     """The log: one step for each fact of the annotated model, then kernel by kernel."""
     log = _Log(outcome, numbers)
     values = outcome.network.graph.values
-    for name in outcome.columns.names:
-        for fact in values[name].facts:
-            log.add(name, str(fact), _FACTS[type(fact)], "model")
-    opened = {place: i for i, place in enumerate(outcome.settled.open)}
-    firsts = outcome.columns.first.tolist()
-    at = outcome.columns.value.tolist()
-    for place, choice in enumerate(outcome.choices):
-        i, first = opened.get(place), firsts[place]
-        if i is None:
-            _closed_steps(log, outcome, choice, first, at[first : firsts[place + 1]])
-            continue
-        _kernel_steps(log, outcome, i, first)
+    for value in outcome.network.values:
+        first = len(log.steps)
+        for fact in values[value.name].facts:
+            log.add(value.name, str(fact), _FACTS[type(fact)], "model")
+        log.facts_at.append(range(first, len(log.steps)))
+    for number in range(len(outcome.network.kernels)):
+        _kernel_steps(log, outcome, number)
     return log.steps
 
 
-def _closed_steps(log: _Log, outcome: Outcome, choice: Choice, first: int, values: Sequence[int]) -> None:
-    """Log a kernel around which all was settled.
-
-    Args:
-      first: column of its first port.
-      values: at its ports, -1 where one is absent.
-    """
-    region, row, layout = choice.region, choice.row, choice.layout
-    if all(value < 0 for value in values):
-        return
-    if row is None or layout is None:
-        log.add(region.name, "float", "no row", choice.reason)
-        return
-    facts: list[Sequence[int]] = [log.facts_at[value] if value >= 0 else () for value in values]
-    head = log.add(region.name, layout.key, "row", row.source, because=[n for own in facts for n in own])
-    many, joined, types = len(region.inputs), -1, outcome.settled.types
-    for i, (value, own) in enumerate(zip(values, facts, strict=True)):
-        if value < 0:
-            continue
-        side: PortId = ("in", i) if i < many else ("out", i - many)
-        address, text = f"{region.name}.{side[0]}[{side[1]}]", log.text(types[value])
-        if log.constant[value]:
-            log.steps.append((len(log.steps), address, text, "constant", "its own numbers", (*own, head), ()))
-        elif side not in layout.joined:
-            because = (*log.behind_at(value), head)  # what is behind a value comes before its kernels
-            log.steps.append((len(log.steps), address, text, *log.told.of(first + i, because)))
-        elif joined < 0:
-            read = {n for other in values[:many] if other >= 0 for n in log.behind_at(other)}
-            joined = len(log.steps)
-            log.steps.append((joined, address, text, *log.told.of(first + i, (*sorted(read), head))))
-        else:
-            source = _same_scale_source(row, _pattern_name(layout, side))
-            log.add(address, text, "same_scale", source, because=[head, joined])
-
-
-def _pattern_name(layout: Layout, side: PortId) -> str:
-    return (layout.inputs if side[0] == "in" else layout.outputs)[side[1]].name
-
-
-def _kernel_steps(log: _Log, outcome: Outcome, number: int, first: int) -> None:
-    """Log one kernel of the network: its row (or why none), then its ports; `first`: column of the first."""
+def _kernel_steps(log: _Log, outcome: Outcome, number: int) -> None:
+    """Log one kernel: its row (or why none), then its ports."""
     network, kernel = log.network, log.network.kernels[number]
     region, row, layout = kernel.choice.region, kernel.choice.row, kernel.choice.layout
     ports = ports_of(network, kernel)
@@ -234,10 +176,7 @@ def _kernel_steps(log: _Log, outcome: Outcome, number: int, first: int) -> None:
         elif port.group >= 0:
             step = _class_step(log, outcome, kernel, port, head=head)
         elif port.kind == SETTLED:
-            column = first + port.side[1] + (len(region.inputs) if port.side[0] == "out" else 0)
-            rests = sorted({head, *log.behind(port.value)})
-            step = len(log.steps)
-            log.steps.append((step, address, text, *log.told.of(column, tuple(rests))))
+            step = log.add(address, text, "range", BY_RANGE, because=[head, *log.behind(port.value)])
         elif port.kind == CONSTANT:
             rests = [head, *log.behind(port.value)]
             step = log.add(address, text, "constant", _content(network, port), because=rests)
@@ -312,12 +251,11 @@ def _first_step(log: _Log, outcome: Outcome, kernel: Kernel, port: Port, *, head
 
 
 def _refused(solution: Solution, port: Port) -> tuple[Refused, ...]:
-    chosen = set(solution.labels.values())
-    found = []
-    for label, price in solution.refused:
-        if label not in chosen:
-            found.append(Refused(_label_text(label, port), price / UNIT))
-    return tuple(found)
+    return tuple(
+        Refused(_label_text(label, port), price / UNIT)
+        for label, price in solution.refused
+        if label not in solution.chosen
+    )
 
 
 def _label_text(label: Label | None, port: Port) -> str:

@@ -2,7 +2,8 @@
 
 Labels of nearly the same scale and zero point become one, as fine as the finest of them and legal where
 any of them is. Its least price, or any bound of that, is a bound for the real labels too, and its answer
-says which of those to look at. Source: design 01, section 5; aggregation bounds.
+says which of those to look at. Random nets of a thousand kernels need it (`benchmarks.ablation`): their
+programs are too large otherwise. Source: design 01, section 5; aggregation bounds.
 """
 
 import math
@@ -12,7 +13,7 @@ from typing import Final
 
 from planner.ir.types.qtypes import Uniform
 from planner.propagation.solver.classes import Label, Offered, Offers, label_of, typed
-from planner.propagation.solver.components import Component, Edge, Tolls, Unit
+from planner.propagation.solver.components import Component, Edge, Unit
 from planner.propagation.solver.dominance import NEAR
 
 SCALES: Final = 32  # cells to a factor of two
@@ -34,13 +35,7 @@ def blur(unit: Unit, offered: Offered) -> tuple[Unit, Offers, dict[int, dict[Lab
             fewer[c].sort(key=lambda label: (label is None, label or (0.0, 0)))
             blurred[c] = to
     edges = [edge for component in components for edge in component.edges]
-    tolls: Tolls = {}
-    for c, by_label in unit.tolls.items():
-        tolls[c] = {}
-        for label in offered[c]:
-            cell = None if label is None else blurred[c][label]
-            tolls[c][cell] = min(by_label[label], tolls[c].get(cell, by_label[label]))
-    return Unit(components, unit.classes, edges, unit.losses, tolls), fewer, blurred
+    return Unit(components, unit.classes, edges, unit.losses, unit.ways), fewer, blurred
 
 
 def _labels(component: Component, offered: Offered) -> list[Label]:

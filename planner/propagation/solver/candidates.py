@@ -1,7 +1,8 @@
-"""Candidates: the labels a class may take, by the candidates of its component and what is legal for it.
+"""Candidates: the labels a class may take, of those of its component that are legal for it.
 
-Candidates are pins, fixed types, own labels, and hulls of neighbours and of all. A component of very many
-classes is gone through in windows: its classes get the candidates from around them.
+Candidates are pins, fixed types, own labels, and hulls of neighbours and of all. Where that makes too many
+labels, a component is cut into neighbourhoods of a few classes each, which get the candidates from around
+them: a label is worth sharing with neighbours only, and the hull of all is offered everywhere.
 Source: design 01, section 5, the price, items 2 and 3.
 """
 
@@ -24,75 +25,149 @@ from planner.propagation.solver.classes import (
     legal,
     storable,
 )
-from planner.propagation.solver.components import Component
+from planner.propagation.solver.components import Component, Edge
 from planner.target.records import PortType
 
 JOINED: Final = 64
+"""Classes at one value whose hulls, two by two, are candidates."""
 FEW: Final = 8  # candidates that are looked at one by one
-WHOLE: Final = 4_000  # classes of a component that share all candidates
-WINDOW: Final = 200
+MOST: Final = 1_000_000
+"""Classes times candidates of a component that share all candidates."""
+SHARED: Final = 400
+"""Candidates of such a component."""
+NEAR: Final = 12
+"""Classes of a neighbourhood, where they are too many for that."""
+FINEST: Final = 24
+"""Labels of a class there: the finest that are legal."""
 
 Masks = dict[PortType, NDArray[np.bool_]]
+Asked = set[tuple[Interval, int]]
 
 
 def offer_labels(
     component: Component, classes: Sequence[LabelClass], network: Network, max_clip: float
-) -> None:
+) -> bool:
     """Give every class of a component its legal labels, finest first (float last).
 
     A class that no label serves within `max_clip` keeps its own: it has no finer choice.
+
+    Returns:
+      whether every class was offered the candidates of all.
     """
     free = [c for c in component.classes if classes[c].fixed is None]
     for c in component.classes:
         entry = classes[c]
         if entry.fixed is not None:
             entry.labels = [label_of(entry.fixed)]
-    for served, around in _windows(component, free) if free else ():
-        order = sorted(_candidates(around, classes, network))
-        board = _Board(order, max_clip) if len(order) > FEW else None
-        for c in served:
-            entry = classes[c]
-            found: list[Label | None]
+    if not free:
+        return True
+    found = _Candidates(component, classes, network)
+    every = found.of(component.classes, component.edges, component.joined)
+    if len(every) <= SHARED and len(every) * len(free) <= MOST:
+        _offer(free, sorted(every), classes, max_clip)
+        return True
+    for served, around, edges, joined in _neighbourhoods(component):
+        order = sorted(found.of(around, edges, joined))
+        _offer([c for c in served if classes[c].fixed is None], order, classes, max_clip, FINEST)
+    return False
+
+
+def _offer(
+    served: Sequence[int],
+    order: Sequence[Label],
+    classes: Sequence[LabelClass],
+    max_clip: float,
+    most: int | None = None,
+) -> None:
+    """Give classes those of the candidates, in order, that are legal; `most`: the finest of them."""
+    board = _Board(order, max_clip) if len(order) > FEW else None
+    # Legality depends on nothing but what ports store and have to hold, and classes alike are many.
+    alike: dict[object, list[Label | None]] = {}
+    for c in served:
+        entry = classes[c]
+        told = (
+            *(id(port.spec) for port in entry.ports),
+            *((id(port.spec), port.required) for port in entry.entering),
+        )
+        found = alike.get(told)
+        if found is None:
             found = [label for label in order if legal(label, entry, max_clip)] if board is None else []
             found += board.legal(entry) if board is not None else []
-            if not found and entry.own is not None:
-                found = [entry.own]
-            entry.labels = [*found, None] if entry.may_float else found
+            alike[told] = found
+        labels = found if most is None or len(found) <= most else [*found[: most - 1], found[-1]]
+        if entry.own is not None and (not found or (most is not None and entry.own not in labels)):
+            labels = sorted([*labels, entry.own])  # type: ignore[type-var]
+        entry.labels = [*labels, None] if entry.may_float else list(labels)
 
 
-def is_whole(component: Component) -> bool:
-    """Whether every class was offered the candidates of all of them."""
-    return len(component.classes) <= WHOLE
+def _neighbourhoods(
+    component: Component,
+) -> Iterator[tuple[Sequence[int], Sequence[int], Sequence[Edge], Sequence[list[int]]]]:
+    """Classes that are close to each other, all that share a value with them, and what is around those.
 
-
-def _windows(component: Component, free: Sequence[int]) -> Iterator[tuple[Sequence[int], Component]]:
-    """Slices of the free classes, each with the part of the component around it."""
-    if is_whole(component):
-        yield free, component
-        return
-    block = {c: i // WINDOW for i, c in enumerate(component.classes)}
-    parts: dict[int, Component] = {}
-    for c in component.classes:
-        parts.setdefault(block[c], Component([])).classes.append(c)
+    A breadth-first walk over values takes up to `NEAR` classes into each; a hub's readers fill several.
+    """
+    at: dict[int, list[int]] = {c: [] for c in component.classes}
+    for number, joined in enumerate(component.joined):
+        for c in joined:
+            at[c].append(number)
+    edges_at: dict[int, list[Edge]] = {}
     for edge in component.edges:
-        for number in {block[c] for c in edge.groups()}:
-            parts[number].edges.append(edge)
-    for joined in component.joined:
-        for number in {block[c] for c in joined}:
-            parts[number].joined.append(joined)
-    served: dict[int, list[int]] = {}
-    for c in free:
-        served.setdefault(block[c], []).append(c)
-    for number, mine in served.items():
-        near = [parts[n] for n in (number - 1, number, number + 1) if n in parts]
-        yield (
-            mine,
-            Component(
-                [c for part in near for c in part.classes],
-                [edge for part in near for edge in part.edges],
-                [joined for part in near for joined in part.joined],
-            ),
-        )
+        for c in edge.groups():
+            edges_at.setdefault(c, []).append(edge)
+    left = dict.fromkeys(component.classes)
+    while left:
+        served = [next(iter(left))]
+        del left[served[0]]
+        for c in served:
+            for number in at[c]:
+                for other in component.joined[number][:JOINED]:
+                    if other in left and len(served) < NEAR:
+                        del left[other]
+                        served.append(other)
+        numbers = dict.fromkeys(number for c in served for number in at[c])
+        values = [component.joined[number][:NEAR] for number in numbers]
+        around = dict.fromkeys([*served, *itertools.chain.from_iterable(values)])
+        edges = {id(edge): edge for c in served for edge in edges_at.get(c, ())}
+        yield served, [*around], [*edges.values()], values
+
+
+class _Candidates:
+    """The candidates that classes of one component make, each hull and label once."""
+
+    def __init__(self, component: Component, classes: Sequence[LabelClass], network: Network) -> None:
+        self._classes, self._network = classes, network
+        near = dict.fromkeys(itertools.chain(component.classes, *component.joined))
+        self._extents = {c: hull_of([classes[c]]) for c in near}
+        self._specs = {id(port.spec): port.spec for c in near for port in classes[c].ports}
+        self._of = {c: {id(port.spec) for port in classes[c].ports} for c in near}
+        members = [classes[c] for c in component.classes]
+        self._whole: Asked = set()
+        whole = hull_of(members)
+        if len(members) > 1 and whole is not None:
+            self._whole = {
+                (whole, spec) for spec in {spec for c in component.classes for spec in self._of[c]}
+            }
+
+    def of(
+        self, members: Sequence[int], edges: Sequence[Edge], joined: Sequence[Sequence[int]]
+    ) -> set[Label]:
+        """Own labels of classes, pins at edges, hulls of every two joined classes, the hull of all."""
+        entries = [self._classes[c] for c in members]
+        labels = {entry.own for entry in entries if entry.own is not None}
+        pins = [self._network.values[edge.value].pin for edge in edges]
+        if len(labels) == 1 and not any(pins):
+            wanted = {(port.spec, port.required) for entry in entries for port in entry.ports}
+            if len(wanted) == 1:
+                return labels
+        labels.update(label_of(pin) for pin in pins if pin is not None and pin.is_per_tensor)
+        asked = set(self._whole)
+        for groups in joined:
+            for a, b in itertools.combinations(groups[:JOINED], 2):
+                hull = _hull(self._extents[a], self._extents[b])
+                if hull is not None:
+                    asked.update((hull, spec) for spec in self._of[a] | self._of[b])
+        return labels.union(label_for(hull, self._specs[spec]) for hull, spec in asked)
 
 
 class _Board:
@@ -119,33 +194,6 @@ class _Board:
                 with np.errstate(divide="ignore"):  # of what is not storable all may be cut off
                     mask &= clipped_shares(*port.required, self.scales, low, high) <= self.max_clip
         return list(itertools.compress(self.order, mask))
-
-
-def _candidates(component: Component, classes: Sequence[LabelClass], network: Network) -> set[Label]:
-    members = [classes[c] for c in component.classes]
-    labels = {entry.own for entry in members if entry.own is not None}
-    if len(labels) == 1 and not any(network.values[e.value].pin for e in component.edges):
-        wanted = {(port.spec, port.required) for entry in members for port in entry.ports}
-        if len(wanted) == 1:
-            return labels
-    for edge in component.edges:
-        pin = network.values[edge.value].pin
-        if pin is not None and pin.is_per_tensor:
-            labels.add(label_of(pin))
-    near = dict.fromkeys(itertools.chain(component.classes, *component.joined))
-    extents = {c: hull_of([classes[c]]) for c in near}
-    specs = {id(port.spec): port.spec for c in near for port in classes[c].ports}
-    of = {c: {id(port.spec) for port in classes[c].ports} for c in near}
-    asked: set[tuple[Interval, int]] = set()
-    for groups in component.joined:
-        for a, b in itertools.combinations(groups[:JOINED], 2):
-            hull = _hull(extents[a], extents[b])
-            if hull is not None:
-                asked.update((hull, spec) for spec in of[a] | of[b])
-    whole = hull_of(members)
-    if len(members) > 1 and whole is not None:
-        asked.update((whole, spec) for c in component.classes for spec in of[c])
-    return labels.union(label_for(hull, specs[spec]) for hull, spec in asked)
 
 
 def _hull(a: Interval | None, b: Interval | None) -> Interval | None:

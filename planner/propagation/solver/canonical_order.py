@@ -6,11 +6,13 @@ Weisfeiler and Leman's test. Source: design 01, section 5, the price, item 6.
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Any, Final
 
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.propagation.solver.classes import LabelClass
-from planner.propagation.solver.components import Edge, Loss, Unit, Use
+from planner.propagation.solver.components import Edge, Unit, Use
+from planner.propagation.solver.ways import Loss, Way
 from planner.target.records import PortType
 
 ROUNDS: Final = 8
@@ -35,9 +37,29 @@ def in_canonical_order(unit: Unit, classes: Sequence[LabelClass]) -> None:
         if len(edge.uses) > 1:
             edge.uses.sort(key=lambda use: _use_key(use, place))
     unit.edges.sort(key=lambda edge: _edge_key(edge, place))
+    _sort_ways(unit, place)
     for loss in unit.losses:
         loss.upstream = tuple(sorted(loss.upstream, key=place.__getitem__))
     unit.losses.sort(key=lambda loss: _loss_key(loss, place))
+
+
+def _sort_ways(unit: Unit, place: dict[int, int]) -> None:
+    """Sort ways by their height, so that each stays behind what it is made of, then by their members."""
+    heights: dict[int, int] = {}
+    levels: list[list[int]] = []
+    for number, (members, _) in unit.ways.items():
+        heights[number] = height = 1 + max((heights[member] for member in members if member < 0), default=-1)
+        levels.extend([] for _ in range(height + 1 - len(levels)))
+        levels[height].append(number)
+    found: dict[int, Way] = {}
+    for level in levels:
+        for number in level:
+            members, constant = unit.ways[number]
+            found[number] = Way(tuple(sorted(members, key=place.__getitem__)), constant)
+        level.sort(key=lambda number: ([place[member] for member in found[number].members], -number))
+        for number in level:
+            place[number] = len(place)
+    unit.ways = {number: found[number] for level in levels for number in level}
 
 
 def _use_key(use: Use, place: Mapping[int, int]) -> Key:
@@ -73,12 +95,31 @@ def _refined(unit: Unit, rank: Mapping[int, int]) -> dict[int, int]:
         for use in edge.uses:
             if use.group >= 0:
                 around[use.group].append(("reads", key))
+    made: dict[int, str] = {c: str(number) for c, number in rank.items()}
+    for number, (members, constant) in unit.ways.items():
+        made[number] = _digest((constant, *sorted(made[member] for member in members)))
+    below: dict[int, list[str]] = {way: [] for way in unit.ways}
     for loss in unit.losses:
-        upstream = tuple(sorted(rank[c] for c in loss.upstream))
+        upstream = tuple(sorted(made[member] for member in loss.upstream))
         told = (loss.elements, loss.own, loss.constant, loss.unavoidable, upstream)
-        for c in loss.upstream:
-            around[c].append(("loses", told))
+        for member in loss.upstream:
+            if member >= 0:
+                around[member].append(("loses", told))
+            else:
+                below[member].append(repr(told))
+    # Digests, as a way stands for a tree: written out, that of a long chain of movers would be quadratic.
+    for number, (members, _) in reversed(unit.ways.items()):
+        colour = _digest((made[number], *sorted(below[number])))
+        for member in members:
+            if member >= 0:
+                around[member].append(("leads to", (colour,)))
+            else:
+                below[member].append(colour)
     return _ranked({c: (rank[c], tuple(sorted(around[c]))) for c in unit.classes})
+
+
+def _digest(parts: Key) -> str:
+    return blake2b(repr(parts).encode(), digest_size=8).hexdigest()
 
 
 def _ranked(keys: Mapping[int, Key]) -> dict[int, int]:

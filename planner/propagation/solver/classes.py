@@ -12,12 +12,12 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.errors import Conflict
 from planner.ir.graph import port_address
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.ir.types.ranges import affine
-from planner.propagation.columns import Floats, Ints
 from planner.propagation.network.ports import (
     CLASS,
     CONSTANT,
@@ -32,7 +32,8 @@ from planner.propagation.network.ports import (
 from planner.propagation.selection.conflicts import Concession
 from planner.target.records import PortType, Row
 
-Steps = Floats | Ints
+Floats = NDArray[np.float64]
+Steps = Floats | NDArray[np.int64]
 Label = tuple[float, int]
 Labels = dict[int, Label | None]
 """A label for each class, by its number; None is float."""
@@ -75,6 +76,7 @@ def label_of(kind: Uniform) -> Label:
     return kind.scale, kind.zero_point - kind.storage.offset
 
 
+@lru_cache(maxsize=1 << 17)
 def log_units(scale: float) -> int:
     """log2 of a scale, rounded half to even to 1/1024."""
     return round(math.log2(scale) * UNIT)
@@ -102,6 +104,7 @@ def storable(label: Label, spec: PortType) -> bool:
     return not spec.power_of_two or math.frexp(label[0])[0] == 0.5
 
 
+@lru_cache(maxsize=1 << 17)
 def label_for(extent: Interval, spec: PortType) -> Label:
     """The label that holds a range of reals in a port's storage, by the port's own wishes."""
     store = spec.storage

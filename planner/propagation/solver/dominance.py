@@ -63,7 +63,7 @@ def drop_dominated(component: Component, offered: Offers, costs: Costs) -> None:
 def _given(component: Component) -> dict[int, set[Label]]:
     found: dict[int, set[Label]] = {}
     for edge in component.edges:
-        kinds = (edge.start, *(use.goal for use in edge.uses if not use.follows))
+        kinds = (edge.start, *(use.goal for use in edge.uses))
         labels = {label_of(kind) for kind in kinds if kind is not None and kind.is_per_tensor}
         for c in edge.groups() if labels else ():
             found.setdefault(c, set()).update(labels)

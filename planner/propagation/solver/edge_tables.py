@@ -50,7 +50,7 @@ def edge_tables(edge: Edge, offered: Offered, cost_model: CostModel) -> tuple[Ta
     price: Table = np.zeros(shape or [1], np.int64)
     count = price.copy()
     for n, end in enumerate(ends):
-        prices, rescales = _changes(start, end, cost_model, free=free[n], follows=edge.uses[n].follows)
+        prices, rescales = _changes(start, end, cost_model, free=free[n])
         first = np.ones([1] * rank, np.int64)
         for other, freely in zip(ends[:n], free[:n], strict=True):
             if freely == free[n] and not cost_model.single_consumer:
@@ -79,14 +79,9 @@ def _end(use: Use, groups: Sequence[int], offered: Offered) -> _End:
     return _End(kinds, groups.index(use.group))
 
 
-def _changes(
-    start: _End, end: _End, cost_model: CostModel, *, free: bool, follows: bool
-) -> tuple[Table, Table]:
+def _changes(start: _End, end: _End, cost_model: CostModel, *, free: bool) -> tuple[Table, Table]:
     """What a change from each type to each other costs an element, and whether it is a rescale."""
-    pairs = [
-        [(0, 0) if follows and a is not None else cost_model.pair(a, b, free=free) for b in end.kinds]
-        for a in start.kinds
-    ]
+    pairs = [[cost_model.pair(a, b, free=free) for b in end.kinds] for a in start.kinds]
     both = np.array(pairs, np.int64).reshape(len(start.kinds), len(end.kinds), 2)
     return both[..., 0], both[..., 1]
 

@@ -9,23 +9,28 @@ is enough if no two labellings are equally good.
 Source: Dechter, "Bucket elimination"; design 01, section 5, the price, items 5 and 6.
 """
 
+import heapq
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from planner.propagation.solver.classes import Labels, Offered, log_units
-from planner.propagation.solver.components import NEVER, Edge, Loss, Price, Unit
+from planner.propagation.solver.classes import Labels, Offered
+from planner.propagation.solver.components import Edge, Unit
 from planner.propagation.solver.edge_tables import ROOM, Table, edge_tables
 from planner.propagation.solver.price import CostModel, edge_price, loss_price
+from planner.propagation.solver.ways import Loss, Way, level_of
 
-TABLE: Final = 20_000  # entries of one table
-TABLES: Final = 400_000  # entries of all tables that eliminating makes
-PRICED: Final = 30_000  # entries of all tables that it starts from
+TABLE: Final = 20_000
+"""Entries of one table."""
+TABLES: Final = 1_000
+"""Entries of all tables, for each class: what is done grows as the unit does."""
+SMALL: Final = 400_000
+"""Entries of all tables that a unit of any size may have."""
 DIRECT: Final = 64
 FEW: Final = 8  # labellings of an edge that are priced one by one sooner than in tables
 RANKED: Final = 1_000  # classes whose labels are digits of the entries: more make the integers long
@@ -93,27 +98,49 @@ class _Digits:
 
 @dataclass(slots=True)
 class _Problem:
-    """Variables are classes with a choice, then the coarsest scales met on the way to a use."""
+    """Variables are classes with a choice, then the coarsest scales met on the way to a use.
+
+    Attributes:
+      sizes: how many picks each variable has.
+      levels: of each variable or class, by pick.
+      coarsest: the variables that are the coarser of two others, each made once.
+      ways: of each way its variable, or the level that it has for certain.
+    """
 
     sizes: dict[int, int]
+    first: int
     terms: list[_Term] = field(default_factory=list)
-    coarsest: dict[tuple[int, ...], int] = field(default_factory=dict)
     levels: dict[int, list[int]] = field(default_factory=dict)
+    coarsest: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    ways: dict[int, tuple[tuple[int, ...], int]] = field(default_factory=dict)
 
 
 def eliminate(unit: Unit, offered: Offered, cost_model: CostModel) -> Labels | None:
     """Find the cheapest labelling, classes in canonical order; None where tables would grow too large."""
-    if sum(math.prod([len(offered[c]) for c in edge.groups()]) for edge in unit.edges) > PRICED:
-        return None
+    most = max(SMALL, TABLES * len(unit.classes))
+    spent = 0
+    for edge in unit.edges:
+        entries = _product(len(offered[c]) for c in edge.groups())
+        spent += entries
+        if entries > TABLE or spent > most:
+            return None
     problem = _problem(unit, offered, cost_model)
     sizes = problem.sizes
-    if sum(math.prod(sizes[v] for v in term.variables) for term in problem.terms) > PRICED:
-        return None
-    order = _order(problem)
+    order = _order(problem, most - spent)
     if order is None:
         return None
     picks = _picks(problem, order, [c for c in unit.classes if c in sizes])
     return {c: offered[c][picks.get(c, 0)] for c in unit.classes}
+
+
+def _product(sizes: Iterable[int]) -> int:
+    """The entries of a table; of one that is too large only that it is."""
+    entries = 1
+    for size in sizes:
+        entries *= size
+        if entries > TABLE:
+            break
+    return entries
 
 
 def _picks(problem: _Problem, order: Sequence[int], classes: Sequence[int]) -> dict[int, int]:
@@ -156,18 +183,18 @@ def _factors(
 
 
 def _problem(unit: Unit, offered: Offered, cost_model: CostModel) -> _Problem:
-    problem = _Problem({c: len(offered[c]) for c in unit.classes if len(offered[c]) > 1})
+    sizes = {c: len(offered[c]) for c in unit.classes if len(offered[c]) > 1}
+    problem = _Problem(sizes, max(unit.classes) + 1)
     for c in unit.classes:
-        scales = (NEVER if label is None else log_units(label[0]) for label in offered[c])
-        problem.levels[c] = list(scales)
+        problem.levels[c] = [level_of(label) for label in offered[c]]
     for edge in unit.edges:
-        variables = tuple([c for c in edge.groups() if c in problem.sizes])
-        problem.terms.append(_Term(variables, partial(_of_edge, edge, offered, cost_model)))
+        variables = tuple([c for c in edge.groups() if c in sizes])
+        if variables:  # others cost the same whatever is picked
+            problem.terms.append(_Term(variables, partial(_of_edge, edge, offered, cost_model)))
+    for number, way in unit.ways.items():
+        problem.ways[number] = _of_way(problem, way)
     for loss in unit.losses:
         _add_loss(problem, loss, cost_model)
-    for c, toll in unit.tolls.items():
-        if c in problem.sizes:
-            problem.terms.append(_Term((c,), partial(_of_toll, [toll[label] for label in offered[c]])))
     return problem
 
 
@@ -184,20 +211,42 @@ def _of_edge(edge: Edge, offered: Offered, cost_model: CostModel) -> _Prices:
     return _Prices(*(table.reshape(several) for table in tables))
 
 
-def _of_toll(tolls: Sequence[Price]) -> _Prices:
-    return _Prices(*(np.array(digit, object) for digit in zip(*tolls, strict=True)))
+def _split(problem: _Problem, members: Sequence[int], constant: int) -> tuple[tuple[int, ...], int]:
+    """The variables among some classes and ways, and the coarsest level that the others have for certain."""
+    free: dict[int, None] = {}
+    for member in members:
+        if member < 0:
+            variables, certain = problem.ways[member]
+            free |= dict.fromkeys(variables)
+            constant = max(constant, certain)
+        elif len(problem.levels[member]) > 1:
+            free[member] = None
+        else:
+            constant = max(constant, problem.levels[member][0])
+    return tuple(free), constant
+
+
+def _of_way(problem: _Problem, way: Way) -> tuple[tuple[int, ...], int]:
+    """A way as the variable that is the coarsest of its members, and what it is at least for certain."""
+    free, constant = _split(problem, *way)
+    if len(free) < 2:
+        return free, constant
+    variable = _coarsest(problem, free, constant)
+    certain = problem.levels[variable]
+    return ((variable,), constant) if len(certain) > 1 else ((), certain[0])
 
 
 def _add_loss(problem: _Problem, loss: Loss, cost_model: CostModel) -> None:
     """A table over the classes on the way, or over the coarsest of them where they are many."""
     levels = problem.levels
-    fixed = max([loss.constant, *(levels[c][0] for c in loss.upstream if len(levels[c]) == 1)])
-    free = tuple(c for c in loss.upstream if len(levels[c]) > 1)
-    if math.prod(len(levels[c]) for c in free) > DIRECT and len(free) > 2:
-        free = (_coarsest(problem, free[:-1]), free[-1])
+    free, constant = _split(problem, loss.upstream, loss.constant)
+    if not free:
+        return
+    if len(free) > 2 and math.prod(len(levels[c]) for c in free) > DIRECT:
+        free = (_coarsest(problem, free[:-1], constant), free[-1])
 
     def prices() -> _Prices:
-        coarsest = np.full([1] * len(free), fixed, np.int64)
+        coarsest = np.full([1] * len(free), constant, np.int64)
         for axis, c in enumerate(free):
             shape = [-1 if i == axis else 1 for i in range(len(free))]
             coarsest = np.maximum(coarsest, np.array(levels[c], np.int64).reshape(shape))
@@ -210,55 +259,64 @@ def _add_loss(problem: _Problem, loss: Loss, cost_model: CostModel) -> None:
     problem.terms.append(_Term(free, prices))
 
 
-def _coarsest(problem: _Problem, group: tuple[int, ...]) -> int:
-    """The variable that is the coarsest level of these classes; ways with a beginning in common share it."""
-    if len(group) == 1:
-        return group[0]
-    if group in problem.coarsest:
-        return problem.coarsest[group]
-    before = _coarsest(problem, group[:-1])
-    levels, last = problem.levels, group[-1]
-    floor = max(min(levels[before]), min(levels[last]))
-    mine = sorted({level for level in (*levels[before], *levels[last]) if level >= floor})
-    variable = -1 - len(problem.coarsest)
-    problem.coarsest[group], problem.levels[variable], problem.sizes[variable] = variable, mine, len(mine)
+def _coarsest(problem: _Problem, group: Sequence[int], floor: int) -> int:
+    """The variable that is the coarsest level of these, two at a time: beginnings in common are shared."""
+    last = group[0]
+    for other in group[1:]:
+        if other != last:  # which may be the coarsest of those before, known from another way
+            last = _coarser(problem, last, other, floor)
+    return last
+
+
+def _coarser(problem: _Problem, a: int, b: int, floor: int) -> int:
+    """The variable that is the coarser level of two, none of its levels below the floor."""
+    known = problem.coarsest.get((a, b, floor))
+    if known is not None:
+        return known
+    levels = problem.levels
+    least = max(floor, min(levels[a]), min(levels[b]))
+    mine = sorted({max(level, least) for level in (*levels[a], *levels[b])})
+    variable = problem.first + len(problem.coarsest)
+    problem.coarsest[a, b, floor] = variable
+    problem.levels[variable], problem.sizes[variable] = mine, len(mine)
 
     def allowed() -> Table:
-        coarser = np.maximum.outer(levels[before], levels[last])
+        coarser = np.maximum(np.maximum.outer(levels[a], levels[b]), floor)
         agree: Table = coarser[..., None] == np.array(mine)
         return agree
 
-    problem.terms.append(_Term((before, last, variable), None, allowed))
+    problem.terms.append(_Term((a, b, variable), None, allowed))
     return variable
 
 
-def _order(problem: _Problem) -> list[int] | None:
-    """Eliminate next what makes the smallest table; None where that is too large."""
+def _order(problem: _Problem, most: int) -> list[int] | None:
+    """Eliminate next what makes the smallest table; None where that, or all of them, are too large."""
     sizes = problem.sizes
-    near: dict[int, dict[int, None]] = {variable: {} for variable in sizes}
+    near: dict[int, dict[int, None]] = {variable: {variable: None} for variable in sizes}
     for term in problem.terms:
         for variable in term.variables:
             near[variable].update(dict.fromkeys(term.variables))
     place = {variable: i for i, variable in enumerate(sizes)}
-    cost = {variable: _entries(near[variable], variable, sizes) for variable in sizes}
-    order, spent = [], 0
-    while near:
-        variable = min(near, key=lambda v: (cost[v], place[v]))
-        spent += cost[variable]
-        if cost[variable] > TABLE or spent > TABLES:
+    cost = {variable: _product(sizes[other] for other in around) for variable, around in near.items()}
+    heap = [(cost[variable], place[variable], variable) for variable in sizes]
+    heapq.heapify(heap)
+    order: list[int] = []
+    while heap:
+        entries, _, variable = heapq.heappop(heap)
+        if variable not in near or entries != cost[variable]:
+            continue  # an entry that a later one replaced
+        most -= entries
+        if entries > TABLE or most < 0:
             return None
-        others = [v for v in near.pop(variable) if v != variable]
+        others = [other for other in near.pop(variable) if other != variable]
         for other in others:
             del near[other][variable]
             near[other].update(dict.fromkeys(others))
         for other in others:
-            cost[other] = _entries(near[other], other, sizes)
+            cost[other] = _product(sizes[v] for v in near[other])
+            heapq.heappush(heap, (cost[other], place[other], other))
         order.append(variable)
     return order
-
-
-def _entries(near: Mapping[int, None], variable: int, sizes: Mapping[int, int]) -> int:
-    return math.prod(sizes[other] for other in near) if near else sizes[variable]
 
 
 def _minimise(

@@ -8,20 +8,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-import numpy as np
-
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.propagation.network.ports import Network, ports_of
 from planner.propagation.parameters.derived_ports import derive_again, forget, guess_derived
 from planner.propagation.result.outcome import Labelled, Strategy
 from planner.propagation.solver.candidates import offer_labels
 from planner.propagation.solver.classes import Label, LabelClass, label_of, typed
-from planner.propagation.solver.components import components_of, settle_losses, units_of
+from planner.propagation.solver.components import Sets, components_of, units_of
 from planner.propagation.solver.price import CostModel, edge_price, price_of_labels
 from planner.propagation.solver.rfc import greedy
 from planner.propagation.solver.solve import Solution, solve, unavoidable_casts
 from planner.propagation.solver.tie_break import moved_late
-from planner.propagation.tied import components
+from planner.propagation.solver.ways import settle_losses
 
 Fresh = tuple[Label | None, Uniform | None, str, int]
 ROUNDS: Final = 4
@@ -63,23 +61,20 @@ def _cheaper(
     network: Network, classes: Sequence[LabelClass], labelled: Labelled, greedily: Labelled
 ) -> frozenset[int]:
     """Classes that cost less in the greedy order; units that rules derive from each other go together."""
-    home = np.zeros(len(classes), np.int64)
-    for i, unit in enumerate(greedily.units):
-        home[unit.classes] = i
-    links = []
+    home = {c: i for i, unit in enumerate(greedily.units) for c in unit.classes}
+    sets = Sets(len(greedily.units))
     for entry in filter(_is_derived, classes):
-        kernel = network.kernels[entry.kernel]
-        groups = [port.group for port in ports_of(network, kernel)]
-        links += [(home[entry.id], home[group]) for group in groups if group >= 0]
-    together = components(len(greedily.units), *np.array(links, np.int64).reshape(-1, 2).T)
-    saved = np.zeros(len(greedily.units), np.int64)
-    legal = np.ones(len(greedily.units), bool)
+        groups = [port.group for port in ports_of(network, network.kernels[entry.kernel])]
+        sets.join([home[entry.id], *(home[group] for group in groups if group >= 0)])
+    saved = [0] * len(greedily.units)
+    legal = [True] * len(greedily.units)
     for i, unit in enumerate(greedily.units):
         one, other = (found.solutions[unit.classes[0]] for found in (labelled, greedily))
-        saved[together[i]] += one.price - other.price
-        legal[together[i]] &= all(_may_have(classes[c], other.labels[c]) for c in unit.classes)
-    taken = (saved > 0) & legal
-    return frozenset(entry.id for entry in classes if taken[together[home[entry.id]]])
+        together = sets.find(i)
+        saved[together] += one.price - other.price
+        legal[together] &= all(_may_have(classes[c], other.labels[c]) for c in unit.classes)
+    together_of = {entry.id: sets.find(home[entry.id]) for entry in classes}
+    return frozenset(c for c, together in together_of.items() if saved[together] > 0 and legal[together])
 
 
 def _may_have(entry: LabelClass, label: Label | None) -> bool:
@@ -127,13 +122,15 @@ def _label(
 ) -> Labelled:
     parts, loose = components_of(network, classes)
     for component in parts:
-        offer_labels(component, classes, network, cost_model.costs.max_clip)
-    units = units_of(network, parts, len(classes))
+        component.whole = offer_labels(component, classes, network, cost_model.costs.max_clip)
+    units = units_of(network, parts)
     first_decided = greedy(network, classes) if greedily else {}
     solutions: dict[int, Solution] = {}
     cost = bound = sum(edge_price(edge, {}, cost_model)[0] for edge in loose)
     for unit in units:
-        settle_losses(unit, classes, cost_model.costs.max_bits_lost)
+        settle_losses(
+            unit.losses, unit.ways, [classes[c] for c in unit.classes], cost_model.costs.max_bits_lost
+        )
         if unit.classes[0] in greedily:
             mine = {c: first_decided[c] for c in unit.classes}
             price = price_of_labels(unit, mine, cost_model)[0]

@@ -17,13 +17,14 @@ import numpy as np
 
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.plans.rescales import SAME_SCALE
-from planner.propagation.solver.classes import Labels, Offered, log_units, typed
-from planner.propagation.solver.components import NEVER, Edge, Loss, Unit
+from planner.propagation.solver.classes import Labels, Offered, typed
+from planner.propagation.solver.components import Edge, Unit
 from planner.propagation.solver.highs import Branching, Floats, Rows, least, rows_of
 from planner.propagation.solver.price import CostModel, loss_price
+from planner.propagation.solver.ways import Loss, Ways, level_of
 
 RELAXED_ROWS: Final = 600_000
-MILP_VARIABLES: Final = 20_000
+MILP_VARIABLES: Final = 8_000
 MILP_NODES: Final = 100
 DUAL_BITS: Final = 12
 WHOLE_BITS: Final = 61
@@ -56,7 +57,7 @@ class _Model:
     rows: list[tuple[int, list[int], list[int]]] = field(default_factory=list)
     equal: list[tuple[int, list[int], list[int]]] = field(default_factory=list)
     picks: dict[int, list[int]] = field(default_factory=dict)
-    levels: dict[int, dict[int, list[int]]] = field(default_factory=dict)
+    floors: dict[int, int] = field(default_factory=dict)
     coarser: dict[int, dict[int, int]] = field(default_factory=dict)
 
     def least_price(self, cost: int) -> int:
@@ -186,12 +187,13 @@ def _proven(model: _Model, rows: Rows, links: Rows, duals: Floats) -> int | None
 def _model(unit: Unit, offered: Offered, cost_model: CostModel, limit: int) -> _Model | None:
     model = _Model()
     for c in unit.classes:
-        toll = unit.tolls.get(c, {})
-        model.picks[c] = [model.variable(toll[label][0] if toll else 0) for label in offered[c]]
+        model.picks[c] = [model.variable(0) for _ in offered[c]]
     for edge in unit.edges:
         _add_edge(model, edge, offered, cost_model)
         if len(model.rows) > limit:
             return None
+    for number in unit.ways:
+        _add_way(model, number, unit.ways, offered)
     for loss in unit.losses:
         _add_loss(model, loss, offered, cost_model)
         if len(model.rows) > limit:
@@ -205,11 +207,6 @@ def _add_edge(model: _Model, edge: Edge, offered: Offered, cost_model: CostModel
     wanted: dict[tuple[Uniform | None, bool, int], list[tuple[int | None, int]]] = {}
     for n, use in enumerate(edge.uses):
         key = (cost_model.is_free(edge, use), n if cost_model.single_consumer else 0)
-        if use.follows:
-            for x in (x for kind, x in zip(sources.kinds, sources.columns, strict=True) if kind is None):
-                price = cost_model.pair(None, use.goal, free=key[0])[0] * use.trips * edge.elements
-                _add_rescale(model, _Step(price, [x], spared=False), [None])
-            continue
         if use.group < 0:
             wanted.setdefault((use.goal, *key), []).append((None, use.trips))
             continue
@@ -287,49 +284,67 @@ def _add_rescale(model: _Model, step: _Step, readers: Sequence[int | None]) -> N
         model.at_least(right, [added, *plus], minus)
 
 
+def _add_way(model: _Model, number: int, ways: Ways, offered: Offered) -> None:
+    """Columns of a way: for each level that it may be at or above, the largest share any member has there."""
+    members, constant = ways[number]
+    known = [_coarser(model, member, offered) for member in members]
+    floors = [model.floors[member] for member in members]
+    model.floors[number] = floor = max(constant, *floors)
+    columns: dict[int, int] = {}
+    for level in sorted({level for own in known for level in own if level > floor}, reverse=True):
+        columns[level] = model.variable(0)
+    model.coarser[number] = columns
+    for own in known:
+        _cover(model, columns, own)
+    _in_order(model, [*columns.values()])
+
+
 def _add_loss(model: _Model, loss: Loss, offered: Offered, cost_model: CostModel) -> None:
     """A variable per step that the coarsest label upstream may add to what is paid anyway."""
-    levels = {c: _levels(model, c, offered) for c in loss.upstream}
-    anyway = max([loss.constant, *(next(iter(own)) for own in levels.values())])
+    known = [_coarser(model, member, offered) for member in loss.upstream]
+    anyway = max(loss.constant, *(model.floors[member] for member in loss.upstream))
     paid = loss_price(loss, max(0, anyway - loss.own), cost_model.costs)
     model.base += paid
-    steps: list[int] = []
-    added: list[int] = []
-    for level in sorted({level for own in levels.values() for level in own if level > anyway}):
+    steps: dict[int, int] = {}
+    for level in sorted({level for own in known for level in own if level > anyway}):
         price = loss_price(loss, max(0, level - loss.own), cost_model.costs)
         if price > paid:
-            steps.append(level)
-            added.append(model.variable(price - paid))
+            steps[level] = model.variable(price - paid)
             paid = price
-    for c in loss.upstream if steps else ():
-        for level, x in _coarser(model, c, offered).items():
-            at = bisect_right(steps, level) - 1
-            if at >= 0:
-                model.at_least(0, [added[at]], [x])
-    for coarser, finer in itertools.pairwise(reversed(added)):
+    for own in known if steps else ():
+        _cover(model, steps, own)
+    _in_order(model, [*reversed(steps.values())])
+
+
+def _cover(model: _Model, steps: dict[int, int], shares: dict[int, int]) -> None:
+    """A step is taken as far as a share is of its level or above it."""
+    levels = sorted(steps)
+    for level, share in shares.items():
+        at = bisect_right(levels, level) - 1
+        if at >= 0:
+            model.at_least(0, [steps[levels[at]]], [share])
+
+
+def _in_order(model: _Model, columns: Sequence[int]) -> None:
+    """Of columns, the coarsest level first, each next one is at least the one before."""
+    for coarser, finer in itertools.pairwise(columns):
         model.at_least(0, [finer], [coarser])
 
 
-def _levels(model: _Model, c: int, offered: Offered) -> dict[int, list[int]]:
-    """The columns of a class's labels by the level of their scale, the finest first."""
-    if c not in model.levels:
-        found: dict[int, list[int]] = {}
-        for label, x in zip(offered[c], model.picks[c], strict=True):
-            found.setdefault(NEVER if label is None else log_units(label[0]), []).append(x)
-        model.levels[c] = {level: found[level] for level in sorted(found)}
-    return model.levels[c]
-
-
 def _coarser(model: _Model, c: int, offered: Offered) -> dict[int, int]:
-    """For each level of a class but the finest a column: the share of labels that are not finer."""
-    if c not in model.coarser:
-        levels = [*_levels(model, c, offered).items()]
-        columns: dict[int, int] = {}
-        beyond: list[int] = []
-        for level, picks in reversed(levels[1:]):
-            columns[level] = share = model.variable(0)
-            own = [*picks, *beyond]
-            model.equal.append((0, [share, *own], [1] + [-1] * len(own)))
-            beyond = [share]
-        model.coarser[c] = {level: columns[level] for level, _ in levels[1:]}
-    return model.coarser[c]
+    """A column for each level of a class but the finest, coarsest first: the share of labels not finer."""
+    if c in model.coarser:
+        return model.coarser[c]
+    picks: dict[int, list[int]] = {}
+    for label, x in zip(offered[c], model.picks[c], strict=True):
+        picks.setdefault(level_of(label), []).append(x)
+    floor, *levels = sorted(picks)
+    columns: dict[int, int] = {}
+    beyond: list[int] = []
+    for level in reversed(levels):
+        columns[level] = share = model.variable(0)
+        own = [*picks[level], *beyond]
+        model.equal.append((0, [share, *own], [1] + [-1] * len(own)))
+        beyond = [share]
+    model.floors[c], model.coarser[c] = floor, columns
+    return columns

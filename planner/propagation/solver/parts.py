@@ -1,13 +1,16 @@
-"""Parts: a unit of very many classes cut into smaller ones that are labelled by themselves.
+"""Parts: a unit of many classes cut into smaller ones that are labelled by themselves.
 
 What a part leaves out, uses and classes elsewhere, can only add to the price: the parts' bounds add up to
-a bound. Source: design 01, section 5.
+a bound. Random nets of thousands of kernels need it (`benchmarks.scale`, shape `random`): too many classes
+stand around each other for elimination, and one linear program of all would grow faster than the net.
+Source: design 01, section 5.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from planner.propagation.solver.components import Component, Unit
+from planner.propagation.solver.ways import Way
 
 
 def split(unit: Unit, size: int) -> Iterator[Unit]:
@@ -17,8 +20,7 @@ def split(unit: Unit, size: int) -> Iterator[Unit]:
     class on its way. Each keeps the classes of its part alone.
     """
     home = {c: i // size for i, c in enumerate(unit.classes)}
-    count = 1 + max(home.values())
-    parts = [Unit([Component([])]) for _ in range(count)]
+    parts = [Unit([Component([])]) for _ in range(1 + max(home.values()))]
     for c in unit.classes:
         parts[home[c]].components[0].classes.append(c)
     for edge in unit.edges:
@@ -27,12 +29,19 @@ def split(unit: Unit, size: int) -> Iterator[Unit]:
             mine = home[groups[0] if edge.definition is None else edge.definition[0]]
             uses = [use for use in edge.uses if use.group < 0 or home[use.group] == mine]
             parts[mine].edges.append(replace(edge, uses=uses))
+    here: dict[int, set[int]] = {c: {part} for c, part in home.items()}
+    for number, (members, constant) in unit.ways.items():
+        here[number] = {part for member in members for part in here[member]}
+        for part in here[number]:
+            parts[part].ways[number] = Way(_inside(members, here, part), constant)
     for loss in unit.losses:
-        mine = max(home[c] for c in loss.upstream)
-        parts[mine].losses.append(replace(loss, upstream=tuple(c for c in loss.upstream if home[c] == mine)))
-    for c, toll in unit.tolls.items():
-        parts[home[c]].tolls[c] = toll
-    for part in parts:
-        part.classes = part.components[0].classes
-        part.components[0].edges = part.edges
-        yield part
+        mine = max(part for member in loss.upstream for part in here[member])
+        parts[mine].losses.append(replace(loss, upstream=_inside(loss.upstream, here, mine)))
+    for one in parts:
+        one.classes = one.components[0].classes
+        one.components[0].edges = one.edges
+        yield one
+
+
+def _inside(members: Sequence[int], here: dict[int, set[int]], part: int) -> tuple[int, ...]:
+    return tuple([member for member in members if part in here[member]])

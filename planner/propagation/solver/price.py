@@ -11,8 +11,9 @@ from typing import Final, Protocol
 
 from planner.ir.types.qtypes import Uniform
 from planner.plans.rescales import kind_of, price_of
-from planner.propagation.solver.classes import UNIT, Label, log_units, typed
-from planner.propagation.solver.components import Edge, Loss, Price, Tolls, Use
+from planner.propagation.solver.classes import UNIT, Label, typed
+from planner.propagation.solver.components import Edge, Price, Use
+from planner.propagation.solver.ways import Loss, Way, Ways, coarsest
 from planner.target.records import Costs
 
 FORBIDDEN: Final = 1 << 30
@@ -23,7 +24,7 @@ class Priced(Protocol):
 
     edges: list[Edge]
     losses: list[Loss]
-    tolls: Tolls
+    ways: dict[int, Way]
 
 
 @dataclass(slots=True)
@@ -79,7 +80,7 @@ def edge_price(edge: Edge, assignment: Mapping[int, Label | None], cost_model: C
             if store is use.store and label == made:
                 continue
             kind = None if label is None or use.store is None else typed(label, use.store)
-        if kind is not base and kind != base and not (use.follows and base is not None):
+        if kind is not base and kind != base:
             key = (kind, cost_model.is_free(edge, use), n if cost_model.single_consumer else 0)
             wanted[key] = max(use.trips, wanted.get(key, 0))
     for (kind, free, _), trips in wanted.items():
@@ -89,12 +90,9 @@ def edge_price(edge: Edge, assignment: Mapping[int, Label | None], cost_model: C
     return price * edge.elements, count
 
 
-def loss_units(loss: Loss, assignment: Mapping[int, Label | None]) -> int:
-    """Bits lost at one consuming use, in 1/1024, at least 0."""
-    labels = [assignment[group] for group in loss.upstream]
-    scale = max((label[0] for label in labels if label is not None), default=0.0)
-    coarsest = max(loss.constant, log_units(scale)) if scale else loss.constant
-    return max(0, coarsest - loss.own)
+def loss_units(loss: Loss, ways: Ways, labels: Mapping[int, Label | None], known: dict[int, int]) -> int:
+    """Bits lost at one consuming use, in 1/1024, at least 0; `known` as in `ways.coarsest`."""
+    return max(0, coarsest(loss, ways, labels, known) - loss.own)
 
 
 def loss_price(loss: Loss, lost: int, costs: Costs) -> int:
@@ -104,17 +102,15 @@ def loss_price(loss: Loss, lost: int, costs: Costs) -> int:
 
 
 def price_of_labels(part: Priced, assignment: Mapping[int, Label | None], cost_model: CostModel) -> Price:
-    """What a labelling of these edges, losses and tolls costs."""
+    """What a labelling of these edges, losses costs."""
     price = count = lost_total = 0
     for edge in part.edges:
         one, n = edge_price(edge, assignment, cost_model)
         price += one
         count += n
+    known: dict[int, int] = {}
     for loss in part.losses:
-        lost = loss_units(loss, assignment)
+        lost = loss_units(loss, part.ways, assignment, known)
         price += loss_price(loss, lost, cost_model.costs)
         lost_total += loss.elements * lost * loss.times
-    for c, by_label in part.tolls.items():
-        one, n, lost = by_label[assignment[c]]
-        price, count, lost_total = price + one, count + n, lost_total + lost
     return price, count, lost_total

@@ -8,36 +8,34 @@ not proven optimal carries its bound. Limits are counts, never wall time. Source
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Final
 
 from planner.plans.rescales import same_scale
 from planner.propagation.solver.blur import blur, shared_labels
-from planner.propagation.solver.candidates import is_whole
 from planner.propagation.solver.canonical_order import in_canonical_order
 from planner.propagation.solver.classes import UNIT, Label, LabelClass, Labels, Offers
 from planner.propagation.solver.components import Component, Edge, Part, Unit, Use
-from planner.propagation.solver.cuts import worth_a_look
 from planner.propagation.solver.dominance import drop_dominated
 from planner.propagation.solver.elimination import eliminate
-from planner.propagation.solver.fold import fold, unfold
 from planner.propagation.solver.linear_program import relax, solve_exactly
 from planner.propagation.solver.local_search import descend
 from planner.propagation.solver.parts import split
 from planner.propagation.solver.price import CostModel, edge_price, price_of_labels
-from planner.propagation.solver.tolls import charge, with_writers
 
-PART: Final = 500  # classes of a part
-SEVERAL: Final = 8  # parts beyond which nothing else is tried
-CLOSE: Final = 1.01  # what parts leave open at most, else the whole is looked at
+FINEST: Final = 8
+"""Labels for a whole component that are priced."""
 SHARP: Final = 15_000  # labels of all classes together that a linear program takes as they are
 DENSE: Final = 32  # labels of a class, on average, below which it takes any number
 BLURRED: Final = 2  # how many times fewer blurred labels have to be
+PART: Final = 4_000
+"""Classes of a linear program: its time grows faster than they do."""
 
 Options = Sequence[tuple[tuple[int, int], Labels]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Solution:
     """A labelling of one unit.
 
@@ -48,6 +46,11 @@ class Solution:
     price: int
     bound: int
     refused: tuple[tuple[Label | None, int], ...] = ()
+
+    @cached_property
+    def chosen(self) -> frozenset[Label | None]:
+        """All labels of the labelling, each once."""
+        return frozenset(self.labels.values())
 
 
 def solve(unit: Unit, classes: Sequence[LabelClass], cost_model: CostModel) -> Solution:
@@ -64,22 +67,13 @@ def solve(unit: Unit, classes: Sequence[LabelClass], cost_model: CostModel) -> S
     alike = _one_for_all(unit, [*options.values()], classes, cost_model)
     if alike is not None and alike.price < floor + _least_change(unit, classes, cost_model):
         return alike
-    offered = worth_a_look(unit, classes, cost_model)
-    if all(len(labels) == 1 for labels in offered.values()):
-        labels = {c: label for c, (label,) in offered.items()}
-        price = price_of_labels(unit, labels, cost_model)[0]
-        return Solution(labels, price, price, alike.refused if alike is not None else ())
     in_canonical_order(unit, classes)
     shared = [options[id(part)] for part in unit.components]
     start = _pick_shared(unit, classes, shared, cost_model)
     refused = _refusals(unit, start, shared, cost_model)
-    start = {c: label if label in offered[c] else offered[c][0] for c, label in start.items()}
-    folded = fold(unit, offered, cost_model)
-    charged = charge(folded.unit, offered, cost_model)
-    left = {c: offered[c] for c in charged.unit.classes}
-    labels, found, bound = _least(charged.unit, left, cost_model, start)
-    labels = unfold(folded, unit, offered, cost_model, with_writers(charged, labels))
-    if not all(is_whole(component) for component in unit.components):
+    offered: Offers = {c: list(classes[c].labels) for c in unit.classes}
+    labels, found, bound = _least(unit, offered, cost_model, start)
+    if not all(component.whole for component in unit.components):
         bound = 0
     return Solution(labels, found, min(max(bound, floor), found), refused)
 
@@ -88,7 +82,7 @@ def _one_for_all(
     unit: Unit, shared: Sequence[Options], classes: Sequence[LabelClass], cost_model: CostModel
 ) -> Solution | None:
     """The cheapest of one label for all; of labels whose rescales cost the same the finest is."""
-    if len(shared) > 1 or not is_whole(unit.components[0]):
+    if len(shared) > 1 or not unit.components[0].whole:
         return None
     free = next((c for c in unit.classes if classes[c].fixed is None), unit.classes[0])
     first: dict[tuple[tuple[int, int], bool], Labels] = {}
@@ -113,52 +107,58 @@ def _least_change(unit: Unit, classes: Sequence[LabelClass], cost_model: CostMod
 
 def _least(unit: Unit, offered: Offers, cost_model: CostModel, start: Labels) -> tuple[Labels, int, int]:
     """A labelling, its price and a lower bound."""
-    parted: tuple[Labels, int, int] | None = None
-    if len(unit.classes) > PART * 2:
-        parted = _by_parts(unit, offered, cost_model, start)
-        if len(unit.classes) > PART * SEVERAL or parted[1] <= CLOSE * parted[2]:
-            return parted
     for component in unit.components:
         drop_dominated(component, offered, cost_model.costs)
     exact = eliminate(unit, offered, cost_model)
     if exact is not None:
         least = price_of_labels(unit, exact, cost_model)[0]
         return exact, least, least
-    if parted is None:
-        return _search(unit, offered, cost_model, start)
-    labels, price, bound = _search(unit, offered, cost_model, parted[0])
-    return labels, price, max(bound, parted[2])
+    if not all(component.whole for component in unit.components):
+        return _descended(unit, offered, cost_model, [start, {c: mine[0] for c, mine in offered.items()}])
+    if len(unit.classes) > PART:
+        return _by_parts(unit, offered, cost_model, start)
+    return _programmed(unit, offered, cost_model, start)
+
+
+def _descended(
+    unit: Unit, offered: Offers, cost_model: CostModel, starts: Sequence[Labels]
+) -> tuple[Labels, int, int]:
+    """The best of some local searches; nothing is proven."""
+    price, labels = min((descend(unit, offered, cost_model, start) for start in starts), key=lambda it: it[0])
+    return labels, price[0], 0
 
 
 def _by_parts(unit: Unit, offered: Offers, cost_model: CostModel, start: Labels) -> tuple[Labels, int, int]:
-    """The same for parts of the unit, each by itself: enough where few values lead from part to part."""
+    """Parts of the unit, each by itself: enough where few values lead from part to part."""
     labels, bound = dict(start), 0
     for part in split(unit, PART):
         found, _, floor = _least(part, {c: list(offered[c]) for c in part.classes}, cost_model, start)
         labels |= found
         bound += floor
-    price, labels = descend(unit, offered, cost_model, labels)
-    return labels, price[0], bound
+    labels, price, _ = _descended(unit, offered, cost_model, [labels, start])
+    return labels, price, bound
 
 
-def _search(unit: Unit, offered: Offers, cost_model: CostModel, start: Labels) -> tuple[Labels, int, int]:
-    """A labelling, its price and a lower bound, where tables are too large for an exact answer."""
-    bound, near = _blurred(unit, offered, cost_model)
+def _programmed(unit: Unit, offered: Offers, cost_model: CostModel, start: Labels) -> tuple[Labels, int, int]:
+    """A linear program for a bound and a labelling near it, local search, branch and bound."""
+    floor, near = _blurred(unit, offered, cost_model)
     relaxed = relax(unit, near, cost_model)
-    tried = [descend(unit, offered, cost_model, start if relaxed is None else relaxed.nearest)]
-    if relaxed is not None:
-        bound = relaxed.bound if near is offered else bound
-        if tried[0][0][0] > bound:
-            tried.append(descend(unit, offered, cost_model, start))
+    if relaxed is None:
+        found, least, _ = _descended(unit, offered, cost_model, [start])
+        return found, least, floor
+    bound = relaxed.bound if near is offered else floor
+    tried = [descend(unit, offered, cost_model, relaxed.nearest)]
+    if tried[0][0][0] > bound:
+        tried.append(descend(unit, offered, cost_model, start))
     price, labels = min(tried, key=lambda item: item[0])
-    if relaxed is None or price[0] <= bound:
+    if price[0] <= bound:
         return labels, price[0], bound
-    found, proven = solve_exactly(unit, offered, cost_model, labels)
-    if found is None:
+    exact, proven = solve_exactly(unit, offered, cost_model, labels)
+    if exact is None:
         near = {c: [x for x in offered[c] if x in relaxed.support[c] or x == labels[c]] for c in offered}
-        found, _ = solve_exactly(unit, near, cost_model, labels)
-    if found is not None:
-        tried.append(descend(unit, offered, cost_model, found))
+        exact, _ = solve_exactly(unit, near, cost_model, labels)
+    if exact is not None:
+        tried.append(descend(unit, offered, cost_model, exact))
     price, labels = min(tried, key=lambda item: item[0])
     return labels, price[0], max(bound, proven)
 
@@ -217,6 +217,7 @@ def _shared_labels(
         if classes[c].fixed is None:
             mine = dict.fromkeys(classes[c].labels)
             shared = mine if shared is None else {label: None for label in shared if label in mine}
+    shared = _worth_pricing(shared, component)
     paying = Part([edge for edge in component.edges if not _is_free_if_shared(edge, classes)])
     found = []
     for label in {None: None} if shared is None else shared:
@@ -224,6 +225,24 @@ def _shared_labels(
         found.append((price_of_labels(paying, labels, cost_model)[:2], labels))
     found.sort(key=lambda item: item[0])
     return found
+
+
+def _worth_pricing(
+    shared: dict[Label | None, None] | None, component: Component
+) -> dict[Label | None, None] | None:
+    """Of labels for all: the finest few, those of scales that edges start from or want, and float.
+
+    Any other costs as many rescales as the finest and loses more.
+    """
+    if shared is None or len(shared) <= FINEST:
+        return shared
+    kinds = {kind for edge in component.edges for kind in (edge.start, *(use.goal for use in edge.uses))}
+    scales = {kind.scale for kind in kinds if kind is not None and kind.is_per_tensor}
+    return {
+        label: None
+        for i, label in enumerate(shared)
+        if i < FINEST or label is None or any(same_scale(label[0], scale) for scale in scales)
+    }
 
 
 def _is_free_if_shared(edge: Edge, classes: Sequence[LabelClass]) -> bool:
@@ -237,7 +256,7 @@ def _is_free_if_shared(edge: Edge, classes: Sequence[LabelClass]) -> bool:
 
 
 def _price_of_losses(unit: Unit, labels: Labels, cost_model: CostModel) -> int:
-    return price_of_labels(Part(losses=unit.losses), labels, cost_model)[0]
+    return price_of_labels(Part(losses=unit.losses, ways=unit.ways), labels, cost_model)[0]
 
 
 def _merged(parts: Iterable[Labels]) -> Labels:
@@ -270,15 +289,21 @@ def _pick_shared(
     for options in shared:
         labels |= options[0][1] if options else {}
     home = {c: i for i, component in enumerate(unit.components) for c in component.classes}
-    parts = [Part(component.edges) for component in unit.components]
+    parts = [Part(component.edges, ways=unit.ways) for component in unit.components]
+    for way, (members, _) in unit.ways.items():
+        home[way] = home[members[0]]
     for loss in unit.losses:
-        for i in dict.fromkeys(home[c] for c in loss.upstream):
+        for i in dict.fromkeys(home[member] for member in loss.upstream):
             parts[i].losses.append(loss)
     for _ in range(2):
         for part, options in zip(parts, shared, strict=True):
-            if len(options) > 1:
-                trials = [(price_of_labels(part, labels | own, cost_model), own) for _, own in options]
-                labels |= min(trials, key=lambda item: item[0])[1]
+            if len(options) < 2:
+                continue
+            trials = []
+            for _, own in options:
+                labels.update(own)
+                trials.append((price_of_labels(part, labels, cost_model), own))
+            labels.update(min(trials, key=lambda item: item[0])[1])
     return labels
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from planner.ir.borders import border_op
 from planner.propagation.network.ports import Network
 from planner.propagation.solver.classes import Label, LabelClass, label_of
-from planner.propagation.solver.components import Edge, Part, Unit
+from planner.propagation.solver.components import Edge, Part, Price, Unit
 from planner.propagation.solver.price import CostModel, price_of_labels
 
 
@@ -28,18 +28,26 @@ def moved_late(
     for edge in unit.edges:
         for c in edge.groups():
             around.setdefault(c, Part()).edges.append(edge)
-    for loss in unit.losses:
-        for c in loss.upstream:
-            around.setdefault(c, Part()).losses.append(loss)
+    losses: Price | None = None
     for c in unit.classes:  # numbered in topological order, so chains of movers are passed at once
         entry, read = classes[c], _starts(c, around[c].edges, found) if c in around else set()
         label = next(iter(read)) if len(read) == 1 else None
         if label in (None, found[c]) or not _moves(network, entry) or label not in entry.labels:
             continue
-        other = {**{k: found[k] for k in _near(around[c])}, c: label}
-        if price_of_labels(around[c], other, cost_model) == price_of_labels(around[c], found, cost_model):
-            found[c] = label
+        before, edges = found[c], price_of_labels(around[c], found, cost_model)
+        found[c] = label
+        alike = price_of_labels(around[c], found, cost_model) == edges
+        if alike:
+            # Losses far behind may be by this class, so all are summed up; it is seldom that edges are alike.
+            losses = losses or _price_of_losses(unit, {**found, c: before}, cost_model)
+            alike = _price_of_losses(unit, found, cost_model) == losses
+        if not alike:
+            found[c] = before
     return found
+
+
+def _price_of_losses(unit: Unit, labels: Mapping[int, Label | None], cost_model: CostModel) -> Price:
+    return price_of_labels(Part(losses=unit.losses, ways=unit.ways), labels, cost_model)
 
 
 def _rescaled_movers(
@@ -70,8 +78,3 @@ def _start(edge: Edge, labels: Mapping[int, Label | None]) -> Label | None:
 
 def _starts(c: int, edges: Sequence[Edge], labels: Mapping[int, Label | None]) -> set[Label | None]:
     return {_start(edge, labels) for edge in edges if any(use.group == c for use in edge.uses)}
-
-
-def _near(around: Part) -> set[int]:
-    near = {c for edge in around.edges for c in edge.groups()}
-    return near | {c for loss in around.losses for c in loss.upstream}

@@ -1,0 +1,308 @@
+"""Ways: what data went through, from the kernel that computed it to the use that consumes it.
+
+A use loses bits by the coarsest scale its data had on the way, so a loss has to know every class that moved
+the data. Movers stand behind each other by the thousand and branch and join again; listing all classes at
+every use would be quadratic. So a way is a node: a few classes and earlier ways, each with the coarsest pin
+met. What reads ways goes through them once, earlier ones first, with one "coarsest so far" each.
+Source: design 01, section 5, the price, item 4.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from planner.ir.types.qtypes import Uniform
+from planner.propagation.network.per_axis import given_units
+from planner.propagation.network.ports import CLASS, DERIVED, FLOAT, GIVEN, Interval, Network, Port, present
+from planner.propagation.solver.classes import Label, LabelClass, label_for, log_units
+from planner.target.records import PortType
+
+NEVER: Final = -(1 << 40)
+"""log2 of the coarsest scale of data that was never stored."""
+SHORT: Final = 2
+"""Members that a way may have besides the classes of the mover at hand; more become a node."""
+BRANCHES: Final = 8
+"""Members of one node; more are split over several, so that a change at one is told to few."""
+
+
+class Way(NamedTuple):
+    """A node: classes (from 0 up) and earlier ways (`FIRST_WAY` and below) that data went through.
+
+    `constant`: log2 of the coarsest scale there besides, in 1/1024.
+    """
+
+    members: tuple[int, ...]
+    constant: int = NEVER
+
+
+FIRST_WAY: Final = -2
+Ways = Mapping[int, Way]
+"""Ways by number, each after those it is made of."""
+
+
+@dataclass(slots=True)
+class Loss:
+    """One consuming use: what may have coarsened its data, and how fine it would like it.
+
+    `upstream`: classes and ways that the data went through; `constant`: coarsest log2 scale among the pins;
+    `times`: uses that are alike in all this.
+    """
+
+    value: int
+    elements: int
+    upstream: tuple[int, ...]
+    constant: int
+    own: int
+    unavoidable: int = 0
+    times: int = 1
+
+
+def level_of(label: Label | None) -> int:
+    """log2 of a label's scale in 1/1024; float loses nothing."""
+    return NEVER if label is None else log_units(label[0])
+
+
+def coarsest(loss: Loss, ways: Ways, labels: Mapping[int, Label | None], known: dict[int, int]) -> int:
+    """The coarsest scale that the data of a use had, as log2 in 1/1024.
+
+    Args:
+      known: levels of classes and ways met before, under these labels; filled in here.
+    """
+    most = loss.constant
+    for member in loss.upstream:
+        level = known.get(member)
+        if level is None:
+            level = _level(member, ways, labels, known)
+        most = max(most, level)
+    return most
+
+
+def _level(member: int, ways: Ways, labels: Mapping[int, Label | None], known: dict[int, int]) -> int:
+    # A stack and no recursion: a chain of movers may be as long as the model.
+    waiting = [member]
+    while waiting:
+        one = waiting[-1]
+        if one >= 0:
+            known[waiting.pop()] = level_of(labels[one])
+            continue
+        missing = [other for other in ways[one].members if other not in known]
+        if not missing:
+            known[waiting.pop()] = max([ways[one].constant, *map(known.__getitem__, ways[one].members)])
+        waiting += missing
+    return known[member]
+
+
+def behind(losses: Iterable[Loss], ways: Ways) -> list[int]:
+    """The ways that these losses are reached by, directly or through others, in the order of `ways`."""
+    met = {member for loss in losses for member in loss.upstream if member <= FIRST_WAY}
+    for way in reversed([*ways]):
+        if way in met:
+            met.update(member for member in ways[way].members if member <= FIRST_WAY)
+    return [way for way in ways if way in met]
+
+
+def without(ways: Ways, gone: Mapping[int, int]) -> dict[int, Way]:
+    """Ways without some classes; `gone`: the level that each of those has for certain."""
+    return {
+        number: Way(
+            tuple([member for member in members if member not in gone]),
+            max([constant, *(gone[member] for member in members if member in gone)]),
+        )
+        for number, (members, constant) in ways.items()
+    }
+
+
+class _Trace(NamedTuple):
+    """What data went through, the coarsest pin, and the port type it was stored in last."""
+
+    members: tuple[int, ...] = ()
+    constant: int = NEVER
+    left: PortType | None = None
+
+
+UNSTORED: Final = _Trace()
+
+
+class _Nodes:
+    """The ways made so far; equal ones are one."""
+
+    def __init__(self) -> None:
+        self.ways: dict[int, Way] = {}
+        self._numbers: dict[tuple[int, ...], int] = {}
+
+    def shortened(self, members: tuple[int, ...], own: set[int]) -> tuple[int, ...]:
+        """The same members, with nodes for those that are not the mover's own where they are many."""
+        before = [member for member in members if member not in own]
+        if len(before) <= SHORT:
+            return members
+        while len(before) > 1:
+            parts = range(0, len(before), BRANCHES)
+            before = [self._node(tuple(before[i : i + BRANCHES])) for i in parts]
+        return (*before, *(member for member in members if member in own))
+
+    def _node(self, members: tuple[int, ...]) -> int:
+        if len(members) == 1:
+            return members[0]
+        number = self._numbers.setdefault(members, FIRST_WAY - len(self._numbers))
+        self.ways.setdefault(number, Way(members))
+        return number
+
+
+def losses_of(network: Network) -> tuple[list[Loss], dict[int, Way]]:
+    """Every consuming use of stored data, and the ways; `upstream` is () where no class has a say."""
+    traces = [UNSTORED] * len(network.values)
+    nodes = _Nodes()
+    for index, value in enumerate(network.values):
+        if value.definition < 0 and value.pin is not None and not value.constant:
+            traces[index] = _Trace((), pin_units(value.pin), PortType(value.pin.storage))
+    ended = {begin: end for end, begin in network.begins.items()}
+    found = _follow(network, traces, ended, nodes)
+    for _ in range(len(ended)):
+        before = list(traces)
+        found = _follow(network, traces, ended, nodes)
+        if traces == before:
+            break
+    for index, value in enumerate(network.values):
+        if value.outputs:
+            found.append(_loss(network, index, traces[index], traces[index].left, value.range))
+    return [loss for loss in found if loss is not None], nodes.ways
+
+
+def _follow(
+    network: Network, traces: list[_Trace], ended: Mapping[int, int], nodes: _Nodes
+) -> list[Loss | None]:
+    """Follow data through all kernels once; what a trip hands to the next is known from the time before."""
+    found: list[Loss | None] = []
+    for number, kernel in enumerate(network.kernels):
+        ports = present(network, kernel.inputs)
+        moved = UNSTORED
+        if kernel.moves:
+            read = ports
+            if number in ended:
+                end = network.kernels[ended[number]]
+                read = [*ports, *present(network, end.inputs)]
+            moved = _join([_through(traces[port.value], port) for port in read])
+            if len(moved.members) > SHORT:
+                short = nodes.shortened(moved.members, {port.group for port in read})
+                moved = moved._replace(members=short)
+        else:
+            found += [_consumed(network, port, traces[port.value]) for port in ports]
+        for port in present(network, kernel.outputs):
+            traces[port.value] = _made(moved, port, network.values[port.value].pin)
+    return found
+
+
+def _through(trace: _Trace, port: Port) -> _Trace:
+    if port.kind == FLOAT:
+        return trace
+    if port.group < 0:
+        return _Trace(trace.members, max(trace.constant, _given_units(port)), trace.left)
+    return _Trace((*trace.members, port.group), trace.constant, trace.left)
+
+
+def _made(moved: _Trace, port: Port, pin: Uniform | None) -> _Trace:
+    if port.kind == FLOAT and pin is None:
+        return moved
+    members, constant, left = moved
+    if port.group >= 0:
+        members, left = tuple(dict.fromkeys((*members, port.group))), port.spec
+    elif port.kind == GIVEN:
+        left = port.spec
+    constant = max(constant, _given_units(port))
+    if pin is not None:
+        constant, left = max(constant, pin_units(pin)), PortType(pin.storage)
+    return _Trace(members, constant, left)
+
+
+def _given_units(port: Port) -> int:
+    return pin_units(port.type) if port.kind == GIVEN and port.type is not None else NEVER
+
+
+def pin_units(pin: Uniform) -> int:
+    """log2 of a type's scale in 1/1024, the mean over its slices."""
+    total = sum(log_units(scale) for scale in pin.scales)
+    return round(total / len(pin.scales))
+
+
+def _join(traces: Sequence[_Trace]) -> _Trace:
+    traces = [trace for trace in traces if trace is not UNSTORED]
+    if not traces:
+        return UNSTORED
+    members = dict.fromkeys(member for trace in traces for member in trace.members)
+    left = next((trace.left for trace in traces if trace.left is not None), None)
+    return _Trace(tuple(members), max(trace.constant for trace in traces), left)
+
+
+def _consumed(network: Network, port: Port, trace: _Trace) -> Loss | None:
+    if network.values[port.value].constant:
+        return None
+    if port.kind == FLOAT:
+        stored = trace is not UNSTORED
+        return _loss(network, port.value, trace, trace.left, port.required) if stored else None
+    if port.kind == GIVEN and port.type is not None:
+        coarser, elements = max(trace.constant, pin_units(port.type)), network.values[port.value].elements
+        return Loss(port.value, elements, trace.members, coarser, given_units(network, port, port.type))
+    if port.kind not in (CLASS, DERIVED) or port.group < 0:
+        return None
+    members = tuple(dict.fromkeys((*trace.members, port.group))) if trace.members else (port.group,)
+    through = _Trace(members, trace.constant, trace.left)
+    return _loss(network, port.value, through, port.spec, port.required)
+
+
+def _loss(
+    network: Network, index: int, trace: _Trace, spec: PortType | None, extent: Interval | None
+) -> Loss | None:
+    if spec is None or extent is None or not (trace.members or trace.constant > NEVER):
+        return None
+    own = log_units(label_for(extent, spec)[0])
+    return Loss(index, network.values[index].elements, trace.members, trace.constant, own)
+
+
+def settle_losses(
+    losses: Sequence[Loss], ways: Ways, classes: Sequence[LabelClass], max_bits_lost: float | None
+) -> None:
+    """Fill in the unavoidable loss, and drop the labels that lose more than `max_bits_lost` beyond it.
+
+    Args:
+      classes: all that the losses and ways know.
+    """
+    finest = {entry.id: _finest(entry.labels) for entry in classes}
+    for loss in losses:
+        loss.unavoidable = max(0, coarsest(loss, ways, {}, finest) - loss.own)
+    if max_bits_lost is None:
+        return
+    limits: dict[int, float] = {}
+    for loss in losses:
+        limit = loss.own + loss.unavoidable + max_bits_lost * 1024
+        _tighten(limits, loss.upstream, limit)
+    for way in reversed([*ways]):  # what a way may have is what its members may have: later ways first
+        if way in limits:
+            _tighten(limits, ways[way].members, limits[way])
+    for entry in classes:
+        if entry.id in limits:
+            limit = limits[entry.id]
+            entry.labels = [label for label in entry.labels if label is None or log_units(label[0]) <= limit]
+
+
+def _tighten(limits: dict[int, float], members: Iterable[int], limit: float) -> None:
+    for member in members:
+        limits[member] = min(limit, limits.get(member, limit))
+
+
+def _finest(labels: Sequence[Label | None]) -> int:
+    scales = [label[0] for label in labels if label is not None]
+    return log_units(min(scales)) if scales else NEVER
+
+
+def each_class(loss: Loss, ways: Ways) -> Iterator[int]:
+    """Every class on the way of a loss, each once. As long as the way: not for every loss of a model."""
+    seen: set[int] = set()
+    waiting = list(loss.upstream)
+    while waiting:
+        member = waiting.pop()
+        if member not in seen:
+            seen.add(member)
+            if member >= 0:
+                yield member
+            else:
+                waiting += ways[member].members
