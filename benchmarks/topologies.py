@@ -1,14 +1,22 @@
-"""Generated annotated models for measuring how planning grows: residual, dense, transformer-like, random.
+"""Generated annotated models for measuring how planning grows.
 
-Every value has a range of its own (seeded), every weight a range per tensor; there are no ops inside the
-regions, so that nothing but planning costs time. Kernel names are those of `litert-int8`.
+`TOPOLOGIES` are like networks; the rest of `SHAPES` is made to be hard: relays (kernels whose result has a
+range of its own), and between them movers, which tie what they read and write to one label. Ranges are
+seeded, every weight has one range; there are no ops inside the regions, so that nothing but planning costs
+time. Kernel names are those of `litert-int8`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import reduce
+from itertools import pairwise
+from math import isqrt
 from random import Random
 from typing import Final
 
+from planner.ir.expand import expand
 from planner.ir.graph import Constant, Graph, Region, Value
+from planner.ir.structure import Loop
 from planner.ir.types.qtypes import Calibrated
 
 SEED: Final = 7
@@ -18,9 +26,14 @@ WEIGHT: Final = (CHANNELS, CHANNELS, 1, 1)
 
 
 class Draft:
-    """A graph under construction."""
+    """A graph under construction.
 
-    def __init__(self) -> None:
+    Args:
+      levels: ranges end at one of so many numbers; by default no two are alike.
+    """
+
+    def __init__(self, levels: int = 0) -> None:
+        self.levels = levels
         self.random = Random(SEED)  # noqa: S311 - a model, not a secret
         self.values: dict[str, Value] = {}
         self.constants: dict[str, Constant] = {}
@@ -31,9 +44,15 @@ class Draft:
     def value(self) -> str:
         """Add an activation with a range of its own; return its name."""
         name = f"v{len(self.values)}"
-        low, high = self.random.uniform(2.0, 6.0), self.random.uniform(2.0, 6.0)
+        low, high = self.end(), self.end()
         self.values[name] = Value(name, SHAPE, "f32", (Calibrated((-low,), (high,)),))
         return name
+
+    def end(self) -> float:
+        """Draw how far a range reaches."""
+        if self.levels:
+            return 2.0 + 4.0 * self.random.randrange(self.levels) / self.levels
+        return self.random.uniform(2.0, 6.0)
 
     def weight(self) -> str:
         """Add a weight known by its range."""
@@ -56,6 +75,18 @@ class Draft:
     def dense(self, x: str) -> str:
         """Add a fully connected kernel with a weight of its own."""
         return self.kernel("fully_connected", x, self.weight(), "")
+
+    def join(self, *inputs: str) -> str:
+        """Add a concat: a mover that ties all it reads."""
+        return self.kernel("Concat", *inputs)
+
+    def relays(self, count: int) -> list[str]:
+        """Add relays of the model's input."""
+        return [self.conv(self.first) for _ in range(count)]
+
+    def total(self, values: Iterable[str]) -> str:
+        """Add additions that read values one by one, so that not all of them are outputs of the model."""
+        return reduce(lambda sum_, value: self.kernel("add", sum_, value), values)
 
     def graph(self, name: str) -> Graph:
         """Close the graph: what nothing reads is an output."""
@@ -126,9 +157,229 @@ def scattered(regions: int) -> Graph:
     return draft.graph("random")
 
 
+def skips(regions: int, *, back: int = 3, levels: int = 8, name: str = "skips") -> Graph:
+    """Relays; every third kernel (or as many as `back` says) is a concat with the value three back."""
+    draft = Draft(levels)
+    known = [draft.first]
+    while len(draft.regions) < regions:
+        skip = len(known) % back == 0
+        known.append(draft.join(known[-1], known[-back]) if skip else draft.conv(known[-1]))
+    return draft.graph(name)
+
+
+def skips_apart(regions: int) -> Graph:
+    """Skips where no two ranges are alike."""
+    return skips(regions, levels=0, name="skips apart")
+
+
+def skips_of_five(regions: int) -> Graph:
+    """Every fifth kernel is a concat with the value five back."""
+    return skips(regions, back=5, levels=0, name="skips of five")
+
+
+def tree(regions: int) -> Graph:
+    """A binary tree of concats over relays."""
+    draft = Draft()
+    draft.conv(_rows(draft, regions // 2)[-1])
+    return draft.graph("tree")
+
+
+def tree_read(regions: int) -> Graph:
+    """The same tree, whose inner values are read by additions."""
+    draft = Draft()
+    draft.total(_rows(draft, regions // 3))
+    return draft.graph("tree read")
+
+
+def _rows(draft: Draft, leaves: int) -> list[str]:
+    """Concat values two by two until one is left; return all results, the root last."""
+    made, row = [], draft.relays(leaves)
+    while len(row) > 1:
+        row = [draft.join(*row[i : i + 2]) for i in range(0, len(row), 2)]
+        made += row
+    return made
+
+
+def grid(regions: int) -> Graph:
+    """A square grid of relays, each behind a concat of the values above and to the left."""
+    draft = Draft()
+    return _grid(draft, isqrt(regions // 2), lambda *inputs: draft.conv(draft.join(*inputs)), "grid")
+
+
+def grid_of_movers(regions: int) -> Graph:
+    """A square grid of concats of the values above and to the left, of relays where it begins."""
+    draft = Draft()
+    return _grid(draft, isqrt(regions), draft.join, "grid of movers")
+
+
+def _grid(draft: Draft, side: int, cell: Callable[..., str], name: str) -> Graph:
+    above = draft.relays(side)
+    for left in draft.relays(side - 1):
+        row = [left]
+        for value in above[1:]:
+            row.append(cell(value, row[-1]))
+        above = row
+    return draft.graph(name)
+
+
+def hub(regions: int) -> Graph:
+    """One value that a third of all kernels concat with the result of a relay of their own."""
+    draft = Draft()
+    center = draft.conv(draft.first)
+    draft.total([draft.join(center, relay) for relay in draft.relays(regions // 3)])
+    return draft.graph("hub")
+
+
+def hub_of_kernels(regions: int) -> Graph:
+    """One value that a third of all kernels compute with; concats tie their results to the next."""
+    draft = Draft()
+    center = draft.conv(draft.first)
+    relays = [draft.conv(center) for _ in range(regions // 3)]
+    draft.total([draft.join(*two) for two in pairwise(relays)])
+    return draft.graph("hub of kernels")
+
+
+def views(regions: int) -> Graph:
+    """One chain of views between two relays."""
+    draft = Draft()
+    draft.conv(_views(draft, regions)[-1])
+    return draft.graph("views")
+
+
+def views_read(regions: int) -> Graph:
+    """One chain of views, each read by an addition."""
+    draft = Draft()
+    draft.total(_views(draft, regions // 2))
+    return draft.graph("views read")
+
+
+def _views(draft: Draft, count: int) -> list[str]:
+    made = [draft.conv(draft.first)]
+    for number in range(count):
+        made.append(draft.kernel(("Reshape", "Transpose")[number % 2], made[-1]))
+    return made
+
+
+def one_concat(regions: int) -> Graph:
+    """A chain of relays, and one concat of all their results."""
+    draft = Draft()
+    chain = [draft.first]
+    while len(draft.regions) < regions:
+        chain.append(draft.conv(chain[-1]))
+    draft.join(*chain[1:])
+    return draft.graph("one concat")
+
+
+def forest(regions: int) -> Graph:
+    """Concats of three relays, apart from each other."""
+    draft = Draft()
+    draft.total([draft.join(*draft.relays(3)) for _ in range(regions // 5)])
+    return draft.graph("forest")
+
+
+def fan_out(regions: int) -> Graph:
+    """One value that half of all kernels compute with."""
+    draft = Draft()
+    center = draft.conv(draft.first)
+    draft.total([draft.conv(center) for _ in range(regions // 2)])
+    return draft.graph("fan-out")
+
+
+def split(regions: int) -> Graph:
+    """One value split into as many as there are kernels to read them."""
+    draft = Draft()
+    parts = tuple(draft.value() for _ in range(regions))
+    draft.regions.append(Region("split", "Split", (draft.conv(draft.first),), parts))
+    draft.total(parts)
+    return draft.graph("split")
+
+
+def nested_skips(regions: int) -> Graph:
+    """U-Nets of five levels whose skips are nested: each value joins all of its level and one from below."""
+    draft = Draft()
+    x = draft.first
+    while len(draft.regions) < regions:
+        levels = [[draft.conv(x)]]
+        for _ in range(4):
+            levels.append([draft.conv(draft.kernel("MaxPool", levels[-1][0]))])
+        for depth in range(4, 0, -1):
+            for here, below in pairwise(levels[: depth + 1]):
+                here.append(draft.conv(draft.join(*here, draft.kernel("Resize", below[-1]))))
+        x = levels[0][-1]
+    return draft.graph("nested skips")
+
+
+def heads(regions: int) -> Graph:
+    """A detector: a backbone, and two heads a stage whose results one concat each collects."""
+    draft = Draft()
+    x, found = draft.first, ([], [])
+    while len(draft.regions) < regions:
+        x = draft.kernel("add", draft.conv(draft.conv(x)), x)
+        for side in found:
+            side.append(draft.kernel("Reshape", draft.kernel("Transpose", draft.conv(x))))
+    boxes, scores = (draft.join(*side) for side in found)
+    draft.conv(boxes)
+    draft.kernel("Softmax", scores)
+    return draft.graph("heads")
+
+
+def ladder(regions: int) -> Graph:
+    """Rungs of movers between two values: each joins the one, a relay, and then the other."""
+    draft = Draft()
+    left, right = draft.relays(2)
+    draft.total([draft.join(draft.join(left, relay), right) for relay in draft.relays(regions // 4)])
+    return draft.graph("ladder")
+
+
+def same_scale_adds(regions: int) -> Graph:
+    """Residual blocks whose sum wants one scale, as on some NPUs (a maximum here, which does)."""
+    draft = Draft()
+    x = draft.first
+    while len(draft.regions) < regions:
+        x = draft.kernel("Max", draft.conv(draft.conv(x)), x)
+    return draft.graph("same-scale adds")
+
+
+def loops(regions: int) -> Graph:
+    """A chain of loops: what each carries, and what a relay in it makes of that, concats tie."""
+    body = Draft()
+    body.join(body.conv(body.first), body.first)
+    draft = Draft()
+    x = draft.first
+    while 4 * len(draft.regions) < regions:
+        x = draft.kernel("Loop", x)
+    graph = draft.graph("loops")
+    steps = tuple(replace(step, structure=Loop("body", 4, ((0, 0),))) for step in graph.regions)
+    return expand(replace(graph, regions=steps, functions={"body": body.graph("body")}))
+
+
 TOPOLOGIES: Final[Mapping[str, Callable[[int], Graph]]] = {
     "residual": residual,
     "dense": dense,
     "transformer": transformer,
     "random": scattered,
+}
+
+SHAPES: Final[Mapping[str, Callable[[int], Graph]]] = {
+    **TOPOLOGIES,
+    "skips": skips,
+    "skips-apart": skips_apart,
+    "skips-of-five": skips_of_five,
+    "tree": tree,
+    "tree-read": tree_read,
+    "grid": grid,
+    "grid-of-movers": grid_of_movers,
+    "hub": hub,
+    "hub-of-kernels": hub_of_kernels,
+    "views": views,
+    "views-read": views_read,
+    "one-concat": one_concat,
+    "forest": forest,
+    "fan-out": fan_out,
+    "split": split,
+    "nested-skips": nested_skips,
+    "heads": heads,
+    "ladder": ladder,
+    "same-scale-adds": same_scale_adds,
+    "loops": loops,
 }
