@@ -177,6 +177,20 @@ def skips_of_five(regions: int) -> Graph:
     return skips(regions, back=5, levels=0, name="skips of five")
 
 
+def skips_over_views(regions: int) -> Graph:
+    """Skips where half of what they pass are views, which tie what they read to what they write."""
+    draft = Draft()
+    known = [draft.conv(draft.first)]
+    while len(draft.regions) < regions:
+        if len(known) % 3 == 0:
+            known.append(draft.join(known[-1], known[-3]))
+        else:
+            kind = draft.random.choice(("", "", "Reshape", "Transpose"))
+            known.append(draft.kernel(kind, known[-1]) if kind else draft.conv(known[-1]))
+    draft.conv(known[-1])
+    return draft.graph("skips over views")
+
+
 def tree(regions: int) -> Graph:
     """A binary tree of concats over relays."""
     draft = Draft()
@@ -365,6 +379,7 @@ SHAPES: Final[Mapping[str, Callable[[int], Graph]]] = {
     "skips": skips,
     "skips-apart": skips_apart,
     "skips-of-five": skips_of_five,
+    "skips-over-views": skips_over_views,
     "tree": tree,
     "tree-read": tree_read,
     "grid": grid,
