@@ -90,7 +90,7 @@ class Draft:
 
     def graph(self, name: str) -> Graph:
         """Close the graph: what nothing reads is an output."""
-        made = [region.outputs[0] for region in self.regions]
+        made = [value for region in self.regions for value in region.outputs]
         outputs = tuple(value for value in made if value not in self.read)
         return Graph(name, self.values, (), (self.first,), outputs, self.constants, tuple(self.regions))
 
@@ -223,16 +223,16 @@ def grid(regions: int) -> Graph:
 def grid_of_movers(regions: int) -> Graph:
     """A square grid of concats of the values above and to the left, of relays where it begins."""
     draft = Draft()
-    return _grid(draft, isqrt(regions), draft.join, "grid of movers")
+    return _grid(draft, isqrt(regions) - 1, draft.join, "grid of movers")
 
 
 def _grid(draft: Draft, side: int, cell: Callable[..., str], name: str) -> Graph:
     above = draft.relays(side)
-    for left in draft.relays(side - 1):
+    for left in draft.relays(side):
         row = [left]
-        for value in above[1:]:
+        for value in above:
             row.append(cell(value, row[-1]))
-        above = row
+        above = row[1:]
     return draft.graph(name)
 
 
@@ -326,7 +326,8 @@ def nested_skips(regions: int) -> Graph:
 def heads(regions: int) -> Graph:
     """A detector: a backbone, and two heads a stage whose results one concat each collects."""
     draft = Draft()
-    x, found = draft.first, ([], [])
+    x = draft.first
+    found: tuple[list[str], ...] = ([], [])
     while len(draft.regions) < regions:
         x = draft.kernel("add", draft.conv(draft.conv(x)), x)
         for side in found:
