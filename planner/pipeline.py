@@ -181,8 +181,6 @@ def check(plan: Plan, model: Graph | None = None, target: TargetSource | None = 
 def export(model: Graph, plan: Plan, format: str) -> bytes:  # noqa: A002 - the public name
     """Write the planned model in a format real engines run; `check` comes first.
 
-    No file holds the log: that of a plan made here stays unwritten until somebody looks at it.
-
     Raises:
       UnsupportedExport: the format cannot express this plan; names port and row.
       PlanInvalid: the plan does not fit the model.
@@ -191,7 +189,7 @@ def export(model: Graph, plan: Plan, format: str) -> bytes:  # noqa: A002 - the 
     with collection_paused():
         model = expand(model)
         require_plan(plan)
-        check_plan(plan, model, log=plan.origin is None)
+        check_plan(plan, model)
         model = with_facts(model, plan.graph) if "best_effort" in plan.options else model
         refuse_bodies(plan, format)
         return EXPORTERS[format](model, plan)

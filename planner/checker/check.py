@@ -33,7 +33,7 @@ from planner.ir.graph import Constant, Facts, Graph, Region, port_address
 from planner.ir.types.qtypes import AnyType, Calibrated, FloatType, Uniform
 from planner.ir.types.typetext import brief
 from planner.plans.plan import Plan
-from planner.plans.records import KernelPlan, Port, Step
+from planner.plans.records import KernelPlan, Port, StepRow, step_rows
 from planner.target.records import Row, Target
 
 
@@ -42,14 +42,14 @@ class _Notes:
     """Memory of one check, so that each thing is judged once.
 
     Attributes:
-      steps: the log by address; None where it is not judged.
+      steps: what the last step of each address says.
       binding: values with facts that a port can break.
       types, texts: the problem of a type, "" for none, and its text, by its id (the plan keeps it alive).
       rows: rows read beside ports, by their key, the numbers of inputs and of ports, and which are absent.
       constants: constants known by their range that were judged.
     """
 
-    steps: Mapping[str, Step] | None
+    steps: Mapping[str, StepRow]
     binding: frozenset[str]
     types: dict[int, str] = field(default_factory=dict)
     texts: dict[int, str] = field(default_factory=dict)
@@ -57,12 +57,8 @@ class _Notes:
     constants: set[Judged] = field(default_factory=set)
 
 
-def check(plan: Plan, model: Graph | None = None, target: Target | None = None, *, log: bool = True) -> None:
-    """Refuse a plan that breaks a rule of its target, its model or its own log; see `pipeline.check`.
-
-    Args:
-      log: whether the steps are judged too, which writes them.
-    """
+def check(plan: Plan, model: Graph | None = None, target: Target | None = None) -> None:
+    """Refuse a plan that breaks a rule of its target, its model or its own log; see `pipeline.check`."""
     if target is not None:
         check_target(plan, target)
     if model is not None:
@@ -70,14 +66,15 @@ def check(plan: Plan, model: Graph | None = None, target: Target | None = None, 
         check_model(plan, model)
     regions = _check_coverage(plan)
     numbers = model.constants if model is not None else None
-    notes = _Notes(check_steps(plan) if log else None, frozenset(_binding(plan.graph)))
+    log = step_rows(plan.steps)
+    notes = _Notes(check_steps(log), frozenset(_binding(plan.graph)))
     check_totals(plan)
     for kernel in plan.kernels_in_order:
         served = _check_kernel(plan, kernel, regions[kernel.name], numbers, notes)
         if served is not None and target is not None and model is not None:
             check_choice(served, target, notes.binding)
     _check_carried(plan)
-    check_values(plan, log=log)
+    check_values(plan, log)
     check_edges(plan, target)
 
 
@@ -217,8 +214,7 @@ def _check_kernel(
         if broken:
             refuse(kernel.name, f"is served by {row.source}, whose {broken}", row)
     check_facts(served, notes.binding)
-    if notes.steps is not None:
-        check_told(kernel, notes.steps, notes.texts)
+    check_told(kernel, notes.steps, notes.texts)
     check_wildcards(served)
     extents = check_constants(served, notes.constants) if numbers is not None else {}
     check_rules(served)
@@ -237,8 +233,7 @@ def _check_types(plan: Plan, ports: tuple[Port, ...], notes: _Notes) -> None:
         problem = notes.types.get(id(kind))
         if problem is None:
             problem = notes.types[id(kind)] = type_problem(kind) or ""
-            if notes.steps is not None:
-                notes.texts[id(kind)] = brief(kind)
+            notes.texts[id(kind)] = brief(kind)
         # One scale fits every shape, and f32 is accepted for
         # tensors of any float type: nothing left to look at.
         if not problem and kind.is_per_tensor and kind.expressed == "f32":

@@ -4,21 +4,17 @@ Source: design 01, section 6; design 09, "Plan".
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from planner.checker.kernel_ports import refuse
 from planner.ir.types.qtypes import Uniform
 from planner.ir.types.typetext import brief
 from planner.plans.plan import Plan
-from planner.plans.records import KernelPlan, Port, PortTyped, Step
+from planner.plans.records import KernelPlan, Port, PortTyped, StepRow
 
 
-def check_values(plan: Plan, *, log: bool) -> None:
-    """Every value has the type of the port that defines it, sane figures, and the step that decided it.
-
-    Args:
-      log: whether the steps are looked at.
-    """
+def check_values(plan: Plan, log: Sequence[StepRow]) -> None:
+    """Every value has the type of the port that defines it, sane figures, and the step that decided it."""
     graph = plan.graph
     defining = {port.value: port for kernel in plan.kernels_in_order for port in kernel.outputs if port.value}
     needed = {port.value for kernel in plan.kernels_in_order for port in kernel.inputs if port.value}
@@ -42,8 +38,7 @@ def check_values(plan: Plan, *, log: bool) -> None:
                 f"{name!r} loses {value.bits_lost!r} bits and {value.clip!r} of its range; "
                 "accepted: 0 or more bits, 0 to 1",
             )
-        if log:
-            _check_decided(plan, name, value.decided_by, port)
+        _check_decided(log, name, value.decided_by, port)
 
 
 def _pin(plan: Plan, name: str) -> PortTyped:
@@ -55,27 +50,28 @@ def _stored(kind: PortTyped) -> Uniform | None:
     return kind if isinstance(kind, Uniform) else None
 
 
-def _check_decided(plan: Plan, name: str, number: int | None, port: Port | None) -> None:
+def _check_decided(log: Sequence[StepRow], name: str, number: int | None, port: Port | None) -> None:
     if number is None:
         if port is not None and isinstance(port.type, Uniform):
             refuse(port.address, f"{name!r} has a type that no step decided; accepted: the step's number")
         return
-    if port is None or not 0 <= number < len(plan.steps) or plan.steps[number].port != port.address:
+    if port is None or not 0 <= number < len(log) or log[number][1] != port.address:
         address = port.address if port else name
         refuse(address, f"{name!r} is decided by step {number}, which is none of {address}")
 
 
-def check_steps(plan: Plan) -> Mapping[str, Step]:
+def check_steps(log: Sequence[StepRow]) -> Mapping[str, StepRow]:
     """Steps are numbered in order and rest on earlier ones; return the last one of each address."""
-    last: dict[str, Step] = {}
-    for i, step in enumerate(plan.steps):
-        if step.n != i:
-            refuse(step.port, f"step {i} is numbered {step.n}; accepted: {i}")
+    last: dict[str, StepRow] = {}
+    for i, row in enumerate(log):
+        number, port, _, _, _, because, _ = row
+        if number != i:
+            refuse(port, f"step {i} is numbered {number}; accepted: {i}")
         # Reasons that are earlier make the log a DAG: every explanation ends at a fact or a default.
-        for n in step.because:
+        for n in because:
             if not 0 <= n < i:
-                refuse(step.port, f"step {i} rests on step {n}; accepted: earlier steps")
-        last[step.port] = step
+                refuse(port, f"step {i} rests on step {n}; accepted: earlier steps")
+        last[port] = row
     return last
 
 
@@ -88,15 +84,15 @@ def check_totals(plan: Plan) -> None:
         )
 
 
-def check_told(kernel: KernelPlan, steps: Mapping[str, Step], texts: Mapping[int, str]) -> None:
+def check_told(kernel: KernelPlan, steps: Mapping[str, StepRow], texts: Mapping[int, str]) -> None:
     """The log and the plan agree on the row of a served kernel and on the type of each of its ports.
 
     Args:
       texts: text of each type by its id.
     """
     decided = steps.get(kernel.name)
-    if decided is None or decided.type != kernel.row:
-        told = decided.type if decided else "nothing"
+    if decided is None or decided[2] != kernel.row:
+        told = decided[2] if decided else "nothing"
         refuse(kernel.name, f"is served by {kernel.row}, its step says {told}")
     for port in (*kernel.inputs, *kernel.outputs):
         if not port.value:
@@ -106,6 +102,6 @@ def check_told(kernel: KernelPlan, steps: Mapping[str, Step], texts: Mapping[int
             refuse(
                 port.address, f"is {brief(port.type)} and no step says so; accepted: a step for every port"
             )
-        text = texts.get(id(port.type))
-        if text is not None and step.type != text and step.type != str(port.type):
-            refuse(port.address, f"is {brief(port.type)}, step {step.n} decided {step.type}")
+        number, said, text = step[0], step[2], texts.get(id(port.type))
+        if text is not None and said != text and said != str(port.type):
+            refuse(port.address, f"is {brief(port.type)}, step {number} decided {said}")

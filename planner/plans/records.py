@@ -4,7 +4,7 @@ Data only; `plan.Plan` holds them together. Source: design 01, section 6; design
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -95,11 +95,11 @@ class StepRows(Sequence[Step]):
         """What each step says."""
 
 
-def step_rows(steps: Sequence[Step]) -> Iterable[StepRow]:
+def step_rows(steps: Sequence[Step]) -> Sequence[StepRow]:
     """What each step of any log says."""
     if isinstance(steps, StepRows):
         return steps.rows()
-    return ((s.n, s.port, s.type, s.rule, s.source, s.because, s.refused) for s in steps)
+    return [(s.n, s.port, s.type, s.rule, s.source, s.because, s.refused) for s in steps]
 
 
 @dataclass(frozen=True, slots=True)

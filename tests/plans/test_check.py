@@ -1,6 +1,6 @@
 """The checker passes real plans and refuses every mutant of them, naming the port at fault."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -12,8 +12,10 @@ from planner.fusion.fuse import fuse
 from planner.ir.graph import model_digest
 from planner.onnx.read import read_onnx
 from planner.pipeline import export
+from planner.plans.plan import Plan
 from planner.plans.planjson import plan_from_json, plan_to_json
 from planner.plans.planmlir import plan_from_mlir, plan_to_mlir
+from planner.plans.records import Step
 from planner.propagation.propagate import propagate
 from tests.conftest import ROOT
 from tests.plans.mutations import KERNELS, ORIGINS, PORTS, TYPES, UNSEEN, Mutation, retyping, some
@@ -66,14 +68,30 @@ def test_a_mutant_is_refused_at_its_port(kind, target):
             assert caught.value.message.startswith(f"{caught.value.port}: ")
 
 
-def test_export_looks_at_a_log_that_came_from_a_file():
+KEPT: Final[Mapping[str, Callable[[Plan], Plan]]] = {
+    "in memory": lambda plan: plan,
+    "as JSON": lambda plan: plan_from_json(plan_to_json(plan)),
+    "as MLIR": lambda plan: plan_from_mlir(plan_to_mlir(plan)),
+}
+ALTERED: Final[Mapping[str, tuple[Callable[[Sequence[Step]], Sequence[Step]], str]]] = {
+    "no log": (lambda log: log[:0], "its step says nothing"),
+    "another type": (lambda log: (*log[:-1], replace(log[-1], type="float")), "decided float"),
+    "a later cause": (lambda log: (*log[:-1], replace(log[-1], because=(len(log),))), "earlier steps"),
+    "another number": (lambda log: (*log[:-1], replace(log[-1], n=0)), "is numbered 0"),
+}
+
+
+@pytest.mark.parametrize("kept", KEPT)
+@pytest.mark.parametrize("altered", ALTERED)
+def test_no_plan_with_an_altered_log_is_exported(altered, kept):
+    """Wherever a plan comes from, its log is read before a file is written of it."""
     known = case("onnxruntime-cpu")
-    forged = replace(known.plan, steps=())
-    with pytest.raises(PlanInvalid, match="its step says nothing"):
-        check(forged)
-    assert export(known.model, forged, "onnx-qdq") == export(known.model, known.plan, "onnx-qdq")
-    with pytest.raises(PlanInvalid, match="its step says nothing"):
-        export(known.model, plan_from_json(plan_to_json(forged)), "onnx-qdq")
+    change, words = ALTERED[altered]
+    forged = KEPT[kept](replace(known.plan, steps=change(known.plan.steps)))
+    for work in (lambda: check(forged), lambda: export(known.model, forged, "onnx-qdq")):
+        with pytest.raises(PlanInvalid, match=words):
+            work()
+    assert export(known.model, KEPT[kept](known.plan), "onnx-qdq")
 
 
 def test_there_are_mutants_enough():
