@@ -37,7 +37,7 @@ from planner.ir.graph import Graph, model_digest
 from planner.pipeline import annotate, export, load_model, plan
 from planner.plans.explain import explain
 from planner.plans.plan import Plan
-from planner.plans.planjson import plan_from_json
+from planner.plans.read_json import plan_from_json
 from planner.report.html import write_report
 from planner.target.lint.findings import lint
 from planner.target.load import load_target

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from planner.plans.diff import diff
     from planner.plans.explain import explain
     from planner.plans.plan import Plan
-    from planner.plans.planjson import plan_from_json
+    from planner.plans.read_json import plan_from_json
     from planner.report.html import write_report
     from planner.target.load import load_target, target_ids
     from planner.target.records import Target
@@ -54,7 +54,7 @@ _HOMES: Final = {
     "pareto": "planner.what_if.pareto",
     "parse_type": "planner.ir.types.typetext",
     "plan": "planner.pipeline",
-    "plan_from_json": "planner.plans.planjson",
+    "plan_from_json": "planner.plans.read_json",
     "replan": "planner.what_if.replan",
     "restore": "planner.what_if.restore",
     "retarget": "planner.what_if.retarget",

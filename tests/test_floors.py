@@ -81,7 +81,6 @@ BY_NAME: Final = {
     "planner.cli.options": "the user's module of functions",
     "planner.cli.service": "the service, which is an extra",
     "planner.mlir": "xdsl",
-    "planner.plans.plan": "the text forms, which read plans",
     "planner.stablehlo_reader.custom_form": "jaxlib, an extra",
 }
 MODULES: Final = 16

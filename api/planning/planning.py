@@ -28,7 +28,7 @@ from planner.fusion.fuse import fuse
 from planner.ir.graph import Graph, model_digest
 from planner.plans.explain import explain
 from planner.plans.plan import Plan, for_model
-from planner.plans.planjson import plan_from_json
+from planner.plans.read_json import plan_from_json
 from planner.propagation.propagate import propagate
 from planner.target.records import Target
 from planner.version import MADE_BY

@@ -20,7 +20,7 @@ from api.planning.service import Service
 from api.schemas.requests import EditsRequest
 from api.server.responses import make_cursor, no_cursor, read_cursor
 from api.storage.store import digest_of
-from planner.plans.planjson import plan_from_json
+from planner.plans.read_json import plan_from_json
 from planner.report.resources import policy
 from planner.target.records import Target
 from planner.version import MADE_BY

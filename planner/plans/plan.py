@@ -1,14 +1,11 @@
-"""The Plan: a type (or float) for every port of every kernel, and why.
+"""The Plan: the fields of a plan, its text forms, and what follows from it.
 
-Data only. Rescales are derived from the port types (`rescales`), never stored beside them; text forms
-are `planjson` and `planmlir`. A plan carries the rows it used and the model's structure (no weights),
-so its readers need nothing else. Source: design 01, section 6; design 09.
+Text is read by `read_json` and `read_mlir`, which stand above. Source: design 01, section 6; design 09.
 """
 
 import hashlib
-import importlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -16,9 +13,11 @@ from typing import Any
 from planner.errors import expect
 from planner.ir.graph import Graph, model_digest, structure_digest, with_facts
 from planner.ir.types.qtypes import Uniform
-from planner.plans.records import KernelPlan, Rescale, Step, TargetRef, ValuePlan, step_rows
-from planner.plans.rescales import derive_rescales
+from planner.plans.fields import PlanFields
+from planner.plans.records import KernelPlan, step_rows
 from planner.plans.shared_bodies import Body, bodies
+from planner.plans.write_json import plan_to_json
+from planner.plans.write_mlir import plan_to_mlir
 from planner.target.records import Row, Target
 from planner.version import MADE_BY
 
@@ -43,50 +42,23 @@ class Origin:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
-    """The answer and its proof.
+class Plan(PlanFields):
+    """The answer and its proof; its fields are those of `PlanFields`.
 
     Attributes:
-      key: sha256 of model structure, constraints, target, options, version and planning revision.
-      model: digest of the model (`ir.graph.model_digest`).
-      graph: the model's regions, values and facts; its constants hold no numbers.
-      cost, bound: the price of 01 section 5 and a proven lower bound of it, in element-rescales.
-      optimal: whether cost equals the least possible.
       origin: what it was made from; None for a plan read from a file.
     """
 
-    key: str
-    model: str
-    target: TargetRef
-    options: Mapping[str, Any]
-    graph: Graph
-    kernels_in_order: tuple[KernelPlan, ...]
-    values: Mapping[str, ValuePlan]
-    steps: Sequence[Step]
-    cost: float
-    optimal: bool
-    bound: float
-    warnings: tuple[str, ...] = ()
     origin: Origin | None = field(default=None, repr=False, compare=False)
 
     def __repr__(self) -> str:
         counts = f"{len(self.kernels_in_order)} kernels, {len(self.rescales)} rescales and casts"
         return f"<Plan of {self.graph.name!r} for {self.target.id}: {counts}, cost {self.cost:g}>"
 
-    @cached_property
-    def kernels(self) -> Mapping[str, KernelPlan]:
-        """Planned kernels by name."""
-        return {kernel.name: kernel for kernel in self.kernels_in_order}
-
     @property
     def ports(self) -> Mapping[str, KernelPlan]:
-        """The same by name, for `plan.ports["conv1"].inputs[0].type`."""
+        """Planned kernels by name, for `plan.ports["conv1"].inputs[0].type`."""
         return self.kernels
-
-    @cached_property
-    def rescales(self) -> tuple[Rescale, ...]:
-        """Every change of type on a use edge, in plan order."""
-        return derive_rescales(self.graph, self.kernels_in_order, self.target)
 
     @cached_property
     def bodies(self) -> Mapping[str, tuple[Body, ...]]:
@@ -141,11 +113,11 @@ class Plan:
 
     def to_json(self) -> str:
         """The plan as `qplan.plan/1` (design 09); `planner.plan_from_json` reads it back."""
-        return _written(self, "planjson", "plan_to_json")
+        return plan_to_json(self)
 
     def to_mlir(self) -> str:
         """The plan as an MLIR module of `quant.region` ops (design 09), lossless too."""
-        return _written(self, "planmlir", "plan_to_mlir")
+        return plan_to_mlir(self)
 
 
 def require_plan(plan: object) -> None:
@@ -171,9 +143,3 @@ def plan_key(graph: Graph, model: str, target: str, options: Mapping[str, Any]) 
     """The content key of a plan: `sha256:...` of model structure, constraints, target, options, maker."""
     parts = [structure_digest(graph), model, target, json.dumps(options, sort_keys=True), MADE_BY]
     return f"sha256:{hashlib.sha256(json.dumps(parts).encode()).hexdigest()}"
-
-
-def _written(plan: Plan, form: str, function: str) -> str:
-    # The text forms read plans, so they stand above this module; the methods are their public face.
-    text: str = getattr(importlib.import_module(f"planner.plans.{form}"), function)(plan)
-    return text

@@ -18,8 +18,10 @@ from onnx import external_data_helper
 from planner.errors import PlannerError
 from planner.plans.explain import explain
 from planner.plans.plan import Plan
-from planner.plans.planjson import plan_from_json, plan_to_json
-from planner.plans.planmlir import plan_from_mlir, plan_to_mlir
+from planner.plans.read_json import plan_from_json
+from planner.plans.read_mlir import plan_from_mlir
+from planner.plans.write_json import plan_to_json
+from planner.plans.write_mlir import plan_to_mlir
 from planner.report.html import write_report
 from tests.awkward.job import (
     FORMATS,

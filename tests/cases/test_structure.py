@@ -23,7 +23,7 @@ from planner.ir.types.qtypes import AnyType, Calibrated
 from planner.mlir.text.read_module import read_mlir
 from planner.mlir.text.write_module import write_mlir
 from planner.plans.plan import Plan
-from planner.plans.planmlir import plan_from_mlir
+from planner.plans.read_mlir import plan_from_mlir
 from tests.cases.table import A, B, counted, port_type, told
 from tests.propagation.graphs import TARGET, random_graph, seeded
 

@@ -10,9 +10,11 @@ from planner.annotated.document import read_annotated, write_annotated
 from planner.ir.types.qtypes import storage, uniform
 from planner.mlir.module import read_mlir, write_mlir
 from planner.plans.plan import Plan
-from planner.plans.planjson import plan_from_json, plan_to_json
-from planner.plans.planmlir import plan_from_mlir, plan_to_mlir
+from planner.plans.read_json import plan_from_json
+from planner.plans.read_mlir import plan_from_mlir
 from planner.plans.records import KernelPlan, Port, Step, TargetRef, ValuePlan
+from planner.plans.write_json import plan_to_json
+from planner.plans.write_mlir import plan_to_mlir
 from planner.target.records import PortPattern, PortType, Row
 
 DESIGN_EXAMPLE = """

@@ -11,8 +11,10 @@ from planner.ir.graph import Graph, model_digest
 from planner.ir.types.qtypes import Calibrated
 from planner.mlir.module import read_mlir, write_mlir
 from planner.onnx.read import read_onnx
-from planner.plans.planjson import plan_from_json, plan_to_json
-from planner.plans.planmlir import plan_from_mlir, plan_to_mlir
+from planner.plans.read_json import plan_from_json
+from planner.plans.read_mlir import plan_from_mlir
+from planner.plans.write_json import plan_to_json
+from planner.plans.write_mlir import plan_to_mlir
 from planner.propagation.propagate import propagate
 from planner.target.load import load_target
 from tests.conftest import ROOT

@@ -9,8 +9,10 @@ import pytest
 from planner.annotated.document import annotated_from_data, read_annotated
 from planner.errors import InputError, ModelError, PlanFormatError
 from planner.mlir.module import read_mlir
-from planner.plans.planjson import plan_from_json, plan_to_json
-from planner.plans.planmlir import plan_from_mlir, plan_to_mlir
+from planner.plans.read_json import plan_from_json
+from planner.plans.read_mlir import plan_from_mlir
+from planner.plans.write_json import plan_to_json
+from planner.plans.write_mlir import plan_to_mlir
 from tests.formats.test_goldens import DESIGN_EXAMPLE, DESIGN_MODULE, plan
 
 __all__ = ["plan"]

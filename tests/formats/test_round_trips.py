@@ -13,8 +13,10 @@ from planner.ir.graph import model_digest
 from planner.ir.types.qtypes import NoneType
 from planner.mlir.module import read_mlir, write_mlir
 from planner.mlir.text.read_module import parse_text
-from planner.plans.planjson import plan_from_json, plan_to_json
-from planner.plans.planmlir import plan_from_mlir, plan_to_mlir
+from planner.plans.read_json import plan_from_json
+from planner.plans.read_mlir import plan_from_mlir
+from planner.plans.write_json import plan_to_json
+from planner.plans.write_mlir import plan_to_mlir
 from tests.equality import assert_same
 from tests.strategies import graphs, plans
 

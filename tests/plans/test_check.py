@@ -13,9 +13,11 @@ from planner.ir.graph import model_digest
 from planner.onnx.read import read_onnx
 from planner.pipeline import export
 from planner.plans.plan import Plan
-from planner.plans.planjson import plan_from_json, plan_to_json
-from planner.plans.planmlir import plan_from_mlir, plan_to_mlir
+from planner.plans.read_json import plan_from_json
+from planner.plans.read_mlir import plan_from_mlir
 from planner.plans.records import Step
+from planner.plans.write_json import plan_to_json
+from planner.plans.write_mlir import plan_to_mlir
 from planner.propagation.propagate import propagate
 from tests.conftest import ROOT
 from tests.plans.mutations import KERNELS, ORIGINS, PORTS, TYPES, UNSEEN, Mutation, retyping, some

@@ -8,7 +8,7 @@ import pytest
 from planner.checker.check import check
 from planner.constants.quantize import quantize_array
 from planner.ir.topology import topological
-from planner.plans.planjson import plan_to_json
+from planner.plans.write_json import plan_to_json
 from planner.propagation import propagate as planning
 from planner.propagation.network.build import build_network
 from planner.propagation.network.value_ranges import backward, demote, forward, out_of_reach

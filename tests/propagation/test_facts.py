@@ -9,8 +9,10 @@ from planner.checker.check import check
 from planner.errors import Conflict
 from planner.ir.graph import Op
 from planner.ir.types.typetext import parse_type
-from planner.plans.planjson import plan_from_json, plan_to_json
-from planner.plans.planmlir import plan_from_mlir, plan_to_mlir
+from planner.plans.read_json import plan_from_json
+from planner.plans.read_mlir import plan_from_mlir
+from planner.plans.write_json import plan_to_json
+from planner.plans.write_mlir import plan_to_mlir
 from planner.propagation.propagate import propagate
 from tests.propagation.small import graph_of, target_of
 

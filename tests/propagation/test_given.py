@@ -9,7 +9,8 @@ from planner.checker.check import check
 from planner.errors import Conflict, PlanInvalid
 from planner.ir.graph import Constant, Graph, Op, Region, Value, validate
 from planner.ir.types.typetext import parse_type
-from planner.plans.planjson import plan_from_json, plan_to_json
+from planner.plans.read_json import plan_from_json
+from planner.plans.write_json import plan_to_json
 from planner.propagation.propagate import propagate
 from tests.plans.planned import forged
 from tests.propagation.small import target_of

@@ -15,8 +15,8 @@ from planner.checker.check import check
 from planner.ir.graph import Graph, Region, Value
 from planner.ir.types.qtypes import NoneType, Uniform
 from planner.plans.plan import Plan
-from planner.plans.planjson import plan_to_json
 from planner.plans.records import Port, Rescale
+from planner.plans.write_json import plan_to_json
 from planner.propagation.propagate import propagate
 from tests.propagation.graphs import EVERY_RULE, TARGET, random_graph, renamed, seeded
 from tests.propagation.oracle import Oracle, Unclear, label_of
@@ -64,7 +64,7 @@ def test_hash_seeds_change_nothing():
     code = (
         "import hashlib\n"
         "from planner.propagation.propagate import propagate\n"
-        "from planner.plans.planjson import plan_to_json\n"
+        "from planner.plans.write_json import plan_to_json\n"
         "from tests.propagation.graphs import EVERY_RULE, TARGET, random_graph\n"
         "for s in range(30):\n"
         "    text = plan_to_json(propagate(random_graph(s, s), TARGET))\n"

@@ -13,7 +13,7 @@ from benchmarks.topologies import TOPOLOGIES
 from planner.checker.check import check
 from planner.ir.graph import Graph, model_digest
 from planner.plans.plan import Plan
-from planner.plans.planjson import plan_to_json
+from planner.plans.write_json import plan_to_json
 from planner.propagation.propagate import propagate
 from planner.propagation.solver import candidates, dominance, local_search, solve
 from planner.propagation.solver import elimination as eliminate
@@ -187,7 +187,7 @@ def test_hash_seeds_change_nothing_in_large_components():
     code = (
         "import hashlib\n"
         "from planner.propagation.propagate import propagate\n"
-        "from planner.plans.planjson import plan_to_json\n"
+        "from planner.plans.write_json import plan_to_json\n"
         "from tests.propagation.graphs import TARGET, random_graph\n"
         "text = plan_to_json(propagate(random_graph(0, 400), TARGET))\n"
         "print(hashlib.sha256(text.encode()).hexdigest())\n"

@@ -1,0 +1,51 @@
+"""Fields of a plan: a type (or float) for every port of every kernel, and why. Data, which the writers read.
+
+Rescales are derived from the port types (`rescales`), never stored beside them. A plan carries the rows it
+used and the model's structure (no weights), so its readers need nothing else. Source: design 01, section 6.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from planner.ir.graph import Graph
+from planner.plans.records import KernelPlan, Rescale, Step, TargetRef, ValuePlan
+from planner.plans.rescales import derive_rescales
+
+
+@dataclass(frozen=True, eq=False)
+class PlanFields:
+    """The answer and its proof.
+
+    Attributes:
+      key: sha256 of model structure, constraints, target, options, version and planning revision.
+      model: digest of the model (`ir.graph.model_digest`).
+      target: the target as the plan saw it: the rows in use, the prices.
+      graph: the model's regions, values and facts; its constants hold no numbers.
+      cost, bound: the price of 01 section 5 and a proven lower bound of it, in element-rescales.
+      optimal: whether cost equals the least possible.
+    """
+
+    key: str
+    model: str
+    target: TargetRef
+    options: Mapping[str, Any]
+    graph: Graph
+    kernels_in_order: tuple[KernelPlan, ...]
+    values: Mapping[str, ValuePlan]
+    steps: Sequence[Step]
+    cost: float
+    optimal: bool
+    bound: float
+    warnings: tuple[str, ...] = ()
+
+    @cached_property
+    def kernels(self) -> Mapping[str, KernelPlan]:
+        """Planned kernels by name."""
+        return {kernel.name: kernel for kernel in self.kernels_in_order}
+
+    @cached_property
+    def rescales(self) -> tuple[Rescale, ...]:
+        """Every change of type on a use edge, in plan order."""
+        return derive_rescales(self.graph, self.kernels_in_order, self.target)
