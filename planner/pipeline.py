@@ -30,7 +30,7 @@ from planner.ir.expand import expand
 from planner.ir.graph import Graph, model_digest, with_facts
 from planner.onnx.normalise import normalise
 from planner.onnx.read import read_onnx
-from planner.plans.plan import Plan, for_model, require_plan
+from planner.plans.plan import Plan, Planned, for_model, require_plan
 from planner.propagation.propagate import BiasPins, Strategy, propagate
 from planner.target.load import TargetSource, as_target
 from planner.target.records import QuantFn
@@ -131,7 +131,7 @@ def plan(
     best_effort: bool = False,
     bias_pins: BiasPins = "error",
     **costs: float | None,
-) -> Plan:
+) -> Planned:
     """Choose a type, or float, for every port of every kernel of a model on a target.
 
     Args:

@@ -5,22 +5,23 @@ the log's steps, digests) is made when it is first looked at, so that a patch co
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import takewhile
-from typing import Any, Self
+from typing import Any, Final, TypeAlias
 
-from planner.ir.graph import model_digest
-from planner.plans.plan import Origin, Plan, plan_key
-from planner.plans.records import KernelPlan, Step, TargetRef, ValuePlan
+from planner.ir.graph import Graph, model_digest
+from planner.plans.plan import Planned, plan_key
+from planner.plans.records import KernelPlan, StepRow, StepRows, TargetRef, ValuePlan, step_rows
+from planner.plans.wiring import Wiring
 from planner.target.records import Row
 
-LONGEST = 16
-"""Patches upon patches until the log of one is written out, so that they neither recurse nor pile up."""
-HEADS = ("row", "no row")
+LONGEST: Final = 16
+"""Patches upon patches until the log of one is written, so that they neither recurse nor pile up."""
+HEADS: Final = ("row", "no row")
 """Rules of the step that opens what the log says of a kernel."""
 
-Symbol = tuple[str, str, int]
+Symbol: TypeAlias = tuple[str, str, int]
 """A step whatever its number: (`fact` or `step`, address, which of those at that address)."""
 
 
@@ -33,107 +34,169 @@ class Patch:
       part: the plan of the part, after.
       kernels: positions (in the base) of the kernels that it decides.
       values: the values that it decides.
+      annotated, fused: the model as it is now, as in `Planned`.
     """
 
-    base: Plan
-    part: Plan
+    base: Planned
+    part: Planned
     kernels: tuple[int, ...]
     values: frozenset[str]
+    annotated: Graph
+    fused: Graph
+
+    def kernels_in_order(self) -> tuple[KernelPlan, ...]:
+        """The kernels of the whole."""
+        kernels = list(self.base.kernels_in_order)
+        for at in self.kernels:
+            kernels[at] = self.part.kernels[kernels[at].name]
+        return tuple(kernels)
 
 
-class PatchedPlan(Plan):
-    """A plan with a patch; see the module."""
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PatchedPlan(Planned):
+    """A plan with a patch; `kept` is the wiring of the plan before, which is its own."""
 
-    patch: Patch
-    height: int
-
-    @classmethod
-    def of(cls, patch: Patch, origin: Origin, cost: float, bound: float) -> Self:
-        """Make the plan; `cost` and `bound` are of the whole."""
-        base, part = patch.base, patch.part
-        height = base.height + 1 if isinstance(base, PatchedPlan) else 1
-        if isinstance(base, PatchedPlan) and height > LONGEST:
-            base.settle()
-            height = 1
-        kernels = list(base.kernels_in_order)
-        for at in patch.kernels:
-            kernels[at] = part.kernels[kernels[at].name]
-        plan = object.__new__(cls)
-        plan.__dict__.update(
-            patch=patch,
-            height=height,
-            target=replace(base.target, rows=_rows(kernels, base.target, part.target)),
-            options=base.options,
-            graph=replace(base.graph, values=origin.graph.values, regions=origin.graph.regions),
-            kernels_in_order=tuple(kernels),
-            cost=cost,
-            optimal=cost == bound,
-            bound=bound,
-            warnings=tuple(text for texts in origin.warned.values() for text in texts),
-            origin=origin,
-            kernels_at=base.kernels_at,
-            region_at=base.region_at,
-            depths=base.depths,
-        )
-        return plan
-
-    def settle(self) -> None:
-        """Write out what waits to be looked at; the plan before is not needed any more."""
-        if "values" not in self.__dict__ or "steps" not in self.__dict__:
-            self.__dict__.update(steps=self.steps, values=self.values)
-        self.__dict__.pop("patch", None)
-        self.__dict__.pop("_log", None)
+    key: str = field(init=False)
+    model: str = field(init=False)
+    kept: Wiring
 
     @cached_property
-    def model(self) -> str:
-        """Digest of the model with its changed facts."""
-        return model_digest(self.origin.model) if self.origin else ""
+    def wiring(self) -> Wiring:
+        """As `Plan.wiring`."""
+        return self.kept
+
+    def __getattr__(self, name: str) -> str:
+        # Not given but taken when somebody looks: every number of the model is hashed, which takes longer
+        # than planning a part of it, and most plans on the way to a better one are never asked.
+        if name in ("key", "model"):
+            return self._digests[name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @cached_property
-    def key(self) -> str:
-        """As `Plan.key`."""
-        return plan_key(self.graph, self.model, self.target.digest, self.options)
-
-    @cached_property
-    def steps(self) -> tuple[Step, ...]:
-        """The log of base and part, numbered through."""
-        return self._log[0]
-
-    @cached_property
-    def values(self) -> Mapping[str, ValuePlan]:
-        """As `Plan.values`, with the numbers of this log."""
-        base, part = self.patch.base.values, self.patch.part.values
-        found: dict[str, ValuePlan] = {}
-        _, numbers, (ours, theirs) = self._log
-        for name, old in base.items():
-            value = part[name] if name in self.patch.values and name in part else old
-            if value.decided_by is not None:
-                symbols = (ours if value is old else theirs).symbols
-                value = replace(value, decided_by=numbers[symbols[value.decided_by]])
-            found[name] = value
-        return found
-
-    @cached_property
-    def _log(self) -> tuple[tuple[Step, ...], Mapping[Symbol, int], tuple["_Chapters", "_Chapters"]]:
-        base, part = _Chapters.of(self.patch.base), _Chapters.of(self.patch.part)
-        touched = {self.patch.base.kernels_in_order[at].name for at in self.patch.kernels}
-        steps: list[Step] = []
-        numbers: dict[Symbol, int] = {}
-        for name in _names_in_order(self):
-            own = part if name in self.patch.values else base
-            for k, step in enumerate(own.facts.get(name, ())):
-                numbers["fact", name, k] = len(steps)
-                steps.append(replace(step, n=len(steps)))
-        for kernel in self.kernels_in_order:
-            own = part if kernel.name in touched else base
-            for symbol, step in own.kernels.get(kernel.name, ()):
-                numbers[symbol] = len(steps)
-                because = tuple(sorted(numbers[own.symbols[n]] for n in step.because))
-                steps.append(replace(step, n=len(steps), because=because))
-        return tuple(steps), numbers, (base, part)
+    def _digests(self) -> Mapping[str, str]:
+        model = model_digest(self.annotated)
+        return {"model": model, "key": plan_key(self.graph, model, self.target.digest, self.options)}
 
 
-def _names_in_order(plan: Plan) -> Iterator[str]:
+def patched(
+    patch: Patch,
+    kernels: tuple[KernelPlan, ...],
+    warned: Mapping[str, tuple[str, ...]],
+    *,
+    cost: float,
+    bound: float,
+) -> PatchedPlan:
+    """The plan with a patch.
+
+    Args:
+      kernels: of the whole, in order.
+      warned: as `Planned.warned`; `cost` and `bound` are of the whole, too.
+    """
+    base = patch.base
+    if _height(base) >= LONGEST:
+        step_rows(base.steps)
+    records = _Records(patch)
+    return PatchedPlan(
+        target=replace(base.target, rows=_rows(kernels, base.target, patch.part.target)),
+        options=base.options,
+        graph=replace(base.graph, values=patch.fused.values, regions=patch.fused.regions),
+        kernels_in_order=kernels,
+        values=_Values(records),
+        steps=_Log(records),
+        cost=cost,
+        optimal=cost == bound,
+        bound=bound,
+        warnings=tuple(text for texts in warned.values() for text in texts),
+        annotated=patch.annotated,
+        fused=patch.fused,
+        whole_target=base.whole_target,
+        warned=warned,
+        visits=base.visits,
+        kept=base.wiring,
+    )
+
+
+class _Records:
+    """Log and values of a patched plan, written when somebody looks; the plan before is not needed then."""
+
+    def __init__(self, patch: Patch) -> None:
+        self._patch: Patch | None = patch
+        self._written: tuple[Sequence[StepRow], Mapping[str, ValuePlan]] = (), {}
+
+    def written(self) -> tuple[Sequence[StepRow], Mapping[str, ValuePlan]]:
+        """The log of base and part, numbered through, and the values with the numbers of this log."""
+        patch = self._patch
+        if patch is not None:
+            self._written = _written(patch)
+            self._patch = None
+        return self._written
+
+    @property
+    def height(self) -> int:
+        """Patches upon patches that are not written."""
+        patch = self._patch
+        return 0 if patch is None else 1 + _height(patch.base)
+
+
+class _Log(StepRows):
+    """The log of a patched plan."""
+
+    def __init__(self, records: _Records) -> None:
+        self.records = records
+
+    def rows(self) -> Sequence[StepRow]:
+        """What each step says."""
+        return self.records.written()[0]
+
+
+class _Values(Mapping[str, ValuePlan]):
+    """The values of a patched plan."""
+
+    def __init__(self, records: _Records) -> None:
+        self.records = records
+
+    def __getitem__(self, name: str) -> ValuePlan:
+        return self.records.written()[1][name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.records.written()[1])
+
+    def __len__(self) -> int:
+        return len(self.records.written()[1])
+
+
+def _height(plan: Planned) -> int:
+    return plan.steps.records.height if isinstance(plan.steps, _Log) else 0
+
+
+def _written(patch: Patch) -> tuple[Sequence[StepRow], Mapping[str, ValuePlan]]:
+    base, part = _Chapters.of(patch.base), _Chapters.of(patch.part)
+    kernels = patch.base.kernels_in_order
+    touched = {kernels[at].name for at in patch.kernels}
+    rows: list[StepRow] = []
+    numbers: dict[Symbol, int] = {}
+    for name in _names_in_order(patch.base):
+        own = part if name in patch.values else base
+        for k, row in enumerate(own.facts.get(name, ())):
+            numbers["fact", name, k] = len(rows)
+            rows.append((len(rows), *row[1:]))
+    for kernel in kernels:
+        own = part if kernel.name in touched else base
+        for symbol, (_, port, kind, rule, source, because, refused) in own.kernels.get(kernel.name, ()):
+            numbers[symbol] = len(rows)
+            rests = tuple(sorted(numbers[own.symbols[n]] for n in because))
+            rows.append((len(rows), port, kind, rule, source, rests, refused))
+    values: dict[str, ValuePlan] = {}
+    for name, old in patch.base.values.items():
+        value = patch.part.values[name] if name in patch.values and name in patch.part.values else old
+        if value.decided_by is not None:
+            symbols = (base if value is old else part).symbols
+            value = replace(value, decided_by=numbers[symbols[value.decided_by]])
+        values[name] = value
+    return rows, values
+
+
+def _names_in_order(plan: Planned) -> Iterator[str]:
     """Values as the log lists their facts: inputs, constants, then as kernels name them."""
     names = dict.fromkeys((*plan.graph.inputs, *plan.graph.constants))
     for kernel in plan.kernels_in_order:
@@ -146,27 +209,29 @@ def _names_in_order(plan: Plan) -> Iterator[str]:
 class _Chapters:
     """A log taken apart: steps of facts by value, of kernels by name, and what each number stands for."""
 
-    facts: Mapping[str, Sequence[Step]]
-    kernels: Mapping[str, Sequence[tuple[Symbol, Step]]]
+    facts: Mapping[str, Sequence[StepRow]]
+    kernels: Mapping[str, Sequence[tuple[Symbol, StepRow]]]
     symbols: Sequence[Symbol]
 
     @classmethod
-    def of(cls, plan: Plan) -> "_Chapters":
-        facts: dict[str, list[Step]] = {}
+    def of(cls, plan: Planned) -> "_Chapters":
+        rows = step_rows(plan.steps)
+        facts: dict[str, list[StepRow]] = {}
         symbols: list[Symbol] = []
-        for step in takewhile(lambda step: step.rule not in HEADS, plan.steps):
-            known = facts.setdefault(step.port, [])
-            symbols.append(("fact", step.port, len(known)))
-            known.append(step)
-        kernels: dict[str, list[tuple[Symbol, Step]]] = {}
-        chapter: list[tuple[Symbol, Step]] = []
+        for row in takewhile(lambda row: row[3] not in HEADS, rows):
+            known = facts.setdefault(row[1], [])
+            symbols.append(("fact", row[1], len(known)))
+            known.append(row)
+        kernels: dict[str, list[tuple[Symbol, StepRow]]] = {}
+        chapter: list[tuple[Symbol, StepRow]] = []
         times: dict[str, int] = {}
-        for step in plan.steps[len(symbols) :]:
-            if step.rule in HEADS:
-                chapter = kernels.setdefault(step.port, [])
-            k = times[step.port] = times.get(step.port, -1) + 1
-            symbols.append(("step", step.port, k))
-            chapter.append((symbols[-1], step))
+        for row in rows[len(symbols) :]:
+            port = row[1]
+            if row[3] in HEADS:
+                chapter = kernels.setdefault(port, [])
+            k = times[port] = times.get(port, -1) + 1
+            symbols.append(("step", port, k))
+            chapter.append((symbols[-1], row))
         return cls(facts, kernels, symbols)
 
 

@@ -1,4 +1,4 @@
-"""The Plan: the fields of a plan, its text forms, and what follows from it.
+"""The Plan: the fields of a plan, its text forms, and what follows from it; a Planned knows its model.
 
 Text is read by `read_json` and `read_mlir`, which stand above. Source: design 01, section 6; design 09.
 """
@@ -6,7 +6,7 @@ Text is read by `read_json` and `read_mlir`, which stand above. Source: design 0
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,40 +16,15 @@ from planner.ir.types.qtypes import Uniform
 from planner.plans.fields import PlanFields
 from planner.plans.records import KernelPlan, step_rows
 from planner.plans.shared_bodies import Body, bodies
+from planner.plans.wiring import Wiring
 from planner.plans.write_json import plan_to_json
 from planner.plans.write_mlir import plan_to_mlir
 from planner.target.records import Row, Target
 from planner.version import MADE_BY
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Origin:
-    """What a plan was made from, kept while the plan is in memory so that it can be planned again.
-
-    Attributes:
-      model: the annotated model; `graph` before its ops became regions.
-      graph: the regions that were planned, constants with their numbers.
-      target: the whole target, functions too.
-      warned: the plan's warnings by kernel; "" is the plan as a whole.
-      visits: how often propagation looked at a kernel, its passes and rules together.
-    """
-
-    model: Graph
-    graph: Graph
-    target: Target
-    warned: Mapping[str, tuple[str, ...]]
-    visits: int = 0
-
-
-@dataclass(frozen=True, eq=False)
 class Plan(PlanFields):
-    """The answer and its proof; its fields are those of `PlanFields`.
-
-    Attributes:
-      origin: what it was made from; None for a plan read from a file.
-    """
-
-    origin: Origin | None = field(default=None, repr=False, compare=False)
+    """The answer and its proof, in memory or read from a file; its fields are those of `PlanFields`."""
 
     def __repr__(self) -> str:
         counts = f"{len(self.kernels_in_order)} kernels, {len(self.rescales)} rescales and casts"
@@ -71,30 +46,14 @@ class Plan(PlanFields):
         return {row[1]: row[0] for row in step_rows(self.steps)}
 
     @cached_property
+    def wiring(self) -> Wiring:
+        """Where the kernels stand, whatever their types."""
+        return Wiring(self.kernels_in_order, self.graph.regions)
+
+    @property
     def kernels_at(self) -> Mapping[str, tuple[int, ...]]:
         """Positions of the kernels that write or read each value, each once, ascending."""
-        found: dict[str, list[int]] = {}
-        for at, kernel in enumerate(self.kernels_in_order):
-            for name in {port.value for port in (*kernel.inputs, *kernel.outputs)}:
-                found.setdefault(name, []).append(at)
-        found.pop("", None)
-        return {name: tuple(positions) for name, positions in found.items()}
-
-    @cached_property
-    def region_at(self) -> tuple[int, ...]:
-        """Place in `graph.regions` of each kernel in order."""
-        places = {region.name: i for i, region in enumerate(self.graph.regions)}
-        return tuple(places[kernel.name] for kernel in self.kernels_in_order)
-
-    @cached_property
-    def depths(self) -> Mapping[str, int]:
-        """Kernels on the longest way from the model's inputs to each kernel, itself counted."""
-        deep: dict[str, int] = {}
-        found: dict[str, int] = {}
-        for kernel in self.kernels_in_order:
-            found[kernel.name] = 1 + max((deep.get(port.value, 0) for port in kernel.inputs), default=0)
-            deep |= dict.fromkeys((port.value for port in kernel.outputs), found[kernel.name])
-        return found
+        return self.wiring.kernels_at
 
     @property
     def fully_quantized(self) -> bool:
@@ -120,6 +79,27 @@ class Plan(PlanFields):
         return plan_to_mlir(self)
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Planned(Plan):
+    """A plan that knows what it was made from, so that it can be planned again; a file gives a bare `Plan`.
+
+    `Plan` names model and target (`model` is a digest, `target` holds the rows in use); here they are whole.
+
+    Attributes:
+      annotated: the annotated model, before its ops became regions.
+      fused: the regions that were planned, constants with their numbers.
+      whole_target: all rows of the target, and its functions.
+      warned: the plan's warnings by kernel; "" is the plan as a whole.
+      visits: how often propagation looked at a kernel, its passes and rules together.
+    """
+
+    annotated: Graph
+    fused: Graph
+    whole_target: Target
+    warned: Mapping[str, tuple[str, ...]]
+    visits: int = 0
+
+
 def require_plan(plan: object) -> None:
     """Refuse what is no plan, which a caller's mistake may hand over.
 
@@ -129,14 +109,12 @@ def require_plan(plan: object) -> None:
     expect(plan, Plan, "a plan is what plan, replan or plan_from_json gives")
 
 
-def for_model(plan: Plan, model: Graph) -> Plan:
+def for_model(plan: Planned, model: Graph) -> Planned:
     """A plan just made, with the model it was made from, less the facts that best effort left out."""
-    if plan.origin is None:
-        return plan
-    if "best_effort" in plan.options:
-        kept = with_facts(model, plan.graph)
-        return replace(plan, model=model_digest(kept), origin=replace(plan.origin, model=kept))
-    return replace(plan, origin=replace(plan.origin, model=model))
+    if "best_effort" not in plan.options:
+        return replace(plan, annotated=model)
+    kept = with_facts(model, plan.graph)
+    return replace(plan, model=model_digest(kept), annotated=kept)
 
 
 def plan_key(graph: Graph, model: str, target: str, options: Mapping[str, Any]) -> str:

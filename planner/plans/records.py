@@ -4,9 +4,10 @@ Data only; `plan.Plan` holds them together. Source: design 01, section 6; design
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from functools import cached_property
+from typing import Literal, TypeAlias, overload
 
 from planner.ir.graph import port_address
 from planner.ir.types.qtypes import FloatType, Uniform
@@ -93,6 +94,23 @@ class StepRows(Sequence[Step]):
     @abstractmethod
     def rows(self) -> Sequence[StepRow]:
         """What each step says."""
+
+    @cached_property
+    def _made(self) -> tuple[Step, ...]:
+        return tuple([Step(*row) for row in self.rows()])
+
+    def __len__(self) -> int:
+        return len(self.rows())
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self._made)
+
+    @overload
+    def __getitem__(self, at: int) -> Step: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Step, ...]: ...
+    def __getitem__(self, at: int | slice) -> Step | tuple[Step, ...]:
+        return self._made[at]
 
 
 def step_rows(steps: Sequence[Step]) -> Sequence[StepRow]:

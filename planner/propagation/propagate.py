@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from planner.errors import Conflict, InputError, require_name, unknown_name
 from planner.ir.graph import Graph
 from planner.ir.topology import running
-from planner.plans.plan import Plan
+from planner.plans.plan import Planned
 from planner.plans.records import PortTyped
 from planner.propagation.network.build import build_network
 from planner.propagation.network.float_islands import afloat, float_islands
@@ -47,7 +47,7 @@ def propagate(
     bias_pins: BiasPins = "error",
     depths: Mapping[str, int] | None = None,
     **costs: float | None,
-) -> Plan:
+) -> Planned:
     """Plan a fused graph for a target.
 
     Args:
@@ -57,7 +57,7 @@ def propagate(
       best_effort: where constraints cannot all hold, give some up, and warn, instead of raising.
       bias_pins: what to do about a bias whose pinned scale is not the product of its factors':
         `error`, or `derive` it anew.
-      depths: of kernels by name (`Plan.depths`), where the graph is a part of a bigger one.
+      depths: of kernels by name (`Plan.wiring`), where the graph is a part of a bigger one.
       costs: keys of the target's cost tables, over its own.
 
     Raises:
@@ -120,7 +120,7 @@ def _conceding(
             notes.append(f"{conflict.message}: {more}")
 
 
-def _planned(graph: Graph, target: Target, request: Request, given: Concession) -> Plan:
+def _planned(graph: Graph, target: Target, request: Request, given: Concession) -> Planned:
     return assemble(_decided(graph, target, request, given))
 
 

@@ -14,7 +14,7 @@ from planner.plans.diff import counted
 from planner.plans.plan import Plan, require_plan
 from planner.propagation.propagate import propagate
 from planner.target.load import TargetSource
-from planner.what_if.replan import origin_of
+from planner.what_if.replan import as_planned
 from planner.what_if.vicinity import component_of, cut_out
 
 UNIT: Final = 1024
@@ -73,15 +73,16 @@ def pareto(
     rescales = {item.id: item.value for item in plan.rescales}
     require_name("value or rescale", address, {**plan.kernels_at, **rescales})
     value = rescales.get(address, address)
-    origin = origin_of(plan, model, target)
-    values, kernels = component_of(plan, origin.graph, value)
-    part = cut_out(plan, origin.graph, kernels)
+    known = as_planned(plan, model, target)
+    values, kernels = component_of(known, known.fused, value)
+    part = cut_out(known, known.fused, kernels)
     costs = {key: item for key, item in plan.options.items() if key in ("free_bits", "max_clip")}
 
     def at(limit: int | None) -> Tradeoff:
         bits = None if limit is None else limit / UNIT
         wanted = {**costs, **SEARCHED, "max_bits_lost": bits}
-        return _point(propagate(part, origin.target, depths=plan.depths, **wanted), values, bits)
+        found = propagate(part, known.whole_target, depths=known.wiring.depths, **wanted)
+        return _point(found, values, bits)
 
     loosest, tightest = at(None), at(0)
     found = [loosest]

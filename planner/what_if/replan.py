@@ -5,8 +5,7 @@ what the plan says of it (else the whole is planned), and the difference of thei
 of the wholes'. Source: design 01, section 6, `replan`.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Final
 
 from planner.checker.origins import check_model, check_target
@@ -14,13 +13,12 @@ from planner.errors import InputError
 from planner.fusion.fuse import fuse
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, model_digest, with_facts
-from planner.plans.incremental import Patch, PatchedPlan, merged_warnings
-from planner.plans.plan import Origin, Plan, for_model, require_plan
+from planner.plans.incremental import Patch, merged_warnings, patched
+from planner.plans.plan import Plan, Planned, for_model, require_plan
 from planner.plans.records import KernelPlan
 from planner.propagation.propagate import propagate
 from planner.propagation.result.plan_warnings import unranged
 from planner.target.load import TargetSource, as_target
-from planner.target.records import Target
 from planner.what_if.edits import Edits, changed_facts, edited
 from planner.what_if.vicinity import Vicinity, cut_out, vicinity
 
@@ -31,11 +29,11 @@ WHOLE: Final = 0.5
 
 def replan(
     plan: Plan, edits: Edits, *, model: Graph | None = None, target: TargetSource | None = None
-) -> Plan:
+) -> Planned:
     """Plan again with changed constraints; the same plan as from scratch.
 
     Args:
-      plan: from `plan` or `replan`; one read from a file needs `model` and `target` too.
+      plan: one read from a file needs `model` and `target`, and is planned as a whole.
       edits: see `Edits`.
 
     Raises:
@@ -43,88 +41,97 @@ def replan(
       Conflict: the constraints cannot all hold now.
       InputError: the plan was read from a file and no model or target was given.
     """
-    origin = origin_of(plan, model, target)
-    graph = edited(origin.graph, edits)
-    seeds = changed_facts(origin.graph, graph)
-    after = replace(origin, graph=graph, model=_edited_model(origin, graph))
+    known = as_planned(plan, model, target)
+    fused = edited(known.fused, edits)
+    seeds = changed_facts(known.fused, fused)
+    annotated = _edited_model(known, fused)
+    if not isinstance(plan, Planned):
+        return _from_scratch(known, annotated, fused)
     if not seeds:
         return plan
-    if not _can_be_cut(plan, origin.target, seeds):
-        return _from_scratch(plan, after)
+    if not _can_be_cut(known, seeds):
+        return _from_scratch(known, annotated, fused)
     for _ in range(ROUNDS):
-        near = vicinity(plan, graph, seeds)
-        if len(near.around) > WHOLE * len(plan.kernels_in_order):
+        near = vicinity(known, fused, seeds)
+        if len(near.around) > WHOLE * len(known.kernels_in_order):
             break
-        before_part = _part(plan, origin, near)
-        after_part = _part(plan, after, near)
-        if not _repeats(plan, before_part, near):
+        before = _part(known, known.fused, near)
+        after = _part(known, fused, near)
+        if not _repeats(known, before, near):
             break
-        moved = _rows_moved(plan, after_part, near, seeds)
+        moved = _rows_moved(known, after, near, seeds)
         if not moved:
-            return _patched(plan, after, near, before_part, after_part)
+            patch = Patch(known, after, near.kernels, near.values, annotated, fused)
+            return _in_part(patch, cost=after.cost - before.cost, bound=after.bound - before.bound)
         seeds |= moved
-    return _from_scratch(plan, after)
+    return _from_scratch(known, annotated, fused)
 
 
-def with_origin(plan: Plan, model: Graph | None, target: TargetSource | None) -> Plan:
+def made_again(plan: Plan, model: Graph | None, target: TargetSource | None) -> Planned:
     """The plan with what it was made from; one read from a file is made again, once.
 
     Raises:
-      InputError, PlanInvalid: as `origin_of`.
+      InputError, PlanInvalid: as `as_planned`.
     """
-    return plan if plan.origin is not None else _from_scratch(plan, origin_of(plan, model, target))
+    if isinstance(plan, Planned):
+        return plan
+    known = as_planned(plan, model, target)
+    return _from_scratch(known, known.annotated, known.fused)
 
 
-def _can_be_cut(plan: Plan, target: Target, seeds: frozenset[str]) -> bool:
-    """Whether parts can be planned alone: nothing is decided for the whole, and live kernels are touched."""
-    return (
-        plan.origin is not None
-        and "best_effort" not in plan.options
-        and target.duplicate_constants
-        and all(name in plan.kernels_at for name in seeds)
-    )
-
-
-def origin_of(plan: Plan, model: Graph | None = None, target: TargetSource | None = None) -> Origin:
-    """What a plan can be made again from.
+def as_planned(plan: Plan, model: Graph | None = None, target: TargetSource | None = None) -> Planned:
+    """The plan with its model and its target: its own, or those given.
 
     Raises:
       InputError: it was read from a file, and model or target is missing.
       PlanInvalid: it was made from another model or target.
     """
     require_plan(plan)
-    if model is None and target is None and plan.origin is not None:
-        return plan.origin
-    known = plan.origin
-    source = model if model is not None else known.model if known else None
-    device = as_target(target) if target is not None else known.target if known else None
+    own = plan if isinstance(plan, Planned) else None
+    if own is not None and model is None and target is None:
+        return own
+    source = model if model is not None else own.annotated if own else None
+    device = as_target(target) if target is not None else own.whole_target if own else None
     if source is None or device is None:
         raise InputError(
             "this plan was read from a file, without its model and target",
-            hint="give model=load_model(...) and target=load_target(...)",
+            hint="give model=load_model(...) and target=load_target(...), to retarget as source=",
         )
     source = expand(source)
     check_target(plan, device)
     check_model(plan, source)
     annotated = with_facts(source, plan.graph)
-    graph = replace(fuse(annotated, device), regions=plan.graph.regions)
-    return Origin(annotated, graph, device, {})
+    fused = replace(fuse(annotated, device), regions=plan.graph.regions)
+    if own is not None:
+        return replace(own, annotated=annotated, fused=fused, whole_target=device)
+    told = {field.name: getattr(plan, field.name) for field in fields(plan)}
+    warned = {"": plan.warnings}
+    return Planned(**told, annotated=annotated, fused=fused, whole_target=device, warned=warned)
 
 
-def _edited_model(origin: Origin, graph: Graph) -> Graph:
+def _can_be_cut(plan: Planned, seeds: frozenset[str]) -> bool:
+    """Whether parts can be planned alone: nothing is decided for the whole, and live kernels are touched."""
+    return (
+        "best_effort" not in plan.options
+        and plan.whole_target.duplicate_constants
+        and all(name in plan.kernels_at for name in seeds)
+    )
+
+
+def _edited_model(plan: Planned, fused: Graph) -> Graph:
     """The model before its ops became regions, with the facts of its values now."""
-    return graph if origin.model is origin.graph else with_facts(origin.model, graph)
+    return fused if plan.annotated is plan.fused else with_facts(plan.annotated, fused)
 
 
-def _from_scratch(plan: Plan, origin: Origin) -> Plan:
-    digest = model_digest(origin.model)
-    found = propagate(origin.graph, origin.target, model=digest, **plan.options)
-    return for_model(found, origin.model)
+def _from_scratch(plan: Planned, annotated: Graph, fused: Graph) -> Planned:
+    digest = model_digest(annotated)
+    found = propagate(fused, plan.whole_target, model=digest, **plan.options)
+    return for_model(found, annotated)
 
 
-def _part(plan: Plan, origin: Origin, near: Vicinity) -> Plan:
-    graph = cut_out(plan, origin.graph, near.around)
-    return propagate(graph, origin.target, depths=plan.depths, **plan.options)
+def _part(plan: Planned, fused: Graph, near: Vicinity) -> Planned:
+    graph = cut_out(plan, fused, near.around)
+    return propagate(graph, plan.whole_target, depths=plan.wiring.depths, **plan.options)
 
 
 def _repeats(plan: Plan, part: Plan, near: Vicinity) -> bool:
@@ -150,17 +157,12 @@ def _rows_moved(plan: Plan, part: Plan, near: Vicinity, seeds: frozenset[str]) -
     return frozenset(found)
 
 
-def _patched(plan: Plan, origin: Origin, near: Vicinity, before: Plan, after: Plan) -> Plan:
-    touched = frozenset(plan.kernels_in_order[at].name for at in near.kernels)
-    warned = merged_warnings(plan.kernels_in_order, _warned(plan.origin), _warned(after.origin), touched)
-    patch = Patch(plan, after, near.kernels, near.values)
-    cost, bound = plan.cost + after.cost - before.cost, plan.bound + after.bound - before.bound
-    found = PatchedPlan.of(patch, replace(origin, warned=warned), cost, bound)
-    whole = unranged(origin.graph, found.kernels_in_order)
-    if whole is None:
-        return found
-    return PatchedPlan.of(patch, replace(origin, warned={"": (whole,)} | warned), cost, bound)
-
-
-def _warned(origin: Origin | None) -> Mapping[str, tuple[str, ...]]:
-    return origin.warned if origin is not None else {}
+def _in_part(patch: Patch, *, cost: float, bound: float) -> Planned:
+    """The plan with a part planned again; `cost` and `bound`: what the part has now more than before."""
+    base, kernels = patch.base, patch.kernels_in_order()
+    touched = frozenset(kernels[at].name for at in patch.kernels)
+    warned = merged_warnings(kernels, base.warned, patch.part.warned, touched)
+    whole = unranged(patch.fused, kernels)
+    if whole is not None:
+        warned = {"": (whole,)} | warned
+    return patched(patch, kernels, warned, cost=base.cost + cost, bound=base.bound + bound)

@@ -6,16 +6,16 @@ Source: MLIR quantization RFC, "restore"; design 01, section 6.
 
 from planner.errors import InputError, require_name
 from planner.ir.graph import Graph, port_address
-from planner.plans.plan import Plan, require_plan
+from planner.plans.plan import Plan, Planned, require_plan
 from planner.target.load import TargetSource
-from planner.what_if.replan import origin_of, replan
+from planner.what_if.replan import as_planned, replan
 
 FLOAT = "!quant.none"
 
 
 def restore(
     plan: Plan, kernel: str, *, model: Graph | None = None, target: TargetSource | None = None
-) -> Plan:
+) -> Planned:
     """Plan again with one kernel in float.
 
     Args:
@@ -30,11 +30,11 @@ def restore(
     planned = plan.kernels[kernel]
     if planned.row is None:
         raise InputError(f"kernel {kernel!r} runs in float already: {planned.reason}")
-    origin = origin_of(plan, model, target)
+    fused = as_planned(plan, model, target).fused
     ports = [
         port_address(kernel, side, i)
         for side, ports in (("in", planned.inputs), ("out", planned.outputs))
         for i, port in enumerate(ports)
-        if port.value and port.value not in origin.graph.constants
+        if port.value and port.value not in fused.constants
     ]
     return replan(plan, {"ports": dict.fromkeys(ports, FLOAT)}, model=model, target=target)

@@ -8,10 +8,10 @@ planned model".
 from planner.fusion.fuse import regions_of
 from planner.fusion.legalize import legalize_planned
 from planner.ir.graph import Graph, model_digest
-from planner.plans.plan import Plan, for_model
+from planner.plans.plan import Plan, Planned, for_model
 from planner.propagation.propagate import propagate
 from planner.target.load import TargetSource, as_target
-from planner.what_if.replan import origin_of
+from planner.what_if.replan import as_planned
 
 
 def retarget(
@@ -21,7 +21,7 @@ def retarget(
     model: Graph | None = None,
     source: TargetSource | None = None,
     best_effort: bool = False,
-) -> Plan:
+) -> Planned:
     """Plan a planned model again for another target.
 
     Args:
@@ -37,11 +37,11 @@ def retarget(
       Conflict: the pinned ports and the target's rows cannot all hold.
       InputError: the plan was read from a file and no model or source was given.
     """
-    origin, device = origin_of(plan, model, source), as_target(target)
-    graph = legalize_planned(plan, origin.graph, device, regions_of)
+    known, device = as_planned(plan, model, source), as_target(target)
+    graph = legalize_planned(plan, known.fused, device, regions_of)
     options = {
         "strategy": plan.options["strategy"],
         "best_effort": best_effort or "best_effort" in plan.options,
     }
-    found = propagate(graph, device, model=model_digest(origin.model), **options)
-    return for_model(found, origin.model)
+    found = propagate(graph, device, model=model_digest(known.annotated), **options)
+    return for_model(found, known.annotated)

@@ -16,7 +16,7 @@ from planner.plans.diff import counted, stored_types, worst_bits_lost
 from planner.plans.plan import Plan, require_plan
 from planner.plans.records import Rescale
 from planner.target.load import TargetSource
-from planner.what_if.replan import replan, with_origin
+from planner.what_if.replan import made_again, replan
 
 HARD: Final = (AnyType, NoneType, Uniform)
 MOST_PAIRS: Final = 200
@@ -89,7 +89,7 @@ def suggest(
     require_plan(plan)
     found = {item.id: item for item in plan.rescales}
     require_name("rescale", rescale, found)
-    plan = with_origin(plan, model, target)
+    plan = made_again(plan, model, target)
     ideas = list(dict.fromkeys(_ideas(plan, found[rescale])))
     singles = [_tried(plan, found[rescale], (idea,)) for idea in ideas]
     good = [one for one in singles if one is not None]

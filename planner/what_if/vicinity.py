@@ -90,7 +90,7 @@ def cut_out(plan: Plan, graph: Graph, positions: tuple[int, ...]) -> Graph:
 
 def region_of(plan: Plan, graph: Graph, at: int) -> Region:
     """The region of the kernel at a position."""
-    return graph.regions[plan.region_at[at]]
+    return graph.regions[plan.wiring.region_at[at]]
 
 
 def _closed(plan: Plan, graph: Graph, start: set[str]) -> set[str]:

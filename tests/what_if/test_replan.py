@@ -1,13 +1,15 @@
 """Planning again what an edit touches gives the plan that planning everything gives."""
 
 import os
+from dataclasses import replace
 
 import pytest
 
 import planner
-from planner.errors import Conflict
+from planner.errors import Conflict, InputError, PlanInvalid
 from planner.ir.graph import Graph
 from planner.plans.incremental import PatchedPlan
+from planner.plans.plan import Plan, Planned
 from planner.what_if.edits import edited
 from tests.propagation.graphs import TARGET
 from tests.what_if.models import in_parts, random_edit
@@ -43,3 +45,37 @@ def test_a_replan_is_the_plan_from_scratch(seed: int) -> None:
         patched += isinstance(again, PatchedPlan)
         graph, plan = after, again
     assert patched > EDITS // 12
+
+
+EDIT = {"values": {"p3.v0": "!quant.none"}}
+
+
+@pytest.fixture(scope="module")
+def plan() -> Planned:
+    return planner.plan(in_parts(1, parts=8, kernels=5), TARGET)
+
+
+def test_a_plan_in_memory_knows_its_model_and_one_from_a_file_does_not(plan: Planned) -> None:
+    read, again = planner.plan_from_json(plan.to_json()), planner.replan(plan, EDIT)
+    assert (type(read), type(plan), type(again)) == (Plan, Planned, PatchedPlan)
+    with pytest.raises(InputError, match="without its model and target") as caught:
+        planner.replan(read, EDIT)
+    assert "model=load_model(...) and target=load_target(...)" in str(caught.value)
+    given = planner.replan(read, EDIT, model=plan.annotated, target=TARGET)
+    assert type(given) is Planned
+    assert given.to_json() == again.to_json()
+
+
+def test_edits_that_change_nothing_give_the_plan(plan: Planned) -> None:
+    read = planner.plan_from_json(plan.to_json())
+    assert planner.replan(plan, {}) is plan
+    assert planner.replan(read, {}, model=plan.annotated, target=TARGET).to_json() == plan.to_json()
+
+
+def test_a_replan_with_an_altered_log_is_refused(plan: Planned) -> None:
+    again = planner.replan(plan, EDIT)
+    planner.check(again)
+    *kept, last = again.steps
+    forged = replace(again, steps=(*kept, replace(last, type="float")))
+    with pytest.raises(PlanInvalid, match="decided float"):
+        planner.check(forged)

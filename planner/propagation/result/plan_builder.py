@@ -10,7 +10,7 @@ from typing import Any
 from planner.errors import Conflict
 from planner.ir.graph import BOUNDARY, Constant, Region, port_address
 from planner.ir.types.qtypes import FloatType, Uniform
-from planner.plans.plan import Origin, Plan, plan_key
+from planner.plans.plan import Plan, Planned, plan_key
 from planner.plans.records import KernelPlan, PortTyped, Rescale, TargetRef, ValuePlan
 from planner.plans.records import Port as PlanPort
 from planner.propagation.network.float_islands import BETWEEN_FLOATS
@@ -26,7 +26,7 @@ from planner.propagation.solver.price import loss_units
 from planner.target.records import Costs, Row, Target
 
 
-def assemble(outcome: Outcome) -> Plan:
+def assemble(outcome: Outcome) -> Planned:
     """Make the plan of a labelled network.
 
     Raises:
@@ -41,7 +41,7 @@ def assemble(outcome: Outcome) -> Plan:
     rows = {key: row for key, row in served.items() if key is not None and row is not None}
     options = _options(outcome)
     steps = Steps(outcome)
-    plan = Plan(
+    plan = Planned(
         key=plan_key(network.graph, request.model, target.digest, options),
         model=request.model,
         target=_reference(outcome, rows),
@@ -54,7 +54,11 @@ def assemble(outcome: Outcome) -> Plan:
         optimal=outcome.labelled.cost == outcome.labelled.bound,
         bound=outcome.labelled.bound / UNIT,
         warnings=tuple(text for texts in warned.values() for text in texts),
-        origin=Origin(network.graph, network.graph, target, warned, network.visits),
+        annotated=network.graph,
+        fused=network.graph,
+        whole_target=target,
+        warned=warned,
+        visits=network.visits,
     )
     _check_allowed(plan, target)
     return plan

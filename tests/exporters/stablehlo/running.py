@@ -17,7 +17,7 @@ def unpinned(graph, plan):
     """The same plan with reals at the model's boundary: jaxlib takes no quantized arguments."""
     ends = {*graph.inputs, *graph.outputs}
     values = {n: replace(v, facts=()) if n in ends else v for n, v in graph.values.items()}
-    planned = replace(plan, graph=replace(plan.graph, values=values), origin=None)
+    planned = replace(plan, graph=replace(plan.graph, values=values))
     return replace(graph, values=values), planned
 
 
@@ -28,7 +28,7 @@ def with_all_results(graph, plan):
     outputs = tuple(
         dict.fromkeys((*graph.outputs, *(name for name in stored if name and name not in inside)))
     )
-    planned = replace(plan, graph=replace(plan.graph, outputs=outputs), origin=None)
+    planned = replace(plan, graph=replace(plan.graph, outputs=outputs))
     return replace(graph, outputs=outputs), planned
 
 
