@@ -1,12 +1,11 @@
 """Seconds to export a chain of 1,001 regions as MLIR: StableHLO in both forms, TOSA.
 
-Plans are checked before; the cycle collector is paused as in `planner.export`; the least of some rounds, in
-process time, which other jobs on the machine disturb least.
+Plans are checked before; the least of some rounds, in process time, which other jobs on the machine disturb
+least.
 Run as `python -m benchmarks.exporting [--blocks N] [--rounds N]`.
 """
 
 import argparse
-import gc
 import tempfile
 import time
 from collections.abc import Mapping
@@ -29,12 +28,10 @@ TARGETS: Final[Mapping[str, str]] = {
 def seconds(model: Graph, plan: Plan, form: str, rounds: int) -> tuple[float, int]:
     """Least process time of an export, and how many bytes it writes."""
     best, size = float("inf"), 0
-    gc.disable()
     for _ in range(rounds):
         start = time.process_time()
         size = len(EXPORTERS[form](model, plan))
         best = min(best, time.process_time() - start)
-    gc.enable()
     return best, size
 
 

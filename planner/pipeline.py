@@ -24,7 +24,6 @@ from planner.interpreter.compare import Comparison
 from planner.interpreter.compare import compare as compare_models
 from planner.interpreter.evaluate import Evaluation
 from planner.interpreter.evaluate import evaluate as evaluate_plan
-from planner.ir.collecting import collection_paused
 from planner.ir.dims import with_dims
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, model_digest, with_facts
@@ -72,8 +71,7 @@ def load_model(
     require_name("model format", format, _READERS)
     if not isinstance(source, bytes) and not Path(source).is_file():
         raise ModelError(f"{source}: {'a folder, not a file' if Path(source).is_dir() else 'no such file'}")
-    with collection_paused():
-        return _READERS[format](source, dims or {})
+    return _READERS[format](source, dims or {})
 
 
 def calibrate(
@@ -146,20 +144,19 @@ def plan(
       Conflict: constraints that cannot all hold; `.facts` is a small set of them.
     """
     device = as_target(target, functions)
-    with collection_paused():
-        model = expand(model)
-        fused = fuse(model, device)
-        found = propagate(
-            fused,
-            device,
-            strategy=strategy,
-            model=model_digest(model),
-            best_effort=best_effort,
-            bias_pins=bias_pins,
-            depths=None,
-            **costs,
-        )
-        return for_model(found, model)
+    model = expand(model)
+    fused = fuse(model, device)
+    found = propagate(
+        fused,
+        device,
+        strategy=strategy,
+        model=model_digest(model),
+        best_effort=best_effort,
+        bias_pins=bias_pins,
+        depths=None,
+        **costs,
+    )
+    return for_model(found, model)
 
 
 def check(plan: Plan, model: Graph | None = None, target: TargetSource | None = None) -> None:
@@ -174,8 +171,7 @@ def check(plan: Plan, model: Graph | None = None, target: TargetSource | None = 
       PlanInvalid: the first thing that does not hold; `.port` is its address, `.row` the row's file:line.
     """
     require_plan(plan)
-    with collection_paused():
-        check_plan(plan, model, None if target is None else as_target(target))
+    check_plan(plan, model, None if target is None else as_target(target))
 
 
 def export(model: Graph, plan: Plan, format: str) -> bytes:  # noqa: A002 - the public name
@@ -186,13 +182,12 @@ def export(model: Graph, plan: Plan, format: str) -> bytes:  # noqa: A002 - the 
       PlanInvalid: the plan does not fit the model.
     """
     require_name("export format", format, EXPORTERS)
-    with collection_paused():
-        model = expand(model)
-        require_plan(plan)
-        check_plan(plan, model)
-        model = with_facts(model, plan.graph) if "best_effort" in plan.options else model
-        refuse_bodies(plan, format)
-        return EXPORTERS[format](model, plan)
+    model = expand(model)
+    require_plan(plan)
+    check_plan(plan, model)
+    model = with_facts(model, plan.graph) if "best_effort" in plan.options else model
+    refuse_bodies(plan, format)
+    return EXPORTERS[format](model, plan)
 
 
 def evaluate(

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from planner.errors import InputError, Problem, TargetError, expect, unknown_name
-from planner.ir.collecting import collection_paused
 from planner.ir.types.qtypes import storage
 from planner.target.documents import check_document
 from planner.target.lint.findings import Finding, lint_errors, quote
@@ -52,7 +51,6 @@ class _Resolved:
     texts: Mapping[str, str]
 
 
-@collection_paused()
 def load_target(
     source: str | Path | Mapping[str, Any],
     functions: Mapping[str, QuantFn] | None = None,

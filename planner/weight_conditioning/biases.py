@@ -18,7 +18,6 @@ from planner.calibration.statsjson import load_statistics
 from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import StatsError, expect
 from planner.fusion.fuse import fuse
-from planner.ir.collecting import collection_paused
 from planner.ir.graph import Constant, Graph, Op, Region
 from planner.ir.types.qtypes import Uniform
 from planner.plans.records import PortTyped
@@ -54,7 +53,6 @@ class _Layer:
         return self.reader.inputs[self.index]
 
 
-@collection_paused()
 def correct_biases(model: Graph, target: TargetSource, stats: Statistics | str | Path) -> Graph:
     """Return the model with the biases of its integer linear kernels corrected for one target.
 
