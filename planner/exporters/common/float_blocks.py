@@ -8,16 +8,17 @@ Source: design 01, sections 3 and 7; design 05, "Traps" (activations fold after 
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from planner.constants.quantize import quantize_array
 from planner.errors import UnsupportedExport
-from planner.exporters.onnx.holding import Array, held_dtype, whole_range
+from planner.exporters.common.values import Values
 from planner.exporters.onnx.model_builder import SHAPE_READERS, ModelBuilder
+from planner.exporters.onnx.storage_types import held_dtype, whole_range
 from planner.ir.borders import border_op
-from planner.ir.graph import Graph, Op, Region
+from planner.ir.graph import Op, Region
 from planner.ir.roles import NON_PORT_INPUTS
 from planner.ir.structure import JOIN
 from planner.ir.types.qtypes import Uniform
@@ -28,16 +29,6 @@ from planner.plans.records import KernelPlan, PortTyped
 CLAMPS: Final = frozenset({"Clip", "Relu"})
 BORDER_ARITHMETIC: Final = "float32_even"
 """What a rescale at the border of a body computes by, as the interpreter has it: no row says."""
-
-
-class Numbers(Protocol):
-    """What is being written, as far as numbers go: the model, its constants, the arithmetic of the row."""
-
-    graph: Graph
-    arithmetic: str
-
-    def array(self, value: str) -> Array:
-        """The numbers of a constant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +92,7 @@ def write_border(builder: ModelBuilder, block: Block) -> bool:
     op = border_op(block.region)
     if op is None:
         return False
-    builder.arithmetic = BORDER_ARITHMETIC
+    builder.values.arithmetic = BORDER_ARITHMETIC
     value = op.outputs[0]
     outputs = block.kernel.outputs
     kind = outputs[0].type if outputs else None
@@ -117,7 +108,7 @@ def write_border(builder: ModelBuilder, block: Block) -> bool:
     if isinstance(kind, Uniform):
         builder.define_stored(value, kind, result)
     elif builder.graph.values[value].is_float:
-        builder.define_real(value, result)
+        builder.values.define_real(value, result)
     return True
 
 
@@ -156,7 +147,7 @@ def _fused_activation(region: Region, kernel: KernelPlan) -> Op | None:
     return last if last.inputs[0] == region.ops[-2].outputs[0] else None
 
 
-def clamp_of(source: Numbers, op: Op | None, kind: Uniform) -> Clamp | None:
+def clamp_of(values: Values[Any], op: Op | None, kind: Uniform) -> Clamp | None:
     """Stored bounds of a Relu or Clip, or of the storage range alone; None: bounds known only at run time.
 
     A bound b is at its stored value q(b), so a Relu's is the zero point.
@@ -169,9 +160,9 @@ def clamp_of(source: Numbers, op: Op | None, kind: Uniform) -> Clamp | None:
     for i, name in enumerate(op.inputs[1:3]):
         if not name:
             continue
-        if name not in source.graph.constants:
+        if name not in values.graph.constants:
             return None
-        number = float(source.array(name).reshape(()))
+        number = float(values.array(name).reshape(()))
         lo, hi = (number, hi) if i == 0 else (lo, number)
     if not kind.is_per_tensor and (lo or hi is not None or len(set(kind.zero_points)) > 1):
         return None
@@ -206,10 +197,10 @@ def write_real(builder: ModelBuilder, block: Block) -> None:
         reads.inner.update(zip(op.outputs, outputs, strict=True))
         pools = op.type == "AveragePool"
         written, read = _unfused(builder, block, op, inputs, is_f32=is_f32) if pools else (op, inputs)
-        builder.emit_op(written, read, outputs)
+        builder.file.emit_op(written, read, outputs)
     for name, port in ports.items():
         if not isinstance(port.type, Uniform):
-            builder.define_real(name, raw[name])
+            builder.values.define_real(name, raw[name])
             continue
         tensor = raw[name] if block.activation is None else reads.inner[block.result]
         settle(builder, name, tensor if is_f32 else builder.as_f32(name, tensor), port.type, block.activation)
@@ -236,13 +227,13 @@ def _unfused(
 ) -> tuple[Op, list[str]]:
     """An AveragePool that onnxruntime does not fuse: its integer kernel lacks dilations."""
     steps = op.attributes.get("dilations", ())
-    seen = block.kinds.get((op.name, 0)) or builder.base(op.inputs[0])
+    seen = block.kinds.get((op.name, 0)) or builder.values.bases.get(op.inputs[0])
     if steps and set(steps) == {1}:
         op = replace(op, attributes={k: v for k, v in op.attributes.items() if k != "dilations"})
     elif steps and isinstance(seen, Uniform):
-        guard = builder.fresh(f"{inputs[0]}_guard")
+        guard = builder.file.fresh(f"{inputs[0]}_guard")
         dtype = "float32" if is_f32 else NUMPY[builder.graph.values[op.inputs[0]].dtype].name
-        builder.emit("Max", [inputs[0], builder.number(dtype, -math.inf)], [guard])
+        builder.file.emit("Max", [inputs[0], builder.file.number(dtype, -math.inf)], [guard])
         inputs = [guard]
     return op, inputs
 
@@ -253,12 +244,12 @@ class _Reads:
     def __init__(self, builder: ModelBuilder, block: Block, *, is_f32: bool) -> None:
         self.inner: dict[str, str] = {}
         self._is_f32 = is_f32
-        self._sheet = builder
+        self._builder = builder
         self._kinds = block.kinds
 
     def operands(self, op: Op) -> list[str]:
         for name in op.captures:
-            if name not in self.inner and self._sheet.operand(name) != name:
+            if name not in self.inner and self._builder.operand(name) != name:
                 raise UnsupportedExport(
                     f"a subgraph of {op.name!r} reads {name!r} in float, and the model's boundary stores it",
                     hint=f"leave {name!r} unpinned",
@@ -269,24 +260,28 @@ class _Reads:
         if name in self.inner:
             return self.inner[name]
         if op.type in SHAPE_READERS:
-            return self._sheet.any_form(name)
+            return self._builder.any_form(name)
         kind = self._kinds.get((op.name, index))
         if self._is_f32 and isinstance(kind, Uniform):
-            return self._sheet.real_f32(name, kind)
-        if self._is_f32 and name in self._sheet.graph.constants and self._sheet.graph.values[name].is_float:
-            return self._sheet.constant_f32(name)
-        return self._sheet.operand(name) if kind is None else self._sheet.real(name, kind)
+            return self._builder.real_f32(name, kind)
+        if (
+            self._is_f32
+            and name in self._builder.graph.constants
+            and self._builder.graph.values[name].is_float
+        ):
+            return self._builder.constant_f32(name)
+        return self._builder.operand(name) if kind is None else self._builder.values.real(name, kind)
 
 
 def settle(builder: ModelBuilder, value: str, tensor: str, kind: Uniform, activation: Op | None) -> None:
     """Quantize a region's float32 result, clamp it by its activation, and define the value."""
-    clamp = clamp_of(builder, activation, kind)
+    clamp = clamp_of(builder.values, activation, kind)
     if clamp is not None and clamp.is_idle(kind):
         result = builder.stored_name(value, kind)
         builder.quantize_f32(tensor, kind, result)
         builder.define_stored(value, kind, result)
         return
-    whole = builder.fresh(f"{value}_unclamped")
+    whole = builder.file.fresh(f"{value}_unclamped")
     builder.quantize_f32(tensor, kind, whole)
     write_clamped(builder, value, whole, kind, activation)
 
@@ -300,9 +295,13 @@ def write_clamp_alone(builder: ModelBuilder, block: Block) -> bool:
     if len(block.region.ops) > 1 or op.type not in CLAMPS or len(ports) < 2:
         return False
     wanted, kind = ports[0].type, ports[1].type
-    if not isinstance(kind, Uniform) or not isinstance(wanted, Uniform) or not builder.is_same(wanted, kind):
+    if (
+        not isinstance(kind, Uniform)
+        or not isinstance(wanted, Uniform)
+        or not builder.values.is_same(wanted, kind)
+    ):
         return False
-    clamp = clamp_of(builder, op, kind)
+    clamp = clamp_of(builder.values, op, kind)
     if clamp is None or not (clamp.is_idle(kind) or held_dtype(kind) in builder.integer_clamps):
         return False
     whole = builder.stored(ports[0].value, wanted)
@@ -321,15 +320,17 @@ def write_clamped(
     On integers where the format's `integer_clamps` has the type; else through float, which is exactly
     the same: stored values survive the way to float and back.
     """
-    clamp = clamp_of(builder, activation, kind)
+    clamp = clamp_of(builder.values, activation, kind)
     result = builder.stored_name(value, kind)
     if clamp is not None and held_dtype(kind) in builder.integer_clamps:
-        builder.emit("Clip", [whole, *_stored_bounds(builder, clamp, kind)], [result])
+        builder.file.emit("Clip", [whole, *_stored_bounds(builder, clamp, kind)], [result])
     else:
-        real, cut = builder.fresh(f"{value}_unclamped_f32"), builder.fresh(f"{value}_clamped")
-        builder.dequantize(whole, kind, real)
+        real, cut = builder.file.fresh(f"{value}_unclamped_f32"), builder.file.fresh(f"{value}_clamped")
+        builder.dequantize_f32(whole, kind, real)
         if clamp is None and activation is not None and kind.storage.is_full:
-            builder.emit("Clip", [real, *(builder.operand(name) for name in activation.inputs[1:])], [cut])
+            builder.file.emit(
+                "Clip", [real, *(builder.operand(name) for name in activation.inputs[1:])], [cut]
+            )
         else:
             _clamp_reals(builder, real, cut, clamp, kind)
         builder.quantize_f32(cut, kind, result)
@@ -338,13 +339,13 @@ def write_clamped(
 
 def _stored_bounds(builder: ModelBuilder, clamp: Clamp, kind: Uniform) -> tuple[str, str]:
     dtype = held_dtype(kind).name
-    return builder.number(dtype, clamp.low), builder.number(dtype, clamp.high)
+    return builder.file.number(dtype, clamp.low), builder.file.number(dtype, clamp.high)
 
 
 def _clamp_reals(builder: ModelBuilder, real: str, cut: str, clamp: Clamp | None, kind: Uniform) -> None:
     bounds = whole_range(held_dtype(kind))
     if clamp is not None and (clamp.low, clamp.high) == (kind.zero_point, bounds.max):
-        builder.emit("Relu", [real], [cut])
+        builder.file.emit("Relu", [real], [cut])
         return
     if clamp is None or not kind.is_per_tensor:
         raise UnsupportedExport(
@@ -353,4 +354,6 @@ def _clamp_reals(builder: ModelBuilder, real: str, cut: str, clamp: Clamp | None
         )
     scale = np.float32(kind.scale)
     lo, hi = (float(np.float32(q - kind.zero_point) * scale) for q in (clamp.low, clamp.high))
-    builder.emit("Clip", [real, builder.number("float32", lo), builder.number("float32", hi)], [cut])
+    builder.file.emit(
+        "Clip", [real, builder.file.number("float32", lo), builder.file.number("float32", hi)], [cut]
+    )

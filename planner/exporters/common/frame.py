@@ -12,8 +12,8 @@ import numpy as np
 
 from planner.errors import RuleError
 from planner.exporters.common.float_blocks import Block, blocks, write_border
-from planner.exporters.onnx.accepts import Accepts, beyond, refuse_unsupported
 from planner.exporters.onnx.model_builder import ModelBuilder, Rescale
+from planner.exporters.onnx.port_support import Accepts, beyond, refuse_unsupported
 from planner.ir.graph import Graph
 from planner.plans.plan import Plan
 
@@ -57,11 +57,11 @@ def write_form(graph: Graph, plan: Plan, form: Form) -> bytes:
         rescale=form.rescale,
     )
     for block in blocks(plan):
-        builder.scope = block.region.scope
+        builder.file.scope = block.region.scope
         try:
             if not write_border(builder, block):
                 form.write_block(builder, block)
         except RuleError as error:
             raise beyond(block.kernel, error) from error
-    builder.scope = ""
+    builder.file.scope = ""
     return builder.finish()

@@ -3,35 +3,21 @@
 For formats that have no shapes at run time. Source: ONNX Shape, Size.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from planner.errors import ModelError, UnsupportedExport
 from planner.exporters.common.float_blocks import Block
+from planner.exporters.common.values import Array, Values
 from planner.interpreter.programs import program_of
 from planner.ir.dims import open_dims
 from planner.ir.graph import Graph, Op
 
-Array = npt.NDArray[Any]
-
-
-class Known(Protocol):
-    """What is being written, as far as it is known."""
-
-    graph: Graph
-
-    def known(self, value: str) -> Array | None:
-        """Numbers of a value, None where they come at run time."""
-
-    def define_known(self, value: str, array: Array) -> None:
-        """Say what a value always is."""
-
-    def shape(self, value: str) -> tuple[int, ...]:
-        """Sizes of a value that is there."""
+ShapeOf: TypeAlias = Callable[[str], tuple[int, ...]]
+"""The sizes of a value that is there."""
 
 
 def left_open(graph: Graph) -> tuple[str, str]:
@@ -65,35 +51,31 @@ def sizes_blamed(graph: Graph, place: str) -> Iterator[None]:
         raise UnsupportedExport(f"{place}: cannot be computed where {what}", hint=hint) from error
 
 
-def fold(builder: Known, block: Block) -> bool:
+def fold(values: Values[Any], shape: ShapeOf, block: Block) -> bool:
     """Compute what is known before running; False where some of it is not."""
     if block.is_integer:
         return False
     for op in block.region.ops:
-        if not _is_foldable(builder, op):
+        if not _is_foldable(values, op):
             return False
-        arrays = {name: builder.known(name) for name in op.inputs if name}
-        for name, array in _folded(builder, op, arrays).items():
-            builder.define_known(name, array)
+        values.numbers.update(_folded(values, shape, op))
     return True
 
 
-def _is_foldable(builder: Known, op: Op) -> bool:
+def _is_foldable(values: Values[Any], op: Op) -> bool:
     if op.type in ("Shape", "Size"):
         return True
-    is_integer = all(not builder.graph.values[name].is_float for name in op.outputs if name)
-    return (
-        is_integer and not op.captures and all(builder.known(name) is not None for name in op.inputs if name)
-    )
+    is_integer = all(not values.graph.values[name].is_float for name in op.outputs if name)
+    return is_integer and not op.captures and all(values.is_constant(name) for name in op.inputs if name)
 
 
-def _folded(builder: Known, op: Op, arrays: dict[str, Array | None]) -> dict[str, Array]:
+def _folded(values: Values[Any], shape: ShapeOf, op: Op) -> dict[str, Array]:
     if op.type == "Size":
-        return {op.outputs[0]: np.asarray(int(np.prod(builder.shape(op.inputs[0]))), np.int64)}
+        return {op.outputs[0]: np.asarray(int(np.prod(shape(op.inputs[0]))), np.int64)}
     if op.type == "Shape":
-        shape = builder.shape(op.inputs[0])
-        kept = shape[op.attributes.get("start", 0) : op.attributes.get("end", len(shape))]
+        sizes = shape(op.inputs[0])
+        kept = sizes[op.attributes.get("start", 0) : op.attributes.get("end", len(sizes))]
         return {op.outputs[0]: np.asarray(kept, np.int64)}
     outputs = tuple(name for name in op.outputs if name)
-    program = program_of(builder.graph, [op], outputs, {})
-    return dict(program.run(lambda read: np.asarray(arrays[read.value])))
+    program = program_of(values.graph, [op], outputs, {})
+    return dict(program.run(lambda read: values.array(read.value)))

@@ -4,15 +4,16 @@ What onnx-integer and finn share; nothing here writes. Source: design 01, sectio
 """
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from planner.constants.quantize import quantize_array
-from planner.exporters.common.float_blocks import Block, Numbers
+from planner.exporters.common.float_blocks import Block
 from planner.exporters.common.roundings import Rounding
-from planner.exporters.onnx.holding import Array
+from planner.exporters.common.values import Values
 from planner.exporters.onnx.qlinear import Operand, is_accumulator, is_row, operand_of
+from planner.exporters.onnx.storage_types import Array
 from planner.interpreter.requantize import output_multiplier
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
@@ -42,7 +43,7 @@ class Product:
     alpha: float = 1.0
 
 
-def product_of(source: Numbers, block: Block, *, max_bits: int = _BYTE) -> Product | None:
+def product_of(values: Values[Any], block: Block, *, max_bits: int = _BYTE) -> Product | None:
     """The linear op of a block with constant weights; None for other operands.
 
     Any alpha and transposition of b, beta 1, a bias of one number per column.
@@ -51,78 +52,83 @@ def product_of(source: Numbers, block: Block, *, max_bits: int = _BYTE) -> Produ
     if op.attributes.get("transA") or (len(op.inputs) > 2 and op.attributes.get("beta", 1.0) != 1.0):
         return None
     axis = 0 if op.type == "Conv" or op.attributes.get("transB") else 1
-    product = _bare(source, block, op, axis, max_bits)
+    product = _bare(values, block, op, axis, max_bits)
     if product is None:
         return None
     if len(block.core) == 1:
-        return _with_bias(source, block, product, op, 2)
+        return _with_bias(values, block, product, op, 2)
     add = block.core[1]
-    return _with_bias(source, block, product, add, 1 if add.inputs[0] == op.outputs[0] else 0)
+    return _with_bias(values, block, product, add, 1 if add.inputs[0] == op.outputs[0] else 0)
 
 
-def _bare(source: Numbers, block: Block, op: Op, w_axis: int, max_bits: int) -> Product | None:
+def _bare(values: Values[Any], block: Block, op: Op, w_axis: int, max_bits: int) -> Product | None:
     """Operands of an op with a constant weight."""
     x, w = operand_of(block, op, 0), operand_of(block, op, 1)
-    if x is None or w is None or w.value not in source.graph.constants:
+    if x is None or w is None or w.value not in values.graph.constants:
         return None
     if not x.kind.is_per_tensor or max(x.kind.storage.bits, w.kind.storage.bits) > max_bits:
         return None
-    rank = source.array(w.value).ndim
+    rank = values.array(w.value).ndim
     if w.kind.grid or w.kind.axis not in (None, w_axis) or (op.type != "Conv" and rank != 2):
         return None
     alpha = float(op.attributes.get("alpha", 1.0)) if op.type == "Gemm" else 1.0
     return Product(op, x, w, w_axis, trailing=rank - 2, alpha=alpha)
 
 
-def _with_bias(source: Numbers, block: Block, product: Product, op: Op, index: int) -> Product | None:
+def _with_bias(values: Values[Any], block: Block, product: Product, op: Op, index: int) -> Product | None:
     """The product with the bias at an operand; None where the accumulator cannot take it."""
     name = op.inputs[index] if len(op.inputs) > index else ""
     if not name:
         return product
-    if not is_row(source, name, source.array(product.w.value).shape[product.w_axis]):
+    if not is_row(values, name, values.array(product.w.value).shape[product.w_axis]):
         return None
     bias = operand_of(block, op, index)
     if bias is not None:
         fits = is_accumulator(bias.kind, product.x.kind, product.w.kind, product.alpha)
         return replace(product, bias=bias) if fits else None
-    if source.arithmetic != "exact_even":
+    if values.arithmetic != "exact_even":
         return None
-    reals = source.array(name).astype(np.float32).astype(np.float64).reshape(-1)
+    reals = values.array(name).astype(np.float32).astype(np.float64).reshape(-1)
     return replace(product, real_bias=tuple(reals.tolist()))
 
 
-def rounding_of(source: Numbers, product: Product, y: Uniform, low: int, high: int) -> Rounding:
+def rounding_of(values: Values[Any], product: Product, y: Uniform, low: int, high: int) -> Rounding:
     """What the row makes of the product's accumulator."""
     x, w = product.x.kind, product.w.kind
     scales = np.asarray(w.scales, np.float32)
     multiplier = output_multiplier(x.scale, scales, y.scale, alpha=product.alpha)
     factor = x.scale * product.alpha
-    rounding = Rounding(y, source.arithmetic, w.scales, factor, multiplier, low, high, product.real_bias)
+    rounding = Rounding(y, values.arithmetic, w.scales, factor, multiplier, low, high, product.real_bias)
     return rounding if product.real_bias is None else rounding.spread(len(product.real_bias))
 
 
-def stored_bias(source: Numbers, product: Product) -> Array | None:
+def stored_bias(values: Values[Any], product: Product) -> Array | None:
     """The bias on the accumulator's grid, (C,) int64; None where it has none there."""
     if product.bias is None:
         return None
-    stored = quantize_array(source.array(product.bias.value), product.bias.kind)
+    stored = quantize_array(values.array(product.bias.value), product.bias.kind)
     return stored.astype(np.int64).reshape(-1)
 
 
-def range_of(source: Numbers, product: Product) -> tuple[Array, Array]:
+def range_of(values: Values[Any], product: Product) -> tuple[Array, Array]:
     """Least and greatest accumulator of each channel, bias included, (C,) int64."""
     x, w = product.x.kind, product.w.kind
-    stored = shifted_weight(source.array(product.w.value), w)
+    stored = shifted_weight(values.array(product.w.value), w)
     others = tuple(i for i in range(stored.ndim) if i != product.w_axis)
     ends = [stored * (end - x.zero_point) for end in (x.storage.qmin, x.storage.qmax)]
     low, high = np.minimum(*ends).sum(others), np.maximum(*ends).sum(others)
-    bias = stored_bias(source, product)
+    bias = stored_bias(values, product)
     return (low, high) if bias is None else (low + bias, high + bias)
 
 
 def shifted_weight(array: Array, kind: Uniform) -> Array:
     """Stored integers of a weight less its zero points, int64."""
-    zeros = np.asarray(kind.zero_points, np.int64)
-    if kind.axis is not None:
-        zeros = zeros.reshape([-1 if i == kind.axis else 1 for i in range(array.ndim)])
-    return quantize_array(array, kind).astype(np.int64) - zeros
+    shape = [-1 if i == kind.axis else 1 for i in range(array.ndim)]
+    return quantize_array(array, kind).astype(np.int64) - np.asarray(kind.zero_points, np.int64).reshape(
+        shape
+    )
+
+
+def largest(kind: Uniform) -> int:
+    """The largest magnitude of a stored value less its zero point."""
+    return max(abs(end - kind.zero_point) for end in (kind.storage.qmin, kind.storage.qmax))

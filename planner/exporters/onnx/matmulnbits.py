@@ -13,11 +13,11 @@ from planner.constants.quantize import quantize_array
 from planner.errors import UnsupportedExport
 from planner.exporters.common.float_blocks import Block
 from planner.exporters.common.frame import Form, write_form
-from planner.exporters.onnx.accepts import Accepts
-from planner.exporters.onnx.holding import Array
 from planner.exporters.onnx.model_builder import MICROSOFT, ModelBuilder
+from planner.exporters.onnx.port_support import Accepts
 from planner.exporters.onnx.qdq import write_block as write_pairs
 from planner.exporters.onnx.qoperator import BYTES
+from planner.exporters.onnx.storage_types import Array
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
@@ -84,31 +84,35 @@ def _write_product(builder: ModelBuilder, block: Block) -> bool:
         or builder.graph.values[op.inputs[0]].dtype != "f32"
     ):
         return False
-    packed = pack(builder.array(op.inputs[1]), kind, axis=1 if op.attributes.get("transB") else 0)
+    packed = pack(builder.values.array(op.inputs[1]), kind, axis=1 if op.attributes.get("transB") else 0)
     if packed is None:
         return False
     raw = {port.value: builder.raw_name(port.value, None) for port in block.kernel.outputs if port.value}
     bias = op.inputs[2] if op.type == "Gemm" and len(op.inputs) > 2 else ""
-    product = builder.fresh(f"{op.outputs[0]}_product") if bias else raw.get(op.outputs[0], op.outputs[0])
+    product = (
+        builder.file.fresh(f"{op.outputs[0]}_product") if bias else raw.get(op.outputs[0], op.outputs[0])
+    )
     _emit(builder, op.inputs[1], packed, builder.operand(op.inputs[0]), product)
     if bias:
         result = raw.get(op.outputs[0], op.outputs[0])
-        builder.emit("Add", [product, builder.operand(bias)], [result])
+        builder.file.emit("Add", [product, builder.operand(bias)], [result])
     inner = {op.outputs[0]: raw.get(op.outputs[0], op.outputs[0])}
     for other in rest:
         outputs = [raw.get(name, name) for name in other.outputs]
-        builder.emit_op(other, [inner.get(name) or builder.operand(name) for name in other.inputs], outputs)
+        builder.file.emit_op(
+            other, [inner.get(name) or builder.operand(name) for name in other.inputs], outputs
+        )
         inner.update(zip(other.outputs, outputs, strict=True))
     for name, tensor in raw.items():
-        builder.define_real(name, tensor)
+        builder.values.define_real(name, tensor)
     return True
 
 
 def _emit(builder: ModelBuilder, weight: str, packed: Packed, x: str, result: str) -> None:
-    operands = [x, builder.constant(f"{weight}_packed", packed.stored)]
-    operands.append(builder.constant(f"{weight}_scales", packed.scales))
+    operands = [x, builder.file.constant(f"{weight}_packed", packed.stored)]
+    operands.append(builder.file.constant(f"{weight}_scales", packed.scales))
     if packed.zero_points is not None:
-        operands.append(builder.constant(f"{weight}_zero_points", packed.zero_points.reshape(-1)))
+        operands.append(builder.file.constant(f"{weight}_zero_points", packed.zero_points.reshape(-1)))
     attributes = {
         "K": packed.depth,
         "N": packed.columns,
@@ -116,7 +120,7 @@ def _emit(builder: ModelBuilder, weight: str, packed: Packed, x: str, result: st
         "bits": packed.bits,
         "block_size": packed.block,
     }
-    builder.emit("MatMulNBits", operands, [result], domain=MICROSOFT, attributes=attributes)
+    builder.file.emit("MatMulNBits", operands, [result], domain=MICROSOFT, attributes=attributes)
 
 
 def pack(array: Array, kind: Uniform, *, axis: int) -> Packed | None:

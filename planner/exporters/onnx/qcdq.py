@@ -8,8 +8,8 @@ from typing import Final
 
 from planner.exporters.common.float_blocks import Block, write_real
 from planner.exporters.common.frame import Form, write_form
-from planner.exporters.onnx.accepts import LOW_BIT_ACTIVATIONS, LOW_BITS, Accepts
 from planner.exporters.onnx.model_builder import ModelBuilder
+from planner.exporters.onnx.port_support import LOW_BIT_ACTIVATIONS, LOW_BITS, Accepts
 from planner.exporters.onnx.qoperator import BYTES
 from planner.ir.graph import Graph
 from planner.plans.plan import Plan

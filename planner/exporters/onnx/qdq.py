@@ -11,8 +11,8 @@ import numpy as np
 
 from planner.exporters.common.float_blocks import Block, write_clamp_alone, write_real
 from planner.exporters.common.frame import Form, write_form
-from planner.exporters.onnx.accepts import Accepts
 from planner.exporters.onnx.model_builder import ModelBuilder
+from planner.exporters.onnx.port_support import Accepts
 from planner.ir.graph import Graph
 from planner.plans.plan import Plan
 

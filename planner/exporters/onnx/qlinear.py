@@ -11,7 +11,8 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from planner.exporters.common.float_blocks import Block, Numbers
+from planner.exporters.common.float_blocks import Block
+from planner.exporters.common.values import Values
 from planner.exporters.onnx.model_builder import MICROSOFT, ModelBuilder
 from planner.ir.graph import Op, Shape
 from planner.ir.types.qtypes import Uniform
@@ -152,7 +153,7 @@ def _qgemm(builder: ModelBuilder, block: Block, y: Uniform, gemm: _Gemm) -> Call
         return None
     alpha = gemm.attributes.get("alpha", 1.0)
     if b is not None and not (
-        is_accumulator(b.kind, a.kind, w.kind, alpha) and is_row(builder, b.value, columns)
+        is_accumulator(b.kind, a.kind, w.kind, alpha) and is_row(builder.values, b.value, columns)
     ):
         return None
     bias = "" if b is None else _row(builder, b, columns)
@@ -161,23 +162,23 @@ def _qgemm(builder: ModelBuilder, block: Block, y: Uniform, gemm: _Gemm) -> Call
     if len(gemm.rows) > 1:
         tensor = _folded(builder, tensor, shape[0] if shape else -1)
         rows = [dim if isinstance(dim, int) else -1 for dim in gemm.rows]
-        reshape = builder.constant(f"{block.result}_shape", np.asarray([*rows, columns], np.int64))
+        reshape = builder.file.constant(f"{block.result}_shape", np.asarray([*rows, columns], np.int64))
     inputs = (tensor, *parameters, *w.triple(builder), bias, *builder.parameters(y, block.result))
     return Call("QGemm", inputs, MICROSOFT, gemm.attributes, reshape)
 
 
 def _folded(builder: ModelBuilder, tensor: str, depth: Any) -> str:
-    result = builder.fresh(f"{tensor}_rows")
-    shape = builder.constant(f"{result}_shape", np.asarray([-1, depth], np.int64))
-    builder.emit("Reshape", [tensor, shape], [result])
+    result = builder.file.fresh(f"{tensor}_rows")
+    shape = builder.file.constant(f"{result}_shape", np.asarray([-1, depth], np.int64))
+    builder.file.emit("Reshape", [tensor, shape], [result])
     return result
 
 
-def is_row(source: Numbers, bias: str, columns: int) -> bool:
+def is_row(values: Values[Any], bias: str, columns: int) -> bool:
     """Whether a bias is a constant of one number per column."""
-    value = source.graph.values[bias]
+    value = values.graph.values[bias]
     is_last = bool(value.shape) and (value.shape or ())[-1] == columns == value.elements
-    return bias in source.graph.constants and is_last
+    return bias in values.graph.constants and is_last
 
 
 def _row(builder: ModelBuilder, b: Operand, columns: int) -> str:

@@ -17,10 +17,10 @@ from planner.exporters.common.float_blocks import (
     write_real,
 )
 from planner.exporters.common.frame import Form, write_form
-from planner.exporters.onnx.accepts import LOW_BIT_ACTIVATIONS, LOW_BITS, Accepts
-from planner.exporters.onnx.holding import held_dtype
 from planner.exporters.onnx.model_builder import ModelBuilder
+from planner.exporters.onnx.port_support import LOW_BIT_ACTIVATIONS, LOW_BITS, Accepts
 from planner.exporters.onnx.qlinear import CALLS, Call
+from planner.exporters.onnx.storage_types import held_dtype
 from planner.ir.graph import Graph, Op
 from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import Uniform
@@ -69,21 +69,21 @@ def write_call(builder: ModelBuilder, block: Block) -> bool:
     call = maker(builder, block, kind)
     if call is None:
         return False
-    clamp = clamp_of(builder, block.activation, kind)
+    clamp = clamp_of(builder.values, block.activation, kind)
     if clamp is not None and clamp.is_idle(kind):
         result = builder.stored_name(value, kind)
         _emit(builder, block, call, result)
         builder.define_stored(value, kind, result)
     else:
-        whole = builder.fresh(f"{value}_unclamped")
+        whole = builder.file.fresh(f"{value}_unclamped")
         _emit(builder, block, call, whole)
         write_clamped(builder, value, whole, kind, block.activation)
     return True
 
 
 def _emit(builder: ModelBuilder, block: Block, call: Call, result: str) -> None:
-    target = builder.fresh(f"{result}_flat") if call.reshape else result
-    builder.emit(
+    target = builder.file.fresh(f"{result}_flat") if call.reshape else result
+    builder.file.emit(
         call.kind,
         call.inputs,
         [target],
@@ -92,7 +92,7 @@ def _emit(builder: ModelBuilder, block: Block, call: Call, result: str) -> None:
         attributes=call.attributes,
     )
     if call.reshape:
-        builder.emit("Reshape", [target, call.reshape], [result])
+        builder.file.emit("Reshape", [target, call.reshape], [result])
 
 
 def write_mover(builder: ModelBuilder, block: Block) -> bool:
@@ -104,7 +104,11 @@ def write_mover(builder: ModelBuilder, block: Block) -> bool:
         return False
     bits = 8 * held_dtype(kind).itemsize
     is_known = bits in INTEGER_MOVERS.get(op.type, ()) and kind.is_per_tensor
-    if not is_known or any(not builder.is_same(kind, other) for other in kinds) or not block.kernel.outputs:
+    if (
+        not is_known
+        or any(not builder.values.is_same(kind, other) for other in kinds)
+        or not block.kernel.outputs
+    ):
         return False
     inputs = [
         builder.stored(name, kind) if (op.name, i) in block.kinds else builder.operand(name)
@@ -113,7 +117,7 @@ def write_mover(builder: ModelBuilder, block: Block) -> bool:
     written = {
         port.value: builder.stored_name(port.value, kind) for port in block.kernel.outputs if port.value
     }
-    builder.emit_op(
+    builder.file.emit_op(
         op, _padded_with_zero(builder, op, inputs, kind), [written.get(name, name) for name in op.outputs]
     )
     for port in block.kernel.outputs:
@@ -126,7 +130,7 @@ def _padded_with_zero(builder: ModelBuilder, op: Op, inputs: list[str], kind: Un
     """A pad of real 0 stores the zero point."""
     if op.type != "Pad" or op.attributes.get("mode", "constant") != "constant":
         return inputs
-    zero = builder.number("int8" if kind.storage.signed else "uint8", kind.zero_point)
+    zero = builder.file.number("int8" if kind.storage.signed else "uint8", kind.zero_point)
     return [*inputs[:2], zero, *inputs[3:]]
 
 

@@ -15,17 +15,18 @@ from planner.errors import RuleError, UnsupportedExport
 from planner.exporters.common.float_blocks import Block, Clamp, blocks, clamp_of
 from planner.exporters.common.linear_operands import (
     Product,
+    largest,
     product_of,
     range_of,
     rounding_of,
     shifted_weight,
     stored_bias,
 )
-from planner.exporters.onnx.accepts import beyond, common_problem, refusal, typed_ports
-from planner.exporters.onnx.holding import Array
 from planner.exporters.onnx.integers.averaging import average_of, divides
 from planner.exporters.onnx.integers.rescaling import single
+from planner.exporters.onnx.port_support import beyond, common_problem, refusal, typed_ports
 from planner.exporters.onnx.qlinear import Operand, operand_of
+from planner.exporters.onnx.storage_types import Array
 from planner.exporters.qonnx.finn_builder import LAYOUTS, FinnModelBuilder, datatype_of_array
 from planner.exporters.qonnx.thresholds import Integers, least_arguments
 from planner.interpreter.calls import FLOAT32_EVEN, onto
@@ -84,7 +85,7 @@ def _problem(kind: object, *, is_constant: bool) -> str:
 
 def _write_block(streams: FinnModelBuilder, block: Block) -> None:
     row = None if block.kernel.row is None else streams.plan.row_of(block.kernel.name)
-    streams.arithmetic = FLOAT32_EVEN if row is None else row.requantize
+    streams.values.arithmetic = FLOAT32_EVEN if row is None else row.requantize
     if not block.is_integer:
         _write_floats(streams, block)
         return
@@ -96,18 +97,18 @@ def _write_block(streams: FinnModelBuilder, block: Block) -> None:
     if (
         writer is not None
         and isinstance(kind, Uniform)
-        and streams.arithmetic in (FLOAT32_EVEN, *ARITHMETICS)
+        and streams.values.arithmetic in (FLOAT32_EVEN, *ARITHMETICS)
     ):
-        clamp = clamp_of(streams, block.activation, kind)
+        clamp = clamp_of(streams.values, block.activation, kind)
         if clamp is not None and clamp.low < clamp.high and writer(streams, block, kind, clamp):
             return
     ops = "+".join(op.type for op in block.region.ops)
     port = outputs[0].address if outputs else block.kernel.name
     raise UnsupportedExport(
-        f"{port} (row {block.kernel.row}): thresholds do not compute {ops} in {streams.arithmetic} with "
-        "these types; finn accepts Conv, Gemm and MatMul with constant weights and sums below 2^24, Add of "
-        "one scale or of a constant per channel, average pools without padding, and ops that move data, each "
-        "with Relu, Clip or no activation behind it",
+        f"{port} (row {block.kernel.row}): thresholds do not compute {ops} in {streams.values.arithmetic} "
+        "with these types; finn accepts Conv, Gemm and MatMul with constant weights and sums below 2^24, "
+        "Add of one scale or of a constant per channel, average pools without padding, and ops that move "
+        "data, each with Relu, Clip or no activation behind it",
         hint="leave the kernel float (annotate its result with !quant.none), or export qonnx",
     )
 
@@ -118,15 +119,15 @@ def _write_signs(streams: FinnModelBuilder, block: Block, asked: Mapping[str, Op
     question = asked.get(op.inputs[0]) if op.type == "Where" and len(block.region.ops) == 1 else None
     if question is None or block.is_integer or not all(name in constants for name in op.inputs[1:]):
         return False
-    plus, minus = (streams.array(name) for name in op.inputs[1:])
-    threshold = streams.array(question.inputs[1]) if question.inputs[1] in constants else None
+    plus, minus = (streams.values.array(name) for name in op.inputs[1:])
+    threshold = streams.values.array(question.inputs[1]) if question.inputs[1] in constants else None
     if threshold is None or threshold.size != 1 or plus.size != 1 or minus.size != 1:
         return False
     scale = float(plus.reshape(()))
     if scale <= 0 or float(minus.reshape(())) != -scale or float(threshold.reshape(())) != 0:
         return False
-    x = streams.real(question.inputs[0])
-    streams.define_real(op.outputs[0], streams.signs(x, 0.0, scale, f"{op.outputs[0]}_signs"))
+    x = streams.values.real(question.inputs[0])
+    streams.values.define_real(op.outputs[0], streams.signs(x, 0.0, scale, f"{op.outputs[0]}_signs"))
     return True
 
 
@@ -140,12 +141,14 @@ def _write_floats(streams: FinnModelBuilder, block: Block) -> None:
                 f"{block.kernel.name!r}: {op.type} at {op.name!r} has subgraphs, which FINN has not",
                 hint="export qonnx",
             )
-        inputs = [inner.get(name) or (name and streams.real(name)) for name in op.inputs]
-        outputs = [name and (streams.fresh(f"{name}_real") if name in ports else name) for name in op.outputs]
+        inputs = [inner.get(name) or (name and streams.values.real(name)) for name in op.inputs]
+        outputs = [
+            name and (streams.file.fresh(f"{name}_real") if name in ports else name) for name in op.outputs
+        ]
         inner.update(zip(op.outputs, outputs, strict=True))
-        streams.emit_op(op, inputs, outputs)
+        streams.file.emit_op(op, inputs, outputs)
     for name in ports:
-        streams.define_real(name, inner[name])
+        streams.values.define_real(name, inner[name])
 
 
 def _write_mover(streams: FinnModelBuilder, block: Block) -> bool:
@@ -158,11 +161,13 @@ def _write_mover(streams: FinnModelBuilder, block: Block) -> bool:
     if any(other != kind for other in kinds) or op.type == "Clip":
         return False
     inputs = [
-        streams.integers(name, kind) if (op.name, i) in block.kinds else (name and streams.real(name))
+        streams.values.integers(name, kind)
+        if (op.name, i) in block.kinds
+        else (name and streams.values.real(name))
         for i, name in enumerate(op.inputs)
     ]
-    outputs = [name and streams.fresh(f"{name}_integers") for name in op.outputs]
-    streams.emit_op(op, inputs, outputs)
+    outputs = [name and streams.file.fresh(f"{name}_integers") for name in op.outputs]
+    streams.file.emit_op(op, inputs, outputs)
     for port in block.kernel.outputs:
         if port.value:
             streams.define_integers(port.value, kind, outputs[op.outputs.index(port.value)])
@@ -171,15 +176,15 @@ def _write_mover(streams: FinnModelBuilder, block: Block) -> bool:
 
 def _linear(streams: FinnModelBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
     """Conv, Gemm, MatMul: integers times integers, then thresholds on the sum; the bias is in these."""
-    product = product_of(streams, block, max_bits=MAX_BITS)
+    product = product_of(streams.values, block, max_bits=MAX_BITS)
     if product is None:
         return False
-    low, high = range_of(streams, product)
-    bias = stored_bias(streams, product)
+    low, high = range_of(streams.values, product)
+    bias = stored_bias(streams.values, product)
     none = np.zeros_like(low) if bias is None else bias
     if max(-(low - none).min(initial=0), (high - none).max(initial=0)) >= _EXACT:
         return False
-    rounding = rounding_of(streams, product, y, clamp.low, clamp.high)
+    rounding = rounding_of(streams.values, product, y, clamp.low, clamp.high)
     if bias is None and len(rounding.numerators) == 1:
         low, high = low.min()[None], high.max()[None]
         none = np.zeros_like(low)
@@ -193,8 +198,8 @@ def _linear(streams: FinnModelBuilder, block: Block, y: Uniform, clamp: Clamp) -
 
 def _sums(streams: FinnModelBuilder, block: Block, product: Product) -> str:
     """The product of integers, a tensor of integers in float32."""
-    op, x = product.op, streams.integers(product.x.value, product.x.kind)
-    weight = shifted_weight(streams.array(product.w.value), product.w.kind)
+    op, x = product.op, streams.values.integers(product.x.value, product.x.kind)
+    weight = shifted_weight(streams.values.array(product.w.value), product.w.kind)
     if op.type == "Gemm" and op.attributes.get("transB"):
         weight = np.ascontiguousarray(weight.T)
     name = streams.constant(f"{product.w.value}_integers", weight, datatype_of_array(weight))
@@ -206,7 +211,7 @@ def _plus(streams: FinnModelBuilder, block: Block, y: Uniform, clamp: Clamp) -> 
     """Add of two streams of one scale, or of one number per channel to a stream."""
     op = block.core[0]
     a, b = operand_of(block, op, 0), operand_of(block, op, 1)
-    if a is None or b is None or streams.arithmetic not in _LINEAR:
+    if a is None or b is None or streams.values.arithmetic not in _LINEAR:
         return False
     if a.value in streams.graph.constants:
         a, b = b, a
@@ -214,9 +219,9 @@ def _plus(streams: FinnModelBuilder, block: Block, y: Uniform, clamp: Clamp) -> 
         return _plus_constant(streams, block, y, clamp, (a, b))
     if a.kind.scale != b.kind.scale:
         return False
-    sides = [streams.integers(side.value, side.kind) for side in (a, b)]
-    rounding = single(y, streams.arithmetic, a.kind.scale, 0.0, clamp)
-    reach = np.asarray([_reach(a.kind) + _reach(b.kind)])
+    sides = [streams.values.integers(side.value, side.kind) for side in (a, b)]
+    rounding = single(y, streams.values.arithmetic, a.kind.scale, 0.0, clamp)
+    reach = np.asarray([largest(a.kind) + largest(b.kind)])
     levels = least_arguments(lambda v: rounding.stored(v) - clamp.low, -reach, reach, clamp.high - clamp.low)
     _settle(streams, block, streams.emit("Add", sides, f"{block.result}_sum"), levels.least, clamp)
     return True
@@ -226,7 +231,7 @@ def _plus_constant(
     streams: FinnModelBuilder, block: Block, y: Uniform, clamp: Clamp, sides: tuple[Operand, Operand]
 ) -> bool:
     a, b = sides
-    shape, array = streams.graph.values[a.value].shape, streams.array(b.value)
+    shape, array = streams.graph.values[a.value].shape, streams.values.array(b.value)
     if shape is None or not b.kind.is_per_tensor:
         return False
     axis = _channel_axis(array.shape, len(shape))
@@ -236,14 +241,16 @@ def _plus_constant(
     terms = [ratios((side.kind.scale,), 1.0, y.scale) for side in (a, b)]
 
     def levels_of(v: Integers) -> Integers:
-        stored = onto([(v, terms[0]), (added[:, None], terms[1])], y, streams.arithmetic).astype(np.int64)
+        stored = onto([(v, terms[0]), (added[:, None], terms[1])], y, streams.values.arithmetic).astype(
+            np.int64
+        )
         return np.clip(stored, clamp.low, clamp.high) - clamp.low
 
     ends = [
         np.full(added.shape, end - a.kind.zero_point) for end in (a.kind.storage.qmin, a.kind.storage.qmax)
     ]
     least = least_arguments(levels_of, ends[0], ends[1], clamp.high - clamp.low).least
-    x = streams.integers(a.value, a.kind)
+    x = streams.values.integers(a.value, a.kind)
     _settle(streams, block, x, least, clamp, _layout(axis, len(shape)))
     return True
 
@@ -268,13 +275,13 @@ def _clip(streams: FinnModelBuilder, block: Block, y: Uniform, _clamp: Clamp) ->
     """A Relu or Clip alone: the identity on integers, cut."""
     op = block.core[0]
     x = operand_of(block, op, 0)
-    own = None if x is None else clamp_of(streams, op, y)
+    own = None if x is None else clamp_of(streams.values, op, y)
     if x is None or own is None or own.low >= own.high:
         return False
     if (x.kind.scale, x.kind.zero_point) != (y.scale, y.zero_point):
         return False
     least = np.arange(own.low + 1, own.high + 1)[None] - x.kind.zero_point
-    _settle(streams, block, streams.integers(x.value, x.kind), least, own)
+    _settle(streams, block, streams.values.integers(x.value, x.kind), least, own)
     return True
 
 
@@ -286,22 +293,18 @@ def _average(streams: FinnModelBuilder, block: Block, y: Uniform, clamp: Clamp) 
     if x is None or shape is None:
         return False
     count = average_of(op, shape)
-    if count is None or streams.arithmetic == FLOAT32_EVEN:
+    if count is None or streams.values.arithmetic == FLOAT32_EVEN:
         return False
-    rounding = single(y, streams.arithmetic, x.kind.scale, 0.0, clamp, count)
-    rounding = replace(rounding, divides=divides(op, streams.arithmetic, x, y))
-    reach = np.asarray([count * _reach(x.kind)])
+    rounding = single(y, streams.values.arithmetic, x.kind.scale, 0.0, clamp, count)
+    rounding = replace(rounding, divides=divides(op, streams.values.arithmetic, x, y))
+    reach = np.asarray([count * largest(x.kind)])
     levels = least_arguments(lambda v: rounding.stored(v) - clamp.low, -reach, reach, clamp.high - clamp.low)
     averages = (levels.least - 0.5) / count
     pooled = streams.emit(
-        op.type, [streams.integers(x.value, x.kind)], f"{block.result}_average", op.attributes
+        op.type, [streams.values.integers(x.value, x.kind)], f"{block.result}_average", op.attributes
     )
     _settle(streams, block, pooled, averages, clamp)
     return True
-
-
-def _reach(kind: Uniform) -> int:
-    return max(abs(end - kind.zero_point) for end in (kind.storage.qmin, kind.storage.qmax))
 
 
 def _settle(  # noqa: PLR0917

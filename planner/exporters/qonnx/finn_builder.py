@@ -12,17 +12,16 @@ import numpy as np
 
 from planner.constants.quantize import quantize_array
 from planner.errors import UnsupportedExport
-from planner.exporters.common.names import Names
-from planner.exporters.onnx.accepts import numbers_of
+from planner.exporters.common.linear_operands import shifted_weight
+from planner.exporters.common.values import Values
+from planner.exporters.onnx.onnx_file import OnnxFile
 from planner.exporters.qonnx.thresholds import Integers, least_arguments, least_floats
 from planner.interpreter.memory import rescaled
-from planner.ir.graph import Graph, Op
+from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
 from planner.onnx.quantized.formulas import Array
-from planner.onnx.write import OPSET, Node, write_model
+from planner.onnx.write import OPSET
 from planner.plans.plan import Plan
-from planner.plans.records import PortTyped
-from planner.plans.rescales import kind_of, pins
 
 FINN: Final = "qonnx.custom_op.general"
 DATATYPE: Final = "finn_datatype"
@@ -36,47 +35,25 @@ class FinnModelBuilder:
     def __init__(self, graph: Graph, plan: Plan) -> None:
         """Start with the model's inputs, all float."""
         self.graph, self.plan = graph, plan
-        self.arithmetic = ""
-        self._names = Names(graph, plan.graph)
-        self._pins = pins(plan.graph)
-        self._nodes: list[Node] = []
-        self._constants: dict[str, Array | tuple[Array, str]] = {}
+        self.file, self.values = OnnxFile(graph, plan), Values[str](graph, plan, self)
         self._annotations: dict[str, Mapping[str, str]] = {}
-        self._bases: dict[str, PortTyped] = {}
-        self._integers: dict[tuple[str, Uniform], str] = {}
-        self._reals: dict[tuple[str, PortTyped], str] = {}
         for name in graph.inputs:
-            self.define_real(name, name)
+            self.values.define_real(name, name)
 
     def emit(
         self, kind: str, inputs: Sequence[str], stem: str, attributes: Mapping[str, Any] | None = None
     ) -> str:
         """Append a standard node with one result under a fresh name."""
-        result = self._names.fresh(stem)
-        name = self._names.fresh(f"{result}_{kind}")
-        self._nodes.append(Node(kind, tuple(inputs), (result,), name, "", attributes or {}))
+        result = self.file.fresh(stem)
+        self.file.emit(kind, inputs, [result], attributes=attributes)
         return result
-
-    def emit_op(self, op: Op, inputs: Sequence[str], outputs: Sequence[str]) -> None:
-        """Append a source op on other tensors."""
-        domain, _, kind = op.type.rpartition("::")
-        self._nodes.append(Node(kind, tuple(inputs), tuple(outputs), op.name, domain, op.attributes))
-
-    def fresh(self, stem: str) -> str:
-        """A tensor name that is free."""
-        return self._names.fresh(stem)
 
     def constant(self, stem: str, array: Array, datatype: str = "") -> str:
         """A float32 constant, annotated where it holds integers."""
-        name = self._names.fresh(stem)
-        self._constants[name] = array.astype(np.float32)
+        name = self.file.constant(stem, array.astype(np.float32))
         if datatype:
             self._annotations[name] = {DATATYPE: datatype}
         return name
-
-    def array(self, value: str) -> Array:
-        """The numbers of a constant."""
-        return numbers_of(self.graph, value)
 
     def thresholds(self, tensor: str, thresholds: Array, *, low: int, stem: str, layout: str = "NCHW") -> str:
         """Append a MultiThreshold: `low` plus the number of thresholds reached.
@@ -88,124 +65,73 @@ class FinnModelBuilder:
         """
         datatype = datatype_of(low, low + thresholds.shape[1])
         table = self.constant(f"{stem}_thresholds", thresholds)
-        result = self._names.fresh(stem)
+        result = self.file.fresh(stem)
         attributes = {
             "data_layout": layout,
             "out_bias": float(low),
             "out_dtype": datatype,
             "out_scale": 1.0,
         }
-        name = self._names.fresh(f"{result}_MultiThreshold")
-        self._nodes.append(Node("MultiThreshold", (tensor, table), (result,), name, FINN, attributes))
+        self.file.emit("MultiThreshold", [tensor, table], [result], domain=FINN, attributes=attributes)
         self._annotations[result] = {DATATYPE: datatype}
         return result
 
     def signs(self, tensor: str, threshold: float, scale: float, stem: str) -> str:
         """Append a MultiThreshold to the scale, from the threshold on, and its negative below."""
         table = self.constant(f"{stem}_thresholds", np.asarray([[threshold]]))
-        result = self._names.fresh(stem)
+        result = self.file.fresh(stem)
         attributes = {
             "data_layout": "NCHW",
             "out_bias": -scale,
             "out_dtype": "BIPOLAR",
             "out_scale": 2 * scale,
         }
-        name = self._names.fresh(f"{result}_MultiThreshold")
-        self._nodes.append(Node("MultiThreshold", (tensor, table), (result,), name, FINN, attributes))
+        self.file.emit("MultiThreshold", [tensor, table], [result], domain=FINN, attributes=attributes)
         if scale == 1:
             self._annotations[result] = {DATATYPE: "BIPOLAR"}
         return result
 
-    def define_real(self, value: str, tensor: str) -> None:
-        """Say that a value is defined in float; a pin follows as a MultiThreshold."""
-        pinned = self._pins.get(value)
-        self._bases[value] = pinned
-        if pinned is None:
-            self._reals[value, None] = tensor
-        else:
-            self._integers[value, pinned] = self._quantized(value, tensor, pinned)
-
     def define_integers(self, value: str, kind: Uniform, tensor: str) -> None:
         """Say which tensor holds a value's integers; a rescale to its pin follows."""
-        pinned = self._pins.get(value, kind)
-        self._bases[value] = pinned
-        self._integers[value, kind] = tensor
-        if isinstance(pinned, Uniform):
-            self._integers[value, pinned] = self._moved(value, tensor, kind, pinned)
-        else:
-            self._reals[value, None] = self._scaled(value, tensor, kind)
+        self.values.stored[value, kind] = tensor
+        self.values.define_stored(value, kind, tensor)
 
-    def integers(self, value: str, kind: Uniform) -> str:
-        """The tensor of a value's integers in a type, zero point gone."""
-        known = self._integers.get((value, kind))
-        if known is not None:
-            return known
-        base = self._bases.get(value)
-        if value in self.graph.constants:
-            stored = quantize_array(self.array(value), kind).astype(np.int64)
-            shape = [1] * stored.ndim
-            if kind.axis is not None:
-                shape[kind.axis] = -1
-            shifted = stored - np.asarray(kind.zero_points).reshape(shape)
-            result = self.constant(f"{value}_integers", shifted, datatype_of_array(shifted))
-        elif isinstance(base, Uniform):
-            result = self._moved(value, self._integers[value, base], base, kind)
-        else:
-            result = self._quantized(value, self.real(value), kind)
-        self._integers[value, kind] = result
-        return result
+    def store(self, value: str, kind: Uniform) -> str:
+        """A constant as integers, zero point gone."""
+        shifted = shifted_weight(self.values.array(value), kind)
+        return self.constant(f"{value}_integers", shifted, datatype_of_array(shifted))
 
-    def real(self, value: str, seen: PortTyped = None) -> str:
+    def realize(self, value: str, kind: Uniform | None) -> str:
         """The float tensor of a value, seen through a type; "" stays absent."""
-        base = self._bases.get(value)
-        kind = seen if isinstance(seen, Uniform) else base
-        if isinstance(kind, Uniform):
-            if (value, kind) not in self._reals:
-                self._reals[value, kind] = self._scaled(value, self.integers(value, kind), kind)
-            return self._reals[value, kind]
+        if kind is not None:
+            return self.dequantize(value, self.values.integers(value, kind), kind)
         if value in self.graph.constants:
-            array = self.array(value)
-            self._constants[value] = (array, self.graph.values[value].dtype)
+            array = self.values.array(value)
+            self.file.constants[value] = (array, self.graph.values[value].dtype)
             if array.dtype == np.float32 and np.all(np.abs(array) == 1):
                 self._annotations[value] = {DATATYPE: "BIPOLAR"}
-            return value
-        return self._reals.get((value, None), value)
+        return value
 
     def finish(self) -> bytes:
         """Bind the model's outputs to their own names and serialise."""
         for name in dict.fromkeys(self.graph.outputs):
-            tensor = self.real(name)
-            if tensor != name:
-                self._nodes.append(
-                    Node("Identity", (tensor,), (name,), self._names.fresh(f"{name}_Identity"))
-                )
+            self.file.bind(name, self.values.real(name))
         self._drop_dead()
-        values = self.graph.values
-        versions = {domain: number for domain, number in self.graph.opsets.items() if domain}
-        used = {node.domain for node in self._nodes}
-        return write_model(
-            name=self.graph.name,
-            nodes=self._nodes,
-            inputs=[(name, values[name].dtype, values[name].shape) for name in self.graph.inputs],
-            outputs=[(name, values[name].dtype, values[name].shape) for name in self.graph.outputs],
-            constants=self._constants,
-            opset=self.graph.opsets.get("", OPSET),
-            domains={domain: number for domain, number in versions.items() if domain in used},
-            annotations=self._annotations,
-        )
+        opset = self.graph.opsets.get("", OPSET)
+        return self.file.to_bytes(opset=opset, port=self.file.port, annotations=self._annotations)
 
     def _drop_dead(self) -> None:
         """Leave out nodes and constants that no output rests on."""
         read, kept = set(self.graph.outputs), []
-        for node in reversed(self._nodes):
+        for node in reversed(self.file.nodes):
             if not read.isdisjoint(node.outputs):
                 kept.append(node)
                 read.update(node.inputs)
-        self._nodes = kept[::-1]
-        self._constants = {name: data for name, data in self._constants.items() if name in read}
+        self.file.nodes = kept[::-1]
+        self.file.constants = {name: data for name, data in self.file.constants.items() if name in read}
         self._annotations = {name: texts for name, texts in self._annotations.items() if name in read}
 
-    def _quantized(self, value: str, tensor: str, kind: Uniform) -> str:
+    def quantize(self, value: str, tensor: str, kind: Uniform) -> str:
         """Quantize a float tensor: the least float32 of each level, ties to even as they fall."""
         self._need_per_tensor(value, kind)
         self._need_few_levels(value, kind)
@@ -216,9 +142,9 @@ class FinnModelBuilder:
         low = store.qmin - kind.zero_point
         return self.thresholds(tensor, least[None], low=low, stem=f"{value}_integers")
 
-    def _moved(self, value: str, tensor: str, source: Uniform, wanted: Uniform) -> str:
+    def rescale(self, value: str, tensor: str, source: Uniform, wanted: Uniform) -> str:
         """Rescale integers; nothing where no rescale stands between the types."""
-        if kind_of(source, wanted, self.plan.target.costs) is None:
+        if self.values.is_same(source, wanted):
             return tensor
         self._need_per_tensor(value, source)
         self._need_per_tensor(value, wanted)
@@ -226,13 +152,14 @@ class FinnModelBuilder:
         self._need_few_levels(value, wanted)
 
         def levels_of(v: Integers) -> Integers:
-            return rescaled(v + held, source, wanted, self.arithmetic).astype(np.int64) - low
+            return rescaled(v + held, source, wanted, self.values.arithmetic).astype(np.int64) - low
 
         ends = [np.asarray([end - held]) for end in (source.storage.qmin, source.storage.qmax)]
         least = least_arguments(levels_of, ends[0], ends[1], wanted.storage.qmax - low).least
         return self.thresholds(tensor, least, low=low - wanted.zero_point, stem=f"{value}_integers")
 
-    def _scaled(self, value: str, tensor: str, kind: Uniform) -> str:
+    def dequantize(self, value: str, tensor: str, kind: Uniform) -> str:
+        """Append the scale behind integers whose zero point is gone."""
         scales = np.asarray(kind.scales, np.float32)
         if kind.axis is not None:
             rank = len(self.graph.values[value].shape or ())

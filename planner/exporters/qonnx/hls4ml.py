@@ -134,11 +134,11 @@ def _write_gemm(builder: FloatModelBuilder, block: Block) -> None:
     raw = builder.raw_name(port.value, port.type)
     has_bias = len(op.inputs) > 2 and bool(op.inputs[2])
     result = op.outputs[0] if rest else raw
-    product = builder.fresh(f"{op.outputs[0]}_product") if has_bias else result
-    builder.emit_op(Op(op.name, "MatMul", (), (), {}), [x, w], [product])
+    product = builder.file.fresh(f"{op.outputs[0]}_product") if has_bias else result
+    builder.file.emit_op(Op(op.name, "MatMul", (), (), {}), [x, w], [product])
     if has_bias:
         bias = builder.real(op.inputs[2], block.kinds.get((op.name, 2)))
-        builder.emit("Add", [product, bias], result, name=_adding(op))
+        builder.file.emit("Add", [product, bias], [result], name=_adding(op))
     inner = {op.outputs[0]: result}
     for i, other in enumerate(rest):
         outputs = [raw if i == len(rest) - 1 else name for name in other.outputs]
@@ -147,7 +147,7 @@ def _write_gemm(builder: FloatModelBuilder, block: Block) -> None:
             for k, name in enumerate(other.inputs)
         ]
         inner.update(zip(other.outputs, outputs, strict=True))
-        builder.emit_op(other, inputs, outputs)
+        builder.file.emit_op(other, inputs, outputs)
     builder.define(port.value, raw, port.type)
 
 
@@ -221,7 +221,7 @@ def _quantizers(builder: FloatModelBuilder, plan: Plan) -> Mapping[str, Any]:
     ports = [port for kernel in plan.kernels_in_order for port in (*kernel.inputs, *kernel.outputs)]
     kinds = {port.value: port.type for port in reversed(ports)}
     found = {}
-    for node in builder.nodes:
+    for node in builder.file.nodes:
         read = node.inputs[0] if node.inputs else ""
         for name in (read if read in plan.graph.inputs else "", node.outputs[0]):
             kind = kinds.get(name)

@@ -6,20 +6,20 @@ on its grid behind a Quant. Source: design 01, section 3; plans/rescales.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from planner.errors import UnsupportedExport
-from planner.exporters.common.names import Names
-from planner.exporters.onnx.accepts import numbers_of
+from planner.exporters.onnx.onnx_file import OnnxFile
+from planner.exporters.onnx.port_support import numbers_of
 from planner.exporters.qonnx.quants import BIPOLAR_NAME, QONNX, QUANT_NAME, Quant, constant_of, quant_of
-from planner.ir.graph import Graph, Op
+from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Bipolar, Uniform
 from planner.onnx.quantized.formulas import Array, bipolar
-from planner.onnx.write import OPSET, Node, write_model
+from planner.onnx.write import OPSET
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
 from planner.plans.rescales import kind_of, pins
@@ -30,11 +30,8 @@ class FloatModelBuilder:
 
     def __init__(self, graph: Graph, plan: Plan) -> None:
         """Start with the model's inputs."""
-        self.graph, self.plan = graph, plan
-        self._names = Names(graph, plan.graph)
-        self._pins = pins(plan.graph)
-        self._nodes: list[Node] = []
-        self._constants: dict[str, Array | tuple[Array, str]] = {}
+        self.graph, self.file = graph, OnnxFile(graph, plan)
+        self._costs, self._pins = plan.target.costs, pins(plan.graph)
         self._bases: dict[str, PortTyped] = {}
         self._reals: dict[tuple[str, PortTyped], str] = {}
         self._parameters: dict[tuple[bytes, tuple[int, ...]], str] = {}
@@ -42,59 +39,41 @@ class FloatModelBuilder:
             self._bases[name] = kind = self._pins.get(name)
             self._reals[name, kind] = name if kind is None else self._quantized(name, kind, name)
 
-    def emit_op(self, op: Op, inputs: Sequence[str], outputs: Sequence[str]) -> None:
-        """Append a source op on other tensors."""
-        domain, _, kind = op.type.rpartition("::")
-        self._nodes.append(Node(kind, tuple(inputs), tuple(outputs), op.name, domain, op.attributes))
-
-    def emit(self, kind: str, inputs: Sequence[str], result: str, *, name: str) -> None:
-        """Append a standard node of our own."""
-        self._nodes.append(Node(kind, tuple(inputs), (result,), name))
-
-    def fresh(self, stem: str) -> str:
-        """A tensor name that is free."""
-        return self._names.fresh(stem)
-
     def turned(self, value: str, seen: PortTyped) -> str:
         """A constant matrix transposed, seen through a type."""
         array = numbers_of(self.graph, value)
         if not isinstance(seen, Uniform):
-            return self._kept(f"{value}_turned", np.ascontiguousarray(array.T))
+            return self.file.constant(f"{value}_turned", np.ascontiguousarray(array.T))
         return self._quantized_constant(value, np.ascontiguousarray(array.T), _turned(seen))
 
     def number_nodes(self) -> Mapping[str, str]:
         """Name every node by its type and count, as QONNX's cleanup does; new names by old ones."""
         counts: Counter[str] = Counter()
         renamed: dict[str, str] = {}
-        for i, node in enumerate(self._nodes):
+        for i, node in enumerate(self.file.nodes):
             renamed[node.name] = f"{node.op_type}_{counts[node.op_type]}"
             counts[node.op_type] += 1
-            self._nodes[i] = node._replace(name=renamed[node.name])
+            self.file.nodes[i] = node._replace(name=renamed[node.name])
         return renamed
 
     def spell_out(self, attributes: Mapping[str, Mapping[str, Any]]) -> None:
         """Set attributes of nodes, by their names."""
-        for i, node in enumerate(self._nodes):
+        for i, node in enumerate(self.file.nodes):
             said = attributes.get(node.name)
             if said:
-                self._nodes[i] = node._replace(attributes={**node.attributes, **said})
-
-    @property
-    def nodes(self) -> Sequence[Node]:
-        """What is written so far."""
-        return tuple(self._nodes)
+                self.file.nodes[i] = node._replace(attributes={**node.attributes, **said})
 
     def raw_name(self, value: str, defined: PortTyped) -> str:
         """Name for the result of the op that defines a value, before its Quants."""
         is_bare = defined is None and self._pins.get(value) is None and self._signs(value) is None
-        return value if is_bare else self._names.fresh(f"{value}_float")
+        return value if is_bare else self.file.fresh(f"{value}_float")
 
     def define(self, value: str, tensor: str, kind: PortTyped) -> None:
         """Say which tensor an op gave a value; the Quant of its type, and of its pin, follow."""
         signs = self._signs(value)
         if isinstance(kind, Uniform):
             pinned = self._pins.get(value, kind)
-            is_base = pinned is None or kind_of(kind, pinned, self.plan.target.costs) is None
+            is_base = pinned is None or kind_of(kind, pinned, self._costs) is None
             tensor = self._quantized(value, kind, tensor, value if is_base else "")
             self._bases[value] = pinned
             self._reals[value, pinned] = tensor if is_base else self._quantized(value, pinned, tensor, value)
@@ -114,7 +93,7 @@ class FloatModelBuilder:
             return self._constant(value, seen)
         base = self._bases.get(value)
         wanted = seen if isinstance(seen, Uniform) else base
-        if isinstance(base, Uniform) and kind_of(base, wanted, self.plan.target.costs) is None:
+        if isinstance(base, Uniform) and kind_of(base, wanted, self._costs) is None:
             wanted = base
         if (value, wanted) not in self._reals:
             if not isinstance(wanted, Uniform):
@@ -125,26 +104,11 @@ class FloatModelBuilder:
     def bind_outputs(self) -> None:
         """Give the model's outputs their own names; nothing may be written behind this."""
         for name in dict.fromkeys(self.graph.outputs):
-            tensor = self.real(name, self._pins.get(name))
-            if tensor != name:
-                self._nodes.append(
-                    Node("Identity", (tensor,), (name,), self._names.fresh(f"{name}_Identity"))
-                )
+            self.file.bind(name, self.real(name, self._pins.get(name)))
 
     def finish(self) -> bytes:
         """Serialise, outputs bound."""
-        versions = {domain: number for domain, number in self.graph.opsets.items() if domain}
-        used = {node.domain for node in self._nodes}
-        values = self.graph.values
-        return write_model(
-            name=self.graph.name,
-            nodes=self._nodes,
-            inputs=[(name, values[name].dtype, values[name].shape) for name in self.graph.inputs],
-            outputs=[(name, values[name].dtype, values[name].shape) for name in self.graph.outputs],
-            constants=self._constants,
-            opset=self.graph.opsets.get("", OPSET),
-            domains={domain: number for domain, number in versions.items() if domain in used},
-        )
+        return self.file.to_bytes(opset=self.graph.opsets.get("", OPSET), port=self.file.port)
 
     def _signs(self, value: str) -> Bipolar | None:
         facts = self.graph.values[value].facts
@@ -156,7 +120,7 @@ class FloatModelBuilder:
             return known
         array = numbers_of(self.graph, value)
         if not isinstance(seen, Uniform):
-            self._constants[value] = (array, self.graph.values[value].dtype)
+            self.file.constants[value] = (array, self.graph.values[value].dtype)
             self._reals[value, seen] = value
             return value
         result = self._quantized_constant(value, array, seen)
@@ -168,15 +132,10 @@ class FloatModelBuilder:
         node = quant_of(kind, array.shape, array.ndim)
         data, is_quant = constant_of(array, kind, node)
         if signs is not None and np.array_equal(bipolar(data, np.asarray(signs.scale, np.float32)), data):
-            return self._bipolar(value, signs, self._kept(f"{value}_float", data))
+            return self._bipolar(value, signs, self.file.constant(f"{value}_float", data))
         if node is None or not is_quant:
-            return self._kept(f"{value}_quantized", data)
-        return self._quant(value, node, self._kept(f"{value}_float", data))
-
-    def _kept(self, stem: str, array: Array) -> str:
-        name = self._names.fresh(stem)
-        self._constants[name] = array
-        return name
+            return self.file.constant(f"{value}_quantized", data)
+        return self._quant(value, node, self.file.constant(f"{value}_float", data))
 
     def _quantized(self, value: str, kind: PortTyped, tensor: str, result: str = "") -> str:
         if not isinstance(kind, Uniform):
@@ -205,15 +164,14 @@ class FloatModelBuilder:
     def _append(
         self, kind: str, value: str, operands: list[str], result: str, attributes: Mapping[str, Any]
     ) -> str:
-        name = result or self._names.fresh(f"{value}_quantized")
-        node_name = self._names.fresh(f"{name}_{kind}")
-        self._nodes.append(Node(kind, tuple(operands), (name,), node_name, QONNX, attributes))
+        name = result or self.file.fresh(f"{value}_quantized")
+        self.file.emit(kind, operands, [name], domain=QONNX, attributes=attributes)
         return name
 
     def _parameter(self, stem: str, array: Array) -> str:
         key = (array.tobytes(), array.shape)
         if key not in self._parameters:
-            self._parameters[key] = self._kept(f"{stem}_parameter", array)
+            self._parameters[key] = self.file.constant(f"{stem}_parameter", array)
         return self._parameters[key]
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from planner.errors import UnsupportedExport
 from planner.exporters.common.float_blocks import Block, blocks
-from planner.exporters.onnx.accepts import common_problem, refusal, typed_ports
+from planner.exporters.onnx.port_support import common_problem, refusal, typed_ports
 from planner.exporters.qonnx.model_builder import FloatModelBuilder
 from planner.exporters.qonnx.quants import range_problem
 from planner.ir.graph import Graph
@@ -80,6 +80,6 @@ def write_block(builder: FloatModelBuilder, block: Block) -> None:
                 builder.real(name)
         outputs = [raw.get(name, name) for name in op.outputs]
         inner.update(zip(op.outputs, outputs, strict=True))
-        builder.emit_op(op, inputs, outputs)
+        builder.file.emit_op(op, inputs, outputs)
     for name, port in ports.items():
         builder.define(name, raw[name], port.type)

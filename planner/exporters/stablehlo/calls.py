@@ -27,7 +27,7 @@ class Call:
       tensor_of: the tensor of an operand.
       known_of: the numbers of an operand, None where they come at run time.
       kind: the type whose stored integers the op moves; None: plain numbers.
-      left_open: what the model's inputs leave open, and how to size it (`exporters.shapes`).
+      left_open: what the model's inputs leave open, and how to size it (`common.known_shapes`).
     """
 
     p: Program

@@ -39,22 +39,26 @@ def write_items(builder: ProgramBuilder, items: Sequence[Item], write: Writer) -
 
 
 def _hand_over(builder: ProgramBuilder, border: Border) -> None:
-    known = builder.known(border.source)
+    known = builder.values.known(border.source)
     if known is not None and not isinstance(border.kind, Uniform):
-        builder.define_known(border.value, known)
+        builder.values.numbers[border.value] = known
     else:
         _define(builder, border, _read(builder, border, border.source))
 
 
 def _read(builder: ProgramBuilder, border: Border, source: str) -> Tensor:
-    return builder.stored(source, border.kind) if isinstance(border.kind, Uniform) else builder.real(source)
+    return (
+        builder.values.integers(source, border.kind)
+        if isinstance(border.kind, Uniform)
+        else builder.values.real(source)
+    )
 
 
 def _define(builder: ProgramBuilder, border: Border, tensor: Tensor) -> None:
     if isinstance(border.kind, Uniform):
-        builder.define_stored(border.value, border.kind, tensor)
+        builder.values.define_stored(border.value, border.kind, tensor)
     else:
-        builder.define_real(border.value, tensor)
+        builder.values.define_real(border.value, tensor)
 
 
 def _start(builder: ProgramBuilder, kernel: Choice | Cycle) -> None:
@@ -62,7 +66,7 @@ def _start(builder: ProgramBuilder, kernel: Choice | Cycle) -> None:
 
 
 def _choose(builder: ProgramBuilder, choice: Choice, write: Writer) -> None:
-    index = choice.taken(builder.known)
+    index = choice.taken(builder.values.known)
     if index is not None:
         taken = choice.branches[index]
         write_items(builder, (*taken.begins, *taken.items), write)
@@ -70,7 +74,7 @@ def _choose(builder: ProgramBuilder, choice: Choice, write: Writer) -> None:
             _start(builder, choice)
             _define(builder, join, _read(builder, join, join.branch(index)))
         return
-    condition = reshape(builder.p, builder.real(choice.condition), ())
+    condition = reshape(builder.p, builder.values.real(choice.condition), ())
     for branch in choice.branches:
         write_items(builder, branch.begins, write)
     bodies = []
@@ -102,7 +106,7 @@ def _repeat(builder: ProgramBuilder, cycle: Cycle, write: Writer) -> None:
     for begin in cycle.unchanged:
         _hand_over(builder, begin)
     _start(builder, cycle)
-    is_steady, trips = cycle.is_steady(builder.known), cycle.trips(builder.known, builder.shape)
+    is_steady, trips = cycle.is_steady(builder.values.known), cycle.trips(builder.values.known, builder.shape)
     cycle.check(builder.form.name, trips, is_steady=is_steady)
     pairs = cycle.pairs(is_steady=is_steady)
     entering = [counted(p, 0), *(_first(builder, cycle, begin) for begin, _ in pairs)]
@@ -136,7 +140,7 @@ def _bound(builder: ProgramBuilder, cycle: Cycle, trips: int | None) -> Tensor |
     if trips is not None:
         return counted(builder.p, trips)
     most = cycle.scope.operands[0]
-    return reshape(builder.p, convert(builder.p, builder.real(most), COUNT), ()) if most else None
+    return reshape(builder.p, convert(builder.p, builder.values.real(most), COUNT), ()) if most else None
 
 
 def _given(builder: ProgramBuilder, cycle: Cycle, begin: Border, tensor: Tensor) -> Tensor:
@@ -155,9 +159,9 @@ def _enter(builder: ProgramBuilder, cycle: Cycle, count: Tensor, *, is_steady: b
     """Define what steers a Loop as a trip sees it."""
     for begin in cycle.begins:
         if cycle.is_count(begin):
-            builder.define_real(begin.value, count)
+            builder.values.define_real(begin.value, count)
         elif is_steady and cycle.is_condition(begin):
-            builder.define_known(begin.value, np.asarray(True))
+            builder.values.numbers[begin.value] = np.asarray(True)
 
 
 def _slice(builder: ProgramBuilder, cycle: Cycle, begin: Border, whole: Tensor, count: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.constants.quantize import quantize_array
 from planner.exporters.common.float_blocks import Block
-from planner.exporters.common.linear_operands import shifted_weight
+from planner.exporters.common.linear_operands import largest, shifted_weight
 from planner.exporters.onnx.qlinear import Operand, is_accumulator, operand_of
 from planner.exporters.stablehlo.floats.windows import (
     conv_shape,
@@ -63,7 +63,7 @@ def linear_of(builder: ProgramBuilder, block: Block, y: Uniform) -> Linear | Non
         return None
     if w.kind.axis not in (None, w_axis) or not _is_plain(op, w.kind):
         return None
-    array = builder.known(w.value)
+    array = builder.values.known(w.value)
     if array is None and not w.kind.is_per_tensor:
         return None
     if op.type == "MatMul" and not w.kind.is_per_tensor and len(builder.shape(w.value)) != 2:
@@ -106,7 +106,7 @@ def _bias_of(
     name = op.inputs[index] if len(op.inputs) > index else ""
     if not name:
         return None, None, True
-    array = builder.known(name)
+    array = builder.values.known(name)
     if array is None or array.size != channels or array.shape[-1:] != (channels,):
         return None, None, False
     bias = operand_of(block, op, index)
@@ -141,13 +141,8 @@ def _bias_reach(builder: ProgramBuilder, bias: Operand | None) -> int:
 
 def stored_bias(builder: ProgramBuilder, bias: Operand) -> Array:
     """The bias on the accumulator's grid, (C,) int64."""
-    array = builder.known(bias.value)
+    array = builder.values.known(bias.value)
     return quantize_array(np.asarray(array), bias.kind).astype(np.int64).reshape(-1)
-
-
-def largest(kind: Uniform) -> int:
-    """The largest magnitude of a stored value less its zero point."""
-    return max(abs(end - kind.zero_point) for end in (kind.storage.qmin, kind.storage.qmax))
 
 
 def multiply_out(p: Program, linear: Linear, x: Tensor, w: Tensor) -> Tensor:

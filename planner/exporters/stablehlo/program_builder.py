@@ -1,28 +1,27 @@
-"""ProgramBuilder: the StableHLO function being written, and which tensor holds which value in which type.
+"""ProgramBuilder: the StableHLO function being written, in quantized element types or in integers (`Form`).
 
-Values have a base as everywhere (their pin, else the type at their definition); each (value, type) has one
-tensor, made at its first use. What is known before running stays numbers until somebody needs a tensor.
-Unknown dimensions of inputs are 1. Source: design 01, section 3; plans/rescales.
+What is known before running stays numbers until somebody needs a tensor. Unknown dimensions of inputs are 1.
+Source: design 01, section 3; plans/rescales.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
+
+import numpy as np
 
 from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import UnsupportedExport
-from planner.exporters.onnx.accepts import numbers_of
+from planner.exporters.common.values import Values
 from planner.exporters.stablehlo.function import Array, Program
-from planner.exporters.stablehlo.operations import convert
-from planner.exporters.stablehlo.subchannel import from_blocks
+from planner.exporters.stablehlo.operations import convert, reshape, transpose
 from planner.exporters.stablehlo.tensors import ELEMENTS, Tensor
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
 from planner.mlir.generic import Operation, ssa_name
 from planner.plans.plan import Plan
-from planner.plans.records import PortTyped
-from planner.plans.rescales import kind_of, pins
 
 _WIDEST: Final = 32
 
@@ -56,27 +55,21 @@ class ProgramBuilder:
     Attributes:
       graph: the float model, with the numbers of its constants.
       plan: types of all ports.
-      arithmetic: of the kernel being written.
       assumed: inputs with dimensions the model leaves open.
     """
 
     def __init__(self, graph: Graph, plan: Plan, form: Form) -> None:
         """Start with the model's inputs."""
-        self.graph, self.plan, self.form, self.arithmetic = graph, plan, form, ""
-        self.p = Program()
+        self.graph, self.plan, self.form = graph, plan, form
+        self.p, self.values = Program(), Values[Tensor](graph, plan, self)
         self.assumed: list[str] = []
         self.arguments: list[tuple[str, Tensor]] = []
         self.widened: dict[tuple[str, Uniform, str], Tensor] = {}
-        self._known: dict[str, Array] = {}
-        self._pins = pins(plan.graph)
-        self._bases: dict[str, PortTyped] = {}
-        self._stored: dict[tuple[str, Uniform], Tensor] = {}
-        self._reals: dict[tuple[str, PortTyped], Tensor] = {}
         for name in graph.inputs:
             self._start(name)
 
     def _start(self, name: str) -> None:
-        value, pinned = self.graph.values[name], self._pins.get(name)
+        value, pinned = self.graph.values[name], self.values.pins.get(name)
         if value.shape is None or value.dtype not in ELEMENTS:
             raise UnsupportedExport(
                 f"input {name!r} is {value.dtype} of shape {value.shape}; "
@@ -88,109 +81,51 @@ class ProgramBuilder:
         held = Tensor("", shape, ELEMENTS[value.dtype]) if pinned is None else self.form.held(shape, pinned)
         tensor = Tensor(self.p.name(ssa_name(name)), shape, held.element, held.kind)
         self.arguments.append((name, tensor))
-        self._bases[name] = pinned
-        if pinned is None:
-            self._reals[name, None] = tensor
-        else:
-            self._stored[name, pinned] = tensor
+        self.values.enter(name, pinned, tensor)
 
     @contextmanager
     def inside(self) -> Iterator[list[Operation]]:
         """Collect what is written meanwhile, for a body; tensors made there are known there alone."""
-        outer = self._stored, self._reals, self.widened
-        self._stored, self._reals, self.widened = dict(outer[0]), dict(outer[1]), dict(outer[2])
+        values = self.values
+        outer = values.stored, values.reals, self.widened
+        values.stored, values.reals, self.widened = dict(outer[0]), dict(outer[1]), dict(outer[2])
         try:
             with self.p.inside() as operations:
                 yield operations
         finally:
-            self._stored, self._reals, self.widened = outer
-
-    def base(self, value: str) -> PortTyped:
-        """The type readers of a value start from."""
-        return self._bases.get(value)
-
-    def is_same(self, source: PortTyped, wanted: PortTyped) -> bool:
-        """Whether no rescale stands between two types."""
-        return kind_of(source, wanted, self.plan.target.costs) is None
-
-    def known(self, value: str) -> Array | None:
-        """Numbers of a value known before running, None where it is not."""
-        if value in self.graph.constants:
-            return self.array(value)
-        return self._known.get(value)
-
-    def define_known(self, value: str, array: Array) -> None:
-        """Say what a value always is."""
-        self._known[value] = array
-
-    def array(self, value: str) -> Array:
-        """The numbers of a constant."""
-        return numbers_of(self.graph, value)
+            values.stored, values.reals, self.widened = outer
 
     def shape(self, value: str) -> tuple[int, ...]:
         """Shape of a value, in whatever form it is."""
-        array = self._known.get(value)
-        if array is not None or value in self.graph.constants:
-            return self.array(value).shape if array is None else array.shape
-        base = self.base(value)
-        return (self._stored[value, base] if isinstance(base, Uniform) else self._reals[value, None]).shape
+        array = self.values.known(value)
+        return self.values.form(value).shape if array is None else array.shape
 
-    def define_real(self, value: str, tensor: Tensor) -> None:
-        """Say that a value is defined in plain elements; its pin follows right behind."""
-        pinned = self._pins.get(value)
-        self._bases[value] = pinned
-        if pinned is None:
-            self._reals[value, None] = tensor
-        else:
-            self._stored[value, pinned] = self.form.quantize(self.p, convert(self.p, tensor, "f32"), pinned)
+    def quantize(self, _: str, tensor: Tensor, kind: Uniform) -> Tensor:
+        """Write a tensor of plain elements as stored ones."""
+        return self.form.quantize(self.p, convert(self.p, tensor, "f32"), kind)
 
-    def define_stored(self, value: str, kind: Uniform, tensor: Tensor) -> None:
-        """Say that a value is defined in stored integers; a rescale to its pin follows right behind."""
-        pinned = self._pins.get(value, kind)
-        self._bases[value] = pinned
-        if pinned is None:
-            self._reals[value, None] = self._in_own_float(value, self.form.dequantize(self.p, tensor, kind))
-            return
-        self._stored[value, pinned] = (
-            tensor if pinned == kind else self.form.rescale(self.p, tensor, kind, pinned)
-        )
+    def dequantize(self, value: str, tensor: Tensor, kind: Uniform) -> Tensor:
+        """Write stored elements as the value's own."""
+        return self._in_own_float(value, self.form.dequantize(self.p, tensor, kind))
 
-    def stored(self, value: str, wanted: Uniform) -> Tensor:
-        """The tensor that holds a value's integers in a type."""
-        found = self._stored.get((value, wanted))
-        if found is None:
-            found = self._store(value, wanted)
-            self._stored[value, wanted] = found
-        return found
+    def rescale(self, _: str, tensor: Tensor, source: Uniform, wanted: Uniform) -> Tensor:
+        """Write stored elements as those of another type."""
+        return tensor if source == wanted else self.form.rescale(self.p, tensor, source, wanted)
 
-    def _store(self, value: str, wanted: Uniform) -> Tensor:
-        array, base = self.known(value), self.base(value)
-        if array is not None:
-            return self.form.constant(self.p, quantize_array(array, wanted), wanted)
-        if isinstance(base, Uniform):
-            return self.form.rescale(self.p, self._stored[value, base], base, wanted)
-        return self.form.quantize(self.p, convert(self.p, self.real(value), "f32"), wanted)
+    def store(self, value: str, kind: Uniform) -> Tensor:
+        """What is known of a value before running, as a constant of stored elements."""
+        return self.form.constant(self.p, quantize_array(self.values.array(value), kind), kind)
 
-    def real(self, value: str, seen: PortTyped = None) -> Tensor:
-        """The plain tensor of a value, seen through the type a port reads it in (None: its base)."""
-        kind = seen if isinstance(seen, Uniform) else self.base(value)
-        key = (value, kind if isinstance(kind, Uniform) else None)
-        found = self._reals.get(key)
-        if found is None:
-            found = self._realize(value, key[1])
-            self._reals[key] = found
-        return found
-
-    def _realize(self, value: str, kind: Uniform | None) -> Tensor:
+    def realize(self, value: str, kind: Uniform | None) -> Tensor:
+        """The plain tensor of a value seen through a type, or of a constant."""
+        array = self.values.known(value)
         if kind is not None:
             if kind.grid:
                 return self._in_own_float(value, self._from_blocks(value, kind))
-            array = self.known(value)
             if array is not None and kind.storage.bits > _WIDEST:
                 self.p.remark(f"{value}: {kind.storage} written as f32")
                 return self.p.constant(dequantize_array(quantize_array(array, kind), kind), "f32")
-            return self._in_own_float(value, self.form.dequantize(self.p, self.stored(value, kind), kind))
-        array = self.known(value)
+            return self.dequantize(value, self.values.integers(value, kind), kind)
         if array is None:
             raise UnsupportedExport(f"{value!r} is read, but nothing written defines it")
         dtype = self.graph.values[value].dtype
@@ -200,19 +135,40 @@ class ProgramBuilder:
 
     def _from_blocks(self, value: str, kind: Uniform) -> Tensor:
         """A constant with a scale per block, in f32: blocks along a first axis, then back in place."""
-        array = self.known(value)
+        array = self.values.known(value)
         if array is None:
             raise UnsupportedExport(
                 f"{value!r} has scales per block; {self.form.name} accepts that of constants"
             )
-        return from_blocks(self.p, self.form, quantize_array(array, kind), kind)
+        return _from_blocks(self.p, self.form, quantize_array(array, kind), kind)
 
     def _in_own_float(self, value: str, tensor: Tensor) -> Tensor:
         return convert(self.p, tensor, ELEMENTS[self.graph.values[value].dtype])
 
     def result(self, name: str) -> Tensor:
         """The tensor of a model output: stored where pinned."""
-        base = self._pins.get(name)
+        base = self.values.pins.get(name)
         if base is not None and self.graph.values[name].is_float:
-            return self.stored(name, base)
-        return self.real(name)
+            return self.values.integers(name, base)
+        return self.values.real(name)
+
+
+def _from_blocks(p: Program, form: Form, stored: Array, kind: Uniform) -> Tensor:
+    """The reals of a stored constant whose type has a scale per block (sub-channel); block sizes divide it.
+
+    StableHLO has no such types: blocks become slices of one axis, are dequantized along it, and go back.
+    """
+    grid = kind.grid
+    sizes = [n // g for n, g in zip(stored.shape, grid, strict=True)]
+    rank = stored.ndim
+    split = stored.reshape([part for pair in zip(grid, sizes, strict=True) for part in pair])
+    order = (*range(0, 2 * rank, 2), *range(1, 2 * rank, 2))
+    blocks = np.ascontiguousarray(split.transpose(order)).reshape(math.prod(grid), -1).T
+    per_axis = replace(kind, axis=1, blocks=(), grid=())
+    if len(kind.scales) == 1:
+        per_axis = replace(kind, axis=None, blocks=(), grid=())
+    p.remark(f"sub-channel {list(sizes)} of {list(stored.shape)}: a scale per block, held per axis")
+    held = form.constant(p, np.ascontiguousarray(blocks), per_axis)
+    flat = transpose(p, form.dequantize(p, held, per_axis), (1, 0))
+    back = [axis for i in range(rank) for axis in (i, rank + i)]
+    return reshape(p, transpose(p, reshape(p, flat, (*grid, *sizes)), back), stored.shape)

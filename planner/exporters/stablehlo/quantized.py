@@ -87,11 +87,11 @@ def _sides(builder: ProgramBuilder, found: Linear) -> tuple[Tensor, Tensor]:
     bits = max(storage_width(found.x.kind), storage_width(found.w.kind))
     is_signed = found.x.kind.storage.signed or found.w.kind.storage.signed
     x_kind, w_kind = (_held_in(side.kind, bits, is_signed=is_signed) for side in (found.x, found.w))
-    x = builder.stored(found.x.value, found.x.kind)
+    x = builder.values.integers(found.x.value, found.x.kind)
     if x_kind != found.x.kind:
         x = quantize(builder.p, x, x_kind)
     if found.weight is None:
-        w = builder.stored(found.w.value, found.w.kind)
+        w = builder.values.integers(found.w.value, found.w.kind)
         return x, w if w_kind == found.w.kind else quantize(builder.p, w, w_kind)
     moved = w_kind.zero_point - found.w.kind.zero_point
     stored = quantize_array(found.weight, found.w.kind).astype(np.int64) + moved
@@ -128,7 +128,7 @@ def _one(builder: ProgramBuilder, block: Block, y: Uniform) -> Tensor | None:
     x = operand_of(block, op, 0)
     if x is None or not _is_baseline(x, y=y):
         return None
-    return unary(builder.p, UNARY[op.type], builder.stored(x.value, x.kind), y)
+    return unary(builder.p, UNARY[op.type], builder.values.integers(x.value, x.kind), y)
 
 
 def _two(builder: ProgramBuilder, block: Block, y: Uniform) -> Tensor | None:
@@ -138,7 +138,7 @@ def _two(builder: ProgramBuilder, block: Block, y: Uniform) -> Tensor | None:
     if len(kept) != 2 or len(sides) != 2 or not _is_baseline(*kept, y=y):
         return None
     kind = BINARY.get(op.type) or _EXTREMES[op.type]
-    a, b = (builder.stored(side.value, side.kind) for side in kept)
+    a, b = (builder.values.integers(side.value, side.kind) for side in kept)
     return binary(builder.p, kind, a, b, y)
 
 
@@ -155,14 +155,14 @@ def hybrid(builder: ProgramBuilder, block: Block) -> Tensor | None:
     w, axis = operand_of(block, op, 1), 0 if op.type == "Conv" or op.attributes.get("transB") else 1
     if op.type not in ("Conv", "Gemm", "MatMul") or w is None or operand_of(block, op, 0) is not None:
         return None
-    array, values = builder.known(w.value), builder.graph.values
+    array, values = builder.values.known(w.value), builder.graph.values
     if array is None or not values[w.value].dtype == values[op.inputs[0]].dtype == "f32":
         return None
     if w.kind.grid or w.kind.axis not in (None, axis) or op.attributes.get("transA"):
         return None
     if op.type != "Conv" and (any(w.kind.zero_points) or array.ndim != 2):
         return None
-    x = builder.real(op.inputs[0])
+    x = builder.values.real(op.inputs[0])
     held = channels_last(p, op, quantize_array(array, w.kind), w.kind)
     if op.type == "Conv":
         return convolution(p, x, held, replace(conv_shape(op, x.shape, array.shape), kernel="last"))

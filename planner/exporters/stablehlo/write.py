@@ -11,13 +11,12 @@ from planner.errors import UnsupportedExport
 from planner.exporters.common.float_blocks import CLAMPS, Block, Clamp, clamp_of
 from planner.exporters.common.known_shapes import fold, left_open, sizes_blamed
 from planner.exporters.common.nested import nested
-from planner.exporters.onnx.accepts import Accepts, refuse_unsupported
+from planner.exporters.onnx.port_support import Accepts, refuse_unsupported
 from planner.exporters.stablehlo.calls import Call
 from planner.exporters.stablehlo.control_flow import write_items
 from planner.exporters.stablehlo.floats.arithmetic import ARITHMETIC
 from planner.exporters.stablehlo.floats.composites import COMPOSITES
 from planner.exporters.stablehlo.floats.recurrent import RECURRENT
-from planner.exporters.stablehlo.floats.sequences import SEQUENCES
 from planner.exporters.stablehlo.floats.windows import WINDOWS, completed
 from planner.exporters.stablehlo.function import Array
 from planner.exporters.stablehlo.integers.kernels import INTEGER, INTEGER_KERNELS
@@ -36,7 +35,7 @@ from planner.mlir.generic import Function, module_text
 from planner.plans.plan import Plan
 from planner.plans.records import Port
 
-OPS: Final = {**ARITHMETIC, **MOVEMENT, **COMPOSITES, **RECURRENT, **SEQUENCES, **WINDOWS}
+OPS: Final = {**ARITHMETIC, **MOVEMENT, **COMPOSITES, **RECURRENT, **WINDOWS}
 """What each ONNX op is in StableHLO."""
 
 _ACTIVATIONS: Final = "integers of 2 to 32 bits (a narrower range too), per tensor or per axis"
@@ -97,7 +96,7 @@ def _heading(builder: ProgramBuilder, results: list[tuple[str, Tensor]]) -> Iter
 
 def _write_block(builder: ProgramBuilder, block: Block) -> None:
     row = None if block.kernel.row is None else builder.plan.row_of(block.kernel.name)
-    builder.arithmetic = builder.form.arithmetic or ("" if row is None else row.requantize)
+    builder.values.arithmetic = builder.form.arithmetic or ("" if row is None else row.requantize)
     address = next((port.address for port in block.kernel.outputs), block.kernel.name)
     builder.p.start(
         block.kernel.name, f"{address} ({'in float' if row is None else f'row {block.kernel.row}'})"
@@ -105,7 +104,11 @@ def _write_block(builder: ProgramBuilder, block: Block) -> None:
     if block.is_integer:
         builder.p.remark(f"{block.kernel.name}: {block.kernel.kernel}")
     with sizes_blamed(builder.graph, builder.p.place):
-        if fold(builder, block) or _write_mover(builder, block) or _write_kernel(builder, block):
+        if (
+            fold(builder.values, builder.shape, block)
+            or _write_mover(builder, block)
+            or _write_kernel(builder, block)
+        ):
             return
         _write_real(builder, block)
 
@@ -118,13 +121,13 @@ def _write_mover(builder: ProgramBuilder, block: Block) -> bool:
     is_lone = len(block.region.ops) == 1 and bool(block.kernel.outputs)
     if not is_lone or not isinstance(kind, Uniform) or not kind.is_per_tensor:
         return False
-    if not is_mover(op, builder.graph) or any(not builder.is_same(kind, port.type) for port in ports):
+    if not is_mover(op, builder.graph) or any(not builder.values.is_same(kind, port.type) for port in ports):
         return False
     if op.type in CLAMPS:
-        ends = clamp_of(builder, op, kind)
+        ends = clamp_of(builder.values, op, kind)
         if ends is None:
             return False
-        _settle(builder, block, _clamped(builder, builder.stored(op.inputs[0], kind), kind, ends))
+        _settle(builder, block, _clamped(builder, builder.values.integers(op.inputs[0], kind), kind, ends))
         return True
     maker = MOVEMENT.get(op.type)
     if maker is None:
@@ -133,7 +136,7 @@ def _write_mover(builder: ProgramBuilder, block: Block) -> bool:
     for port in block.kernel.outputs:
         if port.value and isinstance(port.type, Uniform):
             tensor = results[op.outputs.index(port.value)]
-            builder.define_stored(
+            builder.values.define_stored(
                 port.value, port.type, builder.form.rescale(builder.p, tensor, kind, port.type)
             )
     return True
@@ -146,7 +149,7 @@ def _write_kernel(builder: ProgramBuilder, block: Block) -> bool:
         return _write_comparison(builder, block)
     if not isinstance(y, Uniform) or len(block.kernel.outputs) != 1:
         return False
-    ends, ops = clamp_of(builder, block.activation, y), tuple(op.type for op in block.core)
+    ends, ops = clamp_of(builder.values, block.activation, y), tuple(op.type for op in block.core)
     if ends is None:
         return False
     if builder.form is INTEGER:
@@ -155,7 +158,7 @@ def _write_kernel(builder: ProgramBuilder, block: Block) -> bool:
         tensor = tensor or tabulated(builder, block, y, ends)
         if tensor is None:
             return False
-        builder.define_stored(ports[0].value, y, tensor)
+        builder.values.define_stored(ports[0].value, y, tensor)
         return True
     kernel = QUANTIZED_KERNELS.get(ops)
     result = None if kernel is None else kernel(builder, block, y)
@@ -169,7 +172,7 @@ def _write_comparison(builder: ProgramBuilder, block: Block) -> bool:
     tensor = tabulated(builder, block, None, None) if block.is_integer else None
     if tensor is None:
         return False
-    builder.define_real(block.core[-1].outputs[0], tensor)
+    builder.values.define_real(block.core[-1].outputs[0], tensor)
     return True
 
 
@@ -183,7 +186,7 @@ def _clamped(builder: ProgramBuilder, tensor: Tensor, kind: Uniform, ends: Clamp
 def _settle(builder: ProgramBuilder, block: Block, tensor: Tensor) -> None:
     port = next(port for port in block.kernel.outputs if port.value)
     if isinstance(port.type, Uniform):
-        builder.define_stored(port.value, port.type, tensor)
+        builder.values.define_stored(port.value, port.type, tensor)
 
 
 def _write_real(builder: ProgramBuilder, block: Block) -> None:
@@ -206,20 +209,20 @@ def _write_real(builder: ProgramBuilder, block: Block) -> None:
         if port is not None and isinstance(port.type, Uniform):
             _quantized_result(builder, block, port, tensor)
         else:
-            builder.define_real(name, tensor)
+            builder.values.define_real(name, tensor)
 
 
 def _quantized_result(builder: ProgramBuilder, block: Block, port: Port, tensor: Tensor) -> None:
     kind = port.type
     assert isinstance(kind, Uniform)  # noqa: S101 - the caller looked
-    ends = clamp_of(builder, block.activation, kind)
+    ends = clamp_of(builder.values, block.activation, kind)
     if ends is None:
         raise UnsupportedExport(
             f"{builder.p.place}: bounds of {block.core[-1].name!r} known only at run time, or per slice",
             hint="use a type per tensor and constant bounds",
         )
     stored = builder.form.quantize(builder.p, convert(builder.p, tensor, "f32"), kind)
-    builder.define_stored(port.value, kind, _clamped(builder, stored, kind, ends))
+    builder.values.define_stored(port.value, kind, _clamped(builder, stored, kind, ends))
 
 
 def _call(
@@ -237,12 +240,12 @@ def _call(
             return made[name]
         port = block.kinds.get((op.name, index))
         if kind is not None and port is not None:
-            return builder.stored(name, kind)
-        return builder.real(name, port)
+            return builder.values.integers(name, kind)
+        return builder.values.real(name, port)
 
     def known_of(index: int) -> Array | None:
         name = op.inputs[index]
-        return None if name in made else builder.known(name)
+        return None if name in made else builder.values.known(name)
 
     return Call(builder.p, op, tensor_of, known_of, kind, left_open(builder.graph))
 

@@ -42,13 +42,13 @@ def write_items(builder: ProgramBuilder, items: Sequence[Item], write: Writer) -
 
 
 def _start(builder: ProgramBuilder, place: str) -> None:
-    builder.address, builder.arithmetic = place, BORDER_ARITHMETIC
+    builder.address, builder.values.arithmetic = place, BORDER_ARITHMETIC
 
 
 def _hand_over(builder: ProgramBuilder, border: Border) -> None:
-    known = builder.known(border.source)
+    known = builder.values.known(border.source)
     if known is not None and not isinstance(border.kind, Uniform):
-        builder.define_known(border.value, known)
+        builder.values.numbers[border.value] = known
         return
     _start(builder, border.op.name)
     _define(builder, border, _read(builder, border, border.source))
@@ -63,13 +63,13 @@ def _read(builder: ProgramBuilder, border: Border, source: str) -> Tensor:
 
 def _define(builder: ProgramBuilder, border: Border, tensor: Tensor) -> None:
     if isinstance(border.kind, Uniform):
-        builder.define_stored(border.value, border.kind, tensor)
+        builder.values.define_stored(border.value, border.kind, tensor)
     else:
-        builder.define(border.value, tensor)
+        builder.values.define_real(border.value, tensor)
 
 
 def _choose(builder: ProgramBuilder, choice: Choice, write: Writer) -> None:
-    index = choice.taken(builder.known)
+    index = choice.taken(builder.values.known)
     if index is not None:
         taken = choice.branches[index]
         write_items(builder, (*taken.begins, *taken.items), write)
@@ -166,7 +166,7 @@ class Trips:
 
 
 def _trips(builder: ProgramBuilder, cycle: Cycle) -> Trips:
-    is_steady, trips = cycle.is_steady(builder.known), cycle.trips(builder.known, builder.sizes)
+    is_steady, trips = cycle.is_steady(builder.values.known), cycle.trips(builder.values.known, builder.sizes)
     cycle.check("tosa", trips, is_steady=is_steady)
     bound = None
     if trips is None and cycle.scope.operands[0]:
@@ -230,10 +230,10 @@ def _enter(builder: ProgramBuilder, cycle: Cycle, loop: Trips, seen: Tensors) ->
     """Define what a trip sees: what steers a Loop, and what is handed to it."""
     for begin in cycle.begins:
         if cycle.is_count(begin):
-            builder.define(begin.value, seen[0])
+            builder.values.define_real(begin.value, seen[0])
         elif loop.is_steady and cycle.is_condition(begin):
             yes = builder.program.constant(np.asarray(True), "i1")
-            builder.define(begin.value, Tensor(yes, (), "i1", ()))
+            builder.values.define_real(begin.value, Tensor(yes, (), "i1", ()))
     for (begin, _), tensor in zip(loop.pairs, seen[1:], strict=True):
         _define(builder, begin, tensor)
 

@@ -159,9 +159,9 @@ def aligned(builder: ProgramBuilder, sides: Sequence[Operand]) -> list[Tensor]:
     ranks = [len(builder.sizes(side.value)) for side in sides]
     rank = max(ranks)
     known = [
-        builder.stored(side.value, side.kind)
+        builder.values.integers(side.value, side.kind)
         for side, own in zip(sides, ranks, strict=True)
-        if own == rank and not builder.is_constant(side.value)
+        if own == rank and not builder.values.is_constant(side.value)
     ]
     order = known[0].order if known else plain(rank)
     return [_brought(builder, side, order) for side in sides]
@@ -177,7 +177,7 @@ def _brought(builder: ProgramBuilder, side: Operand, order: Order) -> Tensor:
 def onto(builder: ProgramBuilder, tensor: Tensor, side: Operand, y: Uniform) -> Tensor:
     """An operand on the result's grid; itself where it is there."""
     a, b = held(side.kind), held(y)
-    if builder.is_same(a, b):
+    if builder.values.is_same(a, b):
         return tensor
     factor = factor_of(ratios((a.scale,), 1.0, b.scale), builder.checked_arithmetic())
     factor.check(*_ends(side))

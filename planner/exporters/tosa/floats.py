@@ -38,7 +38,7 @@ def write_floats(builder: ProgramBuilder, block: Block) -> None:
     if not has_ports and not _is_computable(builder, block.region.ops):
         return
     for name, tensor in _computed(builder, block, block.region.ops).items():
-        builder.define(name, tensor)
+        builder.values.define_real(name, tensor)
 
 
 def _is_computable(builder: ProgramBuilder, ops: Sequence[Op]) -> bool:
@@ -46,7 +46,9 @@ def _is_computable(builder: ProgramBuilder, ops: Sequence[Op]) -> bool:
     inner = {name for op in ops for name in op.outputs}
     names = {name for op in ops for name in op.inputs if name} - inner
     has_words = all(op.type in FLOAT_OPS or is_mover(op, builder.graph) for op in ops)
-    return has_words and all(builder.is_constant(name) or builder.is_defined(name) for name in names)
+    return has_words and all(
+        builder.values.is_constant(name) or name in builder.values.bases for name in names
+    )
 
 
 def write_real(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> None:
@@ -57,7 +59,7 @@ def write_real(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) 
     """
     result = _computed(builder, block, block.core)[block.core[-1].outputs[0]]
     port = block.kernel.outputs[0].value
-    stored = builder.quantized(port, result, y)
+    stored = builder.quantize(port, result, y)
     builder.settle(port, y, stored, clamp.low, clamp.high)
 
 
@@ -102,7 +104,7 @@ def compare(builder: ProgramBuilder, block: Block) -> bool:
     pair = pair[::-1] if op.type.startswith("Less") else pair
     shape = np.broadcast_shapes(*(tensor.shape for tensor in pair))
     like = replace(pair[0], shape=tuple(shape), element="i1")
-    builder.define(op.outputs[0], builder.program.emit(name, pair, like, op.outputs[0]))
+    builder.values.define_real(op.outputs[0], builder.program.emit(name, pair, like, op.outputs[0]))
     return True
 
 
@@ -114,8 +116,8 @@ def argmax(builder: ProgramBuilder, block: Block) -> bool:
         return False
     if op.attributes.get("select_last_index"):
         return False
-    x = builder.stored(op.inputs[0], kind)
-    builder.define(op.outputs[0], _place_of_most(builder, op, x, op.outputs[0]))
+    x = builder.values.integers(op.inputs[0], kind)
+    builder.values.define_real(op.outputs[0], _place_of_most(builder, op, x, op.outputs[0]))
     return True
 
 
@@ -136,7 +138,10 @@ def _place_of_most(builder: ProgramBuilder, op: Op, x: Tensor, stem: str) -> Ten
 
 def _top_one(builder: ProgramBuilder, op: Op, x: Tensor) -> Sequence[Tensor] | None:
     """TopK of one: the largest element, and where it is."""
-    if not builder.is_constant(op.inputs[1]) or int(builder.array(op.inputs[1]).reshape(-1)[0]) != 1:
+    if (
+        not builder.values.is_constant(op.inputs[1])
+        or int(builder.values.array(op.inputs[1]).reshape(-1)[0]) != 1
+    ):
         return None
     if not op.attributes.get("largest", 1):
         return None
@@ -218,7 +223,7 @@ def _binary(kind: str) -> FloatOp:
 
 def _power(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:
     """POW is not defined below zero, so small whole powers are products."""
-    exponent = builder.array(op.inputs[1]) if builder.is_constant(op.inputs[1]) else np.zeros(0)
+    exponent = builder.values.array(op.inputs[1]) if builder.values.is_constant(op.inputs[1]) else np.zeros(0)
     if exponent.size != 1 or exponent.item() not in _WHOLE_POWERS:
         return _binary("pow")(builder, op, tensors)
     result = tensors[0]
@@ -260,10 +265,10 @@ def _clip(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor 
         op.attributes.get("max", limit),
     )
     for i, name in enumerate(op.inputs[1:3]):
-        if name and not builder.is_constant(name):
+        if name and not builder.values.is_constant(name):
             return None
         if name:
-            number = float(builder.array(name).reshape(()))
+            number = float(builder.values.array(name).reshape(()))
             low, high = (number, high) if i == 0 else (low, number)
     return bounded(builder.program, tensors[0], max(low, -limit), min(high, limit), op.outputs[0])
 
@@ -306,9 +311,11 @@ def _layer_normalization(builder: ProgramBuilder, op: Op, tensors: Sequence[Tens
 
 def _batch_normalization(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:
     """With constant statistics: one MUL and one ADD along axis 1."""
-    if not all(builder.is_constant(name) for name in op.inputs[1:5]):
+    if not all(builder.values.is_constant(name) for name in op.inputs[1:5]):
         return None
-    scale, shift, average, variance = (builder.array(name).astype(np.float32) for name in op.inputs[1:5])
+    scale, shift, average, variance = (
+        builder.values.array(name).astype(np.float32) for name in op.inputs[1:5]
+    )
     slope = scale / np.sqrt(variance + np.float32(op.attributes.get("epsilon", 1e-5)))
     x, sizes = tensors[0], (1, -1, *(1,) * (len(tensors[0].shape) - 2))
     factor, term = (

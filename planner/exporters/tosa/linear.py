@@ -14,13 +14,21 @@ import numpy as np
 
 from planner.constants.quantize import quantize_array
 from planner.exporters.common.float_blocks import Block, Clamp
-from planner.exporters.common.linear_operands import INT32, Product, product_of, range_of, stored_bias
+from planner.exporters.common.linear_operands import (
+    INT32,
+    Product,
+    largest,
+    product_of,
+    range_of,
+    stored_bias,
+)
+from planner.exporters.common.values import Array
 from planner.exporters.onnx.qlinear import is_accumulator, operand_of
 from planner.exporters.tosa.elementwise import concatenated
 from planner.exporters.tosa.geometry import Windows, trimmed, windows_of
 from planner.exporters.tosa.moving import picked
 from planner.exporters.tosa.operations import Tensor, channels_last, plain
-from planner.exporters.tosa.program_builder import Array, ProgramBuilder, element_of, held, width_of
+from planner.exporters.tosa.program_builder import ProgramBuilder, element_of, held, width_of
 from planner.exporters.tosa.scaling import factor_of, narrowed, rescale
 from planner.interpreter.fixed_point import ratios
 from planner.interpreter.kernels.geometry import conv_geometry
@@ -53,7 +61,7 @@ class _Parts:
 
 def conv(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
     """Conv of two, three or one spatial axes: one group, one per channel, or group by group."""
-    product = product_of(builder, block, max_bits=WORD_BITS)
+    product = product_of(builder.values, block, max_bits=WORD_BITS)
     parts = None if product is None else _parts(builder, product)
     if parts is None or parts.product.trailing not in (1, 2, 3):
         return False
@@ -81,9 +89,9 @@ def conv_transpose(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Cla
     attributes = op.attributes
     is_plain = attributes.get("group", 1) == 1 and set(attributes.get("dilations", (1,))) == {1}
     is_explicit = attributes.get("auto_pad", "NOTSET") == "NOTSET" and "output_shape" not in attributes
-    if x is None or w is None or not is_plain or not is_explicit or not builder.is_constant(w.value):
+    if x is None or w is None or not is_plain or not is_explicit or not builder.values.is_constant(w.value):
         return False
-    product = Product(op, x, w, 1, trailing=builder.array(w.value).ndim - 2)
+    product = Product(op, x, w, 1, trailing=builder.values.array(w.value).ndim - 2)
     name = op.inputs[2] if len(op.inputs) > 2 else ""
     if name:
         bias = operand_of(block, op, 2)
@@ -98,12 +106,12 @@ def conv_transpose(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Cla
 
 def fully_connected(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
     """Gemm and MatMul with a matrix of weights, as CONV2D; MatMul of two activations."""
-    product = product_of(builder, block, max_bits=WORD_BITS)
+    product = product_of(builder.values, block, max_bits=WORD_BITS)
     parts = None if product is None else _parts(builder, product)
     if parts is None:
         return len(block.core) == 1 and block.core[0].type == "MatMul" and matmul(builder, block, y, clamp)
     w_axis = parts.product.w_axis
-    program, x = builder.program, builder.stored(parts.product.x.value, parts.product.x.kind)
+    program, x = builder.program, builder.values.integers(parts.product.x.value, parts.product.x.kind)
     x = program.ordered(x, plain(len(x.shape)))
     columns, depth = parts.weight.shape[w_axis], x.shape[-1]
     rows = (x.shape[0], prod(x.shape[1:-1])) if len(x.shape) > 1 else (1, 1)
@@ -137,7 +145,7 @@ def matmul(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> b
     elif right.shape[:-2] != batch:
         return False
     depth = left.shape[-1]
-    reach = depth * prod(_magnitude(held(item.kind)) for item in (a, b))
+    reach = depth * prod(largest(held(item.kind)) for item in (a, b))
     is_word = width_of(a.kind) == WORD_BITS
     if reach > (_INT48 if is_word else INT32):
         return False
@@ -155,10 +163,6 @@ def matmul(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> b
     return True
 
 
-def _magnitude(kind: Uniform) -> int:
-    return max(abs(end - kind.zero_point) for end in (kind.storage.qmin, kind.storage.qmax))
-
-
 def _parts(builder: ProgramBuilder, product: Product) -> _Parts | None:
     """The stored weight and bias; None where the operators or the accumulator do not take them."""
     x, w = replace(product.x, kind=held(product.x.kind)), replace(product.w, kind=held(product.w.kind))
@@ -166,21 +170,21 @@ def _parts(builder: ProgramBuilder, product: Product) -> _Parts | None:
     is_word = width_of(x.kind) == WORD_BITS
     if w.kind.storage.bits > 8 or (any(w.kind.zero_points) and not w.kind.is_per_tensor):
         return None
-    low, high = range_of(builder, moved)
+    low, high = range_of(builder.values, moved)
     if max(-int(low.min(initial=0)), int(high.max(initial=0))) > (_INT48 if is_word else INT32):
         raise builder.refuse(
             f"sums of {max(-int(low.min()), int(high.max()))} do not fit its accumulator; tosa accepts "
             f"{'48 bits' if is_word else '32 bits'}"
         )
-    bias = stored_bias(builder, moved)
-    channels = builder.array(w.value).shape[product.w_axis]
+    bias = stored_bias(builder.values, moved)
+    channels = builder.values.array(w.value).shape[product.w_axis]
     bias = np.zeros(channels, np.int64) if bias is None else np.broadcast_to(bias, (channels,))
-    return _Parts(moved, quantize_array(builder.array(w.value), w.kind), bias, (low, high))
+    return _Parts(moved, quantize_array(builder.values.array(w.value), w.kind), bias, (low, high))
 
 
 def _spread(builder: ProgramBuilder, parts: _Parts) -> Tensor:
     """The activation with its channels last, one spatial axis made two."""
-    x = builder.stored(parts.product.x.value, parts.product.x.kind)
+    x = builder.values.integers(parts.product.x.value, parts.product.x.kind)
     if len(x.shape) > 3:
         return builder.program.ordered(x, channels_last(len(x.shape)))
     x = builder.program.ordered(x, channels_last(3))

@@ -13,10 +13,11 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from planner.exporters.common.values import Array
 from planner.exporters.tosa.elementwise import concatenated, extreme, selected
 from planner.exporters.tosa.operations import Tensor, plain
 from planner.exporters.tosa.pooling import max_pool, reduced
-from planner.exporters.tosa.program_builder import Array, ProgramBuilder, held
+from planner.exporters.tosa.program_builder import ProgramBuilder, held
 from planner.interpreter.programs import Read, program_of
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
@@ -100,7 +101,9 @@ def _sizes_after(builder: ProgramBuilder, op: Op, sizes: tuple[int, ...]) -> tup
     given = op.attributes.get("axes")
     if len(op.inputs) > 1 and op.inputs[1]:
         given = (
-            builder.array(op.inputs[1]).reshape(-1).tolist() if builder.is_constant(op.inputs[1]) else None
+            builder.values.array(op.inputs[1]).reshape(-1).tolist()
+            if builder.values.is_constant(op.inputs[1])
+            else None
         )
     if op.type == "Flatten":
         axis = op.attributes.get("axis", 1)
@@ -200,9 +203,9 @@ def _gather(builder: ProgramBuilder, call: Move) -> Sequence[Tensor] | None:
     """Gather by constant indices, or by indices computed or given (not below 0, as TOSA has them)."""
     x, op = call.tensors[0], call.op
     axis = op.attributes.get("axis", 0) % len(x.shape)
-    if not builder.is_constant(op.inputs[1]):
+    if not builder.values.is_constant(op.inputs[1]):
         return [_gathered(builder, x, axis, builder.real(op.inputs[1]), op.outputs[0])]
-    indices = builder.array(op.inputs[1])
+    indices = builder.values.array(op.inputs[1])
     found = picked(builder, x, {axis: np.where(indices < 0, indices + x.sizes[axis], indices)}, op.outputs[0])
     if indices.ndim == 1:
         return [found]
@@ -264,10 +267,12 @@ def _pads_of(builder: ProgramBuilder, op: Op, rank: int) -> list[int] | None:
     if "pads" in op.attributes:
         return [int(count) for count in op.attributes["pads"]]
     names = [op.inputs[i] if len(op.inputs) > i else "" for i in (1, 3)]
-    if not all(builder.is_constant(name) for name in names if name):
+    if not all(builder.values.is_constant(name) for name in names if name):
         return None
-    given = builder.array(names[0]).tolist()
-    axes = [axis % rank for axis in builder.array(names[1]).tolist()] if names[1] else list(range(rank))
+    given = builder.values.array(names[0]).tolist()
+    axes = (
+        [axis % rank for axis in builder.values.array(names[1]).tolist()] if names[1] else list(range(rank))
+    )
     pads = [0] * (2 * rank)
     for i, axis in enumerate(axes):
         pads[axis], pads[axis + rank] = given[i], given[i + len(axes)]
@@ -320,9 +325,9 @@ def axes_of(builder: ProgramBuilder, op: Op, rank: int) -> Sequence[int] | None:
     """The axes that a reduction is over, ascending; None where they are known only at run time."""
     axes = op.attributes.get("axes")
     if axes is None and len(op.inputs) > 1 and op.inputs[1]:
-        if not builder.is_constant(op.inputs[1]):
+        if not builder.values.is_constant(op.inputs[1]):
             return None
-        axes = builder.array(op.inputs[1]).tolist()
+        axes = builder.values.array(op.inputs[1]).tolist()
     if axes is not None and len(axes):
         return sorted({axis % rank for axis in axes})
     return [] if op.attributes.get("noop_with_empty_axes") else list(range(rank))

@@ -12,10 +12,11 @@ import numpy as np
 
 from planner.exporters.common.float_blocks import Block, Clamp
 from planner.exporters.common.linear_operands import INT32
+from planner.exporters.common.values import Array
 from planner.exporters.onnx.qlinear import Operand, operand_of
 from planner.exporters.tosa.geometry import Windows, flat, trimmed
 from planner.exporters.tosa.operations import Tensor, channels_last, plain
-from planner.exporters.tosa.program_builder import Array, ProgramBuilder, element_of, held
+from planner.exporters.tosa.program_builder import ProgramBuilder, element_of, held
 from planner.exporters.tosa.scaling import Factor, factor_of, narrowed, rescale, widened
 from planner.interpreter.kernels.geometry import pool_geometry
 from planner.interpreter.kernels.pooling import pooled_sizes
@@ -29,7 +30,7 @@ def global_average_pool(builder: ProgramBuilder, block: Block, y: Uniform, clamp
     x = operand_of(block, block.core[0], 0)
     if x is None or not x.kind.is_per_tensor:
         return False
-    tensor = builder.stored(x.value, x.kind)
+    tensor = builder.values.integers(x.value, x.kind)
     count = prod(tensor.sizes[2:])
     factor = _factor(builder, x, y, count)
     _check(builder, x, factor, count)
@@ -60,7 +61,7 @@ def average_pool(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp
     is_whole = tuple(op.attributes["kernel_shape"]) == spatial and not any(op.attributes.get("pads", ()))
     if is_whole and not is_pool:
         return global_average_pool(builder, block, y, clamp)
-    tensor, windows = _opened(builder, builder.stored(x.value, x.kind), op)
+    tensor, windows = _opened(builder, builder.values.integers(x.value, x.kind), op)
     if any(step != 1 for step in windows.dilations) or (includes and op.attributes.get("ceil_mode", 0)):
         return False
     counts = _counts(windows, tensor.sizes[2:], includes=includes)

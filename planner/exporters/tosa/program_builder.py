@@ -1,22 +1,19 @@
-"""ProgramBuilder: a planned model as a TOSA program: which tensor holds which value in which type.
+"""ProgramBuilder: a planned model as a TOSA program, with RESCALE between types.
 
-Every (value, type) has one stored tensor, every value one float tensor; both come into being at their first
-use. A value has a base: its pin, else the type at its definition. TOSA computes on signed integers, so
-unsigned types are held with their zero point moved down; only arguments and results of the function have the
-model's own sign. Source: design 01, section 3; plans/rescales.
+TOSA computes on signed integers, so unsigned types are held with their zero point moved down; only arguments
+and results of the function have the model's own sign. Source: design 01, section 3; plans/rescales.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Final, TypeAlias, TypeVar
-
-import numpy.typing as npt
+from typing import Final, TypeVar
 
 from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import RuleError, UnsupportedExport
 from planner.exporters.common.linear_operands import INT32
-from planner.exporters.onnx.accepts import numbers_of, short_text
+from planner.exporters.common.values import Values
+from planner.exporters.onnx.port_support import short_text
 from planner.exporters.tosa.operations import Body, Order, Program, Tensor, plain
 from planner.exporters.tosa.reals import dequantized, problem_of, quantized
 from planner.exporters.tosa.scaling import ARITHMETICS, UNIT, clamp, factor_of, rescale
@@ -25,9 +22,8 @@ from planner.ir.graph import BOUNDARY, Graph, port_address
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
-from planner.plans.rescales import kind_of, pins, uses
+from planner.plans.rescales import uses
 
-Array: TypeAlias = npt.NDArray[Any]
 _Key = TypeVar("_Key", bound=Hashable)
 
 PLAIN_ELEMENTS: Final[Mapping[str, str]] = {"f32": "f32", "bool": "i1", "i32": "i32", "i64": "i32"}
@@ -41,20 +37,14 @@ class ProgramBuilder:
       graph: the float model, with the numbers of its constants.
       plan: types of all ports; its graph has the regions.
       program: what has been written.
-      arithmetic: of the row being written.
       address: of the port being written, for refusals.
     """
 
     def __init__(self, graph: Graph, plan: Plan) -> None:
         """Start with the model's inputs."""
         self.graph, self.plan, self.program = graph, plan, Program()
-        self.arithmetic, self.address = "", ""
+        self.values, self.address = Values[Tensor](graph, plan, self, held), ""
         self.notes = [f"tosa of {graph.name!r} for {plan.target.id}"]
-        self._pins = pins(plan.graph)
-        self._bases: dict[str, PortTyped] = {}
-        self._stored: dict[tuple[str, Uniform], Tensor] = {}
-        self._reals: dict[str, Tensor] = {}
-        self._known: dict[str, Array] = {}
         readers = uses(plan.graph, plan.kernels_in_order)
         for i, name in enumerate(graph.inputs):
             self.address = port_address(BOUNDARY, "out", i)
@@ -63,33 +53,18 @@ class ProgramBuilder:
     @contextmanager
     def inside(self) -> Iterator[Body]:
         """Write what follows into a body; what it reads from around it becomes an argument."""
-        stored, reals = self._stored, self._reals
+        values = self.values
+        stored, reals = values.stored, values.reals
         with self.program.inside() as body:
 
             def seen(tensor: Tensor) -> Tensor:
                 return self.program.captured(body, tensor)
 
-            self._stored, self._reals = _Seen(stored, seen), _Seen(reals, seen)
+            values.stored, values.reals = _Seen(stored, seen), _Seen(reals, seen)
             try:
                 yield body
             finally:
-                self._stored, self._reals = stored, reals
-
-    def array(self, value: str) -> Array:
-        """The numbers of a constant, or of what follows from constants."""
-        return self._known[value] if value in self._known else numbers_of(self.graph, value)
-
-    def known(self, value: str) -> Array | None:
-        """The same; None where they come at run time."""
-        return self.array(value) if self.is_constant(value) else None
-
-    def define_known(self, value: str, array: Array) -> None:
-        """Say what a value always is."""
-        self._known[value] = array
-
-    def shape(self, value: str) -> tuple[int, ...]:
-        """The same as `sizes`."""
-        return self.sizes(value)
+                values.stored, values.reals = stored, reals
 
     def sizes(self, value: str) -> tuple[int, ...]:
         """A value's sizes, as it has been written; else a dimension that the model leaves open is 1.
@@ -97,13 +72,10 @@ class ProgramBuilder:
         Raises:
           UnsupportedExport: its rank is unknown.
         """
-        if value in self._known:
-            return self._known[value].shape
-        base = self._bases.get(value)
-        if isinstance(base, Uniform):
-            return self._stored[value, held(base)].sizes
-        if value in self._reals:
-            return self._reals[value].sizes
+        if value in self.values.numbers:
+            return self.values.numbers[value].shape
+        if isinstance(self.values.bases.get(value), Uniform) or (value, None) in self.values.reals:
+            return self.values.form(value).sizes
         shape = self.graph.values[value].shape
         if shape is None:
             raise self.refuse(
@@ -112,99 +84,63 @@ class ProgramBuilder:
             )
         return tuple(size if isinstance(size, int) else 1 for size in shape)
 
-    def is_same(self, source: PortTyped, wanted: PortTyped) -> bool:
-        """Whether no rescale stands between two types."""
-        return kind_of(source, wanted, self.plan.target.costs) is None
-
-    def is_constant(self, value: str) -> bool:
-        """Whether a value is known before running."""
-        return value in self.graph.constants or value in self._known
-
-    def is_defined(self, value: str) -> bool:
-        """Whether a value is an argument or has been computed."""
-        return value in self._bases
-
     def refuse(self, problem: str, hint: str = "") -> UnsupportedExport:
         """Make the refusal of what is being written."""
         return UnsupportedExport(f"{self.address}: {problem}", hint=hint or _HINT)
 
-    def define(self, value: str, tensor: Tensor) -> None:
-        """Say that a value is defined in its own element type."""
-        self._bases[value] = pinned = self._pins.get(value)
-        if pinned is None:
-            self._reals[value] = tensor
-        else:
-            self._stored[value, held(pinned)] = self.quantized(value, tensor, pinned)
-
-    def define_stored(self, value: str, kind: Uniform, tensor: Tensor) -> None:
-        """Say that a value is defined in stored integers (of `held(kind)`); a rescale to its pin follows."""
-        pinned = self._pins.get(value, kind)
-        self._bases[value] = pinned
-        if pinned is None:
-            self._reals[value] = self._dequantized(value, tensor, kind)
-        elif self.is_same(kind, pinned):
-            self._stored[value, held(kind)] = self._stored[value, held(pinned)] = tensor
-        else:
-            self._stored[value, held(pinned)] = self._rescaled(value, tensor, kind, pinned)
-
-    def stored(self, value: str, wanted: Uniform) -> Tensor:
-        """The tensor of a value that is no constant, in a type; rescaled if need be."""
-        key = value, held(wanted)
-        if key not in self._stored:
-            base = self._bases.get(value)
-            if not isinstance(base, Uniform):
-                self._stored[key] = self.quantized(value, self.real(value), wanted)
-            elif self.is_same(base, wanted):
-                self._stored[key] = self._stored[value, held(base)]
-            else:
-                self._stored[key] = self._rescaled(value, self._stored[value, held(base)], base, wanted)
-        return self._stored[key]
-
     def operand(self, value: str, wanted: Uniform, order: Order | None = None) -> Tensor:
-        """The same, or a constant stored in an order."""
-        if not self.is_constant(value):
-            return self.stored(value, wanted)
-        array = quantize_array(self.array(value), held(wanted))
+        """The stored tensor of a value in a type, or a constant stored in an order."""
+        if not self.values.is_constant(value):
+            return self.values.integers(value, wanted)
+        array = quantize_array(self.values.array(value), held(wanted))
         return self.program.tensor(array, element_of(wanted), order or plain(array.ndim), value)
 
     def real(self, value: str, order: Order | None = None) -> Tensor:
-        """The tensor of a value in its own element type."""
-        if value in self._reals:
-            return self._reals[value]
-        dtype = self.graph.values[value].dtype
-        if self.is_constant(value):
-            array = self.array(value)
+        """The tensor of a value in its own element type; constants are written where they are read."""
+        values, dtype = self.values, self.graph.values[value].dtype
+        if (value, None) in values.reals:
+            return values.reals[value, None]
+        if values.is_constant(value):
+            array = values.array(value)
             if dtype not in PLAIN_ELEMENTS:
                 raise self.refuse(f"constant {value!r} is {dtype}; tosa accepts {', '.join(PLAIN_ELEMENTS)}")
             if dtype == "i64" and array.size and max(-int(array.min()), int(array.max())) > INT32:
                 raise self.refuse(f"constant {value!r} has integers beyond 32 bits; tosa accepts none")
             return self.program.tensor(array, PLAIN_ELEMENTS[dtype], order or plain(array.ndim), value)
-        base = self._bases.get(value)
+        base = values.bases.get(value)
         if not isinstance(base, Uniform):
             raise self.refuse(
                 f"{value!r} is read, but not computed here; tosa accepts no shape arithmetic at run time"
             )
-        self._reals[value] = self._dequantized(value, self._stored[value, held(base)], base)
-        return self._reals[value]
+        values.reals[value, None] = self.dequantize(value, values.form(value), base)
+        return values.reals[value, None]
+
+    def realize(self, value: str, _: Uniform | None) -> Tensor:
+        """The same, for what quantizes it."""
+        return self.real(value)
+
+    def store(self, value: str, kind: Uniform) -> Tensor:
+        """A constant that a kernel reads as it reads activations: quantized by the program."""
+        return self.quantize(value, self.real(value), kind)
 
     def seen(self, value: str, kind: PortTyped) -> Tensor:
         """A value's reals as a port reads them: through its integer type, if it has one."""
         if not isinstance(kind, Uniform):
             return self.real(value)
-        if not self.is_constant(value):
-            return self._dequantized(value, self.stored(value, kind), kind)
-        reals = dequantize_array(quantize_array(self.array(value), kind), kind)
+        if not self.values.is_constant(value):
+            return self.dequantize(value, self.values.integers(value, kind), kind)
+        reals = dequantize_array(quantize_array(self.values.array(value), kind), kind)
         return self.program.tensor(reals, "f32", plain(reals.ndim), value)
 
     def result(self, value: str) -> Tensor:
         """What the function returns for a model output, stored as the model has it."""
-        base = self._bases.get(value)
+        base = self.values.bases.get(value)
         if not isinstance(base, Uniform):
             tensor = self.real(value)
             self.notes.append(f"result {value!r}: {tensor.element}")
             return self.program.ordered(tensor, plain(len(tensor.shape)))
         self.notes.append(f"result {value!r}: {short_text(base)}")
-        stored = self._stored[value, held(base)]
+        stored = self.values.form(value)
         tensor = self.program.ordered(stored, plain(len(stored.shape)))
         if not _is_moved(base):
             return tensor
@@ -215,7 +151,7 @@ class ProgramBuilder:
 
     def settle(self, value: str, kind: Uniform, tensor: Tensor, low: int, high: int) -> None:
         """Clamp a stored result to [low, high] in units of `held(kind)`, and define the value."""
-        self.define_stored(value, kind, clamp(self.program, tensor, low, high, f"{value}_clamped"))
+        self.values.define_stored(value, kind, clamp(self.program, tensor, low, high, f"{value}_clamped"))
 
     def checked_arithmetic(self) -> str:
         """The row's arithmetic.
@@ -223,18 +159,18 @@ class ProgramBuilder:
         Raises:
           UnsupportedExport: RESCALE has none such.
         """
-        if self.arithmetic not in ARITHMETICS:
+        if self.values.arithmetic not in ARITHMETICS:
             raise self.refuse(
-                f"its row computes in {self.arithmetic or 'float'}; tosa accepts rows of "
+                f"its row computes in {self.values.arithmetic or 'float'}; tosa accepts rows of "
                 f"{', '.join(ARITHMETICS)}",
                 "use a target whose rows requantize so, such as tosa-int8 or litert-int8",
             )
-        return self.arithmetic
+        return self.values.arithmetic
 
     def _feed(self, name: str, wanted: set[PortTyped]) -> None:
         """An argument: stored where it is pinned or all its readers want one type, else float."""
-        value, kind = self.graph.values[name], self._pins.get(name)
-        if name not in self._pins and len(wanted) == 1:
+        value, kind = self.graph.values[name], self.values.pins.get(name)
+        if name not in self.values.pins and len(wanted) == 1:
             only = next(iter(wanted))
             kind = only if isinstance(only, Uniform) else None
         if kind is not None:
@@ -242,9 +178,8 @@ class ProgramBuilder:
             return
         if value.dtype not in PLAIN_ELEMENTS:
             raise self.refuse(f"input {name!r} is {value.dtype}; tosa accepts {', '.join(PLAIN_ELEMENTS)}")
-        self._bases[name] = None
-        self._reals[name] = self.program.argument(name, self.sizes(name), PLAIN_ELEMENTS[value.dtype])
         element = PLAIN_ELEMENTS[value.dtype]
+        self.values.enter(name, None, self.program.argument(name, self.sizes(name), element))
         self._note(name, f"{element}, i64 in the model" if value.dtype == "i64" else element)
 
     def _feed_stored(self, name: str, kind: Uniform) -> None:
@@ -255,15 +190,16 @@ class ProgramBuilder:
             tensor = rescale(
                 self.program, tensor, UNIT, zeros, tensor.element, f"{name}_signed", unsigned=(True, False)
             )
-        self._bases[name] = kind
-        self._stored[name, held(kind)] = tensor
+        self.values.enter(name, kind, tensor)
 
     def _note(self, name: str, what: str) -> None:
         is_open = not all(isinstance(size, int) for size in self.graph.values[name].shape or ())
         self.notes.append(f"argument {name!r}: {what}{' (open dimensions are 1)' if is_open else ''}")
 
-    def _rescaled(self, value: str, tensor: Tensor, source: Uniform, wanted: Uniform) -> Tensor:
+    def rescale(self, value: str, tensor: Tensor, source: Uniform, wanted: Uniform) -> Tensor:
         """Stored integers of one type as those of another, in the arithmetic of the row being written."""
+        if self.values.is_same(source, wanted):
+            return tensor
         a, b = held(source), held(wanted)
         if not (a.is_per_tensor and b.is_per_tensor):
             raise self.refuse(f"a rescale from {short_text(source)} to {short_text(wanted)}: scales per axis")
@@ -278,12 +214,12 @@ class ProgramBuilder:
         result = rescale(self.program, tensor, factor, zeros, element_of(wanted), f"{value}_rescaled")
         return clamp(self.program, result, b.storage.qmin, b.storage.qmax, f"{value}_clamped")
 
-    def _dequantized(self, value: str, tensor: Tensor, kind: Uniform) -> Tensor:
+    def dequantize(self, value: str, tensor: Tensor, kind: Uniform) -> Tensor:
         """`float32(stored - zero point) * scale`, as DequantizeLinear computes it."""
         self._check_real(value, kind)
         return dequantized(self.program, tensor, held(kind), value)
 
-    def quantized(self, value: str, tensor: Tensor, kind: Uniform) -> Tensor:
+    def quantize(self, value: str, tensor: Tensor, kind: Uniform) -> Tensor:
         """The stored integers of a float tensor."""
         self._check_real(value, kind)
         one = held(kind)

@@ -154,9 +154,9 @@ def recurrent(builder: ProgramBuilder, block: Block) -> bool:
             tensor = parts[0] if ways == 1 else concatenated(builder, parts, 0 if index else 1, name)
             kind = ports.get(name)
             if isinstance(kind, Uniform):
-                builder.define_stored(name, kind, builder.quantized(name, tensor, kind))
+                builder.values.define_stored(name, kind, builder.quantize(name, tensor, kind))
             else:
-                builder.define(name, tensor)
+                builder.values.define_real(name, tensor)
     return True
 
 
@@ -168,7 +168,7 @@ def _refuse_variants(builder: ProgramBuilder, op: Op, names: Sequence[str]) -> N
     if len(op.inputs) > 4 and op.inputs[4]:
         raise builder.refuse(f"{op.type} at {op.name!r}: lengths of sequences; tosa accepts whole ones")
     for i in (1, 2, 3, 7):
-        if len(op.inputs) > i and op.inputs[i] and not builder.is_constant(op.inputs[i]):
+        if len(op.inputs) > i and op.inputs[i] and not builder.values.is_constant(op.inputs[i]):
             raise builder.refuse(
                 f"{op.type} at {op.name!r}: weights {op.inputs[i]!r}; tosa accepts constants"
             )
@@ -241,7 +241,7 @@ def _biases(op: Op, both: Array, size: int) -> tuple[Array, Array | None]:
 def _numbers(builder: ProgramBuilder, block: Block, index: int) -> Array:
     """The reals of a constant as its port reads them."""
     op = block.core[0]
-    array, kind = builder.array(op.inputs[index]), block.kinds.get((op.name, index))
+    array, kind = builder.values.array(op.inputs[index]), block.kinds.get((op.name, index))
     return dequantize_array(quantize_array(array, kind), kind) if isinstance(kind, Uniform) else array
 
 

@@ -13,9 +13,10 @@ import numpy as np
 
 from planner.constants.quantize import dequantize_array, quantize_array
 from planner.exporters.common.float_blocks import Block, Clamp
+from planner.exporters.common.values import Array
 from planner.exporters.onnx.qlinear import Operand
 from planner.exporters.tosa.operations import Tensor, plain
-from planner.exporters.tosa.program_builder import Array, ProgramBuilder, element_of, held, width_of
+from planner.exporters.tosa.program_builder import ProgramBuilder, element_of, held, width_of
 from planner.exporters.tosa.scaling import widened
 from planner.interpreter.memory import as_f32
 from planner.interpreter.programs import Read, program_of
@@ -41,7 +42,7 @@ def pointwise(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -
     x = _only(builder, block)
     if x is None or not all(op.type in POINTWISE for op in block.core):
         return False
-    tensor = builder.stored(x.value, x.kind)
+    tensor = builder.values.integers(x.value, x.kind)
     axis = _varying(builder, block, len(tensor.shape))
     if axis is None or width_of(x.kind) > _WIDEST:
         return False
@@ -56,7 +57,7 @@ def pointwise(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -
         stored = builder.program.emit("table", [tensor, name], tensor, block.result)
     else:
         stored = _looked_up(builder, replace(tensor, element=element_of(y)), tensor, axis, table)
-    builder.define_stored(block.kernel.outputs[0].value, y, stored)
+    builder.values.define_stored(block.kernel.outputs[0].value, y, stored)
     return True
 
 
@@ -66,7 +67,7 @@ def _only(builder: ProgramBuilder, block: Block) -> Operand | None:
     found: dict[Operand, None] = {}
     for op in block.core:
         for i, name in enumerate(op.inputs):
-            if not name or name in inner or builder.is_constant(name):
+            if not name or name in inner or builder.values.is_constant(name):
                 continue
             kind = block.kinds.get((op.name, i))
             if not isinstance(kind, Uniform) or not kind.is_per_tensor:
@@ -80,9 +81,9 @@ def _varying(builder: ProgramBuilder, block: Block, rank: int) -> int | None:
     axes: set[int] = set()
     for op in block.core:
         for name in op.inputs:
-            if not name or not builder.is_constant(name):
+            if not name or not builder.values.is_constant(name):
                 continue
-            shape = builder.array(name).shape
+            shape = builder.values.array(name).shape
             if len(shape) > rank:
                 return None
             axes.update(i + rank - len(shape) for i, size in enumerate(shape) if size != 1)
@@ -96,9 +97,9 @@ def _tabulated(builder: ProgramBuilder, block: Block, x: Operand, y: Uniform, sh
     ramp = np.ascontiguousarray(np.broadcast_to(dequantize_array(values, one), (count, *shape)))
 
     def feed(read: Read) -> Array:
-        if not isinstance(read.kind, Uniform) or not builder.is_constant(read.value):
+        if not isinstance(read.kind, Uniform) or not builder.values.is_constant(read.value):
             return ramp
-        return dequantize_array(quantize_array(builder.array(read.value), read.kind), read.kind)
+        return dequantize_array(quantize_array(builder.values.array(read.value), read.kind), read.kind)
 
     real = as_f32(program_of(builder.graph, block.core, (result,), block.kinds).run(feed)[result])
     stored = quantize_array(np.ascontiguousarray(np.broadcast_to(real, (count, *shape))), held(y))

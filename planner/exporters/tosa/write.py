@@ -13,7 +13,7 @@ from planner.errors import RuleError, UnsupportedExport
 from planner.exporters.common.float_blocks import Block, Clamp, clamp_of
 from planner.exporters.common.known_shapes import fold, sizes_blamed
 from planner.exporters.common.nested import nested
-from planner.exporters.onnx.accepts import common_problem, refusal, typed_ports
+from planner.exporters.onnx.port_support import common_problem, refusal, typed_ports
 from planner.exporters.tosa.control_flow import write_items
 from planner.exporters.tosa.elementwise import concat, plus, times, where
 from planner.exporters.tosa.floats import argmax, compare, write_floats, write_real
@@ -90,10 +90,10 @@ def _write_block(builder: ProgramBuilder, block: Block) -> None:
     """Write one region; shape arithmetic has no plan and is left out, its readers say what they miss."""
     kernel = block.kernel
     with sizes_blamed(builder.graph, f"kernel {kernel.name!r}"):
-        if kernel.name not in builder.plan.kernels or fold(builder, block):
+        if kernel.name not in builder.plan.kernels or fold(builder.values, builder.sizes, block):
             return
     row = None if kernel.row is None else builder.plan.row_of(kernel.name)
-    builder.arithmetic = "" if row is None else row.requantize
+    builder.values.arithmetic = "" if row is None else row.requantize
     port = next((port.address for port in (*kernel.outputs, *kernel.inputs) if port.value), kernel.name)
     builder.address = f"{port} ({f'row {kernel.row}' if kernel.row else 'in float'})"
     types = ", ".join(str(item.type.storage) for item in kernel.outputs if isinstance(item.type, Uniform))
@@ -118,7 +118,7 @@ def _write_kernel(builder: ProgramBuilder, block: Block) -> None:
     y = outputs[0].type if len(outputs) == 1 else None
     if isinstance(y, Uniform):
         builder.checked_arithmetic()
-        clamp = clamp_of(builder, block.activation, held(y))
+        clamp = clamp_of(builder.values, block.activation, held(y))
         writer = WRITERS.get(ops)
         is_float = ops not in KERNELS or ops in _KERNELS_IN_FLOAT
         if clamp is not None and writer is not None and writer(builder, block, y, clamp):
@@ -139,22 +139,24 @@ def _write_mover(builder: ProgramBuilder, block: Block) -> bool:
     if (
         not is_lone
         or not isinstance(first, Uniform)
-        or not all(builder.is_same(first, kind) for kind in kinds)
+        or not all(builder.values.is_same(first, kind) for kind in kinds)
     ):
         return False
     kind = first
     if op.type in ("Clip", "Relu"):
-        clamp = clamp_of(builder, op, held(kind))
+        clamp = clamp_of(builder.values, op, held(kind))
         if clamp is None:
             return False
-        builder.settle(op.outputs[0], kind, builder.stored(op.inputs[0], kind), clamp.low, clamp.high)
+        builder.settle(
+            op.outputs[0], kind, builder.values.integers(op.inputs[0], kind), clamp.low, clamp.high
+        )
         return True
     names = [name for i, name in enumerate(op.inputs) if (op.name, i) in block.kinds]
     found = move(builder, op, [builder.operand(name, kind) for name in names], kind)
     if found is None or sum(bool(name) for name in op.outputs) > len(found):
         return False
     for name, tensor in zip(op.outputs, found, strict=False):
-        builder.define_stored(name, kind, tensor)
+        builder.values.define_stored(name, kind, tensor)
     return True
 
 
@@ -162,7 +164,7 @@ def _refusal(builder: ProgramBuilder, block: Block) -> UnsupportedExport:
     ops = "+".join(op.type for op in block.region.ops)
     linear = "Conv, ConvTranspose (one group, no dilations), Gemm and MatMul of constant weights"
     return builder.refuse(
-        f"no TOSA operators compute {ops} on these operands as its row does in {builder.arithmetic}; "
+        f"no TOSA operators compute {ops} on these operands as its row does in {builder.values.arithmetic}; "
         f"tosa accepts {linear}, MatMul, Add, Sub, Mul, Concat, Where, AveragePool, GlobalAveragePool, "
         "comparisons, ops that move data, and ops of the float profile where the row computes in float"
     )

@@ -10,6 +10,7 @@ from math import prod
 import numpy as np
 
 from planner.exporters.common.float_blocks import Block
+from planner.exporters.common.linear_operands import largest
 from planner.exporters.onnx.integers.linear import is_byte
 from planner.exporters.onnx.integers.rescaling import bounds_of, settle_steps, single
 from planner.exporters.onnx.integers.steps import apply, cast
@@ -42,7 +43,7 @@ def average_pool(builder: ModelBuilder, block: Block, y: Uniform) -> bool:
     kernel = tuple(op.attributes["kernel_shape"])
     if tuple(shape[2:]) == kernel and not any(op.attributes.get("pads", ())):
         return _write(builder, block, y, x, count, is_global=True)
-    if builder.arithmetic == FLOAT32_EVEN or not isinstance(shape[1], int):
+    if builder.values.arithmetic == FLOAT32_EVEN or not isinstance(shape[1], int):
         return False
     return _write(builder, block, y, x, count, is_global=False)
 
@@ -78,13 +79,12 @@ def _write(
 ) -> bool:
     clamp = bounds_of(builder, block, y)
     is_like = x.kind.storage.signed == y.storage.signed
-    if clamp is None or not is_byte(x) or (builder.arithmetic == FLOAT32_EVEN and not is_like):
+    if clamp is None or not is_byte(x) or (builder.values.arithmetic == FLOAT32_EVEN and not is_like):
         return False
     multiplier = np.float32(x.kind.scale) / (np.float32(y.scale) * np.float32(count))
-    rounding = single(y, builder.arithmetic, x.kind.scale, float(multiplier), clamp, count)
-    rounding = replace(rounding, divides=divides(block.core[0], builder.arithmetic, x, y))
-    ends = x.kind.storage.qmin, x.kind.storage.qmax
-    reach = np.asarray([count * max(abs(end - x.kind.zero_point) for end in ends)])
+    rounding = single(y, builder.values.arithmetic, x.kind.scale, float(multiplier), clamp, count)
+    rounding = replace(rounding, divides=divides(block.core[0], builder.values.arithmetic, x, y))
+    reach = np.asarray([count * largest(x.kind)])
     steps = rounding.steps(-reach, reach)
     if steps is None:
         return False
@@ -96,9 +96,9 @@ def _write(
 def _sum(builder: ModelBuilder, block: Block, x: Operand, count: int) -> str:
     wide = cast(builder, builder.stored(x.value, x.kind), "int64")
     rank = len(builder.graph.values[x.value].shape or ())
-    axes = builder.constant(f"{block.result}_axes", np.arange(2, rank))
-    total = builder.fresh(f"{block.result}_total")
-    builder.emit("ReduceSum", [wide, axes], [total], attributes={"keepdims": 1})
+    axes = builder.file.constant(f"{block.result}_axes", np.arange(2, rank))
+    total = builder.file.fresh(f"{block.result}_total")
+    builder.file.emit("ReduceSum", [wide, axes], [total], attributes={"keepdims": 1})
     return (
         apply(builder, "Sub", total, x.kind.zero_point * count, block.result) if x.kind.zero_point else total
     )
@@ -109,9 +109,9 @@ def _windows(builder: ModelBuilder, block: Block, x: Operand) -> str:
     shape = builder.graph.values[x.value].shape or ()
     channels = next(dim for dim in shape[1:2] if isinstance(dim, int))
     ones = np.ones((channels, 1, *op.attributes["kernel_shape"]), np.int8)
-    weight = builder.constant(f"{block.result}_ones", ones)
+    weight = builder.file.constant(f"{block.result}_ones", ones)
     kept = {key: op.attributes[key] for key in ("pads", "strides") if key in op.attributes}
-    total = builder.fresh(f"{block.result}_total")
+    total = builder.file.fresh(f"{block.result}_total")
     inputs = [triple[0], weight, triple[2]]
-    builder.emit("ConvInteger", inputs, [total], name=op.name, attributes={**kept, "group": channels})
+    builder.file.emit("ConvInteger", inputs, [total], name=op.name, attributes={**kept, "group": channels})
     return total

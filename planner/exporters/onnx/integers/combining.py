@@ -9,12 +9,13 @@ from collections.abc import Iterable
 import numpy as np
 
 from planner.exporters.common.float_blocks import Block, write_clamped
-from planner.exporters.onnx.holding import Array, held_dtype
+from planner.exporters.common.linear_operands import largest
 from planner.exporters.onnx.integers.linear import is_byte, widened
 from planner.exporters.onnx.integers.rescaling import bounds_of, rescale_steps, settle_steps
 from planner.exporters.onnx.integers.steps import cast, write_pairs, write_steps
 from planner.exporters.onnx.model_builder import ModelBuilder
 from planner.exporters.onnx.qlinear import Operand, operand_of
+from planner.exporters.onnx.storage_types import Array, held_dtype
 from planner.exporters.qonnx.thresholds import Integers, fit, fit_pairs, least_arguments
 from planner.interpreter.calls import FLOAT32_EVEN, grid_of, onto
 from planner.interpreter.fixed_point import ratios
@@ -29,7 +30,7 @@ def plus(builder: ModelBuilder, block: Block, y: Uniform) -> bool:
     if clamp is None or a is None or b is None or not (is_byte(a) and is_byte(b)):
         return False
     sign = -1 if op.type == "Sub" else 1
-    if builder.arithmetic == FLOAT32_EVEN and (sign < 0 or not _is_like(a, b, y)):
+    if builder.values.arithmetic == FLOAT32_EVEN and (sign < 0 or not _is_like(a, b, y)):
         return False
     stored = _sums(builder, a, b, y, sign)
     levels = np.clip(stored, clamp.low, clamp.high) - clamp.low
@@ -54,20 +55,20 @@ def times(builder: ModelBuilder, block: Block, y: Uniform) -> bool:
     a, b = operand_of(block, op, 0), operand_of(block, op, 1)
     if clamp is None or a is None or b is None or not (is_byte(a) and is_byte(b)):
         return False
-    if builder.arithmetic == FLOAT32_EVEN and not _is_like(a, b, y):
+    if builder.values.arithmetic == FLOAT32_EVEN and not _is_like(a, b, y):
         return False
     low = clamp.low
 
     def levels_of(v: Integers) -> Integers:
-        return np.clip(_product(v, a.kind, b.kind, y, builder.arithmetic), low, clamp.high) - low
+        return np.clip(_product(v, a.kind, b.kind, y, builder.values.arithmetic), low, clamp.high) - low
 
-    reach = np.asarray([_reach(a.kind) * _reach(b.kind)])
+    reach = np.asarray([largest(a.kind) * largest(b.kind)])
     slope = np.asarray([a.kind.scale * b.kind.scale / y.scale])
     steps = fit(least_arguments(levels_of, -reach, reach, clamp.high - low), slope)
     if steps is None:
         return False
-    product = builder.fresh(f"{block.result}_product")
-    builder.emit("Mul", [widened(builder, a), widened(builder, b)], [product])
+    product = builder.file.fresh(f"{block.result}_product")
+    builder.file.emit("Mul", [widened(builder, a), widened(builder, b)], [product])
     settle_steps(builder, block, product, steps, low=low)
     return True
 
@@ -99,16 +100,16 @@ def _rescaled_parts(
     found = [x for x in operands if x is not None and is_byte(x)]
     if len(found) != len(operands) or y.storage.bits > 8:
         return None
-    if builder.arithmetic == FLOAT32_EVEN and not all(_is_like(x, x, y) for x in found):
+    if builder.values.arithmetic == FLOAT32_EVEN and not all(_is_like(x, x, y) for x in found):
         return None
-    steps = [rescale_steps(x.kind, y, builder.arithmetic) for x in found]
+    steps = [rescale_steps(x.kind, y, builder.values.arithmetic) for x in found]
     if any(item is None for item in steps):
         return None
     tensors = []
     for x, item in zip(found, steps, strict=True):
         tensor = builder.stored(x.value, x.kind)
         if item is not None and x.kind != y:
-            result = builder.fresh(f"{tensor}_rescaled")
+            result = builder.file.fresh(f"{tensor}_rescaled")
             write_steps(builder, tensor, item, low=y.storage.qmin, kind=y, result=result)
             tensor = result
         tensors.append(tensor)
@@ -119,11 +120,11 @@ def _settle(builder: ModelBuilder, block: Block, y: Uniform, operands: list[str]
     op, value = block.core[0], block.kernel.outputs[0].value
     if block.activation is None:
         result = builder.stored_name(value, y)
-        builder.emit_op(op, operands, [result])
+        builder.file.emit_op(op, operands, [result])
         builder.define_stored(value, y, result)
         return
-    whole = builder.fresh(f"{value}_unclamped")
-    builder.emit_op(op, operands, [whole])
+    whole = builder.file.fresh(f"{value}_unclamped")
+    builder.file.emit_op(op, operands, [whole])
     write_clamped(builder, value, whole, y, block.activation)
 
 
@@ -131,11 +132,11 @@ def _look_up(builder: ModelBuilder, sides: tuple[Operand, Operand], table: Array
     """Gather the result from a table of all pairs of stored values."""
     columns = table.shape[1]
     one, two = (_from_zero(builder, side) for side in sides)
-    row, place = builder.fresh(f"{result}_row"), builder.fresh(f"{result}_place")
-    builder.emit("Mul", [one, builder.number("int64", columns)], [row])
-    builder.emit("Add", [row, two], [place])
-    data = builder.constant(f"{result}_table", table.reshape(-1))
-    builder.emit("Gather", [data, place], [result])
+    row, place = builder.file.fresh(f"{result}_row"), builder.file.fresh(f"{result}_place")
+    builder.file.emit("Mul", [one, builder.file.number("int64", columns)], [row])
+    builder.file.emit("Add", [row, two], [place])
+    data = builder.file.constant(f"{result}_table", table.reshape(-1))
+    builder.file.emit("Gather", [data, place], [result])
 
 
 def _from_zero(builder: ModelBuilder, operand: Operand) -> str:
@@ -144,18 +145,18 @@ def _from_zero(builder: ModelBuilder, operand: Operand) -> str:
     low = operand.kind.storage.qmin
     if not low:
         return tensor
-    result = builder.fresh(f"{tensor}_index")
-    builder.emit("Sub", [tensor, builder.number("int64", low)], [result])
+    result = builder.file.fresh(f"{tensor}_index")
+    builder.file.emit("Sub", [tensor, builder.file.number("int64", low)], [result])
     return result
 
 
 def _sums(builder: ModelBuilder, a: Operand, b: Operand, y: Uniform, sign: int) -> Array:
     """The stored sum of every pair of stored values, (A, B)."""
     one, two = np.broadcast_arrays(_stored_values(a.kind)[:, None], _stored_values(b.kind)[None, :])
-    if builder.arithmetic != FLOAT32_EVEN:
+    if builder.values.arithmetic != FLOAT32_EVEN:
         ratio = [ratios((kind.scale,), 1.0, y.scale) for kind in (a.kind, b.kind)]
         terms = [(one - a.kind.zero_point, ratio[0]), (sign * (two - b.kind.zero_point), ratio[1])]
-        return onto(terms, y, builder.arithmetic).astype(np.int64)
+        return onto(terms, y, builder.values.arithmetic).astype(np.int64)
     shapes = [tuple(builder.graph.values[side.value].shape or ()) for side in (a, b)]
     grids = grid_of(a.kind), grid_of(b.kind), grid_of(y)
     known = [[dim if isinstance(dim, int) else 2 for dim in shape] for shape in shapes]
@@ -173,10 +174,6 @@ def _product(v: Integers, a: Uniform, b: Uniform, y: Uniform, arithmetic: str) -
 
 def _stored_values(kind: Uniform) -> Integers:
     return np.arange(kind.storage.qmin, kind.storage.qmax + 1)
-
-
-def _reach(kind: Uniform) -> int:
-    return max(abs(end - kind.zero_point) for end in (kind.storage.qmin, kind.storage.qmax))
 
 
 def _is_like(a: Operand, b: Operand, y: Uniform) -> bool:

@@ -13,12 +13,12 @@ from typing import Final, TypeAlias
 from planner.errors import UnsupportedExport
 from planner.exporters.common.float_blocks import Block, write_clamp_alone, write_real
 from planner.exporters.common.frame import Form, write_form
-from planner.exporters.onnx.accepts import LOW_BIT_ACTIVATIONS, LOW_BITS, Accepts
 from planner.exporters.onnx.integers.averaging import average_pool, global_average_pool
 from planner.exporters.onnx.integers.combining import concat, plus, times, where
 from planner.exporters.onnx.integers.linear import linear
 from planner.exporters.onnx.integers.rescaling import rescale
 from planner.exporters.onnx.model_builder import ModelBuilder
+from planner.exporters.onnx.port_support import LOW_BIT_ACTIVATIONS, LOW_BITS, Accepts
 from planner.exporters.onnx.qoperator import BYTES, write_call, write_mover
 from planner.interpreter.calls import FLOAT32_EVEN
 from planner.interpreter.fixed_point import ARITHMETICS
@@ -43,17 +43,17 @@ def write_integer(graph: Graph, plan: Plan) -> bytes:
 def write_block(builder: ModelBuilder, block: Block) -> None:
     """Write one region on integers; in float where the plan's own arithmetic is float there."""
     row = None if block.kernel.row is None else builder.plan.row_of(block.kernel.name)
-    builder.arithmetic = FLOAT32_EVEN if row is None else row.requantize
-    if row is not None and builder.arithmetic not in (FLOAT32_EVEN, *ARITHMETICS):
+    builder.values.arithmetic = FLOAT32_EVEN if row is None else row.requantize
+    if row is not None and builder.values.arithmetic not in (FLOAT32_EVEN, *ARITHMETICS):
         known = ", ".join((FLOAT32_EVEN, *ARITHMETICS))
         raise UnsupportedExport(
-            f"{_first(block)} (row {block.kernel.row}) computes in {builder.arithmetic}, which is no integer "
-            f"arithmetic; onnx-integer accepts rows of {known}",
+            f"{_first(block)} (row {block.kernel.row}) computes in {builder.values.arithmetic}, which is no "
+            f"integer arithmetic; onnx-integer accepts rows of {known}",
             hint="use onnx-qdq, or a target whose rows requantize on integers",
         )
     if write_clamp_alone(builder, block) or write_mover(builder, block) or _write_kernel(builder, block):
         return
-    if builder.arithmetic == FLOAT32_EVEN and write_call(builder, block):
+    if builder.values.arithmetic == FLOAT32_EVEN and write_call(builder, block):
         return
     _refuse_integer_kernels(builder, block)
     write_real(builder, block)
@@ -73,14 +73,16 @@ def _refuse_integer_kernels(builder: ModelBuilder, block: Block) -> None:
     ports = [port for port in (*block.kernel.inputs, *block.kernel.outputs) if port.value]
     is_integer = all(isinstance(port.type, Uniform) and not port.type.blocks for port in ports)
     is_float = (
-        ops not in KERNELS or ops in _FUNCTIONS or (ops in _EXACT and builder.arithmetic != "exact_even")
+        ops not in KERNELS
+        or ops in _FUNCTIONS
+        or (ops in _EXACT and builder.values.arithmetic != "exact_even")
     )
-    if builder.arithmetic == FLOAT32_EVEN or is_float or not is_integer:
+    if builder.values.arithmetic == FLOAT32_EVEN or is_float or not is_integer:
         return
     raise UnsupportedExport(
         f"{_first(block)} (row {block.kernel.row}): no integer ONNX operators compute {'+'.join(ops)} with "
-        f"these operands in {builder.arithmetic}; onnx-integer accepts constant weights in bytes, per tensor "
-        "or per output channel, and explicit padding",
+        f"these operands in {builder.values.arithmetic}; onnx-integer accepts constant weights in bytes, "
+        "per tensor or per output channel, and explicit padding",
         hint="use onnx-qoperator for onnxruntime's arithmetic, or onnx-qdq",
     )
 

@@ -11,22 +11,23 @@ from planner.exporters.common.float_blocks import Block
 from planner.exporters.common.linear_operands import (
     INT32,
     Product,
+    largest,
     product_of,
     range_of,
     rounding_of,
     stored_bias,
 )
-from planner.exporters.onnx.holding import held_dtype
 from planner.exporters.onnx.integers.rescaling import bounds_of, settle_steps
 from planner.exporters.onnx.integers.steps import cast
 from planner.exporters.onnx.model_builder import ModelBuilder
 from planner.exporters.onnx.qlinear import Operand, operand_of
+from planner.exporters.onnx.storage_types import held_dtype
 from planner.ir.types.qtypes import Uniform
 
 
 def linear(builder: ModelBuilder, block: Block, y: Uniform) -> bool:
     """Conv, Gemm, MatMul, and MatMul with an Add of one number per column."""
-    product, clamp = product_of(builder, block), bounds_of(builder, block, y)
+    product, clamp = product_of(builder.values, block), bounds_of(builder, block, y)
     if product is None and len(block.core) == 1 and block.core[0].type == "MatMul":
         return _write_stack(builder, block, y)
     if product is None or clamp is None:
@@ -34,10 +35,10 @@ def linear(builder: ModelBuilder, block: Block, y: Uniform) -> bool:
     is_conv = product.op.type == "Conv"
     if is_conv and any(product.w.kind.zero_points) and not product.w.kind.is_per_tensor:
         return False
-    low, high = range_of(builder, product)
+    low, high = range_of(builder.values, product)
     if max(-low.min(initial=0), high.max(initial=0)) > INT32:
         return False
-    rounding = rounding_of(builder, product, y, clamp.low, clamp.high)
+    rounding = rounding_of(builder.values, product, y, clamp.low, clamp.high)
     if len(rounding.numerators) == 1:
         low, high = low.min()[None], high.max()[None]
     steps = rounding.steps(low, high)
@@ -55,17 +56,17 @@ def _accumulate(builder: ModelBuilder, block: Block, product: Product) -> str:
     x, w = product.x.triple(builder), product.w.triple(builder)
     weight = w[0]
     if product.op.attributes.get("transB"):
-        stored = quantize_array(builder.array(product.w.value), product.w.kind)
-        weight = builder.constant(f"{w[0]}_turned", np.ascontiguousarray(stored.T))
-    acc = builder.fresh(f"{block.result}_acc")
+        stored = quantize_array(builder.values.array(product.w.value), product.w.kind)
+        weight = builder.file.constant(f"{w[0]}_turned", np.ascontiguousarray(stored.T))
+    acc = builder.file.fresh(f"{block.result}_acc")
     zeros = [x[2], w[2]] if product.w.kind.is_per_tensor or not is_conv else [x[2]]
-    builder.emit(kind, [x[0], weight, *zeros], [acc], name=product.op.name, attributes=attributes)
-    bias = stored_bias(builder, product)
+    builder.file.emit(kind, [x[0], weight, *zeros], [acc], name=product.op.name, attributes=attributes)
+    bias = stored_bias(builder.values, product)
     if bias is None or product.bias is None:
         return acc
     shaped = bias.astype(np.int32).reshape(-1, *[1] * product.trailing)
-    total = builder.fresh(f"{block.result}_sum")
-    builder.emit("Add", [acc, builder.constant(f"{product.bias.value}_quantized", shaped)], [total])
+    total = builder.file.fresh(f"{block.result}_sum")
+    builder.file.emit("Add", [acc, builder.file.constant(f"{product.bias.value}_quantized", shaped)], [total])
     return total
 
 
@@ -78,13 +79,12 @@ def _write_stack(builder: ModelBuilder, block: Block, y: Uniform) -> bool:
     depth = (builder.graph.values[a.value].shape or (None,))[-1]
     if max(a.kind.storage.bits, b.kind.storage.bits) > 8 or not isinstance(depth, int):
         return False
-    ends = [max(abs(e - k.zero_point) for e in (k.storage.qmin, k.storage.qmax)) for k in (a.kind, b.kind)]
-    reach = depth * ends[0] * ends[1]
+    reach = depth * largest(a.kind) * largest(b.kind)
     if reach > INT32:
         return False
     product = Product(op, a, b, 1)
     limit = np.asarray([reach])
-    steps = rounding_of(builder, product, y, clamp.low, clamp.high).steps(-limit, limit)
+    steps = rounding_of(builder.values, product, y, clamp.low, clamp.high).steps(-limit, limit)
     if steps is None:
         return False
     settle_steps(builder, block, _accumulate(builder, block, product), steps, low=clamp.low)
@@ -96,8 +96,8 @@ def widened(builder: ModelBuilder, operand: Operand) -> str:
     tensor = cast(builder, builder.stored(operand.value, operand.kind), "int64")
     if not operand.kind.zero_point:
         return tensor
-    result = builder.fresh(f"{tensor}_shifted")
-    builder.emit("Sub", [tensor, builder.number("int64", operand.kind.zero_point)], [result])
+    result = builder.file.fresh(f"{tensor}_shifted")
+    builder.file.emit("Sub", [tensor, builder.file.number("int64", operand.kind.zero_point)], [result])
     return result
 
 

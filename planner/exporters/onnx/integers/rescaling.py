@@ -7,9 +7,9 @@ import numpy as np
 
 from planner.exporters.common.float_blocks import Block, Clamp, clamp_of
 from planner.exporters.common.roundings import Rounding
-from planner.exporters.onnx.holding import held_dtype
 from planner.exporters.onnx.integers.steps import write_steps
 from planner.exporters.onnx.model_builder import ModelBuilder
+from planner.exporters.onnx.storage_types import held_dtype
 from planner.exporters.qonnx.thresholds import Integers, Steps, fit, least_arguments
 from planner.interpreter.memory import rescaled
 from planner.ir.types.qtypes import Uniform
@@ -17,7 +17,7 @@ from planner.ir.types.qtypes import Uniform
 
 def rescale(builder: ModelBuilder, tensor: str, source: Uniform, wanted: Uniform, result: str) -> bool:
     """Append a rescale by the arithmetic of the row being written; False for types it does not know."""
-    steps = rescale_steps(source, wanted, builder.arithmetic)
+    steps = rescale_steps(source, wanted, builder.values.arithmetic)
     if steps is None:
         return False
     write_steps(builder, tensor, steps, low=wanted.storage.qmin, kind=wanted, result=result)
@@ -54,7 +54,7 @@ def settle_steps(
 
 def bounds_of(builder: ModelBuilder, block: Block, y: Uniform) -> Clamp | None:
     """Stored ends of a result of at most 8 bits; None where they are known only at run time, or equal."""
-    clamp = clamp_of(builder, block.activation, y)
+    clamp = clamp_of(builder.values, block.activation, y)
     if clamp is None or y.storage.bits > 8 or clamp.low >= clamp.high:
         return None
     return clamp

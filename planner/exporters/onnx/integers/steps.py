@@ -7,8 +7,8 @@ pages Div, Gather; `thresholds` for what is written.
 
 import numpy as np
 
-from planner.exporters.onnx.holding import Array, held_dtype
 from planner.exporters.onnx.model_builder import ModelBuilder
+from planner.exporters.onnx.storage_types import Array, held_dtype
 from planner.exporters.qonnx.thresholds import PAIR_REACH, Pairs, Steps
 from planner.ir.types.qtypes import Uniform
 
@@ -17,19 +17,21 @@ _ONNX_TYPES = {"int8": 3, "uint8": 2, "int16": 5, "uint16": 4, "int32": 6, "int6
 
 def cast(builder: ModelBuilder, tensor: str, dtype: str, result: str = "") -> str:
     """Append a Cast to an integer type."""
-    name = result or builder.fresh(f"{tensor}_{dtype}")
-    builder.emit("Cast", [tensor], [name], attributes={"to": _ONNX_TYPES[dtype]})
+    name = result or builder.file.fresh(f"{tensor}_{dtype}")
+    builder.file.emit("Cast", [tensor], [name], attributes={"to": _ONNX_TYPES[dtype]})
     return name
 
 
 def apply(builder: ModelBuilder, kind: str, tensor: str, other: Array | int, stem: str) -> str:
     """Append a binary op with a constant."""
-    result = builder.fresh(f"{stem}_{kind.lower()}")
+    result = builder.file.fresh(f"{stem}_{kind.lower()}")
     array = np.asarray(other, np.int64)
     operand = (
-        builder.number("int64", int(array)) if array.ndim == 0 else builder.constant(f"{result}_by", array)
+        builder.file.number("int64", int(array))
+        if array.ndim == 0
+        else builder.file.constant(f"{result}_by", array)
     )
-    builder.emit(kind, [tensor, operand], [result])
+    builder.file.emit(kind, [tensor, operand], [result])
     return result
 
 
@@ -65,13 +67,13 @@ def write_steps(
         builder, apply(builder, "Sub", whole, _along(lift, trailing), result), 0, steps.levels, result
     )
     at = apply(builder, "Add", q, _along(steps.rows * (steps.levels + 1), trailing), result)
-    least, reached = builder.fresh(f"{result}_least"), builder.fresh(f"{result}_reached")
+    least, reached = builder.file.fresh(f"{result}_least"), builder.file.fresh(f"{result}_reached")
     largest = np.minimum(steps.table, np.iinfo(np.int32).max).astype(np.int32)
-    table = builder.constant(f"{result}_thresholds", largest.reshape(-1))
-    builder.emit("Gather", [table, at], [least])
-    builder.emit("GreaterOrEqual", [v, cast(builder, least, "int64")], [reached])
-    raised = builder.fresh(f"{result}_raised")
-    builder.emit("Add", [q, cast(builder, reached, "int64")], [raised])
+    table = builder.file.constant(f"{result}_thresholds", largest.reshape(-1))
+    builder.file.emit("Gather", [table, at], [least])
+    builder.file.emit("GreaterOrEqual", [v, cast(builder, least, "int64")], [reached])
+    raised = builder.file.fresh(f"{result}_raised")
+    builder.file.emit("Add", [q, cast(builder, reached, "int64")], [raised])
     moved = apply(builder, "Add", raised, low, result) if low else raised
     cast(builder, moved, held_dtype(kind).name, result)
 
@@ -91,8 +93,8 @@ def write_pairs(
         apply(builder, "Mul", side, factor, result)
         for side, factor in zip(sides, pairs.multipliers, strict=True)
     )
-    total = builder.fresh(f"{result}_sum")
-    builder.emit("Add", [one, two], [total])
+    total = builder.file.fresh(f"{result}_sum")
+    builder.file.emit("Add", [one, two], [total])
     reach = PAIR_REACH * (abs(pairs.multipliers[0]) + abs(pairs.multipliers[1])) + abs(pairs.offset)
     lift = (reach >> pairs.shift) + 1
     moved = apply(builder, "Add", total, pairs.offset + (lift << pairs.shift), result)
@@ -103,11 +105,13 @@ def write_pairs(
 
 def _signed(builder: ModelBuilder, v: str, product: str, sign: Array, stem: str) -> str:
     """Add the sign's share to a product."""
-    is_up, share, total = (builder.fresh(f"{stem}_{part}") for part in ("is_up", "share", "signed"))
-    builder.emit("GreaterOrEqual", [v, builder.number("int64", 0)], [is_up])
-    both = [builder.constant(f"{share}_{part}", array) for part, array in (("up", sign), ("down", -sign))]
-    builder.emit("Where", [is_up, *both], [share])
-    builder.emit("Add", [product, share], [total])
+    is_up, share, total = (builder.file.fresh(f"{stem}_{part}") for part in ("is_up", "share", "signed"))
+    builder.file.emit("GreaterOrEqual", [v, builder.file.number("int64", 0)], [is_up])
+    both = [
+        builder.file.constant(f"{share}_{part}", array) for part, array in (("up", sign), ("down", -sign))
+    ]
+    builder.file.emit("Where", [is_up, *both], [share])
+    builder.file.emit("Add", [product, share], [total])
     return total
 
 
@@ -128,6 +132,8 @@ def _finish(builder: ModelBuilder, tensor: str, ends: tuple[int, int], kind: Uni
 
 
 def _clipped(builder: ModelBuilder, tensor: str, low: int, high: int, stem: str) -> str:
-    name = builder.fresh(f"{stem}_clip")
-    builder.emit("Clip", [tensor, builder.number("int64", low), builder.number("int64", high)], [name])
+    name = builder.file.fresh(f"{stem}_clip")
+    builder.file.emit(
+        "Clip", [tensor, builder.file.number("int64", low), builder.file.number("int64", high)], [name]
+    )
     return name

@@ -1,6 +1,6 @@
-"""Composites: softmax, normalisations, reductions and LSTM in floats, as several operations each.
+"""Composites: softmax, normalisations, reductions, linear Resize and TopK in floats, in several operations.
 
-Source: ONNX operator pages.
+Source: ONNX operator pages; StableHLO sort.
 """
 
 import math
@@ -21,13 +21,17 @@ from planner.exporters.stablehlo.operations import (
     compare,
     dot_general,
     full,
+    like,
+    part,
     reduce,
     reshape,
     select,
+    spread,
     transpose,
     unary,
 )
-from planner.exporters.stablehlo.tensors import Tensor
+from planner.exporters.stablehlo.tensors import Tensor, plain
+from planner.mlir.generic import Block, Operation, tensor_text
 
 Results = tuple[Tensor, ...]
 
@@ -141,6 +145,26 @@ def _extreme_place(kind: str, start: float) -> Maker:
     return make
 
 
+def _top_k(call: Call) -> Results:
+    """TopK as a stable sort."""
+    p, x = call.p, call.x
+    count = (call.integers(1) or (0,))[0]
+    axis = call.attributes.get("axis", -1) % x.rank
+    direction = "GT" if call.attributes.get("largest", 1) else "LT"
+    shape = [n if i == axis else 1 for i, n in enumerate(x.shape)]
+    places = spread(p, p.constant(np.arange(x.shape[axis]).reshape(shape), "i64"), x.shape)
+    scalar, index = tensor_text((), x.element), tensor_text((), "i64")
+    told = {"comparison_direction": f"#stablehlo<comparison_direction {direction}>"}
+    inner = (
+        Operation("stablehlo.compare", ("l", "r"), (("o", tensor_text((), "i1")),), told),
+        Operation("stablehlo.return", ("o",)),
+    )
+    before = Block((("l", scalar), ("r", scalar), ("li", index), ("ri", index)), inner)
+    attributes = {"dimension": f"{axis} : i64", "is_stable": "true"}
+    found = p.emit_many("sort", [x, places], [like(x, x.shape), plain(x.shape, "i64")], (before,), attributes)
+    return tuple(part(p, tensor, axis, 0, count) for tensor in found)
+
+
 COMPOSITES: Final[Mapping[str, Maker]] = {
     "ArgMax": _extreme_place("maximum", -math.inf),
     "ArgMin": _extreme_place("minimum", math.inf),
@@ -153,5 +177,6 @@ COMPOSITES: Final[Mapping[str, Maker]] = {
     "ReduceSum": _reduced("add"),
     "Resize": _resize,
     "Softmax": _softmax,
+    "TopK": _top_k,
     "Upsample": _resize,
 }

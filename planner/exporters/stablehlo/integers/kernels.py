@@ -14,14 +14,14 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from planner.exporters.common.float_blocks import Block, Clamp
-from planner.exporters.common.linear_operands import shifted_weight
+from planner.exporters.common.linear_operands import largest, shifted_weight
 from planner.exporters.onnx.qlinear import Operand, operand_of
 from planner.exporters.stablehlo.calls import Call
 from planner.exporters.stablehlo.floats.windows import window_counts
 from planner.exporters.stablehlo.function import Array, Program
 from planner.exporters.stablehlo.integers.rounding import Grid, Term, fits, rounded
 from planner.exporters.stablehlo.integers.tables import looked_up
-from planner.exporters.stablehlo.linear_operands import Linear, largest, linear_of, multiply_out, stored_bias
+from planner.exporters.stablehlo.linear_operands import Linear, linear_of, multiply_out, stored_bias
 from planner.exporters.stablehlo.movement import keeps_axes, pool_window, reduced_axes
 from planner.exporters.stablehlo.operations import (
     along,
@@ -99,7 +99,7 @@ def _pairs_looked_up(
     values = [_stored_values(side.kind) for side in sides]
     terms = [(values[0][:, None], ratio[0]), (values[1][None, :], ratio[1])]
     table = np.clip(onto(terms, y, "exact_even").astype(np.int64), ends.low, ends.high)
-    tensors = [builder.stored(side.value, side.kind) for side in sides]
+    tensors = [builder.values.integers(side.value, side.kind) for side in sides]
     return looked_up(builder.p, tensors, [side.kind for side in sides], table, storage_element(y))
 
 
@@ -135,7 +135,7 @@ def where(builder: ProgramBuilder, block: Block, y: Uniform, ends: Clamp) -> Ten
     parts = _rescaled(builder, block, y, (1, 2))
     if parts is None:
         return None
-    chosen = select(builder.p, builder.real(block.core[0].inputs[0]), parts[0], parts[1])
+    chosen = select(builder.p, builder.values.real(block.core[0].inputs[0]), parts[0], parts[1])
     return clamped(builder.p, chosen, y, ends.low, ends.high)
 
 
@@ -181,7 +181,7 @@ def reduced(builder: ProgramBuilder, block: Block, y: Uniform, ends: Clamp) -> T
     if x is None or not x.kind.is_per_tensor:
         return None
     shape = builder.shape(x.value)
-    call = Call(p, op, lambda _: plain(shape, "i32"), lambda i: builder.known(op.inputs[i]))
+    call = Call(p, op, lambda _: plain(shape, "i32"), lambda i: builder.values.known(op.inputs[i]))
     axes = reduced_axes(call)
     count = prod(shape[axis] for axis in axes)
     if largest(x.kind) * count > _INT32:
@@ -215,7 +215,7 @@ def widened(builder: ProgramBuilder, operand: Operand, element: str) -> Tensor:
     p = builder.p
     key = (operand.value, operand.kind, element)
     if key not in builder.widened:
-        x = convert(p, builder.stored(operand.value, operand.kind), element)
+        x = convert(p, builder.values.integers(operand.value, operand.kind), element)
         if operand.kind.zero_point:
             x = binary(p, "subtract", x, p.number(operand.kind.zero_point, element))
         builder.widened[key] = x
@@ -246,7 +246,7 @@ def _rescaled(
     kept = [x for x in found if x is not None and x.kind.is_per_tensor]
     if len(kept) != len(found) or not y.is_per_tensor:
         return None
-    return [rescale(builder.p, builder.stored(x.value, x.kind), x.kind, y) for x in kept]
+    return [rescale(builder.p, builder.values.integers(x.value, x.kind), x.kind, y) for x in kept]
 
 
 def grid_of(y: Uniform, ends: Clamp) -> Grid:

@@ -48,7 +48,7 @@ def tabulated(builder: ProgramBuilder, block: Block, y: Uniform | None, ends: Cl
     else:
         element = storage_element(y)
         stored = np.clip(quantize_array(results.astype(np.float32), y), ends.low, ends.high)
-    tensors = [builder.stored(value, kind) for value, kind in sources]
+    tensors = [builder.values.integers(value, kind) for value, kind in sources]
     return looked_up(builder.p, tensors, [kind for _, kind in sources], stored, element)
 
 
@@ -92,7 +92,7 @@ def _tried(builder: ProgramBuilder, program: FloatProgram, sources: list[tuple[s
 
 def _constant(builder: ProgramBuilder, read: Read) -> Array:
     """A constant of one number, seen through its type."""
-    number = builder.array(read.value).reshape(())
+    number = builder.values.array(read.value).reshape(())
     if not isinstance(read.kind, Uniform):
         return number
     return dequantize_array(quantize_array(number, read.kind), read.kind).reshape(())

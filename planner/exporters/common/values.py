@@ -1,0 +1,141 @@
+"""Values: which tensor holds which value of a plan in which type, for all formats alike.
+
+A value has a base: its pin (an integer type, or float), else the type at its definition. Every (value, type)
+has one stored tensor and one float form; both come into being at their first use, so nothing unread is
+written. How a tensor changes its type is the format's own: `Casts`. Source: design 01, section 3;
+plans/rescales.
+"""
+
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+import numpy.typing as npt
+
+from planner.exporters.onnx.port_support import numbers_of
+from planner.ir.graph import Graph
+from planner.ir.types.qtypes import Uniform
+from planner.plans.plan import Plan
+from planner.plans.records import PortTyped
+from planner.plans.rescales import kind_of, pins
+
+Array: TypeAlias = npt.NDArray[Any]
+Tensor = TypeVar("Tensor")
+
+
+class Casts(Protocol[Tensor]):
+    """How a format writes a change of type; each method returns the new tensor."""
+
+    def quantize(self, value: str, tensor: Tensor, kind: Uniform, /) -> Tensor:
+        """Write a float tensor of a value as integers of a type."""
+
+    def dequantize(self, value: str, tensor: Tensor, kind: Uniform, /) -> Tensor:
+        """Write stored integers as the value's own element type."""
+
+    def rescale(self, value: str, tensor: Tensor, source: Uniform, wanted: Uniform, /) -> Tensor:
+        """Write stored integers as those of another type; the tensor itself where they are the same."""
+
+    def store(self, value: str, kind: Uniform, /) -> Tensor:
+        """Write a constant as integers of a type."""
+
+    def realize(self, value: str, kind: Uniform | None, /) -> Tensor:
+        """Write the float form of a value: seen through a type, or a constant's own (None)."""
+
+
+def _own(kind: Uniform) -> Uniform:
+    return kind
+
+
+class Values(Generic[Tensor]):
+    """The tensors written so far, by value and type.
+
+    Attributes:
+      graph: the float model, with the numbers of its constants.
+      plan: types of all ports; its graph has the regions.
+      arithmetic: of the row being written.
+      pins: what readers of a value start from whatever defines it: an integer type, or None for float.
+      bases: what they start from, of every value defined so far.
+      stored: tensors of integers, by the value and what `held` makes of the type.
+      reals: float forms, by the value and the integer type it is seen through.
+      numbers: values that follow from constants alone.
+    """
+
+    def __init__(
+        self, graph: Graph, plan: Plan, casts: Casts[Tensor], held: Callable[[Uniform], Uniform] = _own
+    ) -> None:
+        """Start without a tensor; `held` gives types that one tensor holds the same name."""
+        self.graph, self.plan, self.arithmetic = graph, plan, ""
+        self.pins = pins(plan.graph)
+        self.bases: dict[str, PortTyped] = {}
+        self.stored: dict[tuple[str, Uniform], Tensor] = {}
+        self.reals: dict[tuple[str, PortTyped], Tensor] = {}
+        self.numbers: dict[str, Array] = {}
+        self._casts, self._held = casts, held
+
+    def is_same(self, source: PortTyped, wanted: PortTyped) -> bool:
+        """Whether no rescale stands between two types."""
+        return kind_of(source, wanted, self.plan.target.costs) is None
+
+    def is_constant(self, value: str) -> bool:
+        """Whether a value is known before running."""
+        return value in self.graph.constants or value in self.numbers
+
+    def array(self, value: str) -> Array:
+        """The numbers of a constant, or of what follows from constants.
+
+        Raises:
+          UnsupportedExport: only its range is known.
+        """
+        return self.numbers[value] if value in self.numbers else numbers_of(self.graph, value)
+
+    def known(self, value: str) -> Array | None:
+        """The same; None where they come at run time."""
+        return self.array(value) if self.is_constant(value) else None
+
+    def enter(self, value: str, kind: Uniform | None, tensor: Tensor) -> None:
+        """Say what the model is handed a value in: integers of a type, or float."""
+        self.bases[value] = kind
+        if kind is None:
+            self.reals[value, None] = tensor
+        else:
+            self.stored[value, self._held(kind)] = tensor
+
+    def define_real(self, value: str, tensor: Tensor) -> None:
+        """Say that a value is defined in its own element type; its pin follows right behind."""
+        pinned = self.pins.get(value)
+        self.enter(value, pinned, tensor if pinned is None else self._casts.quantize(value, tensor, pinned))
+
+    def define_stored(self, value: str, kind: Uniform, tensor: Tensor) -> None:
+        """Say that a value is defined in stored integers; a rescale to its pin follows right behind."""
+        pinned = self.bases[value] = self.pins.get(value, kind)
+        if pinned is None:
+            self.reals[value, None] = self._casts.dequantize(value, tensor, kind)
+        else:
+            self.enter(value, pinned, self._casts.rescale(value, tensor, kind, pinned))
+
+    def integers(self, value: str, kind: Uniform) -> Tensor:
+        """The tensor that holds a value's integers in a type; rescaled or quantized at its first use."""
+        key = value, self._held(kind)
+        if key not in self.stored:
+            self.stored[key] = self._stored_anew(value, kind)
+        return self.stored[key]
+
+    def _stored_anew(self, value: str, kind: Uniform) -> Tensor:
+        base = self.bases.get(value)
+        if self.is_constant(value):
+            return self._casts.store(value, kind)
+        if isinstance(base, Uniform):
+            return self._casts.rescale(value, self.stored[value, self._held(base)], base, kind)
+        return self._casts.quantize(value, self.real(value), kind)
+
+    def real(self, value: str, seen: PortTyped = None) -> Tensor:
+        """The float form of a value, seen through the type a port reads it in (None: its base)."""
+        kind = seen if isinstance(seen, Uniform) else self.bases.get(value)
+        key = value, kind if isinstance(kind, Uniform) else None
+        if key not in self.reals:
+            self.reals[key] = self._casts.realize(*key)
+        return self.reals[key]
+
+    def form(self, value: str) -> Tensor:
+        """The tensor of a value in the form it is defined in."""
+        base = self.bases.get(value)
+        return self.stored[value, self._held(base)] if isinstance(base, Uniform) else self.real(value)

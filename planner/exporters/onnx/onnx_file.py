@@ -1,0 +1,125 @@
+"""The ONNX file being written: its nodes and constants, under names that collide with nothing in the model.
+
+A model's names are the user's and stay as they are, quotes and slashes included; ours step aside.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.ir.graph import Graph, Op, Opaque
+from planner.onnx.write import Node, Port, write_model
+from planner.plans.plan import Plan
+
+Array: TypeAlias = npt.NDArray[Any]
+
+# Names of ours that rest on a longer one keep its two ends: a file is not to consist of names.
+MAX_STEM: Final = 400
+
+
+class Names:
+    """A set of taken names that hands out free ones."""
+
+    def __init__(self, graph: Graph, plan_graph: Graph) -> None:
+        """Take every name of the model; names in subgraph bodies count by their bytes."""
+        self._taken: set[str] = {*graph.values, *plan_graph.values}
+        self._counts: dict[str, int] = {}
+        ops = {id(op): op for part in (graph, plan_graph) for op in part.all_ops()}.values()
+        self._taken.update([op.name for op in ops])
+        items = [item for op in ops for item in op.attributes.values()]
+        self._bodies = tuple(dict.fromkeys(item.data for item in items if isinstance(item, Opaque)))
+
+    def fresh(self, stem: str) -> str:
+        """Return `stem`, or `stem_1`, `stem_2`, ..., whichever is the first that is free, and take it."""
+        if len(stem) > MAX_STEM:
+            stem = f"{stem[: MAX_STEM // 2]}...{stem[-MAX_STEM // 2 :]}"
+        if stem not in self._taken and not self._bodies:
+            self._taken.add(stem)
+            return stem
+        count = self._counts.get(stem, 0)
+        name = f"{stem}_{count}" if count else stem
+        while name in self._taken or any(name.encode() in body for body in self._bodies):
+            count += 1
+            name = f"{stem}_{count}"
+        self._counts[stem] = count + 1
+        self._taken.add(name)
+        return name
+
+
+class OnnxFile:
+    """What a file holds so far.
+
+    Attributes:
+      scope: of the body that what is written stands in.
+    """
+
+    def __init__(self, graph: Graph, plan: Plan) -> None:
+        """Start empty."""
+        self.graph, self.scope = graph, ""
+        self.nodes: list[Node] = []
+        self.constants: dict[str, Array | tuple[Array, str]] = {}
+        self.fresh = Names(graph, plan.graph).fresh
+        self._scalars: dict[tuple[str, float], str] = {}
+
+    def emit(
+        self,
+        kind: str,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        *,
+        name: str = "",
+        domain: str = "",
+        attributes: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Append a node; without a name it gets one from its type and first result."""
+        node_name = name or self.fresh(f"{outputs[0]}_{kind}")
+        self.nodes.append(
+            Node(kind, tuple(inputs), tuple(outputs), node_name, domain, attributes or {}, self.scope)
+        )
+
+    def emit_op(self, op: Op, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+        """Append a source op on other tensors, its name and attributes as they are."""
+        domain, _, kind = op.type.rpartition("::")
+        self.nodes.append(
+            Node(kind, tuple(inputs), tuple(outputs), op.name, domain, op.attributes, self.scope)
+        )
+
+    def constant(self, stem: str, array: Array) -> str:
+        """Append a constant of our own under a fresh name."""
+        name = self.fresh(stem)
+        self.constants[name] = array
+        return name
+
+    def number(self, dtype: str, value: float) -> str:
+        """A scalar constant, one per dtype and value."""
+        if (dtype, value) not in self._scalars:
+            stem = f"{dtype}_{value:g}".replace("-", "minus_").replace(".", "_")
+            self._scalars[dtype, value] = self.constant(stem, np.asarray(value, dtype))
+        return self._scalars[dtype, value]
+
+    def bind(self, name: str, tensor: str) -> None:
+        """Give a model output its own name."""
+        if tensor != name:
+            self.emit("Identity", [tensor], [name])
+
+    def port(self, name: str) -> Port:
+        """A model input or output as the model has it."""
+        value = self.graph.values[name]
+        return name, value.dtype, value.shape
+
+    def to_bytes(self, *, opset: int, port: Callable[[str], Port], **more: Any) -> bytes:
+        """Serialise; `more` are arguments of `write_model` that only some formats have."""
+        used = {node.domain for node in self.nodes}
+        versions = {domain: number for domain, number in self.graph.opsets.items() if domain in used - {""}}
+        return write_model(
+            name=self.graph.name,
+            nodes=self.nodes,
+            inputs=[port(name) for name in self.graph.inputs],
+            outputs=[port(name) for name in self.graph.outputs],
+            constants=self.constants,
+            opset=opset,
+            domains=versions,
+            **more,
+        )
