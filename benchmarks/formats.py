@@ -23,7 +23,7 @@ from benchmarks.comparison import AS_WRITTEN, decibel, open_session, sqnr
 from benchmarks.onnxruntime_baseline import PhaseFailed, prepare, run_phase
 from benchmarks.samples import BenchModel, Sample, evaluation, models, samples, write_samples
 from planner.errors import UnsupportedExport
-from planner.exporters.common.runnable import runnable
+from planner.exporters.runnable import runnable
 from planner.interpreter.models import ModelRunner
 from planner.ir.graph import Graph
 from planner.onnx.read import read_written

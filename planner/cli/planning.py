@@ -214,7 +214,7 @@ def _exports(
 ) -> tuple[dict[str, bytes], "dict[str, Comparison]"]:
     """Write the corrected model and each format, compared with the float model where there are samples."""
     import planner
-    from planner.exporters.common.runnable import runnable
+    from planner.exporters.runnable import runnable
     from planner.exporters.table import file_name
 
     files = _float_model(graph, ready)

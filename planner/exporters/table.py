@@ -48,7 +48,7 @@ WITH_BODIES: Final = frozenset(
 )
 """Formats that say loops and branches."""
 
-# What a file of a format is called by: ONNX unless said here.
+# Suffixes of files; ".onnx" where a format is not listed.
 SUFFIXES: Final[Mapping[str, str]] = {
     "hls4ml": ".zip",
     "stablehlo": ".mlir",
@@ -73,5 +73,5 @@ def refuse_bodies(plan: Plan, name: str) -> None:
 
 
 def file_name(name: str) -> str:
-    """What a file in a format is called: `onnx-qdq.onnx`, `hls4ml.zip`, `tosa.mlir`."""
+    """The name of a file in a format: `onnx-qdq.onnx`, `hls4ml.zip`, `tosa.mlir`."""
     return f"{name}{SUFFIXES.get(name, '.onnx')}"

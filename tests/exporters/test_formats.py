@@ -15,8 +15,8 @@ import pytest
 
 import planner
 from planner.errors import UnsupportedExport
-from planner.exporters.common.runnable import runnable
 from planner.exporters.qonnx.hls4ml import CONFIG_FILE, MODEL_FILE
+from planner.exporters.runnable import runnable
 from planner.exporters.table import EXPORTERS, file_name
 from planner.interpreter.evaluate import Interpreter
 from planner.interpreter.models import ModelRunner

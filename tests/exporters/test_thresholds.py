@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.exporters.common.roundings import Rounding
-from planner.exporters.qonnx.thresholds import NEVER, fit, fit_pairs, least_arguments, least_floats
+from planner.exporters.common.thresholds import NEVER, fit, fit_pairs, least_arguments, least_floats
 from planner.ir.types.qtypes import storage, uniform
 
 ARITHMETICS = ("exact_even", "float32_even", "gemmlowp", "tosa_double", "tosa_single")

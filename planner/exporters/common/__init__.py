@@ -1,1 +1,1 @@
-"""What several formats share: the frame of an export, operands of linear ops, control flow."""
+"""Parts that several formats share: values and their tensors, blocks, linear ops, rounding, control flow."""

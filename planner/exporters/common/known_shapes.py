@@ -1,4 +1,4 @@
-"""Shapes: what a program of fixed sizes knows before it runs: sizes, and what follows from constants alone.
+"""Known shapes: the sizes of a program of fixed sizes, and values that follow from constants alone.
 
 For formats that have no shapes at run time. Source: ONNX Shape, Size.
 """
@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from planner.errors import ModelError, UnsupportedExport
-from planner.exporters.common.float_blocks import Block
+from planner.exporters.common.blocks import Block
 from planner.exporters.common.values import Array, Values
 from planner.interpreter.programs import program_of
 from planner.ir.dims import open_dims
@@ -21,7 +21,7 @@ ShapeOf: TypeAlias = Callable[[str], tuple[int, ...]]
 
 
 def left_open(graph: Graph) -> tuple[str, str]:
-    """What inputs leave open, which counts as 1 here, and how to size it; ("", "") where nothing is."""
+    """The dimensions that inputs leave open, here taken for 1, and how to size them; ("", "") without any."""
     found = dict(open_dims(graph))
     if not found:
         return "", ""
@@ -37,7 +37,7 @@ def left_open(graph: Graph) -> tuple[str, str]:
 
 @contextmanager
 def sizes_blamed(graph: Graph, place: str) -> Iterator[None]:
-    """Where ops do not run, say which dimensions are open; without any, the engine's own words remain.
+    """Blame open dimensions where ops do not run; without any, the engine's own words remain.
 
     Raises:
       UnsupportedExport: in place of a ModelError.

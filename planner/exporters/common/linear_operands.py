@@ -1,6 +1,6 @@
-"""Products: Conv, Gemm and MatMul of a plan taken apart: operands, bias, accumulator range, rounding.
+"""Linear operands: Conv, Gemm and MatMul taken apart: operands, bias, accumulator range, rounding.
 
-What onnx-integer and finn share; nothing here writes. Source: design 01, sections 3, 7 and 8.
+For onnx-integer, finn and tosa; nothing here writes. Source: design 01, sections 3, 7 and 8.
 """
 
 from dataclasses import dataclass, replace
@@ -9,14 +9,13 @@ from typing import Any, Final
 import numpy as np
 
 from planner.constants.quantize import quantize_array
-from planner.exporters.common.float_blocks import Block
+from planner.exporters.common.blocks import Block, Operand, operand_of
 from planner.exporters.common.roundings import Rounding
-from planner.exporters.common.values import Values
-from planner.exporters.onnx.qlinear import Operand, is_accumulator, is_row, operand_of
-from planner.exporters.onnx.storage_types import Array
+from planner.exporters.common.values import Array, Values
 from planner.interpreter.requantize import output_multiplier
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
+from planner.plans.rescales import SAME_SCALE
 
 INT32: Final = (1 << 31) - 1
 _BYTE: Final = 8
@@ -93,7 +92,7 @@ def _with_bias(values: Values[Any], block: Block, product: Product, op: Op, inde
 
 
 def rounding_of(values: Values[Any], product: Product, y: Uniform, low: int, high: int) -> Rounding:
-    """What the row makes of the product's accumulator."""
+    """The rounding that the row's arithmetic applies to the product's accumulator."""
     x, w = product.x.kind, product.w.kind
     scales = np.asarray(w.scales, np.float32)
     multiplier = output_multiplier(x.scale, scales, y.scale, alpha=product.alpha)
@@ -124,11 +123,25 @@ def range_of(values: Values[Any], product: Product) -> tuple[Array, Array]:
 def shifted_weight(array: Array, kind: Uniform) -> Array:
     """Stored integers of a weight less its zero points, int64."""
     shape = [-1 if i == kind.axis else 1 for i in range(array.ndim)]
-    return quantize_array(array, kind).astype(np.int64) - np.asarray(kind.zero_points, np.int64).reshape(
-        shape
-    )
+    zeros = np.asarray(kind.zero_points, np.int64).reshape(shape)
+    return quantize_array(array, kind).astype(np.int64) - zeros
 
 
 def largest(kind: Uniform) -> int:
     """The largest magnitude of a stored value less its zero point."""
     return max(abs(end - kind.zero_point) for end in (kind.storage.qmin, kind.storage.qmax))
+
+
+def is_accumulator(kind: Uniform, x: Uniform, w: Uniform, alpha: float = 1.0) -> bool:
+    """Whether a bias type is the accumulator's: the product of the scales, zero point 0."""
+    if kind.storage.bits < 32 or any(kind.zero_points) or len(kind.scales) not in (1, len(w.scales)):
+        return False
+    wanted = alpha * x.scale * np.asarray(w.scales)
+    return bool(np.allclose(np.asarray(kind.scales), wanted, rtol=SAME_SCALE, atol=0.0))
+
+
+def is_row(values: Values[Any], bias: str, columns: int) -> bool:
+    """Whether a bias is a constant of one number per column."""
+    value = values.graph.values[bias]
+    is_last = bool(value.shape) and (value.shape or ())[-1] == columns == value.elements
+    return bias in values.graph.constants and is_last

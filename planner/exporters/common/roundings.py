@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from planner.exporters.qonnx.thresholds import (
+from planner.exporters.common.thresholds import (
     Integers,
     Steps,
     fit,

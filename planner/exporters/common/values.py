@@ -11,7 +11,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy.typing as npt
 
-from planner.exporters.onnx.port_support import numbers_of
+from planner.errors import UnsupportedExport
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
@@ -20,6 +20,20 @@ from planner.plans.rescales import kind_of, pins
 
 Array: TypeAlias = npt.NDArray[Any]
 Tensor = TypeVar("Tensor")
+
+
+def numbers_of(graph: Graph, value: str) -> Array:
+    """The numbers of a constant.
+
+    Raises:
+      UnsupportedExport: only its range is known.
+    """
+    array = graph.constants[value].array
+    if array is None:
+        raise UnsupportedExport(
+            f"constant {value!r} has a range but no numbers", hint="export needs the model's weights"
+        )
+    return array
 
 
 class Casts(Protocol[Tensor]):

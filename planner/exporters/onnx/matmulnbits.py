@@ -11,13 +11,13 @@ import numpy as np
 
 from planner.constants.quantize import quantize_array
 from planner.errors import UnsupportedExport
-from planner.exporters.common.float_blocks import Block
-from planner.exporters.common.frame import Form, write_form
+from planner.exporters.common.blocks import Block
 from planner.exporters.onnx.model_builder import MICROSOFT, ModelBuilder
 from planner.exporters.onnx.port_support import Accepts
 from planner.exporters.onnx.qdq import write_block as write_pairs
 from planner.exporters.onnx.qoperator import BYTES
 from planner.exporters.onnx.storage_types import Array
+from planner.exporters.onnx.write import Form, write_form
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
@@ -50,7 +50,7 @@ class Packed:
 
 
 def write_matmulnbits(graph: Graph, plan: Plan) -> bytes:
-    """Serialise a planned model with MatMulNBits; see `frame.write_form`."""
+    """Serialise a planned model with MatMulNBits; see `write.write_form`."""
     return write_form(graph, plan, FORM)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from planner.constants.quantize import quantize_array
 from planner.errors import UnsupportedExport
+from planner.exporters.common.blocks import Operand
 from planner.exporters.common.values import Values
 from planner.exporters.onnx.onnx_file import OnnxFile
 from planner.exporters.onnx.opsets import choose_opset
@@ -221,6 +222,11 @@ class ModelBuilder:
         names = self.file.constant(f"{stem}_scale", scale), self.file.constant(f"{stem}_zero_point", zero)
         self._parameters[kind] = names
         return names
+
+    def triple(self, operand: Operand) -> tuple[str, str, str]:
+        """Tensor, scale and zero point of an operand."""
+        tensor = self.stored(operand.value, operand.kind)
+        return (tensor, *self.parameters(operand.kind, tensor))
 
     def quantize_f32(self, tensor: str, kind: Uniform, result: str) -> None:
         """Append a QuantizeLinear of a float32 tensor."""

@@ -49,7 +49,7 @@ class Names:
 
 
 class OnnxFile:
-    """What a file holds so far.
+    """Nodes and constants written so far.
 
     Attributes:
       scope: of the body that what is written stands in.

@@ -1,14 +1,13 @@
-"""Accepts: what each ONNX spelling can say, checked port by port before anything is written.
+"""Port support: which port types each format can say, checked port by port before anything is written.
 
 Source: ONNX QuantizeLinear, Clip and DequantizeLinear, opset 21, as onnxruntime runs them on the CPU.
 """
 
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from planner.errors import RuleError, UnsupportedExport
 from planner.ir.graph import BOUNDARY, Graph, port_address
@@ -24,7 +23,7 @@ LOW_BIT_ACTIVATIONS: Final = "i1..i8 or u1..u8, with any storage range, per tens
 
 @dataclass(frozen=True, slots=True)
 class Accepts:
-    """What a format takes.
+    """The port types that a format can say.
 
     Attributes:
       form: its name.
@@ -55,20 +54,6 @@ def refuse_unsupported(graph: Graph, plan: Plan, accepts: Accepts) -> None:
         if problem:
             accepted = accepts.constants if is_constant else accepts.activations
             raise refusal(address, row, value, kind, f"{problem}; {accepts.form} accepts {accepted}")
-
-
-def numbers_of(graph: Graph, value: str) -> npt.NDArray[Any]:
-    """The numbers of a constant.
-
-    Raises:
-      UnsupportedExport: only its range is known.
-    """
-    array = graph.constants[value].array
-    if array is None:
-        raise UnsupportedExport(
-            f"constant {value!r} has a range but no numbers", hint="export needs the model's weights"
-        )
-    return array
 
 
 def refusal(address: str, row: str, value: str, kind: PortTyped, problem: str) -> UnsupportedExport:
@@ -106,7 +91,7 @@ def typed_ports(plan: Plan) -> Iterator[tuple[str, str, str, PortTyped]]:
 
 
 def common_problem(kind: PortTyped) -> str:
-    """What no format of ONNX operators can say about a type; "" if nothing."""
+    """The reason why no format of ONNX operators can say a type; "" if there is none."""
     if isinstance(kind, FloatType):
         return "" if kind.name == "f32" else "a kernel in that float is nothing this format has"
     if not isinstance(kind, Uniform):

@@ -6,17 +6,18 @@ ops, fused activations included, are float ones between the pairs. Source: the Q
 
 from typing import Final
 
-from planner.exporters.common.float_blocks import Block, write_real
-from planner.exporters.common.frame import Form, write_form
+from planner.exporters.common.blocks import Block
+from planner.exporters.onnx.float_blocks import write_real
 from planner.exporters.onnx.model_builder import ModelBuilder
 from planner.exporters.onnx.port_support import LOW_BIT_ACTIVATIONS, LOW_BITS, Accepts
 from planner.exporters.onnx.qoperator import BYTES
+from planner.exporters.onnx.write import Form, write_form
 from planner.ir.graph import Graph
 from planner.plans.plan import Plan
 
 
 def write_qcdq(graph: Graph, plan: Plan) -> bytes:
-    """Serialise a planned model as ONNX with QCDQ; see `frame.write_form`."""
+    """Serialise a planned model as ONNX with QCDQ; see `write.write_form`."""
     return write_form(graph, plan, FORM)
 
 

@@ -9,16 +9,17 @@ from typing import Final
 
 import numpy as np
 
-from planner.exporters.common.float_blocks import Block, write_clamp_alone, write_real
-from planner.exporters.common.frame import Form, write_form
+from planner.exporters.common.blocks import Block
+from planner.exporters.onnx.float_blocks import write_clamp_alone, write_real
 from planner.exporters.onnx.model_builder import ModelBuilder
 from planner.exporters.onnx.port_support import Accepts
+from planner.exporters.onnx.write import Form, write_form
 from planner.ir.graph import Graph
 from planner.plans.plan import Plan
 
 
 def write_qdq(graph: Graph, plan: Plan) -> bytes:
-    """Serialise a planned model as ONNX with Q/DQ pairs; see `frame.write_form`."""
+    """Serialise a planned model as ONNX with Q/DQ pairs; see `write.write_form`."""
     return write_form(graph, plan, FORM)
 
 

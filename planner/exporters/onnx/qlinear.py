@@ -11,12 +11,11 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from planner.exporters.common.float_blocks import Block
-from planner.exporters.common.values import Values
+from planner.exporters.common.blocks import Block, Operand, operand_of
+from planner.exporters.common.linear_operands import is_accumulator, is_row
 from planner.exporters.onnx.model_builder import MICROSOFT, ModelBuilder
-from planner.ir.graph import Op, Shape
+from planner.ir.graph import Shape
 from planner.ir.types.qtypes import Uniform
-from planner.plans.rescales import SAME_SCALE
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,25 +35,6 @@ class Call:
 CallMaker: TypeAlias = Callable[[ModelBuilder, Block, Uniform], Call | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Operand:
-    """A value and the integer type a port reads it in."""
-
-    value: str
-    kind: Uniform
-
-    def triple(self, builder: ModelBuilder) -> tuple[str, str, str]:
-        """Tensor, scale and zero point."""
-        tensor = builder.stored(self.value, self.kind)
-        return (tensor, *builder.parameters(self.kind, tensor))
-
-
-def operand_of(block: Block, op: Op, index: int) -> Operand | None:
-    """An operand that is stored in integers; None where it is float, inner or absent."""
-    kind = block.kinds.get((op.name, index))
-    return Operand(op.inputs[index], kind) if isinstance(kind, Uniform) else None
-
-
 def _is_byte(kind: Uniform) -> bool:
     return kind.is_per_tensor and kind.storage.bits <= 8
 
@@ -68,14 +48,6 @@ def _is_weight(kind: Uniform, x: Uniform, axis: int) -> bool:
     return fits and (kind.storage.signed or not x.storage.signed)
 
 
-def is_accumulator(kind: Uniform, x: Uniform, w: Uniform, alpha: float = 1.0) -> bool:
-    """Whether a bias type is the accumulator's: the product of the scales, zero point 0."""
-    if kind.storage.bits < 32 or any(kind.zero_points) or len(kind.scales) not in (1, len(w.scales)):
-        return False
-    wanted = alpha * x.scale * np.asarray(w.scales)
-    return bool(np.allclose(np.asarray(kind.scales), wanted, rtol=SAME_SCALE, atol=0.0))
-
-
 def conv(builder: ModelBuilder, block: Block, y: Uniform) -> Call | None:
     """QLinearConv: x, w with their parameters, those of y, and an int32 bias."""
     op = block.core[0]
@@ -86,7 +58,7 @@ def conv(builder: ModelBuilder, block: Block, y: Uniform) -> Call | None:
     if has_bias and (b is None or not is_accumulator(b.kind, x.kind, w.kind)):
         return None
     bias = () if b is None else (builder.stored(b.value, b.kind),)
-    inputs = (*x.triple(builder), *w.triple(builder), *builder.parameters(y, block.result), *bias)
+    inputs = (*builder.triple(x), *builder.triple(w), *builder.parameters(y, block.result), *bias)
     return Call("QLinearConv", inputs, attributes=op.attributes)
 
 
@@ -99,7 +71,7 @@ def matmul(builder: ModelBuilder, block: Block, y: Uniform) -> Call | None:
     is_matrix = len(builder.graph.values[b.value].shape or ()) == 2
     if not _is_weight(b.kind, a.kind, 1) or not (b.kind.is_per_tensor or is_matrix):
         return None
-    inputs = (*a.triple(builder), *b.triple(builder), *builder.parameters(y, block.result))
+    inputs = (*builder.triple(a), *builder.triple(b), *builder.parameters(y, block.result))
     return Call("QLinearMatMul", inputs)
 
 
@@ -157,13 +129,13 @@ def _qgemm(builder: ModelBuilder, block: Block, y: Uniform, gemm: _Gemm) -> Call
     ):
         return None
     bias = "" if b is None else _row(builder, b, columns)
-    tensor, *parameters = a.triple(builder)
+    tensor, *parameters = builder.triple(a)
     reshape = ""
     if len(gemm.rows) > 1:
         tensor = _folded(builder, tensor, shape[0] if shape else -1)
         rows = [dim if isinstance(dim, int) else -1 for dim in gemm.rows]
         reshape = builder.file.constant(f"{block.result}_shape", np.asarray([*rows, columns], np.int64))
-    inputs = (tensor, *parameters, *w.triple(builder), bias, *builder.parameters(y, block.result))
+    inputs = (tensor, *parameters, *builder.triple(w), bias, *builder.parameters(y, block.result))
     return Call("QGemm", inputs, MICROSOFT, gemm.attributes, reshape)
 
 
@@ -172,13 +144,6 @@ def _folded(builder: ModelBuilder, tensor: str, depth: Any) -> str:
     shape = builder.file.constant(f"{result}_shape", np.asarray([-1, depth], np.int64))
     builder.file.emit("Reshape", [tensor, shape], [result])
     return result
-
-
-def is_row(values: Values[Any], bias: str, columns: int) -> bool:
-    """Whether a bias is a constant of one number per column."""
-    value = values.graph.values[bias]
-    is_last = bool(value.shape) and (value.shape or ())[-1] == columns == value.elements
-    return bias in values.graph.constants and is_last
 
 
 def _row(builder: ModelBuilder, b: Operand, columns: int) -> str:
@@ -196,7 +161,7 @@ def elementwise(kind: str) -> CallMaker:
         a, b = operand_of(block, block.core[0], 0), operand_of(block, block.core[0], 1)
         if a is None or b is None or not (_is_like(a.kind, y) and _is_like(b.kind, y)):
             return None
-        inputs = (*a.triple(builder), *b.triple(builder), *builder.parameters(y, block.result))
+        inputs = (*builder.triple(a), *builder.triple(b), *builder.parameters(y, block.result))
         return Call(kind, inputs, MICROSOFT)
 
     return make
@@ -211,7 +176,7 @@ def unary(kind: str, *, defaults: Mapping[str, Any], keep: tuple[str, ...] = ())
         if x is None or not _is_like(x.kind, y):
             return None
         attributes = {**defaults, **{key: op.attributes[key] for key in keep if key in op.attributes}}
-        inputs = (*x.triple(builder), *builder.parameters(y, block.result))
+        inputs = (*builder.triple(x), *builder.parameters(y, block.result))
         return Call(kind, inputs, MICROSOFT, attributes)
 
     return make
@@ -236,7 +201,7 @@ def concat(builder: ModelBuilder, block: Block, y: Uniform) -> Call | None:
         if x is None or not _is_like(x.kind, y):
             return None
     for x in operands:
-        inputs += x.triple(builder) if x is not None else ()
+        inputs += builder.triple(x) if x is not None else ()
     return Call("QLinearConcat", (*builder.parameters(y, block.result), *inputs), MICROSOFT, op.attributes)
 
 
@@ -247,7 +212,7 @@ def where(builder: ModelBuilder, block: Block, y: Uniform) -> Call | None:
     if a is None or b is None or not (_is_like(a.kind, y) and _is_like(b.kind, y)):
         return None
     condition = builder.operand(op.inputs[0])
-    inputs = (condition, *a.triple(builder), *b.triple(builder), *builder.parameters(y, block.result))
+    inputs = (condition, *builder.triple(a), *builder.triple(b), *builder.parameters(y, block.result))
     return Call("QLinearWhere", inputs, MICROSOFT)
 
 

@@ -9,18 +9,13 @@ from typing import Final
 
 import numpy as np
 
-from planner.exporters.common.float_blocks import (
-    Block,
-    clamp_of,
-    write_clamp_alone,
-    write_clamped,
-    write_real,
-)
-from planner.exporters.common.frame import Form, write_form
+from planner.exporters.common.blocks import Block, clamp_of
+from planner.exporters.onnx.float_blocks import is_idle, write_clamp_alone, write_clamped, write_real
 from planner.exporters.onnx.model_builder import ModelBuilder
 from planner.exporters.onnx.port_support import LOW_BIT_ACTIVATIONS, LOW_BITS, Accepts
 from planner.exporters.onnx.qlinear import CALLS, Call
 from planner.exporters.onnx.storage_types import held_dtype
+from planner.exporters.onnx.write import Form, write_form
 from planner.ir.graph import Graph, Op
 from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import Uniform
@@ -43,7 +38,7 @@ INTEGER_MOVERS: Final = {
 
 
 def write_qoperator(graph: Graph, plan: Plan) -> bytes:
-    """Serialise a planned model as ONNX with QLinear operators; see `frame.write_form`."""
+    """Serialise a planned model as ONNX with QLinear operators; see `write.write_form`."""
     return write_form(graph, plan, FORM)
 
 
@@ -70,7 +65,7 @@ def write_call(builder: ModelBuilder, block: Block) -> bool:
     if call is None:
         return False
     clamp = clamp_of(builder.values, block.activation, kind)
-    if clamp is not None and clamp.is_idle(kind):
+    if clamp is not None and is_idle(clamp, kind):
         result = builder.stored_name(value, kind)
         _emit(builder, block, call, result)
         builder.define_stored(value, kind, result)

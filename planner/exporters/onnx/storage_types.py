@@ -1,6 +1,6 @@
-"""Holding: in which integer type an ONNX file holds a stored tensor, and what fits there.
+"""Storage types: the integer type in which an ONNX file holds a stored tensor, and its range.
 
-Nothing is written here. Source: ONNX operator pages QuantizeLinear, DequantizeLinear.
+Source: ONNX operator pages QuantizeLinear, DequantizeLinear.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ def held_dtype(kind: Uniform) -> np.dtype[Any]:
 
 @lru_cache(maxsize=32)
 def whole_range(dtype: np.dtype[Any]) -> np.iinfo[Any]:
-    """What an integer type holds."""
+    """The least and the greatest number of an integer type."""
     return np.iinfo(dtype)
 
 

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from planner.errors import RuleError, UnsupportedExport
-from planner.exporters.common.float_blocks import Block, Clamp, blocks, clamp_of
+from planner.exporters.common.blocks import Block, Clamp, Operand, blocks, clamp_of, operand_of
 from planner.exporters.common.linear_operands import (
     Product,
     largest,
@@ -22,13 +22,12 @@ from planner.exporters.common.linear_operands import (
     shifted_weight,
     stored_bias,
 )
+from planner.exporters.common.thresholds import Integers, least_arguments
 from planner.exporters.onnx.integers.averaging import average_of, divides
 from planner.exporters.onnx.integers.rescaling import single
 from planner.exporters.onnx.port_support import beyond, common_problem, refusal, typed_ports
-from planner.exporters.onnx.qlinear import Operand, operand_of
 from planner.exporters.onnx.storage_types import Array
 from planner.exporters.qonnx.finn_builder import LAYOUTS, FinnModelBuilder, datatype_of_array
-from planner.exporters.qonnx.thresholds import Integers, least_arguments
 from planner.interpreter.calls import FLOAT32_EVEN, onto
 from planner.interpreter.fixed_point import ARITHMETICS, ratios
 from planner.ir.graph import Graph, Op

@@ -13,9 +13,9 @@ import numpy as np
 from planner.constants.quantize import quantize_array
 from planner.errors import UnsupportedExport
 from planner.exporters.common.linear_operands import shifted_weight
+from planner.exporters.common.thresholds import Integers, least_arguments, least_floats
 from planner.exporters.common.values import Values
 from planner.exporters.onnx.onnx_file import OnnxFile
-from planner.exporters.qonnx.thresholds import Integers, least_arguments, least_floats
 from planner.interpreter.memory import rescaled
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform

@@ -15,10 +15,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from planner.exporters.common.float_blocks import Block, blocks
+from planner.exporters.common.blocks import Block, blocks
 from planner.exporters.qonnx.model_builder import FloatModelBuilder
 from planner.exporters.qonnx.qonnx import refuse_what_no_quant_has, write_block
-from planner.exporters.qonnx.quants import QUANT_NAME
+from planner.exporters.qonnx.quant_parameters import QUANT_NAME
 from planner.interpreter.kernels.geometry import conv_geometry
 from planner.ir.graph import Graph, Op
 from planner.ir.types.qtypes import Uniform
@@ -88,7 +88,7 @@ def fixed_point(kind: Uniform, *, guard: int = 0) -> str:
 
 
 def _windows(graph: Graph, op: Op) -> Mapping[str, Any]:
-    """What ONNX takes for granted of a convolution or pool, and hls4ml wants to read; nothing if unknown."""
+    """Attributes of a convolution or pool that hls4ml wants spelled out; none if sizes are unknown."""
     weight = graph.values[op.inputs[1]].shape if op.type == "Conv" else None
     kernel = op.attributes.get("kernel_shape", weight[2:] if weight else ())
     spatial = (graph.values[op.inputs[0]].shape or ())[2:]

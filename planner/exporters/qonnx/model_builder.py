@@ -13,9 +13,16 @@ from typing import Any
 import numpy as np
 
 from planner.errors import UnsupportedExport
+from planner.exporters.common.values import numbers_of
 from planner.exporters.onnx.onnx_file import OnnxFile
-from planner.exporters.onnx.port_support import numbers_of
-from planner.exporters.qonnx.quants import BIPOLAR_NAME, QONNX, QUANT_NAME, Quant, constant_of, quant_of
+from planner.exporters.qonnx.quant_parameters import (
+    BIPOLAR_NAME,
+    QONNX,
+    QUANT_NAME,
+    Quant,
+    constant_of,
+    quant_of,
+)
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Bipolar, Uniform
 from planner.onnx.quantized.formulas import Array, bipolar

@@ -7,10 +7,10 @@ Each op computes in float32 between Quants, which add the zero point and clip be
 from typing import Final
 
 from planner.errors import UnsupportedExport
-from planner.exporters.common.float_blocks import Block, blocks
+from planner.exporters.common.blocks import Block, blocks
 from planner.exporters.onnx.port_support import common_problem, refusal, typed_ports
 from planner.exporters.qonnx.model_builder import FloatModelBuilder
-from planner.exporters.qonnx.quants import range_problem
+from planner.exporters.qonnx.quant_parameters import range_problem
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan

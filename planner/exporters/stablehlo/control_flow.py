@@ -12,8 +12,8 @@ from typing import TypeAlias
 import numpy as np
 
 from planner.errors import UnsupportedExport
-from planner.exporters.common.float_blocks import Block
-from planner.exporters.common.nested import Border, Choice, Cycle, Item
+from planner.exporters.common.blocks import Block
+from planner.exporters.common.control_flow import Border, Choice, Cycle, Item
 from planner.exporters.stablehlo.loops import COUNT, counted, filled, is_before, placed, renamed, sliced
 from planner.exporters.stablehlo.operations import binary, convert, reshape
 from planner.exporters.stablehlo.program_builder import ProgramBuilder
@@ -144,12 +144,12 @@ def _bound(builder: ProgramBuilder, cycle: Cycle, trips: int | None) -> Tensor |
 
 
 def _given(builder: ProgramBuilder, cycle: Cycle, begin: Border, tensor: Tensor) -> Tensor:
-    """What a trip is given; a condition as a scalar, which ONNX allows to be a vector of one."""
+    """A tensor as a trip takes it: a condition is a scalar here, and may be a vector of one in ONNX."""
     return reshape(builder.p, tensor, ()) if cycle.is_condition(begin) else tensor
 
 
 def _first(builder: ProgramBuilder, cycle: Cycle, begin: Border) -> Tensor:
-    """What the first trip is given; the condition that a Loop leaves out holds."""
+    """The tensor that the first trip takes; the condition that a Loop leaves out holds."""
     if not begin.source:
         return builder.p.number(1, "i1")
     return _given(builder, cycle, begin, _read(builder, begin, begin.source))
@@ -165,7 +165,7 @@ def _enter(builder: ProgramBuilder, cycle: Cycle, count: Tensor, *, is_steady: b
 
 
 def _slice(builder: ProgramBuilder, cycle: Cycle, begin: Border, whole: Tensor, count: Tensor) -> Tensor:
-    """What a trip of a Scan takes of an operand."""
+    """The slice of an operand that a trip of a Scan takes."""
     axis = cycle.axis("input", begin.index, whole.rank)
     at = _place(builder, count, whole.shape[axis], is_back=cycle.is_back("input", begin.index))
     return sliced(builder.p, whole, at, axis)
@@ -184,7 +184,7 @@ def _collect(
 
 
 def _empty(builder: ProgramBuilder, end: Border, buffer: Tensor) -> Tensor:
-    """What slices are put into, all zero."""
+    """The tensor that collects slices, all zero before the first trip."""
     if isinstance(end.kind, Uniform):
         zero = builder.form.constant(builder.p, np.asarray(end.kind.zero_point), end.kind)
     else:
@@ -193,7 +193,7 @@ def _empty(builder: ProgramBuilder, end: Border, buffer: Tensor) -> Tensor:
 
 
 def _place(builder: ProgramBuilder, count: Tensor, trips: int, *, is_back: bool) -> Tensor:
-    """Where the slice of a trip is."""
+    """The index of a trip's slice."""
     if not is_back:
         return count
     return binary(builder.p, "subtract", counted(builder.p, trips - 1), count)

@@ -1,4 +1,4 @@
-"""Linears: Conv, ConvTranspose, Gemm and MatMul of a plan on stored integers, taken apart for both forms.
+"""Linear operands: Conv, ConvTranspose, Gemm and MatMul on stored integers, taken apart for both forms.
 
 What has an integer accumulator here has one in the reference interpreter. Source: design 01, sections 3, 7.
 """
@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.constants.quantize import quantize_array
-from planner.exporters.common.float_blocks import Block
-from planner.exporters.common.linear_operands import largest, shifted_weight
-from planner.exporters.onnx.qlinear import Operand, is_accumulator, operand_of
+from planner.exporters.common.blocks import Block, Operand, operand_of
+from planner.exporters.common.linear_operands import is_accumulator, largest, shifted_weight
 from planner.exporters.stablehlo.floats.windows import (
     conv_shape,
     gemm_dots,

@@ -50,7 +50,7 @@ class Form:
 
 
 class ProgramBuilder:
-    """What has been written, and how to read it.
+    """The program, and the tensors that hold each value.
 
     Attributes:
       graph: the float model, with the numbers of its constants.
@@ -113,7 +113,7 @@ class ProgramBuilder:
         return tensor if source == wanted else self.form.rescale(self.p, tensor, source, wanted)
 
     def store(self, value: str, kind: Uniform) -> Tensor:
-        """What is known of a value before running, as a constant of stored elements."""
+        """The numbers of a value known before running, as a constant of stored elements."""
         return self.form.constant(self.p, quantize_array(self.values.array(value), kind), kind)
 
     def realize(self, value: str, kind: Uniform | None) -> Tensor:

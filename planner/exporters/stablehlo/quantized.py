@@ -13,8 +13,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from planner.constants.quantize import quantize_array
-from planner.exporters.common.float_blocks import Block
-from planner.exporters.onnx.qlinear import Operand, operand_of
+from planner.exporters.common.blocks import Block, Operand, operand_of
 from planner.exporters.stablehlo.floats.arithmetic import BINARY, UNARY
 from planner.exporters.stablehlo.floats.windows import conv_shape, multiplied
 from planner.exporters.stablehlo.function import Array, Program

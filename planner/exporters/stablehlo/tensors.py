@@ -52,12 +52,12 @@ class Tensor:
 
 
 def plain(shape: tuple[int, ...], element: str) -> Tensor:
-    """What a result of plain elements is like."""
+    """A nameless tensor of plain elements, as the description of a result."""
     return Tensor("", shape, element)
 
 
 def quantized(shape: tuple[int, ...], kind: Uniform) -> Tensor:
-    """What a result of quantized elements is like."""
+    """A nameless tensor of quantized elements, as the description of a result."""
     return Tensor("", shape, quantized_text(kind), kind)
 
 

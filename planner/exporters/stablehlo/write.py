@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from planner.errors import UnsupportedExport
-from planner.exporters.common.float_blocks import CLAMPS, Block, Clamp, clamp_of
+from planner.exporters.common.blocks import CLAMPS, Block, Clamp, clamp_of
+from planner.exporters.common.control_flow import nested
 from planner.exporters.common.known_shapes import fold, left_open, sizes_blamed
-from planner.exporters.common.nested import nested
 from planner.exporters.onnx.port_support import Accepts, refuse_unsupported
 from planner.exporters.stablehlo.calls import Call
 from planner.exporters.stablehlo.control_flow import write_items
@@ -36,7 +36,7 @@ from planner.plans.plan import Plan
 from planner.plans.records import Port
 
 OPS: Final = {**ARITHMETIC, **MOVEMENT, **COMPOSITES, **RECURRENT, **WINDOWS}
-"""What each ONNX op is in StableHLO."""
+"""The StableHLO form of each ONNX op."""
 
 _ACTIVATIONS: Final = "integers of 2 to 32 bits (a narrower range too), per tensor or per axis"
 _CONSTANTS: Final = "integers of 2 to 32 bits, per tensor, per axis or per block"

@@ -13,8 +13,8 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from planner.errors import UnsupportedExport
-from planner.exporters.common.float_blocks import BORDER_ARITHMETIC, Block
-from planner.exporters.common.nested import Border, Choice, Cycle, Item
+from planner.exporters.common.blocks import BORDER_ARITHMETIC, Block
+from planner.exporters.common.control_flow import Border, Choice, Cycle, Item
 from planner.exporters.tosa.operations import Body, Program, Tensor, plain
 from planner.exporters.tosa.program_builder import ProgramBuilder, held
 from planner.ir.types.qtypes import Uniform
@@ -55,7 +55,7 @@ def _hand_over(builder: ProgramBuilder, border: Border) -> None:
 
 
 def _read(builder: ProgramBuilder, border: Border, source: str) -> Tensor:
-    """What a border hands over, stored as the model has it."""
+    """The tensor that a border hands over, stored as the model has it."""
     kind = border.kind
     tensor = builder.operand(source, kind) if isinstance(kind, Uniform) else builder.real(source)
     return builder.program.ordered(tensor, plain(len(tensor.shape)))
@@ -150,7 +150,7 @@ def _repeat(builder: ProgramBuilder, cycle: Cycle, write: Writer) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trips:
-    """What steers a loop.
+    """The trips of a loop, and the values handed from one to the next.
 
     Attributes:
       pairs: where what one trip hands to the next enters and leaves, a condition first.
@@ -214,12 +214,12 @@ def plus(program: Program, count: Tensor, number: int) -> Tensor:
 
 
 def _given(program: Program, cycle: Cycle, begin: Border, tensor: Tensor) -> Tensor:
-    """What a trip is given; a condition as a scalar."""
+    """A tensor as a trip takes it: a condition is a scalar."""
     return program.reshaped(tensor, ()) if cycle.is_condition(begin) else tensor
 
 
 def _first(builder: ProgramBuilder, cycle: Cycle, begin: Border) -> Tensor:
-    """What the first trip is given; the condition that a Loop leaves out holds."""
+    """The tensor that the first trip takes; the condition that a Loop leaves out holds."""
     if not begin.source:
         yes = builder.program.constant(np.asarray(True), "i1")
         return Tensor(yes, (), "i1", ())
@@ -259,7 +259,7 @@ class _Slab:
 
 
 def _slab(builder: ProgramBuilder, cycle: Cycle, begin: Border) -> _Slab:
-    """What a Scan takes slice by slice."""
+    """The operand that a Scan takes slice by slice."""
     whole, program = _read(builder, begin, begin.source), builder.program
     _refuse_element(builder, begin, whole)
     axis = cycle.axis("input", begin.index, len(whole.shape))
@@ -294,7 +294,7 @@ def _collect(
 
 
 def _empty(program: Program, end: Border, rows: Tensor) -> Tensor:
-    """What slices are put into, all zero."""
+    """The tensor that collects slices, all zero before the first trip."""
     zero = held(end.kind).zero_point if isinstance(end.kind, Uniform) else 0
     return replace(rows, name=program.constant(np.full(rows.shape, zero), rows.element))
 
@@ -307,7 +307,7 @@ def _refuse_element(builder: ProgramBuilder, border: Border, tensor: Tensor) -> 
 
 
 def place(program: Program, count: Tensor, slices: int, *, is_back: bool) -> Tensor:
-    """Where the slice of a trip is."""
+    """The index of a trip's slice."""
     if not is_back:
         return count
     return program.emit("sub", [count_of(program, slices - 1), count], count, "at")

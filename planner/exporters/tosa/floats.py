@@ -11,13 +11,13 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from planner.exporters.common.float_blocks import Block, Clamp
+from planner.exporters.common.blocks import Block, Clamp
 from planner.exporters.tosa.elementwise import joined
-from planner.exporters.tosa.moving import axes_of, move
+from planner.exporters.tosa.float_conversion import bounded, scaled
+from planner.exporters.tosa.movement import axes_of, move
 from planner.exporters.tosa.operations import Order, Tensor, plain
 from planner.exporters.tosa.pooling import reduced
 from planner.exporters.tosa.program_builder import ProgramBuilder, held
-from planner.exporters.tosa.reals import bounded, scaled
 from planner.exporters.tosa.scaling import widened
 from planner.ir.graph import Op
 from planner.ir.roles import is_mover
@@ -195,7 +195,7 @@ def _log_softmax(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> 
 
 
 def _powers(builder: ProgramBuilder, op: Op, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """What is left after the maximum, its EXP, and the sum of that."""
+    """The difference from the maximum, its EXP, and the sum of that."""
     axis, stem = op.attributes.get("axis", -1) % len(x.shape), op.outputs[0]
     top = reduced(builder, "reduce_max", x, axis, f"{stem}_max")
     below = joined(builder, "sub", [x, top], stem)

@@ -13,20 +13,20 @@ from typing import Final
 import numpy as np
 
 from planner.constants.quantize import quantize_array
-from planner.exporters.common.float_blocks import Block, Clamp
+from planner.exporters.common.blocks import Block, Clamp, operand_of
 from planner.exporters.common.linear_operands import (
     INT32,
     Product,
+    is_accumulator,
     largest,
     product_of,
     range_of,
     stored_bias,
 )
 from planner.exporters.common.values import Array
-from planner.exporters.onnx.qlinear import is_accumulator, operand_of
 from planner.exporters.tosa.elementwise import concatenated
 from planner.exporters.tosa.geometry import Windows, trimmed, windows_of
-from planner.exporters.tosa.moving import picked
+from planner.exporters.tosa.movement import picked
 from planner.exporters.tosa.operations import Tensor, channels_last, plain
 from planner.exporters.tosa.program_builder import ProgramBuilder, element_of, held, width_of
 from planner.exporters.tosa.scaling import factor_of, narrowed, rescale

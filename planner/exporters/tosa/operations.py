@@ -67,7 +67,7 @@ def channels_last(rank: int) -> Order:
 
 @dataclass(slots=True)
 class Body:
-    """What is written into a body, and the tensors around it that it reads, by their names there.
+    """Operations of a body, and the tensors around it that they read, by their names there.
 
     TOSA's bodies see nothing but their arguments, so each of these is one: (outside, inside).
     """

@@ -14,8 +14,8 @@ from planner.errors import RuleError, UnsupportedExport
 from planner.exporters.common.linear_operands import INT32
 from planner.exporters.common.values import Values
 from planner.exporters.onnx.port_support import short_text
+from planner.exporters.tosa.float_conversion import dequantized, problem_of, quantized
 from planner.exporters.tosa.operations import Body, Order, Program, Tensor, plain
-from planner.exporters.tosa.reals import dequantized, problem_of, quantized
 from planner.exporters.tosa.scaling import ARITHMETICS, UNIT, clamp, factor_of, rescale
 from planner.interpreter.fixed_point import ratios
 from planner.ir.graph import BOUNDARY, Graph, port_address
@@ -133,7 +133,7 @@ class ProgramBuilder:
         return self.program.tensor(reals, "f32", plain(reals.ndim), value)
 
     def result(self, value: str) -> Tensor:
-        """What the function returns for a model output, stored as the model has it."""
+        """The function's result for a model output, stored as the model has it."""
         base = self.values.bases.get(value)
         if not isinstance(base, Uniform):
             tensor = self.real(value)

@@ -11,12 +11,12 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from planner.constants.quantize import dequantize_array, quantize_array
-from planner.exporters.common.float_blocks import Block
+from planner.exporters.common.blocks import Block
 from planner.exporters.tosa.control_flow import Trips, count_of, looped, place, plus
 from planner.exporters.tosa.elementwise import concatenated, joined
+from planner.exporters.tosa.float_conversion import bounded
 from planner.exporters.tosa.operations import Array, Tensor, plain
 from planner.exporters.tosa.program_builder import ProgramBuilder
-from planner.exporters.tosa.reals import bounded
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
 
@@ -231,7 +231,7 @@ def _matmul(builder: ProgramBuilder, x: Tensor, weight: Array, stem: str) -> Ten
 
 
 def _biases(op: Op, both: Array, size: int) -> tuple[Array, Array | None]:
-    """What is added to the inputs' products, and to the hidden state's inside of GRU's reset."""
+    """The bias of the inputs' products, and that of the hidden state's inside of GRU's reset."""
     outer, inner = np.split(both, 2)
     if not (op.type == "GRU" and op.attributes.get("linear_before_reset", 0)):
         return outer + inner, None

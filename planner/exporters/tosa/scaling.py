@@ -23,7 +23,7 @@ from planner.ir.rescaling import (
 Array: TypeAlias = npt.NDArray[Any]
 
 ARITHMETICS: Final = ("gemmlowp", "power_of_two", "tosa_double", "tosa_single")
-"""What RESCALE computes: the arithmetics of rows that can be written."""
+"""The arithmetics of rows that RESCALE computes."""
 
 _ROUNDINGS: Final[Mapping[bool, str]] = {
     False: "#tosa.rounding_mode<SINGLE_ROUND>",
@@ -37,7 +37,7 @@ _WORD_SHIFT: Final = 14
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Factor:
-    """What RESCALE multiplies by.
+    """The multipliers and shifts of a RESCALE.
 
     Attributes:
       multipliers, shifts: (1,) or one per channel, the last stored axis.
@@ -57,7 +57,7 @@ class Factor:
             check_scale_32(np.asarray(end), self.multipliers, self.shifts)
 
     def apply(self, values: Array) -> Array:
-        """What RESCALE makes of integers, by one factor for all."""
+        """The results of RESCALE for integers, by one factor for all."""
         return apply_scale_32(values, self.multipliers, self.shifts, double_round=self.double_round)
 
 

@@ -12,9 +12,8 @@ from typing import Final
 import numpy as np
 
 from planner.constants.quantize import dequantize_array, quantize_array
-from planner.exporters.common.float_blocks import Block, Clamp
+from planner.exporters.common.blocks import Block, Clamp, Operand
 from planner.exporters.common.values import Array
-from planner.exporters.onnx.qlinear import Operand
 from planner.exporters.tosa.operations import Tensor, plain
 from planner.exporters.tosa.program_builder import ProgramBuilder, element_of, held, width_of
 from planner.exporters.tosa.scaling import widened

@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from planner.errors import RuleError, UnsupportedExport
-from planner.exporters.common.float_blocks import Block, Clamp, clamp_of
+from planner.exporters.common.blocks import Block, Clamp, clamp_of
+from planner.exporters.common.control_flow import nested
 from planner.exporters.common.known_shapes import fold, sizes_blamed
-from planner.exporters.common.nested import nested
 from planner.exporters.onnx.port_support import common_problem, refusal, typed_ports
 from planner.exporters.tosa.control_flow import write_items
 from planner.exporters.tosa.elementwise import concat, plus, times, where
 from planner.exporters.tosa.floats import argmax, compare, write_floats, write_real
 from planner.exporters.tosa.linear import conv, conv_transpose, fully_connected
-from planner.exporters.tosa.moving import move
+from planner.exporters.tosa.movement import move
 from planner.exporters.tosa.pooling import average_pool, global_average_pool
 from planner.exporters.tosa.program_builder import ProgramBuilder, held
 from planner.exporters.tosa.recurrent import recurrent

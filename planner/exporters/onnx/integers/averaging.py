@@ -9,13 +9,12 @@ from math import prod
 
 import numpy as np
 
-from planner.exporters.common.float_blocks import Block
+from planner.exporters.common.blocks import Block, Operand, operand_of
 from planner.exporters.common.linear_operands import largest
 from planner.exporters.onnx.integers.linear import is_byte
 from planner.exporters.onnx.integers.rescaling import bounds_of, settle_steps, single
-from planner.exporters.onnx.integers.steps import apply, cast
+from planner.exporters.onnx.integers.rounding_steps import apply, cast
 from planner.exporters.onnx.model_builder import ModelBuilder
-from planner.exporters.onnx.qlinear import Operand, operand_of
 from planner.interpreter.calls import FLOAT32_EVEN
 from planner.interpreter.kernels.pooling import PoolGeometry
 from planner.interpreter.kernels.table import is_tosa_pool
@@ -105,7 +104,7 @@ def _sum(builder: ModelBuilder, block: Block, x: Operand, count: int) -> str:
 
 
 def _windows(builder: ModelBuilder, block: Block, x: Operand) -> str:
-    op, triple = block.core[0], x.triple(builder)
+    op, triple = block.core[0], builder.triple(x)
     shape = builder.graph.values[x.value].shape or ()
     channels = next(dim for dim in shape[1:2] if isinstance(dim, int))
     ones = np.ones((channels, 1, *op.attributes["kernel_shape"]), np.int8)

@@ -11,15 +11,16 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from planner.errors import UnsupportedExport
-from planner.exporters.common.float_blocks import Block, write_clamp_alone, write_real
-from planner.exporters.common.frame import Form, write_form
+from planner.exporters.common.blocks import Block
+from planner.exporters.onnx.float_blocks import write_clamp_alone, write_real
 from planner.exporters.onnx.integers.averaging import average_pool, global_average_pool
-from planner.exporters.onnx.integers.combining import concat, plus, times, where
+from planner.exporters.onnx.integers.elementwise import concat, plus, times, where
 from planner.exporters.onnx.integers.linear import linear
 from planner.exporters.onnx.integers.rescaling import rescale
 from planner.exporters.onnx.model_builder import ModelBuilder
 from planner.exporters.onnx.port_support import LOW_BIT_ACTIVATIONS, LOW_BITS, Accepts
 from planner.exporters.onnx.qoperator import BYTES, write_call, write_mover
+from planner.exporters.onnx.write import Form, write_form
 from planner.interpreter.calls import FLOAT32_EVEN
 from planner.interpreter.fixed_point import ARITHMETICS
 from planner.interpreter.kernels.table import KERNELS
@@ -36,7 +37,7 @@ _EXACT: Final = frozenset({("ReduceMean",), ("ReduceSum",)})
 
 
 def write_integer(graph: Graph, plan: Plan) -> bytes:
-    """Serialise a planned model as integer ONNX operators; see `frame.write_form`."""
+    """Serialise a planned model as integer ONNX operators; see `write.write_form`."""
     return write_form(graph, plan, FORM)
 
 

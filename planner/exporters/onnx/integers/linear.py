@@ -7,7 +7,7 @@ Source: ONNX operator pages ConvInteger and MatMulInteger, as onnxruntime's CPU 
 import numpy as np
 
 from planner.constants.quantize import quantize_array
-from planner.exporters.common.float_blocks import Block
+from planner.exporters.common.blocks import Block, Operand, operand_of
 from planner.exporters.common.linear_operands import (
     INT32,
     Product,
@@ -18,9 +18,8 @@ from planner.exporters.common.linear_operands import (
     stored_bias,
 )
 from planner.exporters.onnx.integers.rescaling import bounds_of, settle_steps
-from planner.exporters.onnx.integers.steps import cast
+from planner.exporters.onnx.integers.rounding_steps import cast
 from planner.exporters.onnx.model_builder import ModelBuilder
-from planner.exporters.onnx.qlinear import Operand, operand_of
 from planner.exporters.onnx.storage_types import held_dtype
 from planner.ir.types.qtypes import Uniform
 
@@ -53,7 +52,7 @@ def _accumulate(builder: ModelBuilder, block: Block, product: Product) -> str:
     """The int32 accumulator's tensor."""
     is_conv = product.op.type == "Conv"
     kind, attributes = ("ConvInteger", product.op.attributes) if is_conv else ("MatMulInteger", {})
-    x, w = product.x.triple(builder), product.w.triple(builder)
+    x, w = builder.triple(product.x), builder.triple(product.w)
     weight = w[0]
     if product.op.attributes.get("transB"):
         stored = quantize_array(builder.values.array(product.w.value), product.w.kind)

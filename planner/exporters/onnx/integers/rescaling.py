@@ -5,12 +5,12 @@ Source: design 01, section 3; interpreter `memory.rescaled`, which says what the
 
 import numpy as np
 
-from planner.exporters.common.float_blocks import Block, Clamp, clamp_of
+from planner.exporters.common.blocks import Block, Clamp, clamp_of
 from planner.exporters.common.roundings import Rounding
-from planner.exporters.onnx.integers.steps import write_steps
+from planner.exporters.common.thresholds import Integers, Steps, fit, least_arguments
+from planner.exporters.onnx.integers.rounding_steps import write_steps
 from planner.exporters.onnx.model_builder import ModelBuilder
 from planner.exporters.onnx.storage_types import held_dtype
-from planner.exporters.qonnx.thresholds import Integers, Steps, fit, least_arguments
 from planner.interpreter.memory import rescaled
 from planner.ir.types.qtypes import Uniform
 

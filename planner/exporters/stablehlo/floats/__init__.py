@@ -1,1 +1,1 @@
-"""What a plan leaves float, as StableHLO operations."""
+"""Float ops of a plan as StableHLO operations."""

@@ -198,7 +198,7 @@ def _one_way(call: Call, cell: _Cell, way: int, activations: tuple[Activation, .
 
 
 def _biases(call: Call, cell: _Cell, both: Tensor, size: int) -> tuple[Tensor, Tensor | None]:
-    """What is added to the inputs' products, and to the hidden state's inside of GRU's reset."""
+    """The bias of the inputs' products, and that of the hidden state's inside of GRU's reset."""
     p, half = call.p, cell.gates * size
     outer, inner = part(p, both, 0, 0, half), part(p, both, 0, half, 2 * half)
     total = binary(p, "add", outer, inner)

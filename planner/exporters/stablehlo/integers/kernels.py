@@ -13,9 +13,8 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from planner.exporters.common.float_blocks import Block, Clamp
+from planner.exporters.common.blocks import Block, Clamp, Operand, operand_of
 from planner.exporters.common.linear_operands import largest, shifted_weight
-from planner.exporters.onnx.qlinear import Operand, operand_of
 from planner.exporters.stablehlo.calls import Call
 from planner.exporters.stablehlo.floats.windows import window_counts
 from planner.exporters.stablehlo.function import Array, Program
@@ -197,7 +196,7 @@ def reduced(builder: ProgramBuilder, block: Block, y: Uniform, ends: Clamp) -> T
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Average:
-    """What a sum of integers is divided by: numbers of elements, which broadcast, and the largest of them."""
+    """The divisors of a sum of integers: numbers of elements, which broadcast, and the largest of them."""
 
     x: Uniform
     counts: Array
@@ -250,7 +249,7 @@ def _rescaled(
 
 
 def grid_of(y: Uniform, ends: Clamp) -> Grid:
-    """Where the results of a kernel go."""
+    """The grid of a kernel's results."""
     return Grid(ends.low, ends.high, y.zero_point, storage_element(y))
 
 

@@ -43,7 +43,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Where results go: ends and zero point in stored units, element type."""
+    """The grid of results: ends and zero point in stored units, element type."""
 
     low: int
     high: int

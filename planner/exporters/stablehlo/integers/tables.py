@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from planner.constants.quantize import dequantize_array, quantize_array, stored_dtype
-from planner.exporters.common.float_blocks import Block, Clamp
+from planner.exporters.common.blocks import Block, Clamp
 from planner.exporters.stablehlo.floats.arithmetic import BINARY, COMPARISONS, UNARY
 from planner.exporters.stablehlo.function import Array, Program
 from planner.exporters.stablehlo.operations import binary, convert, joined, reshape, spread, take

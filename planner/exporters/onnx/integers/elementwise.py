@@ -1,4 +1,4 @@
-"""Combining: Add, Sub, Mul, Concat and Where of stored integers, each rounded as the row's arithmetic does.
+"""Elementwise: Add, Sub, Mul, Concat and Where of stored integers, each rounded as the row's arithmetic does.
 
 A sum of two scaled integers is written as one, when trying every pair of stored values shows it equal; else
 as a table of all pairs. Source: design 01, sections 7 and 8.
@@ -8,15 +8,15 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from planner.exporters.common.float_blocks import Block, write_clamped
+from planner.exporters.common.blocks import Block, Operand, operand_of
 from planner.exporters.common.linear_operands import largest
+from planner.exporters.common.thresholds import Integers, fit, fit_pairs, least_arguments
+from planner.exporters.onnx.float_blocks import write_clamped
 from planner.exporters.onnx.integers.linear import is_byte, widened
 from planner.exporters.onnx.integers.rescaling import bounds_of, rescale_steps, settle_steps
-from planner.exporters.onnx.integers.steps import cast, write_pairs, write_steps
+from planner.exporters.onnx.integers.rounding_steps import cast, write_pairs, write_steps
 from planner.exporters.onnx.model_builder import ModelBuilder
-from planner.exporters.onnx.qlinear import Operand, operand_of
 from planner.exporters.onnx.storage_types import Array, held_dtype
-from planner.exporters.qonnx.thresholds import Integers, fit, fit_pairs, least_arguments
 from planner.interpreter.calls import FLOAT32_EVEN, grid_of, onto
 from planner.interpreter.fixed_point import ratios
 from planner.interpreter.kernels.elementwise import has_scalar_rows, product_onto, qlinear_add

@@ -1,4 +1,4 @@
-"""Steps: rounding written as integer ONNX ops: multiply, add, divide by a power of two, clip, cast.
+"""Rounding steps: a rounding as integer ONNX ops: multiply, add, divide by a power of two, clip, cast.
 
 All on int64 tensors, so the sum before the division is lifted above zero first, where ONNX's Div floors. A
 channel that no multiplication serves adds one where it reaches a threshold of a table. Source: ONNX operator
@@ -7,9 +7,9 @@ pages Div, Gather; `thresholds` for what is written.
 
 import numpy as np
 
+from planner.exporters.common.thresholds import PAIR_REACH, Pairs, Steps
 from planner.exporters.onnx.model_builder import ModelBuilder
 from planner.exporters.onnx.storage_types import Array, held_dtype
-from planner.exporters.qonnx.thresholds import PAIR_REACH, Pairs, Steps
 from planner.ir.types.qtypes import Uniform
 
 _ONNX_TYPES = {"int8": 3, "uint8": 2, "int16": 5, "uint16": 4, "int32": 6, "int64": 7}
@@ -116,7 +116,7 @@ def _signed(builder: ModelBuilder, v: str, product: str, sign: Array, stem: str)
 
 
 def _lift(steps: Steps) -> Array:
-    """What makes every sum before the division positive, in units of its quotient."""
+    """The number that makes every sum before the division positive, in units of its quotient."""
     reach = steps.reach * steps.multiplier + np.abs(steps.offset) + steps.sign
     return np.asarray((reach >> steps.shift) + 1)
 

@@ -1,4 +1,4 @@
-"""Frame: how every format of stored integers is written: refuse, write region by region, bind the outputs.
+"""Write: a planned model in an ONNX format: refuse, write region by region, bind the outputs.
 
 A format is a record: what it takes, which stored tensors it clamps as they are, and what it does with one
 region. Source: design 05, "Out".
@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from planner.errors import RuleError
-from planner.exporters.common.float_blocks import Block, blocks, write_border
+from planner.exporters.common.blocks import Block, blocks
+from planner.exporters.onnx.float_blocks import write_border
 from planner.exporters.onnx.model_builder import ModelBuilder, Rescale
 from planner.exporters.onnx.port_support import Accepts, beyond, refuse_unsupported
 from planner.ir.graph import Graph

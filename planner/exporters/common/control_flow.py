@@ -1,4 +1,4 @@
-"""Nested: the blocks of a plan as they stand in one another, for formats with loops and branches.
+"""Control flow: the blocks of a plan as they stand in one another, for formats with loops and branches.
 
 Blocks come flat, each with its scope; here a body is what its kernel runs, and the borders are that kernel's
 operands and results. A call's body stands where the call does. Nothing here writes.
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.errors import UnsupportedExport
-from planner.exporters.common.float_blocks import Block, blocks
+from planner.exporters.common.blocks import Block, blocks
 from planner.ir.borders import border_op, inner_scope
 from planner.ir.graph import Op
 from planner.ir.structure import BEGIN, JOIN, Scope
@@ -30,7 +30,7 @@ _PASSING: Final = frozenset({"Cast", "Identity"})
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Border:
-    """What hands a value into a body, out of it, or on from the branch that ran."""
+    """The hand-over of a value into a body, out of it, or on from the branch that ran."""
 
     block: Block
     op: Op
@@ -42,7 +42,7 @@ class Border:
 
     @property
     def value(self) -> str:
-        """What it is called behind the border."""
+        """The name of the value behind the border."""
         return self.op.outputs[0]
 
     @property
@@ -84,7 +84,7 @@ class Choice:
 
     @property
     def place(self) -> str:
-        """What a refusal names."""
+        """The kernel as refusals name it."""
         return f"{self.scope.owner} ({self.scope.type})"
 
     @property
@@ -114,7 +114,7 @@ class Cycle:
 
     @property
     def slices(self) -> tuple[Border, ...]:
-        """What takes another slice in every trip of a Scan; behind it come values that the body captures."""
+        """Operands of a Scan that hand every trip another slice; captured values come behind them."""
         if self.scope.type != "Scan":
             return ()
         last = self.states + int(self.scope.attributes["num_scan_inputs"])
@@ -122,7 +122,7 @@ class Cycle:
 
     @property
     def unchanged(self) -> tuple[Border, ...]:
-        """What enters every trip as it is."""
+        """Values that enter every trip as they are."""
         slices = self.slices
         return tuple(b for b in self.begins if b.carried < 0 and b not in slices and not self.is_count(b))
 
@@ -140,7 +140,7 @@ class Cycle:
         return self.scope.type == "Loop" and begin.index == 1
 
     def pairs(self, *, is_steady: bool) -> tuple[tuple[Border, Border], ...]:
-        """Where what one trip hands to the next enters and leaves; a condition that always holds does not."""
+        """Where values that trips hand on enter and leave, but for a condition that always holds."""
         left = {end.carried: end for end in self.ends if end.carried >= 0}
         return tuple(
             (begin, left[begin.index])
@@ -198,7 +198,7 @@ class Cycle:
 
     @property
     def place(self) -> str:
-        """What a refusal names."""
+        """The kernel as refusals name it."""
         return f"{self.scope.owner} ({self.scope.type})"
 
 
@@ -216,7 +216,7 @@ class _Found:
 
 
 def nested(plan: Plan) -> tuple[Item, ...]:
-    """What to write, in order; a border that stays is that of a call.
+    """The items of a plan in the order they are written; a border that stays is that of a call.
 
     Raises:
       UnsupportedExport: a loop or branch that is none of ONNX's.

@@ -1,90 +1,23 @@
-"""Float blocks: planned regions one by one, written as float ops between DequantizeLinear and QuantizeLinear.
+"""Float blocks: regions as float ops between DequantizeLinear and QuantizeLinear, for all ONNX formats.
 
-What both ONNX formats share: regions with their port types, which operand reads which port, fused
-activations as clamps of the stored result, float regions. Nothing here knows a QLinear op.
-Source: design 01, sections 3 and 7; design 05, "Traps" (activations fold after propagation only).
+Which operand reads which port, borders of bodies, and clamps of results. Nothing here knows a QLinear op.
+Source: design 01, sections 3 and 7.
 """
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from dataclasses import replace
 
 import numpy as np
 
-from planner.constants.quantize import quantize_array
 from planner.errors import UnsupportedExport
-from planner.exporters.common.values import Values
+from planner.exporters.common.blocks import BORDER_ARITHMETIC, CLAMPS, Block, Clamp, clamp_of
 from planner.exporters.onnx.model_builder import SHAPE_READERS, ModelBuilder
 from planner.exporters.onnx.storage_types import held_dtype, whole_range
 from planner.ir.borders import border_op
-from planner.ir.graph import Op, Region
-from planner.ir.roles import NON_PORT_INPUTS
+from planner.ir.graph import Op
 from planner.ir.structure import JOIN
 from planner.ir.types.qtypes import Uniform
 from planner.onnx.dtypes import NUMPY
-from planner.plans.plan import Plan
-from planner.plans.records import KernelPlan, PortTyped
-
-CLAMPS: Final = frozenset({"Clip", "Relu"})
-BORDER_ARITHMETIC: Final = "float32_even"
-"""What a rescale at the border of a body computes by, as the interpreter has it: no row says."""
-
-
-@dataclass(frozen=True, slots=True)
-class Clamp:
-    """Bounds in stored units that a fused activation and a narrow storage range leave."""
-
-    low: int
-    high: int
-
-    def is_idle(self, kind: Uniform) -> bool:
-        """Whether saturation to the tensor's integer type does the same."""
-        bounds = whole_range(held_dtype(kind))
-        return (self.low, self.high) == (bounds.min, bounds.max)
-
-
-class Block(NamedTuple):
-    """A planned region: its ops, its ports, and its fused activation taken apart.
-
-    Attributes:
-      core: the ops but for the activation.
-      activation: a last Relu or Clip whose result alone leaves the region, in integers; else None.
-      kinds: the port type of each operand that is a port, by (op name, operand index).
-    """
-
-    region: Region
-    kernel: KernelPlan
-    core: tuple[Op, ...]
-    activation: Op | None
-    kinds: Mapping[tuple[str, int], PortTyped]
-
-    @property
-    def is_integer(self) -> bool:
-        """Whether any port is stored in integers."""
-        return any(isinstance(port.type, Uniform) for port in (*self.kernel.inputs, *self.kernel.outputs))
-
-    @property
-    def result(self) -> str:
-        """The value the core computes; where there is an activation, what that reads."""
-        return self.core[-1].outputs[0]
-
-
-def blocks(plan: Plan) -> Iterator[Block]:
-    """Regions in order: planned ones, and those of shape arithmetic that they or the outputs need."""
-    needed = _needed(plan)
-    for region in plan.graph.regions:
-        if region.name not in needed:
-            continue
-        kernel = plan.kernels.get(region.name) or KernelPlan(region.name, region.kernel, None, None, (), ())
-        if not region.ops:
-            raise UnsupportedExport(
-                f"kernel {kernel.name!r} ({kernel.kernel}) has no ops inside, ONNX formats are made of ops",
-                hint="plan the model from its ONNX file",
-            )
-        activation = _fused_activation(region, kernel)
-        core = region.ops[:-1] if activation is not None else region.ops
-        yield Block(region, kernel, core, activation, _port_kinds(region, kernel))
 
 
 def write_border(builder: ModelBuilder, block: Block) -> bool:
@@ -110,75 +43,6 @@ def write_border(builder: ModelBuilder, block: Block) -> bool:
     elif builder.graph.values[value].is_float:
         builder.values.define_real(value, result)
     return True
-
-
-def _needed(plan: Plan) -> frozenset[str]:
-    """Names of the regions that a planned kernel or a model output rests on."""
-    values, names = set(plan.graph.outputs), set()
-    for region in reversed(plan.graph.regions):
-        written = {name for op in region.ops for name in op.outputs}
-        if region.name in plan.kernels or not values.isdisjoint(written):
-            names.add(region.name)
-            values.update(name for op in region.ops for name in (*op.inputs, *op.captures))
-    return frozenset(names)
-
-
-def _port_kinds(region: Region, kernel: KernelPlan) -> Mapping[tuple[str, int], PortTyped]:
-    """Port types by operand; a value on several ports gives them out in the order of its operands."""
-    types: dict[str, list[PortTyped]] = {}
-    for port in reversed(kernel.inputs):
-        types.setdefault(port.value, []).append(port.type)
-    found: dict[tuple[str, int], PortTyped] = {}
-    for op in region.ops:
-        others = NON_PORT_INPUTS.get(op.type, frozenset())
-        for i, name in enumerate(op.inputs):
-            if name and name in types and i not in others:
-                stack = types[name]
-                found[op.name, i] = stack.pop() if len(stack) > 1 else stack[0]
-    return found
-
-
-def _fused_activation(region: Region, kernel: KernelPlan) -> Op | None:
-    last = region.ops[-1]
-    if len(region.ops) < 2 or last.type not in CLAMPS or len(kernel.outputs) != 1:
-        return None
-    if last.outputs[0] != kernel.outputs[0].value or not isinstance(kernel.outputs[0].type, Uniform):
-        return None
-    return last if last.inputs[0] == region.ops[-2].outputs[0] else None
-
-
-def clamp_of(values: Values[Any], op: Op | None, kind: Uniform) -> Clamp | None:
-    """Stored bounds of a Relu or Clip, or of the storage range alone; None: bounds known only at run time.
-
-    A bound b is at its stored value q(b), so a Relu's is the zero point.
-    """
-    low, high = kind.storage.qmin, kind.storage.qmax
-    if op is None:
-        return Clamp(low, high)
-    lo: float | None = 0.0 if op.type == "Relu" else op.attributes.get("min")
-    hi: float | None = op.attributes.get("max")
-    for i, name in enumerate(op.inputs[1:3]):
-        if not name:
-            continue
-        if name not in values.graph.constants:
-            return None
-        number = float(values.array(name).reshape(()))
-        lo, hi = (number, hi) if i == 0 else (lo, number)
-    if not kind.is_per_tensor and (lo or hi is not None or len(set(kind.zero_points)) > 1):
-        return None
-    if lo is not None:
-        low = _stored_number(lo, kind)
-    if hi is not None:
-        high = _stored_number(hi, kind)
-    # ONNX Clip with min > max gives max everywhere.
-    return Clamp(min(low, high), high)
-
-
-def _stored_number(real: float, kind: Uniform) -> int:
-    if not real:
-        return kind.zero_point
-    one = kind if kind.is_per_tensor else Uniform(kind.storage, kind.scales[:1], kind.zero_points[:1])
-    return int(quantize_array(np.asarray(real, np.float32), one))
 
 
 def write_real(builder: ModelBuilder, block: Block) -> None:
@@ -276,7 +140,7 @@ class _Reads:
 def settle(builder: ModelBuilder, value: str, tensor: str, kind: Uniform, activation: Op | None) -> None:
     """Quantize a region's float32 result, clamp it by its activation, and define the value."""
     clamp = clamp_of(builder.values, activation, kind)
-    if clamp is not None and clamp.is_idle(kind):
+    if clamp is not None and is_idle(clamp, kind):
         result = builder.stored_name(value, kind)
         builder.quantize_f32(tensor, kind, result)
         builder.define_stored(value, kind, result)
@@ -302,14 +166,20 @@ def write_clamp_alone(builder: ModelBuilder, block: Block) -> bool:
     ):
         return False
     clamp = clamp_of(builder.values, op, kind)
-    if clamp is None or not (clamp.is_idle(kind) or held_dtype(kind) in builder.integer_clamps):
+    if clamp is None or not (is_idle(clamp, kind) or held_dtype(kind) in builder.integer_clamps):
         return False
     whole = builder.stored(ports[0].value, wanted)
-    if clamp.is_idle(kind):
+    if is_idle(clamp, kind):
         builder.define_stored(ports[1].value, kind, whole)
     else:
         write_clamped(builder, ports[1].value, whole, kind, op)
     return True
+
+
+def is_idle(clamp: Clamp, kind: Uniform) -> bool:
+    """Whether saturation to the tensor's integer type does the same as a clamp."""
+    bounds = whole_range(held_dtype(kind))
+    return (clamp.low, clamp.high) == (bounds.min, bounds.max)
 
 
 def write_clamped(

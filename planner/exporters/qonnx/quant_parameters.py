@@ -1,4 +1,4 @@
-"""Quants: a planned type as the operands and attributes of a QONNX Quant, and which types have one.
+"""Quant parameters: a planned type as the operands and attributes of a QONNX Quant, and which types have one.
 
 A storage range is a width, a sign and a narrowness; widths may be fractional, and one per slice. Source:
 QONNX operator pages, Quant and BipolarQuant; design 05, "Exact semantics".
@@ -37,7 +37,7 @@ class Quant:
         return {"narrow": int(self.narrow), "rounding_mode": "ROUND", "signed": int(self.signed)}
 
     def of(self, x: Array) -> Array:
-        """What the node computes."""
+        """The result of the node for a tensor."""
         return quant(x, self.scale, self.zero_point, self.bits, signed=self.signed, narrow=self.narrow)
 
 

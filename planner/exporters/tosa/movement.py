@@ -1,4 +1,4 @@
-"""Moving: ops whose results are elements of their operands, on stored integers or on floats alike.
+"""Movement: ops whose results are elements of their operands, on stored integers or on floats alike.
 
 A TRANSPOSE of the model is no operation, only another order of the same tensor. What picks elements axis by
 axis (slices, tiles, gathers, nearest resizes, splits) is SLICE where they lie in a row, TILE where the axis

@@ -1,4 +1,4 @@
-"""Reals: stored integers as float32 and back, exactly as DequantizeLinear and QuantizeLinear compute them.
+"""Float conversion: stored integers as float32 and back, exactly as ONNX dequantizes and quantizes them.
 
 TOSA does not divide, so quantizing multiplies by the reciprocal and then looks the answer's neighbours up in
 a table of thresholds: the least float32 that QuantizeLinear gives each stored value.

@@ -1,0 +1,158 @@
+"""Blocks: planned regions one by one, each with its port types and its fused activation taken apart.
+
+An activation folds into stored bounds (`Clamp`). Nothing here writes. Source: design 01, sections 3 and 7;
+design 05, "Traps" (activations fold after propagation only).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from planner.constants.quantize import quantize_array
+from planner.errors import UnsupportedExport
+from planner.exporters.common.values import Values
+from planner.ir.graph import Op, Region
+from planner.ir.roles import NON_PORT_INPUTS
+from planner.ir.types.qtypes import Uniform
+from planner.plans.plan import Plan
+from planner.plans.records import KernelPlan, PortTyped
+
+CLAMPS: Final = frozenset({"Clip", "Relu"})
+BORDER_ARITHMETIC: Final = "float32_even"
+"""The arithmetic of a rescale at the border of a body, as the interpreter has it: no row says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clamp:
+    """Bounds in stored units that a fused activation and a narrow storage range leave."""
+
+    low: int
+    high: int
+
+
+class Block(NamedTuple):
+    """A planned region: its ops, its ports, and its fused activation taken apart.
+
+    Attributes:
+      core: the ops but for the activation.
+      activation: a last Relu or Clip whose result alone leaves the region, in integers; else None.
+      kinds: the port type of each operand that is a port, by (op name, operand index).
+    """
+
+    region: Region
+    kernel: KernelPlan
+    core: tuple[Op, ...]
+    activation: Op | None
+    kinds: Mapping[tuple[str, int], PortTyped]
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether any port is stored in integers."""
+        return any(isinstance(port.type, Uniform) for port in (*self.kernel.inputs, *self.kernel.outputs))
+
+    @property
+    def result(self) -> str:
+        """The value the core computes; where there is an activation, what that reads."""
+        return self.core[-1].outputs[0]
+
+
+def blocks(plan: Plan) -> Iterator[Block]:
+    """Regions in order: planned ones, and those of shape arithmetic that they or the outputs need."""
+    needed = _needed(plan)
+    for region in plan.graph.regions:
+        if region.name not in needed:
+            continue
+        kernel = plan.kernels.get(region.name) or KernelPlan(region.name, region.kernel, None, None, (), ())
+        if not region.ops:
+            raise UnsupportedExport(
+                f"kernel {kernel.name!r} ({kernel.kernel}) has no ops inside, ONNX formats are made of ops",
+                hint="plan the model from its ONNX file",
+            )
+        activation = _fused_activation(region, kernel)
+        core = region.ops[:-1] if activation is not None else region.ops
+        yield Block(region, kernel, core, activation, _port_kinds(region, kernel))
+
+
+def _needed(plan: Plan) -> frozenset[str]:
+    """Names of the regions that a planned kernel or a model output rests on."""
+    values, names = set(plan.graph.outputs), set()
+    for region in reversed(plan.graph.regions):
+        written = {name for op in region.ops for name in op.outputs}
+        if region.name in plan.kernels or not values.isdisjoint(written):
+            names.add(region.name)
+            values.update(name for op in region.ops for name in (*op.inputs, *op.captures))
+    return frozenset(names)
+
+
+def _port_kinds(region: Region, kernel: KernelPlan) -> Mapping[tuple[str, int], PortTyped]:
+    """Port types by operand; a value on several ports gives them out in the order of its operands."""
+    types: dict[str, list[PortTyped]] = {}
+    for port in reversed(kernel.inputs):
+        types.setdefault(port.value, []).append(port.type)
+    found: dict[tuple[str, int], PortTyped] = {}
+    for op in region.ops:
+        others = NON_PORT_INPUTS.get(op.type, frozenset())
+        for i, name in enumerate(op.inputs):
+            if name and name in types and i not in others:
+                stack = types[name]
+                found[op.name, i] = stack.pop() if len(stack) > 1 else stack[0]
+    return found
+
+
+def _fused_activation(region: Region, kernel: KernelPlan) -> Op | None:
+    last = region.ops[-1]
+    if len(region.ops) < 2 or last.type not in CLAMPS or len(kernel.outputs) != 1:
+        return None
+    if last.outputs[0] != kernel.outputs[0].value or not isinstance(kernel.outputs[0].type, Uniform):
+        return None
+    return last if last.inputs[0] == region.ops[-2].outputs[0] else None
+
+
+def clamp_of(values: Values[Any], op: Op | None, kind: Uniform) -> Clamp | None:
+    """Stored bounds of a Relu or Clip, or of the storage range alone; None: bounds known only at run time.
+
+    A bound b is at its stored value q(b), so a Relu's is the zero point.
+    """
+    low, high = kind.storage.qmin, kind.storage.qmax
+    if op is None:
+        return Clamp(low, high)
+    lo: float | None = 0.0 if op.type == "Relu" else op.attributes.get("min")
+    hi: float | None = op.attributes.get("max")
+    for i, name in enumerate(op.inputs[1:3]):
+        if not name:
+            continue
+        if name not in values.graph.constants:
+            return None
+        number = float(values.array(name).reshape(()))
+        lo, hi = (number, hi) if i == 0 else (lo, number)
+    if not kind.is_per_tensor and (lo or hi is not None or len(set(kind.zero_points)) > 1):
+        return None
+    if lo is not None:
+        low = _stored_number(lo, kind)
+    if hi is not None:
+        high = _stored_number(hi, kind)
+    # ONNX Clip with min > max gives max everywhere.
+    return Clamp(min(low, high), high)
+
+
+def _stored_number(real: float, kind: Uniform) -> int:
+    if not real:
+        return kind.zero_point
+    one = kind if kind.is_per_tensor else Uniform(kind.storage, kind.scales[:1], kind.zero_points[:1])
+    return int(quantize_array(np.asarray(real, np.float32), one))
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A value and the integer type a port reads it in."""
+
+    value: str
+    kind: Uniform
+
+
+def operand_of(block: Block, op: Op, index: int) -> Operand | None:
+    """An operand that is stored in integers; None where it is float, inner or absent."""
+    kind = block.kinds.get((op.name, index))
+    return Operand(op.inputs[index], kind) if isinstance(kind, Uniform) else None
