@@ -98,7 +98,10 @@ def _own(rounding: Rounding) -> tuple[Integers, Integers, Integers, Integers] | 
     ratio = rounding.ratio.astype(np.float64)
     is_gemmlowp = rounding.arithmetic == "gemmlowp"
     multiplier, shift = (multiplier_or_zero if is_gemmlowp else multiplier_and_shift)(ratio)
+    # Zero point less least level is added in front of the shift, where it is a whole multiple of the divisor,
+    # so the floor does not see it. Half a divisor more makes the floor a rounding half up.
     moved = np.left_shift(np.int64(rounding.y.zero_point - rounding.low), shift)
     offset = np.left_shift(np.int64(1), shift - 1) + moved
+    # Beyond that shift the first of two roundings is at 2^30, away from zero: 2^30 with the sign of v.
     is_twice = (shift > DOUBLE_ROUND_ABOVE) & (rounding.arithmetic in _DOUBLE)
     return multiplier, offset, shift, np.where(is_twice, np.int64(1 << 30), np.int64(0))

@@ -93,6 +93,7 @@ def least_arguments(levels_of: Levels, low: Integers, high: Integers, count: int
     wanted = np.arange(1, count + 1)
     first = np.repeat(low[:, None], count, axis=1)
     last = np.repeat(high[:, None] + 1, count, axis=1)
+    # One bisection for all channels and levels at once: log2 of the widest range steps.
     while np.any(first < last):
         middle = (first + last) >> 1
         reached = levels_of(np.minimum(middle, high[:, None])) >= wanted
@@ -149,6 +150,8 @@ def is_exact(steps: Steps, levels: Thresholds) -> npt.NDArray[np.bool_]:
     """Per channel, whether the steps reach every level where they should: monotone, so nowhere else."""
     low, high, least = levels.low[:, None], levels.high[:, None], levels.least
     wanted = np.arange(1, levels.count + 1)
+    # Both functions never fall, so they agree everywhere if each level is reached at its threshold and not
+    # one integer earlier. Levels that no integer of the range reaches are seen at the two ends below.
     is_inside = (least > low) & (least <= high)
     at, before = steps.of(np.where(is_inside, least, low)), steps.of(np.where(is_inside, least - 1, low))
     result = np.all(~is_inside | ((at >= wanted) & (before < wanted)), axis=1)
@@ -183,6 +186,8 @@ def fit_pairs(
     if room < 0:
         return None
     total = a[:, None] * one + b[None, :] * two
+    # A pair of level q needs total + offset in [q, q + 1) << shift: each pair bounds the offset from below
+    # and from above, and any number between all bounds is right. The ends, cut by the clip, bound one side.
     least = np.where(levels > 0, (levels << _PAIR_SHIFT) - total, np.iinfo(np.int64).min).max()
     most = np.where(levels < top, ((levels + 1) << _PAIR_SHIFT) - total, np.iinfo(np.int64).max).min()
     if least >= most:
@@ -232,6 +237,7 @@ def _rounded(levels: Thresholds, slope: Reals, bits: int, lead: float = 0.0) -> 
     # A slope beyond all levels saturates at the first step, and so does the largest one that fits.
     most = np.minimum(2.0 ** _MULTIPLIER_BITS[1], np.floor(2.0 ** (_PRODUCT_BITS - 1) / (levels.reach + 1.0)))
     multiplier = np.clip(np.rint(np.ldexp(slope, shift)), 1, most).astype(np.int64)
+    # The room is computed for the rounded multiplier, not for the slope: its error is paid by the offset.
     least, most = _room(levels, np.ldexp(multiplier.astype(np.float64), -shift))
     alone = np.where(np.isfinite(least), least + 0.5, np.where(np.isfinite(most), most - 0.5, 0.0))
     middle = np.where(np.isfinite(least) & np.isfinite(most), least / 2 + most / 2, alone) - lead
@@ -256,6 +262,7 @@ def _room(levels: Thresholds, slope: Reals) -> tuple[Reals, Reals]:
     """The offsets, from least up to but not including most, that put every threshold where it is."""
     low, high, t = levels.low, levels.high, levels.least
     is_inside = (t > low[:, None]) & (t <= high[:, None])
+    # Level n is reached at t and not at t - 1: n - slope * t <= offset < n - slope * (t - 1).
     at = np.arange(1.0, levels.count + 1) - slope[:, None] * t
     least = np.where(is_inside, at, -np.inf).max(axis=1, initial=-np.inf)
     most = np.where(is_inside, at + slope[:, None], np.inf).min(axis=1, initial=np.inf)
@@ -268,6 +275,7 @@ def _room(levels: Thresholds, slope: Reals) -> tuple[Reals, Reals]:
 def _roomiest(levels: Thresholds, slope: Reals) -> Reals:
     """The slope near the given one with the widest room; the width is concave in the slope."""
     left, right = slope * (1 - 2.0**-8), slope * (1 + 2.0**-8)
+    # Ternary search: of a concave function the third beyond the lower inner point has not the maximum.
     for _ in range(_SEARCH_STEPS):
         third = (right - left) / 3
         one, two = left + third, right - third
@@ -283,5 +291,6 @@ def _key_of_largest() -> int:
 
 def _float_of(keys: Integers) -> npt.NDArray[np.float32]:
     """The float32 of an order-preserving integer key."""
+    # The bits of positive floats, read as integers, ascend as the floats do.
     magnitude = np.abs(keys).astype(np.int32).view(np.float32)
     return np.where(keys < 0, -magnitude, magnitude).astype(np.float32)

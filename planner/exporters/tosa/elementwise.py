@@ -198,6 +198,7 @@ def _term(  # noqa: PLR0917
     """
     program, zero = builder.program, held(side.kind).zero_point
     low, high = (int(end) for end in _ends(side))
+    # Rounding half away from zero commutes with the sign, rounding half up does not: every value is tried.
     values = np.arange(low, high + 1) << left
     later = sign < 0 and bool((factor.apply(-values) == -factor.apply(values)).all())
     stem = f"{side.value}_term"

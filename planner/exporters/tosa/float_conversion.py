@@ -73,6 +73,7 @@ def _thresholds(scale: float, low: int, high: int) -> Array:
     """The least float32 that gives each integer from `low` to `high + 1`; at the two ends, any."""
     steps = np.arange(low, high + 2)
     found = ((steps - 0.5) * scale).astype(_FLOAT)
+    # The float64 estimate is within two float32 of the threshold: start two below, climb while still below.
     found = np.nextafter(np.nextafter(found, _FLOAT(-np.inf)), _FLOAT(-np.inf))
     for _ in range(6):
         is_below = np.rint(found / _FLOAT(scale)) < steps

@@ -168,6 +168,8 @@ def sum_of(ratios: Sequence[Array], arithmetic: str, *, is_byte: bool) -> Sum:
     """
     if arithmetic == "power_of_two":
         return _aligned(ratios)
+    # Over twice the largest ratio every term is at most one half, so sums do not overflow; the headroom keeps
+    # bits below the last one until the total is rounded. The total's factor takes both back.
     headroom = HEADROOM if is_byte else WORD_HEADROOM
     twice = max(abs(ratio[0]) for ratio in ratios) * 2
     factors = [factor_of(ratio / twice, arithmetic) for ratio in ratios]

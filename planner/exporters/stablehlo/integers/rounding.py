@@ -78,6 +78,7 @@ def rounded(p: Program, terms: Sequence[Term], grid: Grid, added: Array | None =
     has_ties = whole % 2 == 0 and (len(parts) > 1 or _may_tie(ratios[0], reaches[0]))
     if len(parts) == 1:
         parts = [_narrowed(p, parts[0], whole, max(abs(low), abs(high)) + 2)]
+    # The quotient is at most three quarters off, so the result is it or a neighbour: the remainder says.
     quotient = _quotient(p, parts, whole)
     near = clamp(p, _number(p, low - 1), quotient, _number(p, high + 1))
     ends = _ends(p, parts, near, whole, has_ties=has_ties)
@@ -154,6 +155,8 @@ def _ends(
     """Whether the remainder is above half of Q, and whether below minus half."""
     values, tops = [part.value for part in parts], [part.top for part in parts]
     half = q_scale // 2
+    # A tie goes to the even neighbour: an odd result gets 1 more on the side that leaves it. Remainders are
+    # whole numbers, so 1 decides ties and nothing else.
     odd = binary(p, "and", near, _number(p, 1)) if has_ties else None
     if q_scale < _ONE_LIMB:
         products = _dot(p, values, [_integers(top) for top in tops])
@@ -166,6 +169,8 @@ def _ends(
             f"{p.place}: its scales give steps of 1/{q_scale}, finer than 64-bit remainders tell apart",
             hint="use scales that are closer to each other",
         )
+    # The remainder may need 90 bits: two limbs, each a difference of products. Products may wrap around 2^64;
+    # their differences are small, so the wrapping cancels.
     mask = (1 << _LIMB_BITS) - 1
     lower = _dot(p, values, [_low_limb(top) for top in tops])
     lower = binary(p, "subtract", lower, binary(p, "multiply", near, _number(p, q_scale & mask)))
