@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from planner.pipeline import annotate, calibrate, check, compare, evaluate, export, load_model, plan
     from planner.plans.diff import diff
     from planner.plans.explain import explain
+    from planner.plans.networkx_graph import to_networkx
     from planner.plans.plan import Plan
     from planner.plans.read_json import plan_from_json
     from planner.report.html import write_report
@@ -61,6 +62,7 @@ _HOMES: Final = {
     "run": "planner.interpreter.models:run_model",
     "suggest": "planner.what_if.suggest",
     "target_ids": "planner.target.load",
+    "to_networkx": "planner.plans.networkx_graph",
     "write_report": "planner.report.html",
 }
 
@@ -94,6 +96,7 @@ __all__ = [
     "run",
     "suggest",
     "target_ids",
+    "to_networkx",
     "write_report",
 ]
 

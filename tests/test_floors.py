@@ -49,7 +49,7 @@ LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
     "fastapi": ("api",),
     "highspy": ("planner.propagation.solver.highs",),
     "httpx": ("planner.client",),
-    "networkx": (),
+    "networkx": ("planner.plans.networkx_graph",),
     "onnx": ("planner.onnx", "planner.exporters"),
     "onnxruntime": ("planner.calibration", "planner.interpreter", "planner.onnx.sessions"),
     "pydantic": ("planner.annotated", "planner.plans", "planner.target", "api"),

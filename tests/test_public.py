@@ -108,6 +108,7 @@ WRONG = {
     "no plan to change": (lambda *_: planner.replan(None, {}), InputError, "a plan is what"),
     "no plan to restore": (lambda *_: planner.restore(None, "conv1"), InputError, "a plan is what"),
     "no plan to retarget": (lambda *_: planner.retarget(None, "tosa-int8"), InputError, "a plan is what"),
+    "no plan to draw": (lambda m, *_: planner.to_networkx(m), InputError, "a plan is what .* not a Graph"),
     "no plan to report": (lambda *_: planner.write_report(None), InputError, "a plan is what"),
     "kernels to restore": (
         lambda *all_: planner.restore(all_[2], ["conv1"]),
