@@ -16,7 +16,7 @@ from planner.propagation.solver.candidates import offer_labels
 from planner.propagation.solver.classes import Label, LabelClass, label_of, typed
 from planner.propagation.solver.components import Sets, components_of, units_of
 from planner.propagation.solver.price import CostModel, edge_price, price_of_labels
-from planner.propagation.solver.rfc import greedy
+from planner.propagation.solver.rfc import rfc
 from planner.propagation.solver.solve import Solution, solve, unavoidable_casts
 from planner.propagation.solver.tie_break import moved_late
 from planner.propagation.solver.ways import settle_losses
@@ -124,7 +124,7 @@ def _label(
     for component in parts:
         component.whole = offer_labels(component, classes, network, cost_model.costs.max_clip)
     units = units_of(network, parts)
-    first_decided = greedy(network, classes) if greedily else {}
+    first_decided = rfc(network, classes) if greedily else {}
     solutions: dict[int, Solution] = {}
     cost = bound = sum(edge_price(edge, {}, cost_model)[0] for edge in loose)
     for unit in units:
