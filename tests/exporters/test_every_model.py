@@ -16,13 +16,24 @@ from planner.errors import UnsupportedExport
 MODELS = Path(os.environ.get("QPLAN_MODELS", "../shared/models"))
 TARGETS = {"stablehlo": "stablehlo", "stablehlo-int": "stablehlo", "tosa": "tosa-int8"}
 # Sizes that a model leaves open and cannot be 1.
-SIZES = {"silero_vad_16k_op15": {"input": (1, 576), "state": (2, 1, 128)}}
+SIZES = {
+    "silero_vad_16k_op15": {"input": (1, 576), "state": (2, 1, 128)},
+    "stories260k_decode": {"attention_mask": (1, 2)},
+}
 VALUES = {"sr": 16000}
 REFUSED = {
     ("bert_l4_h256", "tosa"): "/m/encoder/layer.0/attention/self/Add.out[0] (row add@140): a requantize by ",
+    ("stories260k", "stablehlo"): "GatherND at 'node_GatherND_41' has no form in StableHLO here",
+    ("stories260k", "stablehlo-int"): "GatherND at 'node_GatherND_41' has no form in StableHLO here",
+    ("stories260k", "tosa"): "kernel 'node_GatherND_41' runs GatherND in float",
+    ("stories260k_decode", "stablehlo"): "GatherND at 'node_GatherND_37' has no form in StableHLO here",
+    ("stories260k_decode", "stablehlo-int"): "GatherND at 'node_GatherND_37' has no form in StableHLO here",
+    ("stories260k_decode", "tosa"): "kernel 'node_GatherND_37' runs GatherND in float",
 }
-"""A mask of -3.4e38 in integers, unless it is kept float."""
+"""A mask of -3.4e38 in integers, unless it is kept float; ops without a form in the program."""
 NAMES = (
+    "language/stories260k",
+    "language/stories260k_decode",
     "mlperf-tiny/ad01_fp32",
     "mlperf-tiny/pretrainedResnet",
     "mlperf-tiny/vww_96_float",
@@ -46,6 +57,7 @@ NAMES = (
     "vision/superres_real",
     "vision/ultraface_slim320_op13",
     "vision/unet_b32_128",
+    "vision/yolox_nano",
 )
 LARGE = {"bert_l4_h256", "mobilenetv2_100", "squeezenet_real_fp32", "unet_b32_128"}
 

@@ -215,7 +215,7 @@ def _refused_by_facts(graph: Graph, choice: Choice) -> str | None:
                     restored(fact, pattern.type, graph.constants[name]) if constant and not follows else fact
                 )
                 if accepts(pattern, kind, follows=follows or (sliced and pattern.type.is_wildcard)):
-                    if constant and not follows and _is_off_axis(graph, choice, pattern, kind):
+                    if constant and not follows and _is_off_axis(graph, choice, name, pattern, kind):
                         return (
                             f"port {pattern.name} ({name!r}) is pinned along axis {kind.axis}, not the row's"
                         )
@@ -261,13 +261,16 @@ def _hands_slices_on(graph: Graph, choice: Choice) -> bool:
     return bool(region.ops) and all(found.get(name) in facts for name, facts in made_here)
 
 
-def _is_off_axis(graph: Graph, choice: Choice, pattern: PortPattern, kind: Uniform) -> bool:
+def _is_off_axis(graph: Graph, choice: Choice, name: str, pattern: PortPattern, kind: Uniform) -> bool:
     """Whether a weight has its scales along another axis than its row says, where that is known."""
     role = choice.row.axis.get(pattern.name, "out_channel") if choice.row is not None else 0
     if kind.axis is None or (role == "out_channel" and linear_op(choice.region.ops) is None):
         return False
-    axis = role if isinstance(role, int) else channel_axis(choice.region, graph)
-    return axis >= 0 and axis != kind.axis
+    shape = graph.values[name].shape
+    if isinstance(role, int) and role < 0 and shape is None:
+        return False  # counted from an end that is not known
+    axis = channel_axis(choice.region, graph) if not isinstance(role, int) else role
+    return kind.axis != (axis + len(shape or ()) if axis < 0 else axis)
 
 
 def holds_two_signs(pattern: PortPattern) -> bool:

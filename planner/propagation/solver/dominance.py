@@ -29,12 +29,14 @@ class _Masks:
       given: by class, the labels that edges here start from or want.
       linked: by class, the classes it shares values with.
       scales: the labels whose scales count as the same, the finest first.
+      holders: for each of these, the classes that are offered one of them at first.
     """
 
     offered: dict[int, int]
     given: dict[int, int]
     linked: dict[int, list[list[int]]]
     scales: list[int]
+    holders: list[list[int]]
 
 
 def drop_dominated(component: Component, offered: Offers, costs: Costs) -> None:
@@ -45,11 +47,13 @@ def drop_dominated(component: Component, offered: Offers, costs: Costs) -> None:
     every = {label for c in component.classes for label in offered[c] if label is not None}
     labels = sorted(every.union(*given.values()))
     bit = {label: 1 << i for i, label in enumerate(labels)}
+    scales = _scales(labels)
     masks = _Masks(
         {c: sum(bit[label] for label in offered[c] if label is not None) for c in component.classes},
         {c: sum(bit[label] for label in here) for c, here in given.items()},
         _linked(component),
-        _scales(labels),
+        scales,
+        _holders(component, offered, labels, scales),
     )
     before = dict(masks.offered)
     for _ in range(ROUNDS):
@@ -90,16 +94,30 @@ def _scales(labels: Sequence[Label]) -> list[int]:
     return found
 
 
+def _holders(
+    component: Component, offered: Offers, labels: Sequence[Label], scales: Sequence[int]
+) -> list[list[int]]:
+    place: dict[Label | None, int] = {}
+    at = 0
+    for number, scale in enumerate(scales):
+        for label in labels[at : at + scale.bit_count()]:
+            place[label] = number
+        at += scale.bit_count()
+    found: list[list[int]] = [[] for _ in scales]
+    for c in component.classes:
+        for number in {place[label] for label in offered[c] if label is not None}:
+            found[number].append(c)
+    return found
+
+
 def _drop_once(masks: _Masks) -> bool:
     dropped = False
     offered = masks.offered
-    several = [c for c, mask in offered.items() if mask & (mask - 1)]
-    single = [c for c, mask in offered.items() if mask and not mask & (mask - 1)]
-    for scale in masks.scales:
-        holders = {c for c in several if offered[c] & scale}
-        if not holders:
+    single = {c for c, mask in offered.items() if mask and not mask & (mask - 1)}
+    for scale, at_first in zip(masks.scales, masks.holders, strict=True):
+        holders = {c for c in at_first if offered[c] & scale}
+        if holders <= single:
             continue
-        holders.update(c for c in single if offered[c] & scale)
         while holders:
             region = _region(holders, masks.linked)
             keep = _keep(masks, region, scale)
