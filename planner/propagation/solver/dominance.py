@@ -34,7 +34,7 @@ class _Masks:
 
     offered: dict[int, int]
     given: dict[int, int]
-    linked: dict[int, list[list[int]]]
+    linked: dict[int, list[frozenset[int]]]
     scales: list[int]
     holders: list[list[int]]
 
@@ -74,10 +74,10 @@ def _given(component: Component) -> dict[int, set[Label]]:
     return found
 
 
-def _linked(component: Component) -> dict[int, list[list[int]]]:
-    found: dict[int, list[list[int]]] = {c: [] for c in component.classes}
+def _linked(component: Component) -> dict[int, list[frozenset[int]]]:
+    found: dict[int, list[frozenset[int]]] = {c: [] for c in component.classes}
     for edge in component.edges:
-        groups = edge.groups()
+        groups = frozenset(edge.groups())
         for c in groups if len(groups) > 1 else ():
             found[c].append(groups)
     return found
@@ -128,7 +128,7 @@ def _drop_once(masks: _Masks) -> bool:
     return dropped
 
 
-def _region(holders: set[int], linked: Mapping[int, list[list[int]]]) -> list[int]:
+def _region(holders: set[int], linked: Mapping[int, list[frozenset[int]]]) -> list[int]:
     """Take classes linked through each other out of `holders`."""
     stack = [holders.pop()]
     region = []
@@ -136,10 +136,9 @@ def _region(holders: set[int], linked: Mapping[int, list[list[int]]]) -> list[in
         c = stack.pop()
         region.append(c)
         for groups in linked[c]:
-            for other in groups:
-                if other in holders:
-                    holders.remove(other)
-                    stack.append(other)
+            near = groups & holders  # as long as the fewer of the two: a hub has thousands of readers
+            holders -= near
+            stack += near
     return region
 
 

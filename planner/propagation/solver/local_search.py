@@ -7,6 +7,7 @@ back from a journal. Sweeps and steps are counted, so that no unit takes more th
 Source: design 01, section 5.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import islice
@@ -55,7 +56,7 @@ def _improve(c: int, state: "_State", offered: Sequence[Label | None]) -> bool:
     if len(offered) == 1:
         return False
     before, best, here = state.labels[c], state.labels[c], (0, 0, 0)
-    near = state.scales_near(c)
+    near = sorted(state.scales_near(c))
     for label in _trials(offered, near):
         if label == before:
             continue
@@ -70,9 +71,11 @@ def _improve(c: int, state: "_State", offered: Sequence[Label | None]) -> bool:
     return True
 
 
-def _trials(offered: Sequence[Label | None], near: set[float]) -> Iterator[Label | None]:
+def _trials(offered: Sequence[Label | None], near: Sequence[float]) -> Iterator[Label | None]:
+    """The finest label, float, and the labels of scales nearby (ascending)."""
     for i, label in enumerate(offered):
-        if i == 0 or label is None or label[0] in near or any(same_scale(label[0], x) for x in near):
+        at = bisect_left(near, label[0]) if i and label is not None else 0
+        if i == 0 or label is None or any(same_scale(label[0], x) for x in near[max(0, at - 1) : at + 1]):
             yield label
 
 
