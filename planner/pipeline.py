@@ -7,32 +7,30 @@ Every step is a pure function of what it is given. Source: design 03, "One `plan
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from planner import annotated, mlir
-from planner.calibration.annotate import annotate as annotate_graph
 from planner.calibration.run import calibrate as run_calibration
 from planner.calibration.run import calibrate_on
 from planner.calibration.statistics import Statistics
 from planner.checker.check import check as check_plan
 from planner.errors import InputError, ModelError, expect, require_name
 from planner.exporters.table import EXPORTERS, refuse_bodies
-from planner.fusion.fuse import fuse
 from planner.interpreter.compare import Comparison
 from planner.interpreter.compare import compare as compare_models
 from planner.interpreter.evaluate import Evaluation
 from planner.interpreter.evaluate import evaluate as evaluate_plan
 from planner.ir.dims import with_dims
 from planner.ir.expand import expand
-from planner.ir.graph import Graph, model_digest, with_facts
+from planner.ir.graph import Graph, with_facts
 from planner.onnx.normalise import normalise
 from planner.onnx.read import read_onnx
-from planner.plans.plan import Plan, Planned, for_model, require_plan
-from planner.propagation.propagate import BiasPins, Strategy, propagate
+from planner.plan_model import annotate, plan
+from planner.plans.plan import Plan, require_plan
 from planner.target.load import TargetSource, as_target
-from planner.target.records import QuantFn
+
+__all__ = ["annotate", "calibrate", "check", "compare", "evaluate", "export", "load_model", "plan"]
 
 Source = str | Path | bytes
 
@@ -103,60 +101,6 @@ def calibrate(
             raise InputError(f"executor is one of concurrent.futures, with a submit, not {executor!r}")
         return calibrate_on(executor, flat, samples, parts=parts, method=method, progress=progress)
     return run_calibration(flat, samples, method=method, progress=progress)
-
-
-def annotate(
-    model: Graph,
-    *,
-    stats: Statistics | str | Path | None = None,
-    annotations: str | Path | Mapping[str, Any] | None = None,
-) -> Graph:
-    """Attach constraints to values: calibrated ranges, and the user's own (types, none, any).
-
-    Raises:
-      StatsError: statistics for values that are not there.
-      AnnotationError: an annotation that names nothing or does not fit its tensor.
-    """
-    return annotate_graph(expand(model), stats=stats, annotations=annotations)
-
-
-def plan(
-    model: Graph,
-    target: TargetSource,
-    *,
-    strategy: Strategy = "minimal",
-    functions: Mapping[str, QuantFn] | None = None,
-    best_effort: bool = False,
-    bias_pins: BiasPins = "error",
-    **costs: float | None,
-) -> Planned:
-    """Choose a type, or float, for every port of every kernel of a model on a target.
-
-    Args:
-      model: the annotated model.
-      target: a loaded target, a shipped name, or a path.
-      strategy: `minimal` (least price) or `rfc` (the RFC's greedy order).
-      best_effort: where constraints cannot all hold, give some up, each with a warning.
-      bias_pins: `error` or `derive` where a bias is pinned to another scale than its factors' product.
-      costs: keys of the target's cost tables, over its own (`bit_price=4.0`).
-
-    Raises:
-      Conflict: constraints that cannot all hold; `.facts` is a small set of them.
-    """
-    device = as_target(target, functions)
-    model = expand(model)
-    fused = fuse(model, device)
-    found = propagate(
-        fused,
-        device,
-        strategy=strategy,
-        model=model_digest(model),
-        best_effort=best_effort,
-        bias_pins=bias_pins,
-        depths=None,
-        **costs,
-    )
-    return for_model(found, model)
 
 
 def check(plan: Plan, model: Graph | None = None, target: TargetSource | None = None) -> None:

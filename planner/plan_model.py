@@ -1,0 +1,73 @@
+"""The middle of the pipeline: an annotated graph becomes a plan.
+
+Nothing here reads or writes files of models, so the service may plan in a process that holds no reader of
+them; `pipeline` has these functions too. Source: design 03, "One `plan` call".
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from planner.calibration.annotate import annotate as annotate_graph
+from planner.calibration.statistics import Statistics
+from planner.fusion.fuse import fuse
+from planner.ir.expand import expand
+from planner.ir.graph import Graph, model_digest
+from planner.plans.plan import Planned, for_model
+from planner.propagation.propagate import BiasPins, Strategy, propagate
+from planner.target.load import TargetSource, as_target
+from planner.target.records import QuantFn
+
+
+def annotate(
+    model: Graph,
+    *,
+    stats: Statistics | str | Path | None = None,
+    annotations: str | Path | Mapping[str, Any] | None = None,
+) -> Graph:
+    """Attach constraints to values: calibrated ranges, and the user's own (types, none, any).
+
+    Raises:
+      StatsError: statistics for values that are not there.
+      AnnotationError: an annotation that names nothing or does not fit its tensor.
+    """
+    return annotate_graph(expand(model), stats=stats, annotations=annotations)
+
+
+def plan(
+    model: Graph,
+    target: TargetSource,
+    *,
+    strategy: Strategy = "minimal",
+    functions: Mapping[str, QuantFn] | None = None,
+    best_effort: bool = False,
+    bias_pins: BiasPins = "error",
+    **costs: float | None,
+) -> Planned:
+    """Choose a type, or float, for every port of every kernel of a model on a target.
+
+    Args:
+      model: the annotated model.
+      target: a loaded target, a shipped name, or a path.
+      strategy: `minimal` (least price) or `rfc` (the RFC's greedy order).
+      best_effort: where constraints cannot all hold, give some up, each with a warning.
+      bias_pins: `error` or `derive` where a bias is pinned to another scale than its factors' product.
+      costs: keys of the target's cost tables, over its own (`bit_price=4.0`).
+
+    Raises:
+      Conflict: constraints that cannot all hold; `.facts` is a small set of them.
+    """
+    device = as_target(target, functions)
+    model = expand(model)
+    fused = fuse(model, device)
+    found = propagate(
+        fused,
+        device,
+        strategy=strategy,
+        model=model_digest(model),
+        best_effort=best_effort,
+        bias_pins=bias_pins,
+        depths=None,
+        **costs,
+    )
+    return for_model(found, model)
