@@ -21,11 +21,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.intake.bodies import Gate
+from api.intake.bodies import BodyLimits
 from api.intake.sandbox import Sandbox
 from api.jobs.dispatcher import Dispatcher
 from api.jobs.executors import open_executor
-from api.planning.known_targets import Shelf, shipped_targets
+from api.planning.known_targets import KnownTargets, shipped_targets
 from api.planning.plugins import load_functions
 from api.planning.service import Service
 from api.problems import Problem, Refused, http_problem, problem_of
@@ -75,21 +75,19 @@ def create_app(settings: Settings) -> FastAPI:
 def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN202 - contextlib's own type
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        store, sandbox = (
-            Store(settings.data, open_objects(settings.blobs)),
-            Sandbox(settings, app.state.metrics),
-        )
+        store = Store(settings.data, open_objects(settings.blobs))
         store.open()
-        await sandbox.start()
-        shelf = Shelf(store, await run_sync(shipped_targets), load_functions(settings.functions))
-        threads, gate = CapacityLimiter(THREADS), Gate(settings.waiting)
+        sandbox = Sandbox(settings, store, app.state.metrics)
+        sandbox.start()
+        targets = KnownTargets(store, await run_sync(shipped_targets), load_functions(settings.functions))
+        threads, body_limits = CapacityLimiter(THREADS), BodyLimits(settings.waiting)
         app.state.quota = Quota(settings.quota, partial(store.size, "blobs"))
         await run_sync(app.state.quota.count)
         uploads = Uploads(settings, store, app.state.quota)
         engine = await run_sync(open_database, settings.database_url or default_url(settings.data))
         dispatcher = Dispatcher(engine, open_executor(settings, store), seconds=settings.lease_seconds)
         app.state.service = Service(
-            settings, store, sandbox, threads, shelf, gate, uploads, engine, dispatcher
+            settings, store, sandbox, threads, targets, body_limits, uploads, engine, dispatcher
         )
         await dispatcher.start()
         sweeping = asyncio.create_task(keep_sweeping(store, engine, settings, app.state.quota))
@@ -100,7 +98,7 @@ def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN2
             app.state.draining.set()
             sweeping.cancel()
             await dispatcher.stop()
-            await sandbox.stop()
+            sandbox.stop()
             engine.dispose()
 
     return lifespan

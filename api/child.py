@@ -1,7 +1,8 @@
 """The child: one process for one job on untrusted input, `python -m api.child`.
 
 Reads one line of JSON (task, arguments, limits) from standard input, puts limits on itself, works, answers
-one line of JSON. Results that are big go into files it is told. The parent is `sandbox`; nothing here
+one line of JSON. Results that are big go into files it is told. The parent is
+`jobs.child_process`; nothing here
 listens or stores.
 """
 
@@ -21,22 +22,22 @@ from typing import Any, Final
 from api.intake.confine import confine, peak_memory
 from api.intake.scan import scan_json, scan_onnx
 from api.intake.scan_text import scan_mlir, scan_yaml
-from api.intake.size_limits import check_extent
+from api.intake.size_limits import check_sizes
 from api.jobs.tasks import calibrate_model, compare_file, count_samples, merge_statistics
-from api.planning.answer_cache import READERS
+from api.planning.plan_answers import READERS, STUDIES
 from api.planning.plugins import load_functions
-from api.planning.provenance import applied
-from api.planning.what_if_tasks import STUDIES
+from api.planning.provenance import make_plan
 from api.problems import FULL, Problem, Refused, full, problem_of
 from api.server.logs import frames
+from api.storage.store import value_names_digest
 from planner.calibration.statistics import calibration_digest
 from planner.calibration.statsjson import read_statistics, write_statistics
 from planner.cli.files import model_format
 from planner.errors import InputError, PlannerError
 from planner.ir.graph import Graph, model_digest
-from planner.pipeline import annotate, export, load_model, plan
+from planner.pipeline import export, load_model
 from planner.plans.explain import explain
-from planner.plans.plan import Plan
+from planner.plans.plan import Plan, Planned
 from planner.plans.read_json import plan_from_json
 from planner.report.html import write_report
 from planner.target.lint.findings import lint
@@ -46,8 +47,8 @@ from planner.target.records import QuantFn, Target
 MAX_VALUES: Final = 20_000_000
 MAX_LINE: Final = 4 << 20
 MOST_LISTED: Final = 100
-LAID_OUT: Final = "model.onnx"
-"""Name of a model's file that lies in a folder with its external data."""
+MODEL_FILE: Final = "model.onnx"
+"""Name of a model's file in a folder with its external data."""
 
 SYSTEM: Final = (
     "/bin",
@@ -73,7 +74,7 @@ def read_model(job: Arguments) -> dict[str, Any]:
     """Read a model and say what it is: digest, format, counts, inputs and outputs; its values by name."""
     kind, graph = _model(job)
     Path(job["out"]).write_text(json.dumps(list(graph.values)), encoding="utf-8")
-    digests = {"digest": model_digest(graph), "plain": calibration_digest(graph)}
+    digests = {"digest": model_digest(graph), "key": value_names_digest(calibration_digest(graph))}
     return {**digests, "format": kind, **_summary(graph)}
 
 
@@ -90,7 +91,7 @@ def read_stats(job: Arguments) -> dict[str, Any]:
     }
 
 
-def make_plan(job: Arguments) -> dict[str, Any]:
+def write_plan(job: Arguments) -> dict[str, Any]:
     """Plan a model, go through the steps of its history, and write the plan."""
     planned = _planned(job)
     Path(job["out"]).write_text(planned.to_json(), encoding="utf-8")
@@ -142,7 +143,7 @@ TASKS: Final[Mapping[str, Callable[[Arguments], dict[str, Any]]]] = {
     "lint": lint_target,
     "merge": merge_statistics,
     "model": read_model,
-    "plan": make_plan,
+    "plan": write_plan,
     "read": read_plan,
     "stats": read_stats,
     "study": study_plan,
@@ -164,13 +165,12 @@ def main() -> None:
     if not line:
         return
     job = json.loads(line)
-    _limit(job["limits"])
-    job |= _laid_out(job) | {"functions": load_functions(job["limits"].get("functions", ()))}
-    job["tell"] = _silent
-    if job.get("watched"):
-        threading.Thread(target=_watch, daemon=True).start()
-        job["tell"] = partial(_tell, answer)
+    functions = load_functions(job["limits"].get("functions", ()))
+    job |= _place_model(job) | {"functions": functions, "tell": partial(_tell, answer)}
+    # The thread after `_confine`, to be confined too; before `_limit`, which may leave no memory for it.
     _confine(job["limits"])
+    threading.Thread(target=_watch, daemon=True).start()
+    _limit(job["limits"])
     done = _done(job)
     done = _without_paths(done, job) if "problem" in done else done
     reply = json.dumps({**done, "peak": peak_memory()}).encode()
@@ -184,10 +184,6 @@ def _watch() -> None:
     while os.read(0, 1):
         pass
     os._exit(1)
-
-
-def _silent(done: int, total: int | None) -> None:
-    """Say nothing: nobody asked for progress."""
 
 
 def _tell(answer: int, done: int, total: int | None) -> None:
@@ -240,19 +236,19 @@ def _without_paths(said: Any, job: Arguments) -> Any:
     return said
 
 
-def _laid_out(job: Arguments) -> dict[str, str]:
+def _place_model(job: Arguments) -> dict[str, str]:
     """Put the model and its external data into one folder; before `_confine`, which forbids links."""
     if not job.get("external"):
         return {}
     home = Path(job["out"]).parent / "model"
-    for location, source in ((LAID_OUT, job["model"]), *job["external"]):
+    for location, source in ((MODEL_FILE, job["model"]), *job["external"]):
         goal = home / location
         goal.parent.mkdir(parents=True, exist_ok=True)
         try:
             os.link(source, goal)
         except OSError:  # another file system
             shutil.copyfile(source, goal)
-    return {"model": str(home / LAID_OUT)}
+    return {"model": str(home / MODEL_FILE)}
 
 
 def _limit(limits: Arguments) -> None:
@@ -287,23 +283,13 @@ def _model(job: Arguments) -> tuple[str, Graph]:
     else:
         scan_mlir(data)
     # Only a path has a folder for external data; only bytes have the name that the file gives itself.
-    return kind, check_extent(load_model(path if path.name == LAID_OUT else data, format=kind))
+    return kind, check_sizes(load_model(path if path.name == MODEL_FILE else data, format=kind))
 
 
-def _planned(job: Arguments) -> Plan:
+def _planned(job: Arguments) -> Planned:
     _, graph = _model(job)
     stats = read_statistics(_scanned(Path(job["stats"]).read_bytes())) if job["stats"] else None
-    ready = annotate(graph, stats=stats, annotations=job["annotations"])
-    options = job["options"]
-    planned = plan(
-        ready,
-        _target(job["target"], job["functions"]),
-        strategy=options["strategy"],
-        best_effort=options["best_effort"],
-        bias_pins=options["bias_pins"],
-        **options["costs"],
-    )
-    return applied(planned, job["steps"])
+    return make_plan(graph, stats, _target(job["target"], job["functions"]), job, job["steps"])
 
 
 def _target(told: Mapping[str, str], functions: Mapping[str, QuantFn]) -> Target:

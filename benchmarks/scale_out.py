@@ -22,7 +22,7 @@ from typing import Any, Final
 import numpy as np
 
 import planner
-from api.jobs.body import Bounds, run_body
+from api.jobs.child_process import Bounds, run_child
 from api.jobs.executors import Cluster
 from api.jobs.fan import apart, run_work
 from api.jobs.records import made, stored, work, written
@@ -97,7 +97,7 @@ def in_parts(store: Store, asked: dict[str, Any]) -> None:
 def cost(store: Store, asked: dict[str, Any]) -> tuple[float, dict[str, Any]]:
     """Processor time of one work, seconds, and its result."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    result = run_body(store, asked, BOUNDS, stopped=lambda: False, tell=lambda _: None)
+    result = run_child(store, asked, BOUNDS)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, result
 

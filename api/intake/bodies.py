@@ -24,7 +24,7 @@ BYTES: Final = ("application/octet-stream",)
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
-class Gate:
+class BodyLimits:
     """Bounds how many bodies are in memory at once, by size, so that all of them stay small.
 
     JSON takes up to thirty times its length once parsed: 64 bodies of 64 KiB, or 2 of 4 MiB.
@@ -49,10 +49,14 @@ class Gate:
 
 
 class JsonRoute(APIRoute):
-    """A route whose JSON body is scanned first; other media types are refused."""
+    """A route whose JSON body is scanned before FastAPI parses it; other media types are refused."""
 
     def get_route_handler(self) -> Handler:
-        """Wrap the handler that parses."""
+        """Wrap the handler that parses.
+
+        Raises:
+          Refused: `json-invalid` where the body is no text, or deeper or longer than here it may be.
+        """
         parse = super().get_route_handler()
 
         async def handle(request: Request) -> Response:
@@ -60,37 +64,20 @@ class JsonRoute(APIRoute):
                 return await parse(request)
             require_media(request, JSON)
             service = request.app.state.service
-            limiter = service.gate.of(request)
+            limiter = service.body_limits.of(request)
             try:
                 limiter.acquire_on_behalf_of_nowait(request)
             except WouldBlock:
                 await limiter.acquire_on_behalf_of(request)
             try:
                 body = await request.body()
-                return await self.answer(request, body, parse)
+                require_unicode(body)
+                scan_json(body, service.settings.max_values)
+                return await parse(request)
             finally:
                 limiter.release_on_behalf_of(request)
 
         return handle
-
-    async def answer(self, request: Request, body: bytes, parse: Handler) -> Response:
-        """Scan a body, then have it parsed.
-
-        Raises:
-          Refused: as `scan_body`.
-        """
-        scan_body(request, body)
-        return await parse(request)
-
-
-def scan_body(request: Request, body: bytes) -> None:
-    """Refuse a body of JSON that is no text, or deeper or longer than here it may be.
-
-    Raises:
-      Refused: `json-invalid`.
-    """
-    require_unicode(body)
-    scan_json(body, request.app.state.service.settings.max_values)
 
 
 def require_media(request: Request, accepted: tuple[str, ...]) -> None:

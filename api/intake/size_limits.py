@@ -15,7 +15,7 @@ MAX_FROM_NOTHING: Final = 1 << 28
 """Of all tensors that depend on no model input and that the file does not hold."""
 
 
-def check_extent(graph: Graph) -> Graph:
+def check_sizes(graph: Graph) -> Graph:
     """Return the graph if its tensors are of a size to work with.
 
     Raises:

@@ -1,6 +1,6 @@
-"""Executors: where the bodies of jobs run: threads here that each watch a child, or a Dask cluster's workers.
+"""Executors: where the work of jobs runs: threads here that each watch a child, or a Dask cluster's workers.
 
-`run_body` is the same in both. An executor knows nothing of rows: it answers with a result, a problem, or
+`run_child` is the same in both. An executor knows nothing of rows: it answers with a result, a problem, or
 that the worker was lost. A cluster trusts whoever reaches its scheduler: a private network, or Dask's TLS.
 Source: design 06, "Past one machine".
 """
@@ -8,9 +8,8 @@ Source: design 06, "Past one machine".
 import asyncio
 import os
 import secrets
-import threading
-from collections.abc import Callable, Mapping
-from concurrent.futures import Executor as Futures
+from collections.abc import Mapping
+from concurrent.futures import Executor as Threads
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache, partial
@@ -18,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from api.jobs.body import Bounds, Cancelled, Spares, Tell, run_body
+from api.jobs.child_process import Bounds, Cancelled, SpareChildren, Stopped, Tell, run_child, run_in_thread
 from api.problems import Refused
 from api.settings import Settings
 from api.storage.objects import open_objects
@@ -30,14 +29,14 @@ TOPIC: Final = "qplan-progress"
 CONNECT_SECONDS: Final = 10
 FAN_FROM: Final = 1 << 29
 AHEAD: Final = 1
-"""Bodies that wait at a cluster beside those at work, so that no worker waits for us."""
+"""Works that wait at a cluster beside those at work, so that no worker waits for us."""
 
-_SPARES: Final = Spares()
+_SPARES: Final = SpareChildren()
 """Of a worker: cutting a calibration into parts costs no imports."""
 
 
 class WorkerLost(Exception):
-    """The process that ran a body is gone."""
+    """The process that ran a work is gone."""
 
 
 class Unavailable(Exception):
@@ -45,7 +44,7 @@ class Unavailable(Exception):
 
 
 class Executor(Protocol):
-    """What runs works.
+    """Runs the work of jobs, somewhere.
 
     `fan_from`: a job that goes through this many bytes of weights is worth cutting into several; None: never.
     `ahead`: of its slots, those beyond its workers.
@@ -78,18 +77,18 @@ class Pool:
     fan_from: int | None = None
     ahead: int = 0
 
-    def __init__(self, store: Store, bounds: Bounds, workers: int, futures: Futures | None = None) -> None:
+    def __init__(self, store: Store, bounds: Bounds, workers: int, threads: Threads | None = None) -> None:
         self.store = store
         self.bounds = bounds
         self.workers = workers
-        self.futures = futures or ThreadPoolExecutor(workers, thread_name_prefix="qplan-job")
+        self.threads = threads or ThreadPoolExecutor(workers, thread_name_prefix="qplan-job")
 
     async def start(self) -> None:
         """Nothing to do: threads start when there is work."""
 
     async def stop(self) -> None:
         """End the threads, which have nothing to do any more."""
-        self.futures.shutdown(wait=False, cancel_futures=True)
+        self.threads.shutdown(wait=False, cancel_futures=True)
 
     async def slots(self) -> int:
         """One for each thread."""
@@ -97,19 +96,15 @@ class Pool:
 
     async def run(self, work: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
         """Run a work in a thread."""
-        stop = threading.Event()
         loop = asyncio.get_running_loop()
-        body = partial(
-            run_body, self.store, work, self.bounds, stopped=stop.is_set, tell=_threadsafe(loop, tell)
-        )
-        running = loop.run_in_executor(self.futures, body)
-        try:
-            return await asyncio.shield(running)
-        except asyncio.CancelledError:
-            stop.set()
-            with suppress(Cancelled, Refused):
-                await running
-            raise
+
+        def hear(progress: Mapping[str, Any]) -> None:
+            loop.call_soon_threadsafe(tell, progress)
+
+        def run(stopped: Stopped) -> dict[str, Any]:
+            return run_child(self.store, work, self.bounds, stopped=stopped, tell=hear)
+
+        return await run_in_thread(self.threads, run)
 
 
 class Cluster:
@@ -205,7 +200,7 @@ class Cluster:
 
 
 def run_on_worker(place: tuple[str, str], work: Mapping[str, Any], bounds: Bounds) -> dict[str, Any]:
-    """Run a body in a thread of a Dask worker; the client's cancelling shows in the task's state there."""
+    """Run a child from a thread of a Dask worker; the client's cancelling shows in the task's state there."""
     worker = _dask("worker").get_worker()
     key = _dask("worker").thread_state.key
 
@@ -217,7 +212,7 @@ def run_on_worker(place: tuple[str, str], work: Mapping[str, Any], bounds: Bound
         worker.log_event(TOPIC, {"key": key, "progress": dict(progress)})
 
     try:
-        run = partial(run_body, stopped=stopped, tell=tell, start=_SPARES.take)
+        run = partial(run_child, stopped=stopped, tell=tell, start=_SPARES.take)
         return {"result": run(_opened(*place), work, bounds)}
     except Cancelled:
         return {}
@@ -259,13 +254,6 @@ def _opened(root: str, blobs: str) -> Store:
 async def _close(client: Any) -> None:
     with suppress(OSError, TimeoutError):
         await client.close(timeout=CONNECT_SECONDS)
-
-
-def _threadsafe(loop: asyncio.AbstractEventLoop, tell: Tell) -> Callable[[Mapping[str, Any]], None]:
-    def send(progress: Mapping[str, Any]) -> None:
-        loop.call_soon_threadsafe(tell, progress)
-
-    return send
 
 
 def _dask(name: str) -> Any:

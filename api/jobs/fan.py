@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from api.jobs.body import Tell
+from api.jobs.child_process import Tell
 from api.jobs.executors import Executor
 from api.jobs.records import made, stored, work
 from planner.calibration.shards import cut

@@ -88,13 +88,13 @@ def written(text: str) -> File:
     return File("written", (text,))
 
 
-def made(kind: Kind) -> File:
+def made(kind: Kind, *digest: str) -> File:
     """A file the task writes, kept in the store afterwards.
 
-    A plan is kept under the task's `key`, everything else under the digest of its bytes; the job's result has
-    them in `kept`, by where they stand in the arguments (`out`, `parts.0`).
+    Its digest is the one given here, else the `key` of the task's result, else that of its bytes; the result
+    has the digests in `kept`, by where the files stand in the arguments (`out`, `parts.0`).
     """
-    return File("made", (kind,))
+    return File("made", (kind, *digest))
 
 
 def work(

@@ -1,26 +1,29 @@
-"""Job requests: what a request becomes as the work of a job, waiting for it, and what it came to.
+"""Job requests: requests whose work may become a job, waiting for it, and its result.
 
-`WORKS` has one entry a kind of job. The work itself is `jobs`' and a child's. Source: design 06, "Jobs".
+`WORKS` and `RESULTS` have one entry a kind of job; a plan has its own way there. The work itself is done by
+`jobs` and a child. Source: design 06, "Jobs".
 """
 
 import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from anyio.to_thread import run_sync
+from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
 from api.jobs import queue
 from api.jobs.records import File, Job, State, made, stored, work
-from api.planning.planning import plan_arguments, plan_at_once, plan_in_child
+from api.planning.planning import find_or_make_plan, origin_of, plan_without_child, plan_work
 from api.planning.service import Service, model_arguments
 from api.problems import PREFIX, TYPES, Refused
 from api.schemas.requests import CalibrationRequest, ComparisonRequest, ExportRequest, PlanRequest
 from api.server.responses import JSON, make_cursor, no_cursor, read_cursor
+from api.storage.idempotency import hold
 
 LONGEST_WAIT: Final = 60
 FIRST_LOOK: Final = 0.02
@@ -39,29 +42,50 @@ def wait_of(request: Request) -> float | None:
     return 0.0 if _ASYNC.search(text) else None
 
 
-async def plan_answer(
-    service: Service, request: Request, asked: PlanRequest, key: str | None, body: str | None = None
-) -> Response:
+async def answer_plan(service: Service, request: Request, asked: PlanRequest, sent: str | None) -> Response:
     """Answer a plan request: with the plan, or where `Prefer` lets us and it takes long, with a job.
 
     Args:
-      key: of a request that may come twice.
-      body: digest of the request as it came, to know it again.
+      sent: the `Idempotency-Key`.
 
     Raises:
-      Refused, PlannerError: what is wrong with the request.
+      Refused, PlannerError: an error in the request.
     """
-    found = await plan_at_once(service, asked, body)
-    wait = wait_of(request)
-    if isinstance(found, tuple) and wait is None:
-        found = await plan_in_child(service, *found)
-    if isinstance(found, bytes):
-        return Response(found, media_type=JSON)
-    origin, link = found
-    await service.shelf.find(origin.target)
-    arguments = await run_sync(plan_arguments, service, origin)
-    job = work("plan", arguments, link=link, origin=origin.to_json().decode())
-    return await answer_of(service, request, "plan", job, key)
+    key, _ = await hold(service, request, sent)
+    origin = await origin_of(service, asked)
+    if wait_of(request) is None:
+        return Response(await find_or_make_plan(service, origin), media_type=JSON)
+    text = await plan_without_child(service, origin)
+    if text is not None:
+        return Response(text, media_type=JSON)
+    return await _answer_in_time(service, request, "plan", await plan_work(service, origin), key)
+
+
+async def answer_export(
+    service: Service, request: Request, asked: ExportRequest, sent: str | None
+) -> Response:
+    """Answer an export request: with the file, a blob, or where `Prefer` is there, as `answer_job`.
+
+    Raises:
+      Refused: as `answer_job`.
+    """
+    if wait_of(request) is not None:
+        return await answer_job(service, request, "export", asked, sent)
+    await hold(service, request, sent)
+    export = await export_work(service, asked)
+    return Response(json.dumps(_export(export, await service.sandbox.run(export))), 201, media_type=JSON)
+
+
+async def answer_job(
+    service: Service, request: Request, kind: str, asked: BaseModel, sent: str | None
+) -> Response:
+    """Answer with the result of a job, if it is there within the time of `Prefer`, else with the job.
+
+    Raises:
+      Refused: an error in the request; the job's failure within that time; `queue-full`.
+    """
+    key, _ = await hold(service, request, sent)
+    return await _answer_in_time(service, request, kind, await WORKS[kind](service, asked), key)
 
 
 async def export_work(service: Service, request: ExportRequest) -> dict[str, Any]:
@@ -107,29 +131,31 @@ def _blob(service: Service, digest: str) -> File:
     return stored("blobs", digest)
 
 
-async def answer_of(
+WORKS: Final[Mapping[str, Callable[[Service, Any], Awaitable[dict[str, Any]]]]] = {
+    "calibration": calibration_work,
+    "comparison": comparison_work,
+    "export": export_work,
+}
+
+
+async def _answer_in_time(
     service: Service, request: Request, kind: str, asked: Mapping[str, Any], key: str | None
 ) -> Response:
-    """Answer with what a job made, if it is there within the time that `Prefer` gives us, else with the job.
-
-    Raises:
-      Refused: what the job failed with within that time; `queue-full`.
-    """
     wait = wait_of(request)
-    job = await ended(service, await submit(service, request, kind, asked, key), wait or 0.0)
+    job = await _wait_for_end(service, await _submit(service, request, kind, asked, key), wait or 0.0)
     headers = {} if wait is None else {"Preference-Applied": f"wait={wait:g}" if wait else "respond-async"}
     if job.state == "failed" and job.problem is not None:
         raise Refused(**job.problem)
     if job.state != "done":
         headers |= {"Location": f"/v1/jobs/{job.id}", "Retry-After": "1"}
         return Response(json.dumps(record_of(job)), 202, headers, JSON)
-    result = RESULTS[kind](job)
+    result = RESULTS[kind](job.request, job.result or {})
     if kind == "plan":
         return FileResponse(await run_sync(service.store.find, "plans", result["plan"]), 200, headers, JSON)
     return Response(json.dumps(result), 201, headers, JSON)
 
 
-async def submit(
+async def _submit(
     service: Service, request: Request, kind: str, asked: Mapping[str, Any], key: str | None
 ) -> Job:
     """Put a job into the queue, or find the one that was put there under the key.
@@ -144,7 +170,7 @@ async def submit(
     return job
 
 
-async def ended(service: Service, job: Job, seconds: float) -> Job:
+async def _wait_for_end(service: Service, job: Job, seconds: float) -> Job:
     """Wait for a job to end, but not longer than some seconds; the job as it stands then."""
     until, pause = time.monotonic() + seconds, FIRST_LOOK
     while not job.has_ended and time.monotonic() < until:
@@ -155,12 +181,12 @@ async def ended(service: Service, job: Job, seconds: float) -> Job:
 
 
 def record_of(job: Job) -> dict[str, Any]:
-    """A job as it is answered; times are seconds since 1970."""
+    """The record of a job for a client; times are seconds since 1970."""
     fields = ("id", "kind", "state", "progress", "attempt", "created", "started", "finished")
     return {
         **{name: getattr(job, name) for name in fields},
         "link": f"/v1/jobs/{job.id}",
-        "result": None if job.result is None else RESULTS[job.kind](job),
+        "result": None if job.result is None else RESULTS[job.kind](job.request, job.result),
         "problem": None if job.problem is None else _document(job.problem),
     }
 
@@ -171,44 +197,40 @@ def _document(problem: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": f"{PREFIX}{problem['name']}", "title": title, "status": status, **more}
 
 
-def _plan(job: Job) -> dict[str, Any]:
-    key = _result(job)["key"]
+def _plan(_: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
+    key = result["key"]
     return {"plan": key, "link": f"/v1/plans/{key}"}
 
 
-def _export(job: Job) -> dict[str, Any]:
-    result = _result(job)
-    blob, format_ = result["kept"]["out"], job.request["arguments"]["format"]
+def _export(asked: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
+    blob, format_ = result["kept"]["out"], asked["arguments"]["format"]
     return {"blob": blob, "format": format_, "link": f"/v1/blobs/{blob}", "bytes": result["bytes"]}
 
 
-def _calibration(job: Job) -> dict[str, Any]:
-    result = dict(_result(job))
-    return {"digest": result.pop("kept")["out"], **result}
+def _calibration(_: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
+    about = {name: item for name, item in result.items() if name != "kept"}
+    return {"digest": result["kept"]["out"], **about}
 
 
-def _comparison(job: Job) -> dict[str, Any]:
-    result = dict(_result(job))
-    blob = result.pop("kept")["out"]
-    return {**result, "blob": blob, "link": f"/v1/blobs/{blob}"}
+def _comparison(_: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
+    blob = result["kept"]["out"]
+    about = {name: item for name, item in result.items() if name != "kept"}
+    return {**about, "blob": blob, "link": f"/v1/blobs/{blob}"}
 
 
-def _result(job: Job) -> Mapping[str, Any]:
-    return job.result or {}
-
-
-RESULTS: Final[Mapping[str, Callable[[Job], dict[str, Any]]]] = {
+RESULTS: Final[Mapping[str, Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Any]]]] = {
     "calibration": _calibration,
     "comparison": _comparison,
     "export": _export,
     "plan": _plan,
 }
+"""The answer of each kind of job, from its work and the result of that."""
 
 
 def list_jobs(
     service: Service, limit: int, cursor: str | None, state: State | None, kind: str | None
 ) -> dict[str, Any]:
-    """Say how jobs stand, a page of them, the latest first.
+    """A page of the records of jobs, the latest first.
 
     Raises:
       Refused: a cursor that no page gave.
@@ -223,10 +245,10 @@ def list_jobs(
     return {"items": [record_of(job) for job in found[:limit]], "next": after}
 
 
-async def told(
+async def job_events(
     service: Service, job: str, after: int, draining: asyncio.Event
 ) -> AsyncIterator[dict[str, str]]:
-    """What happens to a job, from the event after a number to its end, as server-sent events."""
+    """Events of a job, from the one after a number to its end, as server-sent events."""
     while not draining.is_set():
         has_ended = (await run_sync(queue.get, service.engine, job)).has_ended
         found = await run_sync(queue.events_after, service.engine, job, after)

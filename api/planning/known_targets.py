@@ -14,7 +14,7 @@ from typing import Any, Final
 from anyio.to_thread import run_sync
 
 from api.intake.sandbox import Sandbox
-from api.jobs.records import File, stored
+from api.jobs.records import stored, work
 from api.problems import Refused, unknown
 from api.storage.store import Store, digest_of
 from planner.target.load import load_target, target_ids
@@ -30,7 +30,7 @@ def shipped_targets() -> dict[str, Target]:
     return {name: load_target(name) for name in target_ids()}
 
 
-class Shelf:
+class KnownTargets:
     """The targets of one server.
 
     Args:
@@ -62,33 +62,33 @@ class Shelf:
         return await run_sync(self._find_kept, name)
 
     def records(self) -> list[dict[str, str]]:
-        """What every target is, by id and version."""
+        """The record of every target, by id and version."""
         found = [{key: getattr(t, key) for key in _FIELDS} for t in self.shipped.values()]
         found += [{key: record[key] for key in _FIELDS} for record in self._kept()]
         return sorted(found, key=lambda record: (record["id"], _order(record["version"])))
 
     async def put(self, name: str, text: Path, sandbox: Sandbox) -> tuple[dict[str, Any], bool]:
-        """Keep a description under `id@version`; says what it is, and whether it is new.
+        """Keep a description under `id@version`; gives its report, and whether it is new.
 
         Raises:
           Refused: errors in the description, another id or version in it, or another target of that name.
         """
-        report = await sandbox.run("lint", text=str(text), name=file_name(name), reads=0)
+        report = await lint_target(sandbox, text, file_name(name))
         told = f"{report['id']}@{report['version']}"
         if told != name:
             raise Refused("input-invalid", f"the description is of {told!r}", hint=f"put it under {told}")
         return report, await run_sync(self._keep, name, text, report)
 
-    def text(self, name: str) -> tuple[File, str] | None:
-        """A description that was put, by `id@version`, and what its lines are called by; else None.
+    def argument(self, name: str) -> dict[str, Any]:
+        """The argument that tells a task its target, by `id@version`: a shipped one, or a description.
 
         Raises:
           Refused: there is none.
         """
         id_, _, version = name.partition("@")
         if id_ in self.shipped and self.shipped[id_].version == version:
-            return None
-        return stored("descriptions", self._record(name)["description"]), file_name(name)
+            return {"name": id_}
+        return {"name": file_name(name), "text": stored("descriptions", self._record(name)["description"])}
 
     def _keep(self, name: str, path: Path, report: Mapping[str, Any]) -> bool:
         text = path.read_bytes()
@@ -141,8 +141,23 @@ class Shelf:
             yield self.store.read_json("targets", digest)
 
 
+async def lint_target(sandbox: Sandbox, text: Path, name: str) -> dict[str, Any]:
+    """Read a target description in a child: its id, version and digest, and what is odd in it.
+
+    Args:
+      text: a draft of the store.
+      name: stands for the file in messages.
+
+    Raises:
+      Refused: errors in the description.
+    """
+    report = await sandbox.run(work("lint", {"text": str(text), "name": name}))
+    del report["kept"]
+    return report
+
+
 def file_name(name: str) -> str:
-    """What lines of a description are called by: `my-npu.yaml` of `my-npu@1.0.0`."""
+    """The name of a description's file in messages: `my-npu.yaml` of `my-npu@1.0.0`."""
     return f"{name.partition('@')[0]}.yaml"
 
 

@@ -1,24 +1,30 @@
-"""Provenance: the request and the edits that a plan came from, so that it can be made again.
+"""Provenance: the request and the edits that a plan comes from, and the plan made of them.
 
-Kept as `origins` by the plan's key. Nothing here reads models. Source: design 06, "Shape".
+Kept as `origins` by the plan's key, so that a plan can be made again. Source: design 06, "Shape".
 """
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
+from pydantic_core import to_json
+
 from api.problems import Refused
-from planner.errors import unknown_name
-from planner.plans.plan import Plan
+from planner.calibration.statistics import Statistics
+from planner.errors import require_name, unknown_name
+from planner.ir.graph import Graph
+from planner.plan_model import annotate, plan
+from planner.plans.plan import Planned
 from planner.target.load import load_target, target_ids
-from planner.target.records import Target
+from planner.target.records import Costs, Target
 from planner.version import MADE_BY
 from planner.what_if.replan import replan
 from planner.what_if.restore import restore
 from planner.what_if.retarget import retarget
 
 MOST_STEPS: Final = 200
+COSTS: Final = tuple(field.name for field in fields(Costs))
 
 Step = Mapping[str, Any]
 """`{"edits": {...}}` as `replan` takes them, `{"restore": kernel}`, or `{"retarget": shipped target}`,
@@ -27,33 +33,27 @@ this with `"best_effort": True` where it is to be one."""
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a plan comes from.
+    """The source of a plan.
 
     Attributes:
       target: `id@version`.
       request: a plan request without its target.
       version: `MADE_BY` of the planner that made the plan.
-      steps: what was done to the plan of the request.
+      steps: edits of the plan that the request asks for.
     """
 
     target: str
     request: Mapping[str, Any]
-    version: str
+    version: str = MADE_BY
     steps: tuple[Step, ...] = ()
 
     def to_json(self) -> bytes:
-        """As it is kept."""
-        return origin_text(self.target, json.dumps([self.request, self.version]).encode(), self.steps)
-
-
-def origin_text(target: str, request: bytes, steps: Sequence[Step] = ()) -> bytes:
-    """An origin as it is kept; `request` is JSON of a list: first the request, last the version."""
-    head = json.dumps({"target": target, "steps": list(steps)}).encode()
-    return head[:-1] + b', "request": ' + request + b"}"
+        """The text that is kept."""
+        return to_json({"target": self.target, "steps": self.steps, "request": [self.request, self.version]})
 
 
 def read_origin(text: bytes) -> Origin:
-    """Read what `origin_text` wrote.
+    """Read the text of `Origin.to_json`.
 
     Raises:
       Refused: the plan was made by another version of the planner.
@@ -70,7 +70,7 @@ def read_origin(text: bytes) -> Origin:
 
 
 def with_steps(origin: Origin, steps: Sequence[Step]) -> Origin:
-    """The origin of what the steps make of its plan.
+    """The origin of an edited plan.
 
     Raises:
       Refused: the history is too long.
@@ -82,11 +82,42 @@ def with_steps(origin: Origin, steps: Sequence[Step]) -> Origin:
             f"a plan is edited at most {MOST_STEPS} times",
             hint="put the edits into the annotations of a new request",
         )
-    return Origin(origin.target, origin.request, origin.version, whole)
+    return replace(origin, steps=whole)
 
 
-def applied(plan: Plan, steps: Sequence[Step]) -> Plan:
-    """The plan after steps.
+def is_before(earlier: Origin, later: Origin) -> bool:
+    """Whether more edits lead from the plan of one origin to that of the other."""
+    steps = earlier.steps  # they differ in most cases, and requests are long
+    return steps == later.steps[: len(steps)] and earlier == replace(later, steps=steps)
+
+
+def make_plan(
+    graph: Graph, stats: Statistics | None, target: Target, request: Mapping[str, Any], steps: Sequence[Step]
+) -> Planned:
+    """Make the plan of an origin: in the server's process and in a child, this is how.
+
+    Args:
+      request: its `annotations` and `options` count; model and statistics were read from it.
+
+    Raises:
+      PlannerError: input that does not fit the model, or constraints that cannot all hold.
+    """
+    options = request["options"]
+    for name in options["costs"]:  # `plan` takes them beside options of other names
+        require_name("cost", name, COSTS)
+    first = plan(
+        annotate(graph, stats=stats, annotations=request["annotations"]),
+        target,
+        strategy=options["strategy"],
+        best_effort=options["best_effort"],
+        bias_pins=options["bias_pins"],
+        **options["costs"],
+    )
+    return apply_steps(first, steps)
+
+
+def apply_steps(plan: Planned, steps: Sequence[Step]) -> Planned:
+    """Edit a plan.
 
     Raises:
       PlannerError: an edit that does not fit, or constraints that cannot all hold now.

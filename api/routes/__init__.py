@@ -15,7 +15,6 @@ ROUTERS: Final[Sequence[APIRouter]] = (
     uploads.router,
     models.router,
     stats.router,
-    plans.making,
     plans.router,
     exports.router,
     jobs.router,

@@ -22,7 +22,7 @@ async def live() -> Health:
 @router.get("/health/ready", operation_id="ready")
 async def ready(service: ServiceOf) -> Health:
     """Say that requests can be served: targets are loaded and the data folder takes files."""
-    if not (service.shelf.shipped and os.access(service.store.root, os.W_OK)):
+    if not (service.targets.shipped and os.access(service.store.root, os.W_OK)):
         raise Refused("not-ready", "the data folder takes no files")
     return Health()
 

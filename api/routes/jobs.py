@@ -1,4 +1,4 @@
-"""Jobs: how they stand, what happens to them, cancelling one."""
+"""Jobs: their records, their events, cancelling one."""
 
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Final, Literal
@@ -8,7 +8,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from sse_starlette.sse import EventSourceResponse
 
 from api.jobs import queue
-from api.planning.job_requests import list_jobs, record_of, told
+from api.planning.job_requests import job_events, list_jobs, record_of
 from api.routes.parts import Cursor, JobId, Limit, ServiceOf
 from api.schemas.responses import JobPage, JobRecord
 from api.server.responses import PAGE, next_link
@@ -62,7 +62,7 @@ async def get_events(
 ) -> Response:
     """Tell what happens to a job as it happens, until it ends; all of it, or what came after an event."""
     await run_sync(queue.get, service.engine, id)
-    events: AsyncIterator[dict[str, str]] = told(service, id, last_event_id, request.app.state.draining)
+    events: AsyncIterator[dict[str, str]] = job_events(service, id, last_event_id, request.app.state.draining)
     return EventSourceResponse(events, ping=PING, sep="\n")
 
 

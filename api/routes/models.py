@@ -6,11 +6,11 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Request, Response
 
 from api.intake.bodies import JsonRoute
+from api.planning.service import find_model, list_models, read_model
 from api.routes.parts import NOT_MODIFIED, Cursor, IfMatch, Limit, ModelDigest, ServiceOf
 from api.schemas.requests import ModelRequest
 from api.schemas.responses import ModelPage, ModelRecord
 from api.server.responses import PAGE, json_answer, next_link, require_match
-from api.storage.models import find_model, list_models, read_model
 
 router = APIRouter(tags=["models"], route_class=JsonRoute)
 

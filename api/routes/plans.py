@@ -1,4 +1,4 @@
-"""Plans: make, give, explain, and ask what if."""
+"""Plans: make one, give it, explain it, and ask what if."""
 
 from typing import Annotated, Any
 
@@ -6,42 +6,15 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query, Request, Response
 from starlette.responses import FileResponse
 
-from api.intake.bodies import Handler, JsonRoute, scan_body
-from api.planning.job_requests import plan_answer
-from api.planning.planning import explain_plan, plan_again
-from api.planning.what_if import answer_tag, lines_of, read, replan, study
+from api.intake.bodies import JsonRoute
+from api.planning.job_requests import answer_plan
+from api.planning.what_if import answer_tag, explain_plan, lines_of, read, replan, study
 from api.routes.parts import JOB, NOT_MODIFIED, Cursor, Limit, PlanKey, Sent, ServiceOf
 from api.schemas.examples import NO_DIGEST, PORT, RESCALE, VALUE
-from api.schemas.requests import EditsRequest, PlanRequest, read_plan_request
+from api.schemas.requests import EditsRequest, PlanRequest
 from api.schemas.responses import Difference, Explanation, PortPage, Suggestions, Tradeoffs
 from api.server.responses import JSON, PAGE, file_answer, json_answer, next_link
-from api.storage.idempotency import hold
-from api.storage.store import digest_of
 
-
-class PlanRoute(JsonRoute):
-    """The way of plain plan requests: known by their bytes, or read in one step instead of FastAPI's several.
-
-    A request with `Prefer` or `Idempotency-Key`, and one that is wrong, goes FastAPI's way.
-    """
-
-    async def answer(self, request: Request, body: bytes, parse: Handler) -> Response:
-        """Answer a plain request."""
-        if "prefer" in request.headers or "idempotency-key" in request.headers:
-            return await super().answer(request, body, parse)
-        service = request.app.state.service
-        digest = digest_of(body)
-        kept = await plan_again(service, digest)
-        if kept is not None:
-            return Response(kept, media_type=JSON)
-        scan_body(request, body)
-        asked = read_plan_request(body)
-        if asked is None:
-            return await parse(request)
-        return await plan_answer(service, request, asked, None, digest)
-
-
-making = APIRouter(tags=["plans"], route_class=PlanRoute)
 router = APIRouter(tags=["plans"], route_class=JsonRoute)
 
 _PLAN: dict[int | str, dict[str, Any]] = {
@@ -55,11 +28,10 @@ _PAGE: dict[int | str, dict[str, Any]] = {
 }
 
 
-@making.post("/plans", operation_id="make_plan", response_class=Response, responses=_PLAN | JOB)
+@router.post("/plans", operation_id="make_plan", response_class=Response, responses=_PLAN | JOB)
 async def post_plan(body: PlanRequest, request: Request, service: ServiceOf, sent: Sent) -> Response:
     """Plan a model for a target; the same request is the same plan, from the store."""
-    key, _ = await hold(service, request, sent)
-    return await plan_answer(service, request, body, key)
+    return await answer_plan(service, request, body, sent)
 
 
 @router.get(

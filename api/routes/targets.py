@@ -6,7 +6,7 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from api.intake.bodies import YAML, require_media, write_body
-from api.planning.service import lint_target
+from api.planning.known_targets import lint_target
 from api.routes.parts import NOT_MODIFIED, Cursor, ServiceOf
 from api.schemas.examples import TARGET, TARGET_NAME
 from api.schemas.responses import LintReport, TargetRecord
@@ -37,7 +37,7 @@ async def list_targets(
     cursor: Cursor = None,
 ) -> list[TargetRecord]:
     """List the targets, shipped and put; `Link` names the next page."""
-    records = await run_sync(service.shelf.records)
+    records = await run_sync(service.targets.records)
     named = {f"{record['id']}@{record['version']}": record for record in records}
     names, after = page_of(named, limit, cursor)
     response.headers.update(next_link(request, after))
@@ -49,7 +49,7 @@ async def list_targets(
 )
 async def get_target(name: _Name, request: Request, service: ServiceOf) -> Any:
     """Show a target: prices, fusions, rows by kernel."""
-    target = await service.shelf.find(name)
+    target = await service.targets.find(name)
     return json_answer(request, target.digest, lambda: target_to_json(target))
 
 
@@ -65,7 +65,7 @@ async def put_target(name: _FullName, request: Request, response: Response, serv
     require_media(request, YAML)
     with service.store.draft() as folder:
         await write_body(request, folder / "target")
-        report, is_new = await service.shelf.put(name, folder / "target", service.sandbox)
+        report, is_new = await service.targets.put(name, folder / "target", service.sandbox)
     response.status_code = 201 if is_new else 200
     response.headers["ETag"] = f'"{report["digest"]}"'
     return LintReport.model_validate(report)
@@ -77,4 +77,4 @@ async def lint(request: Request, service: ServiceOf) -> LintReport:
     require_media(request, YAML)
     with service.store.draft() as folder:
         await write_body(request, folder / "target")
-        return LintReport.model_validate(await lint_target(service, folder / "target"))
+        return LintReport.model_validate(await lint_target(service.sandbox, folder / "target", "text"))

@@ -1,12 +1,12 @@
-"""Requests: bodies of requests, for checking and for OpenAPI, with their examples; answers are in `schemas`.
+"""Requests: bodies of requests, for checking and for OpenAPI, with their examples.
 
-The examples are real: tests send them. pydantic stays in these two.
+The examples are real: tests send them. Answers are in `responses`; pydantic stays in these two.
 """
 
 import re
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from api.schemas.examples import ANNOTATED, ANNOTATED_TEXT, BLOB, EDITS, KERNEL, NO_DIGEST
 from api.storage.store import DIGEST
@@ -51,14 +51,6 @@ class PlanRequest(BaseModel):
     stats: Digest | dict[str, Any] | None = Field(None, description="digest of statistics, or qplan.stats/1")
     annotations: dict[str, Any] | None = Field(None, description="qplan.annotations/1")
     options: PlanOptions = PlanOptions()
-
-
-def read_plan_request(text: bytes) -> PlanRequest | None:
-    """Read a plan request; None where anything is wrong with it."""
-    try:
-        return PlanRequest.model_validate_json(text)
-    except ValidationError:
-        return None
 
 
 class EditsRequest(BaseModel):

@@ -4,7 +4,6 @@ It leaves nothing behind. Each check answers alone, so that one failure does not
 Source: design 06, `qplan doctor`.
 """
 
-import asyncio
 import difflib
 import importlib
 import importlib.metadata
@@ -16,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
 from time import perf_counter
@@ -26,7 +25,8 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy.exc import SQLAlchemyError
 
-from api.intake.sandbox import Sandbox
+from api.jobs.child_process import Bounds, run_child
+from api.jobs.records import work, written
 from api.planning.plugins import load_functions
 from api.problems import Refused
 from api.schemas.examples import TARGET
@@ -36,6 +36,7 @@ from api.server.run import is_loopback
 from api.settings import VARIABLES, Settings, settings_from, unknown_variables
 from api.storage.database import default_url, make_engine
 from api.storage.objects import open_objects
+from api.storage.store import Store
 from planner.errors import InputError, PlannerError
 from planner.target.yamltree import read_yaml
 from planner.version import VERSION
@@ -209,14 +210,14 @@ def _executor(name: str, settings: Settings) -> Iterator[Check]:
 
 
 def _children(name: str, settings: Settings) -> Iterator[Check]:
+    bounds = Bounds(settings.child_memory, settings.child_seconds, settings.functions)
     with tempfile.TemporaryDirectory(prefix="doctor.") as folder:
-        (Path(folder) / "drafts").mkdir()
-        text = Path(folder) / "text"
-        text.write_text(TARGET)
-        here = replace(settings, data=Path(folder))
+        store = Store(Path(folder))
+        store.open()
         start = perf_counter()
         try:
-            asyncio.run(Sandbox(here).run("lint", text=str(text), name="doctor", reads=0))
+            target = work("lint", {"text": written(TARGET), "name": "doctor"})
+            run_child(store, target, bounds)
         except Refused as error:
             yield Check(name, "bad", f"a child that reads a small target ended with: {error}")
             return

@@ -56,6 +56,11 @@ def digest_of(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
+def value_names_digest(plain: str) -> str:
+    """Digest of the answer that lists the values of a model, by the model's digest without its facts."""
+    return digest_of(f"values {plain}".encode())
+
+
 def digest_of_file(path: Path) -> str:
     """`sha256:...` of a file's bytes."""
     with path.open("rb") as file:
@@ -209,9 +214,13 @@ class Store:
             with _opened(goal.parent) as folder:
                 os.fsync(folder)
 
-    def keep_plan(self, request: str, key: str, text: bytes, origin: bytes) -> None:
-        """Keep a plan as the answer of a request, and where it comes from."""
-        self.put_all([("origins", key, origin), ("plans", key, text)])
+    def keep_plan(self, request: str, key: str, plan: bytes | Path, origin: bytes) -> None:
+        """Keep a plan, its bytes or a finished file, as the answer of a request, with its provenance."""
+        if isinstance(plan, Path):
+            self.put("origins", key, origin)
+            self.keep("plans", key, plan)
+        else:
+            self.put_all([("origins", key, origin), ("plans", key, plan)])
         self.link(request, key)
 
     def link(self, digest: str, plan: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from api.intake.confine import _REFUSED, _filter
-from api.intake.sandbox import files_of
+from api.jobs.child_process import files_of
 
 ROOT = Path(__file__).resolve().parents[2]
 # One try each; what may still be done says so.

@@ -143,6 +143,13 @@ ASKED = [
         "did you mean 'bit_price'",
     ),
     (
+        "unknown-name",
+        "POST",
+        "/v1/plans",
+        plan(options={"costs": {"strategy": 1}}),
+        "unknown cost 'strategy'",
+    ),
+    (
         "unsupported-media",
         "POST",
         "/v1/plans",

@@ -8,7 +8,7 @@ from contextlib import ExitStack, asynccontextmanager
 import pytest
 
 from api.jobs import queue
-from api.jobs.body import Bounds, Spares, ended
+from api.jobs.child_process import Bounds, SpareChildren, ended
 from api.jobs.dispatcher import Dispatcher
 from api.jobs.executors import Cluster, Pool
 from api.jobs.records import work
@@ -228,7 +228,7 @@ def test_two_dispatchers_share_the_jobs(engine, store):
 
 
 def test_a_child_waits_for_the_next_body(tmp_path):
-    spares = Spares()
+    spares = SpareChildren()
     with ExitStack() as stack:
         taken = [stack.enter_context(ended(spares.take(tmp_path)))]
         waiting = spares.waiting[tmp_path]

@@ -1,0 +1,331 @@
+"""Child process: one piece of work (`records.work`) in a process of its own that reads what strangers sent.
+
+Requests (`sandbox`) and jobs (`executors`) run it alike. Files named by digest are opened from the store
+here, files that the child wrote are kept in the store here, so only small JSON travels. The child ends with
+this process, however that ends: it watches the pipe between them. Source: design 06, "Jobs".
+"""
+
+import asyncio
+import copy
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor as Threads
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import reduce
+from operator import getitem
+from pathlib import Path
+from typing import Any, Final, TypeAlias, TypeVar
+
+from api.problems import FULL, Problem, Refused, full
+from api.server.logs import log_failure
+from api.server.paths import import_path
+from api.storage.store import Store, digest_of_file
+
+TICK: Final = 0.1
+MAX_REPLY: Final = 8 << 20
+MAX_FILE: Final = 2 << 30
+MAPPED: Final = 1 << 30
+"""Address space that the child's libraries map beside the memory they use."""
+PER_BYTE: Final = 10
+CHUNK: Final = 1 << 16
+FOREIGN: Final = frozenset({"address", "annotations", "arguments", "options", "steps"})
+"""Arguments that clients wrote: they name no files."""
+
+T = TypeVar("T")
+
+Child: TypeAlias = subprocess.Popen[bytes]
+Stopped = Callable[[], bool]
+Tell = Callable[[Mapping[str, Any]], None]
+
+
+class Cancelled(Exception):
+    """The work was stopped because somebody asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Limits of one child.
+
+    Attributes:
+      memory: bytes beside ten times the size of the files it reads.
+      seconds: on the clock, and of the processor.
+      functions: QuantFns that targets may name, each with its `module:function`.
+    """
+
+    memory: int
+    seconds: int
+    functions: tuple[tuple[str, str], ...] = ()
+
+
+class SpareChildren:
+    """One child for each folder that waits, its imports done, so that no work pays for starting it."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[Path, Child] = {}
+        self.lock = threading.Lock()
+
+    def fill(self, folder: Path) -> Child | None:
+        """Have a new child wait, in the place of the one that waited."""
+        with self.lock:
+            child = self.waiting.get(folder)
+            self.waiting[folder] = start_child(folder)
+            return child
+
+    def take(self, folder: Path) -> Child:
+        """Give the child that waits, if it lives, and have another one wait."""
+        child = self.fill(folder)
+        return start_child(folder) if child is None or child.poll() is not None else child
+
+    def stop(self) -> None:
+        """End the children that wait."""
+        with self.lock:
+            while self.waiting:
+                with ended(self.waiting.popitem()[1]):
+                    pass
+
+
+def start_child(folder: Path) -> Child:
+    """Start a child in a folder; it ends when its standard input does."""
+    return subprocess.Popen(
+        (sys.executable, "-P", "-m", "api.child"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=folder,
+        env=child_environment(),
+        start_new_session=True,
+    )
+
+
+def child_environment() -> dict[str, str]:
+    """Only the variables that the child needs: no tokens, one thread for linear algebra."""
+    return {
+        "PATH": os.environ.get("PATH", ""),
+        "PYTHONPATH": import_path(),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "LC_ALL": "C.UTF-8",
+        "MALLOC_ARENA_MAX": "2",
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+
+
+def accept(_: object) -> None:
+    """Take what comes as it is."""
+
+
+def never() -> bool:
+    """Nobody stops the work."""
+    return False
+
+
+async def run_in_thread(threads: Threads, run: Callable[[Stopped], T]) -> T:
+    """Run a child from a thread; whoever cancels this waits until the child is gone."""
+    stop = threading.Event()
+    running = asyncio.get_running_loop().run_in_executor(threads, run, stop.is_set)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        stop.set()
+        with suppress(Cancelled, Refused):
+            await running
+        raise
+
+
+def run_child(
+    store: Store,
+    work: Mapping[str, Any],
+    bounds: Bounds,
+    *,
+    stopped: Stopped = never,
+    tell: Tell = accept,
+    start: Callable[[Path], Child] = start_child,
+    check: Callable[[Path], None] = accept,
+    note_peak: Callable[[int], object] = accept,
+) -> dict[str, Any]:
+    """Have a child do a piece of work, and keep the files it made.
+
+    Args:
+      work: of `records.work`.
+      stopped: asked ten times a second; true ends the child and everything it started.
+      tell: given the progress the child reports.
+      start: makes a child.
+      check: refuses a file that was made, before it is kept.
+      note_peak: given the most memory the child had, in bytes.
+
+    Returns:
+      The result of the task, and in `kept` the digest of each file it made, by argument.
+
+    Raises:
+      Cancelled: `stopped` said so.
+      Refused: what the child refused, or how it ended.
+    """
+    try:
+        with store.draft() as folder:
+            line = _line(store, work, bounds, folder)
+            with ended(start(store.root)) as child:
+                answer = _converse(child, line, bounds.seconds, stopped, tell)
+            note_peak(answer.get("peak", 0))
+            if "problem" in answer:
+                raise Refused(**answer["problem"])
+            return {**answer["result"], "kept": _keep(store, work, answer["result"], folder, check)}
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        problem = full()
+        raise Refused(problem.name, problem.detail) from error
+
+
+def _line(store: Store, work: Mapping[str, Any], bounds: Bounds, folder: Path) -> bytes:
+    """The line that tells a child its work: arguments, in which files are paths, and limits."""
+    arguments = copy.deepcopy(work["arguments"])
+    reads = sum(_lay_out(store, file, arguments, folder / f"file{k}") for k, file in enumerate(work["files"]))
+    limits = {
+        "memory": bounds.memory + PER_BYTE * reads,
+        "mapped": MAPPED,
+        "seconds": bounds.seconds,
+        "file": MAX_FILE,
+        "functions": bounds.functions,
+        **files_of(store.root, arguments),
+    }
+    job = {**arguments, "task": work["task"], "limits": limits}
+    return json.dumps(job).encode() + b"\n"
+
+
+def _lay_out(store: Store, file: Mapping[str, Any], arguments: Any, path: Path) -> int:
+    """Put the path of a file where it stands in the arguments; the bytes there are to read."""
+    if file["how"] == "stored":
+        path = store.find_whole(*file["what"])
+    elif file["how"] == "written":
+        path.write_bytes(file["what"][0].encode())
+    *parents, last = file["at"]
+    holder = reduce(getitem, parents, arguments)
+    holder[last] = str(path)
+    return 0 if file["how"] == "made" else path.stat().st_size
+
+
+def files_of(root: Path, arguments: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Find the files below a data folder that arguments name; the child may open no others.
+
+    Returns:
+      `readable` files, and `writable` drafts.
+    """
+    drafts = root / "drafts"
+    found: dict[str, list[str]] = {"readable": [], "writable": []}
+    waiting: list[Any] = [value for name, value in arguments.items() if name not in FOREIGN]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, Mapping):
+            waiting.extend(value.values())
+        elif isinstance(value, (list, tuple)):
+            waiting.extend(value)
+        elif isinstance(value, str) and Path(value).is_relative_to(drafts):
+            found["writable"].append(str(drafts / Path(value).relative_to(drafts).parts[0]))
+        elif isinstance(value, str) and Path(value).is_relative_to(root):
+            found["readable"].append(value)
+    return found
+
+
+def _keep(
+    store: Store,
+    work: Mapping[str, Any],
+    result: Mapping[str, Any],
+    folder: Path,
+    check: Callable[[Path], None],
+) -> dict[str, str]:
+    """Keep the files a task made; their digests by where they stand in the arguments."""
+    kept = {}
+    for k, file in enumerate(work["files"]):
+        if file["how"] != "made":
+            continue
+        (kind, *digests), path = file["what"], folder / f"file{k}"
+        check(path)
+        digest = digests[0] if digests else result.get("key") or digest_of_file(path)
+        kept[".".join(map(str, file["at"]))] = digest
+        if kind == "plans" and work["link"] is not None:
+            store.keep_plan(work["link"], digest, path, work["origin"].encode())
+        else:
+            store.keep(kind, digest, path)
+    return kept
+
+
+def _converse(child: Child, line: bytes, seconds: int, stopped: Stopped, tell: Tell) -> dict[str, Any]:
+    if child.stdin is None or child.stdout is None:
+        raise RuntimeError("a child is started with pipes")
+    with suppress(BrokenPipeError):
+        child.stdin.write(line)
+        child.stdin.flush()
+    last = b""
+    for last in _lines(child.stdout.fileno(), seconds, stopped):
+        said = json.loads(last) if last.startswith(b'{"progress"') else {}
+        if "progress" in said:
+            tell(said["progress"])
+    return _answer(child.wait(timeout=TICK * 50), last)
+
+
+def _answer(code: int, reply: bytes) -> dict[str, Any]:
+    """The last line of a child that ended: `result` or `problem`, and `peak`."""
+    if code != 0 or not reply:
+        problem = ending_of(code)
+        raise Refused(problem.name, problem.detail)
+    answer: dict[str, Any] = json.loads(reply)
+    log_failure(answer)
+    return answer
+
+
+def ending_of(code: int) -> Problem:
+    """Word how a child ended that said nothing: its exit code, or the signal, negative."""
+    if code == -signal.SIGXCPU:
+        return Problem("timeout", "the processor time allowed was used up")
+    if code == -signal.SIGKILL:
+        return Problem("out-of-memory", "the system ended the reader of this input")
+    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    return Problem("worker-crashed", f"the reader of this input ended with {how}")
+
+
+def _lines(answer: int, seconds: int, stopped: Stopped) -> Iterator[bytes]:
+    """Lines of a child's answer as they come, the last one ended by the end of the answer."""
+    until = time.monotonic() + seconds
+    waiting = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(answer, selectors.EVENT_READ)
+        while True:
+            if stopped():
+                raise Cancelled
+            if time.monotonic() > until:
+                raise Refused("timeout", f"no answer within {seconds} s")
+            if not selector.select(TICK):
+                continue
+            part = os.read(answer, CHUNK)
+            if not part:
+                break
+            *whole, waiting = (waiting + part).split(b"\n")
+            yield from whole
+            if len(waiting) > MAX_REPLY:
+                raise Refused("worker-crashed", "the reader of this input answered too much")
+    if waiting:
+        yield waiting
+
+
+@contextmanager
+def ended(child: Child) -> Iterator[Child]:
+    """Give a child; whatever happens, it and all it started are gone afterwards."""
+    try:
+        yield child
+    finally:
+        if child.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+        for pipe in (child.stdin, child.stdout):
+            if pipe is not None:
+                with suppress(BrokenPipeError):
+                    pipe.close()

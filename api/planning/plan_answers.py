@@ -1,0 +1,101 @@
+"""Plan answers: documents about plans as bytes, always the same for the same plans.
+
+`READERS` read them off stored plans: the server's own process those of small plans, a child the others.
+`STUDIES` ask a plan that was made again for other constraints, in a child. Source: design 01, section 6.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from planner.plans.diff import diff
+from planner.plans.plan import Plan, Planned
+from planner.plans.records import KernelPlan, Port
+from planner.what_if.pareto import Tradeoff, pareto
+from planner.what_if.suggest import HARMLESS, Suggestion, suggest
+
+Arguments = Mapping[str, Any]
+
+
+def ports(plans: Sequence[Plan], _: Arguments) -> bytes:
+    """Every port of a plan, in plan order, one JSON object a line."""
+    steps = {step.port: step.rule for step in plans[0].steps}
+    lines = [
+        json.dumps(_port(kernel, side, port, steps.get(port.address)))
+        for kernel in plans[0].kernels_in_order
+        for side, found in (("in", kernel.inputs), ("out", kernel.outputs))
+        for port in found
+        if port.value
+    ]
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _port(kernel: KernelPlan, side: str, port: Port, rule: str | None) -> dict[str, Any]:
+    return {
+        "address": port.address,
+        "kernel": kernel.name,
+        "side": side,
+        "value": port.value,
+        "type": None if port.type is None else str(port.type),
+        "rule": rule,
+    }
+
+
+def difference(plans: Sequence[Plan], _: Arguments) -> bytes:
+    """The differences between two plans, kernel by kernel, with the reasons that changed."""
+    found = diff(plans[0], plans[1])
+    document = json.loads(found.to_json())
+    head = {"before": plans[0].key, "after": plans[1].key, "same": found.is_empty}
+    return json.dumps(head | document | {"lines": str(found).splitlines()}).encode()
+
+
+def suggestions(plan: Planned, arguments: Arguments) -> bytes:
+    """Edits that remove a rescale, each verified by planning again, smallest first."""
+    rescale = arguments["rescale"]
+    found = suggest(plan, rescale)
+    lines = [line for n, one in enumerate(found, 1) for line in _suggestion(n, one)]
+    nothing = f"no edit of the constraints near {rescale} removes it: its kernels themselves want two types"
+    document = {"plan": plan.key, "rescale": rescale, "suggestions": [one.to_dict() for one in found]}
+    return json.dumps(document | {"lines": lines or [nothing]}).encode()
+
+
+def _suggestion(n: int, one: Suggestion) -> list[str]:
+    price, rescales, bits = one.price, one.rescales, one.worst_bits_lost
+    figures = (
+        f"   price {price[0]:,.0f} -> {price[1]:,.0f}, rescales {rescales[0]} -> {rescales[1]}, "
+        f"worst bits lost {bits[0]:.2f} -> {bits[1]:.2f}"
+    )
+    cut = [f"   cuts off {one.cut:.0%} of what was observed"] if one.cut > HARMLESS else []
+    return [f"{n}. {one.text}", figures, *cut]
+
+
+def tradeoffs(plan: Planned, arguments: Arguments) -> bytes:
+    """The trade-offs of a component: rescaled elements against the worst bits lost."""
+    found = pareto(plan, arguments["component"])
+    document = {
+        "plan": plan.key,
+        "component": arguments["component"],
+        "tradeoffs": [one.to_dict() for one in found],
+        "lines": [_tradeoff(one) for one in found],
+    }
+    return json.dumps(document).encode()
+
+
+def _tradeoff(one: Tradeoff) -> str:
+    limit = "no limit" if one.max_bits_lost is None else f"max_bits_lost {one.max_bits_lost:g}"
+    how = "as planned" if one.chosen else f"with {limit}"
+    return (
+        f"{one.rescaled_elements:,} elements in {one.rescales} rescales, "
+        f"worst bits lost {one.worst_bits_lost:.2f}, {how}"
+    )
+
+
+READERS: Final[Mapping[str, Callable[[Sequence[Plan], Arguments], bytes]]] = {
+    "diff": difference,
+    "ports": ports,
+}
+
+STUDIES: Final[Mapping[str, Callable[[Planned, Arguments], bytes]]] = {
+    "pareto": tradeoffs,
+    "suggest": suggestions,
+}
