@@ -21,7 +21,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.intake.bodies import BodyLimits
+from api.intake.request_bodies import BodyLimits
 from api.intake.sandbox import Sandbox
 from api.jobs.dispatcher import Dispatcher
 from api.jobs.executors import open_executor
@@ -33,7 +33,7 @@ from api.routes import ROUTERS, metrics
 from api.schemas.responses import ProblemDocument
 from api.server.limits import Quota
 from api.server.metrics import Metrics
-from api.server.middleware import PROBLEM, Edge, render, request_id
+from api.server.middleware import PROBLEM, ServiceMiddleware, render, request_id
 from api.settings import Settings, settings_from
 from api.storage.database import default_url, failure_of, open_database
 from api.storage.objects import open_objects
@@ -68,7 +68,9 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.draining = asyncio.Event()
     for kind in (Refused, PlannerError, RequestValidationError, HTTPException, DatabaseError, OSError):
         app.add_exception_handler(kind, handle)
-    app.add_middleware(Edge, settings=settings, metrics=app.state.metrics, draining=app.state.draining)
+    app.add_middleware(
+        ServiceMiddleware, settings=settings, metrics=app.state.metrics, draining=app.state.draining
+    )
     return app
 
 

@@ -1,9 +1,7 @@
 """The child: one process for one job on untrusted input, `python -m api.child`.
 
 Reads one line of JSON (task, arguments, limits) from standard input, puts limits on itself, works, answers
-one line of JSON. Results that are big go into files it is told. The parent is
-`jobs.child_process`; nothing here
-listens or stores.
+one line of JSON; big results go into files. Its parent is `jobs.child_process`. Nothing here stores.
 """
 
 import errno
@@ -24,10 +22,10 @@ from api.intake.scan import scan_json, scan_onnx
 from api.intake.scan_text import scan_mlir, scan_yaml
 from api.intake.size_limits import check_sizes
 from api.jobs.tasks import calibrate_model, compare_file, count_samples, merge_statistics
-from api.planning.plan_answers import READERS, STUDIES
+from api.planning.plan_answers import READERS, WHAT_IF
 from api.planning.plugins import load_functions
 from api.planning.provenance import make_plan
-from api.problems import FULL, Problem, Refused, full, problem_of
+from api.problems import DISK_FULL, Problem, Refused, as_arguments, disk_full, problem_of
 from api.server.logs import frames
 from api.storage.store import value_names_digest
 from planner.calibration.statistics import calibration_digest
@@ -65,7 +63,7 @@ SYSTEM: Final = (
     "/sys/fs/cgroup",
     "/usr",
 )
-"""What the libraries read of the system."""
+"""Files of the system that the libraries read."""
 
 Arguments = Mapping[str, Any]
 
@@ -92,20 +90,20 @@ def read_stats(job: Arguments) -> dict[str, Any]:
 
 
 def write_plan(job: Arguments) -> dict[str, Any]:
-    """Plan a model, go through the steps of its history, and write the plan."""
+    """Plan a model, make the edits, and write the plan."""
     planned = _planned(job)
     Path(job["out"]).write_text(planned.to_json(), encoding="utf-8")
     return {"key": planned.key}
 
 
-def study_plan(job: Arguments) -> dict[str, Any]:
+def answer_what_if(job: Arguments) -> dict[str, Any]:
     """Make a plan again and ask what if."""
-    Path(job["out"]).write_bytes(STUDIES[job["verb"]](_planned(job), job["arguments"]))
+    Path(job["out"]).write_bytes(WHAT_IF[job["verb"]](_planned(job), job["arguments"]))
     return {}
 
 
-def read_plan(job: Arguments) -> dict[str, Any]:
-    """Answer something that stands in stored plans."""
+def answer_from_plans(job: Arguments) -> dict[str, Any]:
+    """Answer a question from stored plans."""
     plans = [plan_from_json(Path(path).read_bytes()) for path in job["plans"]]
     Path(job["out"]).write_bytes(_READERS[job["verb"]](plans, job["arguments"]))
     return {}
@@ -144,9 +142,9 @@ TASKS: Final[Mapping[str, Callable[[Arguments], dict[str, Any]]]] = {
     "merge": merge_statistics,
     "model": read_model,
     "plan": write_plan,
-    "read": read_plan,
+    "read": answer_from_plans,
     "stats": read_stats,
-    "study": study_plan,
+    "study": answer_what_if,
 }
 
 
@@ -202,8 +200,8 @@ def _done(job: Arguments) -> dict[str, Any]:
     except RecursionError:
         return _refusal(Problem("model-invalid", "the input is nested too deep to read"))
     except OSError as error:
-        if error.errno in FULL:
-            return _refusal(full())
+        if error.errno in DISK_FULL:
+            return _refusal(disk_full())
         if error.errno in (errno.ENOMEM, errno.EFBIG):
             return _refusal(Problem("out-of-memory", f"the work this input asks for: {error.strerror}"))
         return _crash(error)
@@ -212,7 +210,7 @@ def _done(job: Arguments) -> dict[str, Any]:
 
 
 def _refusal(problem: Problem) -> dict[str, Any]:
-    return {"problem": {"name": problem.name, "detail": problem.detail, **problem.more}}
+    return {"problem": as_arguments(problem)}
 
 
 def _crash(error: Exception) -> dict[str, Any]:
@@ -292,11 +290,11 @@ def _planned(job: Arguments) -> Planned:
     return make_plan(graph, stats, _target(job["target"], job["functions"]), job, job["steps"])
 
 
-def _target(told: Mapping[str, str], functions: Mapping[str, QuantFn]) -> Target:
-    if "text" not in told:
-        return load_target(told["name"])
-    text = _text(Path(told["text"]).read_bytes()) + "\n"
-    return load_target(text, functions=functions, trusted=False, name=told["name"])
+def _target(target: Mapping[str, str], functions: Mapping[str, QuantFn]) -> Target:
+    if "text" not in target:
+        return load_target(target["name"])
+    text = _text(Path(target["text"]).read_bytes()) + "\n"
+    return load_target(text, functions=functions, trusted=False, name=target["name"])
 
 
 def _scanned(data: bytes) -> str:

@@ -107,7 +107,7 @@ CLASSES: Final[Mapping[type[PlannerError], str]] = {
 }
 
 
-FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+DISK_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 """Errors of the system that say that a disk is full."""
 
 
@@ -133,6 +133,11 @@ class Refused(Exception):
         self.problem = Problem(name, detail, more)
 
 
+def as_arguments(problem: Problem) -> dict[str, Any]:
+    """Lay a problem out as plain JSON, the arguments of `Refused`."""
+    return {"name": problem.name, "detail": problem.detail, **problem.more}
+
+
 def problem_of(error: PlannerError) -> Problem:
     """Word an error of the planner as a problem, with its hint, facts, port, row or places."""
     more: dict[str, Any] = {"hint": _short(error.hint)} if error.hint else {}
@@ -152,7 +157,7 @@ def problem_of(error: PlannerError) -> Problem:
 
 
 def _places(error: PlannerError) -> dict[str, Any]:
-    """Where in what was sent: members for programs, of what the message tells people."""
+    """Places in the request: for programs, members that repeat the places in the message."""
     path, port = _PATH.match(error.message), _PORT.match(error.message)
     row = _ROW.search(error.message)
     if isinstance(error, UnsupportedExport):
@@ -164,7 +169,7 @@ def _places(error: PlannerError) -> dict[str, Any]:
     return {}
 
 
-def full() -> Problem:
+def disk_full() -> Problem:
     """Word that nothing more can be kept."""
     return Problem("storage-full", "there is no room left to keep anything")
 

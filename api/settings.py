@@ -20,7 +20,7 @@ _FUNCTION: Final = re.compile(r"([\w.:-]{1,200})=([A-Za-z_][\w.]*:[A-Za-z_]\w*)"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a server is told; `VARIABLES` says which variable each comes from.
+    """Settings of a server; `VARIABLES` says which variable each comes from.
 
     Attributes:
       data: folder of everything kept.
@@ -106,7 +106,7 @@ def unknown_variables(environment: Mapping[str, str]) -> list[str]:
 
 
 def defaults() -> dict[str, str]:
-    """What each variable is when it is not set, as the documentation has it."""
+    """The default of each variable, as the documentation has it."""
     known = {field.name: field.default for field in fields(Settings)}
     return {
         variable: "qplan-data" if name == "data" else _shown(known[name])

@@ -24,7 +24,7 @@ import numpy as np
 import planner
 from api.jobs.child_process import Bounds, run_child
 from api.jobs.executors import Cluster
-from api.jobs.fan import apart, run_work
+from api.jobs.fan_out import part_files, run_work
 from api.jobs.records import made, stored, work, written
 from api.problems import Refused
 from api.schemas.examples import TARGET
@@ -75,7 +75,7 @@ def in_parts(store: Store, asked: dict[str, Any]) -> None:
     Imports are told apart: on a worker a child waits with them done. Two workers have the longest way through
     counting, half of the samples, and joining.
     """
-    files = apart(asked)
+    files = part_files(asked)
     empty = {"text": written(TARGET), "name": "nothing"}
     imports, _ = cost(store, work("lint", empty))
     whole, _ = cost(store, asked)

@@ -1,1 +1,1 @@
-"""Intake: what strangers send is scanned, confined and read in a child process."""
+"""Intake: input of strangers is scanned and bounded, and read by a child that confines itself."""

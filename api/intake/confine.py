@@ -1,4 +1,4 @@
-"""Confine: what a process gives up before it reads what strangers sent. For good, and without privileges.
+"""Confine: a process gives up its rights before it reads input of strangers. For good, without privileges.
 
 No new privileges; no sockets, no processes, no look into others, no new namespaces (seccomp); of the file
 system only what it is given (Landlock). Linux on x86-64 and AArch64, as far as the kernel has them.

@@ -24,7 +24,7 @@ from operator import getitem
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
-from api.problems import FULL, Problem, Refused, full
+from api.problems import DISK_FULL, Problem, Refused, as_arguments, disk_full
 from api.server.logs import log_failure
 from api.server.paths import import_path
 from api.storage.store import Store, digest_of_file
@@ -178,10 +178,9 @@ def run_child(
                 raise Refused(**answer["problem"])
             return {**answer["result"], "kept": _keep(store, work, answer["result"], folder, check)}
     except OSError as error:
-        if error.errno not in FULL:
+        if error.errno not in DISK_FULL:
             raise
-        problem = full()
-        raise Refused(problem.name, problem.detail) from error
+        raise Refused(**as_arguments(disk_full())) from error
 
 
 def _line(store: Store, work: Mapping[str, Any], bounds: Bounds, folder: Path) -> bytes:
@@ -203,7 +202,7 @@ def _line(store: Store, work: Mapping[str, Any], bounds: Bounds, folder: Path) -
 def _lay_out(store: Store, file: Mapping[str, Any], arguments: Any, path: Path) -> int:
     """Put the path of a file where it stands in the arguments; the bytes there are to read."""
     if file["how"] == "stored":
-        path = store.find_whole(*file["what"])
+        path = store.find_verified(*file["what"])
     elif file["how"] == "written":
         path.write_bytes(file["what"][0].encode())
     *parents, last = file["at"]
@@ -274,8 +273,7 @@ def _converse(child: Child, line: bytes, seconds: int, stopped: Stopped, tell: T
 def _answer(code: int, reply: bytes) -> dict[str, Any]:
     """The last line of a child that ended: `result` or `problem`, and `peak`."""
     if code != 0 or not reply:
-        problem = ending_of(code)
-        raise Refused(problem.name, problem.detail)
+        raise Refused(**as_arguments(ending_of(code)))
     answer: dict[str, Any] = json.loads(reply)
     log_failure(answer)
     return answer

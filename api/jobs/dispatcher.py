@@ -20,13 +20,13 @@ from sqlalchemy.exc import DatabaseError
 
 from api.jobs import queue
 from api.jobs.executors import Executor, Unavailable, WorkerLost
-from api.jobs.fan import run_work
+from api.jobs.fan_out import run_work
 from api.jobs.records import Job
-from api.problems import Problem, Refused
+from api.problems import Problem, Refused, as_arguments
 
 POLL: Final = 0.25
 IDLE_POLL: Final = 1.0
-"""Where nothing came lately: only other servers' jobs wait for this, our own wake us."""
+"""After a while without jobs: only those of other servers wait for this, our own wake us."""
 BEATS: Final = 4
 """Heartbeats within one lease."""
 PROGRESS_SECONDS: Final = 0.5
@@ -140,7 +140,7 @@ class Dispatcher:
             self.wake.set()
 
     async def _end_of(self, job: Job) -> Callable[[], bool]:
-        """Run a job; what to write of its end."""
+        """Run a job, and give the function that writes its end."""
 
         def tell(progress: Mapping[str, Any]) -> None:
             self.progress[job.id] = dict(progress)
@@ -151,7 +151,7 @@ class Dispatcher:
             return lambda: queue.give_up(self.engine, job)
         except Refused as error:
             problem = error.problem
-            return lambda: queue.fail(self.engine, job, _document(problem))
+            return lambda: queue.fail(self.engine, job, as_arguments(problem))
         except WorkerLost as error:
             reason = str(error)
             return lambda: queue.retry(self.engine, job, reason)
@@ -161,7 +161,7 @@ class Dispatcher:
         except Exception:
             log.exception("job %s failed", job.id)
             return lambda: queue.fail(
-                self.engine, job, _document(Problem("internal", "this is a bug of ours"))
+                self.engine, job, as_arguments(Problem("internal", "this is a bug of ours"))
             )
         return lambda: queue.finish(self.engine, job, result)
 
@@ -190,7 +190,3 @@ class Dispatcher:
 
     async def _do(self, call: Callable[..., T], *arguments: Any, **named: Any) -> T:
         return await run_sync(lambda: call(self.engine, *arguments, **named), limiter=self.threads)
-
-
-def _document(problem: Problem) -> dict[str, Any]:
-    return {"name": problem.name, "detail": problem.detail, **problem.more}

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from api.jobs.child_process import Bounds, Cancelled, SpareChildren, Stopped, Tell, run_child, run_in_thread
-from api.problems import Refused
+from api.problems import Refused, as_arguments
 from api.settings import Settings
 from api.storage.objects import open_objects
 from api.storage.store import Store
@@ -60,7 +60,7 @@ class Executor(Protocol):
         """Stop everything that runs."""
 
     async def slots(self) -> int:
-        """How many works to have under way."""
+        """Number of works to have under way."""
 
     async def run(self, work: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
         """Run a work; cancelling this ends it at once.
@@ -217,8 +217,7 @@ def run_on_worker(place: tuple[str, str], work: Mapping[str, Any], bounds: Bound
     except Cancelled:
         return {}
     except Refused as error:
-        problem = error.problem
-        return {"problem": {"name": problem.name, "detail": problem.detail, **problem.more}}
+        return {"problem": as_arguments(error.problem)}
 
 
 def open_executor(settings: Settings, store: Store) -> Executor:

@@ -1,4 +1,4 @@
-"""The queue: what may happen to a job, each a short transaction; SQLite and PostgreSQL alike.
+"""The queue: every change of a job is a short transaction; SQLite and PostgreSQL alike.
 
 A job is leased by an owner, who says so again before the lease runs out; a lease that ran out is taken over.
 Whoever writes an end must still hold the lease (`owner` and `attempt`), so a job ends once. Nothing here runs
@@ -32,7 +32,7 @@ _DROPPED: Final = {"name": "worker-lost", "detail": f"{TAKEOVERS} servers were l
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How the jobs of an owner stand.
+    """Jobs of an owner that it must not go on with.
 
     Attributes:
       lost: the lease went to somebody else, or the job has ended.
@@ -117,7 +117,7 @@ def list_page(
 
 
 def count(engine: Engine) -> dict[str, int]:
-    """How many jobs there are in each state."""
+    """Number of jobs in each state."""
     with reading(engine) as connection:
         rows = connection.execute(select(jobs.c.state, func.count()).group_by(jobs.c.state))
         return {row.state: row[1] for row in rows}
@@ -139,7 +139,7 @@ def cancel(engine: Engine, job: str) -> Job:
 
 
 def events_after(engine: Engine, job: str, number: int = 0) -> list[Event]:
-    """What happened to a job after the event of a number, in order."""
+    """Events of a job after the one of a number, in order."""
     wanted = select(events).where(events.c.job == job, events.c.number > number)
     with reading(engine) as connection:
         return [Event(**row._mapping) for row in connection.execute(wanted.order_by(events.c.number))]  # noqa: SLF001

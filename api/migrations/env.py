@@ -1,4 +1,4 @@
-"""What alembic runs: migrations in the transaction that `open_database` began."""
+"""The script that alembic runs: migrations in the transaction that `open_database` began."""
 
 from alembic import context
 

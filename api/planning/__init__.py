@@ -1,1 +1,1 @@
-"""Planning over HTTP: requests, the known targets, the pipeline, what-if."""
+"""Planning over HTTP: requests and jobs, known targets, the one way to a plan, its provenance, what-if."""

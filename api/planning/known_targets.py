@@ -74,9 +74,9 @@ class KnownTargets:
           Refused: errors in the description, another id or version in it, or another target of that name.
         """
         report = await lint_target(sandbox, text, file_name(name))
-        told = f"{report['id']}@{report['version']}"
-        if told != name:
-            raise Refused("input-invalid", f"the description is of {told!r}", hint=f"put it under {told}")
+        own = f"{report['id']}@{report['version']}"
+        if own != name:
+            raise Refused("input-invalid", f"the description is of {own!r}", hint=f"put it under {own}")
         return report, await run_sync(self._keep, name, text, report)
 
     def argument(self, name: str) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class KnownTargets:
             known = [f"{record['id']}@{record['version']}" for record in self.records()]
             raise unknown("target", name, [*self.shipped, *known])
         text = (
-            self.store.find_whole("descriptions", self._record(whole)["description"]).read_text(
+            self.store.find_verified("descriptions", self._record(whole)["description"]).read_text(
                 encoding="utf-8-sig"
             )
             + "\n"

@@ -1,7 +1,7 @@
 """Plan answers: documents about plans as bytes, always the same for the same plans.
 
 `READERS` read them off stored plans: the server's own process those of small plans, a child the others.
-`STUDIES` ask a plan that was made again for other constraints, in a child. Source: design 01, section 6.
+`WHAT_IF` ask a plan that was made again for other constraints, in a child. Source: design 01, section 6.
 """
 
 import json
@@ -95,7 +95,7 @@ READERS: Final[Mapping[str, Callable[[Sequence[Plan], Arguments], bytes]]] = {
     "ports": ports,
 }
 
-STUDIES: Final[Mapping[str, Callable[[Planned, Arguments], bytes]]] = {
+WHAT_IF: Final[Mapping[str, Callable[[Planned, Arguments], bytes]]] = {
     "pareto": tradeoffs,
     "suggest": suggestions,
 }

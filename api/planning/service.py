@@ -16,7 +16,7 @@ from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from sqlalchemy import Engine
 
-from api.intake.bodies import BodyLimits
+from api.intake.request_bodies import BodyLimits
 from api.intake.sandbox import Sandbox
 from api.jobs.dispatcher import Dispatcher
 from api.jobs.records import made, stored, work, written

@@ -51,8 +51,10 @@ def answer_tag(verb: str, keys: Sequence[str], arguments: Mapping[str, str]) -> 
     return digest_of(json.dumps([verb, keys, arguments, MADE_BY], sort_keys=True).encode())
 
 
-async def study(service: Service, verb: str, key: str, arguments: Mapping[str, str]) -> tuple[Path, str]:
-    """Path and tag of the answer of a study (`plan_answers`); the plan is made again in a child.
+async def answer_what_if(
+    service: Service, verb: str, key: str, arguments: Mapping[str, str]
+) -> tuple[Path, str]:
+    """Path and tag of the answer to a what-if question (`WHAT_IF`); the plan is made again in a child.
 
     Raises:
       Refused: no such plan, name in it, or its model or target is gone.
@@ -68,7 +70,7 @@ async def study(service: Service, verb: str, key: str, arguments: Mapping[str, s
     return kept or service.store.path("answers", tag), tag
 
 
-async def read(service: Service, verb: str, *keys: str) -> tuple[Path, str]:
+async def answer_from_plans(service: Service, verb: str, *keys: str) -> tuple[Path, str]:
     """Path and tag of an answer that is read off plans: `ports`, `diff` or `report`.
 
     Raises:
@@ -81,7 +83,7 @@ async def read(service: Service, verb: str, *keys: str) -> tuple[Path, str]:
     if kept is not None:
         return kept, tag
     if sum(path.stat().st_size for path in paths) <= SMALL and verb in READERS:
-        data = await run_sync(partial(_read_here, verb, paths), limiter=service.threads)
+        data = await run_sync(partial(_answer_here, verb, paths), limiter=service.threads)
         await run_sync(service.store.put, "answers", tag, data)
     else:
         plans = [stored("plans", key) for key in keys]
@@ -90,7 +92,7 @@ async def read(service: Service, verb: str, *keys: str) -> tuple[Path, str]:
     return service.store.path("answers", tag), tag
 
 
-def _read_here(verb: str, paths: Sequence[Path]) -> bytes:
+def _answer_here(verb: str, paths: Sequence[Path]) -> bytes:
     return READERS[verb]([plan_from_json(path.read_bytes()) for path in paths], {})
 
 
@@ -105,7 +107,7 @@ async def explain_plan(service: Service, key: str, address: str) -> str:
     )
 
 
-def lines_of(path: Path, limit: int, cursor: str | None) -> tuple[list[Any], str | None]:
+def page_of_lines(path: Path, limit: int, cursor: str | None) -> tuple[list[Any], str | None]:
     """A page of a file of JSON lines, and the cursor of the next; a cursor is a place in the file.
 
     Raises:

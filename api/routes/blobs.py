@@ -6,9 +6,9 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Request, Response
 from starlette.responses import FileResponse
 
-from api.intake.bodies import BYTES, require_media, write_body
+from api.intake.request_bodies import BYTES, require_media, write_body
 from api.problems import Refused
-from api.routes.parts import NOT_MODIFIED, BlobDigest, ServiceOf
+from api.routes.parameters import NOT_MODIFIED, BlobDigest, ServiceOf
 from api.schemas.examples import ANNOTATED_TEXT
 from api.schemas.responses import BlobRecord
 from api.server.responses import file_answer
@@ -49,5 +49,5 @@ async def put_blob(digest: BlobDigest, request: Request, service: ServiceOf) -> 
 @router.head("/blobs/{digest}", operation_id="head_blob", response_class=FileResponse)
 async def get_blob(digest: BlobDigest, request: Request, service: ServiceOf) -> Response:
     """Give bytes back, or (HEAD) say whether and how many there are."""
-    path = await run_sync(service.store.find_whole, "blobs", digest)
+    path = await run_sync(service.store.find_verified, "blobs", digest)
     return file_answer(request, path, digest, BYTES[0], **{"Content-Disposition": "attachment"})

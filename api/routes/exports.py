@@ -2,9 +2,9 @@
 
 from fastapi import APIRouter, Request, Response
 
-from api.intake.bodies import JsonRoute
+from api.intake.request_bodies import JsonRoute
 from api.planning.job_requests import answer_export, answer_job
-from api.routes.parts import JOB, Sent, ServiceOf
+from api.routes.parameters import JOB, Sent, ServiceOf
 from api.schemas.requests import CalibrationRequest, ComparisonRequest, ExportRequest
 from api.schemas.responses import ComparisonRecord, ExportRecord, StatsRecord
 

@@ -5,7 +5,7 @@ import os
 from fastapi import APIRouter
 
 from api.problems import Refused
-from api.routes.parts import ServiceOf
+from api.routes.parameters import ServiceOf
 from api.schemas.responses import Health, ServerRecord
 from api.schemas.schema_files import SCHEMAS
 from planner.version import VERSION

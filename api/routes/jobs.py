@@ -9,7 +9,7 @@ from sse_starlette.sse import EventSourceResponse
 
 from api.jobs import queue
 from api.planning.job_requests import job_events, list_jobs, record_of
-from api.routes.parts import Cursor, JobId, Limit, ServiceOf
+from api.routes.parameters import Cursor, JobId, Limit, ServiceOf
 from api.schemas.responses import JobPage, JobRecord
 from api.server.responses import PAGE, next_link
 

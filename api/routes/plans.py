@@ -6,10 +6,17 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query, Request, Response
 from starlette.responses import FileResponse
 
-from api.intake.bodies import JsonRoute
+from api.intake.request_bodies import JsonRoute
 from api.planning.job_requests import answer_plan
-from api.planning.what_if import answer_tag, explain_plan, lines_of, read, replan, study
-from api.routes.parts import JOB, NOT_MODIFIED, Cursor, Limit, PlanKey, Sent, ServiceOf
+from api.planning.what_if import (
+    answer_from_plans,
+    answer_tag,
+    answer_what_if,
+    explain_plan,
+    page_of_lines,
+    replan,
+)
+from api.routes.parameters import JOB, NOT_MODIFIED, Cursor, Limit, PlanKey, Sent, ServiceOf
 from api.schemas.examples import NO_DIGEST, PORT, RESCALE, VALUE
 from api.schemas.requests import EditsRequest, PlanRequest
 from api.schemas.responses import Difference, Explanation, PortPage, Suggestions, Tradeoffs
@@ -53,8 +60,8 @@ async def get_ports(
     key: PlanKey, request: Request, service: ServiceOf, limit: Limit = PAGE, cursor: Cursor = None
 ) -> Any:
     """List the ports of a plan with their types, in plan order."""
-    path, _ = await read(service, "ports", key)
-    items, after = await run_sync(lines_of, path, limit, cursor)
+    path, _ = await answer_from_plans(service, "ports", key)
+    items, after = await run_sync(page_of_lines, path, limit, cursor)
     tag = answer_tag("ports", [key], {"limit": str(limit), "cursor": cursor or ""})
     answer = json_answer(request, tag, lambda: {"plan": key, "items": items, "next": after})
     answer.headers.update(next_link(request, after))
@@ -89,7 +96,7 @@ async def get_suggestions(
     service: ServiceOf,
 ) -> Response:
     """Find edits that remove a rescale, each verified by planning again, smallest first."""
-    return file_answer(request, *await study(service, "suggest", key, {"rescale": rescale}))
+    return file_answer(request, *await answer_what_if(service, "suggest", key, {"rescale": rescale}))
 
 
 @router.get(
@@ -105,7 +112,7 @@ async def get_tradeoffs(
     service: ServiceOf,
 ) -> Response:
     """List the trade-offs of a component: rescaled elements against the worst bits lost."""
-    return file_answer(request, *await study(service, "pareto", key, {"component": component}))
+    return file_answer(request, *await answer_what_if(service, "pareto", key, {"component": component}))
 
 
 @router.get(
@@ -121,7 +128,7 @@ async def get_difference(
     service: ServiceOf,
 ) -> Response:
     """Compare two plans kernel by kernel, with the reasons that changed."""
-    return file_answer(request, *await read(service, "diff", key, against))
+    return file_answer(request, *await answer_from_plans(service, "diff", key, against))
 
 
 @router.get(
@@ -140,5 +147,5 @@ async def get_report(
     ] = None,
 ) -> Response:
     """Give the report of a plan: one HTML file that needs nothing else."""
-    path, tag = await read(service, "report", key, *([] if before is None else [before]))
+    path, tag = await answer_from_plans(service, "report", key, *([] if before is None else [before]))
     return file_answer(request, path, tag, "text/html; charset=utf-8", **{"Content-Disposition": "inline"})

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request, Response
 
 from api.problems import unknown
-from api.routes.parts import NOT_MODIFIED
+from api.routes.parameters import NOT_MODIFIED
 from api.schemas.schema_files import SCHEMAS, schema_text
 from api.server.responses import unchanged
 from api.storage.store import digest_of

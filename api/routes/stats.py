@@ -4,9 +4,9 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Request
 
-from api.intake.bodies import JsonRoute
+from api.intake.request_bodies import JsonRoute
 from api.planning.service import read_stats
-from api.routes.parts import ServiceOf
+from api.routes.parameters import ServiceOf
 from api.schemas.examples import STATS
 from api.schemas.responses import StatsRecord
 

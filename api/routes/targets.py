@@ -5,9 +5,9 @@ from typing import Annotated, Any, Final
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from api.intake.bodies import YAML, require_media, write_body
+from api.intake.request_bodies import YAML, require_media, write_body
 from api.planning.known_targets import lint_target
-from api.routes.parts import NOT_MODIFIED, Cursor, ServiceOf
+from api.routes.parameters import NOT_MODIFIED, Cursor, ServiceOf
 from api.schemas.examples import TARGET, TARGET_NAME
 from api.schemas.responses import LintReport, TargetRecord
 from api.server.responses import MOST, json_answer, next_link, page_of

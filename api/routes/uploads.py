@@ -5,8 +5,8 @@ from typing import Annotated, Final
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Header, Path, Request, Response
 
-from api.intake.bodies import BYTES, JsonRoute, require_media
-from api.routes.parts import ServiceOf
+from api.intake.request_bodies import BYTES, JsonRoute, require_media
+from api.routes.parameters import ServiceOf
 from api.schemas.examples import ANNOTATED_TEXT, UPLOAD
 from api.schemas.requests import UploadRequest
 from api.schemas.responses import UploadRecord

@@ -25,15 +25,15 @@ _NOT_KEPT: Final = frozenset({"drafts"})
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
-    """What a backup did: files it copied, files it had, bytes copied."""
+class BackupResult:
+    """Counts of the files that a backup copied, of those it had, and of bytes copied."""
 
     copied: int
     there: int
     bytes: int
 
 
-def back_up(data: Path, goal: Path) -> Copied:
+def back_up(data: Path, goal: Path) -> BackupResult:
     """Copy a data folder into a folder, which is made.
 
     Raises:
@@ -56,7 +56,7 @@ def back_up(data: Path, goal: Path) -> Copied:
         except FileNotFoundError:  # swept away meanwhile
             continue
         copied += 1
-    return Copied(copied, there, size)
+    return BackupResult(copied, there, size)
 
 
 def damaged(data: Path) -> list[str]:

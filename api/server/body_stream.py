@@ -6,11 +6,11 @@ Source: design 06; ASGI 3.
 """
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
 from starlette.types import Message, Receive, Scope, Send
 
-from api.problems import Problem, Refused
+from api.problems import Problem, Refused, as_arguments
 from api.settings import Settings
 from planner.report.resources import policy
 
@@ -31,7 +31,7 @@ _PAGE: Final = b"text/html"
 PAGE_POLICY: Final = (_POLICY, f"{policy()}; frame-ancestors 'none'; sandbox allow-scripts".encode())
 
 
-class Exchange:
+class BodyStream:
     """One request and its answer; `status` is 0 until it starts."""
 
     def __init__(
@@ -84,7 +84,7 @@ class Exchange:
         return self.deadline
 
     async def _until_drained(self) -> Message:
-        """What a stream of events waits for: its client leaves, or the server ends."""
+        """Wait, for a stream of events, until its client leaves or the server ends."""
         leaving = asyncio.ensure_future(self._receive())
         ending = asyncio.ensure_future(self.draining.wait())
         try:
@@ -139,8 +139,3 @@ class Exchange:
 def too_large(limit: int) -> Problem:
     """Make the problem of a body beyond a limit."""
     return Problem("too-large", f"a body here has at most {limit} bytes", {"limit": limit})
-
-
-def as_arguments(problem: Problem) -> dict[str, Any]:
-    """Lay a problem out as arguments of `Refused`."""
-    return {"name": problem.name, "detail": problem.detail, **problem.more}

@@ -1,4 +1,4 @@
-"""Doctor: what is wrong with the settings of this machine, and with what they point at.
+"""Doctor: checks of the settings of this machine, and of the folders and servers they name.
 
 It leaves nothing behind. Each check answers alone, so that one failure does not hide the next.
 Source: design 06, `qplan doctor`.

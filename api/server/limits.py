@@ -1,26 +1,56 @@
 """Limits between clients: requests a second, bytes of all blobs. Processes of one server count together.
 
+`workers` gives its processes a folder (as for metrics), and a file there is mapped; a server of one process
+counts in memory of its own. What a killed process locked is free again: the system's locks end with it.
 Nothing here knows HTTP. Source: the token bucket of RFC 2698, with one colour.
 """
 
+import fcntl
 import hashlib
 import math
+import mmap
+import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from struct import Struct
 from typing import Final
 
 from api.problems import Refused
-from api.server.shared_memory import Shared
+from api.server.metrics import SHARED
 
-PLACES: Final = 8192
-LOOKS: Final = 8
-"""Places a key may have; where all are taken, the longest unused one goes."""
+SLOTS: Final = 8192
+PROBES: Final = 8
+"""Slots a key may have; where all are taken, the longest unused one goes."""
 _BUCKET: Final = Struct("=Qdd")
 _BYTES: Final = Struct("=q")
 
 
-class Buckets:
+class SharedBytes:
+    """Bytes by a name, zero at first; `view` is read and written inside `locked`."""
+
+    def __init__(self, name: str, size: int) -> None:
+        folder = os.environ.get(SHARED)
+        self.file: int | None = None
+        if folder:
+            self.file = os.open(Path(folder) / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            os.ftruncate(self.file, size)
+        self.view = mmap.mmap(-1 if self.file is None else self.file, size)
+
+    @contextmanager
+    def locked(self) -> Iterator[mmap.mmap]:
+        """Give the bytes while no other process has them; within a process, one thread at a time asks."""
+        if self.file is not None:
+            fcntl.lockf(self.file, fcntl.LOCK_EX)
+        try:
+            yield self.view
+        finally:
+            if self.file is not None:
+                fcntl.lockf(self.file, fcntl.LOCK_UN)
+
+
+class RateLimiter:
     """A bucket for each key: `burst` requests at once, then `rate` a second.
 
     Each is a mark of its key, a level, and when it was that; the time is the machine's, of all processes.
@@ -29,7 +59,7 @@ class Buckets:
     def __init__(self, name: str, rate: float, burst: float) -> None:
         self.rate = rate
         self.burst = burst
-        self.shared = Shared(name, PLACES * _BUCKET.size)
+        self.shared = SharedBytes(name, SLOTS * _BUCKET.size)
 
     def take(self, key: str, now: float) -> float:
         """Take one request out of a bucket.
@@ -43,21 +73,21 @@ class Buckets:
         if self.rate <= 0:
             return 0.0
         mark = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8]) | 1
-        with self.shared.alone() as view:
-            found = [(*_BUCKET.unpack_from(view, place), place) for place in _places(mark)]
+        with self.shared.locked() as view:
+            found = [(*_BUCKET.unpack_from(view, slot), slot) for slot in _slots(mark)]
             known = [entry for entry in found if entry[0] == mark]
-            _, level, at, place = (
+            _, level, at, slot = (
                 known[0] if known else (mark, self.burst, now, min(found, key=lambda entry: entry[2])[3])
             )
             level = min(self.burst, level + max(now - at, 0.0) * self.rate)
             left = level - 1 if level >= 1 else level
-            _BUCKET.pack_into(view, place, mark, left, now)
+            _BUCKET.pack_into(view, slot, mark, left, now)
         return 0.0 if level >= 1 else (1 - level) / self.rate
 
 
-def _places(mark: int) -> list[int]:
-    first = mark % (PLACES - LOOKS + 1)
-    return [place * _BUCKET.size for place in range(first, first + LOOKS)]
+def _slots(mark: int) -> list[int]:
+    first = mark % (SLOTS - PROBES + 1)
+    return [slot * _BUCKET.size for slot in range(first, first + PROBES)]
 
 
 def retry_after(wait: float) -> str:
@@ -75,7 +105,7 @@ class Quota:
     def __init__(self, most: int, measure: Callable[[], int]) -> None:
         self.most = most
         self.measure = measure
-        self.shared = Shared("quota", _BYTES.size)
+        self.shared = SharedBytes("quota", _BYTES.size)
         self.threads = threading.Lock()
 
     @property
@@ -88,7 +118,7 @@ class Quota:
         """Measure what is there, which a sweep or another server changed."""
         if self.most:
             found = self.measure()
-            with self.threads, self.shared.alone() as view:
+            with self.threads, self.shared.locked() as view:
                 _BYTES.pack_into(view, 0, found)
 
     def check(self, size: int) -> None:
@@ -102,5 +132,5 @@ class Quota:
 
     def add(self, size: int) -> None:
         """Count a blob that was kept."""
-        with self.threads, self.shared.alone() as view:
+        with self.threads, self.shared.locked() as view:
             _BYTES.pack_into(view, 0, _BYTES.unpack_from(view)[0] + size)

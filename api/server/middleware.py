@@ -1,7 +1,7 @@
-"""Middleware: what every request meets first, and every answer last.
+"""Middleware: the first code that a request meets, and the last that its answer does.
 
 Request id, host name, tokens and their scopes, rates, the access log and metrics, and the one form of every
-failure; bytes are `exchange`'s. Nothing here knows a route but health, which needs no token.
+failure; bytes are `body_stream`'s. Nothing here knows a route but health, which needs no token.
 Source: design 06; RFC 9457; RFC 6750.
 """
 
@@ -19,8 +19,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.problems import MEDIA_TYPE, Problem, Refused, document
-from api.server.body_stream import REQUEST_ID, Exchange, too_large
-from api.server.limits import Buckets, retry_after
+from api.server.body_stream import REQUEST_ID, BodyStream, too_large
+from api.server.limits import RateLimiter, retry_after
 from api.server.logs import log_request
 from api.server.metrics import Metrics
 from api.server.tokens import METRICS, find_token, needed
@@ -34,7 +34,7 @@ BLOBS: Final = "/v1/blobs/"
 UPLOADS: Final = "/v1/uploads/"
 PREFIX: Final = "/v1"
 LONGEST_PATH: Final = 200
-STRANGERS: Final = 5
+UNKNOWN_RATE: Final = 5
 """Requests a second of one address that bear no token we know, and three times that at once."""
 
 log: Final = logging.getLogger("qplan.api")
@@ -49,7 +49,7 @@ def render(problem: Problem, request_id: str) -> Response:
     return Response(text, problem.status, headers, MEDIA_TYPE)
 
 
-class Edge:
+class ServiceMiddleware:
     """ASGI middleware around the whole application."""
 
     def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics, draining: asyncio.Event) -> None:
@@ -57,8 +57,8 @@ class Edge:
         self.settings = settings
         self.metrics = metrics
         self.draining = draining
-        self.tokens = Buckets("tokens", settings.rate, settings.burst)
-        self.strangers = Buckets("strangers", STRANGERS, 3 * STRANGERS)
+        self.tokens = RateLimiter("tokens", settings.rate, settings.burst)
+        self.unknown = RateLimiter("unknown", UNKNOWN_RATE, 3 * UNKNOWN_RATE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -67,35 +67,35 @@ class Edge:
             return
         start = perf_counter()
         scope[REQUEST_ID] = secrets.token_hex(8)
-        exchange = Exchange(self._limit(scope), self.settings, (scope, receive, send), self.draining)
+        stream = BodyStream(self._limit(scope), self.settings, (scope, receive, send), self.draining)
         self.metrics.under_way.inc()
         problem: Problem | None = None
         try:
-            problem = await self._serve(scope, exchange)
+            problem = await self._serve(scope, stream)
         finally:
             self.metrics.under_way.dec()
-            self._note(scope, exchange, problem, perf_counter() - start)
+            self._log(scope, stream, problem, perf_counter() - start)
 
-    async def _serve(self, scope: Scope, exchange: Exchange) -> Problem | None:
+    async def _serve(self, scope: Scope, stream: BodyStream) -> Problem | None:
         problem = self._refusal(scope)
         try:
             if problem is None:
-                await self.app(scope, exchange.receive, exchange.send)
-                await exchange.close()
+                await self.app(scope, stream.receive, stream.send)
+                await stream.close()
                 return None
         except Refused as error:
             problem = error.problem
         except Exception:
             log.exception("request %s failed", scope[REQUEST_ID])
             problem = Problem("internal", "this is a bug; the log has more under the request id")
-        if not exchange.started:
-            await render(problem, scope[REQUEST_ID])(scope, exchange.receive, exchange.send)
+        if not stream.started:
+            await render(problem, scope[REQUEST_ID])(scope, stream.receive, stream.send)
         return problem
 
-    def _note(self, scope: Scope, exchange: Exchange, problem: Problem | None, seconds: float) -> None:
+    def _log(self, scope: Scope, stream: BodyStream, problem: Problem | None, seconds: float) -> None:
         route = _template(scope)
-        method, status = scope["method"], exchange.status
-        self.metrics.count((method, route, status), seconds, received=exchange.size, sent=exchange.sent)
+        method, status = scope["method"], stream.status
+        self.metrics.count((method, route, status), seconds, received=stream.size, sent=stream.sent)
         if not self.settings.access_log:
             return
         client = scope.get("client")
@@ -108,8 +108,8 @@ class Edge:
                 "status": status,
                 "problem": problem.name if problem else scope.get(PROBLEM),
                 "ms": round(seconds * 1000, 2),
-                "received": exchange.size,
-                "sent": exchange.sent,
+                "received": stream.size,
+                "sent": stream.sent,
                 "client": client[0] if client else None,
                 "token": scope.get(TOKEN),
             }
@@ -129,7 +129,7 @@ class Edge:
             ending = self.draining.is_set() and scope["path"] == READY
             return Problem("not-ready", "the server is ending") if ending else None
         if self.settings.tokens:
-            return self._unknown_or_over(scope, headers)
+            return self._unauthorized(scope, headers)
         # Without tokens, a page that points its own name at this address must not be answered.
         host = _host(headers.get(b"host", b"").decode("latin-1"))
         if not (_address(host) or host == "localhost" or host in self.settings.hosts):
@@ -139,17 +139,17 @@ class Edge:
             return Problem("not-local", "set QPLAN_TOKENS to answer other machines")
         return None
 
-    def _unknown_or_over(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Problem | None:
+    def _unauthorized(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Problem | None:
         """Refuse who bears no token, one without the scope, or one that asks too often."""
         now = asyncio.get_running_loop().time()
         token = find_token(self.settings.tokens, headers.get(b"authorization", b""))
         if token is None:
-            wait = self.strangers.take((scope.get("client") or ("",))[0], now)
-            return _over(wait) if wait else Problem("unauthorized", "send Authorization: Bearer ...")
+            wait = self.unknown.take((scope.get("client") or ("",))[0], now)
+            return _rate_limited(wait) if wait else Problem("unauthorized", "send Authorization: Bearer ...")
         scope[TOKEN] = token.name
         wait = self.tokens.take(token.digest, now)
         if wait:
-            return _over(wait)
+            return _rate_limited(wait)
         scope_needed = needed(scope["method"], scope["path"])
         if scope_needed not in token.scopes:
             more = {"scope": scope_needed}
@@ -168,7 +168,7 @@ def _template(scope: Scope) -> str:
     return f"{PREFIX}{path}" if path not in ("none", METRICS) and not path.startswith(PREFIX) else path
 
 
-def _over(wait: float) -> Problem:
+def _rate_limited(wait: float) -> Problem:
     seconds = retry_after(wait)
     return Problem(
         "rate-limited", f"too many requests; the next in {seconds} s", {"retry_after": int(seconds)}

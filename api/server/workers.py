@@ -29,8 +29,8 @@ TICK: Final = 0.1
 
 def supervise(listening: Sequence[socket.socket], environment: Mapping[str, str]) -> None:
     """Keep a server running on each socket until this process is told to end, then let them drain."""
-    told = threading.Event()
-    before = {sign: signal.signal(sign, _teller(told)) for sign in (signal.SIGINT, signal.SIGTERM)}
+    ending = threading.Event()
+    before = {sign: signal.signal(sign, _setter(ending)) for sign in (signal.SIGINT, signal.SIGTERM)}
     metrics = tempfile.mkdtemp(prefix="qplan-metrics.")
     lifeline, held = os.pipe()
     variables = {**environment, SHARED: metrics, "PYTHONPATH": import_path()}
@@ -42,12 +42,12 @@ def supervise(listening: Sequence[socket.socket], environment: Mapping[str, str]
 
     try:
         running = [started(place) for place in range(len(listening))]
-        while not told.wait(TICK):
+        while not ending.wait(TICK):
             for place, process in enumerate(running):
                 if process.poll() is None:
                     continue
                 mark_process_dead(process.pid, metrics)  # type: ignore[no-untyped-call]
-                told.wait(PAUSE)
+                ending.wait(PAUSE)
                 running[place] = started(place)
         for process in running:
             process.terminate()
@@ -72,8 +72,8 @@ def _watch(line: int) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _teller(told: threading.Event):  # type: ignore[no-untyped-def]  # noqa: ANN202 - signal's own type
-    def tell(_number: int, _frame: FrameType | None) -> None:
-        told.set()
+def _setter(ending: threading.Event):  # type: ignore[no-untyped-def]  # noqa: ANN202 - signal's own type
+    def set_(_number: int, _frame: FrameType | None) -> None:
+        ending.set()
 
-    return tell
+    return set_

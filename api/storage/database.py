@@ -39,7 +39,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.types import JSON
 
-from api.problems import FULL, Problem, full
+from api.problems import DISK_FULL, Problem, disk_full
 from planner.errors import InputError
 
 POOL: Final = 8
@@ -139,11 +139,11 @@ def now(connection: Connection) -> float:
 
 
 def failure_of(error: Exception) -> Problem | None:
-    """What a failure of the disk or the database is to whoever asked; None where it is a bug of ours."""
+    """The problem to answer after a failure of the disk or the database; None: it is a bug of ours."""
     if isinstance(error, OSError):
-        return full() if error.errno in FULL else None
+        return disk_full() if error.errno in DISK_FULL else None
     if isinstance(error, OperationalError) and "disk is full" in str(error.orig):
-        return full()
+        return disk_full()
     if isinstance(error, (OperationalError, InterfaceError)):
         return Problem("not-ready", "the database does not answer", {"hint": "try again later"})
     return None

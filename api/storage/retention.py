@@ -1,4 +1,4 @@
-"""Retention: what nobody used for a while goes, and what is more than may be kept; the longest unused first.
+"""Retention: files that nobody used for a while go, and blobs beyond a size, the longest unused first.
 
 A file is used when it is written or read, as far as the file system notes reads (`relatime`: by the day).
 An object store has life cycles of its own: there only the copies here go. Nothing here knows a route.
@@ -41,15 +41,15 @@ log: Final = logging.getLogger("qplan.retention")
 
 
 @dataclass(frozen=True, slots=True)
-class Swept:
-    """What a sweep took away."""
+class SweepResult:
+    """Counts of the files, their bytes, and the jobs that a sweep took away."""
 
     files: int
     bytes: int
     jobs: int
 
 
-def sweep(store: Store, engine: Engine | None, settings: Settings, now: float) -> Swept:
+def sweep(store: Store, engine: Engine | None, settings: Settings, now: float) -> SweepResult:
     """Take away what `keep_days` and `keep_bytes` do not keep; models go with their blobs.
 
     Args:
@@ -62,13 +62,13 @@ def sweep(store: Store, engine: Engine | None, settings: Settings, now: float) -
         old = ((kind, path) for kind in _SWEPT for path in _files(store.root / kind) if _used(path) < before)
         gone += [(kind, path.name, _drop(path)) for kind, path in old]
     if settings.keep_bytes:
-        gone += _drop_beyond(store, settings.keep_bytes)
+        gone += _drop_oldest(store, settings.keep_bytes)
     if any(kind == "blobs" for kind, _, _ in gone):
         gone += [("models", path.name, _drop(path)) for path in _without_blob(store)]
     forgotten = 0
     if engine is not None and settings.keep_days:
         forgotten = forget(engine, now - settings.keep_days * DAY)
-    done = Swept(len(gone), sum(size for _, _, size in gone), forgotten)
+    done = SweepResult(len(gone), sum(size for _, _, size in gone), forgotten)
     if done.files or done.jobs:
         log.info("swept", extra={"fields": {"message": "swept", "files": done.files, "jobs": done.jobs}})
     return done
@@ -101,7 +101,7 @@ def _drop(path: Path) -> int:
     return size
 
 
-def _drop_beyond(store: Store, most: int) -> list[tuple[Kind, str, int]]:
+def _drop_oldest(store: Store, most: int) -> list[tuple[Kind, str, int]]:
     found = sorted((_used(path), path.stat().st_size, path) for path in _files(store.root / "blobs"))
     total = sum(size for _, size, _ in found)
     gone: list[tuple[Kind, str, int]] = []

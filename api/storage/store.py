@@ -88,7 +88,7 @@ class Store:
                     _remove(draft)
 
     def path(self, kind: Kind, digest: str) -> Path:
-        """Where a file lies, or would.
+        """The place of a file, whether or not it is there.
 
         Raises:
           Refused: `digest` is none, so nothing can be there.
@@ -130,19 +130,19 @@ class Store:
         path = self.look(kind, digest)
         return None if path is None else path.read_bytes()
 
-    def find_whole(self, kind: Kind, digest: str) -> Path:
+    def find_verified(self, kind: Kind, digest: str) -> Path:
         """Path of a file that is there and, where its digest is that of its bytes, has these bytes.
 
         Raises:
           Refused: it is not there, or damaged: then it is taken away, so that it can be sent again.
         """
         path = self.find(kind, digest)
-        if kind not in _BY_CONTENT or self._is_whole(path, digest):
+        if kind not in _BY_CONTENT or self._is_verified(path, digest):
             return path
         path.unlink(missing_ok=True)
         if self.objects is not None:
             path = self.find(kind, digest)  # the copy here was damaged, perhaps not the other one
-            if self._is_whole(path, digest):
+            if self._is_verified(path, digest):
                 return path
             self.drop(kind, digest)
         raise Refused("corrupted", f"{_NAMES[kind]} {digest} was damaged on disk")
@@ -269,7 +269,7 @@ class Store:
             else:
                 path.unlink(missing_ok=True)
 
-    def _is_whole(self, path: Path, digest: str) -> bool:
+    def _is_verified(self, path: Path, digest: str) -> bool:
         stands = path.stat()
         mark = (str(path), stands.st_size, stands.st_mtime_ns)
         if mark in self.checked:

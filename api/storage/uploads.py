@@ -21,7 +21,7 @@ from typing import Any, Final
 from anyio.to_thread import run_sync
 from starlette.requests import Request
 
-from api.intake.bodies import CHUNK
+from api.intake.request_bodies import CHUNK
 from api.problems import Refused, unknown
 from api.server.limits import Quota
 from api.settings import Settings
@@ -75,7 +75,7 @@ class Uploads:
         return self.find(folder.name)
 
     def find(self, id_: str) -> Upload:
-        """How an upload stands.
+        """The state of an upload.
 
         Raises:
           Refused: none of this id, or `expired`.
@@ -111,7 +111,7 @@ class Uploads:
         upload = await run_sync(self.find, id_)
         if upload.offset == upload.bytes == offset:
             return upload
-        with _alone(self._folder(id_) / "data") as file:
+        with _locked(self._folder(id_) / "data") as file:
             stands = os.fstat(file).st_size
             if stands != offset:
                 raise Refused("offset-mismatch", f"the upload stands at byte {stands}", offset=stands)
@@ -154,7 +154,7 @@ def as_record(upload: Upload) -> dict[str, Any]:
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[int]:
+def _locked(path: Path) -> Iterator[int]:
     """A file to append to that nobody else appends to now."""
     file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:

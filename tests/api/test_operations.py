@@ -18,7 +18,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from api.routes.metrics import STATES
-from api.server.body_stream import REQUEST_ID, Exchange
+from api.server.body_stream import REQUEST_ID, BodyStream
 from api.server.logs import ACCESS
 from api.settings import Settings
 from tests.api.conftest import COMMAND, ROOT, serving
@@ -271,7 +271,7 @@ def test_streams_end_when_the_server_does():
             sent.append(message)
 
         scope = {"headers": [], REQUEST_ID: "x"}
-        exchange = Exchange(10, Settings(data=Path()), (scope, receive, send), draining)
+        exchange = BodyStream(10, Settings(data=Path()), (scope, receive, send), draining)
         exchange.complete = True
         kind = (b"content-type", b"text/event-stream; charset=utf-8")
         await exchange.send({"type": "http.response.start", "status": 200, "headers": [kind]})

@@ -21,7 +21,7 @@ from onnx import helper
 
 from api.problems import CLASSES, MEDIA_TYPE, PREFIX, TYPES, problem_of
 from api.server.metrics import Metrics
-from api.server.middleware import Edge
+from api.server.middleware import ServiceMiddleware
 from api.server.run import _bound
 from api.server.tokens import parse_token
 from api.settings import Settings
@@ -343,7 +343,7 @@ def test_beyond_loopback(tmp_path):
         "headers": [(b"host", b"192.0.2.1")],
         "server": ("192.0.2.1", 80),
     }
-    edge = Edge(None, Settings(data=tmp_path), Metrics(), asyncio.Event())
+    edge = ServiceMiddleware(None, Settings(data=tmp_path), Metrics(), asyncio.Event())
     problem = edge._refusal(scope)
     assert (problem.name, problem.status) == ("not-local", 403)
     assert edge._refusal({**scope, "server": ("::1", 80)}) is None

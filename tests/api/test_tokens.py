@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from api.server.limits import LOOKS, PLACES, Buckets
+from api.server.limits import PROBES, SLOTS, RateLimiter
 from api.server.metrics import SHARED
 from api.server.paths import import_path
 from api.server.tokens import EVERYTHING, find_token, make_token, needed, parse_token
@@ -143,23 +143,23 @@ def test_guessing_tokens_is_slow(make_service):
     ],
 )
 def test_buckets(times, admitted):
-    buckets = Buckets("test", 2, 3)
+    buckets = RateLimiter("test", 2, 3)
     assert sum(buckets.take("a", at) == 0 for at in times) == admitted
 
 
 def test_buckets_say_how_long_to_wait_and_forget():
-    buckets = Buckets("test", 2, 1)
+    buckets = RateLimiter("test", 2, 1)
     assert [buckets.take("a", 0.0), buckets.take("a", 0.25)] == [0.0, 0.25]
-    for i in range(PLACES * LOOKS):
-        buckets.take(str(i), 1.0 + i / PLACES)
+    for i in range(SLOTS * PROBES):
+        buckets.take(str(i), 1.0 + i / SLOTS)
     assert buckets.take("a", 0.3) == 0.0
-    assert all(Buckets("test", 0, 1).take("a", 0.0) == 0 for _ in range(9))
+    assert all(RateLimiter("test", 0, 1).take("a", 0.0) == 0 for _ in range(9))
 
 
 TAKING = """
 import sys
-from api.server.limits import Buckets, Quota
-buckets, quota = Buckets("test", 1, 500), Quota(9000, int)
+from api.server.limits import RateLimiter, Quota
+buckets, quota = RateLimiter("test", 1, 500), Quota(9000, int)
 for _ in range(400):
     quota.add(10)
 print(sum(buckets.take("a", 0.0) == 0 for _ in range(400)), quota.used)

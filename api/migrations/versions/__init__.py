@@ -1,1 +1,1 @@
-"""One module a version, in the order of their numbers."""
+"""Versions of the tables: one module each, numbered in their order."""

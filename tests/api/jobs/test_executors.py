@@ -81,7 +81,7 @@ def test_statistics_are_those_of_the_library_to_the_last_bit(engine, store, make
     assert job.state == "done", job.problem
     assert job.result["samples"] == 128
     here = calibrate(load_model(DIGITS / "digits.onnx"), DIGITS / "calibration.npz")
-    kept = store.find_whole("stats", job.result["kept"]["out"])
+    kept = store.find_verified("stats", job.result["kept"]["out"])
     assert kept.read_text(encoding="utf-8") == write_statistics(here)
     assert "progress" not in kinds(engine, job) or job.progress["done"] <= 128
 

@@ -62,7 +62,7 @@ def test_what_one_keeps_the_other_finds(make_store):
     assert other.has("blobs", DIGEST)
     assert list(other.digests("blobs")) == [DIGEST]
     assert other.size("blobs") == len(DATA)
-    assert other.find_whole("blobs", DIGEST).read_bytes() == DATA
+    assert other.find_verified("blobs", DIGEST).read_bytes() == DATA
     assert other.find("blobs", DIGEST).is_relative_to(other.root)
 
 
@@ -112,7 +112,7 @@ def test_a_damaged_copy_is_brought_again(make_store):
     one, other = make_store("one"), make_store("other")
     one.put("blobs", DIGEST, DATA)
     other.find("blobs", DIGEST).write_bytes(b"damage")
-    assert other.find_whole("blobs", DIGEST).read_bytes() == DATA
+    assert other.find_verified("blobs", DIGEST).read_bytes() == DATA
 
 
 def test_a_damaged_object_is_taken_away_and_can_be_sent_again(make_store, objects, tmp_path):
@@ -122,20 +122,20 @@ def test_a_damaged_object_is_taken_away_and_can_be_sent_again(make_store, object
     damage.write_bytes(b"damage")
     objects.send(damage, one.path("blobs", DIGEST).relative_to(one.root).as_posix())
     with pytest.raises(Refused, match="corrupted"):
-        other.find_whole("blobs", DIGEST)
+        other.find_verified("blobs", DIGEST)
     assert not other.has("blobs", DIGEST)
     other.put("blobs", DIGEST, DATA)
-    assert other.find_whole("blobs", DIGEST).read_bytes() == DATA
+    assert other.find_verified("blobs", DIGEST).read_bytes() == DATA
 
 
 def test_without_an_object_store_damage_is_noticed_too(tmp_path):
     store = Store(tmp_path)
     store.open()
     store.put("blobs", DIGEST, DATA)
-    path = store.find_whole("blobs", DIGEST)
+    path = store.find_verified("blobs", DIGEST)
     path.write_bytes(b"damage")
     with pytest.raises(Refused, match="corrupted"):
-        store.find_whole("blobs", DIGEST)
+        store.find_verified("blobs", DIGEST)
     assert not path.exists()
 
 

@@ -1,4 +1,4 @@
-"""Fanning out: one job as several works on a cluster, and their results as one. Nothing here knows rows.
+"""Fan-out: one job as several works on a cluster, and their results as one. Nothing here knows rows.
 
 A calibration is cut by samples; what its shards and their joining write is the same, to the last bit, as one
 worker writes alone (`tasks`). Source: design 06, "Past one machine".
@@ -33,7 +33,7 @@ async def calibrate_in_shards(
     Args:
       fan_from: bytes of weights, those of all samples together, from where it pays.
     """
-    counted = await executor.run({**asked, "task": "count", "files": apart(asked)}, tell)
+    counted = await executor.run({**asked, "task": "count", "files": part_files(asked)}, tell)
     samples = counted["samples"]
     pays = samples and samples * counted["bytes"] >= fan_from
     shards = cut(samples, await executor.slots() - executor.ahead) if pays else ()
@@ -47,7 +47,7 @@ async def calibrate_in_shards(
             tell({"done": sum(done), "total": samples})
 
         arguments = {**asked["arguments"], "shard": list(shards[place])}
-        part = await executor.run({**asked, "arguments": arguments, "files": apart(asked)}, hear)
+        part = await executor.run({**asked, "arguments": arguments, "files": part_files(asked)}, hear)
         return str(part["kept"]["out"])
 
     try:
@@ -59,6 +59,6 @@ async def calibrate_in_shards(
     return await executor.run(work("merge", {"parts": parts, "out": made("stats")}), tell)
 
 
-def apart(asked: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The files of a part: what it writes is nobody's to list."""
+def part_files(asked: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The files of a part; those it makes are kept as `answers`, which nobody lists."""
     return [{**file, "what": ["answers"]} if file["how"] == "made" else dict(file) for file in asked["files"]]

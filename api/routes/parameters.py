@@ -1,4 +1,4 @@
-"""What routes share: the running service as a parameter, digests in paths, pages."""
+"""Parameters that routes share: the running service, digests in paths, pages; and documented answers."""
 
 from typing import Annotated, Any, Final, TypeAlias
 
