@@ -89,7 +89,11 @@ def shrunk(found: Found, regions: int) -> Found:
 
 
 def _found(genome: Genome, regions: int) -> Found:
-    return Found(genome, calls(graph_of(genome, regions)))
+    try:
+        return Found(genome, calls(graph_of(genome, regions)))
+    except Exception as error:
+        error.add_note(f"planning {regions} regions of {text_of(genome)}")
+        raise
 
 
 def calls(graph: Graph, most: float = STEEP) -> float:
