@@ -15,6 +15,7 @@ from planner.ir.graph import Graph
 from planner.ir.topology import running
 from planner.plans.plan import Planned
 from planner.plans.records import PortTyped
+from planner.propagation.labelling import label_all
 from planner.propagation.network.build import build_network
 from planner.propagation.network.float_islands import afloat, float_islands
 from planner.propagation.network.per_axis import give_slices
@@ -28,7 +29,6 @@ from planner.propagation.result.plan_builder import assemble
 from planner.propagation.selection.conflicts import Concession, explained
 from planner.propagation.selection.rows import Choice, choose_rows, in_float, refuse_contradictions
 from planner.propagation.solver.classes import build_classes
-from planner.propagation.solver.labelling import label_all
 from planner.propagation.solver.price import CostModel
 from planner.target.records import Costs, PortId, Target
 

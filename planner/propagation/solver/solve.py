@@ -13,7 +13,6 @@ from itertools import pairwise
 from typing import Final
 
 from planner.plans.rescales import same_scale
-from planner.propagation.solver.blur import blur, shared_labels
 from planner.propagation.solver.canonical_order import in_canonical_order
 from planner.propagation.solver.classes import UNIT, Label, LabelClass, Labels, Offers
 from planner.propagation.solver.components import Component, Edge, Part, Unit, Use
@@ -21,8 +20,8 @@ from planner.propagation.solver.dominance import drop_dominated
 from planner.propagation.solver.elimination import eliminate
 from planner.propagation.solver.linear_program import relax, solve_exactly
 from planner.propagation.solver.local_search import descend
-from planner.propagation.solver.parts import split
 from planner.propagation.solver.price import CostModel, edge_price, price_of_labels
+from planner.propagation.solver.relaxations import blur, shared_labels, split
 
 FINEST: Final = 8
 """Labels for a whole component that are priced."""

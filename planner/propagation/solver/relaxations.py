@@ -1,13 +1,14 @@
-"""Blurred labels: a problem with fewer labels that no labelling of the real one costs less than.
+"""Relaxations: units that are easier to label and that no labelling of the real one costs less than.
 
-Labels of nearly the same scale and zero point become one, as fine as the finest of them and legal where
-any of them is. Its least price, or any bound of that, is a bound for the real labels too, and its answer
-says which of those to look at. Random nets of a thousand kernels need it (`benchmarks.ablation`): their
-programs are too large otherwise. Source: design 01, section 5; aggregation bounds.
+Two, for nets whose classes stand around each other too closely for elimination (random nets of a thousand
+kernels and more: `benchmarks.relaxations` shows what each is worth). Parts: what a part leaves out, uses and
+classes elsewhere, can only add to the price, so the bounds of parts add up. Blurred labels: those of nearly
+the same scale and zero point become one, as fine as the finest of them and legal where any of them is; the
+answer also says which of the real ones to look at. Source: design 01, section 5; aggregation bounds.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -15,6 +16,7 @@ from planner.ir.types.qtypes import Uniform
 from planner.propagation.solver.classes import Label, Offered, Offers, label_of, typed
 from planner.propagation.solver.components import Component, Edge, Unit
 from planner.propagation.solver.dominance import NEAR
+from planner.propagation.solver.ways import Way
 
 SCALES: Final = 32  # cells to a factor of two
 OFFSETS: Final = 16  # zero points to a cell
@@ -116,3 +118,37 @@ def _share(group: Sequence[int], sets: Mapping[int, set[Label | None]], found: O
         label = min((label for label in common if label is not None), default=None)
         for c in group if label is not None else ():
             found[c].append(label)
+
+
+def split(unit: Unit, size: int) -> Iterator[Unit]:
+    """Cut a unit into parts of `size` classes, in the order of its classes.
+
+    An edge belongs to the part that defines it, else to that of its first use; a loss to that of the last
+    class on its way. Each keeps the classes of its part alone.
+    """
+    home = {c: i // size for i, c in enumerate(unit.classes)}
+    parts = [Unit([Component([])]) for _ in range(1 + max(home.values()))]
+    for c in unit.classes:
+        parts[home[c]].components[0].classes.append(c)
+    for edge in unit.edges:
+        groups = edge.groups()
+        if groups:
+            mine = home[groups[0] if edge.definition is None else edge.definition[0]]
+            uses = [use for use in edge.uses if use.group < 0 or home[use.group] == mine]
+            parts[mine].edges.append(replace(edge, uses=uses))
+    here: dict[int, set[int]] = {c: {part} for c, part in home.items()}
+    for number, (members, constant) in unit.ways.items():
+        here[number] = {part for member in members for part in here[member]}
+        for part in here[number]:
+            parts[part].ways[number] = Way(_inside(members, here, part), constant)
+    for loss in unit.losses:
+        mine = max(part for member in loss.upstream for part in here[member])
+        parts[mine].losses.append(replace(loss, upstream=_inside(loss.upstream, here, mine)))
+    for one in parts:
+        one.classes = one.components[0].classes
+        one.components[0].edges = one.edges
+        yield one
+
+
+def _inside(members: Sequence[int], here: dict[int, set[int]], part: int) -> tuple[int, ...]:
+    return tuple([member for member in members if part in here[member]])
