@@ -10,13 +10,13 @@ from typing import Final
 
 PARTS: Final[Mapping[str, tuple[str, str]]] = {
     "fuse": ("fusion/fuse.py", "fuse"),
-    "choose rows": ("propagation/rows.py", "choose_rows"),
-    "columns, network": ("propagation/propagate.py", "_surveyed"),
-    "classes": ("propagation/labels.py", "build_classes"),
-    "labels": ("propagation/propagate.py", "_settled"),
+    "choose rows": ("selection/rows.py", "choose_rows"),
+    "network": ("propagation/propagate.py", "_network"),
+    "classes": ("solver/classes.py", "build_classes"),
+    "labels": ("propagation/labelling.py", "label_all"),
     "constants": ("propagation/propagate.py", "_derived"),
-    "records, key": ("propagation/assemble.py", "assemble"),
-    "check": ("plans/check.py", "check"),
+    "records, key": ("result/plan_builder.py", "assemble"),
+    "check": ("checker/check.py", "check"),
     "blocks": ("exporters/qdq.py", "write_block"),
     "file": ("exporters/sheet.py", "finish"),
 }
@@ -36,6 +36,6 @@ def parts(job: Callable[[], object]) -> dict[str, float]:
     shares = dict.fromkeys(PARTS, 0.0)
     for (file, _, function), figures in stats.stats.items():  # type: ignore[attr-defined]
         for part, (module, name) in PARTS.items():
-            if name == function and file.endswith(f"planner/{module}"):
+            if name == function and file.endswith(f"/{module}"):
                 shares[part] += figures[3] / total
     return shares
