@@ -226,6 +226,16 @@ FC = target_of("""
 """)
 
 
+FC_FROM_THE_END = target_of("""
+- kernel: fc
+  in: {x: a8, w: w8, b?: b32}
+  out: {y: a8}
+  axis: {w: -2}
+  rules: [{multiplier_accumulator_scale: {port: b, of: [x, w]}}]
+""")
+
+
+@pytest.mark.parametrize("target", [FC, FC_FROM_THE_END], ids=["from 0", "from the end"])
 @pytest.mark.parametrize(
     ("name", "kind", "reason"),
     [
@@ -241,12 +251,12 @@ FC = target_of("""
         ),
     ],
 )
-def test_facts_of_constants_that_a_row_cannot_keep(name, kind, reason):
+def test_facts_of_constants_that_a_row_cannot_keep(target, name, kind, reason):
     """Scales along another axis than the row's (a crash behind it), signs on the grid of a bias."""
     values = {"x": "[-1, 1]", "w": np.ones((3, 2), np.float32), "b": np.ones(3, np.float32), "y": "[-1, 1]"}
     graph = graph_of(values, [("k", "fc", "x w b", "y")], outputs="y")
     told = replace(graph.values[name], facts=(parse_type(kind),))
     told_graph = replace(graph, values={**graph.values, name: told})
-    plan = propagate(told_graph, FC)
+    plan = propagate(told_graph, target)
     assert (plan.kernels["k"].row, reason in plan.kernels["k"].reason) == (None, True), plan.kernels["k"]
-    check(plan, None, FC)
+    check(plan, None, target)
