@@ -59,10 +59,13 @@ def offer_labels(
         entry = classes[c]
         if entry.fixed is not None:
             entry.labels = [label_of(entry.fixed)]
+    # Fixed types always win, and are the only label of their class even where they clip (design 01, item 3).
     if not free:
         return True
     found = _Candidates(component, classes, network)
     every = found.of(component.classes, component.edges, component.joined)
+    # Whole is exact: every class may take any label that is legal for it. The product is what offering,
+    # dominance and programs take in work, so it is bounded whatever the shape.
     if len(every) <= SHARED and len(every) * len(free) <= MOST:
         _offer(free, sorted(every), classes, max_clip)
         return True
@@ -85,6 +88,7 @@ def _offer(
     alike: dict[object, list[Label | None]] = {}
     for c in served:
         entry = classes[c]
+        # Two classes whose ports have the same specs and hold the same ranges take the same labels.
         told = (
             *(id(port.spec) for port in entry.ports),
             *((id(port.spec), port.required) for port in entry.entering),
@@ -94,7 +98,10 @@ def _offer(
             found = [label for label in order if legal(label, entry, max_clip)] if board is None else []
             found += board.legal(entry) if board is not None else []
             alike[told] = found
+        # The coarsest legal label is kept as well: it is the hull of all, the one label a whole chain can
+        # share.
         labels = found if most is None or len(found) <= most else [*found[: most - 1], found[-1]]
+        # A class can always have its own label: whatever its neighbours do, a rescale on each side serves it.
         if entry.own is not None and (not found or (most is not None and entry.own not in labels)):
             labels = sorted([*labels, entry.own])  # type: ignore[type-var]
         entry.labels = [*labels, None] if entry.may_float else list(labels)
@@ -115,6 +122,7 @@ def _neighbourhoods(
     for edge in component.edges:
         for c in edge.groups():
             edges_at.setdefault(c, []).append(edge)
+    # In topological order, so that neighbourhoods are the same for the same net (laws of design 01).
     left = dict.fromkeys(component.classes)
     while left:
         served = [next(iter(left))]
@@ -126,6 +134,8 @@ def _neighbourhoods(
                         del left[other]
                         served.append(other)
         numbers = dict.fromkeys(number for c in served for number in at[c])
+        # Of a hub's readers only the first few: all of them would make each neighbourhood as large as the
+        # hub.
         values = [component.joined[number][:NEAR] for number in numbers]
         around = dict.fromkeys([*served, *itertools.chain.from_iterable(values)])
         edges = {id(edge): edge for c in served for edge in edges_at.get(c, ())}
@@ -158,10 +168,12 @@ class _Candidates:
         pins = [self._network.values[edge.value].pin for edge in edges]
         if len(labels) == 1 and not any(pins):
             wanted = {(port.spec, port.required) for entry in entries for port in entry.ports}
+            # Ports all alike that hold one range: no hull can be another label.
             if len(wanted) == 1:
                 return labels
         labels.update(label_of(pin) for pin in pins if pin is not None and pin.is_per_tensor)
         asked = set(self._whole)
+        # The hull of two classes at one value is what both could share without a rescale between them.
         for groups in joined:
             for a, b in itertools.combinations(groups[:JOINED], 2):
                 hull = _hull(self._extents[a], self._extents[b])
@@ -191,6 +203,8 @@ class _Board:
                 store = port.spec.storage
                 zeros = self.zero_points + store.offset
                 low, high = store.qmin - zeros, store.qmax - zeros
+                # A label whose storage does not reach zero has a width of nothing; it is not storable and
+                # masked anyway.
                 with np.errstate(divide="ignore"):  # of what is not storable all may be cut off
                     mask &= clipped_shares(*port.required, self.scales, low, high) <= self.max_clip
         return list(itertools.compress(self.order, mask))

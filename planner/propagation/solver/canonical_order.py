@@ -22,6 +22,7 @@ Key = tuple[Any, ...]
 
 def in_canonical_order(unit: Unit, classes: Sequence[LabelClass]) -> None:
     """Sort a unit's classes, components, edges and losses in place."""
+    # Start from what a class is by itself, then refine by what is around it until nothing splits further.
     rank = _ranked({c: _content(classes[c]) for c in unit.classes})
     count = max(rank.values()) + 1
     for _ in range(ROUNDS if count < len(rank) else 0):
@@ -30,6 +31,7 @@ def in_canonical_order(unit: Unit, classes: Sequence[LabelClass]) -> None:
         if count == before:
             break
         rank = finer
+    # Classes of one colour are most likely symmetric; then listing order changes names only.
     unit.classes.sort(key=lambda c: (rank[c], c))
     place = {c: i for i, c in enumerate(unit.classes)}
     unit.components.sort(key=lambda part: min(place[c] for c in part.classes))
@@ -95,6 +97,7 @@ def _refined(unit: Unit, rank: Mapping[int, int]) -> dict[int, int]:
         for use in edge.uses:
             if use.group >= 0:
                 around[use.group].append(("reads", key))
+    # Colours of ways go up from their members and down from their readers, as those of classes do.
     made: dict[int, str] = {c: str(number) for c, number in rank.items()}
     for number, (members, constant) in unit.ways.items():
         made[number] = _digest((constant, *sorted(made[member] for member in members)))

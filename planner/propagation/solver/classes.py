@@ -114,6 +114,7 @@ def label_for(extent: Interval, spec: PortType) -> Label:
     if spec.zero_point is not None:
         return _label_at(lo, hi, store, spec)
     scale, zero_point = affine(lo, hi, store, symmetric=spec.symmetric, power_of_two=spec.power_of_two)
+    # A bound on the scale moves it, and with it the zero point that keeps 0 exact.
     bounded = min(max(scale, spec.scale_min or 0.0), spec.scale_max or math.inf)
     if bounded != scale:
         scale = bounded
@@ -143,6 +144,7 @@ def clipped_share(extent: Interval, label: Label, store: Storage) -> float:
     shift = zero_point + store.offset
     below = (store.qmin - shift) * scale - 0.5 * scale - lo
     above = hi - (store.qmax - shift) * scale - 0.5 * scale
+    # Half a step at each end is lost to rounding anyway, so it does not count as cut off (design 01, item 3).
     cut = max(below, 0.0) + max(above, 0.0)
     if cut <= 0.0:
         return 0.0
@@ -191,6 +193,7 @@ def build_classes(network: Network, depths: Sequence[int]) -> list[LabelClass]:
         present = ports_of(network, kernel)
         for group in layout.groups:
             members = [port for port in present if port.side in group and port.kind in (CLASS, CONSTANT)]
+            # Constants join for their label's sake, but alone they are typed by their own numbers.
             if any(port.kind == CLASS for port in members):
                 classes.append(_class(network, len(classes), index, members))
                 _join_carried(network, classes, index)
@@ -210,6 +213,8 @@ def _join_carried(network: Network, classes: list[LabelClass], index: int) -> No
     groups = [network.ports[p].group for p in network.kernels[begin].outputs] if begin is not None else []
     if not groups or groups[0] < 0:
         return
+    # The loop's input, body argument, body result and loop result are one class (design 02, case 40): a
+    # rescale between two trips would be paid every trip.
     newest, first = classes.pop(), classes[groups[0]]
     for port in newest.ports:
         port.group = first.id
@@ -229,6 +234,8 @@ def _class(network: Network, ident: int, index: int, members: list[Port]) -> Lab
     for port in members:
         port.group = ident
     reads = any(port.side[0] == "in" for port in members)
+    # What a mover writes is what it read, so only its inputs bring ranges; a kernel that computes on one
+    # scale brings its result's as well.
     entering = [port for port in members if port.side[0] == "in" or not (kernel.moves and reads)]
     entering = preferred(kernel.choice.row, members, entering) if len(members) > 1 else entering
     entry = LabelClass(
@@ -308,6 +315,7 @@ def own_label(network: Network, entry: LabelClass) -> Label | None:
     if entry.fixed is not None:
         return label_of(entry.fixed)
     entering = {port.value for port in entry.entering}
+    # One pinned value and nothing else: its users start from the pin, and the class is free to keep it.
     if len(entering) == 1:
         pin = network.values[next(iter(entering))].pin
         if pin is not None and pin.is_per_tensor:
@@ -317,6 +325,7 @@ def own_label(network: Network, entry: LabelClass) -> Label | None:
     hull = hull_of([entry])
     if hull is None:
         return None
+    # Ports of one class may have several storages; a label has to be storable in each.
     first = entry.ports[0].spec
     if all(port.spec is first for port in entry.ports):
         return label_for(hull, first)

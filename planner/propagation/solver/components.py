@@ -109,6 +109,7 @@ class Sets:
     def find(self, i: int) -> int:
         """The least member of the set of `i`."""
         while self.root[i] != i:
+            # Path halving; joined by the least member, so that roots do not depend on the order of joins.
             self.root[i] = self.root[self.root[i]]
             i = self.root[i]
         return i
@@ -126,6 +127,7 @@ def components_of(network: Network, classes: Sequence[LabelClass]) -> tuple[list
     sets = Sets(len(classes))
     around: list[tuple[list[int], list[Edge]]] = []
     for edges in by_value:
+        # A value that stays float is cast on both sides, so its two edges have no label to agree on.
         stays_float = (
             network.values[edges[0].value].stays_float and network.values[edges[0].value].pin is None
         )
@@ -155,10 +157,12 @@ def units_of(network: Network, components: Sequence[Component]) -> list[Unit]:
     found, ways = losses_of(network)
     network.lost = {}
     for loss in found:
+        # No class has a say: what is lost here is lost in every labelling and is only told.
         if not loss.upstream:
             settled = max(0, loss.constant - loss.own, network.lost.get(loss.value, 0))
             network.lost[loss.value] = settled
     losses = [loss for loss in found if loss.upstream]
+    # Ways that no use asks for tie nothing together.
     used = behind(losses, ways)
     for way in used:  # those it is made of come first, so their homes are known
         members = ways[way].members
@@ -198,6 +202,8 @@ def _edges(network: Network) -> list[list[Edge]]:
             found.append([Edge(index, value.elements, definition, start, uses, inlet)])
             continue
         trips = max(use.trips for use in uses)
+        # A pin is a type of the value itself: its kernel may yield another (one rescale right behind it), and
+        # its readers start from the pin.
         behind = Use(GIVEN_USE, None, value.pin, trips)
         found.append(
             [

@@ -41,6 +41,7 @@ class _Masks:
 
 def drop_dominated(component: Component, offered: Offers, costs: Costs) -> None:
     """Take dominated labels off what a component's classes are offered; the least price stays what it is."""
+    # The argument needs that differing scales cost at least what differing zero points do.
     if costs.requantize < costs.zero_point:
         return
     given = _given(component)
@@ -56,6 +57,7 @@ def drop_dominated(component: Component, offered: Offers, costs: Costs) -> None:
         _holders(component, offered, labels, scales),
     )
     before = dict(masks.offered)
+    # What one round drops may split a region, so that a finer label is common to its parts.
     for _ in range(ROUNDS):
         if not _drop_once(masks):
             break
@@ -85,6 +87,7 @@ def _linked(component: Component) -> dict[int, list[frozenset[int]]]:
 
 def _scales(labels: Sequence[Label]) -> list[int]:
     found: list[int] = []
+    # Scales within 1e-6 count as one (design 02, case 45), so they are dropped or kept together.
     last = -1.0
     for i, (scale, _) in enumerate(labels):
         if scale > last * NEAR:
@@ -116,6 +119,7 @@ def _drop_once(masks: _Masks) -> bool:
     single = {c for c, mask in offered.items() if mask and not mask & (mask - 1)}
     for scale, at_first in zip(masks.scales, masks.holders, strict=True):
         holders = {c for c in at_first if offered[c] & scale}
+        # Where every holder has this one label there is nothing to drop.
         if holders <= single:
             continue
         while holders:
@@ -147,12 +151,16 @@ def _keep(masks: _Masks, region: Sequence[int], scale: int) -> int:
 
     Where edges start from or want a label of this scale, only that one will do.
     """
+    # Bits up to the coarsest of this scale: labels that are finer, or as fine.
     common = (1 << scale.bit_length()) - 1
     wanted = 0
     for c in region:
         common &= masks.offered[c]
         wanted |= masks.given.get(c, 0)
     wanted &= scale
+    # An edge that starts from or wants this very scale would pay for any other; of two such labels
+    # neither is known to be the better one, so nothing is dropped.
     if wanted:
         return common & wanted if not wanted & (wanted - 1) else 0
+    # The lowest bit is the finest label: no use loses more by it than by any other of the region.
     return common & -common

@@ -38,6 +38,7 @@ class _End:
 def edge_tables(edge: Edge, offered: Offered, cost_model: CostModel) -> tuple[Table, Table] | None:
     """(price, rescales) by picks, an axis for each of `edge.groups()`; None where uses differ in trips."""
     trips = {use.trips for use in edge.uses}
+    # Uses of several trip counts share a rescale at the most of them: priced one labelling at a time.
     if len(trips) != 1:
         return None
     groups = edge.groups()
@@ -52,6 +53,7 @@ def edge_tables(edge: Edge, offered: Offered, cost_model: CostModel) -> tuple[Ta
     for n, end in enumerate(ends):
         prices, rescales = _changes(start, end, cost_model, free=free[n])
         first = np.ones([1] * rank, np.int64)
+        # A use pays only where no earlier one wants the same type: they share that rescale.
         for other, freely in zip(ends[:n], free[:n], strict=True):
             if freely == free[n] and not cost_model.single_consumer:
                 unlike = np.not_equal.outer(other.numbers(numbers), end.numbers(numbers))
@@ -59,6 +61,7 @@ def edge_tables(edge: Edge, offered: Offered, cost_model: CostModel) -> tuple[Ta
         price = price + _placed(prices, (start, end), rank) * first
         count = count + _placed(rescales, (start, end), rank) * first
     times = trips.pop() * edge.elements
+    # Beyond a machine's integer Python's own take over: prices are never rounded.
     whole = price if int(price.max()) * times < ROOM else price.astype(object)
     return (whole * times).reshape(shape), count.reshape(shape)
 

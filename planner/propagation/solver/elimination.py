@@ -117,6 +117,8 @@ class _Problem:
 
 def eliminate(unit: Unit, offered: Offered, cost_model: CostModel) -> Labels | None:
     """Find the cheapest labelling, classes in canonical order; None where tables would grow too large."""
+    # Limits are for each class: a chain of a million classes is as easy, class by class, as one of ten,
+    # while one class that meets too many others is not, however small the unit.
     most = max(SMALL, TABLES * len(unit.classes))
     spent = 0
     for edge in unit.edges:
@@ -148,6 +150,8 @@ def _picks(problem: _Problem, order: Sequence[int], classes: Sequence[int]) -> d
     terms = [term for term in problem.terms if term.variables]  # others are the same for all labellings
     priced = [(term.variables, term.prices()) for term in terms if term.prices is not None]
     digits = _digits(problem, [prices for _, prices in priced], classes[:RANKED])
+    # Python's integers hold anything but are ten times slower. Without the digits for labels most units fit a
+    # machine's integer, and that is as good where no two labellings tie.
     if not digits.fits:
         fewer = replace(digits, ranked=(), labels=1)
         if fewer.fits:
@@ -161,6 +165,7 @@ def _digits(problem: _Problem, priced: Sequence[_Prices], ranked: Sequence[int])
     steps, sizes = [], []
     for n in range(len(_Prices._fields)):
         tables = [table for prices in priced if (table := prices[n]) is not None]
+        # Prices of one unit are multiples of a common step; divided by it they leave room for more digits.
         steps.append(math.gcd(*(int(np.gcd.reduce(table, axis=None)) for table in tables)) or 1)
         sizes.append(1 + sum(int(table.max()) for table in tables) // steps[-1])
     rules = sum(term.allowed is not None for term in problem.terms)
@@ -173,10 +178,14 @@ def _factors(
     found = [_Factor(variables, digits.pack(prices)) for variables, prices in priced]
     worth, kind = digits.labels, digits.kind
     for c in digits.ranked:
+        # The digit of the first class in canonical order is the most significant one: finer label there
+        # first.
         worth //= problem.sizes[c]
         found.append(_Factor((c,), np.array([worth * i for i in range(problem.sizes[c])], kind)))
     for term in problem.terms:
         if term.allowed is not None:
+            # A whole number larger than any labelling's price, so that sums of forbidden picks never win by
+            # overflow.
             table = np.where(term.allowed(), np.array(0, kind), np.array(digits.never, kind))
             found.append(_Factor(term.variables, table))
     return found
@@ -188,9 +197,11 @@ def _problem(unit: Unit, offered: Offered, cost_model: CostModel) -> _Problem:
     for c in unit.classes:
         problem.levels[c] = [level_of(label) for label in offered[c]]
     for edge in unit.edges:
+        # A class with one label is no variable: its part of the price is the same in every labelling.
         variables = tuple([c for c in edge.groups() if c in sizes])
         if variables:  # others cost the same whatever is picked
             problem.terms.append(_Term(variables, partial(_of_edge, edge, offered, cost_model)))
+    # Earlier ways come first, so that a way finds the variables of those it is made of.
     for number, way in unit.ways.items():
         problem.ways[number] = _of_way(problem, way)
     for loss in unit.losses:
@@ -242,6 +253,8 @@ def _add_loss(problem: _Problem, loss: Loss, cost_model: CostModel) -> None:
     free, constant = _split(problem, loss.upstream, loss.constant)
     if not free:
         return
+    # A table over all classes of a long way would be the product of their labels; only the coarsest counts,
+    # so one variable for it stands between, and its levels are no more than those of all labels.
     if len(free) > 2 and math.prod(len(levels[c]) for c in free) > DIRECT:
         free = (_coarsest(problem, free[:-1], constant), free[-1])
 
@@ -274,6 +287,7 @@ def _coarser(problem: _Problem, a: int, b: int, floor: int) -> int:
     if known is not None:
         return known
     levels = problem.levels
+    # The coarser of two is never finer than either's finest level, so levels below that need no pick.
     least = max(floor, min(levels[a]), min(levels[b]))
     mine = sorted({max(level, least) for level in (*levels[a], *levels[b])})
     variable = problem.first + len(problem.coarsest)
@@ -282,6 +296,7 @@ def _coarser(problem: _Problem, a: int, b: int, floor: int) -> int:
 
     def allowed() -> Table:
         coarser = np.maximum(np.maximum.outer(levels[a], levels[b]), floor)
+        # Allowed are the picks in which the variable is the maximum of the two; all others cost `never`.
         agree: Table = coarser[..., None] == np.array(mine)
         return agree
 
@@ -298,6 +313,9 @@ def _order(problem: _Problem, most: int) -> list[int] | None:
             near[variable].update(dict.fromkeys(term.variables))
     place = {variable: i for i, variable in enumerate(sizes)}
     cost = {variable: _product(sizes[other] for other in around) for variable, around in near.items()}
+    # Smallest table first (min-weight order): no order is known to be best, and this one takes chains and
+    # ladders from their ends. Costs change as neighbours merge, so the heap holds old entries beside new
+    # ones.
     heap = [(cost[variable], place[variable], variable) for variable in sizes]
     heapq.heapify(heap)
     order: list[int] = []
@@ -308,6 +326,8 @@ def _order(problem: _Problem, most: int) -> list[int] | None:
         most -= entries
         if entries > TABLE or most < 0:
             return None
+        # To minimise over a variable makes one table of all that it meets: they become each other's
+        # neighbours.
         others = [other for other in near.pop(variable) if other != variable]
         for other in others:
             del near[other][variable]
@@ -341,6 +361,7 @@ def _minimise(
             _drop_in(buckets, place, _Factor(tuple(others), total.min(axis=-1)))
     picks: dict[int, int] = {}
     alone = True
+    # Backwards, each variable's best pick depends only on variables that are picked already.
     for whole in reversed(sums):
         *others, variable = whole.variables
         row = whole.table[tuple(picks[v] for v in others)].tolist()

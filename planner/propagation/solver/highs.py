@@ -93,6 +93,7 @@ def least(cost: Floats, at_least: Rows, equal: Rows, branching: Branching | None
     program.row_upper_ = np.concatenate([np.full(len(at_least.right), np.inf), equal.right])
     program.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
     program.a_matrix_.start_ = np.concatenate([at_least.starts, at_least.starts[-1] + equal.starts[1:]])
+    # One copy of the rows in HiGHS's own layout; a call for each row would take longer than the solving.
     program.a_matrix_.index_ = np.concatenate([at_least.columns, equal.columns])
     program.a_matrix_.value_ = np.concatenate([at_least.factors, equal.factors])
     highs = highspy.Highs()  # type: ignore[no-untyped-call]

@@ -96,10 +96,12 @@ class _Step(NamedTuple):
 
 def relax(unit: Unit, offered: Offered, cost_model: CostModel) -> Relaxed | None:
     """Solve the relaxation; None where the model is too large or its numbers are."""
+    # Picks may be shares here: the least price over shares is at most that over labels.
     model = _model(unit, offered, cost_model, RELAXED_ROWS)
     if model is None:
         return None
     cost = np.array(model.cost, np.float64)
+    # Costs reach 1e9 and HiGHS works to about 1e-7: scaled to 1 its tolerances mean something.
     scale = float(cost.max(initial=1.0)) or 1.0
     rows, links = rows_of(model.rows), rows_of(model.equal + _simplex(model))
     answer = least(cost / scale, rows, links)
@@ -146,6 +148,7 @@ def solve_exactly(
 
 def _point(model: _Model, offered: Offered, labels: Labels) -> list[int]:
     """The columns of a labelling, each that is not picked the least that the rows allow."""
+    # Rows say how large their first column has to be, and no row before reads it: one pass fills in all.
     point = [0] * len(model.cost)
     for c, own in model.picks.items():
         point[own[offered[c].index(labels[c])]] = 1
@@ -166,20 +169,24 @@ def _proven(model: _Model, rows: Rows, links: Rows, duals: Floats) -> int | None
     plus the least that the columns can cost at what the multipliers leave of their costs.
     """
     height = len(rows.right)
+    # Any multipliers prove a bound, right or wrong: the solver's floats only decide how good it is.
     duals = duals[: height + len(links.right)]
     most = sum(model.cost) + float(np.abs(duals).sum())
     bits = min(DUAL_BITS, WHOLE_BITS - math.ceil(most + 1).bit_length())
     if bits < 0:
         return None
+    # Rounded to whole numbers times 2^bits, all that follows is exact integer arithmetic.
     weights = np.rint(np.maximum(duals[:height], 0.0) * (1 << bits)).astype(np.int64)
     signed = np.rint(duals[height:] * (1 << bits)).astype(np.int64)
     left = np.array(model.cost, np.int64) << bits
     left -= rows.weighted(weights, len(left)) + links.weighted(signed, len(left))
     free = np.ones(len(left), bool)
     total = int(rows.right @ weights)
+    # Of the columns of one class exactly one is 1, so the cheapest of them bounds what the class adds.
     for own in model.picks.values():
         free[own] = False
         total += int(left[own].min())
+    # Any other column is between 0 and 1: it adds its cost where that is negative, else nothing.
     total += int(np.minimum(left[free], 0).sum())
     return model.least_price(-(-total >> bits))
 
@@ -213,11 +220,14 @@ def _add_edge(model: _Model, edge: Edge, offered: Offered, cost_model: CostModel
         for label, x in zip(offered[use.group], model.picks[use.group], strict=True):
             kind = None if label is None or use.store is None else typed(label, use.store)
             wanted.setdefault((kind, *key), []).append((x, use.trips))
+    # Uses that want one type share one rescale, so it is a variable of the edge and not of the use.
     for (kind, free, _), users in wanted.items():
         trips = sorted({times for _, times in users})
         for step in _steps(sources, kind, cost_model, free=free):
             for fewer, times in zip([0, *trips], trips, strict=False):
                 readers = [x for x, most in users if most >= times]
+                # A rescale is paid as often as the reader with the most trips asks: each further trip count
+                # is a step.
                 price = step.price * (times - fewer) * edge.elements
                 _add_rescale(model, step._replace(price=price), readers)
 
@@ -272,6 +282,7 @@ def _near(scales: Sequence[float], wanted: Uniform | None, cost_model: CostModel
 
 def _add_rescale(model: _Model, step: _Step, readers: Sequence[int | None]) -> None:
     """`added >= reader - sum of spared`, or `added >= reader + sum of charged - 1`."""
+    # A source without a column is there in every labelling.
     certain = None in step.columns
     if certain and step.spared:
         return
@@ -294,6 +305,7 @@ def _add_way(model: _Model, number: int, ways: Ways, offered: Offered) -> None:
     for level in sorted({level for own in known for level in own if level > floor}, reverse=True):
         columns[level] = model.variable(0)
     model.coarser[number] = columns
+    # A way is as coarse as its coarsest member: at least each member's share at every level.
     for own in known:
         _cover(model, columns, own)
     _in_order(model, [*columns.values()])
@@ -338,6 +350,7 @@ def _coarser(model: _Model, c: int, offered: Offered) -> dict[int, int]:
     picks: dict[int, list[int]] = {}
     for label, x in zip(offered[c], model.picks[c], strict=True):
         picks.setdefault(level_of(label), []).append(x)
+    # The finest level is paid in any case and needs no column.
     floor, *levels = sorted(picks)
     columns: dict[int, int] = {}
     beyond: list[int] = []

@@ -38,11 +38,13 @@ def descend(unit: Unit, offered: Offered, cost_model: CostModel, start: Labels) 
         {c: start[c] if start[c] in offered[c] else offered[c][0] for c in unit.classes},
     )
     changed: Iterable[int] = unit.classes
+    # Each sweep looks only at classes around what changed in the one before.
     for _ in range(SWEEPS):
         waiting, found = set(changed), dict[int, None]()
         for c in unit.classes:
             if c in waiting and state.steps > 0 and _improve(c, state, offered[c]):
                 found |= dict.fromkeys(state.linked(c))
+        # Only where no single class can improve: a region's classes hold each other on their label.
         if not found and state.steps > 0:
             found = _improve_regions(unit, state, offered)
         if not found:
@@ -61,11 +63,13 @@ def _improve(c: int, state: "_State", offered: Sequence[Label | None]) -> bool:
         if label == before:
             continue
         price = state.change([c], label, here)
+        # Price first, then rescales, then bits lost: the order in which labellings are compared everywhere.
         if price < here:
             here, best = price, label
         state.take_back()
     if best == before:
         return False
+    # Trials were taken back, so the best one is made once more.
     state.change([c], best, None)
     state.keep()
     return True
@@ -151,6 +155,7 @@ class _State:
         wanted: dict[Wanted, int] = {}
         for n, use in enumerate(edge.uses):
             free, slot = self._cost_model.is_free(edge, use), n if self._cost_model.single_consumer else 0
+            # What uses want is counted, not listed: a reader that changes among thousands costs two counts.
             key = (self._kind(use, None if use.group < 0 else self.labels[use.group]), free, slot)
             wanted[key] = wanted.get(key, 0) + 1
             if use.group >= 0:
@@ -256,6 +261,9 @@ class _State:
 
     def _relabel(self, c: int, label: Label | None) -> None:
         before = self.labels[c]
+        # Edges that start at this class change all their prices, and those of mixed trips share rescales in
+        # ways
+        # that counts do not tell: both are priced anew, others by the difference.
         whole = {number for number, *_ in self._read_at[c] if not self._trips[number]}
         whole.update(self._made_at[c])
         for number in whole:
@@ -279,6 +287,7 @@ class _State:
         self._set(wanted, key, before, before + more)
         kind, free, _ = key
         base = self._base[number]
+        # Only the first use that wants a type pays for the rescale, and only the last one saves it.
         if number not in whole and (before == 0 or before + more == 0) and kind is not base and kind != base:
             price, is_rescale = self._cost_model.pair(base, kind, free=free)
             times = more * self._trips[number] * self._unit.edges[number].elements
@@ -301,6 +310,8 @@ class _State:
                     self._price_again(number)
                 for way in self._parents.get(member, ()):
                     heappush(ready, -way)
+            # Where labels only got coarser losses only grow, so a change that is too dear already can stop
+            # here.
             if not ready or (most is not None and coarser and self._total[0] > most):
                 return
             # Ways are numbered downwards, each below what it is made of: the highest is final when it comes.

@@ -50,6 +50,7 @@ class CostModel:
         return (price if free or not price else FORBIDDEN), is_rescale
 
     def _known(self, source: Uniform | None, wanted: Uniform | None) -> tuple[int, int]:
+        # A net has few pairs of types and asks for them at every edge.
         found = self.pairs.get((source, wanted))
         if found is None:
             kind = kind_of(source, wanted, self.costs)
@@ -80,6 +81,7 @@ def edge_price(edge: Edge, assignment: Mapping[int, Label | None], cost_model: C
             if store is use.store and label == made:
                 continue
             kind = None if label is None or use.store is None else typed(label, use.store)
+        # Identity first: most ends share one object, and comparing types is the costly part.
         if kind is not base and kind != base:
             key = (kind, cost_model.is_free(edge, use), n if cost_model.single_consumer else 0)
             wanted[key] = max(use.trips, wanted.get(key, 0))
@@ -97,6 +99,7 @@ def loss_units(loss: Loss, ways: Ways, labels: Mapping[int, Label | None], known
 
 def loss_price(loss: Loss, lost: int, costs: Costs) -> int:
     """Price of bits lost at a use beyond what is unavoidable and free."""
+    # Bits that every labelling loses are nobody's fault, and half a bit is free (design 01, items 4 and 5).
     paid = lost - loss.unavoidable - round(costs.free_bits * UNIT)
     return loss.times * round(loss.elements * costs.bit_price * paid) if paid > 0 else 0
 

@@ -67,11 +67,13 @@ def _cells(labels: Sequence[Label]) -> dict[Label, Label]:
     offsets: dict[float, set[int]] = {}
     first = last = 0.0
     for scale, zero_point in labels:
+        # Scales that count as one must not fall into two cells, or a free change would cost a rescale.
         if scale > last * NEAR:
             first = scale
         last = scale
         cells[scale, zero_point] = math.floor(math.log2(first) * SCALES), zero_point // OFFSETS
         offsets.setdefault(first, set()).add(zero_point // OFFSETS)
+    # Zero points of one scale share it across cells: a shift of zero point must not become a requantize.
     joined = {math.floor(math.log2(scale) * SCALES) for scale, found in offsets.items() if len(found) > 1}
     finest: dict[int, float] = {}
     scales: dict[Cell, float] = {}
@@ -134,6 +136,7 @@ def split(unit: Unit, size: int) -> Iterator[Unit]:
         groups = edge.groups()
         if groups:
             mine = home[groups[0] if edge.definition is None else edge.definition[0]]
+            # Uses elsewhere could only add rescales, so leaving them out keeps the bound a bound.
             uses = [use for use in edge.uses if use.group < 0 or home[use.group] == mine]
             parts[mine].edges.append(replace(edge, uses=uses))
     here: dict[int, set[int]] = {c: {part} for c, part in home.items()}
@@ -142,6 +145,7 @@ def split(unit: Unit, size: int) -> Iterator[Unit]:
         for part in here[number]:
             parts[part].ways[number] = Way(_inside(members, here, part), constant)
     for loss in unit.losses:
+        # The last part on the way: each loss is counted once, or bounds would add up to too much.
         mine = max(part for member in loss.upstream for part in here[member])
         parts[mine].losses.append(replace(loss, upstream=_inside(loss.upstream, here, mine)))
     for one in parts:

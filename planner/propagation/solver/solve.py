@@ -54,6 +54,7 @@ class Solution:
 
 def solve(unit: Unit, classes: Sequence[LabelClass], cost_model: CostModel) -> Solution:
     """Find the cheapest labelling; labels must have been offered and losses settled."""
+    # What no labelling avoids is a bound without any search; most units are at it.
     floor = unavoidable_casts(unit.edges, classes, cost_model)
     options = {id(part): _shared_labels(part, classes, cost_model) for part in unit.components}
     if all(options.values()):
@@ -61,17 +62,22 @@ def solve(unit: Unit, classes: Sequence[LabelClass], cost_model: CostModel) -> S
         finest = _merged(labels for _, labels in first)
         rescales = sum(count for (_, count), _ in first)
         price = sum(paid for (paid, _), _ in first) + _price_of_losses(unit, finest, cost_model)
+        # At the bound, without a rescale, and the finest: nothing later in the order of ties can be better.
         if (price, rescales) == (floor, 0):
             return Solution(finest, floor, floor, _refusals(unit, finest, [*options.values()], cost_model))
     alike = _one_for_all(unit, [*options.values()], classes, cost_model)
+    # Two labels in one component differ on some edge. One label for all that pays less than the cheapest
+    # such edge is therefore least.
     if alike is not None and alike.price < floor + _least_change(unit, classes, cost_model):
         return alike
+    # From here on ties are decided, and must not depend on how the model lists or names its kernels.
     in_canonical_order(unit, classes)
     shared = [options[id(part)] for part in unit.components]
     start = _pick_shared(unit, classes, shared, cost_model)
     refused = _refusals(unit, start, shared, cost_model)
     offered: Offers = {c: list(classes[c].labels) for c in unit.classes}
     labels, found, bound = _least(unit, offered, cost_model, start)
+    # A label that was not offered might cost less: what is proven of the others proves nothing.
     if not all(component.whole for component in unit.components):
         bound = 0
     return Solution(labels, found, min(max(bound, floor), found), refused)
@@ -97,6 +103,7 @@ def _one_for_all(
 def _least_change(unit: Unit, classes: Sequence[LabelClass], cost_model: CostModel) -> int:
     """What two labels in one component cost at least; 0 where scales are so close that it may be nothing."""
     scales = sorted({label for c in unit.classes for label in classes[c].labels if label is not None})
+    # Scales that count as one may differ for nothing.
     if any(same_scale(a, b) for (a, _), (b, _) in pairwise(scales)):
         return 0
     costs = cost_model.costs
@@ -108,6 +115,7 @@ def _least(unit: Unit, offered: Offers, cost_model: CostModel, start: Labels) ->
     """A labelling, its price and a lower bound."""
     for component in unit.components:
         drop_dominated(component, offered, cost_model.costs)
+    # Elimination comes before any cutting into parts: where it fits it is exact, for units of any size.
     exact = eliminate(unit, offered, cost_model)
     if exact is not None:
         least = price_of_labels(unit, exact, cost_model)[0]
@@ -134,6 +142,8 @@ def _by_parts(unit: Unit, offered: Offers, cost_model: CostModel, start: Labels)
         found, _, floor = _least(part, {c: list(offered[c]) for c in part.classes}, cost_model, start)
         labels |= found
         bound += floor
+    # Parts disagree where they meet; the search over the whole unit mends that, and one label for all may
+    # still be better than what the parts chose each for itself.
     labels, price, _ = _descended(unit, offered, cost_model, [labels, start])
     return labels, price, bound
 
@@ -153,6 +163,8 @@ def _programmed(unit: Unit, offered: Offers, cost_model: CostModel, start: Label
     if price[0] <= bound:
         return labels, price[0], bound
     exact, proven = solve_exactly(unit, offered, cost_model, labels)
+    # Too many columns: only labels with a share in the relaxation's answer are looked at. That proves
+    # nothing, so only the labelling is kept.
     if exact is None:
         near = {c: [x for x in offered[c] if x in relaxed.support[c] or x == labels[c]] for c in offered}
         exact, _ = solve_exactly(unit, near, cost_model, labels)
@@ -194,6 +206,7 @@ def unavoidable_casts(edges: Iterable[Edge], classes: Sequence[LabelClass], cost
     for edge in edges:
         if not edge.groups():
             total += edge_price(edge, {}, cost_model)[0]
+        # A float value that something stored reads is quantized, whatever the labels are.
         elif edge.definition is None and edge.start is None:
             trips = [use.trips for use in edge.uses if _surely_stored(use, classes)]
             total += round(costs.quantize * UNIT) * edge.elements * max(trips, default=0)
@@ -217,6 +230,7 @@ def _shared_labels(
             mine = dict.fromkeys(classes[c].labels)
             shared = mine if shared is None else {label: None for label in shared if label in mine}
     shared = _worth_pricing(shared, component)
+    # Edges inside the component are free as soon as all share a label; only the others differ by label.
     paying = Part([edge for edge in component.edges if not _is_free_if_shared(edge, classes)])
     found = []
     for label in {None: None} if shared is None else shared:

@@ -28,9 +28,11 @@ def moved_late(
     for edge in unit.edges:
         for c in edge.groups():
             around.setdefault(c, Part()).edges.append(edge)
+    # Topological order passes a chain of movers in one go.
     losses: Price | None = None
     for c in unit.classes:  # numbered in topological order, so chains of movers are passed at once
         entry, read = classes[c], _starts(c, around[c].edges, found) if c in around else set()
+        # A mover that reads several labels has none to hand on.
         label = next(iter(read)) if len(read) == 1 else None
         if label in (None, found[c]) or not _moves(network, entry) or label not in entry.labels:
             continue

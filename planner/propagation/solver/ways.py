@@ -95,6 +95,7 @@ def _level(member: int, ways: Ways, labels: Mapping[int, Label | None], known: d
 def behind(losses: Iterable[Loss], ways: Ways) -> list[int]:
     """The ways that these losses are reached by, directly or through others, in the order of `ways`."""
     met = {member for loss in losses for member in loss.upstream if member <= FIRST_WAY}
+    # Later ways are made of earlier ones: backwards, each is met before its members are asked.
     for way in reversed([*ways]):
         if way in met:
             met.update(member for member in ways[way].members if member <= FIRST_WAY)
@@ -132,9 +133,11 @@ class _Nodes:
 
     def shortened(self, members: tuple[int, ...], own: set[int]) -> tuple[int, ...]:
         """The same members, with nodes for those that are not the mover's own where they are many."""
+        # The mover's own classes stay outside: they change with every mover, and nodes are to be shared.
         before = [member for member in members if member not in own]
         if len(before) <= SHORT:
             return members
+        # A tree of nodes where there are many: to change one member then asks for a few nodes, not for all.
         while len(before) > 1:
             parts = range(0, len(before), BRANCHES)
             before = [self._node(tuple(before[i : i + BRANCHES])) for i in parts]
@@ -157,6 +160,7 @@ def losses_of(network: Network) -> tuple[list[Loss], dict[int, Way]]:
             traces[index] = _Trace((), pin_units(value.pin), PortType(value.pin.storage))
     ended = {begin: end for end, begin in network.begins.items()}
     found = _follow(network, traces, ended, nodes)
+    # A loop hands data back to its start: follow again until no trace changes, at most once a loop.
     for _ in range(len(ended)):
         before = list(traces)
         found = _follow(network, traces, ended, nodes)
@@ -175,6 +179,7 @@ def _follow(
     found: list[Loss | None] = []
     for number, kernel in enumerate(network.kernels):
         ports = present(network, kernel.inputs)
+        # A kernel that computes makes new numbers: its results were never stored before.
         moved = UNSTORED
         if kernel.moves:
             read = ports
