@@ -27,7 +27,7 @@ from api.planning.plugins import load_functions
 from api.planning.provenance import make_plan
 from api.problems import DISK_FULL, Problem, Refused, as_arguments, disk_full, problem_of
 from api.server.logs import frames
-from api.storage.store import value_names_digest
+from api.storage.digests import value_names_digest
 from planner.calibration.statistics import calibration_digest
 from planner.calibration.statsjson import read_statistics, write_statistics
 from planner.cli.files import model_format

@@ -28,7 +28,7 @@ from sqlalchemy import Engine, select
 from sqlalchemy.exc import DatabaseError
 
 from api.storage.database import events, jobs, open_database, reading
-from api.storage.store import digest_of
+from api.storage.digests import digest_of
 from benchmarks.clusters import ROOT, Dask, Postgres, dask, free_port, postgres, wait_for
 
 COMMAND: Final = "from planner.cli.app import main; main()"

@@ -28,7 +28,8 @@ from api.jobs.fan_out import part_files, run_work
 from api.jobs.records import made, stored, work, written
 from api.problems import Refused
 from api.schemas.examples import TARGET
-from api.storage.store import Store, digest_of
+from api.storage.digests import digest_of
+from api.storage.store import Store
 from benchmarks.clusters import dask
 from benchmarks.samples import model_folder, samples
 from planner.calibration.run import calibrate

@@ -27,7 +27,8 @@ from typing import Any, Final, TypeAlias, TypeVar
 from api.problems import DISK_FULL, Problem, Refused, as_arguments, disk_full
 from api.server.logs import log_failure
 from api.server.paths import import_path
-from api.storage.store import Store, digest_of_file
+from api.storage.digests import digest_of_file
+from api.storage.store import Store
 
 TICK: Final = 0.1
 MAX_REPLY: Final = 8 << 20

@@ -16,7 +16,8 @@ from anyio.to_thread import run_sync
 from api.intake.sandbox import Sandbox
 from api.jobs.records import stored, work
 from api.problems import Refused, unknown
-from api.storage.store import Store, digest_of
+from api.storage.digests import digest_of
+from api.storage.store import Store
 from planner.target.load import load_target, target_ids
 from planner.target.records import QuantFn, Target
 

@@ -16,7 +16,8 @@ from api.planning.provenance import Origin, apply_steps, is_before, make_plan, r
 from api.planning.service import Service, model_arguments
 from api.problems import Refused
 from api.schemas.requests import PlanRequest
-from api.storage.store import Store, digest_of
+from api.storage.digests import digest_of
+from api.storage.store import Store
 from planner.annotated.document import annotated_from_data
 from planner.calibration.statsjson import read_statistics
 from planner.ir.graph import Graph

@@ -26,7 +26,8 @@ from api.problems import Refused
 from api.schemas.requests import ModelRequest
 from api.server.responses import page_of
 from api.settings import Settings
-from api.storage.store import Store, value_names_digest
+from api.storage.digests import value_names_digest
+from api.storage.store import Store
 from api.storage.uploads import Uploads
 from planner.plans.plan import Planned
 

@@ -19,7 +19,7 @@ from api.planning.provenance import Step, with_steps
 from api.planning.service import Service
 from api.schemas.requests import EditsRequest
 from api.server.responses import make_cursor, no_cursor, read_cursor
-from api.storage.store import digest_of
+from api.storage.digests import digest_of
 from planner.plans.explain import explain
 from planner.plans.read_json import plan_from_json
 from planner.report.resources import policy

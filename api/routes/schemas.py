@@ -8,7 +8,7 @@ from api.problems import unknown
 from api.routes.parameters import NOT_MODIFIED
 from api.schemas.schema_files import SCHEMAS, schema_text
 from api.server.responses import unchanged
-from api.storage.store import digest_of
+from api.storage.digests import digest_of
 
 router = APIRouter(tags=["schemas"])
 

@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from api.planning.service import Service
 from api.problems import Refused
-from api.storage.store import digest_of
+from api.storage.digests import digest_of
 
 LONGEST: Final = 200
 

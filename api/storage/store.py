@@ -7,7 +7,6 @@ twice. A restart finds everything. Source: design 06, "Shape".
 """
 
 import fcntl
-import hashlib
 import json
 import os
 import re
@@ -21,13 +20,13 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 from api.problems import Refused, unknown
+from api.storage.digests import DIGEST, digest_of_file
 from api.storage.objects import Objects
 
 Kind: TypeAlias = Literal[
     "answers", "blobs", "descriptions", "keys", "models", "origins", "plans", "requests", "stats", "targets"
 ]
 
-DIGEST: Final = r"^sha256:[0-9a-f]{64}$"
 _NAMES: Final[dict[Kind, str]] = {
     "answers": "answer",
     "blobs": "blob",
@@ -49,22 +48,6 @@ _BY_CONTENT: Final = frozenset({"blobs", "descriptions", "stats"})
 _MADE_AGAIN: Final = frozenset({"answers", "origins", "plans", "requests"})
 """Kinds that the same question brings back."""
 _MOST_CHECKED: Final = 10_000
-
-
-def digest_of(data: bytes) -> str:
-    """`sha256:...` of bytes."""
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"
-
-
-def value_names_digest(plain: str) -> str:
-    """Digest of the answer that lists the values of a model, by the model's digest without its facts."""
-    return digest_of(f"values {plain}".encode())
-
-
-def digest_of_file(path: Path) -> str:
-    """`sha256:...` of a file's bytes."""
-    with path.open("rb") as file:
-        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
 @dataclass(frozen=True, slots=True)

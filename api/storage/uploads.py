@@ -25,7 +25,8 @@ from api.intake.request_bodies import CHUNK
 from api.problems import Refused, unknown
 from api.server.limits import Quota
 from api.settings import Settings
-from api.storage.store import Store, digest_of_file
+from api.storage.digests import digest_of_file
+from api.storage.store import Store
 
 ID: Final = r"^[0-9a-f]{8,12}-[0-9a-f]{32}$"
 

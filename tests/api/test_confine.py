@@ -85,6 +85,13 @@ def test_a_job_is_given_its_own_files_alone(tmp_path):
     assert found["writable"] == [f"{root}/drafts/tmp1"]
 
 
+def test_a_child_loads_nothing_of_the_server():
+    heavy = ("asyncio", "fastapi", "fsspec", "sqlalchemy")
+    code = f"import sys, api.child; print(*(set({heavy!r}) & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
 @pytest.mark.parametrize("machine", _REFUSED)
 def test_jumps_of_the_filter_stay_inside(machine):
     text = _filter(machine)

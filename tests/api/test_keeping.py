@@ -14,8 +14,9 @@ from api.server.backup import back_up, damaged
 from api.server.doctor import examine
 from api.settings import Settings
 from api.storage.database import default_url, open_database
+from api.storage.digests import digest_of
 from api.storage.retention import DAY, sweep
-from api.storage.store import Store, digest_of
+from api.storage.store import Store
 from planner.cli.app import run
 from planner.errors import InputError
 from tests.api.conftest import serving

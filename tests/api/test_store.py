@@ -9,7 +9,8 @@ import httpx
 import pytest
 
 from api.problems import Refused
-from api.storage.store import Store, digest_of
+from api.storage.digests import digest_of
+from api.storage.store import Store
 from tests.api.conftest import serving
 from tests.api.documents import chain, put, relu
 

@@ -9,7 +9,8 @@ from sqlalchemy import Engine
 
 from api.jobs.records import made, stored, work
 from api.storage.database import default_url, metadata, open_database, writing
-from api.storage.store import Store, digest_of
+from api.storage.digests import digest_of
+from api.storage.store import Store
 from benchmarks.clusters import Dask, Postgres, dask, postgres, postgres_folder
 from tests.api.conftest import ROOT
 

@@ -11,8 +11,9 @@ import pytest
 
 from api.problems import Refused
 from api.settings import Settings
+from api.storage.digests import digest_of
 from api.storage.objects import Objects, open_objects
-from api.storage.store import Store, digest_of
+from api.storage.store import Store
 from benchmarks.clusters import free_port, object_store
 from planner.errors import InputError
 from tests.api.conftest import served_here
