@@ -9,6 +9,8 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.genomes import graph_of as graph_of_genome
+from benchmarks.genomes import read_genome
 from benchmarks.topologies import TOPOLOGIES
 from planner.checker.check import check
 from planner.ir.graph import Graph, model_digest
@@ -140,6 +142,13 @@ def test_parts_bound_the_least_price(monkeypatch, seed):
     plan = propagate(graph_of(seed), TARGET)
     assert plan.bound <= exact.cost
     assert exact.bound <= plan.cost
+
+
+def test_a_value_may_have_more_readers_than_numpy_has_axes():
+    """Of classes with one label none is an axis; a table for 65 of them was a crash."""
+    graph = graph_of_genome(read_genome("2 out 65: Softmax/wide hub3, Split back11"), 150)
+    plan = propagate(graph, LITERT, model=model_digest(graph))
+    check(plan, graph, LITERT)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

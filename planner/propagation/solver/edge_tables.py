@@ -19,6 +19,9 @@ from planner.propagation.solver.price import CostModel
 ROOM: Final = 1 << 62
 """Of a machine's integer; entries beyond are Python's."""
 
+MANY: Final = 32
+"""Uses of an edge; numpy has axes for 64 classes."""
+
 Table = NDArray[Any]
 Kind = Uniform | None
 
@@ -36,12 +39,16 @@ class _End:
 
 
 def edge_tables(edge: Edge, offered: Offered, cost_model: CostModel) -> tuple[Table, Table] | None:
-    """(price, rescales) by picks, an axis for each of `edge.groups()`; None where uses differ in trips."""
+    """(price, rescales) by picks, an axis for each class at the edge with a choice.
+
+    Returns:
+      None where uses differ in trips, or are so many that going through them two by two is no gain.
+    """
     trips = {use.trips for use in edge.uses}
     # Uses of several trip counts share a rescale at the most of them: priced one labelling at a time.
-    if len(trips) != 1:
+    if len(trips) != 1 or len(edge.uses) > MANY:
         return None
-    groups = edge.groups()
+    groups = [c for c in edge.groups() if len(offered[c]) > 1]
     start = _start(edge, groups, offered)
     ends = [_end(use, groups, offered) for use in edge.uses]
     free = [cost_model.is_free(edge, use) for use in edge.uses]
@@ -71,7 +78,7 @@ def _start(edge: Edge, groups: Sequence[int], offered: Offered) -> _End:
         return _End([edge.start])
     group, store = edge.definition
     kinds = [None if label is None else typed(label, store) for label in offered[group]]
-    return _End(kinds, groups.index(group))
+    return _End(kinds, groups.index(group) if len(kinds) > 1 else None)
 
 
 def _end(use: Use, groups: Sequence[int], offered: Offered) -> _End:
@@ -79,7 +86,7 @@ def _end(use: Use, groups: Sequence[int], offered: Offered) -> _End:
     if use.group < 0:
         return _End([use.goal])
     kinds = [None if label is None or store is None else typed(label, store) for label in offered[use.group]]
-    return _End(kinds, groups.index(use.group))
+    return _End(kinds, groups.index(use.group) if len(kinds) > 1 else None)
 
 
 def _changes(start: _End, end: _End, cost_model: CostModel, *, free: bool) -> tuple[Table, Table]:

@@ -123,7 +123,7 @@ def eliminate(unit: Unit, offered: Offered, cost_model: CostModel) -> Labels | N
     spent = 0
     for edge in unit.edges:
         entries = _product(len(offered[c]) for c in edge.groups())
-        spent += entries
+        spent += entries * len(edge.uses)
         if entries > TABLE or spent > most:
             return None
     problem = _problem(unit, offered, cost_model)
@@ -211,15 +211,16 @@ def _problem(unit: Unit, offered: Offered, cost_model: CostModel) -> _Problem:
 
 def _of_edge(edge: Edge, offered: Offered, cost_model: CostModel) -> _Prices:
     groups = edge.groups()
-    shape = [len(offered[c]) for c in groups]
+    several = [c for c in groups if len(offered[c]) > 1]
+    shape = [len(offered[c]) for c in several]
     tables = edge_tables(edge, offered, cost_model) if math.prod(shape) > FEW else None
     if tables is None:
         tables = np.empty(shape, object), np.empty(shape, object)
+        labels = {c: offered[c][0] for c in groups}
         for picked in itertools.product(*map(range, shape)):
-            labels = {c: offered[c][i] for c, i in zip(groups, picked, strict=True)}
+            labels.update((c, offered[c][i]) for c, i in zip(several, picked, strict=True))
             tables[0][picked], tables[1][picked] = edge_price(edge, labels, cost_model)
-    several = [size for size in shape if size > 1]
-    return _Prices(*(table.reshape(several) for table in tables))
+    return _Prices(*tables)
 
 
 def _split(problem: _Problem, members: Sequence[int], constant: int) -> tuple[tuple[int, ...], int]:
