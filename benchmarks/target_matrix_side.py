@@ -29,6 +29,8 @@ from planner.plans.plan import Plan
 SEED = 20240501
 SAMPLES = 2
 CASTS = ("quantize", "dequantize")
+OPEN = {"total": 2}
+"""A decoder's mask covers the one step before and its own."""
 
 
 def load(name: str, work: Path) -> Graph:
@@ -45,15 +47,16 @@ def load(name: str, work: Path) -> Graph:
 
 
 def _drawn(graph: Graph) -> list[Sample]:
-    """Standard normal inputs, unknown dimensions 1."""
+    """Standard normal inputs, integers 1; open dimensions 1, but for those of `OPEN`."""
     rng = np.random.default_rng(SEED)
     batch = []
     for _ in range(SAMPLES):
         sample = {}
         for name in graph.inputs:
             value = graph.values[name]
-            shape = [dim if isinstance(dim, int) else 1 for dim in value.shape or ()]
-            sample[name] = rng.standard_normal(shape).astype(NUMPY[value.dtype])
+            shape = [dim if isinstance(dim, int) else OPEN.get(str(dim), 1) for dim in value.shape or ()]
+            drawn = rng.standard_normal(shape) if value.is_float else np.ones(shape)
+            sample[name] = drawn.astype(NUMPY[value.dtype])
         batch.append(sample)
     return batch
 

@@ -33,7 +33,7 @@ def with_all_results(graph, plan):
     outputs = tuple(
         dict.fromkeys((*graph.outputs, *(name for name in stored if name and name not in inside)))
     )
-    planned = replace(plan, graph=replace(plan.graph, outputs=outputs), origin=None)
+    planned = replace(plan, graph=replace(plan.graph, outputs=outputs))
     return replace(graph, outputs=outputs), planned
 
 
