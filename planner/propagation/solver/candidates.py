@@ -151,6 +151,8 @@ class _Candidates:
         self._extents = {c: hull_of([classes[c]]) for c in near}
         self._specs = {id(port.spec): port.spec for c in near for port in classes[c].ports}
         self._of = {c: {id(port.spec) for port in classes[c].ports} for c in near}
+        # A split has a class of thousands of ports, and stands in the neighbourhood of each of its readers.
+        self._wanted: dict[int, set[tuple[PortType, Interval | None]]] = {}
         members = [classes[c] for c in component.classes]
         self._whole: Asked = set()
         whole = hull_of(members)
@@ -158,6 +160,12 @@ class _Candidates:
             self._whole = {
                 (whole, spec) for spec in {spec for c in component.classes for spec in self._of[c]}
             }
+
+    def _held(self, c: int) -> set[tuple[PortType, Interval | None]]:
+        """The specs of a class's ports with what each has to hold."""
+        if c not in self._wanted:
+            self._wanted[c] = {(port.spec, port.required) for port in self._classes[c].ports}
+        return self._wanted[c]
 
     def of(
         self, members: Sequence[int], edges: Sequence[Edge], joined: Sequence[Sequence[int]]
@@ -167,9 +175,9 @@ class _Candidates:
         labels = {entry.own for entry in entries if entry.own is not None}
         pins = [self._network.values[edge.value].pin for edge in edges]
         if len(labels) == 1 and not any(pins):
-            wanted = {(port.spec, port.required) for entry in entries for port in entry.ports}
+            held = [self._held(c) for c in members]
             # Ports all alike that hold one range: no hull can be another label.
-            if len(wanted) == 1:
+            if all(len(one) == 1 for one in held) and len(set().union(*held)) == 1:
                 return labels
         labels.update(label_of(pin) for pin in pins if pin is not None and pin.is_per_tensor)
         asked = set(self._whole)
