@@ -12,6 +12,7 @@ import pytest
 
 import planner
 from planner.errors import UnsupportedExport
+from tests.plans.recorded import MODELS as NAMES
 
 MODELS = Path(os.environ.get("QPLAN_MODELS", "../shared/models"))
 TARGETS = {"stablehlo": "stablehlo", "stablehlo-int": "stablehlo", "tosa": "tosa-int8"}
@@ -31,34 +32,6 @@ REFUSED = {
     ("stories260k_decode", "tosa"): "kernel 'node_GatherND_37' runs GatherND in float",
 }
 """A mask of -3.4e38 in integers, unless it is kept float; ops without a form in the program."""
-NAMES = (
-    "language/stories260k",
-    "language/stories260k_decode",
-    "mlperf-tiny/ad01_fp32",
-    "mlperf-tiny/pretrainedResnet",
-    "mlperf-tiny/vww_96_float",
-    "qonnx/TFC_1W1A",
-    "qonnx/TFC_1W2A",
-    "qonnx/TFC_2W2A",
-    "qonnx/bnn_model_fc_1layer",
-    "qonnx/branched_model_ch_last",
-    "qonnx/espcn_subpixel_quant",
-    "qonnx/kwsmlp_w3a3",
-    "qonnx/qkeras_jettagging",
-    "qonnx/separable_conv_model_ch_last",
-    "qonnx/tfc_w1a1_finn_thresholds",
-    "qonnx/unsw_nb15-mlp-w2a2",
-    "sequence/bert_l4_h256",
-    "sequence/bilstm_ctc",
-    "sequence/silero_vad_16k_op15",
-    "vision/mnist",
-    "vision/mobilenetv2_100",
-    "vision/squeezenet_real_fp32",
-    "vision/superres_real",
-    "vision/ultraface_slim320_op13",
-    "vision/unet_b32_128",
-    "vision/yolox_nano",
-)
 LARGE = {"bert_l4_h256", "mobilenetv2_100", "squeezenet_real_fp32", "unet_b32_128"}
 
 
