@@ -1,7 +1,7 @@
 """Relaxations: units that are easier to label and that no labelling of the real one costs less than.
 
-Two, for nets whose classes stand around each other too closely for elimination (random nets of a thousand
-kernels and more: `benchmarks.relaxations` shows what each is worth). Parts: what a part leaves out, uses and
+Two, for units that elimination does not fit and whose linear program would be large; `benchmarks.relaxations`
+measures what each is worth (on nets of 2,000 kernels nothing). Parts: what a part leaves out, uses and
 classes elsewhere, can only add to the price, so the bounds of parts add up. Blurred labels: those of nearly
 the same scale and zero point become one, as fine as the finest of them and legal where any of them is; the
 answer also says which of the real ones to look at. Source: design 01, section 5; aggregation bounds.

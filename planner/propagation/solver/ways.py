@@ -7,7 +7,7 @@ met. What reads ways goes through them once, earlier ones first, with one "coars
 Source: design 01, section 5, the price, item 4.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -100,17 +100,6 @@ def behind(losses: Iterable[Loss], ways: Ways) -> list[int]:
         if way in met:
             met.update(member for member in ways[way].members if member <= FIRST_WAY)
     return [way for way in ways if way in met]
-
-
-def without(ways: Ways, gone: Mapping[int, int]) -> dict[int, Way]:
-    """Ways without some classes; `gone`: the level that each of those has for certain."""
-    return {
-        number: Way(
-            tuple([member for member in members if member not in gone]),
-            max([constant, *(gone[member] for member in members if member in gone)]),
-        )
-        for number, (members, constant) in ways.items()
-    }
 
 
 class _Trace(NamedTuple):
@@ -297,17 +286,3 @@ def _tighten(limits: dict[int, float], members: Iterable[int], limit: float) -> 
 def _finest(labels: Sequence[Label | None]) -> int:
     scales = [label[0] for label in labels if label is not None]
     return log_units(min(scales)) if scales else NEVER
-
-
-def each_class(loss: Loss, ways: Ways) -> Iterator[int]:
-    """Every class on the way of a loss, each once. As long as the way: not for every loss of a model."""
-    seen: set[int] = set()
-    waiting = list(loss.upstream)
-    while waiting:
-        member = waiting.pop()
-        if member not in seen:
-            seen.add(member)
-            if member >= 0:
-                yield member
-            else:
-                waiting += ways[member].members
