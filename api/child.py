@@ -30,6 +30,7 @@ from api.server.logs import frames
 from api.storage.digests import value_names_digest
 from planner.calibration.statistics import calibration_digest
 from planner.calibration.statsjson import read_statistics, write_statistics
+from planner.checker.check import check
 from planner.cli.files import model_format
 from planner.errors import InputError, PlannerError
 from planner.ir.graph import Graph, model_digest
@@ -92,6 +93,7 @@ def read_stats(job: Arguments) -> dict[str, Any]:
 def write_plan(job: Arguments) -> dict[str, Any]:
     """Plan a model, make the edits, and write the plan."""
     planned = _planned(job)
+    check(planned, planned.annotated, planned.whole_target)
     Path(job["out"]).write_text(planned.to_json(), encoding="utf-8")
     return {"key": planned.key}
 

@@ -14,8 +14,8 @@ qplan plan "$digits/digits.onnx" --target litert-int8 --data "$digits/calibratio
 # the model it wrote beside itself.
 qplan calibrate "$digits/digits.onnx" --data "$digits/calibration.npz" --method percentile --out "$out/stats.json"
 qplan plan "$digits/digits.onnx" --target onnxruntime-cpu --stats "$out/stats.json" --out "$out/cpu"
-qplan check "$out/cpu/plan.json" --model "$out/cpu/digits.onnx" --target onnxruntime-cpu
-qplan export "$out/cpu/plan.json" --model "$out/cpu/digits.onnx" --format onnx-qdq --out "$out/quantized.onnx"
+qplan check "$out/cpu/plan.json" --model "$out/cpu/digits.corrected-float.onnx" --target onnxruntime-cpu
+qplan export "$out/cpu/plan.json" --model "$out/cpu/digits.corrected-float.onnx" --format onnx-qdq --out "$out/quantized.onnx"
 qplan compare "$digits/digits.onnx" "$out/quantized.onnx" --data "$digits/calibration.npz" --min-sqnr 15
 
 # Your own constraints: the camera gives 8-bit integers, so the model's input is no float.

@@ -1,11 +1,13 @@
 """Costs: multiply-accumulates, bit operations and weight bits of a model, layer by layer.
 
 Widths are those its own quantizers say, whatever the dialect. Three ways to count bit operations are in use:
-`qonnx`, `table3` (a scaled operand counts as 32 bits) and `eq5` (with the accumulator). Nothing runs.
-Source: QONNX paper, equation 5 and table III; design 05.
+`qonnx`, `table3` (a scaled activation counts as 32 bits) and `eq5` (with the accumulator). Nothing runs.
+Table III lists the MACs and weights of the widths that most of them have: a first layer of wider operands is
+in its bits alone (`main_macs`, `main_weights`). Source: QONNX paper, equation 5 and table III; design 05.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,6 +80,22 @@ class Cost:
         """Bits of all weights."""
         return sum(layer.weight_bits for layer in self.layers)
 
+    @property
+    def main_macs(self) -> int:
+        """Multiply-accumulates of the pair of widths that has the most."""
+        counts = Counter[tuple[int, int]]()
+        for layer in self.layers:
+            counts[layer.bits_a, layer.bits_w] += layer.macs
+        return max(counts.values(), default=0)
+
+    @property
+    def main_weights(self) -> int:
+        """Weights of the width that most have."""
+        counts = Counter[int]()
+        for layer in self.layers:
+            counts[layer.bits_w] += layer.weights
+        return max(counts.values(), default=0)
+
 
 def cost(source: str | Path | bytes, mode: str = "qonnx") -> Cost:
     """Count the cost of an ONNX file of any quantized dialect; see `cost_of`."""
@@ -131,8 +149,9 @@ class _Widths:
         name = self._origin(name)
         quantizer, op = self._found.get(name), self._writer.get(name)
         if quantizer is not None:
-            is_scaled = self._mode == "table3" and not np.all(quantizer.scale == 1)
-            return _FLOAT_BITS if is_scaled else storage_bits(quantizer)
+            # A weight's scale moves behind its op, an activation's stays with it.
+            is_scaled = not np.all(quantizer.scale == 1) and not self.is_weight(name)
+            return _FLOAT_BITS if self._mode == "table3" and is_scaled else storage_bits(quantizer)
         if op is not None and op.type == MULTI_THRESHOLD:
             return _named_bits(op.attributes["out_dtype"])
         stored = op.inputs[0] if op is not None and op.type == "DequantizeLinear" else name
@@ -233,13 +252,13 @@ def _recurrent(op: Op, graph: Graph) -> Count:
     return Count(length * batch * sum(sizes), depth, op.inputs[0], op.inputs[1])
 
 
-Counter: TypeAlias = Callable[[Op, Graph], Count]
+Counted: TypeAlias = Callable[[Op, Graph], Count]
 
 _FREE: Final = frozenset(
     {"Cast", "Constant", "ConstantOfShape", "DequantizeLinear", "QuantizeLinear", "Shape", "Size"}
 )
 
-COUNTS: Final[Mapping[str, Counter]] = {
+COUNTS: Final[Mapping[str, Counted]] = {
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
     "Einsum": _einsum,
@@ -251,13 +270,14 @@ COUNTS: Final[Mapping[str, Counter]] = {
 }
 
 
-def rows(cost: Cost) -> Sequence[tuple[str, str, str, str, str, str]]:
-    """The table of `qplan cost`: layers that multiply, then the total."""
+def rows(cost: Cost, *, main: bool = False) -> Sequence[tuple[str, str, str, str, str, str]]:
+    """The table of `qplan cost`: layers that multiply, then the total, `main` or of all MACs."""
     table = [
         (layer.name, layer.type, f"{layer.macs:,}", f"{layer.bops:,.0f}", f"{layer.weight_bits:,}",
          f"{layer.bits_a} x {layer.bits_w}")
         for layer in cost.layers
         if layer.macs
     ]  # fmt: skip
-    total = ("total", "", f"{cost.macs:,}", f"{cost.bops:,.0f}", f"{cost.weight_bits:,}", "")
+    macs = cost.main_macs if main else cost.macs
+    total = ("total", "", f"{macs:,}", f"{cost.bops:,.0f}", f"{cost.weight_bits:,}", "")
     return [*table, total]

@@ -108,9 +108,11 @@ class UnknownName(InputError):
 class Conflict(PlannerError):
     """Hard constraints that cannot all hold.
 
-    `facts` is a minimal set: dropping any one of them makes the rest satisfiable. `concession` is what a
-    best-effort plan gives up; `about` is the value whose neighbourhood holds the facts, where they are
-    not named yet.
+    `facts` is a minimal set: planning with no other facts of values and ports meets the conflict, dropping
+    any one of them ends it (of a dropped type the range it stood for remains). `concession` is what a
+    best-effort plan gives up. While the facts are not named yet: `about` is the value whose neighbourhood
+    holds them, `within` the values that are labelled together with it, `others` what the same planning met
+    besides.
     """
 
     exit_code = 1
@@ -123,11 +125,14 @@ class Conflict(PlannerError):
         hint: str = "",
         concession: object = None,
         about: str = "",
+        within: frozenset[str] = frozenset(),
     ) -> None:
         super().__init__(message, hint=hint)
         self.facts = facts
         self.concession = concession
         self.about = about
+        self.within = within
+        self.others: tuple[Conflict, ...] = ()
 
 
 class PlanInvalid(PlannerError):

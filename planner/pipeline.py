@@ -26,6 +26,7 @@ from planner.ir.expand import expand
 from planner.ir.graph import Graph, with_facts
 from planner.onnx.normalise import normalise
 from planner.onnx.read import read_onnx
+from planner.onnx.sessions import Optimisation
 from planner.plan_model import annotate, plan
 from planner.plans.plan import Plan, require_plan
 from planner.target.load import TargetSource, as_target
@@ -148,10 +149,22 @@ def evaluate(
 
 
 def compare(
-    model: Graph, data: bytes | str | Path, samples: str | Path | Iterable[Mapping[str, np.ndarray]]
+    model: Graph,
+    data: bytes | str | Path,
+    samples: str | Path | Iterable[Mapping[str, np.ndarray]],
+    *,
+    optimisation: Optimisation = "none",
+    exact_products: bool = False,
 ) -> Comparison:
-    """Run the float model and a quantized ONNX file side by side in onnxruntime: SQNR (dB) and max error."""
-    return compare_models(expand(model), data, samples)
+    """Run the float model and a quantized ONNX file side by side in onnxruntime: SQNR (dB) and max error.
+
+    Args:
+      optimisation: the level at which onnxruntime loads the file; its own default is `all`.
+      exact_products: x86 without VNNI adds products of u8 and i8 in 16 bits, unless it is told not to.
+    """
+    return compare_models(
+        expand(model), data, samples, optimisation=optimisation, exact_products=exact_products
+    )
 
 
 def _normal(model: Graph) -> Graph:

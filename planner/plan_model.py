@@ -68,6 +68,7 @@ def plan(
         best_effort=best_effort,
         bias_pins=bias_pins,
         depths=None,
+        fuses=not model.regions,
         **costs,
     )
     return for_model(found, model)

@@ -49,7 +49,13 @@ def test_commands_run(elsewhere):
     for command in commands:
         assert run(command[1:]) == 0
     written = sorted(path.name for path in (elsewhere / "out" / "digits").iterdir())
-    assert written == ["digits.onnx", "onnx-qdq.onnx", "plan.json", "plan.mlir", "report.html"]
+    assert written == [
+        "digits.corrected-float.onnx",
+        "onnx-qdq.onnx",
+        "plan.json",
+        "plan.mlir",
+        "report.html",
+    ]
 
 
 def test_make_targets_exist():

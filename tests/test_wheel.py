@@ -81,6 +81,12 @@ def test_the_wheel_plans_in_an_empty_environment(wheel, tmp_path):
         cwd=tmp_path,
     )
     written = sorted(path.name for path in (tmp_path / "out").iterdir())
-    assert written == ["digits.onnx", "onnx-qdq.onnx", "plan.json", "plan.mlir", "report.html"]
+    assert written == [
+        "digits.corrected-float.onnx",
+        "onnx-qdq.onnx",
+        "plan.json",
+        "plan.mlir",
+        "report.html",
+    ]
     where = call(python, "-c", "import planner; print(planner.__file__)", cwd=tmp_path)
     assert Path(where.strip()).is_relative_to(home)

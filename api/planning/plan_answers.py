@@ -12,7 +12,7 @@ from planner.plans.diff import diff
 from planner.plans.plan import Plan, Planned
 from planner.plans.records import KernelPlan, Port
 from planner.what_if.pareto import Tradeoff, pareto
-from planner.what_if.suggest import HARMLESS, Suggestion, suggest
+from planner.what_if.suggest import Suggestion, suggest
 
 Arguments = Mapping[str, Any]
 
@@ -60,13 +60,8 @@ def suggestions(plan: Planned, arguments: Arguments) -> bytes:
 
 
 def _suggestion(n: int, one: Suggestion) -> list[str]:
-    price, rescales, bits = one.price, one.rescales, one.worst_bits_lost
-    figures = (
-        f"   price {price[0]:,.0f} -> {price[1]:,.0f}, rescales {rescales[0]} -> {rescales[1]}, "
-        f"worst bits lost {bits[0]:.2f} -> {bits[1]:.2f}"
-    )
-    cut = [f"   cuts off {one.cut:.0%} of what was observed"] if one.cut > HARMLESS else []
-    return [f"{n}. {one.text}", figures, *cut]
+    head, *figures = one.lines()
+    return [f"{n}. {head}", *(f"   {line}" for line in figures)]
 
 
 def tradeoffs(plan: Planned, arguments: Arguments) -> bytes:

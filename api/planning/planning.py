@@ -20,6 +20,7 @@ from api.storage.digests import digest_of
 from api.storage.store import Store
 from planner.annotated.document import annotated_from_data
 from planner.calibration.statsjson import read_statistics
+from planner.checker.check import check
 from planner.ir.graph import Graph
 from planner.plans.plan import Planned
 from planner.target.records import Target
@@ -156,6 +157,7 @@ def _plan_here(service: Service, origin: Origin, target: Target, text: bytes) ->
     plan = _edited_here(service, origin) or _made_here(origin, target)
     if plan is None:
         return None
+    check(plan, plan.annotated, plan.whole_target)
     if origin.steps:
         service.edited.append((origin, plan))
     document = plan.to_json().encode()

@@ -161,6 +161,10 @@ class Suggestion(BaseModel):
     edits: dict[str, Any]
     text: str
     cut: float
+    cut_at: str
+    lost: float
+    lost_at: str
+    decibels: float
     price: tuple[float, float]
     rescales: tuple[int, int]
     worst_bits_lost: tuple[float, float]

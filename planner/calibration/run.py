@@ -5,12 +5,10 @@ fetched, and channel means (`means`) are taken where the model runs. Graph optim
 are those of the model as written. Values inside `If` and `Loop` bodies are not observed.
 """
 
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from itertools import islice
-from pathlib import Path
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -26,9 +24,8 @@ from planner.calibration.shards import cut, merge_shards
 from planner.calibration.statistics import Statistics, calibration_digest, from_observed, percentile_of
 from planner.errors import ModelError, SampleError, unknown_name
 from planner.ir.graph import Graph, Op
-from planner.onnx.sessions import FAILURES, observing_options, one_line, open_session
+from planner.onnx.sessions import FAILURES, observing_options, one_line, open_graph
 from planner.onnx.structure.recurrent import RECURRENT
-from planner.onnx.write import write_graph
 
 Progress = Callable[[int, int | None], None]
 
@@ -284,17 +281,7 @@ def _open_session(graph: Graph, fetched: tuple[str, ...], added: tuple[Probe, ..
     # No shapes for the new outputs: onnxruntime refuses claims that it infers otherwise.
     loose = {name: replace(probed.values[name], shape=None) for name in outputs}
     model = replace(probed, outputs=outputs, values={**probed.values, **loose})
-    try:
-        if sum(c.array.nbytes for c in model.constants.values() if c.array is not None) <= SMALL:
-            return open_session(write_graph(model), observing_options(threads)), fetched, shown
-        with tempfile.TemporaryDirectory(prefix="qplan-", ignore_cleanup_errors=True) as folder:
-            # Weights in a file of their own are mapped: no copy of them in memory, whatever their size.
-            path = Path(folder) / "model.onnx"
-            path.write_bytes(write_graph(model, external=path.with_suffix(".data")))
-            return open_session(str(path), observing_options(threads)), fetched, shown
-    except FAILURES as error:
-        reason = one_line(error)
-        raise ModelError(f"onnxruntime cannot load model {graph.name!r}: {reason}") from error
+    return open_graph(model, observing_options(threads), inline=SMALL), fetched, shown
 
 
 @np.errstate(invalid="ignore")

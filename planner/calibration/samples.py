@@ -11,6 +11,7 @@ import os
 import zipfile
 import zlib
 from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -51,7 +52,8 @@ def open_samples(source: Source, graph: Graph) -> Samples:
 
     Args:
       source: a folder of `.npz` files (one sample each, keys are input names), one `.npz` or one mapping
-        with the samples along a new first axis or along the batch axis, or an iterable of mappings.
+        with the samples along a new first axis or along the batch axis, or an iterable of mappings. Files
+        may hold more than the model's inputs (labels); `extra_names` says what is left out.
       graph: whose inputs the samples are to fit.
 
     Raises:
@@ -62,13 +64,29 @@ def open_samples(source: Source, graph: Graph) -> Samples:
         path = Path(source)
         if path.is_dir():
             return _folder(path, graph)
-        return _stacked(_read_npz(path), path.name, graph)
+        return _stacked(_read_npz(path, graph), path.name, graph)
     if isinstance(source, Mapping):
         return _stacked(source, "samples", graph)
     if not isinstance(source, Iterable):
         raise SampleError(f"samples cannot be a {type(source).__name__}", hint=_ACCEPTED)
     count = len(source) if isinstance(source, (list, tuple)) else None
     return Samples(_each(source, graph), count)
+
+
+def extra_names(source: str | os.PathLike[str], graph: Graph) -> tuple[str, ...]:
+    """Arrays of a file or folder of samples that are left out, as they are no inputs of the model.
+
+    Where an input is missing none are: the refusal names the array that is there in its place.
+
+    Raises:
+      SampleError: a file that cannot be read.
+    """
+    path = Path(source)
+    found: dict[str, None] = {}
+    for file in sorted(path.glob("*.npz")) if path.is_dir() else [path]:
+        names = _members(file)
+        found |= dict.fromkeys(names if set(graph.inputs) <= set(names) else ())
+    return tuple(name for name in found if name not in graph.inputs)
 
 
 _ACCEPTED: Final = "a folder of .npz, one .npz, or an iterable of {input name: array}"
@@ -94,7 +112,7 @@ def _folder(path: Path, graph: Graph) -> Samples:
     if not files:
         raise SampleError(f"folder {str(path)!r} holds no .npz file", hint="one .npz per sample")
     feeds = (
-        Feed(label, fit(_read_npz(file), graph, label))
+        Feed(label, fit(_read_npz(file, graph), graph, label))
         for label, file in ((f"sample {k} ({file.name})", file) for k, file in enumerate(files))
     )
     return Samples(feeds, len(files))
@@ -105,10 +123,24 @@ def _each(source: Iterable[Mapping[str, Any]], graph: Graph) -> Iterator[Feed]:
         yield Feed(f"sample {k}", fit(sample, graph, f"sample {k}"))
 
 
-def _read_npz(path: Path) -> Sample:
+def _members(path: Path) -> tuple[str, ...]:
+    with _opened(path) as archive:
+        return tuple(name.removesuffix(".npy") for name in archive.namelist())
+
+
+def _read_npz(path: Path, graph: Graph) -> Sample:
+    """The arrays of a file: those of the model's inputs; all of them where an input is missing."""
+    with _opened(path) as archive:
+        names = {name.removesuffix(".npy"): name for name in archive.namelist()}
+        wanted = graph.inputs if set(graph.inputs) <= set(names) else tuple(names)
+        return {name: _array(archive.read(names[name])) for name in wanted}
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
     try:
         with zipfile.ZipFile(path) as archive:
-            return {name.removesuffix(".npy"): _array(archive.read(name)) for name in archive.namelist()}
+            yield archive
     except OSError as error:
         raise SampleError(f"{path}: cannot read samples: {error.strerror or 'not an .npz file'}") from error
     except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:

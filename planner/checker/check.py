@@ -1,16 +1,21 @@
 """Check a plan for correctness, from the plan, its rows, the model and the target alone.
 
-Independent: it neither runs nor reads propagation's matcher, rules or orders, and has its own reading of the
-rows. Out of its sight: whether another plan would be cheaper, ranges and clips of activations, functions
-of `fn` rules, the fusions that made the kernels. Source: design 01, section 6.
+Independent: it neither runs nor reads propagation's matcher, rules or orders, and has its own reading of
+the rows. With the model, the plan's figures are recomputed (`figures`); near a plan that is said to be
+optimal it looks for cheaper ones, which proves nothing. Out of its sight: functions of `fn` rules, the
+fusions that made the kernels. Source: design 01, section 6.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
 from planner.checker.edges import check_edges
 from planner.checker.facts import check_facts
+from planner.checker.figures.clips import check_clips
+from planner.checker.figures.losses import check_lost, check_price, losses_of
+from planner.checker.figures.optimal import check_optimal
+from planner.checker.figures.ranges import ranges_of
 from planner.checker.kernel_ports import (
     Served,
     check_signature,
@@ -20,11 +25,18 @@ from planner.checker.kernel_ports import (
     shape_problem,
     type_problem,
 )
-from planner.checker.log import check_steps, check_told, check_totals, check_values
+from planner.checker.log import (
+    check_reasons,
+    check_steps,
+    check_strategy,
+    check_told,
+    check_totals,
+    check_values,
+)
 from planner.checker.numbers import Judged, check_constants, check_sums
 from planner.checker.origins import check_model, check_target
 from planner.checker.predicates import broken_predicate
-from planner.checker.row_choice import check_choice
+from planner.checker.row_choice import check_choice, check_left
 from planner.checker.row_reading import Reading, read_row
 from planner.checker.rules import check_rules, one_class
 from planner.ir.borders import bonds, carried_pairs
@@ -34,6 +46,7 @@ from planner.ir.types.qtypes import AnyType, Calibrated, FloatType, Uniform
 from planner.ir.types.typetext import brief
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, Port, StepRow, step_rows
+from planner.target.borders import rows_for
 from planner.target.records import Row, Target
 
 
@@ -43,6 +56,8 @@ class _Notes:
 
     Attributes:
       steps: what the last step of each address says.
+      left: why kernels could not keep rows, by the kernel's name and the row's key.
+      numbers: the model's constants, {} where no model was given.
       binding: values with facts that a port can break.
       types, texts: the problem of a type, "" for none, and its text, by its id (the plan keeps it alive).
       rows: rows read beside ports, by their key, the numbers of inputs and of ports, and which are absent.
@@ -50,6 +65,8 @@ class _Notes:
     """
 
     steps: Mapping[str, StepRow]
+    left: Mapping[str, Mapping[str, str]]
+    numbers: Mapping[str, Constant]
     binding: frozenset[str]
     types: dict[int, str] = field(default_factory=dict)
     texts: dict[int, str] = field(default_factory=dict)
@@ -67,15 +84,37 @@ def check(plan: Plan, model: Graph | None = None, target: Target | None = None) 
     regions = _check_coverage(plan)
     numbers = model.constants if model is not None else None
     log = step_rows(plan.steps)
-    notes = _Notes(check_steps(log), frozenset(_binding(plan.graph)))
+    notes = _Notes(check_steps(log), _left(log), numbers or {}, frozenset(_binding(plan.graph)))
     check_totals(plan)
+    judged: list[tuple[KernelPlan, Region, Served | None]] = []
     for kernel in plan.kernels_in_order:
         served = _check_kernel(plan, kernel, regions[kernel.name], numbers, notes)
-        if served is not None and target is not None and model is not None:
-            check_choice(served, target, notes.binding)
+        judged.append((kernel, regions[kernel.name], served))
+        if target is not None and model is not None:
+            served = served or _unserved(plan, kernel, regions[kernel.name], target, notes)
+            if served is not None:
+                _check_row(served, target, notes)
     _check_carried(plan)
     check_values(plan, log)
     check_edges(plan, target)
+    served_by_name = {kernel.name: served for kernel, _, served in judged if served is not None}
+    check_reasons(plan, log, served_by_name)
+    check_strategy(plan, served_by_name)
+    if numbers is not None:
+        ranges = ranges_of(plan.graph, judged, numbers)
+        check_clips(plan, ranges)
+        losses = losses_of(ranges)
+        check_lost(plan, losses)
+        check_price(plan, losses)
+        check_optimal(plan, ranges, losses)
+
+
+def _left(log: Sequence[StepRow]) -> Mapping[str, Mapping[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    for _, name, key, rule, why, _, _ in log:
+        if rule == "left":
+            found.setdefault(name, {})[key] = why
+    return found
 
 
 def _binding(graph: Graph) -> Iterator[str]:
@@ -222,6 +261,26 @@ def _check_kernel(
         check_sums(served, extents)
     _check_room(kernel, row)
     return served
+
+
+def _check_row(served: Served, target: Target, notes: _Notes) -> None:
+    """The row is the one to be preferred of those that the kernel could keep."""
+    left = notes.left.get(served.kernel.name, {})
+    if left:
+        check_left(served, target, left)
+    if served.kernel.row is not None:
+        check_choice(served, target, notes.binding, left)
+
+
+def _unserved(plan: Plan, kernel: KernelPlan, region: Region, target: Target, notes: _Notes) -> Served | None:
+    """A kernel in float that is said to have left rows, beside the first that takes its ports."""
+    if kernel.name not in notes.left:
+        return None
+    readings = (read_row(row, region) for row in rows_for(target, kernel.kernel))
+    found = next((reading for reading in readings if not isinstance(reading, str)), None)
+    if found is None:
+        refuse(kernel.name, f"is said to have left rows, {target.id} has none for its ports")
+    return Served(kernel, region, found, (*kernel.inputs, *kernel.outputs), plan.graph, notes.numbers)
 
 
 def _check_types(plan: Plan, ports: tuple[Port, ...], notes: _Notes) -> None:

@@ -4,7 +4,7 @@ Derived from the types of ports, pins and outputs alone, not from the list that 
 Source: design 01, section 3.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from planner.checker.kernel_ports import NEAR, refuse
@@ -84,6 +84,40 @@ def _check_edge(plan: Plan, rescale: Rescale, edge: Edge, trips: int) -> None:
 
 def needed_edges(plan: Plan) -> Iterator[Edge]:
     """Every change of type between a value's definition, its pin and its uses."""
+    ends = ends_of(plan)
+    for name in [*ends.readers]:
+        yield from ends.edges(name)
+
+
+@dataclass(slots=True)
+class Ends:
+    """Both ends of values whose types change on the way: the defined type, pins, and what readers want."""
+
+    defined: dict[str, PortTyped]
+    pins: dict[str, PortTyped]
+    readers: dict[str, list[tuple[Consumer, PortTyped]]]
+    costs: Costs
+    shared: bool
+
+    def edges(self, name: str) -> Iterator[Edge]:
+        """The changes of type of one value."""
+        if name in self.defined:
+            yield from _edges_of(
+                name, self.defined[name], self.pins, self.readers[name], self.costs, shared=self.shared
+            )
+
+    def price(self, name: str, elements: int, trips: Mapping[str, int]) -> float:
+        """What the changes of one value cost."""
+        return sum(
+            elements
+            * _price(edge.kinds[0], self.costs)
+            * max((trips.get(kernel, 1) for kernel, _ in edge.consumers), default=1)
+            for edge in self.edges(name)
+        )
+
+
+def ends_of(plan: Plan, *, every: bool = False) -> Ends:
+    """Both ends of the values that change, or that leave the model; of `every` one."""
     graph, costs, pins = plan.graph, plan.target.costs, _pins(plan.graph)
     defined: dict[str, PortTyped] = {name: pins.get(name) for name in graph.inputs}
     for kernel in plan.kernels_in_order:
@@ -93,7 +127,8 @@ def needed_edges(plan: Plan) -> Iterator[Edge]:
     # Identity before equality: most ports share one type object, and comparing per-channel scales is dear. A
     # value that only looks changed costs time here, since `_edges_of` compares again by value.
     changing = {name for name in pins if name in defined and pins[name] is not defined[name]}
-    for kernel in plan.kernels_in_order:
+    changing |= defined.keys() if every else set()
+    for kernel in plan.kernels_in_order if not every else ():
         for port in kernel.inputs:
             name = port.value
             if name in defined and port.type is not pins.get(name, defined[name]):
@@ -106,11 +141,8 @@ def needed_edges(plan: Plan) -> Iterator[Edge]:
     for index, name in enumerate(graph.outputs):
         if graph.values[name].is_float:
             uses.setdefault(name, []).append(((BOUNDARY, index), pins.get(name)))
-    for name, readers in uses.items():
-        if name in defined and name not in graph.constants:
-            yield from _edges_of(
-                name, defined[name], pins, readers, costs, shared=not plan.target.rescale_single_consumer
-            )
+    readers = {name: wanted for name, wanted in uses.items() if name not in graph.constants}
+    return Ends(defined, pins, readers, costs, not plan.target.rescale_single_consumer)
 
 
 def _pins(graph: Graph) -> dict[str, PortTyped]:

@@ -14,19 +14,17 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.checker.kernel_ports import (
-    NEAR,
     Served,
     channel_axis,
     linear_op,
     refuse,
 )
 from planner.checker.moves import marked
-from planner.checker.rules import TINY
+from planner.checker.weights import check_content, first_of, observed
 from planner.ir.graph import Constant, Op
-from planner.ir.types.qtypes import Calibrated, Storage, Uniform
+from planner.ir.types.qtypes import Uniform
 from planner.ir.types.typetext import brief
 from planner.plans.records import Port
-from planner.target.records import PortType
 
 Reals = npt.NDArray[Any]
 
@@ -34,8 +32,6 @@ Judged = tuple[int, int, int, tuple[float, ...], tuple[float, ...], bool]
 """A type and a row (which the plan keeps alive), a port, and the range of a constant at it."""
 
 PIECE: Final = 1 << 16
-BIAS_BITS: Final = 30
-"""A 32-bit bias keeps one bit free for the sums it is added to (02, case 22)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,25 +59,26 @@ def check_constants(served: Served, known: set[Judged]) -> dict[int, Extent]:
             judged = (id(kind), id(served.row), i, constant.lo, constant.hi, served.pinned(port))
             # Thousands of generated constants share one type,
             # row and range; a bias or a stated range differs.
-            if judged in known and not served.reading.has_bias and _observed(served, port) is None:
+            if judged in known and not served.reading.has_bias and observed(served, port) is None:
                 continue
             known.add(judged)
-        extent = _extent_of(served, i, kind, constant)
+        extent = extent_of(served, i, kind, constant)
         if extent is None:
             continue
         extents[i] = extent
         if served.patterns[i].name in served.reading.biases:
             _check_bias(served, port, kind, extent)
         elif i not in served.reading.ruled and not served.pinned(port):
-            _check_content(served, i, kind, extent)
+            check_content(served, i, kind, extent.lo, extent.hi)
     return extents
 
 
-def _extent_of(served: Served, position: int, kind: Uniform, constant: Constant) -> Extent | None:
+def extent_of(served: Served, position: int, kind: Uniform, constant: Constant) -> Extent | None:
+    """The extent of a constant's slices, as its type has them."""
     if kind.blocks and constant.array is not None:
         return _block_extent(served, position, kind)
     is_bias = served.patterns[position].name in served.reading.biases
-    cut = _observed(served, served.ports[position]) is not None
+    cut = observed(served, served.ports[position]) is not None
     return _extent(constant, kind, _slicing_axis(served, position, kind), summed=not is_bias, cut=cut)
 
 
@@ -110,7 +107,7 @@ def _block_extent(served: Served, position: int, kind: Uniform) -> Extent | None
     np.minimum.at(lo, numbers.reshape(-1), array.reshape(-1))
     np.maximum.at(hi, numbers.reshape(-1), array.reshape(-1))
     stored = np.abs(np.rint(_float(array) / np.asarray(kind.scales, np.float32)[numbers]))
-    if _observed(served, served.ports[position]) is not None:
+    if observed(served, served.ports[position]) is not None:
         np.minimum(stored, max(-kind.storage.qmin, kind.storage.qmax), out=stored)
     sums = np.bincount(numbers.reshape(-1), weights=stored.reshape(-1), minlength=len(lo))
     return Extent(lo, hi, sums)
@@ -183,121 +180,10 @@ def _float(piece: Reals) -> Reals:
     return piece if piece.dtype == np.float64 else piece.astype(np.float32, copy=False)
 
 
-def _check_content(served: Served, position: int, kind: Uniform, extent: Extent) -> None:
-    """A free constant's scale is the one its own numbers ask for: not finer (it would cut), not coarser."""
-    port, pattern = served.ports[position], served.patterns[position]
-    spec = pattern.type
-    # Weights may be kept shorter than their storage where the arithmetic saturates inside (VPMADDUBSW adds
-    # two u8 x i8 products in 16 bits).
-    store = _effective(kind.storage, spec)
-    lo, hi = (extent.lo, extent.hi) if not kind.is_per_tensor else (extent.lo.min(), extent.hi.max())
-    lo, hi = _as_observed(_observed(served, port), kind, np.atleast_1d(lo), np.atleast_1d(hi))
-    # Three ways from a range to the finest scale that does not clip: around
-    # a given zero point, symmetric (per-axis signed weights always are, as
-    # kernels add no zero point per channel), or affine over all steps.
-    zero = spec.zero_point
-    signed_slices = kind.axis is not None and store.signed
-    if zero is not None and not (zero == 0 and signed_slices):
-        need = np.maximum(hi / max(store.qmax - zero, 1e-9), -lo / max(zero - store.qmin, 1e-9))
-    elif spec.symmetric or signed_slices:
-        zero = 0
-        need = np.maximum(hi, -lo) / min(-store.qmin, store.qmax)
-    else:
-        need = (hi - lo) / store.steps
-    # All zeros need no range; any scale would do, 1 is the convention.
-    _check_fineness(served, position, kind, np.where(need > 0, need, 1.0))
-    if zero is not None:
-        return
-    # A zero point is rounded to the nearest integer of the storage, so half a step off is still right.
-    exact = np.clip(store.qmin - lo / np.asarray(kind.scales), store.qmin, store.qmax)
-    i = _first((np.abs(np.asarray(kind.zero_points) - exact) > 0.5 + NEAR) & (hi > lo))
-    if i is not None:
-        refuse(
-            port.address,
-            f"is {brief(kind)}, its numbers in slice {i} lie in [{lo[i]:g}, {hi[i]:g}]; "
-            f"accepted: zero point {round(exact[i])}",
-            served.row,
-        )
-
-
-def _observed(served: Served, port: Port) -> Calibrated | None:
-    """The range that the model states for a constant; it counts before the numbers."""
-    facts = served.graph.values[port.value].facts
-    return next((fact for fact in facts if isinstance(fact, Calibrated)), None)
-
-
-def _as_observed(seen: Calibrated | None, kind: Uniform, lo: Reals, hi: Reals) -> tuple[Reals, Reals]:
-    """The range of each slice as a type has to hold it, 0 included."""
-    if seen is None:
-        return lo, hi
-    if kind.is_per_tensor:
-        lo, hi = np.full(1, seen.lo), np.full(1, seen.hi)
-    elif seen.axis is not None and seen.axis == kind.axis:
-        lo, hi = np.asarray(seen.los), np.asarray(seen.his)
-    else:
-        # A range for another layout than the type's still bounds every slice.
-        lo, hi = np.clip(lo, seen.lo, seen.hi), np.clip(hi, seen.lo, seen.hi)
-    return np.minimum(lo, 0.0), np.maximum(hi, 0.0)
-
-
-def _effective(store: Storage, spec: PortType) -> Storage:
-    bits = spec.weight_bits_effective
-    if bits is None or bits >= store.bits or not store.signed:
-        return store
-    top = (1 << bits - 1) - 1
-    return Storage(store.bits, True, max(store.qmin, -top), min(store.qmax, top))
-
-
-def _check_fineness(served: Served, position: int, kind: Uniform, need: Reals) -> None:
-    port, spec = served.ports[position], served.patterns[position].type
-    scales = np.asarray(kind.scales)
-    # Coarser than the numbers need is right for a reason only: the bias has to fit the accumulator, scales
-    # are powers of two (rounded up, under a factor of 2), or the device has a least scale.
-    most = np.maximum(need, _bias_need(served, port, scales.size)) * (2.0 if spec.power_of_two else 1.0)
-    most = np.maximum(most, spec.scale_min or TINY)
-    least = need if spec.scale_max is None else np.minimum(need, spec.scale_max)
-    i = _first((scales < least * (1 - NEAR)) | (scales > most * (1 + NEAR)))
-    if i is not None:
-        finer = scales[i] < least[i]
-        why = "would cut the numbers of" if finer else "is coarser than the numbers ask in"
-        refuse(
-            port.address,
-            f"is {brief(kind)}, whose scale {float(scales[i])!r} {why} slice {i}; "
-            f"accepted: {float(least[i])!r} to {float(most[i])!r}",
-            served.row,
-        )
-
-
-def _bias_need(served: Served, weight: Port, n: int) -> Reals:
-    """The least scales of a weight that keep its bias within the accumulator, 0 where there is none."""
-    need = np.zeros(n)
-    for rule in served.row.rules:
-        if rule.kind != "multiplier_accumulator_scale" or not served.named(rule.args["port"]):
-            continue
-        factors = [port for name in rule.args["of"] for port in served.named(name)]
-        others = [port.type for port in factors if port is not weight]
-        for bias in served.named(rule.args["port"]) if weight in factors else []:
-            numbers = served.numbers.get(bias.value)
-            kind = bias.type
-            if numbers is None or numbers.array is None or not isinstance(kind, Uniform):
-                continue
-            if len(others) != 1 or not isinstance(others[0], Uniform):
-                continue
-            sums = served.row.accumulator
-            store = sums if sums is not None and sums.bits < kind.storage.bits else kind.storage
-            # |bias| <= scale_x * scale_w * room, solved for the scale of the weight.
-            room = float(1 << BIAS_BITS) if store.bits == 32 else store.qmax / 2
-            least = np.abs(numbers.array.reshape(-1).astype(np.float64)) / (others[0].scale * room)
-            if least.size:
-                # Scales are rounded to float32 after this bound was met, so the bound gets a hair of slack.
-                need = np.maximum(need, least if least.size == n else least.max()) * (1 + 2 * NEAR)
-    return need
-
-
 def _check_bias(served: Served, port: Port, kind: Uniform, extent: Extent) -> None:
     scales = np.asarray(kind.scales)
     low, high = (extent.lo, extent.hi) if kind.axis is not None else (extent.lo.min(), extent.hi.max())
-    i = _first((low / scales < kind.storage.qmin) | (high / scales > kind.storage.qmax))
+    i = first_of((low / scales < kind.storage.qmin) | (high / scales > kind.storage.qmax))
     if i is not None:
         refuse(
             port.address,
@@ -307,16 +193,10 @@ def _check_bias(served: Served, port: Port, kind: Uniform, extent: Extent) -> No
         )
 
 
-def _first(wrong: Reals) -> int | None:
-    """The first slice for which something holds; None: for none."""
-    first = int(wrong.argmax()) if wrong.size else 0
-    return first if wrong.size and wrong[first] else None
-
-
 def check_sums(served: Served, extents: dict[int, Extent]) -> None:
     """The bits that the plan names for the accumulator are those that the actual weights need."""
     kernel, claimed = served.kernel, served.kernel.accumulator_bits
-    needed = _needed_bits(served, extents)
+    needed = needed_bits(served, extents)
     if claimed != needed:
         refuse(
             kernel.name,
@@ -329,7 +209,8 @@ def _bits(count: int | None) -> str:
     return "no bits" if count is None else f"{count} bits"
 
 
-def _needed_bits(served: Served, extents: dict[int, Extent]) -> int | None:
+def needed_bits(served: Served, extents: dict[int, Extent]) -> int | None:
+    """Bits of the widest sum of a linear kernel; None where it has none or its numbers are not known."""
     present = [i for i, port in enumerate(served.kernel.inputs) if port.value]
     op = linear_op(served.region)
     if op is None or len(present) < 2:

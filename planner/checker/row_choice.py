@@ -1,10 +1,17 @@
 """Re-verify the choice of a row independently: no other row that fits a kernel is to be preferred.
 
-Most pins met, then first in the file. Needs the target and the model's numbers. Source: design 01, section 4.
+Those that hold what facts say of ranges, then most pins met, then first in the file, less the rows that the
+log says could not be kept: of those it is computed again, at the types that the log names, that they cannot.
+Needs the target and the model's numbers. Source: design 01, section 4.
 """
 
-from collections.abc import Iterator
+import math
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Final
+
+import numpy as np
 
 from planner.checker.kernel_ports import (
     Served,
@@ -15,36 +22,57 @@ from planner.checker.kernel_ports import (
     parameter_problem,
     refuse,
 )
+from planner.checker.numbers import Extent, extent_of, needed_bits
 from planner.checker.pins import bearable
 from planner.checker.predicates import broken_predicate
 from planner.checker.row_reading import read_row
+from planner.checker.weights import own_type
+from planner.errors import PlannerError
 from planner.ir.graph import Constant
-from planner.ir.types.qtypes import AnyType, Bipolar, FloatType, NoneType, QType, Storage, Uniform
+from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Storage, Uniform
+from planner.ir.types.typetext import parse_type
+from planner.plans.records import Port
 from planner.target.borders import rows_for
+from planner.target.expressions import parse_number
 from planner.target.records import PortPattern, Row, Target
 
+UNIFORM: Final = r"!quant\.uniform<(?:[^<>]|<[^<>]*>)*>"
+SEEN: Final = re.compile(rf"\b(in|out)\[(\d+)\] ({UNIFORM})")
+CAME: Final = re.compile(rf"\bin\[(\d+)\] {UNIFORM}, from ({UNIFORM})")
+SUMS: Final = re.compile(r"its sums need (\d+) bits")
+MULTIPLIER: Final = re.compile(r"the multiplier of channel (\d+) is ")
+NARROW: Final = 16
+BEYOND: Final = 2.0**29
+"""The least factor that no multiplier of 32 bits and a shift of 2 or more stands for."""
 
-def check_choice(served: Served, target: Target, binding: frozenset[str]) -> None:
-    """No other row of the target that fits meets more pins, or as many and stands earlier.
+
+def check_choice(served: Served, target: Target, binding: frozenset[str], left: Mapping[str, str]) -> None:
+    """No other row of the target that fits holds more, meets more pins, or as many and stands earlier.
 
     Args:
       binding: values with facts that a port can break.
+      left: why rows could not be kept, by key, as the log says.
     """
     rows = rows_for(target, served.kernel.kernel)
     region = served.region
     free = not region.input_facts and not region.output_facts
     free = free and binding.isdisjoint(port.value for port in served.ports)
     # Without facts no row meets a pin, so the first that fits wins, and the first of all needs no search.
-    if not rows or (rows[0] == served.row and free):
+    max_clip = target.costs.max_clip
+    if not rows or (rows[0] == served.row and free and _holds_ranges(served, max_clip)):
         return
-    best: tuple[int, Row] | None = None
+    best: tuple[tuple[bool, int], Row] | None = None
     for row in rows:
-        met = _pins_met(served, row)
-        # Strictly more: at equal counts the earlier row stays, which makes the order of the file a tie break.
-        if met is not None and (best is None or met > best[0]):
-            best = met, row
+        if row.key in left:
+            continue
+        merit = _merit(served, row, max_clip)
+        # Strictly more: at equal merits the earlier row stays, which makes the order of the file a tie break.
+        if merit is not None and (best is None or merit > best[0]):
+            best = merit, row
     if best is not None and best[1] != served.row:
-        why = f"fits and meets {best[0]} pins" if best[0] else "fits and comes first"
+        met = best[0][1]
+        why = f"fits and meets {met} pins" if met else "fits and comes first"
+        why = why if _holds_ranges(served, max_clip) else "fits and holds its ranges"
         refuse(
             served.kernel.name,
             f"is served by {served.row.source}, {best[1].source} {why}; accepted: {best[1].key}",
@@ -52,8 +80,173 @@ def check_choice(served: Served, target: Target, binding: frozenset[str]) -> Non
         )
 
 
-def _pins_met(served: Served, row: Row) -> int | None:
-    """The number of pins whose storage is the row's at their port; None where the row does not fit."""
+def check_left(served: Served, target: Target, left: Mapping[str, str]) -> None:
+    """Every row that a kernel is said to have left is one of its own, fits it, and cannot be kept.
+
+    Args:
+      served: the kernel beside any row.
+      left: as for `check_choice`.
+    """
+    known = {row.key: row for row in rows_for(target, served.kernel.kernel)}
+    for key, why in left.items():
+        row = known.get(key)
+        if row is None or _merit(served, row, target.costs.max_clip) is None:
+            refuse(served.kernel.name, f"is said to have left {key!r}, which is no row that fits it")
+        if not _cannot_be_kept(served, row, why):
+            refuse(
+                served.kernel.name,
+                f"is said to have left {row.source} as {why!r}, which is not so; accepted: what holds of it",
+                row,
+            )
+
+
+def _cannot_be_kept(served: Served, row: Row, why: str) -> bool:
+    """Whether what is said of a row holds at the types that are said of its ports."""
+    reading = read_row(row, served.region)
+    if isinstance(reading, str):
+        return False
+    try:
+        kinds = {(side, int(at)): parse_type(text) for side, at, text in SEEN.findall(why)}
+    except PlannerError:
+        return False
+    other = _at_types(replace(served, reading=reading), kinds)
+    if other is None:
+        return False
+    for i, port in enumerate(other.ports):
+        # Constants as their numbers, or pins, have them.
+        if port.value in other.graph.constants and reading.patterns[i].name not in reading.biases:
+            own = own_type(other, i)
+            ports = (*other.ports[:i], replace(port, type=own), *other.ports[i + 1 :])
+            other = replace(other, ports=ports)
+    said = SUMS.match(why)
+    if said is not None:
+        return _sums_are_too_long(other, int(said.group(1)))
+    said = MULTIPLIER.match(why)
+    if said is not None:
+        return _multiplier_is_outside(other, int(said.group(1)))
+    if why.startswith("channel "):
+        return _bias_is_too_long(other)
+    return _is_too_far(other) or _came_from_too_far(other, why)
+
+
+def _at_types(served: Served, kinds: Mapping[tuple[str, int], QType]) -> Served | None:
+    """The kernel with ports of these types, of a bias its storage alone; None where one is not the row's."""
+    ports = []
+    for i, (port, pattern) in enumerate(zip(served.ports, served.patterns, strict=True)):
+        read = len(served.kernel.inputs)
+        seen = kinds.get(("in", i) if i < read else ("out", i - read))
+        kind, store = seen if isinstance(seen, Uniform) else None, pattern.type.storage
+        if kind is not None and isinstance(store, Storage) and kind.storage != store:
+            return None
+        if kind is not None and parameter_problem(kind, pattern.type):
+            return None
+        told = not port.value or port.value in served.graph.constants or kind is not None
+        if not told and isinstance(store, Storage) and pattern.type.granularity == "tensor":
+            return None
+        if pattern.name in served.reading.biases and isinstance(store, Storage) and port.value:
+            kind = Uniform(store, (1.0,), (0,))
+        ports.append(replace(port, type=kind))
+    return replace(served, ports=tuple(ports))
+
+
+def _sums_are_too_long(served: Served, claimed: int) -> bool:
+    """Whether sums need the bits that are claimed, but for one that rounding decides, and have fewer."""
+    extents: dict[int, Extent] = {}
+    ports = tuple(_with_product(served, i) for i in range(len(served.ports)))
+    served = replace(served, ports=ports)
+    for i, port in enumerate(ports):
+        if port.value in served.graph.constants and isinstance(port.type, Uniform):
+            extent = extent_of(served, i, port.type, served.numbers[port.value])
+            extents |= {} if extent is None else {i: extent}
+    needed, room = needed_bits(served, extents), served.row.accumulator
+    # Weights per block and sizes that are not known cannot be told again.
+    return room is not None and claimed > room.bits and (needed is None or claimed <= needed + 1)
+
+
+def _with_product(served: Served, i: int) -> Port:
+    """A port, a bias with the product of its factors' scales."""
+    port, pattern = served.ports[i], served.patterns[i]
+    rule = next((r for r in served.row.rules if r.args.get("port") == pattern.name), None)
+    if rule is None or not isinstance(port.type, Uniform) or pattern.name not in served.reading.biases:
+        return port
+    product = _product(served, rule.args["of"])
+    if product is None:
+        return port
+    scales, zeros = tuple(product.astype(np.float32).astype(float).tolist()), (0,) * product.size
+    return replace(port, type=Uniform(port.type.storage, scales, zeros, axis=0 if product.size > 1 else None))
+
+
+def _product(served: Served, names: tuple[str, ...]) -> np.ndarray | None:
+    """The product of the scales of ports, one or per channel; None where one has none or one per block."""
+    product = np.ones(1)
+    for name in names:
+        for port in served.named(name):
+            if not isinstance(port.type, Uniform) or port.type.blocks:
+                return None
+            product = product * np.asarray(port.type.scales)
+    return product
+
+
+def _multiplier_is_outside(served: Served, channel: int) -> bool:
+    """Whether a range of the row leaves the multiplier of a channel out, but for rounding."""
+    for rule in served.row.rules:
+        made = [port.type for port in served.named(str(rule.args.get("out")))]
+        if rule.kind != "multiplier_scale" or rule.args.get("range") is None or not made:
+            continue
+        product = _product(served, rule.args["of"])
+        if product is None or not isinstance(made[0], Uniform):
+            return True
+        low, high = (float(parse_number(limit)) for limit in rule.args["range"])
+        multipliers = product / np.asarray(made[0].scales)
+        if channel < multipliers.size and not low * 1.001 < multipliers[channel] < high * 0.999:
+            return True
+    return False
+
+
+def _bias_is_too_long(served: Served) -> bool:
+    """Whether a bias has a channel beyond its storage."""
+    for i, port in enumerate(served.ports):
+        kind, numbers = _with_product(served, i).type, served.numbers.get(port.value)
+        if served.patterns[i].name not in served.reading.biases or numbers is None or numbers.array is None:
+            continue
+        if isinstance(kind, Uniform) and numbers.array.size:
+            steps = np.abs(numbers.array.reshape(-1).astype(np.float64)) / np.asarray(kind.scales)
+            if steps.max() > kind.storage.qmax * 0.999:
+                return True
+    return False
+
+
+def _came_from_too_far(served: Served, why: str) -> bool:
+    """Whether a rescale in front of the kernel is beyond multiples of the port's type."""
+    for at, text in CAME.findall(why):
+        came, kind = parse_type(text), served.ports[int(at)].type
+        if not (isinstance(came, Uniform) and isinstance(kind, Uniform)):
+            continue
+        if max(came.scales) >= BEYOND * min(kind.scales) * 0.999:
+            return True
+    return False
+
+
+def _is_too_far(served: Served) -> bool:
+    """Whether the coarsest operand, or the product of those multiplied, is beyond multiples of the result."""
+    rules = [rule for rule in served.row.rules if rule.kind == "multiplier_scale"]
+    factors = {name for rule in rules for name in rule.args["of"]}
+    coarsest, finest, product = 0.0, np.inf, 1.0 if factors else 0.0
+    for i, port in enumerate(served.ports):
+        kind = port.type
+        if not isinstance(kind, Uniform) or kind.storage.bits > NARROW:
+            continue
+        if i >= len(served.kernel.inputs):
+            finest = min(finest, *kind.scales)
+        elif served.patterns[i].name in factors:
+            product *= max(kind.scales)
+        else:
+            coarsest = max(coarsest, *kind.scales)
+    return max(coarsest, product) >= BEYOND * finest * 0.999
+
+
+def _merit(served: Served, row: Row, max_clip: float) -> tuple[bool, int] | None:
+    """Whether a row holds what facts say of ranges, and how many pins have its storage; None: no fit."""
     region = served.region
     reading = read_row(row, region)
     if isinstance(reading, str):
@@ -70,7 +263,53 @@ def _pins_met(served: Served, row: Row) -> int | None:
             return None
     if any(_cannot_be_cut(other, i) for i in range(len(region.inputs))):
         return None
-    return None if broken_predicate(other) else met
+    return None if broken_predicate(other) else (_holds_ranges(other, max_clip), met)
+
+
+def _holds_ranges(served: Served, max_clip: float) -> bool:
+    """Whether no port is of a sort that cuts off too much of its range whatever its scale is."""
+    if served.row.float:
+        return True
+    free = ("same_scale", "free_scale", "multiplier_scale")
+    ruled = {rule.args.get("port") for rule in served.row.rules if rule.kind not in free}
+    for i, (port, pattern) in enumerate(zip(served.ports, served.patterns, strict=True)):
+        spec, store = pattern.type, pattern.type.storage
+        if served.reading.simple[i] or not port.value or pattern.name in ruled:
+            continue
+        extent = _stated(served, port.value) if isinstance(store, Storage) and not store.float_name else None
+        if extent is None or not isinstance(store, Storage):
+            continue
+        lo, hi = min(extent[0], 0.0), max(extent[1], 0.0)
+        # A relu in front keeps nothing below 0 of what it reads.
+        first = served.region.ops[0] if served.region.ops and i < len(served.region.inputs) else None
+        if first is not None and first.type == "Relu" and port.value in first.inputs:
+            lo = 0.0
+        zero, coarsest = spec.zero_point, math.inf if spec.scale_max is None else spec.scale_max
+        zero = 0 if spec.symmetric else zero
+        if zero is None:
+            cut = hi - lo - coarsest * (store.qmax - store.qmin)
+        else:
+            below, above = zero - store.qmin, store.qmax - zero
+            cut = max(-lo - (coarsest * below if below > 0 else 0.0), 0.0)
+            cut += max(hi - (coarsest * above if above > 0 else 0.0), 0.0)
+        if cut > max_clip * (hi - lo):
+            return False
+    return True
+
+
+def _stated(served: Served, name: str) -> tuple[float, float] | None:
+    """What facts say of a value's range; a constant's numbers where they say nothing."""
+    facts = [fact for fact in served.graph.values[name].facts if isinstance(fact, Calibrated | Uniform)]
+    if facts:
+        lo, hi = max(fact.lo for fact in facts), min(fact.hi for fact in facts)
+        return (lo, hi) if lo <= hi else None
+    numbers = served.numbers.get(name)
+    if numbers is None:
+        return None
+    if numbers.array is None:
+        return (min(numbers.lo), max(numbers.hi)) if numbers.lo else None
+    lo, hi = (float(numbers.array.min()), float(numbers.array.max())) if numbers.array.size else (0.0, 0.0)
+    return None if math.isnan(lo) or math.isnan(hi) else (lo, hi)
 
 
 def _cannot_be_cut(served: Served, position: int) -> bool:

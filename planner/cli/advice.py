@@ -1,26 +1,27 @@
 """Verbs for comparisons and alternatives: `diff`, `suggest`, `pareto`, `replan`, `restore`."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from planner.cli.console import say, say_json, say_table, warn
-from planner.cli.files import keep_from, only_one_stdin, write_file
+from planner.cli.files import only_one_stdin, write_file
 from planner.cli.options import (
     BestEffortOption,
     FunctionsOption,
     JsonOption,
-    ModelOption,
     PlanFile,
-    TargetOption,
+    PlannedModelOption,
+    PlannedTargetOption,
     read_annotations_argument,
     read_plan,
-    read_planned,
 )
 from planner.cli.planning import plan_summary, summary_text
+from planner.cli.saved import Saved, read_saved, with_sources
 
 if TYPE_CHECKING:
-    from planner.plans.plan import Plan
+    from planner.plans.plan import Planned
 
 OutOption = Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="Plan to write (plan.json).")]
 
@@ -44,29 +45,25 @@ def suggest(
     plan_file: PlanFile,
     rescale: Annotated[str, typer.Argument(metavar="RESCALE", help="A rescale of the plan (y#0).")],
     *,
-    model: ModelOption,
-    target: TargetOption,
+    model: PlannedModelOption = None,
+    target: PlannedTargetOption = None,
     functions: FunctionsOption = None,
     json: JsonOption = False,
 ) -> int:
     """Find the smallest edits of the constraints that remove a rescale; exit code 1 if there are none."""
     import planner
-    from planner.what_if.suggest import HARMLESS
 
-    planned, graph, device = read_planned(plan_file, model, target, functions)
-    found = planner.suggest(planned, rescale, model=graph, target=device)
+    saved = read_saved(plan_file, model, target, functions)
+    found = planner.suggest(saved.plan, rescale, model=saved.model, target=saved.target)
     if json:
         say_json({"rescale": rescale, "suggestions": [one.to_dict() for one in found]})
     elif not found:
         say(f"no edit of the constraints near {rescale} removes it: its kernels themselves want two types")
     for n, one in enumerate(() if json else found, 1):
-        say(f"{n}. {one.text}")
-        say(
-            f"   price {one.price[0]:,.0f} -> {one.price[1]:,.0f}, rescales {one.rescales[0]} -> "
-            f"{one.rescales[1]}, worst bits lost {one.worst_bits_lost[0]:.2f} -> {one.worst_bits_lost[1]:.2f}"
-        )
-        if one.cut > HARMLESS:
-            say(f"   cuts off {one.cut:.0%} of what was observed")
+        head, *figures = one.lines()
+        say(f"{n}. {head}")
+        for line in figures:
+            say(f"   {line}")
     return 0 if found else 1
 
 
@@ -74,16 +71,16 @@ def pareto(
     plan_file: PlanFile,
     address: Annotated[str, typer.Argument(metavar="ADDRESS", help="A value, or a rescale (y#0).")],
     *,
-    model: ModelOption,
-    target: TargetOption,
+    model: PlannedModelOption = None,
+    target: PlannedTargetOption = None,
     functions: FunctionsOption = None,
     json: JsonOption = False,
 ) -> None:
     """List the trade-offs of a component: rescaled elements against the worst bits lost."""
     import planner
 
-    planned, graph, device = read_planned(plan_file, model, target, functions)
-    found = planner.pareto(planned, address, model=graph, target=device)
+    saved = read_saved(plan_file, model, target, functions)
+    found = planner.pareto(saved.plan, address, model=saved.model, target=saved.target)
     if json:
         say_json({"address": address, "tradeoffs": [one.to_dict() for one in found]})
         return
@@ -107,8 +104,8 @@ def replan(
     plan_file: PlanFile,
     *,
     edits: Annotated[str, typer.Option("--edits", metavar="YAML", help="Annotations over the plan's own.")],
-    model: ModelOption,
-    target: TargetOption,
+    model: PlannedModelOption = None,
+    target: PlannedTargetOption = None,
     out: OutOption,
     functions: FunctionsOption = None,
     json: JsonOption = False,
@@ -116,18 +113,18 @@ def replan(
     """Plan again with changed constraints."""
     import planner
 
-    keep_from(out, model, target, functions, edits)
-    before, graph, device = read_planned(plan_file, model, target, functions, edits)
+    saved = read_saved(plan_file, model, target, functions, edits, out=out)
     changes = read_annotations_argument(edits)
-    _write(planner.replan(before, changes, model=graph, target=device), out, json=json)
+    after = planner.replan(saved.plan, changes, model=saved.model, target=saved.target)
+    _write(after, out, saved, saved.target_name, json=json)
 
 
 def restore(
     plan_file: PlanFile,
     kernel: Annotated[str, typer.Argument(metavar="KERNEL", help="A kernel of the plan.")],
     *,
-    model: ModelOption,
-    target: TargetOption,
+    model: PlannedModelOption = None,
+    target: PlannedTargetOption = None,
     out: OutOption,
     functions: FunctionsOption = None,
     json: JsonOption = False,
@@ -135,17 +132,17 @@ def restore(
     """Put one kernel back into float, with casts around it."""
     import planner
 
-    keep_from(out, model, target, functions)
-    before, graph, device = read_planned(plan_file, model, target, functions)
-    _write(planner.restore(before, kernel, model=graph, target=device), out, json=json)
+    saved = read_saved(plan_file, model, target, functions, out=out)
+    after = planner.restore(saved.plan, kernel, model=saved.model, target=saved.target)
+    _write(after, out, saved, saved.target_name, json=json)
 
 
 def retarget(
     plan_file: PlanFile,
     other: Annotated[str, typer.Argument(metavar="OTHER", help="The other target: an id or a file.")],
     *,
-    model: ModelOption,
-    target: TargetOption,
+    model: PlannedModelOption = None,
+    target: PlannedTargetOption = None,
     out: OutOption,
     functions: FunctionsOption = None,
     best_effort: BestEffortOption = False,
@@ -154,11 +151,12 @@ def retarget(
     """Plan a planned model for another target, whose `legalize` table takes coarse kernels apart."""
     import planner
 
-    keep_from(out, model, target, functions, other)
-    before, graph, device = read_planned(plan_file, model, target, functions)
+    saved = read_saved(plan_file, model, target, functions, other, out=out)
     fine = planner.load_target(other)
-    after = planner.retarget(before, fine, model=graph, source=device, best_effort=best_effort)
-    _write(after, out, json=json)
+    after = planner.retarget(
+        saved.plan, fine, model=saved.model, source=saved.target, best_effort=best_effort
+    )
+    _write(after, out, saved, other, json=json)
     for warning in after.warnings if best_effort else ():
         warn(warning)
 
@@ -171,8 +169,12 @@ def print_or_say(document: str, text: str, *, json: bool) -> None:
         say(text)
 
 
-def _write(planned: "Plan", out: str, *, json: bool) -> None:
-    write_file(out, planned.to_json().encode())
+def _write(planned: "Planned", out: str, saved: Saved, target: str, *, json: bool) -> None:
+    import planner
+
+    planner.check(planned, planned.annotated, planned.whole_target)
+    told = with_sources(planned, Path(out).parent, model=saved.model_name, target=target)
+    write_file(out, told.to_json().encode())
     if json:
         document: dict[str, Any] = plan_summary(planned) | {"file": out}
         say_json(document)

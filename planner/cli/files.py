@@ -9,10 +9,13 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from planner.cli.console import say, write_text
+from planner.cli.console import say, warn, write_text
 from planner.errors import InputError
+
+if TYPE_CHECKING:
+    from planner.ir.graph import Graph
 
 STDIN: Final = "-"
 _MLIR_WORDS: Final = (b"func.func", b"builtin.module", b"module {", b"module @")
@@ -80,6 +83,32 @@ def as_path(name: str, suffix: str) -> Iterator[str]:
         path = Path(folder) / f"stdin{suffix}"
         path.write_bytes(_stdin("samples"))
         yield str(path)
+
+
+@contextmanager
+def as_samples(name: str, graph: "Graph") -> Iterator[str]:
+    """Give the path of a model's samples, as `as_path`, with a warning of arrays that are left out."""
+    from planner.calibration.samples import extra_names
+
+    with as_path(name, ".npz") as path:
+        extra = extra_names(path, graph)
+        if extra:
+            names = ", ".join(map(repr, extra))
+            warn(f"left out of the samples, as the model has no such input: {names}")
+        yield path
+
+
+def readable(name: str, what: str) -> Path:
+    """The path of a file that can be read.
+
+    Raises:
+      InputError: a file that cannot be read.
+    """
+    try:
+        with Path(name).open("rb"):
+            return Path(name)
+    except OSError as error:
+        raise InputError(f"cannot read the {what} {name!r}: {error.strerror}") from error
 
 
 def write_folder(folder: str, files: Mapping[str, bytes]) -> tuple[str, ...]:

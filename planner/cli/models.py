@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from planner.cli.console import progress, say, say_json, say_table, warn, write_text
-from planner.cli.files import as_path, keep_from, only_one_stdin, read_bytes, write_file
+from planner.cli.files import STDIN, as_samples, keep_from, only_one_stdin, read_bytes, readable, write_file
 from planner.cli.options import (
     AnnotationsOption,
     JsonOption,
@@ -43,7 +43,7 @@ def calibrate(
     only_one_stdin(model, data)
     keep_from(out, model, data)
     graph = read_model(model)
-    with as_path(data, ".npz") as samples, progress("calibrating") as bar:
+    with as_samples(data, graph) as samples, progress("calibrating") as bar:
         stats = planner.calibrate(graph, samples, method=method, progress=bar)
     for warning in stats_warnings(graph, stats):
         warn(warning)
@@ -119,8 +119,14 @@ def compare(
     if min_sqnr is not None and math.isnan(min_sqnr):
         raise InputError("--min-sqnr: NaN is no number of decibels")
     graph = read_model(model)
-    with as_path(data, ".npz") as samples:
-        comparison = planner.compare(graph, read_bytes(quantized, "quantized model"), samples)
+    # A path, so that weights in a file beside it are found.
+    given = (
+        read_bytes(quantized, "quantized model")
+        if quantized == STDIN
+        else readable(quantized, "quantized model")
+    )
+    with as_samples(data, graph) as samples:
+        comparison = planner.compare(graph, given, samples)
     below = [
         output
         for output, quality in comparison.outputs.items()

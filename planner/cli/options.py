@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from planner.cli.files import STDIN, model_format, only_one_stdin, read_bytes, read_text
+from planner.cli.files import STDIN, model_format, read_bytes, read_text
 from planner.errors import InputError, ModelError, PlanFormatError, QTypeError, StatsError, unknown_name
 
 if TYPE_CHECKING:
@@ -25,8 +25,17 @@ if TYPE_CHECKING:
 ModelFile: TypeAlias = Annotated[
     str, typer.Argument(metavar="MODEL", help="ONNX file, or annotated model (.json, .mlir).")
 ]
-PlanFile: TypeAlias = Annotated[str, typer.Argument(metavar="PLAN", help="plan.json of an earlier plan.")]
-ModelOption: TypeAlias = Annotated[str, typer.Option("--model", metavar="MODEL", help="The planned model.")]
+PlanFile: TypeAlias = Annotated[
+    str, typer.Argument(metavar="PLAN", help="plan.json of an earlier plan, or its folder.")
+]
+PlannedModelOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--model", metavar="MODEL", help="The planned model; by default where the plan has it."),
+]
+PlannedTargetOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--target", "-t", metavar="T", help="The plan's target; by default where the plan has it."),
+]
 TargetOption: TypeAlias = Annotated[
     str, typer.Option("--target", "-t", metavar="T", help="Shipped name (see target list) or a YAML file.")
 ]
@@ -88,19 +97,12 @@ def read_target(name: str, functions: str | None = None) -> "Target":
 
 
 def read_plan(name: str) -> "Plan":
-    """Read a plan file."""
+    """Read a plan file, or the `plan.json` of a folder."""
     import planner
 
+    name = str(Path(name) / "plan.json") if name != STDIN and Path(name).is_dir() else name
     with of_file(name):
         return planner.plan_from_json(read_text(name, "plan"))
-
-
-def read_planned(
-    plan_file: str, model: str, target: str, functions: str | None, *others: str
-) -> "tuple[Plan, Graph, Target]":
-    """Read a plan file with the model and the target it is for; `others`: files of the command line, too."""
-    only_one_stdin(plan_file, model, target, *others)
-    return read_plan(plan_file), read_model(model), read_target(target, functions)
 
 
 @contextmanager

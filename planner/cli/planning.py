@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
+from planner.cli.comparing import bigger, compare_as_used
 from planner.cli.console import progress, say, say_json, warn
-from planner.cli.files import as_path, keep_from, keep_inputs, only_one_stdin, write_file, write_folder
+from planner.cli.files import as_samples, keep_from, keep_inputs, only_one_stdin, write_file, write_folder
 from planner.cli.options import (
     AnnotationsOption,
     BestEffortOption,
@@ -19,20 +20,21 @@ from planner.cli.options import (
     JsonOption,
     MethodOption,
     ModelFile,
-    ModelOption,
     PlanFile,
+    PlannedModelOption,
+    PlannedTargetOption,
     StatsOption,
     TargetOption,
     parse_costs,
     read_annotations_argument,
     read_model,
     read_plan,
-    read_planned,
     read_stats,
     read_target,
     require_ranges,
     stats_warnings,
 )
+from planner.cli.saved import read_saved, read_saved_model, with_sources
 from planner.errors import InputError, PlanInvalid, UnsupportedExport, unknown_name
 
 if TYPE_CHECKING:
@@ -81,7 +83,7 @@ def plan(
     graph = read_model(model)
 
     def make(ready: "Graph") -> "Plan":
-        return planner.plan(
+        made = planner.plan(
             ready,
             device,
             strategy=strategy,
@@ -90,6 +92,8 @@ def plan(
             bias_pins="error",
             **costs,
         )
+        planner.check(made, ready, device)
+        return made
 
     if data is None:
         seen = None if stats is None else read_stats(stats)
@@ -98,22 +102,26 @@ def plan(
         require_ranges(graph, planned, "give samples with --data or statistics with --stats")
         files, comparisons = _exports(graph, ready, planned, formats or [], None)
     else:
-        with as_path(data, ".npz") as samples:
+        with as_samples(data, graph) as samples:
             with progress("calibrating") as bar:
                 seen = planner.calibrate(graph, samples, method=method, progress=bar)
             ready = _prepared(graph, device, seen, annotations, correct=bias_correction)
             planned = make(ready)
             require_ranges(graph, planned, "no sample gives any value a finite number: clean them")
             files, comparisons = _exports(graph, ready, planned, formats or [], samples)
+    corrected = f"{planned.graph.name}.onnx"
+    source = str(Path(out) / corrected) if corrected in files else model
     documents = {
-        "plan.json": planned.to_json(),
+        "plan.json": with_sources(planned, out, model=source, target=target).to_json(),
         "plan.mlir": planned.to_mlir(),
         "report.html": planner.write_report(planned, comparisons),
     }
     files = {name: text.encode() for name, text in documents.items()} | files
     keep_inputs(out, files, (model, target, data, stats, annotations, functions))
     written = write_folder(out, files)
-    for warning in (*stats_warnings(graph, seen), *planned.warnings, *_leftovers(out, planned, files, model)):
+    own = {name: data for name, data in files.items() if name != _corrected_file(planned.graph.name)}
+    told = (*_leftovers(out, planned, files, model), *bigger(model, own))
+    for warning in (*stats_warnings(graph, seen), *planned.warnings, *told):
         warn(warning)
     summary = plan_summary(planned) | {"quality": quality_json(comparisons), "files": list(written)}
     if json:
@@ -140,7 +148,6 @@ def _prepared(
 ) -> "Graph":
     """Annotate, and correct biases where statistics allow it; the result has a name that files can have."""
     import planner
-    from planner.exporters.table import EXPORTERS
 
     given = None if annotations is None else read_annotations_argument(annotations)
     ranged = planner.annotate(graph, stats=stats, annotations=given)
@@ -151,15 +158,21 @@ def _prepared(
         warn(note)
     if corrected.constants == ranged.constants:
         return ranged
-    name = _UNSAFE.sub("_", corrected.name) or "model"
-    return replace(corrected, name=f"{name}-float" if name in EXPORTERS else name)
+    return replace(corrected, name=_UNSAFE.sub("_", corrected.name) or "model")
+
+
+def _corrected_file(name: str) -> str:
+    """The file of the float model with corrected biases: one that nobody takes for the result."""
+    from planner.onnx.read import CORRECTED
+
+    return f"{name}{CORRECTED}.onnx"
 
 
 def _leftovers(out: str, planned: "Plan", files: Mapping[str, bytes], model: str) -> Iterator[str]:
     """Warnings of files of an earlier plan in the folder, which do not belong to this one."""
     from planner.exporters.table import EXPORTERS, file_name
 
-    for file in (f"{planned.graph.name}.onnx", *map(file_name, EXPORTERS)):
+    for file in (_corrected_file(planned.graph.name), *map(file_name, EXPORTERS)):
         path = Path(out) / file
         if path.name not in files and path.is_file() and not (Path(model).exists() and path.samefile(model)):
             yield f"{path} was there before and does not belong to this plan"
@@ -171,7 +184,7 @@ def next_steps(out: str, planned: "Plan", files: Mapping[str, bytes], model: str
     from planner.report.totals import totals
 
     folder, lines = Path(out), []
-    corrected = f"{planned.graph.name}.onnx"
+    corrected = _corrected_file(planned.graph.name)
     source = str(folder / corrected) if corrected in files else model
     if corrected in files:
         lines.append(f"{source} is the float model with corrected biases: this plan is for it")
@@ -203,7 +216,7 @@ def _float_model(graph: "Graph", ready: "Graph") -> dict[str, bytes]:
     if ready.constants.keys() == graph.constants.keys():
         return {}
     try:
-        return {f"{ready.name}.onnx": write_graph(ready)}
+        return {_corrected_file(ready.name): write_graph(ready)}
     except UnsupportedExport as error:
         warn(f"the model with corrected biases is not written: {error.message}")
         return {}
@@ -224,7 +237,7 @@ def _exports(
         files[file_name(name)] = exported
         plain = None if samples is None else runnable(name, exported)
         if plain is not None and samples is not None:
-            comparisons[name] = planner.compare(graph, plain, samples)
+            comparisons[name] = compare_as_used(graph, name, plain, samples)
     return files, comparisons
 
 
@@ -287,9 +300,9 @@ def quality_text(comparisons: "Mapping[str, Comparison]") -> str:
 def export(
     plan_file: PlanFile,
     *,
-    model: ModelOption,
     format: Annotated[str, typer.Option("--format", "-f", metavar="F", help="onnx-qdq, ...")],  # noqa: A002
     out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="File to write.")],
+    model: PlannedModelOption = None,
     json: JsonOption = False,
 ) -> None:
     """Write a planned model in a format that a real engine runs."""
@@ -298,8 +311,12 @@ def export(
     only_one_stdin(plan_file, model)
     keep_from(out, plan_file, model)
     planned = read_plan(plan_file)
-    exported = planner.export(read_model(model), planned, format)
+    name, graph = read_saved_model(planned, plan_file, model)
+    keep_from(out, name)
+    exported = planner.export(graph, planned, format)
     write_file(out, exported)
+    for warning in bigger(name, {Path(out).name: exported}):
+        warn(warning)
     if json:
         say_json({"file": out, "format": format, "bytes": len(exported), "plan": planned.key})
     else:
@@ -309,17 +326,18 @@ def export(
 def check(
     plan_file: PlanFile,
     *,
-    model: ModelOption,
-    target: TargetOption,
+    model: PlannedModelOption = None,
+    target: PlannedTargetOption = None,
     functions: FunctionsOption = None,
     json: JsonOption = False,
 ) -> int:
     """Check a plan independently against its model and target; exit code 1 if it does not hold."""
     import planner
 
-    planned, graph, device = read_planned(plan_file, model, target, functions)
+    saved = read_saved(plan_file, model, target, functions)
+    planned, device = saved.plan, saved.target
     try:
-        planner.check(planned, graph, device)
+        planner.check(planned, saved.model, device)
     except PlanInvalid as error:
         if not json:
             raise

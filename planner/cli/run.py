@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from planner.cli.console import progress, say_json, say_table
-from planner.cli.files import STDIN, as_path, keep_from, only_one_stdin, read_bytes
+from planner.cli.files import STDIN, as_samples, keep_from, only_one_stdin, read_bytes
 from planner.cli.models import RequiredData
 from planner.cli.options import JsonOption
 from planner.errors import InputError
@@ -38,7 +38,7 @@ def run(
         keep_from(out, model, data)
     graph = read_written(read_bytes(model, "model") if model == STDIN else Path(model))
     runner = ModelRunner(graph)
-    with as_path(data, ".npz") as samples, progress("running") as bar:
+    with as_samples(data, graph) as samples, progress("running") as bar:
         opened = open_samples(samples, graph)
         results = []
         for feed in opened.feeds:

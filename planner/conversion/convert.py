@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from planner.conversion.guards import guard
+from planner.conversion.known_ops import refuse_unknown
 from planner.conversion.layout import channels_last
 from planner.conversion.operators import integer_products, qlinear_products
 from planner.conversion.pairs import QCDQ, QDQ, Containers, write_pair
@@ -45,20 +47,24 @@ def convert(
       dims: sizes of dimensions that the model leaves open, by name (`batch`) or place (`input[0]`).
 
     Raises:
-      UnsupportedExport: the dialect cannot say these numbers; names the op and its needs.
+      UnsupportedExport: the dialect cannot say these numbers, or its engine does not load them; names the
+        op and its needs.
       ModelError: no ONNX model.
       UnknownName: no such dialect, or no such open dimension.
     """
     require_name("dialect", to, CONVERSIONS)
     graph = convert_graph(read_written(source, dims=dims), to)
-    return write_graph(infer(graph), external=external, with_shapes=True)
+    data = write_graph(infer(graph), external=external, with_shapes=True)
+    if to in LOADED:
+        refuse_unknown(graph, data, to, external)
+    return data
 
 
 def convert_graph(graph: Graph, to: str) -> Graph:
     """The same as `convert`, on a graph as `read_written` gives it."""
     if to not in CONVERSIONS:
         raise unknown_name("dialect", to, CONVERSIONS)
-    done = name_apart(drop_dead(CONVERSIONS[to](graph)))
+    done = guard(name_apart(drop_dead(CONVERSIONS[to](graph))))
     used = {op.type.rpartition("::")[0] for op in done.ops}
     opsets = {key: number for key, number in done.opsets.items() if not key or key in used}
     opsets |= {domain: 1 for domain in used if domain and domain not in opsets}
@@ -90,12 +96,12 @@ def to_qdq(graph: Graph) -> Graph:
 
 def to_integer(graph: Graph) -> Graph:
     """Products of quantized operands as ConvInteger and MatMulInteger, all else as `to_qcdq`."""
-    return integer_products(infer(_to_pairs(graph, replace(QCDQ, format="onnx-integer"))))
+    return integer_products(infer(_to_pairs(cleaned(graph), replace(QCDQ, format="onnx-integer"))))
 
 
 def to_qoperator(graph: Graph) -> Graph:
     """Products of quantized operands and results as QLinear operators, all else as `to_qcdq`."""
-    return qlinear_products(infer(_to_pairs(graph, replace(QCDQ, format="onnx-qoperator"))))
+    return qlinear_products(infer(_to_pairs(cleaned(graph), replace(QCDQ, format="onnx-qoperator"))))
 
 
 def to_plain(graph: Graph) -> Graph:
@@ -167,6 +173,9 @@ def _rewritten(graph: Graph, write: Callable[[Found, Op, Draft], None]) -> Graph
             draft.ops.append(op)
     return draft.finish()
 
+
+LOADED: Final = frozenset({"onnx", "onnx-integer", "onnx-qcdq", "onnx-qdq", "onnx-qoperator"})
+"""Dialects whose engine is onnxruntime."""
 
 CONVERSIONS: Final[Mapping[str, Conversion]] = {
     "channels-last": channels_last,

@@ -5,6 +5,7 @@ every sum stays below 2^24, so that float32 is exact. Elsewhere a plan says how 
 conversion is refused. In: pairs, as `pairs` writes them. Source: ONNX operator pages.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -64,7 +65,7 @@ def integer_products(graph: Graph) -> Graph:
             draft.ops.append(op)
         else:
             _write_integer(product, draft)
-    return draft.finish()
+    return _with_some(draft, results, _INTEGER, "onnx-integer")
 
 
 def qlinear_products(graph: Graph) -> Graph:
@@ -87,7 +88,34 @@ def qlinear_products(graph: Graph) -> Graph:
             draft.ops.append(op)
         else:
             _write_qlinear(product, op, draft)
-    return draft.finish()
+    return _with_some(draft, results, _QLINEAR, "onnx-qoperator")
+
+
+def _with_some(draft: Draft, results: set[str], made: Mapping[str, str], form: str) -> Graph:
+    """The graph, if it has become one of the dialect.
+
+    Raises:
+      UnsupportedExport: no product has; names the first one and why.
+    """
+    if any(op.type in made.values() for op in draft.ops):
+        return draft.finish()
+    graph = draft.graph
+    first = next((op for op in graph.ops if op.type in (*made, "Gemm")), None)
+    if first is None:
+        raise UnsupportedExport(
+            f"{form} cannot say model {graph.name!r}: it has no {' or '.join(made)}",
+            hint="onnx-qcdq says every quantizer by itself",
+        )
+    makers = {out: op.type for op in graph.ops for out in op.outputs}
+    loose = next((name for name in first.inputs[:2] if name not in results), None)
+    if first.type not in made:
+        raise _refusal(first, form, "no operator on stored integers is a Gemm", " and ".join(made))
+    if loose is not None:
+        maker = makers.get(loose, "an input" if loose in graph.inputs else "a constant")
+        why = f"its operand {loose!r} is given by {maker} and not by a quantizer"
+        raise _refusal(first, form, why, "products of two quantized operands")
+    why = "its result is not quantized right behind it, by one power of two"
+    raise _refusal(first, form, why, "products whose results are quantized so")
 
 
 def _product(op: Op, reader: Reader, results: set[str], form: str) -> _Product | None:

@@ -8,20 +8,24 @@ nothing outside it. An op that no fusion took is a region of its own type and sa
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from planner.fusion.groups import Group, groups_of, is_group, ports_of_group, reenters
 from planner.fusion.legalize import legalize
 from planner.fusion.match import Fit, OpIndex, fits, index_ops
 from planner.ir.borders import closed_scope
-from planner.ir.graph import Graph, Region
+from planner.ir.graph import Graph, Op, Region
 from planner.ir.roles import NON_PORT_INPUTS, port_outputs
 from planner.ir.topology import topological
+from planner.ir.unknowns import reason_of_unknown
 from planner.target.patterns import OpPattern, Pattern, count_ops, op_types, parse_pattern, variants
 from planner.target.predicates import failing
 from planner.target.records import Fusion, Target
 
 MOST_OBJECTIONS: Final = 4
+
+Barred: TypeAlias = frozenset[tuple[str, tuple[str, ...], frozenset[str]]]
+"""Kernels that are not to be made: their name in the target, what they read, and their ops by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,7 @@ class _Taken:
     owner: list[str]
     regions: dict[int, Region]
     names: set[str]
+    barred: Barred = frozenset()
 
 
 def fuse(graph: Graph, target: Target) -> Graph:
@@ -68,11 +73,11 @@ def fuse(graph: Graph, target: Target) -> Graph:
     return legalize(fused, target, regions_of) if target.legalize else fused
 
 
-def regions_of(graph: Graph, target: Target) -> tuple[Region, ...]:
-    """Group the ops of a graph that has no regions; in topological order."""
+def regions_of(graph: Graph, target: Target, barred: Barred = frozenset()) -> tuple[Region, ...]:
+    """Group the ops of a graph that has no regions, but not into `barred` kernels; in topological order."""
     index = index_ops(graph)
     book = _read(target)
-    taken = _Taken([""] * len(graph.ops), {}, set())
+    taken = _Taken([""] * len(graph.ops), {}, set(), barred)
     groups = [(group, fusion, p) for fusion, p in book.groups for group in groups_of(p, index)]
     groups.sort(key=lambda found: -len(found[0].members))
     for variant in book.ordered:
@@ -142,6 +147,8 @@ def _objection(variant: _Variant, fit: Fit, root: int, index: OpIndex, taken: _T
     problem = failing(variant.fusion.where, ports=ports, ops=ops, attributes={}, graph=index.graph)
     if problem:
         return problem
+    if taken.barred and (variant.fusion.kernel, _inputs(variant, fit), _named(ops)) in taken.barred:
+        return "no row serves it"
     # Last, so that the reason of an op that stays alone names a fault of the fit rather than its rival.
     owned = next((i for i in members if taken.owner[i]), None)
     return None if owned is None else f"{index.ops[owned].name!r} is part of {taken.owner[owned]!r}"
@@ -175,21 +182,35 @@ def _bound(fit: Fit) -> Iterator[str]:
 
 def _take(variant: _Variant, fit: Fit, index: OpIndex, taken: _Taken) -> None:
     members = fit.members
-    inputs: list[str] = []
-    for variable in variant.pattern.variables:
-        bound = fit.bound.get(variable.name, "")
-        inputs += [bound] if isinstance(bound, str) else bound
     name = _name(index.ops[fit.deepest].name, taken)
     for i in members:
         taken.owner[i] = name
     taken.regions[members[-1]] = Region(
         name=name,
         kernel=variant.fusion.kernel,
-        inputs=tuple(inputs),
+        inputs=_inputs(variant, fit),
         outputs=port_outputs(index.ops[members[-1]], index.graph),
         ops=tuple(index.ops[i] for i in members),
         **_standing(members, index),
     )
+
+
+def _inputs(variant: _Variant, fit: Fit) -> tuple[str, ...]:
+    """What a kernel would read, in the order of its pattern's variables."""
+    inputs: list[str] = []
+    for variable in variant.pattern.variables:
+        bound = fit.bound.get(variable.name, "")
+        inputs += [bound] if isinstance(bound, str) else bound
+    return tuple(inputs)
+
+
+def _named(ops: Sequence[Op]) -> frozenset[str]:
+    return frozenset(op.name for op in ops)
+
+
+def identity(region: Region) -> tuple[str, tuple[str, ...], frozenset[str]]:
+    """What tells a kernel from others that could be made of the same ops."""
+    return region.kernel, region.inputs, _named(region.ops)
 
 
 def _standing(members: Sequence[int], index: OpIndex) -> dict[str, Any]:
@@ -213,6 +234,8 @@ def _take_group(group: Group, fusion: Fusion, pattern: Pattern, index: OpIndex, 
     first = (*inputs[:1], "")[0]
     ports = {v.name: inputs[len(pattern.variables) - 1 :] if v.variadic else first for v in pattern.variables}
     if failing(fusion.where, ports=ports, ops=ops, attributes={}, graph=index.graph):
+        return
+    if (fusion.kernel, inputs, _named(ops)) in taken.barred:
         return
     name = _name(group.name, taken)
     for i in members:
@@ -247,6 +270,8 @@ def _name(wanted: str, taken: _Taken) -> str:
 def _reason(at: int, book: _Book, index: OpIndex, taken: _Taken) -> str:
     """Say why no fusion took an op."""
     op = index.ops[at]
+    if unknown := reason_of_unknown(index.graph, (op,)):
+        return unknown
     if not index.operands[at] and not port_outputs(op, index.graph):
         return f"{op.type} has no float operand or result"
     if op.type not in book.named:

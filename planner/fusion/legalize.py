@@ -12,12 +12,13 @@ from typing import TypeAlias
 
 from planner.ir.graph import Facts, Graph, Region
 from planner.ir.topology import topological
-from planner.ir.types.qtypes import FloatType, NoneType
+from planner.ir.types.qtypes import NoneType, Uniform
 from planner.plans.plan import Plan
 from planner.plans.records import Port
 from planner.target.records import Target
 
 Fuser: TypeAlias = Callable[[Graph, Target], tuple[Region, ...]]
+Sides: TypeAlias = tuple[Mapping[str, Facts], Mapping[str, Facts]]
 
 
 def legalize(graph: Graph, target: Target, fuser: Fuser) -> Graph:
@@ -47,24 +48,24 @@ def legalize_planned(plan: Plan, graph: Graph, target: Target, fuser: Fuser) -> 
       A graph to plan again; the types inside follow from the ports.
     """
     coarse = {region.name for region in graph.regions if region.kernel in target.legalize and region.ops}
-    pins = {
-        name: tuple({port.value: _pin(port) for port in side if port.value} for side in (k.inputs, k.outputs))
-        for name, k in plan.kernels.items()
-        if name in coarse
-    }
+    pins = {name: (_pins(k.inputs), _pins(k.outputs)) for name, k in plan.kernels.items() if name in coarse}
     return _split(graph, target, coarse, pins, fuser)
 
 
-def _pin(port: Port) -> Facts:
+def _pins(ports: tuple[Port, ...]) -> Mapping[str, Facts]:
     # A port that the plan left float stays float.
-    return (NoneType(),) if port.type is None or isinstance(port.type, FloatType) else (port.type,)
+    return {
+        port.value: (port.type if isinstance(port.type, Uniform) else NoneType(),)
+        for port in ports
+        if port.value
+    }
 
 
 def _split(
     graph: Graph,
     target: Target,
     coarse: set[str],
-    pins: Mapping[str, tuple[Mapping[str, Facts], ...]],
+    pins: Mapping[str, Sides],
     fuser: Fuser,
 ) -> Graph:
     taken = {region.name for region in graph.regions}
@@ -76,7 +77,7 @@ def _split(
         into = frozenset(target.legalize[region.kernel])
         fine = replace(target, fusions=tuple(f for f in target.fusions if f.kernel in into))
         inside = replace(graph, ops=region.ops, regions=(), outputs=_outputs(region, graph))
-        facts = pins.get(region.name) or (_facts(region, "in"), _facts(region, "out"))
+        facts = pins.get(region.name) or facts_of(region)
         for part in fuser(inside, fine):
             regions.append(_placed(part, region, taken, facts))
             taken.add(regions[-1].name)
@@ -91,34 +92,32 @@ def _outputs(region: Region, graph: Graph) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*(name for name in region.outputs if name), *sorted(outer))))
 
 
-def _facts(region: Region, side: str) -> Mapping[str, Facts]:
-    names, facts = (
-        (region.inputs, region.input_facts) if side == "in" else (region.outputs, region.output_facts)
-    )
-    return {name: own for name, own in zip(names, facts, strict=False) if name}
+def facts_of(region: Region) -> Sides:
+    """The constraints of a region's ports by value: of its inputs, of its outputs."""
+    inputs = zip(region.inputs, region.input_facts, strict=False)
+    outputs = zip(region.outputs, region.output_facts, strict=False)
+    return {name: own for name, own in inputs if name}, {name: own for name, own in outputs if name}
 
 
-def _placed(part: Region, region: Region, taken: set[str], facts: tuple[Mapping[str, Facts], ...]) -> Region:
-    """A part with a name of its own and the constraints of the coarse region's ports."""
-    name = next(name for name in _names(part, region) if name not in taken)
-    sides = [tuple(found.get(value, ()) for value in names) for found, names in _both(part, facts)]
+def with_facts_of(part: Region, facts: Sides) -> Region:
+    """A part with the constraints of the ports that its own take the place of."""
+    sides = [
+        tuple([known.get(value, ()) for value in names])
+        for known, names in zip(facts, (part.inputs, part.outputs), strict=True)
+    ]
     input_facts, output_facts = (side if any(side) else () for side in sides)
+    return replace(part, input_facts=input_facts, output_facts=output_facts)
+
+
+def _placed(part: Region, region: Region, taken: set[str], facts: Sides) -> Region:
+    """A part with a name of its own and the constraints of the coarse region's ports."""
     return replace(
-        part,
-        name=name,
-        input_facts=input_facts,
-        output_facts=output_facts,
+        with_facts_of(part, facts),
+        name=next(name for name in _names(part, region) if name not in taken),
         trip_count=region.trip_count,
         scope=region.scope,
         attributes=part.attributes or region.attributes,
     )
-
-
-def _both(
-    part: Region, facts: tuple[Mapping[str, Facts], ...]
-) -> Iterator[tuple[Mapping[str, Facts], tuple[str, ...]]]:
-    yield facts[0], part.inputs
-    yield facts[1], part.outputs
 
 
 def _names(part: Region, region: Region) -> Iterator[str]:

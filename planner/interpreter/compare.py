@@ -5,11 +5,10 @@ unless asked for: with them onnxruntime's numbers are no oracle. Source: design 
 """
 
 import math
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 import onnxruntime
@@ -24,18 +23,23 @@ from planner.ir.types.qtypes import Uniform
 from planner.onnx.quantized.dialect import QONNX
 from planner.onnx.quantized.lowering import lower
 from planner.onnx.read import read_written
-from planner.onnx.sessions import FAILURES, one_line, open_session, session_options
+from planner.onnx.sessions import (
+    EXTERNAL_FOLDER,
+    FAILURES,
+    Optimisation,
+    one_line,
+    open_graph,
+    open_session,
+    session_options,
+)
 from planner.onnx.structure.expose_outputs import inner_tensors, with_outputs
 from planner.onnx.write import write_graph
 from planner.plans.rescales import pins
-
-Optimisation: TypeAlias = Literal["none", "all"]
 
 # A protobuf holds less than 2 GB: models with more weights go through a folder.
 MAX_INLINE_BYTES: Final = 1 << 30
 # QONNX's quantizers as a file spells the type of a node, its length before it; a file without has none.
 _QUANTIZERS: Final = (b"\x05Quant", b"\x08IntQuant", b"\x0cBipolarQuant", b"\x0aFloatQuant", b"\x05Trunc")
-_EXTERNAL_FOLDER: Final = "session.model_external_initializers_file_folder_path"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,7 @@ def compare(
     *,
     values: bool = False,
     optimisation: Optimisation = "none",
+    exact_products: bool = False,
 ) -> Comparison:
     """Run both models on the same samples.
 
@@ -89,6 +94,7 @@ def compare(
       samples: anything `open_samples` reads; gone through once.
       values: compare inner values too.
       optimisation: of the quantized file in onnxruntime; the float model always runs as written.
+      exact_products: see `sessions.session_options`.
 
     Raises:
       ModelError: a file that is no model, that onnxruntime refuses, or whose inputs and outputs are others.
@@ -97,7 +103,8 @@ def compare(
     opened = samples if isinstance(samples, Samples) else open_samples(samples, graph)
     data = _plain(data)
     watched = _watched(graph, data) if values else ()
-    pair = _Pair(graph, _float_session(graph, watched), _quantized_session(data, watched, optimisation))
+    options = session_options(optimisation, exact_products=exact_products)
+    pair = _Pair(graph, _float_session(graph, watched), _quantized_session(data, watched, options))
     pair.check_ports()
     tallies = {name: _Tally() for name in (*pair.outputs, *watched)}
     done = 0
@@ -249,33 +256,26 @@ def _float_session(graph: Graph, watched: Iterable[str]) -> onnxruntime.Inferenc
     # No shapes for the new outputs: onnxruntime refuses claims that it infers otherwise.
     loose = {name: replace(graph.values[name], shape=None) for name in outputs}
     model = replace(graph, outputs=outputs, values={**graph.values, **loose})
-    weights = sum(c.array.nbytes for c in graph.constants.values() if c.array is not None)
-    if weights <= MAX_INLINE_BYTES:
-        return _open(write_graph(model), f"model {graph.name!r}", "none")
-    with tempfile.TemporaryDirectory(prefix="qplan-") as folder:
-        path = Path(folder) / "model.onnx"
-        path.write_bytes(write_graph(model, external=path.with_suffix(".data")))
-        return _open(str(path), f"model {graph.name!r}", "none")
+    return open_graph(model, session_options(), inline=MAX_INLINE_BYTES)
 
 
 def _quantized_session(
-    data: bytes | str | Path, watched: tuple[str, ...], optimisation: Optimisation
+    data: bytes | str | Path, watched: tuple[str, ...], options: Any
 ) -> onnxruntime.InferenceSession:
     label = "the quantized file" if isinstance(data, bytes) else str(data)
     if not isinstance(data, bytes) and not Path(data).is_file():
         raise ModelError(f"{label}: no such file")
     if not watched:
-        return _open(data if isinstance(data, bytes) else str(data), label, optimisation)
+        return _open(data if isinstance(data, bytes) else str(data), label, options)
     folder = None if isinstance(data, bytes) else str(Path(data).resolve().parent)
-    return _open(with_outputs(_bytes(data), watched), label, optimisation, folder)
+    return _open(with_outputs(_bytes(data), watched), label, options, folder)
 
 
 def _open(
-    source: bytes | str, label: str, optimisation: Optimisation, folder: str | None = None
+    source: bytes | str, label: str, options: Any, folder: str | None = None
 ) -> onnxruntime.InferenceSession:
-    options = session_options(optimise=optimisation == "all")
     if folder is not None:
-        options.add_session_config_entry(_EXTERNAL_FOLDER, folder)
+        options.add_session_config_entry(EXTERNAL_FOLDER, folder)
     try:
         return open_session(source, options)
     except FAILURES as error:

@@ -102,6 +102,24 @@ class Interpreter:
         outputs = {name: self._output(memory, name) for name in self._graph.outputs}
         return Evaluation(memory.defined, reals, outputs)
 
+    def run_kernel(self, name: str, value: str, kind: Uniform, stored: Array) -> Array | None:
+        """The integers that one kernel outside bodies stores, fed with integers of its only activation.
+
+        Args:
+          name: of the kernel.
+          value, kind: what it reads, in the type it reads it in.
+          stored: integers of any shape that its constants broadcast with.
+        """
+        memory = Memory(self._graph, self._plan, {}, self._weights)
+        block = next(
+            (item for item in self._items if isinstance(item, Block) and item.kernel.name == name), None
+        )
+        if block is None:
+            return None
+        memory.define_stored(value, kind, stored.astype(stored_dtype(kind.storage)), block.arithmetic)
+        self._run_block(memory, block)
+        return next((memory.defined.get(port.value) for port in block.kernel.outputs if port.value), None)
+
     def _run(self, memory: Memory, items: Sequence[Item]) -> None:
         taken: dict[str, int] = {}
         for item in items:

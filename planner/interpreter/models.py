@@ -17,6 +17,7 @@ from planner.calibration.samples import fit
 from planner.interpreter.kernels.stored import STORED_KERNELS
 from planner.interpreter.programs import Program, Read, program_of
 from planner.interpreter.requantize import Array
+from planner.ir.dtypes import NUMPY
 from planner.ir.graph import Graph, Op
 from planner.onnx.quantized.lowering import EVALUATORS, evaluate, lower
 from planner.onnx.read import read_written
@@ -118,7 +119,8 @@ def _kernel(op: Op, graph: Graph) -> Callable[[Op, Sequence[Array | None]], tupl
     if op.type not in STORED_KERNELS:
         return None
     kinds = {graph.values[name].dtype for name in (*op.inputs, *op.outputs) if name}
-    if op.type == "ConvInteger" and len(op.inputs) > 3 and graph.values[op.inputs[3]].shape not in ((), (1,)):
+    zero = op.inputs[3] if op.type == "ConvInteger" and len(op.inputs) > 3 else ""
+    if zero and graph.values[zero].shape not in ((), (1,)):
         return STORED_KERNELS[op.type]
     is_new = graph.opsets.get("", 0) > _ONNXRUNTIME_OPSET
     if is_new or kinds & _NUMPY_ONLY or kinds & _HALVES or (op.type == "ConvInteger" and "i8" in kinds):
@@ -128,4 +130,5 @@ def _kernel(op: Op, graph: Graph) -> Callable[[Op, Sequence[Array | None]], tupl
 
 def _evaluated(graph: Graph, op: Op, operands: Sequence[Array | None]) -> tuple[Array, ...]:
     result = evaluate(op, [np.asarray(operand) for operand in operands])
-    return (result.astype(np.float64) if graph.values[op.outputs[0]].dtype == "f64" else result,)
+    dtype = graph.values[op.outputs[0]].dtype
+    return (result.astype(NUMPY[dtype]) if dtype in ("f16", "f64") else result,)

@@ -15,7 +15,7 @@ import onnxruntime
 from planner.errors import ModelError
 from planner.interpreter.requantize import Array
 from planner.ir.graph import Graph, Op
-from planner.onnx.sessions import FAILURES, one_line, open_session, session_options
+from planner.onnx.sessions import FAILURES, one_line, open_nodes, session_options
 from planner.onnx.write import OPSET, Node, Port, write_model
 from planner.plans.records import PortTyped
 
@@ -70,19 +70,19 @@ class Program:
     @cached_property
     def _session(self) -> onnxruntime.InferenceSession:
         inputs: list[Port] = [(read.feed, self._dtype(read.value), None) for read in self.reads]
-        data = write_model(
-            name=self.graph.name,
-            nodes=self.nodes,
-            inputs=inputs,
-            outputs=[(name, self._dtype(name), None) for name in self.outputs],
-            constants={name: (self._array(name), self._dtype(name)) for name in self.constants},
-            opset=self.graph.opsets.get("", OPSET),
-            domains={domain: number for domain, number in self.graph.opsets.items() if domain},
-        )
-        try:
-            return open_session(data, _options(prepacks=self.prepacks))
-        except FAILURES as error:
-            raise ModelError(f"onnxruntime cannot load {self._names()}: {one_line(error)}") from error
+
+        def write(nodes: Sequence[Node]) -> bytes:
+            return write_model(
+                name=self.graph.name,
+                nodes=nodes,
+                inputs=inputs,
+                outputs=[(name, self._dtype(name), None) for name in self.outputs],
+                constants={name: (self._array(name), self._dtype(name)) for name in self.constants},
+                opset=self.graph.opsets.get("", OPSET),
+                domains={domain: number for domain, number in self.graph.opsets.items() if domain},
+            )
+
+        return open_nodes(self.graph, self.nodes, write, _options(prepacks=self.prepacks), self._names())
 
     def _dtype(self, name: str) -> str:
         value = self.graph.values[name]

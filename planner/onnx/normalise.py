@@ -23,7 +23,8 @@ from planner.onnx.structure.recurrent import name_states, time_first
 Pass: TypeAlias = Callable[[Graph], Graph]
 
 _MAX_ROUNDS: Final = 16
-_COPIES: Final = frozenset({"Cast", "Dropout", "Identity"})
+_OF_ALL: Final = frozenset({"Identity", "Max", "Mean", "Min"})
+_COPIES: Final = _OF_ALL | {"Cast", "Dropout"}
 
 
 def normalise(graph: Graph) -> Graph:
@@ -44,7 +45,10 @@ def normalise(graph: Graph) -> Graph:
 
 
 def drop_identities(graph: Graph) -> Graph:
-    """Remove Identity, Dropout and casts to the same type; model outputs keep their names."""
+    """Remove Identity, Dropout, casts to the same type and a Max, Min or Mean of one value.
+
+    Files of ours have a Max of one value as a guard. Model outputs keep their names.
+    """
     if all(op.type not in _COPIES for op in graph.ops):
         return graph
     counts = use_counts(graph)
@@ -174,8 +178,8 @@ def _is_static(graph: Graph) -> bool:
 
 
 def _is_identity(op: Op, graph: Graph, counts: dict[str, int]) -> bool:
-    if op.type == "Identity":
-        return True
+    if op.type in _OF_ALL:
+        return len(op.inputs) == 1
     if op.type == "Cast":
         source = graph.values[op.inputs[0]].dtype
         return source != UNKNOWN and source == NAMES.get(op.attributes.get("to", 0))

@@ -17,8 +17,11 @@ from planner.ir.dims import named_dims, sizes_of, with_dims
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, validate
 from planner.ir.topology import topological
+from planner.ir.unknowns import shapeless
 from planner.onnx.decoding import decoded
 from planner.onnx.normalise import normalise
+from planner.onnx.operators.limits import refuse_operands
+from planner.onnx.operators.soundness import sound
 from planner.onnx.opsets import OLDEST, TARGET, to_opset_21
 from planner.onnx.quantized.dialect import canonical
 from planner.onnx.quantized.quantizers_to_facts import absorb
@@ -27,7 +30,9 @@ from planner.onnx.structure.calls import mark_calls
 from planner.onnx.structure.subgraphs_to_functions import open_bodies
 
 NEWEST: Final = int(defs.onnx_opset_version())
-_RANK_MATTERS_BEFORE: Final = 13
+MOST_TOLD: Final = 8
+CORRECTED: Final = ".corrected-float"
+"""What `qplan plan` puts behind a model's name in the file of it with corrected biases; not of the name."""
 
 
 def read_onnx(
@@ -36,7 +41,7 @@ def read_onnx(
     """Read a model from a path or from its bytes.
 
     Args:
-      name: the graph's name; by default the file's stem, or the name in it.
+      name: the graph's name; by default the file's stem (without `CORRECTED`), or the name in it.
       dims: sizes of open dimensions (`ir.dims`).
 
     Returns:
@@ -48,9 +53,9 @@ def read_onnx(
     """
     graph = _as_written(source, name)
     sizes = sizes_of(graph, dims or {})
-    opened = expand(_normal(_plain_opset(named_dims(graph, sizes))))
+    opened = expand(_normal(to_opset_21(sound(named_dims(graph, sizes)))))
     # Sized before, so that what follows from sizes is folded; again, as bodies bring shapes of their own.
-    return _settled(validate(named_dims(opened, sizes)))
+    return _settled(validate(_told(named_dims(opened, sizes))))
 
 
 def read_written(source: str | Path | bytes, *, dims: Mapping[str, int] | None = None) -> Graph:
@@ -61,17 +66,28 @@ def read_written(source: str | Path | bytes, *, dims: Mapping[str, int] | None =
     Raises:
       ModelError: no ONNX model, or one that cannot be read; one line that says where and why.
     """
-    return _settled(validate(infer(_plain_opset(with_dims(_as_written(source, None), dims or {})))))
+    graph = sound(with_dims(_as_written(source, None), dims or {}))
+    return _settled(validate(infer(to_opset_21(graph))))
 
 
 def _normal(graph: Graph) -> Graph:
     """A graph of opset 21, or a body, in normal form, its bodies opened."""
-    return open_bodies(normalise(absorb(graph)), _normal)
+    plain = normalise(absorb(graph))
+    # Of a body, and of what follows from sizes that are known by now.
+    refuse_operands(plain)
+    return open_bodies(plain, _normal)
 
 
-def _plain_opset(graph: Graph) -> Graph:
-    """The same model in opset 21; shapes first where old ops mean something else by rank."""
-    return to_opset_21(infer(graph) if graph.opsets[""] < _RANK_MATTERS_BEFORE else graph)
+def _told(graph: Graph) -> Graph:
+    """The graph with a note of the ops behind which no shape is known."""
+    found = [f"{op.type} at {op.name!r}" for op, _ in shapeless(graph)]
+    if not found:
+        return graph
+    more = f" and {len(found) - MOST_TOLD} more" if len(found) > MOST_TOLD else ""
+    note = (
+        f"no shape is known behind {', '.join(found[:MOST_TOLD])}{more}: what follows counts as one element"
+    )
+    return replace(graph, notes=(*graph.notes, note))
 
 
 def _settled(graph: Graph) -> Graph:
@@ -90,7 +106,7 @@ def _as_written(source: str | Path | bytes, name: str | None) -> Graph:
     opsets = _opsets(parsed, label)
     marked, scopes = mark_calls(parsed) if parsed.functions else (parsed, {})
     model = _without_functions(marked, label)
-    stem = Path(source).stem if isinstance(source, (str, Path)) else ""
+    stem = Path(source).stem.removesuffix(CORRECTED) if isinstance(source, (str, Path)) else ""
     _check_tensors(model.graph)
     graph = decoded(model.graph, opsets, name or stem or model.graph.name or "model", folder)
     notes = tuple(f"function {function.name} is inlined" for function in parsed.functions)

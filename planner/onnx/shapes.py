@@ -1,10 +1,11 @@
 """Shapes and element types of every value, by onnx's shape inference on a copy without the weights.
 
 Only small constants (shapes, axes, scales) go into that copy, so its cost does not grow with the
-model's weights. Ops of unknown domains get a guess: the element type of their first float operand.
+model's weights. Ops that onnx infers nothing of have stand-ins there (`operators.stand_ins`); of the rest the
+file's own `value_info` counts, then a guess: the element type of the first float operand.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -13,13 +14,14 @@ from onnx import (
     TensorShapeProto,
     TypeProto,
     ValueInfoProto,
-    defs,
     shape_inference,
 )
 
-from planner.ir.graph import FLOAT_DTYPES, Dim, Graph, Op, Shape, Value
+from planner.ir.graph import FLOAT_DTYPES, Dim, Graph, Op, Opaque, Shape, Value
 from planner.onnx.dtypes import NAMES, UNKNOWN
-from planner.onnx.quantized.dialect import ELEMENTWISE
+from planner.onnx.operators.stand_ins import STAND_INS, is_inferred, stand_in
+from planner.onnx.quantized.expand import EXPANSIONS, expand
+from planner.onnx.structure.subgraph_nodes import graph_of, node_of, op_types, opaque, ops_of, subgraphs
 from planner.onnx.write import Port, op_node, value_info, write_model
 
 _SMALL: Final = 1024
@@ -27,23 +29,33 @@ _LONG: Final = 1 << 20
 _GENERATED: Final = "unk__"
 
 
-def infer(graph: Graph) -> Graph:
+def infer(graph: Graph, copy: bytes = b"") -> Graph:
     """Return the graph with the shapes and element types that follow from inputs and constants.
 
-    A value that cannot be inferred keeps its type in the file, else shape None and element type "".
+    Args:
+      copy: what `copy_of` gives, where it is there already.
+
+    A value that cannot be inferred keeps its type in the file, and what follows from that is inferred too;
+    else shape None and element type "".
     """
     hints: dict[str, Value] = {}
-    foreign = [op for op in graph.ops if _is_foreign(op)]
+    guessed: dict[str, Value] = {}
+    copy = copy or copy_of(graph)
+    foreign = [op for op in graph.ops if is_foreign(op, graph.opsets[""])]
     while True:
-        values = {**graph.values, **hints, **_inferred(graph, hints.values())}
-        # A guess lets inference reach the next op of an unknown domain: again, until nothing is learned.
-        fresh = _guesses(foreign, values, hints)
+        found = _inferred(graph, copy, hints.values())
+        values = {**graph.values, **hints, **found}
+        fresh = _declared(graph, found, hints)
+        if not fresh:
+            # A guess lets inference reach the next op of an unknown domain: again, until nothing is learned.
+            fresh = _guesses(foreign, values, hints)
+            guessed |= fresh
         if not fresh:
             break
-        hints.update(fresh)
+        hints |= fresh
     notes = graph.notes
-    if hints:
-        types = sorted({op.type for op in foreign if any(out in hints for out in op.outputs)})
+    if guessed:
+        types = sorted({op.type for op in foreign if any(out in guessed for out in op.outputs)})
         notes = tuple(dict.fromkeys((*notes, f"element types behind {', '.join(types)} are a guess")))
     return replace(graph, values=values, notes=notes)
 
@@ -66,15 +78,20 @@ def _dim(entry: TensorShapeProto.Dimension) -> Dim:
     return symbol if symbol and not symbol.startswith(_GENERATED) else None
 
 
-def _is_foreign(op: Op) -> bool:
-    return op.type not in ELEMENTWISE and ("::" in op.type or not defs.has(op.type))
+def is_foreign(op: Op, opset: int) -> bool:
+    """Whether nothing is known of an op's results."""
+    return op.type not in STAND_INS and op.type not in EXPANSIONS and not is_inferred(op.type, opset)
 
 
-def _stand_in(op: Op) -> Op:
-    """An op onnx knows, of the same shapes and element types."""
-    if op.type not in ELEMENTWISE:
-        return op
-    return replace(op, type="Identity", inputs=op.inputs[:1], outputs=op.outputs[:1], attributes={})
+def _declared(graph: Graph, found: Mapping[str, Value], known: Mapping[str, Value]) -> dict[str, Value]:
+    """Results of which nothing is inferred and whose type is in the file."""
+    made = (out for op in graph.ops for out in op.outputs if out and out not in known)
+    have = ((graph.values[out], found.get(out)) for out in made)
+    return {
+        old.name: old
+        for old, new in have
+        if old.dtype and old.shape is not None and (new is None or new.shape is None or not new.dtype)
+    }
 
 
 def _guesses(
@@ -91,12 +108,12 @@ def _guesses(
     return found
 
 
-def _inferred(graph: Graph, hints: Collection[Value]) -> dict[str, Value]:
+def _inferred(graph: Graph, copy: bytes, hints: Collection[Value]) -> dict[str, Value]:
     """Infer without and then, where it may help, with the contents of shape tensors.
 
     onnx writes out the contents of every vector, also of one with 10^9 elements: not on those.
     """
-    model = _with_hints(_without_weights(graph), hints)
+    model = _with_hints(copy, hints)
     found = _merged(graph, _run(model, data_prop=False))
     complete = found.keys() >= {out for op in graph.ops for out in op.outputs if out}
     if complete and all(map(_is_static, found.values())):
@@ -141,10 +158,15 @@ def _merged(graph: Graph, infos: Iterable[ValueInfoProto]) -> dict[str, Value]:
         # Inputs and constants are as the file says; inference may only add to the rest.
         if old is not None and info.name not in fixed:
             shape, dtype = type_of(info.type)
-            found[info.name] = Value(
-                old.name, old.shape if shape is None else shape, dtype or old.dtype, old.facts
-            )
+            found[info.name] = Value(old.name, _told(old.shape, shape), dtype or old.dtype, old.facts)
     return found
+
+
+def _told(declared: Shape | None, inferred: Shape | None) -> Shape | None:
+    """The inferred shape; of a size that does not follow from anything what the file says."""
+    if declared is None or inferred is None or len(declared) != len(inferred):
+        return declared if inferred is None else inferred
+    return tuple(old if new is None else new for old, new in zip(declared, inferred, strict=True))
 
 
 def _with_hints(data: bytes, hints: Collection[Value]) -> bytes:
@@ -152,12 +174,46 @@ def _with_hints(data: bytes, hints: Collection[Value]) -> bytes:
     if not hints:
         return data
     model: ModelProto = ModelProto.FromString(data)
-    model.graph.value_info.extend(value_info(hint.name, hint.dtype, hint.shape) for hint in hints)
+    outputs = {info.name: info for info in model.graph.output}
+    for hint in hints:
+        info = value_info(hint.name, hint.dtype, hint.shape)
+        if hint.name in outputs:
+            outputs[hint.name].CopyFrom(info)
+        else:
+            model.graph.value_info.append(info)
     found: bytes = model.SerializeToString()
     return found
 
 
-def _without_weights(graph: Graph) -> bytes:
+def copy_of(graph: Graph) -> bytes:
+    """The bytes of a model to infer from: without weights, with stand-ins."""
+    opset = graph.opsets[""]
+    plain = expand(graph)
+    return without_weights(
+        replace(plain, ops=tuple([step for op in plain.ops for step in _stood_in(op, opset)]))
+    )
+
+
+def _stood_in(op: Op, opset: int) -> Sequence[Op]:
+    bodies = {key: _body_stood_in(body, opset) for key, body in subgraphs(op).items()}
+    if bodies:
+        return (replace(op, attributes={**op.attributes, **bodies}),)
+    return stand_in(op, opset)
+
+
+def _body_stood_in(given: Opaque, opset: int) -> Opaque:
+    """A body with stand-ins in it; itself where it needs none."""
+    body = graph_of(given)
+    if STAND_INS.keys().isdisjoint(op_types(body)):
+        return given
+    ops = [step for op in ops_of(body.node) for step in _stood_in(op, opset)]
+    del body.node[:]
+    body.node.extend(node_of(op) for op in ops)
+    return opaque(body)
+
+
+def without_weights(graph: Graph) -> bytes:
+    """The bytes of a model whose larger constants are inputs of it."""
     small, large = {}, []
     for name, constant in graph.constants.items():
         value = graph.values[name]
@@ -168,9 +224,9 @@ def _without_weights(graph: Graph) -> bytes:
     ports: list[Port] = [(name, graph.values[name].dtype, graph.values[name].shape) for name in graph.inputs]
     return write_model(
         name="shapes",
-        nodes=[op_node(_stand_in(op)) for op in graph.ops],
+        nodes=[op_node(op) for op in graph.ops],
         inputs=[*ports, *large],
-        outputs=[(name, graph.values[name].dtype, None) for name in graph.outputs],
+        outputs=[(name, UNKNOWN, None) for name in graph.outputs],
         constants=small,
         opset=graph.opsets[""],
         domains={domain: version for domain, version in graph.opsets.items() if domain},

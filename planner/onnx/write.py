@@ -105,10 +105,17 @@ def _joined(model: ModelProto, tensors: Mapping[str, tuple[np.ndarray, str]]) ->
     return b"".join([model.SerializeToString(), *field_parts(_GRAPH, parts)])
 
 
-def write_graph(graph: Graph, *, external: Path | None = None, with_shapes: bool = False) -> bytes:
+def write_graph(
+    graph: Graph,
+    *,
+    nodes: Sequence[Node] | None = None,
+    external: Path | None = None,
+    with_shapes: bool = False,
+) -> bytes:
     """Re-emit an imported Graph as float ONNX, op by op; facts on values are not written.
 
     Args:
+      nodes: instead of those of its ops.
       external: see `write_model`.
       with_shapes: also state the known types of values inside.
 
@@ -129,7 +136,7 @@ def write_graph(graph: Graph, *, external: Path | None = None, with_shapes: bool
     known = [name for name in made if graph.values[name].shape is not None and graph.values[name].dtype]
     return write_model(
         name=graph.name,
-        nodes=[op_node(op) for op in graph.all_ops()],
+        nodes=[op_node(op) for op in graph.all_ops()] if nodes is None else nodes,
         inputs=[_port(graph, name) for name in graph.inputs],
         outputs=[_port(graph, name) for name in graph.outputs],
         constants={

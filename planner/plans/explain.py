@@ -4,6 +4,7 @@ A pure function of the plan: causes are data (`Step.because`), this only words t
 section 6; addresses as in design 09.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -11,17 +12,20 @@ from planner.errors import unknown_name
 from planner.ir.graph import BOUNDARY, port_address
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan, require_plan
-from planner.plans.records import PortTyped, Rescale, Step
+from planner.plans.records import PortTyped, Refused, Rescale, Step
 
 DEPTH: Final = 6
 """How many steps behind one another are told."""
 
 WORDINGS: Final[Mapping[str, str]] = {
     "": "[{n}] {rule} gives {port} its type ({source})",
+    "apart": "[{n}] {port} was part of a {type}, which no row takes whole: {source}",
     "any": "[{n}] the model asks for at least {type} at {port}",
     "calibrated": "[{n}] {port} was observed in {type}",
     "constant": "[{n}] {port} holds constants: the type comes from {source}",
     "float": "[{n}] {port} stays float: {source}",
+    "grown": "[{n}] {type} has a coarser scale than its range asks for ({source})",
+    "left": "[{n}] {port} could not keep {type}: {source}",
     "moved": "[{n}] {port} keeps {source}",
     "no row": "[{n}] {port} runs in float: {source}",
     "none": "[{n}] the model keeps {port} in float",
@@ -108,12 +112,20 @@ def _chain(steps: Sequence[Step], step: Step, depth: int, lines: list[str], seen
     seen.add(step.n)
     lines.append(f"{'  ' * depth}{_worded(step)}")
     indent = "  " * depth
-    lines += [f"{indent}  not {other.label}: that would cost {other.cost:g}" for other in step.refused]
+    lines += [f"{indent}  not {refusal(other)}" for other in step.refused]
     if depth >= DEPTH:
         return
     for n in step.because:
         if n not in seen:
             _chain(steps, steps[n], depth + 1, lines, seen)
+
+
+def refusal(other: Refused) -> str:
+    """An alternative and why it was not taken."""
+    if math.isinf(other.cost):
+        return f"{other.label}: {other.why or 'that is not allowed'}"
+    why = f" ({other.why})" if other.why else ""
+    return f"{other.label}: that would cost {other.cost:g}{why}"
 
 
 def _worded(step: Step) -> str:
@@ -148,6 +160,8 @@ def _of_kernel(plan: Plan, name: str) -> str:
     lines = [f"{name} ({kernel.kernel}) is served by {row.source}."]
     ports = [port for port in (*kernel.inputs, *kernel.outputs) if port.value]
     lines += [f"  {port.address} ({port.value}): {type_text(port.type)}" for port in ports]
+    head = plan.steps[plan.step_at[name]].because if name in plan.step_at else ()
+    lines += [f"  {_worded(plan.steps[n])}" for n in head if plan.steps[n].port == name]
     if kernel.accumulator_bits is not None:
         lines.append(f"  its sums need {kernel.accumulator_bits} bits")
     return "\n".join(lines)

@@ -5,7 +5,7 @@ used and the model's structure (no weights), so its readers need nothing else. S
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -25,6 +25,8 @@ class PlanFields:
       graph: the model's regions, values and facts; its constants hold no numbers.
       cost, bound: the price of 01 section 5 and a proven lower bound of it, in element-rescales.
       optimal: whether cost equals the least possible.
+      sources: where `model` and `target` lay when a command wrote the plan, from its folder on; no part of
+        what was decided.
     """
 
     key: str
@@ -39,6 +41,7 @@ class PlanFields:
     optimal: bool
     bound: float
     warnings: tuple[str, ...] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def kernels(self) -> Mapping[str, KernelPlan]:

@@ -18,8 +18,8 @@ from planner.target.records import Row
 
 LONGEST: Final = 16
 """Patches upon patches until the log of one is written, so that they neither recurse nor pile up."""
-HEADS: Final = ("row", "no row")
-"""Rules of the step that opens what the log says of a kernel."""
+HEADS: Final = ("apart", "left", "grown", "row", "no row")
+"""Rules of steps about a kernel as a whole; the first of them opens what the log says of it."""
 
 Symbol: TypeAlias = tuple[str, str, int]
 """A step whatever its number: (`fact` or `step`, address, which of those at that address)."""
@@ -96,6 +96,7 @@ def patched(
     if _height(base) >= LONGEST:
         step_rows(base.steps)
     records = _Records(patch)
+    touched = frozenset(kernels[at].name for at in patch.kernels)
     return PatchedPlan(
         target=replace(base.target, rows=_rows(kernels, base.target, patch.part.target)),
         options=base.options,
@@ -111,6 +112,8 @@ def patched(
         fused=patch.fused,
         whole_target=base.whole_target,
         warned=warned,
+        apart=base.apart,
+        left=(base.left - touched) | (patch.part.left & touched),
         visits=base.visits,
         kept=base.wiring,
     )

@@ -90,6 +90,8 @@ class Planned(Plan):
       fused: the regions that were planned, constants with their numbers.
       whole_target: all rows of the target, and its functions.
       warned: the plan's warnings by kernel; "" is the plan as a whole.
+      apart: kernels that are parts of one that no row served whole.
+      left: kernels that left a row which they could not keep.
       visits: how often propagation looked at a kernel, its passes and rules together.
     """
 
@@ -97,6 +99,8 @@ class Planned(Plan):
     fused: Graph
     whole_target: Target
     warned: Mapping[str, tuple[str, ...]]
+    apart: frozenset[str] = frozenset()
+    left: frozenset[str] = frozenset()
     visits: int = 0
 
 

@@ -73,6 +73,7 @@ class RefusedDoc(TypedDict):
 
     label: str
     cost: float | None
+    why: NotRequired[str]
 
 
 @with_config(STRICT)
@@ -103,6 +104,7 @@ class PlanRestDoc(TypedDict):
     warnings: list[str]
     values: dict[str, ValuePlanDoc]
     steps: list[StepDoc]
+    sources: NotRequired[dict[str, str]]
 
 
 @with_config(STRICT)

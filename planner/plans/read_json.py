@@ -96,6 +96,7 @@ def assemble(
         optimal=rest["optimal"],
         bound=rest["bound"],
         warnings=tuple(rest["warnings"]),
+        sources=rest.get("sources", {}),
     )
 
 
@@ -203,7 +204,11 @@ def _read_step(entry: StepDoc) -> Step:
         because=tuple(entry["because"]),
         refused=tuple(
             [
-                Refused(other["label"], math.inf if other["cost"] is None else other["cost"])
+                Refused(
+                    other["label"],
+                    math.inf if other["cost"] is None else other["cost"],
+                    other.get("why", ""),
+                )
                 for other in entry["refused"]
             ]
         ),

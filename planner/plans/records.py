@@ -65,10 +65,16 @@ class ValuePlan:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """An alternative that was not taken, with what the component would have cost."""
+    """An alternative that was not taken.
+
+    Attributes:
+      cost: what the component would have cost; infinite where the alternative is not allowed.
+      why: what makes the difference, and for whom.
+    """
 
     label: str
     cost: float
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +117,16 @@ class StepRows(Sequence[Step]):
     def __getitem__(self, at: slice) -> tuple[Step, ...]: ...
     def __getitem__(self, at: int | slice) -> Step | tuple[Step, ...]:
         return self._made[at]
+
+    def __eq__(self, other: object) -> bool:
+        return self._made == (other._made if isinstance(other, StepRows) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._made)
+
+    def __reduce__(self) -> tuple[type[tuple[Step, ...]], tuple[tuple[Step, ...]]]:
+        # What is sent elsewhere are the steps, not what they are written from.
+        return tuple, (self._made,)
 
 
 def step_rows(steps: Sequence[Step]) -> Sequence[StepRow]:

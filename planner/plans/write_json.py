@@ -46,6 +46,7 @@ def plan_to_json(plan: PlanFields) -> str:
     document["rescales"] = (rescale_document(rescale, texts) for rescale in plan.rescales)
     document["steps"] = rest["steps"]
     document["target"] = rest["target"]
+    document |= {name: rest[name] for name in ("sources",) if name in rest}
     document["graph"] = graph_to_document(plan.graph)
     return write_lines(document) + "\n"
 
@@ -82,6 +83,7 @@ def plan_rest(plan: PlanFields, texts: TypeTexts) -> dict[str, Any]:
         "warnings": list(plan.warnings),
         "values": Lines((_value_line(*item, texts) for item in plan.values.items()), "{}"),
         "steps": Lines(_step_lines(step_rows(plan.steps))),
+        **({"sources": dict(plan.sources)} if plan.sources else {}),
     }
 
 
@@ -172,4 +174,5 @@ def _step_lines(rows: Iterable[StepRow]) -> Iterator[str]:
 
 def _refused(other: Refused) -> str:
     cost = number(other.cost) if math.isfinite(other.cost) else "null"
-    return f'{{"label": {quote(other.label)}, "cost": {cost}}}'
+    why = f', "why": {quote(other.why)}' if other.why else ""
+    return f'{{"label": {quote(other.label)}, "cost": {cost}{why}}}'

@@ -4,16 +4,16 @@ Rules may derive types from labels, and labels are chosen with those types known
 moves. How a unit is labelled for the least price is `solve`. Source: design 01, sections 4 and 5.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
-from planner.ir.types.qtypes import Storage, Uniform
+from planner.ir.types.qtypes import Storage
 from planner.propagation.network.ports import Network, ports_of
 from planner.propagation.parameters.derived_ports import derive_again, forget, guess_derived
 from planner.propagation.result.outcome import Labelled, Strategy
 from planner.propagation.solver.candidates import offer_labels
-from planner.propagation.solver.classes import Label, LabelClass, label_of, typed
+from planner.propagation.solver.classes import Label, LabelClass, Offered, Offers, label_of, typed
 from planner.propagation.solver.components import Sets, components_of, units_of
 from planner.propagation.solver.price import CostModel, edge_price, price_of_labels
 from planner.propagation.solver.rfc import rfc
@@ -21,7 +21,6 @@ from planner.propagation.solver.solve import Solution, solve, unavoidable_casts
 from planner.propagation.solver.tie_break import moved_late
 from planner.propagation.solver.ways import settle_losses
 
-Fresh = tuple[Label | None, Uniform | None, str, int]
 ROUNDS: Final = 4
 
 
@@ -36,31 +35,20 @@ def label_all(
     every = range(len(classes))
     if strategy == "rfc":
         return _rounds(network, classes, cost_model, every)
-    fresh = [(entry.own, entry.fixed, entry.fixed_source, entry.ports[0].kind) for entry in classes]
     labelled = _rounds(network, classes, cost_model, ())
-    if labelled.cost == labelled.bound or not any(map(_is_derived, classes)):
+    if labelled.cost == labelled.bound or not any(map(_is_derived, labelled.classes)):
         return labelled
-    _start_again(network, classes, fresh)
     greedily = _rounds(network, classes, cost_model, every)
-    cheaper = _cheaper(network, classes, labelled, greedily)
-    _start_again(network, classes, fresh)
-    return _rounds(network, classes, cost_model, cheaper)
+    return _rounds(network, classes, cost_model, _cheaper(network, labelled, greedily))
 
 
 def _is_derived(entry: LabelClass) -> bool:
     return entry.fixed_source == "derived"
 
 
-def _start_again(network: Network, classes: Sequence[LabelClass], fresh: Sequence[Fresh]) -> None:
-    for entry, (own, fixed, source, kind) in zip(classes, fresh, strict=True):
-        entry.own, entry.fixed, entry.fixed_source, entry.ports[0].kind = own, fixed, source, kind
-    forget(network.ports)
-
-
-def _cheaper(
-    network: Network, classes: Sequence[LabelClass], labelled: Labelled, greedily: Labelled
-) -> frozenset[int]:
+def _cheaper(network: Network, labelled: Labelled, greedily: Labelled) -> frozenset[int]:
     """Classes that cost less in the greedy order; units that rules derive from each other go together."""
+    classes = greedily.classes
     home = {c: i for i, unit in enumerate(greedily.units) for c in unit.classes}
     sets = Sets(len(greedily.units))
     for entry in filter(_is_derived, classes):
@@ -72,38 +60,40 @@ def _cheaper(
         one, other = (found.solutions[unit.classes[0]] for found in (labelled, greedily))
         together = sets.find(i)
         saved[together] += one.price - other.price
-        legal[together] &= all(_may_have(classes[c], other.labels[c]) for c in unit.classes)
+        legal[together] &= all(_may_have(greedily, c, other.labels[c]) for c in unit.classes)
     together_of = {entry.id: sets.find(home[entry.id]) for entry in classes}
     return frozenset(c for c, together in together_of.items() if saved[together] > 0 and legal[together])
 
 
-def _may_have(entry: LabelClass, label: Label | None) -> bool:
-    return entry.fixed is not None or label in entry.labels
+def _may_have(labelled: Labelled, c: int, label: Label | None) -> bool:
+    return labelled.classes[c].fixed is not None or label in labelled.offered[c]
 
 
 def _rounds(
-    network: Network, classes: list[LabelClass], cost_model: CostModel, greedily: Collection[int]
+    network: Network, classes: Sequence[LabelClass], cost_model: CostModel, greedily: Collection[int]
 ) -> Labelled:
     """Label, derive, and label again while a rule yields another type than it was labelled with.
 
     Args:
       greedily: classes that follow the greedy order, by whole units.
     """
-    guess_derived(network, classes)
-    labelled = _label(network, classes, cost_model, greedily)
-    _write_types(classes, labelled.solutions)
+    forget(network.ports)
+    labelled = _label(network, guess_derived(network, classes), cost_model, greedily)
+    _write_types(labelled)
     for _ in range(ROUNDS):
-        if not derive_again(network, classes):
+        moved = derive_again(network, labelled.classes)
+        if moved is None:
             return labelled
-        labelled = _label(network, classes, cost_model, greedily)
-        _write_types(classes, labelled.solutions)
-    if derive_again(network, classes):
-        labelled = _repriced(labelled, classes, cost_model)
-    _write_types(classes, labelled.solutions)
+        labelled = _label(network, moved, cost_model, greedily)
+        _write_types(labelled)
+    moved = derive_again(network, labelled.classes)
+    if moved is not None:
+        labelled = _repriced(labelled, moved, cost_model)
+        _write_types(labelled)
     return labelled
 
 
-def _repriced(labelled: Labelled, classes: list[LabelClass], cost_model: CostModel) -> Labelled:
+def _repriced(labelled: Labelled, classes: Sequence[LabelClass], cost_model: CostModel) -> Labelled:
     """The same labelling at the types that rules yield now."""
     cost, bound, solutions = labelled.cost, labelled.bound, dict(labelled.solutions)
     for unit in labelled.units:
@@ -111,47 +101,48 @@ def _repriced(labelled: Labelled, classes: list[LabelClass], cost_model: CostMod
         fixed = {c: label_of(kind) for c in unit.classes if (kind := classes[c].fixed) is not None}
         labels = {**old.labels, **fixed}
         price = price_of_labels(unit, labels, cost_model)[0]
-        floor = min(old.bound, price, unavoidable_casts(unit.edges, classes, cost_model))
-        solutions |= dict.fromkeys(unit.classes, Solution(labels, price, floor, old.refused))
+        floor = min(old.bound, price, unavoidable_casts(unit.edges, labelled.offered, cost_model))
+        solutions |= dict.fromkeys(unit.classes, Solution(labels, price, floor))
         cost, bound = cost + price - old.price, bound + floor - old.bound
-    return Labelled(labelled.units, solutions, cost, bound)
+    return Labelled(classes, labelled.offered, labelled.units, solutions, cost, bound)
 
 
 def _label(
-    network: Network, classes: list[LabelClass], cost_model: CostModel, greedily: Collection[int]
+    network: Network, classes: Sequence[LabelClass], cost_model: CostModel, greedily: Collection[int]
 ) -> Labelled:
     parts, loose = components_of(network, classes)
+    offered: Offers = {}
     for component in parts:
-        component.whole = offer_labels(component, classes, network, cost_model.costs.max_clip)
+        labels, component.whole = offer_labels(component, classes, network, cost_model.costs.max_clip)
+        offered |= labels
     units = units_of(network, parts)
     first_decided = rfc(network, classes) if greedily else {}
     solutions: dict[int, Solution] = {}
     cost = bound = sum(edge_price(edge, {}, cost_model)[0] for edge in loose)
     for unit in units:
-        settle_losses(
-            unit.losses, unit.ways, [classes[c] for c in unit.classes], cost_model.costs.max_bits_lost
-        )
+        mine: Offered = {c: offered[c] for c in unit.classes}
+        offered |= settle_losses(unit.losses, unit.ways, mine, cost_model.costs.max_bits_lost)
         if unit.classes[0] in greedily:
-            mine = {c: first_decided[c] for c in unit.classes}
-            price = price_of_labels(unit, mine, cost_model)[0]
-            solution = Solution(mine, price, min(price, unavoidable_casts(unit.edges, classes, cost_model)))
+            taken = {c: first_decided[c] for c in unit.classes}
+            price = price_of_labels(unit, taken, cost_model)[0]
+            solution = Solution(taken, price, min(price, unavoidable_casts(unit.edges, offered, cost_model)))
         else:
-            solution = solve(unit, classes, cost_model)
-            late = moved_late(network, unit, classes, solution.labels, cost_model)
+            solution = solve(unit, classes, offered, cost_model)
+            late = moved_late(network, unit, classes, offered, solution.labels, cost_model=cost_model)
             solution = solution if late is solution.labels else replace(solution, labels=late)
         if any(_is_derived(classes[c]) for c in unit.classes):
             # The derived types follow labels of other units, so the least here proves nothing.
-            floor = min(solution.bound, unavoidable_casts(unit.edges, classes, cost_model))
+            floor = min(solution.bound, unavoidable_casts(unit.edges, offered, cost_model))
             solution = replace(solution, bound=floor)
         cost += solution.price
         bound += solution.bound
         solutions |= dict.fromkeys(unit.classes, solution)
-    return Labelled(units, solutions, cost, bound)
+    return Labelled(classes, offered, units, solutions, cost, bound)
 
 
-def _write_types(classes: Sequence[LabelClass], solutions: Mapping[int, Solution]) -> None:
-    for entry in classes:
-        label = solutions[entry.id].labels[entry.id]
+def _write_types(labelled: Labelled) -> None:
+    for entry in labelled.classes:
+        label = labelled.solutions[entry.id].labels[entry.id]
         for port in entry.ports:
             store = port.spec.storage
             if label is None or not isinstance(store, Storage):

@@ -2,7 +2,8 @@
 
 In: a Graph with regions, a Target. Out: a Plan. Nothing here reads YAML or ONNX. Rows are chosen
 first; ranges flow forward and what uses keep flows back; values that nothing else has a say in are typed;
-then each component of classes is labelled, and constants and derived ports follow.
+then each component of classes is labelled, and constants and derived ports follow. What then does not fit its
+row is planned again with a remedy.
 Source: MLIR quantization RFC, "Propagation pass"; design 01, sections 3 to 6.
 """
 
@@ -12,7 +13,6 @@ from typing import Final, TypeVar
 
 from planner.errors import Conflict, InputError, require_name, unknown_name
 from planner.ir.graph import Graph
-from planner.ir.topology import running
 from planner.plans.plan import Planned
 from planner.plans.records import PortTyped
 from planner.propagation.labelling import label_all
@@ -22,12 +22,14 @@ from planner.propagation.network.per_axis import give_slices
 from planner.propagation.network.ports import Network, present
 from planner.propagation.network.presolve import settle_plain
 from planner.propagation.network.value_ranges import backward, demote, forward, out_of_reach
-from planner.propagation.parameters.constant_types import derive_parameters
-from planner.propagation.parameters.multiplier_reach import TOO_FAR, too_far
+from planner.propagation.parameters.derived_ports import come_to_rest, refuse_disagreement
+from planner.propagation.parameters.fit import grow, unfit
 from planner.propagation.result.outcome import BiasPins, Outcome, Request, Strategy
 from planner.propagation.result.plan_builder import assemble
+from planner.propagation.selection.apart import served
 from planner.propagation.selection.conflicts import Concession, explained
-from planner.propagation.selection.rows import Choice, choose_rows, in_float, refuse_contradictions
+from planner.propagation.selection.remedies import Remedies
+from planner.propagation.selection.rows import Choice, in_float, refuse_contradictions, refuse_floats
 from planner.propagation.solver.classes import build_classes
 from planner.propagation.solver.price import CostModel
 from planner.target.records import Costs, PortId, Target
@@ -46,6 +48,7 @@ def propagate(
     best_effort: bool = False,
     bias_pins: BiasPins = "error",
     depths: Mapping[str, int] | None = None,
+    fuses: bool = False,
     **costs: float | None,
 ) -> Planned:
     """Plan a fused graph for a target.
@@ -58,6 +61,7 @@ def propagate(
       bias_pins: what to do about a bias whose pinned scale is not the product of its factors':
         `error`, or `derive` it anew.
       depths: of kernels by name (`Plan.wiring`), where the graph is a part of a bigger one.
+      fuses: whether kernels that no row serves may be taken apart, as our own fusing made them.
       costs: keys of the target's cost tables, over its own.
 
     Raises:
@@ -68,23 +72,34 @@ def propagate(
     require_name("strategy", strategy, ("minimal", "rfc"))
     require_name("policy of bias_pins", bias_pins, ("error", "derive"))
     prices = _with_costs(target.costs, costs)
-    request = Request(strategy, prices, model, best_effort, bias_pins, depths or {})
+    request = Request(strategy, prices, model, best_effort, bias_pins, depths or {}, fuses)
     if best_effort:
         plan, notes = _conceding(_planned, graph, target, request)
         return replace(plan, warnings=(*notes, *plan.warnings))
-    return _explaining(lambda one: _planned(one, target, request, Concession()), graph)
+    return _explaining(lambda one, given: _planned(one, given.target(target), request, given), graph)
 
 
-def operand_types(graph: Graph, target: Target) -> dict[str, dict[str, PortTyped]]:
+def operand_types(
+    graph: Graph, target: Target, *, fuses: bool
+) -> tuple[Graph, dict[str, dict[str, PortTyped]]]:
     """Types at the inputs of kernels that run as integers: value to type, by kernel; no plan is made of it.
 
     Where constraints cannot all hold the types are those of a best-effort plan: to refuse is for whoever
     makes a plan of it.
+
+    Args:
+      graph: with regions.
+      fuses: as for `propagate`.
+
+    Returns:
+      The graph with the kernels that it would be planned with, and the types.
     """
-    request = Request("minimal", target.costs, "", best_effort=True, bias_pins="error", depths={})
+    request = Request(
+        "minimal", target.costs, "", best_effort=True, bias_pins="error", depths={}, fuses=fuses
+    )
     outcome, _ = _conceding(_decided, graph, target, request)
     network = outcome.network
-    return {
+    return network.graph, {
         kernel.choice.region.name: {
             network.values[port.value].name: port.type for port in present(network, kernel.inputs)
         }
@@ -93,10 +108,10 @@ def operand_types(graph: Graph, target: Target) -> dict[str, dict[str, PortTyped
     }
 
 
-def _explaining(work: Callable[[Graph], Found], graph: Graph) -> Found:
+def _explaining(work: Callable[[Graph, Concession], Found], graph: Graph) -> Found:
     """Do what constraints may forbid; a conflict names the least facts that make it."""
     try:
-        return work(graph)
+        return work(graph, Concession())
     except Conflict as conflict:
         raise explained(conflict, graph, work) from None
 
@@ -125,13 +140,27 @@ def _planned(graph: Graph, target: Target, request: Request, given: Concession) 
 
 
 def _decided(graph: Graph, target: Target, request: Request, given: Concession) -> Outcome:
+    """From facts to typed ports, tried again with every remedy that a try asks for.
+
+    Raises:
+      Conflict, RuleError: constraints that cannot all hold.
+    """
     refuse_contradictions(graph)
-    choices = choose_rows(graph, running(graph), target)
-    choices = [in_float(c, GIVEN_UP) if c.row and c.region.name in given.floats else c for c in choices]
-    return decide(graph, target, choices, request)
+    remedies = Remedies()
+    while True:
+        graph, choices, remedies = served(graph, target, remedies, given.floats, fuses=request.fuses)
+        refuse_floats(choices, target)
+        choices = [in_float(c, GIVEN_UP) if c.row and c.region.name in given.floats else c for c in choices]
+        outcome = decide(graph, target, choices, request, remedies)
+        more = unfit(outcome, remedies)
+        if not more:
+            return outcome
+        remedies |= more
 
 
-def decide(graph: Graph, target: Target, choices: list[Choice], request: Request) -> Outcome:
+def decide(
+    graph: Graph, target: Target, choices: list[Choice], request: Request, remedies: Remedies
+) -> Outcome:
     """From chosen rows to typed ports.
 
     Rows without a range, and movers between floats, run in float; as that can take the range or the integer
@@ -139,30 +168,28 @@ def decide(graph: Graph, target: Target, choices: list[Choice], request: Request
 
     Args:
       choices: of all live kernels, in topological order.
+      remedies: what grew so far.
 
     Raises:
       Conflict, RuleError: constraints that cannot all hold.
     """
-    choices = demote(choices, out_of_reach(graph, choices))
+    choices = demote(graph, choices, out_of_reach(graph, choices))
     network = _network(graph, target, choices, request)
     while rangeless := forward(network):
-        choices = demote(choices, rangeless)
+        choices = demote(graph, choices, rangeless)
         network = _network(graph, target, choices, request, network.visits)
     if islands := float_islands(network):
         choices = afloat(choices, islands)
         network = _network(graph, target, choices, request, network.visits)
         forward(network)
     backward(network)
+    grow(network, remedies.grown)
     settle_plain(network)
-    classes = build_classes(network, _depths(network, request.depths))
+    classes = build_classes(network, _depths(network, request.depths), request.costs.max_clip)
     cost_model = CostModel(request.costs, target.rescale_single_consumer, target.rescale_allowed)
     labelled = label_all(network, classes, cost_model, request.strategy)
-    outcome = Outcome(choices, network, classes, labelled, {}, request)
-    outcome = replace(outcome, derived=_derived(outcome))
-    if far := set(too_far(outcome)):
-        choices = [in_float(choice, TOO_FAR) if i in far else choice for i, choice in enumerate(choices)]
-        return decide(graph, target, choices, request)
-    return outcome
+    outcome = Outcome(choices, network, labelled, {}, request, remedies)
+    return replace(outcome, derived=_derived(outcome))
 
 
 def _network(
@@ -171,6 +198,7 @@ def _network(
     network = build_network(graph, choices, target)
     network.visits = visits + len(choices)
     network.derives_bias = request.bias_pins == "derive"
+    network.costs = request.costs
     give_slices(network)
     return network
 
@@ -195,7 +223,10 @@ def _derived(outcome: Outcome) -> dict[int, Sequence[PortId]]:
     network = outcome.network
     found: dict[int, Sequence[PortId]] = {}
     for number, kernel in enumerate(network.kernels):
-        ports = () if outcome.moves_in_float(kernel) else derive_parameters(network, kernel)
+        if outcome.moves_in_float(kernel):
+            continue
+        ports = come_to_rest(network, kernel)
+        refuse_disagreement(network, kernel)
         if ports:
             found[number] = ports
     return found

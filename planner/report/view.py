@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 from planner.ir.graph import BOUNDARY, port_address
 from planner.ir.types.qtypes import Uniform
 from planner.plans.diff import diff, worded
-from planner.plans.explain import DEPTH, WORDINGS, type_text
+from planner.plans.explain import DEPTH, WORDINGS, refusal, type_text
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, Port, step_rows
 from planner.report.layout import Layout, place
@@ -198,7 +198,7 @@ def _steps(plan: Plan, texts: Texts) -> Columns:
         columns["rule"].append(texts(rule))
         columns["source"].append(texts(source))
         columns["because"].append(list(because))
-        columns["refused"].append([[texts(other.label), f"{other.cost:g}"] for other in refused])
+        columns["refused"].append([texts(refusal(other)) for other in refused])
     return columns
 
 

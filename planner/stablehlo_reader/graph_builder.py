@@ -15,6 +15,7 @@ from xdsl.ir import Operation, SSAValue
 from planner.ir.graph import Constant, Facts, Op, Value
 from planner.ir.types.qtypes import Uniform
 from planner.mlir.text.reading import ReadState
+from planner.onnx.dtypes import NUMPY, enum_of
 
 OPSET: Final = 21
 
@@ -77,11 +78,12 @@ class GraphBuilder:
         inputs: Sequence[str],
         shape: Sequence[int],
         attributes: Mapping[str, Any] | None = None,
+        dtype: str = "",
     ) -> str:
-        """Add an op whose result is on the way to one; its element type is that of the first input."""
+        """Add an op whose result is on the way to one, of the first input's element type or another."""
         source = self.read.values[inputs[0]]
         name = self.read.fresh(inputs[0])
-        self.read.values[name] = Value(name, tuple(shape), source.dtype)
+        self.read.values[name] = Value(name, tuple(shape), dtype or source.dtype)
         self.read.ops.append(Op(name, kind, tuple(inputs), (name,), attributes or {}))
         return name
 
@@ -108,6 +110,15 @@ class GraphBuilder:
     def integers(self, numbers: Sequence[int]) -> str:
         """Add a constant of 64-bit integers, an operand of ONNX's ops that move data."""
         return self.constant(np.array(numbers, np.int64), "shape")
+
+    def cast(self, name: str, dtype: str) -> str:
+        """A value in an element type: itself, a constant cast now, others by a Cast."""
+        value, array = self.read.values[name], self.array(name)
+        if value.dtype == dtype:
+            return name
+        if array is not None:
+            return self.constant(array.astype(NUMPY[dtype]), name)
+        return self.between("Cast", [name], self.shape(name) or (), {"to": enum_of(dtype)}, dtype)
 
     def transposed(self, name: str, order: Sequence[int]) -> str:
         """A value with its axes in another order: a constant moved now, others by a Transpose."""

@@ -1,6 +1,7 @@
 """StableHLO's dot_general and convolution as ONNX's MatMul, Conv and ConvTranspose.
 
-ONNX wants the matrices last and channels first: other layouts are transposed, constants at once.
+ONNX wants the matrices last and channels first: other layouts are transposed, constants at once. ONNX sums in
+the element type of the operands, StableHLO in that of the result, so operands are cast to it.
 A convolution of a dilated input is a ConvTranspose with the kernel turned round. Source: StableHLO
 specification, `dot_general`, `convolution`; ONNX operators, opset 21.
 """
@@ -11,16 +12,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
+from planner.mlir.attributes import value_of
 from planner.mlir.passes.quant_to_math_dots import dot_dimensions
 from planner.mlir.stablehlo_ops import items_of, name_of
+from planner.onnx.dtypes import enum_of
 from planner.stablehlo_reader.elementwise import Reader
 from planner.stablehlo_reader.graph_builder import GraphBuilder
 from planner.stablehlo_reader.movers import number, numbers, sizes_of
 
 _NUMBERS: Final = re.compile(r"\[(.*?)\]\s*x\s*\[(.*?)\]\s*->\s*\[(.*?)\]")
 _DYNAMIC: Final = "its shapes are not known"
+_REALS: Final = frozenset({"bf16", "f16", "f32", "f64"})
+_SUMS: Final = frozenset({*_REALS, "i32", "i64", "u32", "u64"})
+"""Element types that ONNX's MatMul has."""
 
 
 def dot(draft: GraphBuilder, op: Operation) -> str:
@@ -55,12 +61,23 @@ def dot(draft: GraphBuilder, op: Operation) -> str:
         x = draft.reshaped(x, [*batch, math.prod(heights), depth])
         heights = [math.prod(heights)]
     made = [*batch, *heights, math.prod(widths)]
-    if tuple(made) == result:
+    kind = _dtype(op.results[0])
+    # Sums modulo 2^32 are sums modulo 2^8 too.
+    summed = kind if kind in _SUMS else "i32"
+    x, y = (draft.cast(name, summed) for name in (x, y))
+    if tuple(made) == result and summed == kind:
         draft.result("MatMul", [x, y], op.results[0])
-    else:
-        product = draft.between("MatMul", [x, y], made)
-        draft.result("Reshape", [product, draft.integers(result)], op.results[0])
+        return ""
+    product = draft.between("MatMul", [x, y], made)
+    if summed != kind:
+        product = draft.between("Cast", [product], made, {"to": enum_of(kind)}, kind)
+    draft.result("Reshape", [product, draft.integers(result)], op.results[0])
     return ""
+
+
+def _dtype(value: SSAValue) -> str:
+    found = value_of("", value.type)
+    return found.dtype if found is not None else ""
 
 
 def _free(shape: Sequence[int], *taken: Sequence[int]) -> tuple[int, ...]:
@@ -79,10 +96,14 @@ def convolution(draft: GraphBuilder, op: Operation) -> str:
     spatial = [str(i) for i in range(count)]
     if max(number(op, "batch_group_count"), 1) != 1 or any(numbers(op, "window_reversal")):
         return "ONNX has no batch groups and no reversed windows"
+    wide = numbers(op, "lhs_dilation") or (1,) * count
+    kinds = [_dtype(value) for value in (*op.operands, op.results[0])]
+    if not set(kinds) <= _REALS:
+        return f"ONNX convolves no {kinds[0]} and {kinds[1]} into {kinds[2]}"
     pads = pads_of(op, count)
     x = draft.transposed(draft.name(op.operands[0]), [data.index(item) for item in ("b", "f", *spatial)])
     w = draft.transposed(draft.name(op.operands[1]), [kernel.index(item) for item in ("o", "i", *spatial)])
-    wide = numbers(op, "lhs_dilation") or (1,) * count
+    x, w = (draft.cast(name, kinds[2]) for name in (x, w))
     attributes: dict[str, Any] = {
         "dilations": numbers(op, "rhs_dilation") or (1,) * count,
         "group": max(number(op, "feature_group_count"), 1),

@@ -13,6 +13,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.printer import Printer
 
 from planner.ir.graph import Op
+from planner.mlir.places import place
 from planner.mlir.stablehlo_ops import name_of
 from planner.stablehlo_reader.elementwise import ELEMENTS, Reader
 from planner.stablehlo_reader.graph_builder import GraphBuilder
@@ -42,7 +43,8 @@ def read_hlo(draft: GraphBuilder, op: Operation) -> bool:
     outputs = draft.read.define(op, op.results, None)
     kind, first = f"{domain}::{plain}", outputs[0] if outputs else plain
     draft.read.ops.append(Op(first, kind, inputs, outputs, {_TEXT: _text(op)}, captures))
-    draft.notes.append(f"{name} {outputs[0] if outputs else ''!r} stays opaque and float: {why}")
+    line = place(draft.read.source, draft.read.starts.get(id(op), 0))
+    draft.notes.append(f"{line}: {name} {first!r} stays opaque and float: {why}")
     return True
 
 

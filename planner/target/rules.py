@@ -165,13 +165,10 @@ def multiplier_scale(inputs: Views, outputs: Views, args: Args) -> Mapping[PortI
 
     Source: RFC "multiplier_scale".
     """
-    limits = args.get("range")
-    product = _product(_factors(inputs, outputs, args["of"]))
-    results = _named(inputs, outputs, args["out"])
-    if limits is None or product is None or not results or results[0].type is None:
+    limits, multipliers = args.get("range"), multipliers_of(inputs, outputs, args)
+    if limits is None or multipliers is None:
         return {}
-    multipliers = product[0] / np.asarray(results[0].type.scales)
-    low, high = (float(_number(limit)) for limit in limits)
+    low, high = multiplier_range(args)
     # Judged per output channel, as a per-axis weight gives each channel a multiplier of its own.
     outside = np.flatnonzero((multipliers < low) | (multipliers > high))
     if outside.size:
@@ -181,6 +178,21 @@ def multiplier_scale(inputs: Views, outputs: Views, args: Args) -> Mapping[PortI
             f"outside {limits[0]} to {limits[1]} of this row"
         )
     return {}
+
+
+def multiplier_range(args: Args) -> tuple[float, float]:
+    """Least and greatest multiplier of a `multiplier_scale` rule's `range`."""
+    low, high = (float(_number(limit)) for limit in args["range"])
+    return low, high
+
+
+def multipliers_of(inputs: Views, outputs: Views, args: Args) -> np.ndarray | None:
+    """The multipliers of a `multiplier_scale` rule, one or per channel; None while a scale is undecided."""
+    product = _product(_factors(inputs, outputs, args["of"]))
+    results = _named(inputs, outputs, args["out"])
+    if product is None or not results or results[0].type is None:
+        return None
+    return np.asarray(product[0] / np.asarray(results[0].type.scales))
 
 
 def multiplier_accumulator_scale(inputs: Views, outputs: Views, args: Args) -> Mapping[PortId, Uniform]:

@@ -188,7 +188,7 @@ class RowModel(Model):
     requantize: Arithmetic | None = Field(None, description="Integer arithmetic of this row.")
     accumulator: str | None = Field(
         None,
-        description="Storage of the accumulator: sums of products that may not fit are a conflict.",
+        description="Storage of the accumulator: a row whose sums of products may not fit is left.",
         examples=["i32"],
     )
     computes: bool = Field(default=False, description="A same_scale row that does not merely move data.")

@@ -14,7 +14,8 @@ from planner.ir.expand import expand
 from planner.ir.graph import Graph, Region
 from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import Storage
-from planner.propagation.selection.rows import choose_rows
+from planner.propagation.selection.apart import served
+from planner.propagation.selection.remedies import Remedies
 from planner.target.docs.support import value_text
 from planner.target.records import Target
 
@@ -60,14 +61,15 @@ class Coverage:
 def coverage(model: Graph, target: Target) -> Coverage:
     """List the kernels of a model that a row of the target serves, and draft rows for the others."""
     lenient = replace(target, on_no_kernel="float")
-    graph = fuse(expand(model), lenient)
-    # A kernel without float operands (shapes, indices) needs no row.
-    regions = [region for region in graph.regions if any((*region.inputs, *region.outputs))]
-    served: Counter[str] = Counter()
+    whole = expand(model)
+    graph, choices, _ = served(fuse(whole, lenient), lenient, Remedies(), (), fuses=not whole.regions)
+    counts: Counter[str] = Counter()
     missing: dict[str, list[tuple[Region, str]]] = {}
-    for choice in choose_rows(graph, regions, lenient):
+    for choice in choices:
+        if not any((*choice.region.inputs, *choice.region.outputs)):
+            continue  # a kernel without float operands (shapes, indices) needs no row
         if choice.row is not None:
-            served[choice.region.kernel] += 1
+            counts[choice.region.kernel] += 1
         else:
             row = draft_row(choice.region, graph, target)
             missing.setdefault(row, []).append((choice.region, choice.reason))
@@ -76,7 +78,7 @@ def coverage(model: Graph, target: Target) -> Coverage:
         for row, cases in missing.items()
     ]
     return Coverage(
-        model.name, target.id, dict(served), tuple(sorted(found, key=lambda m: (-m.count, m.kernel)))
+        model.name, target.id, dict(counts), tuple(sorted(found, key=lambda m: (-m.count, m.kernel)))
     )
 
 

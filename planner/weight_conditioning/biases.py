@@ -78,8 +78,7 @@ def correct_biases(model: Graph, target: TargetSource, stats: Statistics | str |
     if not means:
         return model if NO_MEANS in model.notes else replace(model, notes=(*model.notes, NO_MEANS))
     device = as_target(target)
-    fused = fuse(model, device)
-    kinds = operand_types(fused, device)
+    fused, kinds = operand_types(fuse(model, device), device, fuses=not model.regions)
     corrected: dict[_Layer, np.ndarray] = {}
     for region in fused.regions:
         layer = _layer(fused, region, kinds.get(region.name))

@@ -53,11 +53,11 @@ def replan(
         return _from_scratch(known, annotated, fused)
     for _ in range(ROUNDS):
         near = vicinity(known, fused, seeds)
-        if len(near.around) > WHOLE * len(known.kernels_in_order):
+        if len(near.around) > WHOLE * len(known.kernels_in_order) or _is_apart(known, near):
             break
         before = _part(known, known.fused, near)
         after = _part(known, fused, near)
-        if not _repeats(known, before, near):
+        if after.apart or not _repeats(known, before, near):
             break
         moved = _rows_moved(known, after, near, seeds)
         if not moved:
@@ -123,15 +123,42 @@ def _edited_model(plan: Planned, fused: Graph) -> Graph:
     return fused if plan.annotated is plan.fused else with_facts(plan.annotated, fused)
 
 
+def _is_apart(plan: Planned, near: Vicinity) -> bool:
+    """Whether a part of a kernel that was taken apart is near, which may be whole again now."""
+    return any(plan.kernels_in_order[at].name in plan.apart for at in near.around if plan.apart)
+
+
 def _from_scratch(plan: Planned, annotated: Graph, fused: Graph) -> Planned:
-    digest = model_digest(annotated)
-    found = propagate(fused, plan.whole_target, model=digest, **plan.options)
+    graph, fuses = _whole(plan, annotated, fused), not annotated.regions
+    found = propagate(graph, plan.whole_target, model=model_digest(annotated), fuses=fuses, **plan.options)
     return for_model(found, annotated)
 
 
+def _whole(plan: Planned, annotated: Graph, fused: Graph) -> Graph:
+    """The model fused as a whole, with the constraints of its ports.
+
+    Kernels that were taken apart stay so where constraints stand on ports of their parts.
+    """
+    if annotated.regions:
+        return fused
+    whole, own = fuse(annotated, plan.whole_target), {region.name: region for region in fused.regions}
+    regions = []
+    for region in whole.regions:
+        known = own.pop(region.name, region)
+        if (known.inputs, known.outputs) == (region.inputs, region.outputs):
+            regions.append(replace(region, input_facts=known.input_facts, output_facts=known.output_facts))
+        elif known.input_facts or known.output_facts:
+            return fused
+        else:
+            regions.append(region)
+    if any(region.input_facts or region.output_facts for region in own.values()):
+        return fused
+    return replace(whole, regions=tuple(regions))
+
+
 def _part(plan: Planned, fused: Graph, near: Vicinity) -> Planned:
-    graph = cut_out(plan, fused, near.around)
-    return propagate(graph, plan.whole_target, depths=plan.wiring.depths, **plan.options)
+    graph, fuses = cut_out(plan, fused, near.around), not plan.annotated.regions
+    return propagate(graph, plan.whole_target, depths=plan.wiring.depths, fuses=fuses, **plan.options)
 
 
 def _repeats(plan: Plan, part: Plan, near: Vicinity) -> bool:

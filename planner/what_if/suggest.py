@@ -1,28 +1,28 @@
 """Suggest: the smallest edits of the constraints that remove a rescale, each verified by planning again.
 
-Candidates come from both ends of the rescale: facts that could go, types and ranges that could be alike.
-What is offered was planned; nothing is promised on the word of a rule. Source: design 01, section 6.
+Candidates come from both ends of the rescale: facts that could go, types that could be alike. A range that
+was observed is no candidate: another would be untrue, and losses would be counted against it. What is offered
+was planned; nothing is promised on the word of a rule. Source: design 01, section 6.
 """
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from planner.errors import PlannerError, require_name
 from planner.ir.graph import Graph, Region, port_address
-from planner.ir.types.qtypes import AnyType, Calibrated, NoneType, Uniform
-from planner.plans.diff import counted, stored_types, worst_bits_lost
+from planner.ir.types.qtypes import AnyType, NoneType, Uniform
+from planner.plans.diff import counted, worst_bits_lost
 from planner.plans.plan import Plan, require_plan
 from planner.plans.records import Rescale
 from planner.target.load import TargetSource
+from planner.what_if.harm import HARMLESS, Harm, harm
 from planner.what_if.replan import made_again, replan
 
 HARD: Final = (AnyType, NoneType, Uniform)
 MOST_PAIRS: Final = 200
 MOST: Final = 5
-HARMLESS: Final = 0.01
-"""Share of a range that may be cut off, as `max_clip` has it: less comes before more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +33,14 @@ class Suggestion:
       edits: as `replan` takes them.
       text: what it does, in a sentence.
       plan: the plan with it.
-      cut: largest share of an observed range that the new types cut off and the old ones did not.
+      harm: what its types cost the numbers, beside those of the plan.
       price, rescales, worst_bits_lost: of the whole plan: (before, after).
     """
 
     edits: Mapping[str, Any]
     text: str
     plan: Plan = field(repr=False)
-    cut: float
+    harm: Harm
     price: tuple[float, float]
     rescales: tuple[int, int]
     worst_bits_lost: tuple[float, float]
@@ -50,12 +50,29 @@ class Suggestion:
         """Facts that it changes."""
         return sum(len(section) for section in self.edits.values())
 
+    @property
+    def cut(self) -> float:
+        """Largest share of a range that the new types cut off and the old ones did not."""
+        return self.harm.cut
+
+    def lines(self) -> Iterator[str]:
+        """Its text and its figures, a line each."""
+        price, rescales, bits = self.price, self.rescales, self.worst_bits_lost
+        yield self.text
+        yield (
+            f"price {price[0]:,.0f} -> {price[1]:,.0f}, rescales {rescales[0]} -> {rescales[1]}, "
+            f"worst bits lost {bits[0]:.2f} -> {bits[1]:.2f}"
+        )
+        told = "; ".join(self.harm.lines())
+        if told:
+            yield told
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data, the plan left out."""
         return {
             "edits": {key: section for key, section in self.edits.items() if section},
             "text": self.text,
-            "cut": self.cut,
+            **asdict(self.harm),
             "price": list(self.price),
             "rescales": list(self.rescales),
             "worst_bits_lost": list(self.worst_bits_lost),
@@ -75,7 +92,9 @@ class _Idea:
 def suggest(
     plan: Plan, rescale: str, *, model: Graph | None = None, target: TargetSource | None = None
 ) -> tuple[Suggestion, ...]:
-    """Find edits that remove one rescale (`y#0`) without adding another, smallest first, then cheapest.
+    """Find edits that remove one rescale (`y#0`) without adding another.
+
+    Smallest first; then those that cut nothing off, cost the fewest decibels, and have the least price.
 
     Args:
       model, target: needed for a plan read from a file, as for `replan`.
@@ -97,8 +116,14 @@ def suggest(
         pairs = itertools.islice(itertools.combinations(ideas, 2), MOST_PAIRS)
         tried = (_tried(plan, found[rescale], pair) for pair in pairs)
         good = [one for one in tried if one is not None]
-    good.sort(key=lambda one: (one.size, one.cut > HARMLESS, one.price[1], one.cut, one.worst_bits_lost[1]))
+    good.sort(key=_rank)
     return tuple(good[:MOST])
+
+
+def _rank(one: Suggestion) -> tuple[float, ...]:
+    # Half a decibel is no difference that an estimate could tell.
+    decibels = round(2 * one.harm.decibels)
+    return one.size, one.harm.cut > HARMLESS, decibels, one.price[1], one.worst_bits_lost[1]
 
 
 def _tried(plan: Plan, rescale: Rescale, ideas: tuple[_Idea, ...]) -> Suggestion | None:
@@ -128,7 +153,7 @@ def _tried(plan: Plan, rescale: Rescale, ideas: tuple[_Idea, ...]) -> Suggestion
         edits=edits,
         text="; ".join(idea.text for idea in ideas),
         plan=after,
-        cut=max((_newly_cut(plan, after, name) for name in _near(plan, rescale)), default=0.0),
+        harm=harm(plan, after),
         price=(plan.cost, after.cost),
         rescales=(len(old), len(new)),
         worst_bits_lost=(worst_bits_lost(plan), worst_bits_lost(after)),
@@ -158,14 +183,9 @@ def _ideas(plan: Plan, rescale: Rescale) -> Iterator[_Idea]:
             kept = ", ".join(str(fact) for fact in graph.values[name].facts if isinstance(fact, HARD))
             yield _Idea("remove", name, "", f"drop {kept} of {name!r}")
     for kind in (rescale.to_type, rescale.from_type):
-        if not isinstance(kind, Uniform) or not kind.is_per_tensor:
-            continue
-        alike = Calibrated((kind.lo,), (kind.hi,))
-        for name in near:
-            yield _Idea("values", name, str(kind), f"pin {name!r} to {kind}")
-            if any(isinstance(fact, Calibrated) for fact in graph.values[name].facts):
-                text = f"give {name!r} the range {kind.lo:g} to {kind.hi:g}"
-                yield _Idea("values", name, str(alike), text)
+        if isinstance(kind, Uniform) and kind.is_per_tensor:
+            for name in near:
+                yield _Idea("values", name, str(kind), f"pin {name!r} to {kind}")
 
 
 def _kernels_near(plan: Plan, rescale: Rescale) -> list[str]:
@@ -190,19 +210,3 @@ def _port_ideas(region: Region) -> Iterator[_Idea]:
             if any(isinstance(fact, HARD) for fact in facts):
                 address = port_address(region.name, side, i)
                 yield _Idea("remove", address, "", f"drop {', '.join(map(str, facts))} at {address}")
-
-
-def _newly_cut(before: Plan, after: Plan, name: str) -> float:
-    """Share of what was observed of a value that a port of the new plan cuts off, if no old one did."""
-    old = max((_cut(before, name, kind) for kind in stored_types(before, name)), default=0.0)
-    new = max((_cut(before, name, kind) for kind in stored_types(after, name)), default=0.0)
-    return new if new > old else 0.0
-
-
-def _cut(plan: Plan, name: str, kind: Uniform) -> float:
-    """Share of a value's observed range that a type leaves out."""
-    seen = [fact for fact in plan.graph.values[name].facts if isinstance(fact, Calibrated)]
-    lo, hi = min((fact.lo for fact in seen), default=0.0), max((fact.hi for fact in seen), default=0.0)
-    lo, hi = min(lo, 0.0), max(hi, 0.0)
-    outside = max(kind.lo - kind.scale / 2 - lo, 0.0) + max(hi - kind.hi - kind.scale / 2, 0.0)
-    return outside / (hi - lo) if outside else 0.0

@@ -13,11 +13,11 @@ from planner.ir.borders import carried_pairs
 from planner.ir.graph import Graph, Region, Value
 from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import Calibrated, Uniform
-from planner.plans.plan import Plan
+from planner.plans.plan import Plan, Planned
 from planner.target.records import Row
 
 TYING = frozenset({"derive", "fn", "same_scale"})
-"""Rules by which the type of one port says something about another's."""
+"""Rules by which the type of one port says something about another's; so does a range of multipliers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +126,13 @@ def _ties(plan: Plan, graph: Graph, at: int) -> bool:
     if region.ops and all(is_mover(op, graph) for op in region.ops):
         return True
     row = plan.target.rows[key] if key is not None else None
-    if row is None:
-        return False
+    # Until rows were left, others stood there, which may have tied ports.
+    left = plan.left if isinstance(plan, Planned) else frozenset()
+    if row is None or region.name in left:
+        return bool(left)
     wild = any(pattern.type.storage is None for pattern in (*row.inputs, *row.outputs))
-    return wild or any(rule.kind in TYING for rule in row.rules) or _has_computed_bias(region, row, graph)
+    tied = any(rule.kind in TYING or rule.args.get("range") is not None for rule in row.rules)
+    return wild or tied or _has_computed_bias(region, row, graph)
 
 
 def _has_computed_bias(region: Region, row: Row, graph: Graph) -> bool:

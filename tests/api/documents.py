@@ -1,10 +1,8 @@
 """Bodies that tests send: annotated models, ONNX files that lie, and how to send them."""
 
-import base64
 import hashlib
 from typing import Any
 
-import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
@@ -44,17 +42,12 @@ def chain(kernels: int, **first: Any) -> dict[str, Any]:
     return {"format": "qplan.annotated/1", "name": "chain", "values": values, "kernels": steps, **ends}
 
 
-def overflowing() -> dict[str, Any]:
-    """An annotated model whose sums need more bits than an accumulator of 32 has."""
-    numbers = np.ones((140_000, 1), np.float32)
-    data = base64.b64encode(numbers.tobytes()).decode()
-    array = {"array": {"dtype": "float32", "shape": list(numbers.shape), "data": data}}
-    model = chain(1, shape=[1, 140_000])
-    model["values"][1]["shape"] = [1, 1]
-    model["values"][2] = {"name": "w0", "shape": list(numbers.shape), "constant": {"value": array}}
-    op = {"name": "op", "type": "MatMul", "inputs": ["x", "w0"], "outputs": ["v0"]}
-    model["kernels"][0]["ops"] = [op]
-    return model
+PINS = ("!quant.uniform<i8:f32, 0.5>", "!quant.uniform<i8:f32, 0.25>")
+
+
+def contradicted() -> dict[str, Any]:
+    """An annotated model whose input is pinned to two types."""
+    return chain(1, constraints=list(PINS))
 
 
 def onnx_file(nodes, constants=(), inputs=("x",), shape=(1, 8)) -> bytes:

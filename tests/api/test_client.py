@@ -30,7 +30,7 @@ from planner.errors import (
 )
 from planner.version import VERSION
 from tests.api.conftest import free_port
-from tests.api.documents import chain, overflowing, relu
+from tests.api.documents import PINS, chain, contradicted, relu
 from tests.api.test_openapi import OPERATIONS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -209,7 +209,7 @@ FAILURES = {
         lambda c: c.plan(chain(1), "litert-int8", annotations={"format": "?"}),
         "'\\?'",
     ),
-    "conflict": (Conflict, lambda c: c.plan(overflowing(), "litert-int8"), "accumulator"),
+    "conflict": (Conflict, lambda c: c.plan(contradicted(), "litert-int8"), "cannot be both"),
     "model": (ModelError, lambda c: c.model(relu()[:-1]), "truncated"),
     "nothing there": (UnknownName, lambda c: c.plan(chain(1), "litert-int9"), "did you mean 'litert-int8'"),
     "stats": (StatsError, lambda c: c.stats({}), "format"),
@@ -248,8 +248,8 @@ def test_failures(client, name):
 
 def test_members_of_failures(client):
     with pytest.raises(Conflict) as conflict:
-        client.plan(overflowing(), "litert-int8")
-    assert conflict.value.facts == ("accumulator i32 at litert-int8.yaml:144", "weights of 'k0'")
+        client.plan(contradicted(), "litert-int8")
+    assert conflict.value.facts == tuple(f"value 'x': {pin}" for pin in PINS)
     with pytest.raises(TargetError) as target:
         client.lint("id: x\n")
     assert {error.code for error in target.value.errors} == {"T011"}

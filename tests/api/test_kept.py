@@ -19,6 +19,7 @@ from api.storage.store import Store
 from tests.api.conftest import serving
 from tests.api.documents import YAML, chain, digest, put, relu
 from tests.api.test_problems import check
+from tests.onnx_import.test_soundness import REFUSED
 
 ROOT = Path(__file__).resolve().parents[2]
 LITERT = (ROOT / "targets" / "litert-int8.yaml").read_text("utf-8")
@@ -303,3 +304,12 @@ def test_a_blob_that_was_damaged_on_disk(make_service, tmp_path):
     check(client.get(f"/v1/blobs/{name}"), "unknown-name")
     assert put(client, b"intact") == name
     assert client.get(f"/v1/blobs/{name}").content == b"intact"
+
+
+@pytest.mark.parametrize("name", ["no groups, turned", "index", "two open sizes"])
+def test_a_model_that_no_engine_runs_is_refused(service, name):
+    data, why = REFUSED[name]
+    found = check(
+        service.post("/v1/models", json={"blob": put(service, data)}), "model-invalid", why.split(" (")[0]
+    )
+    assert found["names"][0] == "it"

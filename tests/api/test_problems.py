@@ -28,7 +28,7 @@ from api.settings import Settings
 from planner import errors
 from planner.cli.app import run
 from tests.api.conftest import serving
-from tests.api.documents import JSON, OCTETS, YAML, chain, external, onnx_file, overflowing, put, relu
+from tests.api.documents import JSON, OCTETS, YAML, chain, contradicted, external, onnx_file, put, relu
 
 ROOT = Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "examples" / "digits"
@@ -60,8 +60,8 @@ ASKED = [
         "conflict",
         "POST",
         "/v1/plans",
-        {"json": {"model": overflowing(), "target": "litert-int8"}},
-        "accumulator",
+        {"json": {"model": contradicted(), "target": "litert-int8"}},
+        "cannot be both",
     ),
     (
         "digest-mismatch",

@@ -56,7 +56,8 @@ def bfloat16_graph() -> bytes:
     net.weights.append(weight)
     net.op("Conv", net.input("x", [1, 3, 6, 6], TensorProto.BFLOAT16), "w", pads=[1] * 4, out="y")
     net.output("y", [1, 4, 6, 6], TensorProto.BFLOAT16)
-    return net.data()
+    # Before opset 22 no ONNX convolution has that type.
+    return net.data(opset=22, ir=10)
 
 
 def bfloat16_weights() -> bytes:

@@ -166,9 +166,7 @@ def test_a_model_that_onnxruntime_does_not_know_is_one_line():
     graph = graph_of((Op("odd", "NoSuchOp", ("x",), ("y",)),), {"x": (3, 4)})
     with pytest.raises(ModelError) as caught:
         calibrate(graph, draw(1))
-    assert str(caught.value).startswith("onnxruntime cannot load model 'small': ")
-    assert "NoSuchOp" in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith("NoSuchOp at 'odd': onnxruntime has no such operator (")
 
 
 def test_a_sample_that_does_not_run_is_named():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from planner.calibration.samples import open_samples
+from planner.calibration.samples import extra_names, open_samples
 from planner.errors import SampleError
 from planner.ir.graph import Op
 from tests.calibration.graphs import graph_of, two_inputs
@@ -89,6 +89,28 @@ def test_a_batch_of_two_is_cut_into_pairs():
 
 def test_nan_is_no_error():
     assert np.isnan(read([one(0, image=np.full((1, 3, 2, 2), np.nan))])[1][0]["image"]).all()
+
+
+def test_a_file_may_hold_more_than_the_inputs(tmp_path):
+    """What else is there is not even read: labels as Python objects are no reason to refuse."""
+    labels = np.asarray([{"label": 1}], object)
+    for k in range(2):
+        np.savez(tmp_path / f"{k}.npz", **one(k), label=labels, **{f"more{k}": np.zeros(3)})
+    count, feeds = read(tmp_path)
+    assert count == 2
+    assert all(set(feed) == {"image", "ids"} for feed in feeds)
+    assert extra_names(tmp_path, two_inputs()) == ("label", "more0", "more1")
+    np.savez(tmp_path / "stacked.npz", image=IMAGES, ids=IDS, label=labels)
+    assert read(tmp_path / "stacked.npz")[0] == len(IMAGES)
+    assert extra_names(tmp_path / "stacked.npz", two_inputs()) == ("label",)
+
+
+def test_an_array_in_the_place_of_an_input_is_no_extra(tmp_path):
+    np.savez(tmp_path / "0.npz", img=IMAGES[:1], ids=IDS[:1])
+    assert extra_names(tmp_path, two_inputs()) == ()
+    with pytest.raises(SampleError) as caught:
+        read(tmp_path)
+    assert "the model has no input 'img' (did you mean 'image'?)" in str(caught.value)
 
 
 BAD = [

@@ -267,12 +267,12 @@ def test_a_limit_that_is_no_number(qplan):
 
 
 def test_the_model_is_not_written_over(qplan, stats, tmp_path):
-    model = tmp_path / "digits.onnx"
+    model = tmp_path / "onnx-qdq.onnx"
     model.write_bytes(Path(MODEL).read_bytes())
-    answer = qplan("plan", model, "-t", "litert-int8", "--stats", stats, "-o", tmp_path)
+    answer = qplan("plan", model, "-t", "litert-int8", "--stats", stats, "-f", "onnx-qdq", "-o", tmp_path)
     assert answer.code == 2
     assert answer.err == f"qplan: error: '{model}' would be written over the input (give another --out)\n"
-    assert [path.name for path in tmp_path.iterdir()] == ["digits.onnx"]
+    assert [path.name for path in tmp_path.iterdir()] == ["onnx-qdq.onnx"]
     assert model.read_bytes() == Path(MODEL).read_bytes()
 
 

@@ -45,3 +45,45 @@ def test_a_best_effort_plan_is_checked_exported_and_used_as_any_other(qplan, tmp
     )
     assert again.code == 0
     assert (out / "b.onnx").read_bytes() == (out / "onnx-qdq.onnx").read_bytes()
+
+
+CIRCLE = """
+apiVersion: planner/v1
+kind: Target
+id: odd
+version: 1.0.0
+defaults: {port: {storage: i8}}
+kernels:
+  - kernel: Gemm
+    in: {x: {storage: i8}, w: {storage: i8}, b?: {storage: i32}}
+    out: {y: {storage: i8}}
+    rules: [RULES]
+"""
+
+
+def test_rules_in_a_circle_are_a_conflict_with_their_lines(qplan, tmp_path):
+    rules = "{derive: {port: y, scale: x.scale * 2}}, {derive: {port: x, scale: y.scale * 2}}"
+    target = tmp_path / "odd.yaml"
+    target.write_text(CIRCLE.replace("RULES", rules).lstrip())
+    answer = qplan("plan", DIGITS_MODEL, "-t", target, "--data", DATA, "-o", tmp_path / "out")
+    assert answer.code == 1
+    nothing = "no scales and zero points were found that satisfy its row"
+    advice = "derive a port by one rule, from ports that do not rest on it"
+    assert answer.err.splitlines() == [
+        f"qplan: error: 'head/gemm': rules derive 'y' and 'x' in a circle: {nothing} ({advice})",
+        "qplan: error: because of odd.yaml:10: derive of 'y': scale x.scale * 2",
+        "qplan: error: because of odd.yaml:10: derive of 'x': scale y.scale * 2",
+    ]
+    assert not (tmp_path / "out").exists()
+    assert "L036" in qplan("target", "lint", target).out
+
+
+def test_a_plan_that_does_not_hold_is_not_written(qplan, tmp_path):
+    """A port that two rules fix: the checker's refusal is the plan verb's."""
+    rules = "{fixed_scale: {port: y, scale: 0.5}}, {fixed_scale: {port: y, scale: 0.25}}"
+    target = tmp_path / "odd.yaml"
+    target.write_text(CIRCLE.replace("RULES", rules).lstrip())
+    answer = qplan("plan", DIGITS_MODEL, "-t", target, "--data", DATA, "-o", tmp_path / "out")
+    assert answer.code == 1
+    assert "head/gemm.out[0]: is !quant.uniform<i8:f32, 0.25>, fixed_scale at odd.yaml:10" in answer.err
+    assert not (tmp_path / "out").exists()

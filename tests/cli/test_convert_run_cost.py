@@ -83,7 +83,9 @@ def test_cost_is_a_table_and_a_document(qplan, model):
     assert answer.code == 0
     assert [word for word in answer.out.split() if word in ("layer", "16", "192", "48")]
     total = qplan("cost", model, "--mode", "qonnx", "--json").json["total"]
-    assert total == {"macs": 16, "bops": 192.0, "weights": 16, "weight_bits": 48}
+    counts = {"macs": 16, "bops": 192.0, "weights": 16, "weight_bits": 48}
+    assert total == {**counts, "main_macs": 16, "main_weights": 16}
+    assert qplan("cost", model, "--main").out == answer.out
 
 
 def test_cost_refuses_an_unknown_mode(qplan, model):

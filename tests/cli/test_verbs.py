@@ -6,15 +6,23 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 import planner
 from planner.cli.app import TARGET_VERBS, VERBS
-from tests.cli.conftest import DATA, MODEL
+from tests.cli.conftest import DATA, DIGITS, MODEL
 
 
 def test_plan_writes_its_folder(planned):
-    names = ["digits.onnx", "onnx-qdq.onnx", "onnx-qoperator.onnx", "plan.json", "plan.mlir", "report.html"]
+    names = [
+        "digits.corrected-float.onnx",
+        "onnx-qdq.onnx",
+        "onnx-qoperator.onnx",
+        "plan.json",
+        "plan.mlir",
+        "report.html",
+    ]
     assert sorted(path.name for path in planned.iterdir()) == names
     plan = planner.plan_from_json((planned / "plan.json").read_text())
     assert plan.target.id == "onnxruntime-cpu"
@@ -36,7 +44,10 @@ def test_plan_says_its_totals(qplan, stats, tmp_path):
 def test_plan_says_what_to_do_next_and_it_works(qplan, stats, tmp_path):
     out = tmp_path / "my out"
     text = qplan("plan", MODEL, "-t", "litert-int8", "--stats", stats, "-o", out).out
-    assert f"{out / 'digits.onnx'} is the float model with corrected biases: this plan is for it" in text
+    assert (
+        f"{out / 'digits.corrected-float.onnx'} is the float model with corrected biases: this plan is for it"
+        in text
+    )
     lines = [shlex.split(line) for line in text.splitlines() if line.startswith("  qplan ")]
     assert [line[1] for line in lines] == ["explain", "export"]
     assert [qplan(*line[1:]).code for line in lines] == [0, 0]
@@ -49,7 +60,7 @@ def test_files_of_an_earlier_plan_are_told(qplan, planned, stats, tmp_path):
     told = qplan(*line, "-f", "onnx-qdq", "--no-bias-correction").err.splitlines()
     assert told == [
         f"qplan: warning: {tmp_path / 'out' / name} was there before and does not belong to this plan"
-        for name in ("digits.onnx", "onnx-qoperator.onnx")
+        for name in ("digits.corrected-float.onnx", "onnx-qoperator.onnx")
     ]
 
 
@@ -69,7 +80,8 @@ def test_plan_as_json_is_one_document(qplan, stats, tmp_path):
     assert answer.json["target"]["id"] == "litert-int8"
     assert answer.json["integer"] <= answer.json["kernels"]
     assert answer.json["files"] == [
-        str(tmp_path / "out" / n) for n in ("plan.json", "plan.mlir", "report.html", "digits.onnx")
+        str(tmp_path / "out" / n)
+        for n in ("plan.json", "plan.mlir", "report.html", "digits.corrected-float.onnx")
     ]
 
 
@@ -126,7 +138,7 @@ def test_annotate_writes_a_model_that_plans(qplan, stats, tmp_path, suffix):
     direct, indirect = tmp_path / "direct", tmp_path / "indirect"
     line = ("plan", MODEL, "-t", "teaching-npu", "--stats", stats, "-o", direct, "--no-bias-correction")
     assert qplan(*line).code == 0
-    assert not (direct / "digits.onnx").exists()
+    assert not (direct / "digits.corrected-float.onnx").exists()
     assert qplan("plan", model, "-t", "teaching-npu", "-o", indirect).code == 0
     plans = [planner.plan_from_json((out / "plan.json").read_text()) for out in (direct, indirect)]
     assert plans[0].kernels_in_order == plans[1].kernels_in_order
@@ -147,7 +159,7 @@ def test_export_equals_what_plan_wrote(qplan, planned, tmp_path):
         "export",
         planned / "plan.json",
         "--model",
-        planned / "digits.onnx",
+        planned / "digits.corrected-float.onnx",
         "--format",
         "onnx-qdq",
         "-o",
@@ -158,7 +170,14 @@ def test_export_equals_what_plan_wrote(qplan, planned, tmp_path):
 
 
 def test_check_accepts_a_plan(qplan, planned):
-    line = ("check", planned / "plan.json", "--model", planned / "digits.onnx", "--target", "onnxruntime-cpu")
+    line = (
+        "check",
+        planned / "plan.json",
+        "--model",
+        planned / "digits.corrected-float.onnx",
+        "--target",
+        "onnxruntime-cpu",
+    )
     assert qplan(*line).out.startswith("ok: ")
     assert qplan(*line, "--json").json["ok"] is True
 
@@ -180,7 +199,7 @@ def test_the_model_without_the_corrected_biases_is_refused(qplan, planned, line)
 def test_corrected_biases_under_a_plan_without_are_refused(qplan, planned, stats, tmp_path):
     line = ("plan", MODEL, "-t", "onnxruntime-cpu", "--stats", stats, "-o", tmp_path / "out")
     assert qplan(*line, "--no-bias-correction").code == 0
-    plan, model = tmp_path / "out" / "plan.json", planned / "digits.onnx"
+    plan, model = tmp_path / "out" / "plan.json", planned / "digits.corrected-float.onnx"
     answer = qplan("check", plan, "--model", model, "--target", "onnxruntime-cpu")
     assert answer.code == 1
     assert "this model has corrected biases, the plan is for the one without" in answer.err
@@ -195,7 +214,7 @@ def test_old_statistics_correct_nothing_and_say_so(qplan, stats, tmp_path):
     answer = qplan(*line)
     assert answer.code == 0
     assert "biases are not corrected: the statistics hold no channel means (calibrate again)" in answer.err
-    assert not (tmp_path / "out" / "digits.onnx").exists()
+    assert not (tmp_path / "out" / "digits.corrected-float.onnx").exists()
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
@@ -211,6 +230,29 @@ def test_compare_prints_and_judges(qplan, planned):
     assert qplan(*line, "--min-sqnr", "10").code == 0
     judged = qplan(*line, "--min-sqnr", "300", "--json")
     assert (judged.code, judged.json["ok"]) == (1, False)
+
+
+def test_compare_names_the_arrays_that_are_no_inputs_and_leaves_them_out(qplan, planned):
+    """The test set of the example has labels beside its images."""
+    answer = qplan("compare", MODEL, planned / "onnx-qdq.onnx", "--data", DIGITS / "test.npz")
+    assert answer.code == 0
+    assert "left out of the samples, as the model has no such input: 'label'" in answer.err
+
+
+@pytest.mark.parametrize("place", ["there", "elsewhere"])
+def test_compare_finds_weights_in_a_file_beside(qplan, planned, tmp_path, monkeypatch, place):
+    there, elsewhere = tmp_path / "there", tmp_path / "elsewhere"
+    there.mkdir()
+    elsewhere.mkdir()
+    model = onnx.load(planned / "onnx-qdq.onnx")
+    onnx.save(model, there / "big.onnx", save_as_external_data=True, location="big.data", size_threshold=0)
+    assert (there / "big.data").exists()
+    monkeypatch.chdir(tmp_path / place)
+    found, wanted = (
+        qplan("compare", MODEL, path, "--data", DATA, "--json").json
+        for path in (there / "big.onnx", planned / "onnx-qdq.onnx")
+    )
+    assert found == wanted
 
 
 def test_show_lists_kernels_and_rescales(qplan, planned):

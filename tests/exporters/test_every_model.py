@@ -35,18 +35,26 @@ REFUSED = {
 LARGE = {"bert_l4_h256", "mobilenetv2_100", "squeezenet_real_fp32", "unet_b32_128"}
 
 
-def planned(path, target):
+def sized(path, count=1):
+    """A model with the sizes that it leaves open, and samples of it."""
     model, fixed = planner.load_model(path), SIZES.get(path.stem, {})
     values = {
         name: replace(value, shape=fixed.get(name, value.shape)) for name, value in model.values.items()
     }
-    model, random, sample = replace(model, values=values), np.random.default_rng(0), {}
-    for name in model.inputs:
-        value = model.values[name]
-        shape = [size if isinstance(size, int) else 1 for size in value.shape]
-        whole = np.full(shape, VALUES.get(name, 1), np.int64)
-        sample[name] = random.normal(size=shape).astype(np.float32) if value.is_float else whole
-    ready = planner.annotate(model, stats=planner.calibrate(model, [sample]))
+    model, random = replace(model, values=values), np.random.default_rng(0)
+    samples = [{name: _numbers(model.values[name], random) for name in model.inputs} for _ in range(count)]
+    return model, samples
+
+
+def _numbers(value, random):
+    shape = [size if isinstance(size, int) else 1 for size in value.shape]
+    whole = np.full(shape, VALUES.get(value.name, 1), np.int64)
+    return random.normal(size=shape).astype(np.float32) if value.is_float else whole
+
+
+def planned(path, target):
+    model, samples = sized(path)
+    ready = planner.annotate(model, stats=planner.calibrate(model, samples))
     return ready, planner.plan(ready, target)
 
 

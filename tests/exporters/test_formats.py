@@ -205,6 +205,34 @@ def test_finn_reads_the_golden_digits_and_signs_are_thresholds(models):
     assert classes == np.load(folder / "tfc_w1a1_finn_expected.npy").reshape(-1).tolist()
 
 
+@pytest.mark.parametrize("name", ["TFC_1W1A", "TFC_1W2A", "TFC_2W2A", "unsw_nb15-mlp-w2a2"])
+def test_the_papers_networks_reach_finns_form(models, name):
+    """Calibrated, so that what stands in front of the first quantizer is integer too."""
+    graph = planner.load_model(models / "qonnx" / f"{name}.onnx")
+    (value,) = (graph.values[key] for key in graph.inputs)
+    rng = np.random.default_rng(0)
+    sizes = [dim if isinstance(dim, int) else 1 for dim in value.shape]
+    samples = [{value.name: rng.random(sizes).astype(np.float32)} for _ in range(16)]
+    graph = planner.annotate(graph, stats=planner.calibrate(graph, samples[:8]))
+    plan = planner.plan(graph, "finn-fpga")
+    data = planner.export(graph, plan, "finn")
+    proto = onnx.load_from_string(data).graph
+    known = {"Identity", "MatMul", "Mul", "MultiThreshold", "Reshape"}
+    assert {node.op_type for node in proto.node} <= known
+    types = {
+        item.tensor_name: item.quant_parameter_tensor_names[0].value for item in proto.quantization_annotation
+    }
+    operands = {types[key] for node in proto.node if node.op_type == "MatMul" for key in node.input[1:]}
+    assert operands == ({"TERNARY"} if "2a2" in name.lower() or "2W" in name else {"BIPOLAR"})
+    if name == "TFC_1W1A":
+        assert all(types[node.input[0]] == "BIPOLAR" for node in proto.node if node.op_type == "MatMul")
+    interpreter, runner = Interpreter(graph, plan), ModelRunner(read_written(data))
+    for sample in samples:
+        found = runner.run(sample)
+        for key, wanted in interpreter.run(sample).outputs.items():
+            np.testing.assert_array_equal(found[key], wanted)
+
+
 def test_weights_in_blocks_end_to_end():
     rng = np.random.default_rng(0)
     w, x = rng.normal(size=(128, 16)).astype(np.float32), rng.normal(size=(4, 128)).astype(np.float32)

@@ -1,16 +1,27 @@
 """Exports for hls4ml in its own C simulation: linear layers bit for bit, softmax as its tables have it."""
 
+import io
+import subprocess
+import zipfile
+from pathlib import Path
+
 import numpy as np
+import onnx
+import onnx.utils
 import pytest
 
 import planner
+from planner.errors import UnsupportedExport
+from planner.exporters.qonnx.hls4ml import write_hls4ml
+from planner.exporters.qonnx.hls4ml_ops import READ
 from planner.interpreter.evaluate import Interpreter
 from planner.interpreter.models import ModelRunner
 from planner.onnx.read import read_written
 from planner.onnx.write import write_graph
-from tests.exporters.plans import model, op
-from tests.oracles.simulation import simulate
+from tests.exporters.plans import i8, model, op, plan_of, u8
+from tests.oracles.simulation import PYTHON, simulate
 
+EXAMPLES = Path(__file__).parents[2] / "examples" / "digits"
 RNG = np.random.default_rng(1)
 # What hls4ml adds of its own: sums in float on one side, and tables of 1024 entries for softmax.
 WITHIN = {"TFC_2W2A": 2e-4, "qkeras_jettagging": 0.011}
@@ -46,6 +57,176 @@ def trained(path):
         samples,
         np.concatenate(results),
     )
+
+
+def nodes_of(data):
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return onnx.load_from_string(archive.read("model.onnx")).graph.node
+
+
+def digits():
+    """The example, planned, with a few of its test images."""
+    graph = planner.load_model(EXAMPLES / "digits.onnx")
+    graph = planner.annotate(graph, stats=planner.calibrate(graph, EXAMPLES / "calibration.npz"))
+    with np.load(EXAMPLES / "test.npz") as archive:
+        return graph, planner.plan(graph, "hls4ml-fpga"), archive["image"][:8].reshape(-1, 1, 8, 8)
+
+
+def test_the_ops_are_those_that_hls4ml_has_layers_for():
+    if not PYTHON.exists():
+        pytest.skip("no .oracles/hls4ml: run make oracles")
+    code = (
+        "from hls4ml.converters.onnx_to_hls import get_supported_onnx_layers as f; print('OPS', *sorted(f()))"
+    )
+    done = subprocess.run([PYTHON, "-c", code], capture_output=True, text=True, check=True)
+    words = next(line for line in done.stdout.splitlines() if line.startswith("OPS ")).split()[1:]
+    # skipped in its reader, or turned into constants by QONNX's cleanup
+    assert set(words) | {"Constant", "Dropout", "Identity"} == READ
+
+
+def test_the_example_is_in_ops_that_hls4ml_reads():
+    """Its Clip is Relus, its Concat of three joins two and two; the numbers stay those of the plan."""
+    graph, plan, images = digits()
+    data = planner.export(graph, plan, "hls4ml")
+    nodes = nodes_of(data)
+    assert {node.op_type for node in nodes} <= READ
+    assert all(len(node.input) == 2 for node in nodes if node.op_type == "Concat")
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        runner = ModelRunner(read_written(archive.read("model.onnx")))
+    interpreter = Interpreter(graph, plan, arithmetic="float32_quant")
+    for image in images:
+        sample = {graph.inputs[0]: image[None]}
+        wanted = interpreter.run(sample).outputs
+        for name, array in runner.run(sample).items():
+            np.testing.assert_allclose(array, wanted[name], rtol=0, atol=2e-4)
+
+
+@pytest.mark.parametrize("y", [i8(0.0625), u8(0.0625), i8(0.25, 5)])
+@pytest.mark.parametrize("low", [None, -9.0, -1.3, 0.0, 0.4])
+@pytest.mark.parametrize("high", [None, 0.5, 1.03, 6.0, 900.0])
+def test_a_clip_is_relus_and_differences(low, high, y):
+    ends = {name: np.float32(end) for name, end in (("lo", low), ("hi", high)) if end is not None}
+    names = " ".join(("x", "lo" if low is not None else "-", "hi" if high is not None else "-"))
+    constants = {name: np.asarray(end) for name, end in ends.items()}
+    x = np.linspace(-9, 9, 600, dtype=np.float32).reshape(1, -1)
+    graph = model(
+        [op("Clip", names, "y")], inputs={"x": x.shape}, outputs={"y": x.shape}, constants=constants
+    )
+    plan = plan_of(graph, [(["y"], "x", "y")], {"x": i8(0.0625), "y": y}, "exact_even")
+    data = write_hls4ml(graph, plan)
+    assert "Clip" not in {node.op_type for node in nodes_of(data)}
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        (found,) = ModelRunner(read_written(archive.read("model.onnx"))).run({"x": x}).values()
+    wanted = Interpreter(graph, plan, arithmetic="float32_quant").run({"x": x}).outputs["y"]
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_an_op_without_a_layer_is_refused():
+    graph = model([op("Erf", "x", "y")], inputs={"x": (1, 4)}, outputs={"y": (1, 4)}, constants={})
+    plan = plan_of(graph, [(["y"], "x", "y")], {"x": i8(0.0625), "y": i8(0.0625)}, "exact_even")
+    with pytest.raises(
+        UnsupportedExport, match=r"^Erf at 'op_y' \('y_float'\): hls4ml 1.3 has no layer for it; it reads"
+    ):
+        write_hls4ml(graph, plan)
+
+
+POOLS = {
+    "global": ((4, 4), op("GlobalAveragePool", "c", "y")),
+    "one axis": ((8,), op("GlobalAveragePool", "c", "y")),
+    "no power of two": ((3, 5), op("GlobalAveragePool", "c", "y")),
+    "windows": ((7, 7), op("AveragePool", "c", "y", kernel_shape=(3, 3), strides=(2, 2))),
+    "pads": (
+        (8, 8),
+        op("AveragePool", "c", "y", kernel_shape=(2, 2), strides=(2, 2), pads=(1,) * 4, count_include_pad=1),
+    ),
+    "largest": ((4, 6), op("GlobalMaxPool", "c", "y")),
+}
+EQUAL = ("global", "one axis", "largest")
+
+
+def pooled(name):
+    """A convolution and a pool, planned, with samples."""
+    sizes, pool = POOLS[name]
+    rng = np.random.default_rng(5)
+    w = rng.normal(size=(3, 2, *(1,) * len(sizes))).astype(np.float32)
+    shapes = {"inputs": {"x": (1, 2, *sizes)}, "outputs": {"y": (1, 3, *("abc"[: len(sizes)]))}}
+    graph = planner.load_model(
+        write_graph(model([op("Conv", "x w", "c"), pool], **shapes, constants={"w": w}))
+    )
+    # On a grid: hls4ml rounds an input twice.
+    samples = np.round(64 * rng.normal(size=(8, 2, *sizes)).astype(np.float32)) / 64
+    graph = planner.annotate(graph, stats=planner.calibrate(graph, [{"x": x[None]} for x in samples]))
+    return graph, planner.plan(graph, "hls4ml-fpga"), samples
+
+
+def evaluated(graph, plan, samples, arithmetic="exact_even"):
+    """What the plan gives in arithmetic of no float sums, as C has none."""
+    interpreter = Interpreter(graph, plan, arithmetic=arithmetic)
+    results = [interpreter.run({graph.inputs[0]: sample[None]}).outputs for sample in samples]
+    return np.concatenate([next(iter(one.values())) for one in results])
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_a_pool_is_a_convolution_or_a_window(name):
+    """hls4ml mistakes the axes of its own; in the file the numbers stay those of the plan."""
+    graph, plan, samples = pooled(name)
+    data = planner.export(graph, plan, "hls4ml")
+    assert {node.op_type for node in nodes_of(data)} <= {"Quant", "Conv", "MaxPool"}
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        runner = ModelRunner(read_written(archive.read("model.onnx")))
+    found = np.concatenate([next(iter(runner.run({"x": x[None]}).values())) for x in samples])
+    np.testing.assert_array_equal(found, evaluated(graph, plan, samples, "float32_quant"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "attributes", "sizes"),
+    [
+        ("GlobalAveragePool", {}, ("h", 4)),
+        ("GlobalMaxPool", {}, (4, "w")),
+        ("GlobalMaxPool", {}, (8,)),
+        ("MaxPool", {"kernel_shape": (2,)}, (8,)),
+        ("AveragePool", {"kernel_shape": (2, 2), "pads": (1, 1, 1, 1)}, (4, 4)),
+        ("AveragePool", {"kernel_shape": (2, 2), "dilations": (2, 2)}, (4, 4)),
+        ("AveragePool", {"kernel_shape": (3, 3), "strides": (2, 2), "ceil_mode": 1}, (6, 6)),
+    ],
+)
+def test_a_pool_of_another_kind_is_refused(kind, attributes, sizes):
+    shapes = {"inputs": {"x": (1, 3, *sizes)}, "outputs": {"y": (1, 3, *("abc"[: len(sizes)]))}}
+    graph = model([op(kind, "x", "y", **attributes)], **shapes, constants={})
+    plan = plan_of(graph, [(["y"], "x", "y")], {"x": i8(0.0625), "y": i8(0.0625)}, "exact_even")
+    with pytest.raises(
+        UnsupportedExport, match=r"Pool at 'op_y.*hls4ml 1.3 (mistakes its axes|reads no MaxPool)"
+    ):
+        write_hls4ml(graph, plan)
+
+
+@pytest.mark.slow
+def test_the_c_simulation_pools_as_the_plans_do(tmp_path):
+    plans = [pooled(name) for name in POOLS]
+    found = simulate(
+        tmp_path, [(planner.export(graph, plan, "hls4ml"), samples) for graph, plan, samples in plans]
+    )
+    assert not [one for one in found if isinstance(one, str)]
+    for one, name, (graph, plan, samples) in zip(found, POOLS, plans, strict=True):
+        wanted = evaluated(graph, plan, samples)
+        # Weights of 1/n for other n than powers of two, and inputs that it rounds twice, may cost a step.
+        step = 0.0 if name in EQUAL else plan.values["y"].type.scale
+        np.testing.assert_allclose(one.reshape(wanted.shape), wanted, rtol=0, atol=1.001 * step)
+
+
+@pytest.mark.slow
+def test_the_c_simulation_computes_what_the_example_does(tmp_path):
+    """Every logit is that of the plan, and the probabilities are as softmax's tables have them."""
+    graph, plan, images = digits()
+    logits = onnx.utils.Extractor(onnx.shape_inference.infer_shapes(onnx.load(EXAMPLES / "digits.onnx")))
+    cut = planner.load_model(logits.extract_model(["image"], ["head/gemm_out"]).SerializeToString())
+    cut = planner.annotate(cut, stats=planner.calibrate(cut, EXAMPLES / "calibration.npz"))
+    cut_plan = planner.plan(cut, "hls4ml-fpga")
+    exports = [planner.export(cut, cut_plan, "hls4ml"), planner.export(graph, plan, "hls4ml")]
+    found = simulate(tmp_path, [(data, images) for data in exports])
+    assert not any(isinstance(one, str) for one in found), found
+    np.testing.assert_array_equal(found[0], evaluated(cut, cut_plan, images))
+    np.testing.assert_allclose(found[1], evaluated(graph, plan, images), rtol=0, atol=0.011)
 
 
 @pytest.mark.slow

@@ -161,6 +161,7 @@ def test_what_no_integer_operator_computes_is_refused():
         write_integer(graph, plan)
 
 
+SIGNED = np.linspace(-1.1, 1.3, X.shape[1], dtype=np.float32).reshape(1, -1, 1, 1)
 FINN = {
     "conv": (*conv(S, SO, pads=[1] * 4), X),
     "conv with zero points": (*conv(U, UO, pads=[1] * 4), X),
@@ -175,16 +176,30 @@ FINN = {
     "global average": ([op("GlobalAveragePool", "x", "y")], {}, {"x": U, "y": UO}, X),
     "average": ([op("AveragePool", "x", "y", kernel_shape=[2, 2])], {}, {"x": S, "y": SO}, X),
     "transpose": ([op("Transpose", "x", "y", perm=[0, 2, 3, 1])], {}, {"x": S, "y": S}, X),
+    "relu of another scale": ([op("Relu", "x", "y")], {}, {"x": S, "y": UO}, X),
+    "sigmoid": ([op("Sigmoid", "x", "y")], {}, {"x": S, "y": SO}, X),
+    "mul per channel, some negative": (
+        [op("Mul", "x k", "y")], {"k": SIGNED}, {"x": U, "k": i8(0.02), "y": SO}, X),
+    "a constant less x": ([op("Sub", "k x", "y")], {"k": SIGNED}, {"k": i8(0.02), "x": U, "y": SO}, X),
+    "div by one number": (
+        [op("Div", "x k", "y")], {"k": SIGNED[0, 1, 0, 0]}, {"x": S, "k": i8(0.02), "y": UO}, X),
+    "normalisation": (
+        [op("BatchNormalization", "x k o o v", "y")],
+        {"k": SIGNED.reshape(-1), "o": SIGNED.reshape(-1) / 2, "v": SIGNED.reshape(-1) ** 2},
+        {"x": U, "y": SO}, X),
+    "a chain": (
+        [op("Mul", "x k", "a"), op("Sub", "a k", "b"), op("Relu", "b", "y")],
+        {"k": SIGNED}, {"x": S, "y": UO}, X),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FINN)
 def test_thresholds_equal_the_interpreter(name):
     ops, constants, types, x = FINN[name]
-    shape = {"y": (*x.shape[:-1], 5)} if "w" in constants and ops[0].type != "Conv" else {"y": x.shape}
-    graph = model(ops, inputs={"x": x.shape}, outputs=shape, constants=constants)
+    sizes = {"y": tuple("abcd"[: x.ndim])}
+    graph = model(ops, inputs={"x": x.shape}, outputs=sizes, constants=constants)
     ports = " ".join(item for item in ops[0].inputs if item in types)
-    plan = plan_of(graph, [(["y"], ports, "y")], types, "exact_even")
+    plan = plan_of(graph, [([item.outputs[0] for item in ops], ports, "y")], types, "exact_even")
     data = write_finn(graph, plan)
     wanted = Interpreter(graph, plan).run({"x": x}).outputs["y"]
     assert np.ptp(wanted) > 0
@@ -202,9 +217,8 @@ def test_a_float_bias_is_in_the_thresholds():
 
 
 def test_finn_refuses_what_thresholds_do_not_compute():
-    graph = model([op("Sigmoid", "x", "y")], inputs={"x": (4,)}, outputs={"y": (4,)}, constants={})
+    """A function that falls and rises has no thresholds."""
+    graph = model([op("Abs", "x", "y")], inputs={"x": (4,)}, outputs={"y": (4,)}, constants={})
     plan = plan_of(graph, [(["y"], "x", "y")], {"x": S, "y": SO}, "exact_even")
-    with pytest.raises(
-        UnsupportedExport, match=r"y.out\[0\] \(row row@1\): thresholds do not compute Sigmoid"
-    ):
+    with pytest.raises(UnsupportedExport, match=r"y.out\[0\] \(row row@1\): thresholds do not compute Abs"):
         write_finn(graph, plan)

@@ -131,6 +131,76 @@ def test_a_narrow_sixteen_bit_range_saturates_too():
     np.testing.assert_array_equal(got, fake(quantized_conv(), kind))
 
 
+@pytest.mark.parametrize("text", ["i4", "u2", "i12", "u11", "i1"])
+def test_other_widths_lie_in_bytes_and_words(text):
+    graph = conv_graph()
+    kind = uniform(storage(text), 0.1, 0)
+    data = write_qdq(graph, conv_plan(graph, kind))
+    got = run(data, {"x": X})[0]
+    np.testing.assert_array_equal(got, fake(quantized_conv(), kind))
+    low, high = kind.storage.qmin * 0.1, kind.storage.qmax * 0.1
+    assert low - 1e-6 <= got.min() < got.max() <= high + 1e-6
+
+
+VIEWS = [
+    op("Reshape", "x s", "r"),
+    op("Transpose", "r", "t", perm=[1, 0]),
+    op("Unsqueeze", "t u", "v"),
+    op("Slice", "v b e", "y"),
+]
+NUMBERS = {"s": np.int64([16, 9]), "u": np.int64([0]), "b": np.int64([0, 2, 0]), "e": np.int64([1, 8, 16])}
+
+
+@pytest.mark.parametrize("last", ["", "Sigmoid"])
+@pytest.mark.parametrize("kind", [u8(0.03, 3), i8(0.03, 3)], ids=["u8", "i8"])
+def test_views_of_one_type_have_no_pair_of_their_own(kind, last, tmp_path):
+    ops, end = ([*VIEWS, op(last, "y", "z")], "z") if last else (VIEWS, "y")
+    graph = model(ops, inputs={"x": X.shape}, outputs={end: (1, 6, 16)}, constants=NUMBERS)
+    types = {**dict.fromkeys(("x", "r", "t", "v", "y"), kind), "z": u8(1 / 256)}
+    kernels = [(["r"], "x", "r"), (["t"], "r", "t"), (["v"], "t", "v"), (["y"], "v", "y")]
+    data = write_qdq(graph, plan_of(graph, [*kernels, (["z"], "y", "z")] if last else kernels, types))
+    kinds = [node.op_type for node in loaded(data).graph.node]
+    assert kinds.count("QuantizeLinear") == (2 if last else 1)
+    wanted = fake(X, kind).reshape(16, 9).T[None, 2:8]
+    wanted = fake(1 / (1 + np.exp(-wanted)), u8(1 / 256)) if last else wanted
+    np.testing.assert_array_equal(run(data, {"x": X})[0], wanted)
+    if last:
+        assert "QLinearSigmoid" in executed(data, tmp_path)
+
+
+def test_a_view_is_stored_where_integers_are_asked_for():
+    kind, other = u8(0.03, 3), u8(0.1, 0)
+    ops = [op("Transpose", "x", "t", perm=[1, 0]), op("Sigmoid", "t", "y"), op("Tanh", "t", "z")]
+    x = X[0, 0]
+    facts = {"p": (kind,)}
+    ops.append(op("Reshape", "x s", "p"))
+    graph = model(
+        ops,
+        inputs={"x": x.shape},
+        outputs={"y": x.shape, "z": x.shape, "p": (36,)},
+        constants={"s": np.int64([36])},
+        facts=facts,
+    )
+    types = {"x": kind, "t": kind, "p": kind, "y": u8(1 / 256), "z.in[0]": other, "z": u8(1 / 128)}
+    kernels = [(["t"], "x", "t"), (["y"], "t", "y"), (["z"], "t", "z"), (["p"], "x", "p")]
+    y, z, p = run(write_qdq(graph, plan_of(graph, kernels, types)), {"x": x})
+    seen = fake(x, kind).T
+    np.testing.assert_array_equal(y, fake(1 / (1 + np.exp(-seen)), u8(1 / 256)))
+    np.testing.assert_array_equal(z, fake(np.tanh(fake(seen, other)), u8(1 / 128)))
+    np.testing.assert_array_equal(p, quantize_array(x, kind).reshape(36))
+
+
+def test_names_do_not_grow_with_those_of_the_model():
+    stem = "model/" + "a_very_long_layer/" * 20
+    ops = [op("Sigmoid", "x", f"{stem}1"), op("Tanh", f"{stem}1", f"{stem}2")]
+    graph = model(ops, inputs={"x": (2, 3)}, outputs={f"{stem}2": (2, 3)}, constants={})
+    types = {"x": IN, f"{stem}1": u8(1 / 256), f"{stem}2": u8(1 / 128)}
+    kernels = [([f"{stem}1"], "x", f"{stem}1"), ([f"{stem}2"], f"{stem}1", f"{stem}2")]
+    proto = loaded(write_qdq(graph, plan_of(graph, kernels, types)))
+    ours = {name for node in proto.graph.node for name in (*node.output, *node.input)} - set(graph.values)
+    assert max(map(len, ours)) <= 80
+
+
 def test_a_shared_value_and_a_shared_bias_have_one_tensor_per_type():
     ops = [
         op("Conv", "x w b", "p", pads=[1, 1, 1, 1]),
@@ -284,10 +354,10 @@ def test_wide_biases_fit_or_are_refused():
     [
         (
             "x",
-            uniform(storage("i4"), 0.1),
-            r"c.in\[0\] \('x', row row@1\) is .*i4.*: 4 bits; onnx-qdq accepts i8",
+            uniform(storage("i24"), 0.1),
+            r"c.in\[0\] \('x', row row@1\) is .*i24.*: 24 bits; onnx-qdq accepts i1..i16",
         ),
-        ("c", uniform(storage("i32"), 0.1), r"c.out\[0\] .*: 32 bits; onnx-qdq accepts i8"),
+        ("c", uniform(storage("i32"), 0.1), r"c.out\[0\] .*: 32 bits; onnx-qdq accepts i1..i16"),
         ("b", uniform(storage("i32"), 0.1, 5), r"c.in\[2\] .*: a zero point or no sign on more than 16 bits"),
         ("x", uniform(storage("f8E5M2"), 0.1), r"c.in\[0\] .*: float storage"),
         (

@@ -147,8 +147,24 @@ def test_a_coarse_kernel_becomes_those_it_is_made_of():
     ]
 
 
-def test_without_its_table_a_coarse_kernel_is_in_float():
+def test_without_its_table_a_coarse_kernel_is_fused_again_without_its_pattern():
     text = COARSE.replace("legalize:\n  - {kernel: block, into: [dense]}\n", "")
+    plan = plan_model(read_model_text(MODEL, "m"), load_target(text))
+    check(plan, None, load_target(text))
+    assert [(k.name, k.kernel, k.reason) for k in plan.kernels_in_order] == [
+        ("block0/a", "dense", None),
+        ("block0/y", "Softmax", None),
+    ]
+    apart = [(step.port, step.type, step.source) for step in plan.steps if step.rule == "apart"]
+    why = "coarse has no row for kernel 'block'"
+    assert apart == [("block0/a", "block", why), ("block0/y", "block", why)]
+
+
+def test_a_coarse_kernel_of_which_no_part_has_a_row_stays_whole():
+    text = COARSE.replace("legalize:\n  - {kernel: block, into: [dense]}\n", "")
+    text = text.replace("kernel: dense, in", "kernel: other, in").replace(
+        "kernel: Softmax\n", "kernel: Other\n"
+    )
     (kernel,) = plan_model(read_model_text(MODEL, "m"), load_target(text)).kernels_in_order
     assert (kernel.kernel, kernel.row) == ("block", None)
 

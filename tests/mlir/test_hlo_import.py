@@ -177,7 +177,7 @@ def test_what_has_no_equivalent_stays_float_with_a_reason(tmp_path):
     assert opaque.type == "stablehlo::map"
     assert len(opaque.captures) == 1
     name = opaque.outputs[0]
-    assert model.notes == (f"stablehlo.map {name!r} stays opaque and float: no ONNX op means the same",)
+    assert model.notes == (f"5:3: stablehlo.map {name!r} stays opaque and float: no ONNX op means the same",)
     types = {opaque.inputs[0]: "!quant.uniform<i8:f32, 0.1>"}
     pinned = {"format": "qplan.annotations/1", "values": types}
     plan = planner.plan(planner.annotate(model, annotations=pinned), "onnxruntime-cpu")

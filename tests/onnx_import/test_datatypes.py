@@ -31,6 +31,8 @@ def annotated(**datatypes):
         ("q", "UINT2", ["!quant.uniform<u2:f32, 1.0>"]),
         ("x", "INT8", ["!quant.uniform<i8:f32, 1.0>"]),
         ("x", "FIXED<8,4>", ["!quant.uniform<i8:f32, 0.0625>"]),
+        ("x", "FIXED<8,99999>", []),
+        ("x", "INT0", []),
         ("q", "BIPOLAR", ["!quant.bipolar<f32, 1.0>"]),
         ("w", "BIPOLAR", ["!quant.bipolar<f32, 1.0>"]),
         ("w", "TERNARY", ["!quant.uniform<i2<-1:1>:f32, 1.0>"]),

@@ -429,7 +429,10 @@ def test_unknown_ops_are_kept_and_their_types_guessed():
     graph = read_onnx(model(text, domains=', "my": 7'))
     assert [op.type for op in graph.ops] == ["my::Op", "Relu"]
     assert (graph.values["a"].shape, graph.values["a"].dtype) == (None, "f32")
-    assert graph.notes == ("element types behind my::Op are a guess",)
+    assert graph.notes == (
+        "element types behind my::Op are a guess",
+        "no shape is known behind my::Op at 'Op_0': what follows counts as one element",
+    )
     assert graph.opsets == {"": 21, "my": 7}
 
 

@@ -319,7 +319,15 @@ def test_an_exported_file_comes_back_and_is_planned_to_the_same_numbers(target, 
         ),
         (
             helper.make_node("QLinearConv", ["x", "s", "z"], ["y"], "q"),
-            "QLinearConv at 'q' has 3 operands, that is too few",
+            (
+                "QLinearConv at 'q' is refused by onnx: Node(q) with schema(::QLinearConv:10) has input size "
+                "3 not in range [min=8, max=9] (accepted is what "
+                "https://onnx.ai/onnx/operators/onnx__QLinearConv.html says)"
+            ),
+        ),
+        (
+            helper.make_node("QGemm", ["x", "s", "z"], ["y"], "q", domain="com.microsoft"),
+            "QGemm at 'q': 3 operands are too few; onnxruntime takes 6 to 9",
         ),
     ],
 )

@@ -26,6 +26,10 @@ def compiled(archive, folder, *, is_image):
     made = convert_from_onnx_model(
         model, output_dir=str(folder / "project"), backend="Vitis", io_type="io_parallel", hls_config=config
     )
+    made.write()
+    script = folder / "project" / "build_lib.sh"
+    script.write_text(script.read_text().replace("-O3", "-O0"))  # most of the time goes into optimising
+    made.write = lambda: None  # which compile() calls, and would write -O3 again
     made.compile()
     return made
 
@@ -37,7 +41,7 @@ def main():
             sample = np.ascontiguousarray(arrays["x"])
         try:
             with zipfile.ZipFile(job["archive"]) as archive:
-                made = compiled(archive, folder / f"job_{number}", is_image=sample.ndim > 3)
+                made = compiled(archive, folder / f"job_{number}", is_image=sample.ndim > 2)
             np.savez(folder / f"answer_{number}.npz", y=made.predict(sample))
         except Exception as error:  # noqa: BLE001 - whatever it raises is its answer
             (folder / f"answer_{number}.txt").write_text(f"{type(error).__name__}: {error}")

@@ -9,11 +9,11 @@ from planner.calibration.annotate import annotate
 from planner.calibration.run import calibrate
 from planner.fusion.fuse import fuse
 from planner.ir.graph import Graph, model_digest
-from planner.ir.types.qtypes import Uniform
+from planner.ir.types.qtypes import AnyType, QType, Uniform
 from planner.ir.types.typetext import brief
 from planner.onnx.read import read_onnx
 from planner.plans.plan import Plan
-from planner.plans.records import KernelPlan, Port, PortTyped
+from planner.plans.records import KernelPlan, Port, PortTyped, Step
 from planner.propagation.propagate import propagate
 from planner.target.load import load_target
 from planner.target.records import Target
@@ -108,3 +108,23 @@ def altered(kind: Uniform, **changes: Any) -> Uniform:
         kept = getattr(kind, item.name) if item.init else item.default
         object.__setattr__(made, item.name, changes.get(item.name, kept))
     return made
+
+
+def with_fact(plan: Plan, name: str, fact: QType) -> Plan:
+    """The plan with one fact more, in front of those of a value, and told by the log."""
+    values = dict(plan.graph.values)
+    values[name] = replace(values[name], facts=(fact, *values[name].facts))
+    at = next(step.n for step in plan.steps if step.port == name)
+    rule = "any" if isinstance(fact, AnyType) else "none"
+
+    def moved(step: Step) -> Step:
+        rests = {n + (n >= at) for n in step.because} | ({at} if at in step.because else set())
+        return replace(step, n=step.n + (step.n >= at), because=tuple(sorted(rests)))
+
+    log = [moved(step) for step in plan.steps]
+    log.insert(at, Step(at, name, str(fact), rule, "model"))
+    listed = {
+        key: replace(value, decided_by=value.decided_by + 1) if value.decided_by is not None else value
+        for key, value in plan.values.items()
+    }
+    return replace(plan, graph=replace(plan.graph, values=values), steps=tuple(log), values=listed)

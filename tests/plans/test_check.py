@@ -23,6 +23,7 @@ from tests.conftest import ROOT
 from tests.plans.mutations import KERNELS, ORIGINS, PORTS, TYPES, UNSEEN, Mutation, retyping, some
 from tests.plans.mutations_log import EDGES, LOG, MODEL
 from tests.plans.planned import TARGETS, case
+from tests.propagation.graphs import TARGET, random_graph
 
 MUTATIONS: Final[Mapping[str, Mutation]] = {
     **{name: retyping(*how) for name, how in (*TYPES.items(), *UNSEEN.items())},
@@ -122,3 +123,26 @@ def test_a_target_that_changed_is_named(change, words):
     with pytest.raises(PlanInvalid) as caught:
         check(stale, known.model, known.target)
     assert words in str(caught.value)
+
+
+def test_the_name_of_the_other_strategy_is_refused_where_a_label_gives_it_away():
+    """Where both strategies plan alike the name may be either; labels that nothing decided tell nothing."""
+    refusals = 0
+    for seed in range(24):
+        graph = random_graph(seed, 6 + seed, facts=(0.0, 0.1, 0.3)[seed % 3])
+        least, greedy = (propagate(graph, TARGET, strategy=name) for name in ("minimal", "rfc"))
+        check(greedy)
+        problem = refusal(replace(least, options={**least.options, "strategy": "rfc"}))
+        assert not problem or "by the strategy rfc it would be" in problem
+        assert not problem or least.kernels_in_order != greedy.kernels_in_order
+        refusals += bool(problem)
+    assert refusals > 5
+
+
+def refusal(plan):
+    """What the checker says of a plan, "" where it passes."""
+    try:
+        check(plan)
+    except PlanInvalid as error:
+        return error.message
+    return ""

@@ -17,7 +17,7 @@ MAKERS: Final = (
     "planner.target.predicates",
     "planner.target.rules",
 )
-OURS: Final = sorted((ROOT / "planner" / "checker").glob("[a-z]*.py"))
+OURS: Final = sorted((ROOT / "planner" / "checker").rglob("[a-z]*.py"))
 
 
 def made_by(name: str) -> bool:

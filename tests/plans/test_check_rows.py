@@ -23,7 +23,7 @@ from planner.plans.plan import Plan
 from planner.target.load import load_target
 from planner.target.records import PortType
 from tests.exporters.plans import model, op
-from tests.plans.planned import Case, altered, forged, planned, ports_of, with_kernel
+from tests.plans.planned import Case, altered, forged, planned, ports_of, with_fact, with_kernel
 
 TARGET = {
     "apiVersion": "planner/v1",
@@ -211,9 +211,7 @@ def test_min_bits_asks_the_facts(made):
     wide = replace(made.plan.target.rows[key], when={"min_bits": {"a": 6}})
     plan = replace(made.plan, target=replace(made.plan.target, rows={**made.plan.target.rows, key: wide}))
     assert "ask for 0 bits" in refused(plan).message
-    values = dict(plan.graph.values)
-    values["ex"] = replace(values["ex"], facts=(AnyType(storage("i8", -20, 20)), *values["ex"].facts))
-    check(replace(plan, graph=replace(plan.graph, values=values)))
+    check(with_fact(plan, "ex", AnyType(storage("i8", -20, 20))))
 
 
 def with_spec(case: Case, kernel: str, spec: PortType) -> Plan:
@@ -324,9 +322,7 @@ def test_arity(made, number, inputs, said):
 
 def test_none_on_an_activation_is_a_matter_of_edges(made):
     """The kernel may store what the model keeps in float: casts stand around it (02, case 29)."""
-    values = dict(made.plan.graph.values)
-    values["mu"] = replace(values["mu"], facts=(NoneType(), *values["mu"].facts))
-    plan = replace(made.plan, graph=replace(made.plan.graph, values=values))
+    plan = with_fact(made.plan, "mu", NoneType())
     check(plan)
     assert {r.kind for r in plan.rescales if r.value == "mu"} == {"dequantize", "quantize"}
 

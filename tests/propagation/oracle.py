@@ -140,7 +140,7 @@ class Oracle(Reading):
             return label_of(fixed)
         values = {name for _, name in self._entering(c)}
         pin = self.pin[next(iter(values))] if len(values) == 1 else None
-        if pin and all(self._holds(label_of(pin), spec) for spec in self._specs(c)):
+        if pin and self._is_legal(c, label_of(pin)):
             return label_of(pin)
         return label_of_range(hull(self._ranges(c)), self._specs(c)[0])
 
@@ -167,21 +167,20 @@ class Oracle(Reading):
         if fixed:
             return [label_of(fixed)]
         kernel, _, names = self.classes[c]
-        found = []
-        for label in sorted(candidates):
-            fits = all(self._holds(label, spec) for spec in self._specs(c))
-            if fits and all(
-                clip(self.required[kernel.name, *port], label, self.spec[kernel.name, *port].storage)
-                <= self.target.costs.max_clip
-                for port, _ in self._entering(c)
-            ):
-                found.append(label)
-        found = found or [self._own(c)]
+        found = [label for label in sorted(candidates) if self._is_legal(c, label)] or [self._own(c)]
         touched = any(self.pin[n] or self._fact(n, AnyType) for n in names)
         whole = all(self.class_of.get(key) == c for key in self.spec if key[0] == kernel.name)
         if self._moves(kernel) and whole and not touched:
             found.append(None)
         return found
+
+    def _is_legal(self, c, label):
+        kernel = self.classes[c][0]
+        return all(self._holds(label, spec) for spec in self._specs(c)) and all(
+            clip(self.required[kernel.name, *port], label, self.spec[kernel.name, *port].storage)
+            <= self.target.costs.max_clip
+            for port, _ in self._entering(c)
+        )
 
     # items 4 and 5: loss and price
 

@@ -140,27 +140,32 @@ def summing(pin=None):
     return replace(graph, regions=(replace(graph.regions[0], ops=(op,)),), values=facts)
 
 
-def test_best_effort_runs_in_float_what_overflows():
-    with pytest.raises(Conflict) as caught:
-        propagate(summing(), FREE)
-    assert "weights of 'k'" in caught.value.facts
-    assert "in channel 0" in caught.value.message
-    plan = propagate(summing(), FREE, best_effort=True)
+def test_what_overflows_runs_in_float_unless_the_target_forbids_that():
+    """No fact of the user says anything against it."""
+    plan = propagate(summing(), FREE)
     check(plan)
     assert plan.kernels["k"].row is None
+    assert plan.kernels["k"].reason.endswith("its sums need 21 bits in channel 0, the accumulator has i16")
+    strict = replace(FREE, on_no_kernel="error")
+    with pytest.raises(
+        Conflict, match=r"no row of small serves fc at 'k': .*: its sums need 21 bits"
+    ) as caught:
+        propagate(summing(), strict)
+    assert caught.value.facts[-1].endswith("on_no_kernel: error")
+    assert propagate(summing(), strict, best_effort=True).kernels["k"].row is None
 
 
-def test_best_effort_runs_in_float_what_would_be_multiplied_by_too_little():
+def test_a_weight_grows_where_it_would_be_multiplied_by_too_little():
     rule = "{multiplier_scale: {out: y, of: [x, w], range: [1/65536, 1]}}"
     device = target_of(f"- {{kernel: fc, in: {{x: a8, w: w8, b?: b32}}, out: {{y: a8}}, rules: [{rule}]}}")
     weights = np.array([[1.0] * 64, [1e-9] * 64], np.float32)
     graph = replace(summing(), constants={**summing().constants, "w": Constant(weights)})
-    with pytest.raises(Conflict, match=r"'k', .*:\d+: .* of channel 1 lies outside 1/65536 to 1") as caught:
-        propagate(graph, device)
-    assert caught.value.facts[1] == "scales around 'k'"
-    plan = propagate(graph, device, best_effort=True)
+    plan = propagate(graph, device)
     check(plan)
-    assert plan.kernels["k"].row is None
+    x, w, _ = (port.type for port in plan.kernels["k"].inputs)
+    y = plan.kernels["k"].outputs[0].type
+    assert w.scales[0] == pytest.approx(1 / 127)
+    assert x.scale * w.scales[1] / y.scale == pytest.approx(1 / 65536, rel=1e-5)
 
 
 def test_a_rule_that_cannot_be_applied_names_its_kernel_and_row():

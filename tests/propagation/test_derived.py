@@ -1,13 +1,22 @@
 """Ports that `derive` and `fn` rules type: the plan's cost is the price of what the rules really yield."""
 
 import json
+from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from planner.annotated.document import read_annotated
+from planner.checker.check import check
+from planner.errors import Conflict
+from planner.ir.graph import model_digest
 from planner.ir.types.qtypes import Uniform, storage
+from planner.ir.types.typetext import parse_type
 from planner.propagation.propagate import propagate
+from planner.target.lint.findings import lint
 from planner.target.load import load_target
+from tests.propagation.small import graph_of, target_of
 
 TEXT = """
 apiVersion: planner/v1
@@ -128,3 +137,110 @@ def test_a_fixed_input_that_clips_is_warned_of(strategy, top, share):
     plan = propagate(read_annotated(json.dumps(document)), TARGET, strategy=strategy)
     fixed = "!quant.uniform<i8:f32, 0.0078125>"
     assert plan.warnings == ((f"k.in[0] is fixed to {fixed} and {share}",) if share else ())
+
+
+ROWS = """
+- {{kernel: k, in: {{x: a8}}, out: {{y: a8}}, rules: [{rules}]}}
+- {{kernel: conv, in: {{x: a8}}, out: {{y: a8}}}}
+"""
+
+
+def around(rules, y="[-2, 2]"):
+    """A kernel with these rules between two others, and its target."""
+    target = target_of(ROWS.format(rules=", ".join(rules)))
+    chain = [("c", "conv", "x", "h"), ("k", "k", "h", "y"), ("d", "conv", "y", "z")]
+    return graph_of({"x": "[-1, 1]", "h": "[-1, 1]", "y": y, "z": "[-2, 2]"}, chain, outputs="z"), target
+
+
+def derive(port, scale, zero_point="0"):
+    return f"{{derive: {{port: {port}, scale: {scale}, zero_point: {zero_point}}}}}"
+
+
+@pytest.mark.parametrize("strategy", ["minimal", "rfc"])
+@pytest.mark.parametrize(
+    ("rules", "scales"),
+    [
+        (("x.scale * 2", "y.scale / 2"), None),
+        (("x.scale / 3", "y.scale * 3"), None),  # but for the rounding of a scale
+        (("x.scale / 2 + 0.25", "y.scale"), (0.5, 0.5)),
+        (("0.9 * x.scale + 0.01", "y.scale"), (0.1, 0.1)),
+        (("sqrt(x.scale)", "y.scale"), (1.0, 1.0)),
+    ],
+)
+def test_a_circle_that_numbers_satisfy_is_planned(strategy, rules, scales):
+    graph, target = around([derive("y", rules[0]), derive("x", rules[1])])
+    plan = propagate(graph, target, model=model_digest(graph), strategy=strategy)
+    check(plan, graph, target)
+    kinds = plan.kernels["k"].inputs[0].type, plan.kernels["k"].outputs[0].type
+    assert scales is None or [kind.scale for kind in kinds] == pytest.approx(scales, rel=1e-5)
+    assert "L036" not in {finding.code for finding in lint(target)}
+
+
+NOTHING = {
+    "two that double": [derive("y", "x.scale * 2"), derive("x", "y.scale * 2")],
+    "two that halve": [derive("y", "x.scale / 2"), derive("x", "y.scale / 2")],
+    "a zero point that climbs": [
+        derive("y", "x.scale", "x.zero_point + 1"),
+        derive("x", "y.scale", "y.zero_point"),
+    ],
+    "one scale, doubled": [derive("y", "x.scale * 2"), "{same_scale: [x, y]}"],
+}
+
+
+@pytest.mark.parametrize("strategy", ["minimal", "rfc"])
+@pytest.mark.parametrize("name", NOTHING)
+def test_a_circle_that_nothing_satisfies_is_a_conflict(name, strategy):
+    """Its lines are the facts; lint tells before any model; a best-effort plan runs the kernel in float."""
+    graph, target = around(NOTHING[name])
+    with pytest.raises(Conflict, match="no scales and zero points were found that satisfy its row") as caught:
+        propagate(graph, target, strategy=strategy)
+    assert [fact.split(": ")[0] for fact in caught.value.facts] == [target.rows["k"][0].rules[0].source] * 2
+    assert "L036" in {finding.code for finding in lint(target)}
+    plan = propagate(graph, target, model=model_digest(graph), strategy=strategy, best_effort=True)
+    assert plan.kernels["k"].row is None
+    check(plan, graph, target)
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        [derive("y", "y.scale / 2")],
+        [derive("y", "x.scale * 2"), derive("y", "x.scale * 3")],
+        [derive("y", "x.scale * 2"), "{fixed_scale: {port: y, scale: 0.5}}"],
+    ],
+)
+def test_rules_that_contradict_each_other_are_a_conflict(rules):
+    graph, target = around(rules)
+    with pytest.raises(Conflict):
+        propagate(graph, target)
+
+
+def test_a_derived_port_that_is_pinned_otherwise_is_a_conflict():
+    """The plan was written, and then refused by the checker."""
+    pin = "!quant.uniform<i8:f32, 0.5>"
+    graph, target = around([derive("y", "x.scale * 2")])
+    region = replace(graph.regions[1], output_facts=((parse_type(pin),),))
+    graph = replace(graph, regions=(graph.regions[0], region, graph.regions[2]))
+    with pytest.raises(Conflict, match=r"is pinned to .* and derived as") as caught:
+        propagate(graph, target)
+    assert caught.value.facts[0] == f"port k.out[0]: {pin}"
+    plan = propagate(graph, target, best_effort=True)
+    assert plan.kernels["k"].outputs[0].type.scale == 2 * plan.kernels["k"].inputs[0].type.scale
+
+
+FACTORS, TERMS = (0.25, 0.5, 0.9, 1.0, 1.5, 2.0, 3.0, 4.0), (0.0, 0.0, 0.01, 0.3, -0.001)
+
+
+@pytest.mark.parametrize("strategy", ["minimal", "rfc"])
+@given(st.lists(st.tuples(st.sampled_from(FACTORS), st.sampled_from(TERMS)), min_size=2, max_size=2))
+def test_any_circle_holds_or_is_a_conflict(strategy, rules):
+    """The plan that is made passes the checker, figures and all."""
+    (first, second), (third, fourth) = rules
+    graph, target = around(
+        [derive("y", f"x.scale * {first} + {second}"), derive("x", f"y.scale / {third} + {fourth}")]
+    )
+    try:
+        plan = propagate(graph, target, model=model_digest(graph), strategy=strategy)
+    except Conflict:
+        return
+    check(plan, graph, target)

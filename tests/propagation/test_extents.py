@@ -40,7 +40,7 @@ def settled(values, kernels, outputs, moves=None):
     choices = choose_rows(graph, topological(graph.regions), ROWS)
     network = build_network(graph, choices, ROWS)
     while gone := forward(network):
-        choices = demote(choices, gone)
+        choices = demote(graph, choices, gone)
         network = build_network(graph, choices, ROWS)
     backward(network)
     return network

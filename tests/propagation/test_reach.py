@@ -1,8 +1,12 @@
 """Kernels whose scales lie farther apart than integer multipliers reach run in float."""
 
+from dataclasses import replace
+
 import pytest
 
 from planner.checker.check import check
+from planner.ir.graph import model_digest
+from planner.ir.types.typetext import parse_type
 from planner.propagation.propagate import propagate
 from tests.propagation.small import graph_of, target_of
 
@@ -36,7 +40,10 @@ def plan_of(arithmetic, mask, *, kernel="add"):
 def test_a_mask_of_the_least_float_is_added_in_float(arithmetic, kernel):
     plan = plan_of(arithmetic, f"[{LOWEST}, 0]", kernel=kernel)
     assert plan.kernels["k1"].row is None
-    assert plan.kernels["k1"].reason == "no integer multiplier gets from its inputs' scales to its result's"
+    assert (
+        plan.kernels["k1"].reason.partition(": ")[2]
+        == "no integer multiplier gets from its inputs' scales to its result's"
+    )
     assert plan.kernels["k2"].row is not None
 
 
@@ -61,3 +68,16 @@ def test_what_is_multiplied_counts_as_a_product(order):
         outputs="p",
     )
     assert propagate(graph, target).kernels["k1"].row is not None
+
+
+def test_a_rescale_in_front_counts_too():
+    """A value on a grid that no multiplier leads away from: its reader takes it in float."""
+    target = target_of(ROWS.replace("ARITHMETIC", "tosa_double"))
+    pins = [parse_type(f"!quant.uniform<i8:f32, {scale}>") for scale in ("1e+30", "1.0")]
+    graph = graph_of({"s": str(pins[0]), "y": "[-1e+20, 1e+20]"}, [("k", "tanh", "s", "y")], outputs="y")
+    graph = replace(graph, regions=(replace(graph.regions[0], input_facts=((pins[1],),)),))
+    plan = propagate(graph, target, model=model_digest(graph))
+    check(plan, graph, target)
+    assert plan.kernels["k"].row is None
+    (left,) = [step for step in plan.steps if step.rule == "left"]
+    assert f"in[0] {pins[1]}, from {pins[0]}" in left.source

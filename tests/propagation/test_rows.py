@@ -12,7 +12,7 @@ from planner.ir.topology import topological
 from planner.ir.types.typetext import parse_type
 from planner.propagation.network.build import build_network
 from planner.propagation.propagate import propagate
-from planner.propagation.selection.rows import choose_rows
+from planner.propagation.selection.rows import choose_rows, refuse_floats
 from tests.propagation.small import graph_of, target_of
 
 ROWS = target_of("""
@@ -92,7 +92,7 @@ def test_no_row_where_the_target_insists():
     target = replace(target_of(rows), on_no_kernel="error")
     graph = graph_of({"x": "", "y": ""}, [("k", "gelu", "x", "y")], outputs="y")
     with pytest.raises(Conflict, match="no row of small serves gelu at 'k'"):
-        choose_rows(graph, graph.regions, target)
+        refuse_floats(choose_rows(graph, graph.regions, target), target)
 
 
 def test_a_port_fact_of_another_storage_rules_the_row_out():

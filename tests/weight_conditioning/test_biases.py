@@ -119,7 +119,7 @@ def test_corrected_for_the_types_that_the_plan_has(target):
         for kernel in propagate(fused, device).kernels_in_order
         if kernel.row is not None and any(port.value in graph.constants for port in kernel.inputs)
     }
-    found = operand_types(fused, device)
+    _, found = operand_types(fused, device, fuses=True)
     assert weighted
     assert {name: found[name] for name in weighted} == weighted
 

@@ -126,6 +126,11 @@ class Values(Generic[Tensor]):
         else:
             self.enter(value, pinned, self._casts.rescale(value, tensor, kind, pinned))
 
+    def define_seen(self, value: str, kind: Uniform, tensor: Tensor) -> None:
+        """Say that a value is defined in float, on the grid of a type throughout: that is its base."""
+        self.bases[value] = kind
+        self.reals[value, kind] = tensor
+
     def integers(self, value: str, kind: Uniform) -> Tensor:
         """The tensor that holds a value's integers in a type; rescaled or quantized at its first use."""
         key = value, self._held(kind)
@@ -137,7 +142,7 @@ class Values(Generic[Tensor]):
         base = self.bases.get(value)
         if self.is_constant(value):
             return self._casts.store(value, kind)
-        if isinstance(base, Uniform):
+        if isinstance(base, Uniform) and (value, self._held(base)) in self.stored:
             return self._casts.rescale(value, self.stored[value, self._held(base)], base, kind)
         return self._casts.quantize(value, self.real(value), kind)
 
@@ -152,4 +157,6 @@ class Values(Generic[Tensor]):
     def form(self, value: str) -> Tensor:
         """The tensor of a value in the form it is defined in."""
         base = self.bases.get(value)
-        return self.stored[value, self._held(base)] if isinstance(base, Uniform) else self.real(value)
+        if isinstance(base, Uniform) and (value, self._held(base)) in self.stored:
+            return self.stored[value, self._held(base)]
+        return self.real(value)

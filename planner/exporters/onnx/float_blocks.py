@@ -4,7 +4,6 @@ Which operand reads which port, borders of bodies, and clamps of results. Nothin
 Source: design 01, sections 3 and 7.
 """
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +16,6 @@ from planner.ir.borders import border_op
 from planner.ir.graph import Op
 from planner.ir.structure import JOIN
 from planner.ir.types.qtypes import Uniform
-from planner.onnx.dtypes import NUMPY
 
 
 def write_border(builder: ModelBuilder, block: Block) -> bool:
@@ -59,9 +57,7 @@ def write_real(builder: ModelBuilder, block: Block) -> None:
         inputs = reads.operands(op)
         outputs = [raw.get(name, name) for name in op.outputs]
         reads.inner.update(zip(op.outputs, outputs, strict=True))
-        pools = op.type == "AveragePool"
-        written, read = _unfused(builder, block, op, inputs, is_f32=is_f32) if pools else (op, inputs)
-        builder.file.emit_op(written, read, outputs)
+        builder.file.emit_op(_plain(op), inputs, outputs)
     for name, port in ports.items():
         if not isinstance(port.type, Uniform):
             builder.values.define_real(name, raw[name])
@@ -86,20 +82,11 @@ def _is_written_in_f32(builder: ModelBuilder, block: Block) -> bool:
     return True
 
 
-def _unfused(
-    builder: ModelBuilder, block: Block, op: Op, inputs: list[str], *, is_f32: bool
-) -> tuple[Op, list[str]]:
-    """An AveragePool that onnxruntime does not fuse: its integer kernel lacks dilations."""
-    steps = op.attributes.get("dilations", ())
-    seen = block.kinds.get((op.name, 0)) or builder.values.bases.get(op.inputs[0])
-    if steps and set(steps) == {1}:
-        op = replace(op, attributes={k: v for k, v in op.attributes.items() if k != "dilations"})
-    elif steps and isinstance(seen, Uniform):
-        guard = builder.file.fresh(f"{inputs[0]}_guard")
-        dtype = "float32" if is_f32 else NUMPY[builder.graph.values[op.inputs[0]].dtype].name
-        builder.file.emit("Max", [inputs[0], builder.file.number(dtype, -math.inf)], [guard])
-        inputs = [guard]
-    return op, inputs
+def _plain(op: Op) -> Op:
+    """An AveragePool without dilations of 1: onnxruntime's integer kernel knows none."""
+    if op.type != "AveragePool" or set(op.attributes.get("dilations", ())) != {1}:
+        return op
+    return replace(op, attributes={k: v for k, v in op.attributes.items() if k != "dilations"})
 
 
 class _Reads:
@@ -166,7 +153,7 @@ def write_clamp_alone(builder: ModelBuilder, block: Block) -> bool:
     ):
         return False
     clamp = clamp_of(builder.values, op, kind)
-    if clamp is None or not (is_idle(clamp, kind) or held_dtype(kind) in builder.integer_clamps):
+    if clamp is None or not (is_idle(clamp, kind) or builder.clamps_integers(kind)):
         return False
     whole = builder.stored(ports[0].value, wanted)
     if is_idle(clamp, kind):
@@ -192,7 +179,7 @@ def write_clamped(
     """
     clamp = clamp_of(builder.values, activation, kind)
     result = builder.stored_name(value, kind)
-    if clamp is not None and held_dtype(kind) in builder.integer_clamps:
+    if clamp is not None and builder.clamps_integers(kind):
         builder.file.emit("Clip", [whole, *_stored_bounds(builder, clamp, kind)], [result])
     else:
         real, cut = builder.file.fresh(f"{value}_unclamped_f32"), builder.file.fresh(f"{value}_clamped")

@@ -15,7 +15,7 @@ from planner.errors import UnsupportedExport
 from planner.exporters.common.blocks import Operand
 from planner.exporters.common.values import Values
 from planner.exporters.onnx.onnx_file import OnnxFile
-from planner.exporters.onnx.opsets import choose_opset
+from planner.exporters.onnx.opsets import OLDER_OPSET, choose_opset
 from planner.exporters.onnx.storage_types import (
     ONNX_FLOATS,
     Array,
@@ -68,7 +68,7 @@ class ModelBuilder:
         }
         self._reals_f32: dict[tuple[str, Uniform], str] = {}
         self._parameters: dict[Uniform, tuple[str, str]] = {}
-        self._homes = homes(plan.graph)
+        self._homes, self._opset = homes(plan.graph), choose_opset(plan)
         self._border_types: dict[str, tuple[str, Shape | None]] = {}
         for name in graph.inputs:
             self.values.enter(name, pinned.get(name), name)
@@ -239,7 +239,7 @@ class ModelBuilder:
         bounds = whole_range(dtype)
         if (store.qmin, store.qmax) == (bounds.min, bounds.max):
             self.quantize_f32(tensor, kind, result)
-        elif dtype in self.integer_clamps:
+        elif self.clamps_integers(kind):
             whole = self.file.fresh(f"{result}_unclamped")
             self.quantize_f32(tensor, kind, whole)
             limits = [self.file.number(dtype.name, store.qmin), self.file.number(dtype.name, store.qmax)]
@@ -252,9 +252,18 @@ class ModelBuilder:
             self.quantize_f32(cut, kind, result)
         else:
             raise UnsupportedExport(
-                f"{result!r} is stored in {store} with a scale per slice, and no clamp here does that",
-                hint="use a type per tensor, or the storage's full range",
+                f"{result!r} is stored in {store} with a scale per slice, and no clamp of words does that",
+                hint="use a type per tensor, 8 bits or fewer, or the storage's full range",
             )
+
+    def refuses_carried(self, kind: Uniform) -> bool:
+        """Whether onnxruntime refuses a file in which it carries pairs of a type over views (`opsets`)."""
+        return self._opset > OLDER_OPSET and held_dtype(kind) == np.int8
+
+    def clamps_integers(self, kind: Uniform) -> bool:
+        """Whether stored tensors of a type are clamped as they are: slices have no one bound in floats."""
+        dtype = held_dtype(kind)
+        return dtype in self.integer_clamps or (dtype.itemsize == 1 and not kind.is_per_tensor)
 
     def dequantize_f32(self, tensor: str, kind: Uniform, result: str) -> None:
         """Append a DequantizeLinear to float32."""
@@ -271,7 +280,7 @@ class ModelBuilder:
             else:
                 self.file.bind(name, self.values.real(name))
         return self.file.to_bytes(
-            opset=choose_opset(self.plan),
+            opset=self._opset,
             port=self._port,
             scopes=self.plan.graph.scopes,
             typed=self._border_types.__getitem__,

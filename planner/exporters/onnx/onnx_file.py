@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from planner.exporters.onnx.guards import guarded
 from planner.ir.graph import Graph, Op, Opaque
 from planner.onnx.write import Node, Port, write_model
 from planner.plans.plan import Plan
@@ -16,7 +17,12 @@ from planner.plans.plan import Plan
 Array: TypeAlias = npt.NDArray[Any]
 
 # Names of ours that rest on a longer one keep its two ends: a file is not to consist of names.
-MAX_STEM: Final = 400
+MAX_STEM: Final = 48
+
+
+def shortened(stem: str) -> str:
+    """A name of ours, or the two ends of a long one."""
+    return stem if len(stem) <= MAX_STEM else f"{stem[: MAX_STEM // 2]}...{stem[-MAX_STEM // 2 :]}"
 
 
 class Names:
@@ -33,8 +39,7 @@ class Names:
 
     def fresh(self, stem: str) -> str:
         """Return `stem`, or `stem_1`, `stem_2`, ..., whichever is the first that is free, and take it."""
-        if len(stem) > MAX_STEM:
-            stem = f"{stem[: MAX_STEM // 2]}...{stem[-MAX_STEM // 2 :]}"
+        stem = shortened(stem)
         if stem not in self._taken and not self._bodies:
             self._taken.add(stem)
             return stem
@@ -73,8 +78,8 @@ class OnnxFile:
         domain: str = "",
         attributes: Mapping[str, Any] | None = None,
     ) -> None:
-        """Append a node; without a name it gets one from its type and first result."""
-        node_name = name or self.fresh(f"{outputs[0]}_{kind}")
+        """Append a node; without a name it gets one from its type and place."""
+        node_name = name or self.fresh(f"{kind}_{len(self.nodes)}")
         self.nodes.append(
             Node(kind, tuple(inputs), tuple(outputs), node_name, domain, attributes or {}, self.scope)
         )
@@ -115,7 +120,7 @@ class OnnxFile:
         versions = {domain: number for domain, number in self.graph.opsets.items() if domain in used - {""}}
         return write_model(
             name=self.graph.name,
-            nodes=self.nodes,
+            nodes=guarded(self.nodes, self.constants, self.graph.outputs, self.fresh, opset),
             inputs=[port(name) for name in self.graph.inputs],
             outputs=[port(name) for name in self.graph.outputs],
             constants=self.constants,

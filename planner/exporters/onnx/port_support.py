@@ -18,6 +18,7 @@ from planner.plans.rescales import pins
 
 ACTIVATIONS: Final = "i8, u8, i16 or u16 (a narrower range such as i8<-8:7> too) per tensor or per axis"
 CONSTANTS: Final = "i1..i16, u1..u16, or i32 and i64 with zero point 0, per tensor or per axis"
+ANY_ACTIVATIONS: Final = "i1..i16 or u1..u16, with any storage range, per tensor, or per axis in 8 or 16 bits"
 LOW_BIT_ACTIVATIONS: Final = "i1..i8 or u1..u8, with any storage range, per tensor or per axis"
 
 
@@ -40,6 +41,7 @@ class Accepts:
 
 
 LOW_BITS: Final = range(1, 9)
+ANY_BITS: Final = range(1, 17)
 
 
 def refuse_unsupported(graph: Graph, plan: Plan, accepts: Accepts) -> None:

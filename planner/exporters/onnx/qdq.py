@@ -2,7 +2,9 @@
 
 Each kernel reads DequantizeLinear and gives QuantizeLinear, which is what onnxruntime fuses into integer
 kernels. A fused Relu or Clip goes where the type's range already cuts; otherwise it follows the
-QuantizeLinear, so the kernel in front of it stays integer. Source: design 05; onnxruntime's QDQ groups.
+QuantizeLinear, so the kernel in front of it stays integer. Views have no pair of their own. Activations of
+other widths than 8 and 16 bits lie in the next wider of them, cut to their range.
+Source: design 05; onnxruntime's QDQ groups.
 """
 
 from typing import Final
@@ -12,9 +14,10 @@ import numpy as np
 from planner.exporters.common.blocks import Block
 from planner.exporters.onnx.float_blocks import write_clamp_alone, write_real
 from planner.exporters.onnx.model_builder import ModelBuilder
-from planner.exporters.onnx.port_support import Accepts
+from planner.exporters.onnx.port_support import ANY_ACTIVATIONS, ANY_BITS, Accepts
 from planner.exporters.onnx.write import Form, write_form
 from planner.ir.graph import Graph
+from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
 
 
@@ -25,10 +28,34 @@ def write_qdq(graph: Graph, plan: Plan) -> bytes:
 
 def write_block(builder: ModelBuilder, block: Block) -> None:
     """Write one region: a Relu or Clip on its own on integers where that is exact, else in float."""
-    if not write_clamp_alone(builder, block):
+    if not (write_clamp_alone(builder, block) or write_view(builder, block)):
         write_real(builder, block)
 
 
+def write_view(builder: ModelBuilder, block: Block) -> bool:
+    """Write a view of one type without a pair behind it, its numbers are on the grid already; or say False.
+
+    Engines carry the pair in front of it over it, onnxruntime by `QDQPropagation`.
+    """
+    op, ports = block.region.ops[0], (*block.kernel.inputs, *block.kernel.outputs)
+    if len(block.region.ops) > 1 or op.type not in _VIEWS or len(ports) != 2:
+        return False
+    (read, written), kind = ports, ports[1].type
+    if not isinstance(kind, Uniform) or read.type != kind or not kind.is_per_tensor:
+        return False
+    value, is_stored = written.value, written.value in builder.values.pins
+    if is_stored or builder.graph.values[value].dtype != "f32" or builder.refuses_carried(kind):
+        return False
+    inputs = [builder.values.real(read.value, kind), *(builder.operand(name) for name in op.inputs[1:])]
+    builder.file.emit_op(op, inputs, [value])
+    builder.values.define_seen(value, kind, value)
+    return True
+
+
+_VIEWS: Final = frozenset({"Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
+
 # onnxruntime on x86 turns i8 activations into u8, but not across a Clip on i8: the kernel in front of it
 # would fall back to float.
-FORM: Final = Form(Accepts("onnx-qdq"), frozenset({np.dtype(np.uint8)}), write_block)
+FORM: Final = Form(
+    Accepts("onnx-qdq", ANY_BITS, ANY_ACTIVATIONS), frozenset({np.dtype(np.uint8)}), write_block
+)

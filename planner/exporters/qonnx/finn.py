@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from planner.constants.quantize import quantize_array
 from planner.errors import RuleError, UnsupportedExport
 from planner.exporters.common.blocks import Block, Clamp, Operand, blocks, clamp_of, operand_of
 from planner.exporters.common.linear_operands import (
@@ -22,14 +23,14 @@ from planner.exporters.common.linear_operands import (
     shifted_weight,
     stored_bias,
 )
-from planner.exporters.common.thresholds import Integers, least_arguments
+from planner.exporters.common.thresholds import least_arguments
 from planner.exporters.onnx.integers.averaging import average_of, divides
 from planner.exporters.onnx.integers.rescaling import single
 from planner.exporters.onnx.port_support import beyond, common_problem, refusal, typed_ports
-from planner.exporters.onnx.storage_types import Array
+from planner.exporters.qonnx.channelwise import channelwise
 from planner.exporters.qonnx.finn_builder import LAYOUTS, FinnModelBuilder, datatype_of_array
-from planner.interpreter.calls import FLOAT32_EVEN, onto
-from planner.interpreter.fixed_point import ARITHMETICS, ratios
+from planner.interpreter.calls import FLOAT32_EVEN
+from planner.interpreter.fixed_point import ARITHMETICS
 from planner.ir.graph import Graph, Op
 from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import Uniform
@@ -90,14 +91,10 @@ def _write_block(streams: FinnModelBuilder, block: Block) -> None:
         return
     if _write_mover(streams, block):
         return
-    writer = WRITERS.get(tuple(op.type for op in block.core))
+    writer = WRITERS.get(tuple(op.type for op in block.core), channelwise)
     outputs = [port for port in block.kernel.outputs if port.value]
     kind = outputs[0].type if len(outputs) == 1 else None
-    if (
-        writer is not None
-        and isinstance(kind, Uniform)
-        and streams.values.arithmetic in (FLOAT32_EVEN, *ARITHMETICS)
-    ):
+    if isinstance(kind, Uniform) and streams.values.arithmetic in (FLOAT32_EVEN, *ARITHMETICS):
         clamp = clamp_of(streams.values, block.activation, kind)
         if clamp is not None and clamp.low < clamp.high and writer(streams, block, kind, clamp):
             return
@@ -106,8 +103,8 @@ def _write_block(streams: FinnModelBuilder, block: Block) -> None:
     raise UnsupportedExport(
         f"{port} (row {block.kernel.row}): thresholds do not compute {ops} in {streams.values.arithmetic} "
         "with these types; finn accepts Conv, Gemm and MatMul with constant weights and sums below 2^24, "
-        "Add of one scale or of a constant per channel, average pools without padding, and ops that move "
-        "data, each with Relu, Clip or no activation behind it",
+        "Add of one scale, functions of one stream and constants per channel that only rise or only fall, "
+        "average pools without padding, and ops that move data, each with Relu, Clip or nothing behind it",
         hint="leave the kernel float (annotate its result with !quant.none), or export qonnx",
     )
 
@@ -125,9 +122,24 @@ def _write_signs(streams: FinnModelBuilder, block: Block, asked: Mapping[str, Op
     scale = float(plus.reshape(()))
     if scale <= 0 or float(minus.reshape(())) != -scale or float(threshold.reshape(())) != 0:
         return False
-    x = streams.values.real(question.inputs[0])
-    streams.values.define_real(op.outputs[0], streams.signs(x, 0.0, scale, f"{op.outputs[0]}_signs"))
+    value = op.outputs[0]
+    signs = streams.signs(streams.values.real(question.inputs[0]), f"{value}_signs")
+    streams.bipolar[value] = signs, scale
+    real = signs
+    if scale != 1:
+        real = streams.emit("Mul", [signs, streams.constant(f"{value}_scale", plus)], f"{value}_real")
+    streams.values.define_real(value, real)
     return True
+
+
+def _signs(streams: FinnModelBuilder, x: Operand) -> tuple[str, int] | None:
+    """The signs that a value is, and the integer that its type makes of one; None where it has none."""
+    if x.value not in streams.bipolar or streams.values.bases.get(x.value) is not None:
+        return None
+    tensor, scale = streams.bipolar[x.value]
+    stored = quantize_array(np.asarray([-scale, scale], np.float32), x.kind).astype(np.int64)
+    low, high = (int(end) - x.kind.zero_point for end in stored)
+    return (tensor, high) if high == -low > 0 else None
 
 
 def _write_floats(streams: FinnModelBuilder, block: Block) -> None:
@@ -191,13 +203,17 @@ def _linear(streams: FinnModelBuilder, block: Block, y: Uniform, clamp: Clamp) -
     levels = least_arguments(lambda v: rounding.stored(v) - clamp.low, low, high, clamp.high - clamp.low)
     rank = len(streams.graph.values[block.kernel.outputs[0].value].shape or ())
     layout = "NCHW" if product.op.type == "Conv" else LAYOUTS.get(rank, "NC")
-    _settle(streams, block, _sums(streams, block, product), levels.least - none[:, None], clamp, layout)
+    signs = _signs(streams, product.x)
+    x, one = (streams.values.integers(product.x.value, product.x.kind), 1) if signs is None else signs
+    # A sum of signs times `one` reaches t where the sum of signs reaches t / one, rounded up.
+    least = -((none[:, None] - levels.least) // one)
+    streams.settle(block, _sums(streams, block, product, x), least, clamp, layout)
     return True
 
 
-def _sums(streams: FinnModelBuilder, block: Block, product: Product) -> str:
+def _sums(streams: FinnModelBuilder, block: Block, product: Product, x: str) -> str:
     """The product of integers, a tensor of integers in float32."""
-    op, x = product.op, streams.values.integers(product.x.value, product.x.kind)
+    op = product.op
     weight = shifted_weight(streams.values.array(product.w.value), product.w.kind)
     if op.type == "Gemm" and op.attributes.get("transB"):
         weight = np.ascontiguousarray(weight.T)
@@ -207,80 +223,20 @@ def _sums(streams: FinnModelBuilder, block: Block, product: Product) -> str:
 
 
 def _plus(streams: FinnModelBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
-    """Add of two streams of one scale, or of one number per channel to a stream."""
+    """Add of two streams of one scale, or of a constant to a stream."""
     op = block.core[0]
     a, b = operand_of(block, op, 0), operand_of(block, op, 1)
-    if a is None or b is None or streams.values.arithmetic not in _LINEAR:
+    if a is None or b is None:
         return False
-    if a.value in streams.graph.constants:
-        a, b = b, a
-    if b.value in streams.graph.constants:
-        return _plus_constant(streams, block, y, clamp, (a, b))
-    if a.kind.scale != b.kind.scale:
+    if streams.values.is_constant(a.value) or streams.values.is_constant(b.value):
+        return channelwise(streams, block, y, clamp)
+    if streams.values.arithmetic not in _LINEAR or a.kind.scale != b.kind.scale:
         return False
     sides = [streams.values.integers(side.value, side.kind) for side in (a, b)]
     rounding = single(y, streams.values.arithmetic, a.kind.scale, 0.0, clamp)
     reach = np.asarray([largest(a.kind) + largest(b.kind)])
     levels = least_arguments(lambda v: rounding.stored(v) - clamp.low, -reach, reach, clamp.high - clamp.low)
-    _settle(streams, block, streams.emit("Add", sides, f"{block.result}_sum"), levels.least, clamp)
-    return True
-
-
-def _plus_constant(
-    streams: FinnModelBuilder, block: Block, y: Uniform, clamp: Clamp, sides: tuple[Operand, Operand]
-) -> bool:
-    a, b = sides
-    shape, array = streams.graph.values[a.value].shape, streams.values.array(b.value)
-    if shape is None or not b.kind.is_per_tensor:
-        return False
-    axis = _channel_axis(array.shape, len(shape))
-    if axis is None:
-        return False
-    added = shifted_weight(array, b.kind).reshape(-1)
-    terms = [ratios((side.kind.scale,), 1.0, y.scale) for side in (a, b)]
-
-    def levels_of(v: Integers) -> Integers:
-        stored = onto([(v, terms[0]), (added[:, None], terms[1])], y, streams.values.arithmetic).astype(
-            np.int64
-        )
-        return np.clip(stored, clamp.low, clamp.high) - clamp.low
-
-    ends = [
-        np.full(added.shape, end - a.kind.zero_point) for end in (a.kind.storage.qmin, a.kind.storage.qmax)
-    ]
-    least = least_arguments(levels_of, ends[0], ends[1], clamp.high - clamp.low).least
-    x = streams.values.integers(a.value, a.kind)
-    _settle(streams, block, x, least, clamp, _layout(axis, len(shape)))
-    return True
-
-
-def _channel_axis(shape: tuple[int, ...], rank: int) -> int | None:
-    """The axis along which a constant has its numbers, in a tensor of a rank; None: several."""
-    wide = [i for i, dim in enumerate(shape) if dim != 1]
-    if len(wide) > 1:
-        return None
-    return 1 if not wide else wide[0] + rank - len(shape)
-
-
-def _layout(axis: int, rank: int) -> str:
-    return (
-        "".join("C" if i == axis else letter for i, letter in enumerate("NHWD"[:rank]))
-        if axis != 1
-        else "NCHW"
-    )
-
-
-def _clip(streams: FinnModelBuilder, block: Block, y: Uniform, _clamp: Clamp) -> bool:
-    """A Relu or Clip alone: the identity on integers, cut."""
-    op = block.core[0]
-    x = operand_of(block, op, 0)
-    own = None if x is None else clamp_of(streams.values, op, y)
-    if x is None or own is None or own.low >= own.high:
-        return False
-    if (x.kind.scale, x.kind.zero_point) != (y.scale, y.zero_point):
-        return False
-    least = np.arange(own.low + 1, own.high + 1)[None] - x.kind.zero_point
-    _settle(streams, block, streams.values.integers(x.value, x.kind), least, own)
+    streams.settle(block, streams.emit("Add", sides, f"{block.result}_sum"), levels.least, clamp)
     return True
 
 
@@ -302,29 +258,16 @@ def _average(streams: FinnModelBuilder, block: Block, y: Uniform, clamp: Clamp) 
     pooled = streams.emit(
         op.type, [streams.values.integers(x.value, x.kind)], f"{block.result}_average", op.attributes
     )
-    _settle(streams, block, pooled, averages, clamp)
+    streams.settle(block, pooled, averages, clamp)
     return True
-
-
-def _settle(  # noqa: PLR0917
-    streams: FinnModelBuilder, block: Block, tensor: str, least: Array, clamp: Clamp, layout: str = "NCHW"
-) -> None:
-    """Append the thresholds of a result and define its value."""
-    port = block.kernel.outputs[0]
-    if isinstance(port.type, Uniform):
-        low = clamp.low - port.type.zero_point
-        result = streams.thresholds(tensor, least, low=low, stem=f"{port.value}_integers", layout=layout)
-        streams.define_integers(port.value, port.type, result)
 
 
 WRITERS: Final[Mapping[tuple[str, ...], Writer]] = {
     ("Add",): _plus,
     ("AveragePool",): _average,
-    ("Clip",): _clip,
     ("Conv",): _linear,
     ("Gemm",): _linear,
     ("GlobalAveragePool",): _average,
     ("MatMul",): _linear,
     ("MatMul", "Add"): _linear,
-    ("Relu",): _clip,
 }

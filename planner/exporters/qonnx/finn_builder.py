@@ -12,10 +12,12 @@ import numpy as np
 
 from planner.constants.quantize import quantize_array
 from planner.errors import UnsupportedExport
+from planner.exporters.common.blocks import Block, Clamp
 from planner.exporters.common.linear_operands import shifted_weight
 from planner.exporters.common.thresholds import Integers, least_arguments, least_floats
 from planner.exporters.common.values import Values
 from planner.exporters.onnx.onnx_file import OnnxFile
+from planner.interpreter.evaluate import Interpreter
 from planner.interpreter.memory import rescaled
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
@@ -30,13 +32,20 @@ LAYOUTS: Final[Mapping[int, str]] = {2: "NC", 3: "NWC", 4: "NHWC"}
 
 
 class FinnModelBuilder:
-    """Nodes and constants written so far, and the tensors that hold each value."""
+    """Nodes and constants written so far, and the tensors that hold each value.
+
+    Attributes:
+      interpreter: of the plan, for what a kernel makes of each integer.
+      bipolar: values that are signs times a scale: the tensor of the signs, and the scale.
+    """
 
     def __init__(self, graph: Graph, plan: Plan) -> None:
         """Start with the model's inputs, all float."""
         self.graph, self.plan = graph, plan
         self.file, self.values = OnnxFile(graph, plan), Values[str](graph, plan, self)
         self._annotations: dict[str, Mapping[str, str]] = {}
+        self.interpreter = Interpreter(graph, plan)
+        self.bipolar: dict[str, tuple[str, float]] = {}
         for name in graph.inputs:
             self.values.define_real(name, name)
 
@@ -76,20 +85,22 @@ class FinnModelBuilder:
         self._annotations[result] = {DATATYPE: datatype}
         return result
 
-    def signs(self, tensor: str, threshold: float, scale: float, stem: str) -> str:
-        """Append a MultiThreshold to the scale, from the threshold on, and its negative below."""
-        table = self.constant(f"{stem}_thresholds", np.asarray([[threshold]]))
+    def signs(self, tensor: str, stem: str) -> str:
+        """Append a MultiThreshold to 1 from 0 on, and -1 below."""
+        table = self.constant(f"{stem}_thresholds", np.asarray([[0.0]]))
         result = self.file.fresh(stem)
-        attributes = {
-            "data_layout": "NCHW",
-            "out_bias": -scale,
-            "out_dtype": "BIPOLAR",
-            "out_scale": 2 * scale,
-        }
+        attributes = {"data_layout": "NCHW", "out_bias": -1.0, "out_dtype": "BIPOLAR", "out_scale": 2.0}
         self.file.emit("MultiThreshold", [tensor, table], [result], domain=FINN, attributes=attributes)
-        if scale == 1:
-            self._annotations[result] = {DATATYPE: "BIPOLAR"}
+        self._annotations[result] = {DATATYPE: "BIPOLAR"}
         return result
+
+    def settle(self, block: Block, tensor: str, least: Array, clamp: Clamp, layout: str = "NCHW") -> None:
+        """Append the thresholds of a result and define its value."""
+        port = block.kernel.outputs[0]
+        if isinstance(port.type, Uniform):
+            low = clamp.low - port.type.zero_point
+            result = self.thresholds(tensor, least, low=low, stem=f"{port.value}_integers", layout=layout)
+            self.define_integers(port.value, port.type, result)
 
     def define_integers(self, value: str, kind: Uniform, tensor: str) -> None:
         """Say which tensor holds a value's integers; a rescale to its pin follows."""

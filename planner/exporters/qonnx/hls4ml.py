@@ -16,10 +16,10 @@ from typing import Any, Final
 import numpy as np
 
 from planner.exporters.common.blocks import Block, blocks
+from planner.exporters.qonnx.hls4ml_ops import readable, refuse_what_is_not_read, window
 from planner.exporters.qonnx.model_builder import FloatModelBuilder
 from planner.exporters.qonnx.qonnx import refuse_what_no_quant_has, write_block
 from planner.exporters.qonnx.quant_parameters import QUANT_NAME
-from planner.interpreter.kernels.geometry import conv_geometry
 from planner.ir.graph import Graph, Op
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
@@ -30,10 +30,12 @@ CONFIG_FILE: Final = "hls_config.json"
 GUARD_BITS: Final = 8
 MOST_BITS: Final = 64
 TABLE_BITS: Final = 18
+TABLE_REST: Final = 1 / 256
+"""What the exponentials behind the end of a softmax's table may add up to, the largest being 1."""
 # Zip files have no time before this one, and every export of a plan is the same bytes.
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
-_WINDOWED: Final = frozenset({"AveragePool", "Conv", "MaxPool"})
+_WINDOWED: Final = frozenset({"Conv", "MaxPool"})
 _WEIGHTED: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 
 Precisions = dict[str, dict[str, str]]
@@ -47,23 +49,30 @@ def write_hls4ml(graph: Graph, plan: Plan) -> bytes:
       plan: of that model.
 
     Raises:
-      UnsupportedExport: a type no Quant has, with port and row.
+      UnsupportedExport: a type no Quant has, with port and row; an op that hls4ml does not read.
     """
     refuse_what_no_quant_has(graph, plan, "hls4ml")
+    graph, parts = readable(graph, list(blocks(plan)))
     builder = FloatModelBuilder(graph, plan)
     found: Precisions = {}
-    for block in blocks(plan):
+    for block in parts:
         if _is_gemm(block):
             _write_gemm(builder, block)
         else:
             write_block(builder, block)
-        found |= _precisions(block)
+        found |= _precisions(graph, block)
+    refuse_what_is_not_read(builder.file.nodes, builder.file.constants)
     builder.bind_outputs()
     builder.spell_out({op.name: _windows(graph, op) for op in plan.graph.all_ops() if op.type in _WINDOWED})
     names = builder.number_nodes()
     layers: dict[str, Any] = {new: {"Precision": found[old]} for old, new in names.items() if old in found}
     layers |= _quantizers(builder, plan)
-    layers |= {names[op.name]: _tables(graph, op) for op in plan.graph.all_ops() if op.type == "Softmax"}
+    layers |= {
+        names[op.name]: _tables(graph, op, block.kinds.get((op.name, 0)))
+        for block in parts
+        for op in block.region.ops
+        if op.type == "Softmax"
+    }
     config = {
         "LayerName": dict(sorted(layers.items())),
         "Model": {"Precision": {"default": _default(graph, plan)}, "ReuseFactor": 1, "Strategy": "Latency"},
@@ -95,23 +104,27 @@ def _windows(graph: Graph, op: Op) -> Mapping[str, Any]:
     sizes = [size for size in spatial if isinstance(size, int)]
     if not kernel or len(sizes) != len(kernel):
         return {}
-    geometry = conv_geometry(op.attributes, sizes, kernel)
-    said = {"kernel_shape": tuple(kernel), "dilations": geometry.dilations, "auto_pad": "NOTSET"}
-    said |= {"pads": geometry.pads, "strides": geometry.strides}
-    return {**said, "group": geometry.group} if op.type == "Conv" else said
+    said = window(op.attributes, sizes, kernel)
+    return {**said, "group": int(op.attributes.get("group", 1))} if op.type == "Conv" else said
 
 
-def _tables(graph: Graph, op: Op) -> Mapping[str, str]:
+def _tables(graph: Graph, op: Op, kind: PortTyped) -> Mapping[str, str]:
     """Types of a softmax's tables: exponentials and quotients are at most 1, their sum at most their number.
 
-    hls4ml's own types spend 8 bits before the point, and so find a sum in one of a handful of entries.
+    hls4ml's own types spend 8 bits before the point, and so find a sum in one of a handful of entries. Its
+    type of the distance to the largest number wraps around at half the range of the numbers; this one
+    saturates, where all numbers so far away add up to little.
     """
     shape = graph.values[op.inputs[0]].shape
     size = shape[op.attributes.get("axis", -1)] if shape else None
     if not isinstance(size, int):
         return {}
-    one, total = (f"ap_ufixed<{TABLE_BITS},{whole},AP_RND,AP_SAT>" for whole in (1, size.bit_length()))
-    return {"ExpTableT": one, "InvInpT": total, "InvTableT": one}
+    farthest = math.log(size / TABLE_REST)
+    if isinstance(kind, Uniform):
+        farthest = min(farthest, kind.hi - kind.lo)
+    wholes = (1, size.bit_length(), math.ceil(math.log2(farthest)))
+    one, total, distance = (f"ap_ufixed<{TABLE_BITS},{whole},AP_RND,AP_SAT>" for whole in wholes)
+    return {"ExpTableT": one, "InpNormT": distance, "InvInpT": total, "InvTableT": one}
 
 
 def _is_gemm(block: Block) -> bool:
@@ -156,7 +169,7 @@ def _adding(op: Op) -> str:
     return f"{op.name}/bias"
 
 
-def _precisions(block: Block) -> Precisions:
+def _precisions(graph: Graph, block: Block) -> Precisions:
     """Types of weights, biases, sums and results by the op they belong to, as it is written."""
     op, last = block.region.ops[0], block.region.ops[-1].name
     found: Precisions = {}
@@ -167,7 +180,7 @@ def _precisions(block: Block) -> Precisions:
         if _is_gemm(block) and len(op.inputs) > 2 and op.inputs[2]:
             inner.insert(1, _adding(op))
             last = inner[-1]
-        total = _sum_type(block)
+        total = _sum_type(graph, block)
         if total:
             found.setdefault(op.name, {})["accum"] = total
             for name in inner[:-1]:
@@ -178,11 +191,18 @@ def _precisions(block: Block) -> Precisions:
     return found
 
 
-def _sum_type(block: Block) -> str:
-    """The accumulator: as many bits as the weights make it need, on the products' grid; "" if unknown."""
+def _sum_type(graph: Graph, block: Block) -> str:
+    """The accumulator: as many bits as the weights make it need, on the products' grid; "" if unknown.
+
+    For a layer that stands for a kernel without weights, what sums of the widest numbers need.
+    """
     op, bits = block.region.ops[0], block.kernel.accumulator_bits
     sides = [block.kinds.get((op.name, i)) for i in range(2)]
     kinds = [kind for kind in sides if isinstance(kind, Uniform)]
+    weight = graph.constants.get(op.inputs[1])
+    if bits is None and op.type == "Conv" and weight is not None and weight.array is not None:
+        terms = math.prod(weight.array.shape[1:])
+        bits = sum(kind.storage.bits for kind in kinds) + terms.bit_length()
     if bits is None or len(kinds) != len(sides):
         return ""
     return f"ap_fixed<{bits},{bits - sum(_fraction(kind) for kind in kinds)},AP_RND,AP_SAT>"

@@ -54,7 +54,15 @@ class FloatModelBuilder:
         return self._quantized_constant(value, np.ascontiguousarray(array.T), _turned(seen))
 
     def number_nodes(self) -> Mapping[str, str]:
-        """Name every node by its type and count, as QONNX's cleanup does; new names by old ones."""
+        """Name every node by its type and count, as QONNX's cleanup does; new names by old ones.
+
+        It puts nodes in layers first, each as soon as what it reads is there.
+        """
+        layer: dict[str, int] = {}
+        for node in self.file.nodes:
+            depth = max((layer.get(name, -1) for name in node.inputs), default=-1) + 1
+            layer |= dict.fromkeys(node.outputs, depth)
+        self.file.nodes.sort(key=lambda node: layer[node.outputs[0]])
         counts: Counter[str] = Counter()
         renamed: dict[str, str] = {}
         for i, node in enumerate(self.file.nodes):

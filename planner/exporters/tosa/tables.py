@@ -13,6 +13,7 @@ import numpy as np
 
 from planner.constants.quantize import dequantize_array, quantize_array
 from planner.exporters.common.blocks import Block, Clamp, Operand
+from planner.exporters.common.pointwise import POINTWISE, only_stored, varying_axis
 from planner.exporters.common.values import Array
 from planner.exporters.tosa.operations import Tensor, plain
 from planner.exporters.tosa.program_builder import ProgramBuilder, element_of, held, width_of
@@ -21,16 +22,6 @@ from planner.interpreter.memory import as_f32
 from planner.interpreter.programs import Read, program_of
 from planner.ir.types.qtypes import Uniform
 
-POINTWISE: Final = frozenset(
-    {
-        *("Abs", "Add", "Ceil", "Celu", "Clip", "Cos", "Div", "Elu", "Erf", "Exp", "Floor", "Gelu"),
-        *("HardSigmoid", "HardSwish", "Identity", "LeakyRelu", "Log", "Max", "Min", "Mish", "Mul", "Neg"),
-        *("PRelu", "Pow", "Reciprocal", "Relu", "Round", "Selu", "Sigmoid", "Sign", "Sin", "Softplus"),
-        *("Softsign", "Sqrt", "Sub", "Swish", "Tanh", "ThresholdedRelu"),
-    }
-)
-"""Ops whose result at an element depends on their operands at that element."""
-
 _WIDEST: Final = 16
 _ENTRIES: Final = 1 << 22
 """More entries than this are no table: the ops then run in float."""
@@ -38,11 +29,11 @@ _ENTRIES: Final = 1 << 22
 
 def pointwise(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -> bool:
     """Any ops of `POINTWISE` on one stored tensor and constants that vary along one axis at most."""
-    x = _only(builder, block)
+    x = only_stored(builder.values, block)
     if x is None or not all(op.type in POINTWISE for op in block.core):
         return False
     tensor = builder.values.integers(x.value, x.kind)
-    axis = _varying(builder, block, len(tensor.shape))
+    axis = varying_axis(builder.values, block, len(tensor.shape))
     if axis is None or width_of(x.kind) > _WIDEST:
         return False
     shape = [1] * len(tensor.shape)
@@ -58,35 +49,6 @@ def pointwise(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp) -
         stored = _looked_up(builder, replace(tensor, element=element_of(y)), tensor, axis, table)
     builder.values.define_stored(block.kernel.outputs[0].value, y, stored)
     return True
-
-
-def _only(builder: ProgramBuilder, block: Block) -> Operand | None:
-    """The only operand that is not constant, if it is stored with one scale."""
-    inner = {name for op in block.core for name in op.outputs}
-    found: dict[Operand, None] = {}
-    for op in block.core:
-        for i, name in enumerate(op.inputs):
-            if not name or name in inner or builder.values.is_constant(name):
-                continue
-            kind = block.kinds.get((op.name, i))
-            if not isinstance(kind, Uniform) or not kind.is_per_tensor:
-                return None
-            found[Operand(name, kind)] = None
-    return next(iter(found)) if len(found) == 1 else None
-
-
-def _varying(builder: ProgramBuilder, block: Block, rank: int) -> int | None:
-    """The axis along which constants vary, -1 where they are single numbers, None where several do."""
-    axes: set[int] = set()
-    for op in block.core:
-        for name in op.inputs:
-            if not name or not builder.values.is_constant(name):
-                continue
-            shape = builder.values.array(name).shape
-            if len(shape) > rank:
-                return None
-            axes.update(i + rank - len(shape) for i, size in enumerate(shape) if size != 1)
-    return None if len(axes) > 1 else next(iter(axes), -1)
 
 
 def _tabulated(builder: ProgramBuilder, block: Block, x: Operand, y: Uniform, shape: list[int]) -> Array:

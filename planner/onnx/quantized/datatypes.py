@@ -22,8 +22,8 @@ DATATYPE: Final = "finn_datatype"
 _STEPS: Final = "MultiThreshold"
 _WIDEST: Final = 16
 _LINEAR: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
-_INTEGER: Final = re.compile(r"(U?)INT(\d+)")
-_FIXED: Final = re.compile(r"FIXED<(\d+),(\d+)>")
+_INTEGER: Final = re.compile(r"(U?)INT(\d{1,2})")
+_FIXED: Final = re.compile(r"FIXED<(\d{1,2}),(\d{1,2})>")
 
 
 def with_datatypes(graph: Graph, annotations: Iterable[TensorAnnotation]) -> Graph:

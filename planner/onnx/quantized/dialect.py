@@ -48,6 +48,8 @@ _OPERANDS: Final[Mapping[str, tuple[int, ...]]] = {
     QUANT: (4,),
     TRUNC: (5, 6),
 }
+# onnxruntime ends the process at one of these without a zero point, but not where its name is empty.
+_TABLES: Final = frozenset({"QLinearLeakyRelu", "QLinearSigmoid"})
 _SILENT: Final = frozenset({FLOAT_QUANT, MULTI_THRESHOLD})
 
 
@@ -68,6 +70,8 @@ def canonical(graph: Graph) -> Graph:
             ops += _channels_first(op, kind, values, names)
         elif domain == MICROSOFT and kind in ("QuantizeLinear", "DequantizeLinear"):
             ops.append(replace(op, type=kind))
+        elif domain == MICROSOFT and kind in _TABLES and len(op.inputs) == 4:
+            ops.append(replace(op, inputs=(*op.inputs, "")))
         else:
             ops.append(op)
     if tuple(ops) == graph.ops:

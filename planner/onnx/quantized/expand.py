@@ -4,6 +4,7 @@ ONNX defines them so. DequantizeLinear then moves behind ops that only move data
 pairs stand together. Everything downstream reads pairs alone. Source: ONNX and onnxruntime operator pages.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
@@ -176,7 +177,8 @@ def _qgemm(op: Op, draft: Draft) -> None:
     if bias:
         reals.append(_bias(op, draft, bias, (a_scale, b_scale)))
     real = draft.emit(op, "Gemm", *reals, dtype=_FLOAT, attributes=op.attributes)
-    if grid and grid[0]:
+    # Without a zero point it gives reals, whatever its scale: so onnxruntime.
+    if grid[1:2] and grid[1]:
         _quantize(op, draft, real, grid)
     else:
         draft.emit(op, "Identity", real, out=op.outputs[0])
@@ -206,13 +208,18 @@ def _integer_product(kind: str) -> Expansion:
 
     def apply(op: Op, draft: Draft) -> None:
         zeros = [*op.inputs[2:4], "", ""][:2]
+        shapes = [draft.graph.values[name].shape or () if name else () for name in zeros]
+        if any(dim != 1 for dim in shapes[0]) or len(shapes[1]) > 1:
+            # A zero point per row, or per column of each of many matrices: no axis of a tensor says that.
+            draft.ops.append(op)
+            return
         unit = draft.constant(f"{op.outputs[0]}/unit", np.asarray(1, np.float32))
         axis = 0 if kind == "Conv" else -1
         sides = [(op.inputs[0], unit, zeros[0]), (op.inputs[1], unit, zeros[1])]
-        weight_zero = draft.array(zeros[1]) if zeros[1] else None
-        per_axis = weight_zero is not None and weight_zero.size > 1
-        if per_axis and weight_zero is not None:
-            units = draft.constant(f"{op.outputs[0]}/units", np.ones(weight_zero.size, np.float32))
+        columns = math.prod(dim if isinstance(dim, int) else 1 for dim in shapes[1])
+        per_axis = columns > 1
+        if per_axis:
+            units = draft.constant(f"{op.outputs[0]}/units", np.ones(columns, np.float32))
             sides[1] = (op.inputs[1], units, zeros[1])
         reals = [_real(op, draft, sides[0]), _real(op, draft, sides[1], axis=axis if per_axis else None)]
         real = draft.emit(op, kind, *reals, dtype=_FLOAT, attributes=op.attributes)

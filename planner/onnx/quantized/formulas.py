@@ -135,7 +135,7 @@ def float_quant(
     step = np.floor(np.log2(np.abs(v) + tiny)) - mantissa_bits
     step = np.exp2(np.maximum(step, 1.0 - exponent_bias - mantissa_bits))
     q = step * ROUNDINGS[rounding](v / step)
-    mantissa = np.sum(2.0 ** np.arange(0, -1.0 * float(mantissa_bits) - 1.0, -1.0))
+    mantissa = np.sum(2.0 ** np.arange(0, -1.0 * mantissa_bits.item() - 1.0, -1.0))
     largest = np.minimum(mantissa * 2 ** (2.0**exponent_bits - 1.0 - exponent_bias), max_value)
     clipped = np.clip(q, -largest, largest)
     if not saturation:

@@ -13,7 +13,7 @@ import numpy as np
 
 from planner.errors import ModelError
 from planner.ir.graph import Constant, Graph, Op, Value
-from planner.onnx.dtypes import dtype_of, enum_of
+from planner.onnx.dtypes import NUMPY, dtype_of, enum_of
 from planner.onnx.naming import unused
 from planner.onnx.quantized.dialect import (
     BIPOLAR,
@@ -214,13 +214,18 @@ def _is_all(operand: Operand, number: float) -> bool:
 
 def _offset(op: Op, draft: Draft, scale: Operand, zero: Operand) -> tuple[str, np.dtype[Any]]:
     """`x / scale + zero_point`, in the element types numpy would take."""
-    known = draft.graph.values[op.inputs[0]].dtype
-    start = np.dtype(np.float64) if known == "f64" else _F32
+    start = _real(op, draft)
     divided = np.result_type(start, _dtype(scale))
     x = _as(op, draft, op.inputs[0], start, divided)
     v = x if _is_all(scale, 1) else _step(op, draft, "Div", x, scale, dtype=divided)
     dtype = np.result_type(divided, _dtype(zero))
     return _step(op, draft, "Add", _as(op, draft, v, divided, dtype), zero, dtype=dtype), dtype
+
+
+def _real(op: Op, draft: Draft) -> np.dtype[Any]:
+    """The element type of the tensor; where it is not known it is float32."""
+    known = draft.graph.values[op.inputs[0]].dtype
+    return NUMPY[known] if known in ("f16", "f64") else _F32
 
 
 def _back(op: Op, draft: Draft, q: str, zero: Operand, scale: Operand, *, dtype: np.dtype[Any]) -> None:
@@ -235,7 +240,8 @@ def _back(op: Op, draft: Draft, q: str, zero: Operand, scale: Operand, *, dtype:
 
 
 def _finish(op: Op, draft: Draft, source: str) -> None:
-    """Let the last step write the op's result."""
+    """Let the last step write the op's result, in its own element type."""
+    source = _as(op, draft, source, _F32, _real(op, draft))
     if draft.ops and draft.ops[-1].outputs == (source,):
         draft.ops[-1] = replace(draft.ops[-1], name=op.name, outputs=op.outputs[:1])
         draft.values.pop(source, None)
@@ -281,8 +287,9 @@ def _bipolar(op: Op, draft: Draft) -> bool:
         return False
     zero = draft.constant(f"{op.outputs[0]}/zero", np.asarray(0, _F32))
     ends = [draft.constant(f"{op.outputs[0]}/{name}", s) for name, s in (("plus", scale), ("minus", -scale))]
-    is_positive = draft.emit(op, "GreaterOrEqual", op.inputs[0], zero, dtype="bool")
-    draft.emit(op, "Where", is_positive, *ends, out=op.outputs[0])
+    x = _as(op, draft, op.inputs[0], _real(op, draft), _F32)
+    is_positive = draft.emit(op, "GreaterOrEqual", x, zero, dtype="bool")
+    _finish(op, draft, draft.emit(op, "Where", is_positive, *ends, dtype="f32"))
     return True
 
 
@@ -316,10 +323,12 @@ def _multi_threshold(op: Op, draft: Draft) -> bool:
     spread = [1] * len(shape)
     if thresholds.shape[0] != 1:
         spread[axis] = -1
-    total = ""
+    total, real = "", np.result_type(_real(op, draft), thresholds.dtype)
+    x = _as(op, draft, op.inputs[0], _real(op, draft), real)
     for k in range(thresholds.shape[1]):
-        step = draft.constant(f"{op.outputs[0]}/threshold_{k}", thresholds[:, k].reshape(spread))
-        is_reached = draft.emit(op, "GreaterOrEqual", op.inputs[0], step, dtype="bool")
+        reached = thresholds[:, k].astype(real).reshape(spread)
+        step = draft.constant(f"{op.outputs[0]}/threshold_{k}", reached)
+        is_reached = draft.emit(op, "GreaterOrEqual", x, step, dtype="bool")
         one = draft.emit(op, "Cast", is_reached, dtype="f32", attributes={"to": enum_of("f32")})
         total = draft.emit(op, "Add", total, one) if total else one
     scale, bias = (np.asarray(op.attributes[key], np.float32) for key in ("out_scale", "out_bias"))

@@ -142,7 +142,7 @@ def quantizer_of(op: Op, reader: Reader) -> Quantizer | None:
 
 def _float_quantizer(op: Op, arrays: list[Array]) -> Quantizer | None:
     scale, *format_of = arrays
-    name = _FLOAT_FORMATS.get(tuple(float(array) for array in format_of if array.size == 1))
+    name = _FLOAT_FORMATS.get(tuple(array.item() for array in format_of if array.size == 1))
     if name is None or checked_rounding(op) not in ("ROUND", "HALF_EVEN") or not op.attributes["saturation"]:
         return None
     limit = np.asarray(FLOAT_STORAGE[name], np.float32)

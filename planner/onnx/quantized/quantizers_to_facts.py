@@ -22,6 +22,7 @@ from planner.onnx.quantized.dynamic import plain_products
 from planner.onnx.quantized.expand import EXPANSIONS, expand, lift
 from planner.onnx.quantized.formulas import ROUNDINGS, Array, bipolar
 from planner.onnx.quantized.lowering import EVALUATORS, Draft, draft_of, evaluate, lower
+from planner.onnx.quantized.parameters import refuse_parameters
 from planner.onnx.quantized.quantizers import Found, Quantizer, find_quantizers
 from planner.onnx.quantized.types import type_of
 from planner.onnx.shapes import infer
@@ -65,6 +66,7 @@ def absorb(graph: Graph) -> Graph:
     # Scales come through Identity, Tile, Reshape, Expand of constants too.
     graph = fold_constants(infer(drop_identities(graph)))
     graph = lift(infer(expand(plain_products(graph))))
+    refuse_parameters(graph)
     found = {item.last: item for item in find_quantizers(graph)}
     work = _Work(graph, draft_of(graph), _users(graph))
     for at, op in enumerate(graph.ops):

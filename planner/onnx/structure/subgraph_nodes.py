@@ -64,9 +64,9 @@ def free_names(graph: GraphProto) -> Iterator[str]:
 
 
 def op_types(graph: GraphProto) -> Iterator[str]:
-    """Types of the nodes of a body and of the bodies inside it, domains aside."""
+    """Types of the nodes of a body and of the bodies inside it, as ops have them."""
     for node in graph.node:
-        yield node.op_type
+        yield _type_of(node)
         for body in _bodies(node):
             yield from op_types(body)
 
@@ -91,7 +91,6 @@ def defined_names(graph: GraphProto) -> Iterator[str]:
 
 
 def _op(node: NodeProto, name: str, folder: Path | None) -> Op:
-    domain = "" if node.domain == "ai.onnx" else node.domain
     attributes: dict[str, Any] = {}
     captures: dict[str, None] = {}
     for attribute in node.attribute:
@@ -100,13 +99,17 @@ def _op(node: NodeProto, name: str, folder: Path | None) -> Op:
             captures.update(dict.fromkeys(free_names(attribute.g)))
     return Op(
         name=name,
-        type=f"{domain}::{node.op_type}" if domain else node.op_type,
+        type=_type_of(node),
         inputs=tuple(node.input),
         outputs=tuple(node.output),
         attributes=attributes,
         captures=tuple(captures),
         scope=next((entry.value for entry in node.metadata_props if entry.key == SCOPE_KEY), ""),
     )
+
+
+def _type_of(node: NodeProto) -> str:
+    return f"{node.domain}::{node.op_type}" if node.domain not in ("", "ai.onnx") else str(node.op_type)
 
 
 def _bodies(node: NodeProto) -> Iterator[GraphProto]:

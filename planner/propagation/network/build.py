@@ -5,11 +5,13 @@ kernels are told apart that move data. Source: design 01, section 4.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from planner.ir.borders import carried_pairs
 from planner.ir.graph import Graph, Region
 from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import Storage
+from planner.propagation.network.early_ranges import EarlyRanges
 from planner.propagation.network.ports import (
     CLASS,
     CONSTANT,
@@ -25,6 +27,7 @@ from planner.propagation.network.ports import (
     number_of,
     own_pin,
     ports_of,
+    present,
 )
 from planner.propagation.network.wildcards import reader_storages, resolve
 from planner.propagation.selection.pinned_constants import restored
@@ -46,6 +49,8 @@ def build_network(
     """
     wild = any(choice.layout is not None and choice.layout.wild for choice in choices)
     reader_storage = reader_storages(graph, choices) if wild else {}
+    ways = [(moves_data(graph, choice), _cut(graph, choice)) for choice in choices]
+    early = EarlyRanges(graph, choices, ways)
     network = Network(graph, target, [], [], [], {})
     for name in (*graph.inputs, *graph.constants):
         number_of(network, name)
@@ -56,28 +61,31 @@ def build_network(
         begin = numbers.get(begin_of.get(choice.region.name, ""))
         if begin is not None:
             network.begins[index] = begin
-        _add_kernel(network, choice, reader_storage)
+        kernel = Kernel(choice, *ways[index])
+        _add_kernel(network, kernel, reader_storage, early)
     for i, name in enumerate(graph.outputs):
-        network.values[number_of(network, name)].outputs.append(i)
+        value = network.values[number_of(network, name)]
+        value.outputs = (*value.outputs, i)
     return network
 
 
-def _add_kernel(network: Network, choice: Choice, reader_storage: dict[str, Storage]) -> None:
-    graph, region, layout = network.graph, choice.region, choice.layout
-    kernel = Kernel(choice, moves=moves_data(graph, choice), cut=_cut(graph, choice))
+def _add_kernel(
+    network: Network, kernel: Kernel, reader_storage: dict[str, Storage], early: EarlyRanges
+) -> None:
+    choice = kernel.choice
+    region, layout = choice.region, choice.layout
     index = len(network.kernels)
     network.kernels.append(kernel)
-    resolved = resolve(network, choice, layout, reader_storage) if layout is not None and layout.wild else {}
-    for i, name in enumerate(region.inputs):
-        port = _add_port(network, index, ("in", i), name, resolved)
-        kernel.inputs.append(port)
-        if port >= 0:
-            network.values[network.ports[port].value].uses.append(port)
-    for i, name in enumerate(region.outputs):
-        port = _add_port(network, index, ("out", i), name, resolved)
-        kernel.outputs.append(port)
-        if port >= 0:
-            network.values[network.ports[port].value].definition = port
+    resolved: Mapping[PortId, PortType] = {}
+    if layout is not None and layout.wild:
+        resolved = resolve(network, choice, layout, reader_storage, partial(early.required, index))
+    inputs = [_add_port(network, index, ("in", i), name, resolved) for i, name in enumerate(region.inputs)]
+    outputs = [_add_port(network, index, ("out", i), name, resolved) for i, name in enumerate(region.outputs)]
+    kernel.inputs, kernel.outputs = tuple(inputs), tuple(outputs)
+    for port in present(network, inputs):
+        network.values[port.value].uses.append(port.id)
+    for port in present(network, outputs):
+        network.values[port.value].definition = port.id
     if layout is not None and layout.fixing:
         _fix(network, kernel, layout)
 

@@ -13,7 +13,7 @@ from typing import Final
 from planner.ir.graph import Facts, Graph
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, Uniform
 from planner.propagation.selection.rows import FLOATING, Choice
-from planner.target.records import PortId, PortType, PortView, Target
+from planner.target.records import Costs, PortId, PortType, PortView, Target
 
 CLASS: Final = 0
 CONSTANT: Final = 1
@@ -43,7 +43,7 @@ class Value:
     has_any: bool = False
     definition: int = -1
     uses: list[int] = field(default_factory=list)
-    outputs: list[int] = field(default_factory=list)
+    outputs: tuple[int, ...] = ()
     range: Interval | None = None
     kept: Interval | None = None
     saturates: bool = False
@@ -81,8 +81,8 @@ class Kernel:
     cut: Interval | None = None
     handed: Interval | None = None
     asked: Interval | None = None
-    inputs: list[int] = field(default_factory=list)
-    outputs: list[int] = field(default_factory=list)
+    inputs: tuple[int, ...] = ()
+    outputs: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -95,12 +95,15 @@ class Network:
     values: list[Value]
     ports: list[Port]
     value_ids: dict[str, int]
+    costs: Costs = field(default_factory=Costs)
     derives_bias: bool = False
     visits: int = 0
     begins: dict[int, int] = field(default_factory=dict)
     """Kernel through which a carried value enters its loop, by the one through which it leaves."""
     lost: dict[int, int] = field(default_factory=dict)
     """Bits lost, in 1/1024, at uses that no class has a say in, by value."""
+    widened: dict[int, str] = field(default_factory=dict)
+    """The reason by port, of weights whose scales grew for the sake of a multiplier."""
 
 
 def number_of(network: Network, name: str) -> int:

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from planner.ir.borders import carried_pairs
-from planner.ir.graph import Graph
+from planner.ir.graph import Graph, Region
 from planner.ir.types.qtypes import Uniform
 from planner.propagation.network.build import moves_alone, moves_data
 from planner.propagation.network.ports import FLOAT, GIVEN, Interval, Kernel, Network, Value, present
-from planner.propagation.parameters.constant_ranges import constant_range
+from planner.propagation.parameters.constant_ranges import constant_range, oddity
 from planner.propagation.selection.rows import NO_RANGE, Choice, in_float
 
 ALL: Interval = (-math.inf, math.inf)
@@ -134,10 +134,19 @@ def _write(network: Network, kernel: Kernel, moved: Interval | None, *, served: 
             value.range = moved if value.range is None else _cut(value.range, moved)
 
 
-def demote(choices: Sequence[Choice], rangeless: Sequence[int]) -> list[Choice]:
-    """Run these kernels in float: a port of theirs has no range."""
+def demote(graph: Graph, choices: Sequence[Choice], rangeless: Sequence[int]) -> list[Choice]:
+    """Run these kernels in float: a port of theirs has no range, or a constant has numbers without one."""
     gone = set(rangeless)
-    return [in_float(choice, NO_RANGE) if i in gone else choice for i, choice in enumerate(choices)]
+    return [
+        in_float(choice, odd_constant(graph, choice.region) or NO_RANGE) if i in gone else choice
+        for i, choice in enumerate(choices)
+    ]
+
+
+def odd_constant(graph: Graph, region: Region) -> str:
+    """What is odd about the first constant of a kernel that has NaN or infinite numbers; "" for none."""
+    found = (oddity(name, graph.constants[name]) for name in region.inputs if name in graph.constants)
+    return next(filter(None, found), "")
 
 
 def backward(network: Network) -> None:

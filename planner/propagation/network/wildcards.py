@@ -1,20 +1,26 @@
 """Wildcards: the storage of a port that takes any.
 
 That of its own pin, else of its value's, else of the ports it is joined with, else of its producer, else of
-its readers (but none without signs for a constant below 0), else the target's default; wide enough for what
-an Any asks of its values. Source: design 01, section 4.
+its readers, else the target's default; wide enough for what an Any asks of its values, and with signs where
+its zero point would leave no number for a part of the range that facts tell. Source: design 01, section 4.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import AnyType, Storage, Uniform
-from planner.propagation.network.ports import Network, Value, number_of, own_pin, present
+from planner.propagation.network.ports import Interval, Network, Value, number_of, own_pin, present
+from planner.propagation.selection.reach import holds, may_fall_short
 from planner.propagation.selection.row_layout import Layout
 from planner.propagation.selection.rows import Choice
 from planner.target.records import PortId, PortType
+
+Member = tuple[PortId, str, PortType]
+"""A port's side, its value, and what its row says of it."""
+Required = Callable[[PortId, str], Interval | None]
+"""What a port has to hold, by its side and value, as far as it is known."""
 
 
 def reader_storages(graph: Graph, choices: Sequence[Choice]) -> dict[str, Storage]:
@@ -57,21 +63,29 @@ def _behind(graph: Graph, choice: Choice, votes: dict[str, list[Storage]]) -> St
 
 
 def resolve(
-    network: Network, choice: Choice, layout: Layout, reader_storage: dict[str, Storage]
+    network: Network,
+    choice: Choice,
+    layout: Layout,
+    reader_storage: dict[str, Storage],
+    required: Required,
 ) -> dict[PortId, PortType]:
-    """The spec of each wildcard port, its storage found."""
+    """The spec of each wildcard port, its storage found.
+
+    Args:
+      required: what a port has to hold, by its side and value, as far as it is known.
+    """
     region = choice.region
     names = (*region.inputs, *region.outputs)
     sides = [(side, name, spec) for (side, spec), name in zip(layout.specs, names, strict=True) if name]
     joined: dict[PortId, Storage] = {}
     for group in layout.groups:
         members = sides if layout.joins_all else [entry for entry in sides if entry[0] in group]
-        shared = (
-            _own_storage(choice, group)
-            or _storage_of_begin(network)
-            or _shared_storage(network, members, reader_storage)
-        )
-        joined |= dict.fromkeys(group, _wide_enough(network, shared, [name for _, name, _ in members]))
+        own = _own_storage(choice, group) or _storage_of_begin(network)
+        shared = own or _shared_storage(network, members, reader_storage)
+        shared = _wide_enough(network, shared, [name for _, name, _ in members])
+        if own is None and all(spec.storage is None for _, _, spec in members):
+            shared = _with_room(network, members, shared, required)
+        joined |= dict.fromkeys(group, shared)
     default = network.target.default_port
     result: dict[PortId, PortType] = {}
     for side, name, spec in sides:
@@ -83,24 +97,33 @@ def resolve(
             if own is not None:
                 result[side] = _stored_as(spec, own)
                 continue
-            found = _storage_near(network, name, reader_storage)
-            if found is None or not _has_signs(network, name, spec, found):
-                found = default.storage if isinstance(default.storage, Storage) else found
-            if found is not None:
-                result[side] = _stored_as(spec, _wide_enough(network, found, [name]))
+            found = _storage_near(network, name, reader_storage) or default.storage
+            if isinstance(found, Storage):
+                found = _wide_enough(network, found, [name])
+                result[side] = _stored_as(spec, _with_room(network, [(side, name, spec)], found, required))
             else:
                 result[side] = default
     return result
 
 
-def _has_signs(network: Network, name: str, spec: PortType, store: Storage) -> bool:
-    """Whether a storage has numbers below 0 where a constant without a pin is below 0."""
-    constant = network.graph.constants.get(name)
-    if constant is None or store.signed or not (spec.symmetric or spec.zero_point == 0):
-        return True
-    array = constant.array
-    least = min(constant.lo, default=0.0) if array is None else array.min(initial=0.0)
-    return bool(least >= 0) or network.values[number_of(network, name)].pin is not None
+def _with_room(network: Network, members: Sequence[Member], store: Storage, required: Required) -> Storage:
+    """A storage that wildcards found; another where it cannot hold what is known of their ranges."""
+    if not any(may_fall_short(_stored_as(spec, store)) for _, _, spec in members):
+        return store
+    values = [network.values[number_of(network, name)] for _, name, _ in members]
+    free = all(value.constant and value.pin is None for value in values)
+    count = store.steps + 1
+    signed = Storage(store.bits, True, -(count // 2), (count - 1) // 2)
+    default = network.target.default_port.storage
+    others = [default] if isinstance(default, Storage) else []
+    # The width is the model's own and stays, but where it is that of a constant's neighbours.
+    tried = [store, *others, signed] if free else [store, signed, *others]
+    ranges = [(spec, required(side, name)) for side, name, spec in members]
+    max_clip = 0.0 if free else network.target.costs.max_clip
+    for one in tried:
+        if all(extent is None or holds(spec, one, extent, max_clip) for spec, extent in ranges):
+            return one
+    return store
 
 
 def _own_storage(choice: Choice, group: Sequence[PortId]) -> Storage | None:
@@ -137,7 +160,7 @@ def _stored_as(spec: PortType, store: Storage) -> PortType:
 
 def _shared_storage(
     network: Network,
-    members: Sequence[tuple[PortId, str, PortType]],
+    members: Sequence[Member],
     reader_storage: dict[str, Storage],
 ) -> Storage:
     for _, _, spec in members:

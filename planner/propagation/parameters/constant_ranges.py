@@ -32,6 +32,16 @@ def constant_range(constant: Constant) -> Interval | None:
     return (lo, hi) if math.isfinite(lo) and math.isfinite(hi) else None
 
 
+def oddity(name: str, constant: Constant) -> str:
+    """The reason why no integers stand for a constant of reals: its NaN and infinite numbers; "" for none."""
+    array = constant.array
+    if array is None or array.dtype.kind not in "fV" or constant_range(constant) is not None:
+        return ""
+    nan = int(np.count_nonzero(np.isnan(array)))
+    infinite = int(np.count_nonzero(np.isinf(array)))
+    return f"constant {name!r} has {nan} NaN and {infinite} infinite numbers, which no integer stands for"
+
+
 def slice_ranges(constant: Constant, axis: int) -> Ends:
     """Minimum and maximum of each slice along an axis, reals, shape (n_slices,)."""
     array = constant.array

@@ -29,6 +29,7 @@ from planner.propagation.network.ports import (
 )
 from planner.propagation.parameters.blocks import block_ranges, block_type
 from planner.propagation.parameters.constant_ranges import constant_range, slice_ranges
+from planner.propagation.parameters.multiplier_range import grown_weight
 from planner.propagation.selection.conflicts import Concession
 from planner.propagation.selection.pinned_constants import restored
 from planner.propagation.selection.weight_axes import block_axes, block_size, channel_axis
@@ -53,7 +54,13 @@ def derive_parameters(network: Network, kernel: Kernel) -> list[PortId]:
     ports = {port.side: port for port in ports_of(network, kernel)}
     for port in ports.values():
         if port.kind == CONSTANT and port.type is None:
+            network.widened.pop(port.id, None)
             port.type = constant_type(network, kernel, port, row)
+    for rule in layout.ranged:
+        grown = grown_weight(network, kernel, rule)
+        if grown is not None:
+            port, scales, network.widened[grown[0].id] = grown
+            port.type = _rescaled(network, port, scales)
     derived: list[PortId] = []
     for rule in layout.deriving:
         if rule.kind == "multiplier_accumulator_scale":
@@ -68,8 +75,6 @@ def derive_parameters(network: Network, kernel: Kernel) -> list[PortId]:
                     if pin not in (None, kind):
                         _check_bias_pin(network, port, pin, kind)
                 derived.append(side)
-        if rule.kind == "multiplier_accumulator_scale":
-            _refuse_overflow(network, kernel, ports, str(rule.args["port"]))
     return derived
 
 
@@ -78,21 +83,13 @@ def _answers(network: Network, kernel: Kernel, rule: Rule) -> Mapping[PortId, Un
 
     Raises:
       RuleError: it cannot be applied to them; the kernel and the row are named.
-      Conflict: a multiplier beyond what the device has.
     """
     views = kernel_views(network, kernel)
     name = kernel.choice.region.name
     try:
         return rule_function(rule, network.target)(*views, rule.args)
     except RuleError as error:
-        if rule.kind != "multiplier_scale":
-            raise RuleError(f"{name!r}, {rule.source}: {error.message}", hint=error.hint) from error
-        raise Conflict(
-            f"{name!r}, {rule.source}: {error.message}",
-            facts=(f"range of multiplier_scale at {rule.source}", f"scales around {name!r}"),
-            hint="scale_min and scale_max of its port types keep multipliers within",
-            concession=Concession(floats=(name,)),
-        ) from error
+        raise RuleError(f"{name!r}, {rule.source}: {error.message}", hint=error.hint) from error
 
 
 def _answered(rule: Rule, ports: Mapping[PortId, Port], side: PortId, kind: object) -> Port:
@@ -112,37 +109,27 @@ def _answered(rule: Rule, ports: Mapping[PortId, Port], side: PortId, kind: obje
     return port
 
 
-def _refuse_overflow(
-    network: Network, kernel: Kernel, ports: Mapping[PortId, Port], accumulator: str
-) -> None:
-    """A bias fits its storage, or the weight that is too fine for it is named (02, case 22).
-
-    Raises:
-      Conflict: a bias beyond its storage whose weight is pinned, so that its scale cannot grow.
-    """
-    bias = next((port for port in ports.values() if port.name == accumulator), None)
+def overflow_of(network: Network, kernel: Kernel, accumulator: str) -> str | None:
+    """Say which channel of a bias is beyond its storage, as the scale of a pinned weight cannot grow."""
+    ports = ports_of(network, kernel)
+    bias = next((port for port in ports if port.name == accumulator), None)
     data = network.graph.constants.get(network.values[bias.value].name) if bias is not None else None
     if bias is None or bias.type is None or data is None or data.array is None or not data.array.size:
-        return
+        return None
     if not isinstance(bias.spec.storage, Storage):
-        return
+        return None
     steps = np.abs(data.array.reshape(-1).astype(np.float64)) / np.asarray(bias.type.scales)
     channel = int(np.argmax(steps))
     if steps[channel] <= bias.spec.storage.qmax:
-        return
-    name = network.values[bias.value].name
-    pins = [
-        f"value {value.name!r}: {value.pin}"
-        for value in (network.values[port.value] for port in ports.values())
-        if value.pin is not None and value.constant
+        return None
+    pinned = [
+        value.name for value in (network.values[port.value] for port in ports) if value.pin and value.constant
     ]
-    raise Conflict(
-        f"channel {channel} of {name!r} is {steps[channel]:.4g} steps of its scale, "
-        f"{bias.spec.storage} holds {bias.spec.storage.qmax}",
-        facts=(f"value {name!r}, channel {channel}", *pins),
-        hint="pin a coarser weight scale, or leave it free: then it grows",
-        concession=Concession(floats=(kernel.choice.region.name,)),
+    told = (
+        f"channel {channel} of {network.values[bias.value].name!r} is {steps[channel]:.4g} steps of its scale"
     )
+    told += f", {bias.spec.storage} holds {bias.spec.storage.qmax}"
+    return told + "".join(f", and {name!r} is pinned" for name in pinned)
 
 
 def _check_bias_pin(network: Network, port: Port, pin: Uniform, kind: Uniform) -> None:
@@ -159,6 +146,7 @@ def _check_bias_pin(network: Network, port: Port, pin: Uniform, kind: Uniform) -
             facts=(f"{where}: {pin}", f"port {address}: {kind}"),
             hint="drop the pin: the scale is derived",
             concession=Concession(facts=((place, pin),)),
+            about=name,
         )
 
 
@@ -316,11 +304,23 @@ def _grow_for_bias(
         least = np.max(least, initial=0.0, keepdims=True)
     if scales.size != least.size or np.all(scales >= least):
         return
-    grown = np.maximum(scales, least * (1 + 1e-6)).astype(np.float32).astype(np.float64)
+    grown = np.maximum(scales, least * (1 + 1e-6))
     if weight.spec.power_of_two:
         grown = np.exp2(np.ceil(np.log2(grown)))
-    kind = weight.type
-    weight.type = Uniform(kind.storage, tuple(grown.tolist()), kind.zero_points, kind.expressed, kind.axis)
+    weight.type = _rescaled(network, weight, grown)
+
+
+def _rescaled(network: Network, port: Port, scales: Reals) -> Uniform | None:
+    """The type of a constant with other scales; a zero point that its range decides moves with them."""
+    kind, spec = port.type, port.spec
+    if kind is None:
+        return None
+    rounded = tuple(scales.astype(np.float32).astype(np.float64).tolist())
+    if not kind.is_per_tensor or spec.symmetric or spec.zero_point is not None:
+        return replace(kind, scales=rounded)
+    constant, seen = network.graph.constants[network.values[port.value].name], observed(network, port)
+    extent = (seen.lo, seen.hi) if seen is not None else constant_range(constant)
+    return typed(label_for(extent or (0.0, 0.0), replace(spec, scale_min=rounded[0])), kind.storage)
 
 
 def _names(item: object) -> tuple[str, ...]:

@@ -1,44 +1,66 @@
 """Derived ports: what `derive` and `fn` rules yield for ports whose label others depend on.
 
 A rule needs the labels of its kernel's other ports, and those are chosen with the derived ones known: so
-guess, label, derive again, and repeat while something moves. Source: design 01, section 4.
+guess, label, derive again, and repeat while something moves. Rules that ask for each other's results are
+followed round until they come to rest, or refused. Source: design 01, section 4.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from planner.errors import Conflict, RuleError
+from planner.ir.graph import port_address
 from planner.ir.types.qtypes import Storage, Uniform
-from planner.propagation.network.ports import DERIVED, GIVEN, SETTLED, Network, Port, ports_of
+from planner.ir.types.typetext import brief
+from planner.propagation.network.ports import (
+    DERIVED,
+    GIVEN,
+    SETTLED,
+    Kernel,
+    Network,
+    Port,
+    kernel_views,
+    ports_of,
+)
 from planner.propagation.parameters.constant_types import derive_parameters
+from planner.propagation.selection.conflicts import Concession
 from planner.propagation.solver.classes import LabelClass, label_of, typed
+from planner.target.circles import LEAST, ROUNDS, agree, at_rest, circles
+from planner.target.records import PortId, Rule
+from planner.target.rules import in_storage, rule_function
 
 
-def guess_derived(network: Network, classes: Sequence[LabelClass]) -> None:
-    """Fix derived ports at what their rules yield for the labels their kernels would choose alone."""
+def guess_derived(network: Network, classes: Sequence[LabelClass]) -> list[LabelClass]:
+    """Fix derived ports at what their rules yield for the labels that their kernels would choose alone."""
+    found = [*classes]
     for entry in classes:
         if not _may_be_derived(network, entry):
             continue
         mine = ports_of(network, network.kernels[entry.kernel])
         for port in mine:
-            own = classes[port.group].own if port.group >= 0 and port.group != entry.id else None
+            own = found[port.group].own if port.group >= 0 and port.group != entry.id else None
             if own is not None and isinstance(port.spec.storage, Storage):
                 port.type = typed(own, port.spec.storage)
-        _fix(network, entry)
+        found[entry.id] = _derived(network, entry)
         forget(mine)
+    return found
 
 
-def derive_again(network: Network, classes: Sequence[LabelClass]) -> bool:
-    """Fix derived ports at what their rules yield for the chosen labels; whether one moved.
+def derive_again(network: Network, classes: Sequence[LabelClass]) -> list[LabelClass] | None:
+    """Fix derived ports at what their rules yield for the chosen labels; None where none moved.
 
     Forgets all types where one moved: they have to be written anew.
     """
-    moved = False
-    for entry in classes:
-        if entry.ports[0].kind == DERIVED and entry.ports[0].type is not None:
-            before = entry.fixed
-            moved |= _fix(network, entry) and entry.fixed != before
-    if moved:
-        forget(network.ports)
-    return moved
+    found = [
+        _derived(network, entry)
+        if entry.ports[0].kind == DERIVED and entry.ports[0].type is not None
+        else entry
+        for entry in classes
+    ]
+    if all(new.fixed == old.fixed for new, old in zip(found, classes, strict=True)):
+        return None
+    forget(network.ports)
+    return found
 
 
 def _may_be_derived(network: Network, entry: LabelClass) -> bool:
@@ -47,20 +69,114 @@ def _may_be_derived(network: Network, entry: LabelClass) -> bool:
     return entry.ports[0].kind == DERIVED or calls
 
 
-def _fix(network: Network, entry: LabelClass) -> bool:
+def _derived(network: Network, entry: LabelClass) -> LabelClass:
+    """The class, fixed at what its kernel's rules yield for the types of the other ports."""
     port = entry.ports[0]
     network.visits += 1
-    derived = derive_parameters(network, network.kernels[entry.kernel])
+    derived = come_to_rest(network, network.kernels[entry.kernel])
     kind: Uniform | None = port.type if port.side in derived else None
     if kind is None or not kind.is_per_tensor:
-        return False
+        return entry
     port.kind = DERIVED
-    entry.fixed, entry.own, entry.fixed_source = kind, label_of(kind), "derived"
-    return True
+    return replace(entry, fixed=kind, own=label_of(kind), fixed_source="derived")
+
+
+def come_to_rest(network: Network, kernel: Kernel) -> list[PortId]:
+    """Derive a kernel's parameters; round and round where its rules ask for each other's results.
+
+    Raises:
+      Conflict: that leads nowhere.
+    """
+    layout, row = kernel.choice.layout, kernel.choice.row
+    if layout is None or row is None or not layout.circular:
+        return derive_parameters(network, kernel)
+    ports, found, rests = ports_of(network, kernel), list[PortId](), False
+    for _ in range(ROUNDS):
+        before = [port.type for port in ports]
+        try:
+            found = derive_parameters(network, kernel)
+        except RuleError:  # it grew or shrank beyond what a rule has an answer for
+            rests = False
+            break
+        after = [port.type for port in ports]
+        rests = at_rest(before, after) and not any(map(_vanished, ports))
+        # On to the very type: whoever derives again must not find another. Roundings may go to and fro.
+        if after == before:
+            break
+    if rests:
+        return found
+    rules = [rule for circle in circles(row) for rule in circle]
+    told = " and ".join(repr(rule.args["port"]) for rule in rules)
+    raise _contradiction(kernel, rules, f"rules derive {told} in a circle")
+
+
+def _vanished(port: Port) -> bool:
+    return port.kind == DERIVED and port.type is not None and port.type.scale <= LEAST
+
+
+def refuse_disagreement(network: Network, kernel: Kernel) -> None:
+    """Refuse types that a row's rules, or a fact of the port, ask for and do not agree on.
+
+    Raises:
+      Conflict: a port that two of the rules decide, or that is pinned to something else.
+    """
+    layout, row = kernel.choice.layout, kernel.choice.row
+    if layout is None or row is None:
+        return
+    ports = {port.side: port for port in ports_of(network, kernel)}
+    for rule in layout.deriving:
+        answers = rule_function(rule, network.target)(*kernel_views(network, kernel), rule.args)
+        for side, kind in answers.items() if rule.kind == "derive" else ():
+            port, address = ports[side], port_address(kernel.choice.region.name, *side)
+            joined = [
+                ports[other] for group in layout.groups if side in group for other in group if other in ports
+            ]
+            wanted = [kind, port.fixed, *(_in_storage_of(port, other.type) for other in joined)]
+            for other in wanted:
+                if port.type is not None and other is not None and not agree(port.type, other):
+                    problem = f"{address} cannot be both {brief(port.type)} and {brief(other)}"
+                    raise _contradiction(kernel, [*filter(_decides, row.rules)], problem)
+            if port.pin is not None and not network.values[port.value].constant and not agree(kind, port.pin):
+                raise _against_pin(rule, address, port.pin, kind)
+
+
+def _in_storage_of(port: Port, kind: Uniform | None) -> Uniform | None:
+    store = port.spec.storage
+    return in_storage(kind, store) if kind is not None and isinstance(store, Storage) else None
+
+
+def _decides(rule: Rule) -> bool:
+    return rule.kind in ("derive", "same_scale", "fixed_scale")
+
+
+def _contradiction(kernel: Kernel, rules: Sequence[Rule], problem: str) -> Conflict:
+    name = kernel.choice.region.name
+    return Conflict(
+        f"{name!r}: {problem}: no scales and zero points were found that satisfy its row",
+        facts=tuple(f"{rule.source}: {rule.kind} of {_said(rule)}" for rule in rules),
+        hint="derive a port by one rule, from ports that do not rest on it",
+        concession=Concession(floats=(name,)),
+    )
+
+
+def _said(rule: Rule) -> str:
+    if rule.kind == "same_scale":
+        return ", ".join(rule.args["ports"])
+    words = [f"{key} {rule.args[key]}" for key in ("scale", "zero_point") if rule.args.get(key)]
+    return f"{rule.args['port']!r}: {', '.join(words)}"
+
+
+def _against_pin(rule: Rule, address: str, pin: Uniform, kind: Uniform) -> Conflict:
+    return Conflict(
+        f"{address} is pinned to {brief(pin)}, and derived as {brief(kind)}",
+        facts=(f"port {address}: {pin}", f"{rule.source}: {rule.kind} of {_said(rule)}"),
+        hint="drop the pin: the type is derived",
+        concession=Concession(facts=((address, pin),)),
+    )
 
 
 def forget(ports: Sequence[Port]) -> None:
-    """Take the types off all ports but those that were settled before."""
+    """Take the types off all ports but those that were given or are plain values."""
     for port in ports:
         if port.kind not in (GIVEN, SETTLED):
             port.type = None

@@ -1,8 +1,8 @@
 """Reach: kernels whose types ask for a factor that their row's integer multipliers do not get to.
 
 A mask of -3.4e38 that is added to scores of 5 is the usual one: a step of it is 1e36, a step of the result
-0.003. Such a kernel runs in float. Labels have to be known, so this looks at an outcome; `propagate` plans
-again without these kernels' rows. Source: TOSA 1.0, RESCALE; design 01, section 8.
+0.003. Such a kernel leaves its row, and runs in float where no other row reaches. Labels have to be known, so
+this looks at an outcome. Source: TOSA 1.0, RESCALE; design 01, section 8.
 """
 
 import math
@@ -12,6 +12,7 @@ from typing import Final
 
 from planner.ir.rescaling import BEYOND
 from planner.ir.types.qtypes import Uniform
+from planner.propagation.network.ports import Network, Port
 from planner.propagation.result.outcome import Outcome
 from planner.propagation.selection.rows import Choice
 
@@ -34,8 +35,26 @@ def too_far(outcome: Outcome) -> list[int]:
     return [
         number
         for number, (choice, kinds) in enumerate(zip(choices, _kinds(outcome), strict=True))
-        if choice.row is not None and choice.row.requantize in MULTIPLIERS and _is_too_far(choice, kinds)
+        if choice.row is not None
+        and choice.row.requantize in MULTIPLIERS
+        and (_is_too_far(choice, kinds) or any(_steps_too_far(outcome, number, kinds)))
     ]
+
+
+def read_as(network: Network, port: Port) -> Kind:
+    """The type that a port's value comes in, before a rescale on its edge."""
+    value = network.values[port.value]
+    made = network.ports[value.definition].type if value.definition >= 0 else None
+    return value.pin if value.pin is not None else made
+
+
+def _steps_too_far(outcome: Outcome, number: int, kinds: Sequence[Kind]) -> Iterator[bool]:
+    """Whether rescales in front of a kernel are out of reach: the device multiplies there as well."""
+    network = outcome.network
+    for p, kind in zip(network.kernels[number].inputs, kinds, strict=False):
+        came = read_as(network, network.ports[p]) if kind is not None and p >= 0 else None
+        if kind is not None and came is not None and max(came.storage.bits, kind.storage.bits) <= NARROW:
+            yield max(came.scales) >= BEYOND * min(kind.scales)
 
 
 def _scales(kinds: Sequence[Kind]) -> list[float]:

@@ -4,12 +4,13 @@ Data only. `propagate` makes it, `plan_builder` and `step_log` read it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from planner.propagation.network.ports import Kernel, Network, ports_of
+from planner.propagation.selection.remedies import Remedies
 from planner.propagation.selection.rows import Choice
-from planner.propagation.solver.classes import LabelClass
+from planner.propagation.solver.classes import LabelClass, Offered
 from planner.propagation.solver.components import Unit
 from planner.propagation.solver.solve import Solution
 from planner.target.records import Costs, PortId
@@ -20,7 +21,7 @@ BiasPins = Literal["error", "derive"]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked for besides graph and target."""
+    """What was asked for besides graph and target; `fuses`: whether the kernels are of our own fusing."""
 
     strategy: Strategy
     costs: Costs
@@ -28,12 +29,18 @@ class Request:
     best_effort: bool
     bias_pins: BiasPins
     depths: Mapping[str, int]
+    fuses: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """A label for every class: units with the solution of each class's unit; cost and bound in 1/1024."""
+    """A label for every class: units with the solution of each class's unit; cost and bound in 1/1024.
 
+    `classes`: with the types that rules derived; `offered`: what each of them might have had.
+    """
+
+    classes: Sequence[LabelClass]
+    offered: Offered
     units: list[Unit]
     solutions: dict[int, Solution]
     cost: int
@@ -48,14 +55,15 @@ class Outcome:
       choices: of all live kernels, in topological order.
       network: the same kernels with their ports, labelled.
       derived: ports that a rule computed, by the kernel's number in the network.
+      remedies: what was done about rows that could not be kept.
     """
 
     choices: Sequence[Choice]
     network: Network
-    classes: list[LabelClass]
     labelled: Labelled
     derived: Mapping[int, Sequence[PortId]]
     request: Request
+    remedies: Remedies = field(default_factory=Remedies)
 
     def moves_in_float(self, kernel: Kernel) -> bool:
         """Whether a mover's class took the float label, so that the kernel runs in float after all."""

@@ -3,12 +3,12 @@
 Source: design 01, section 6.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
 from planner.errors import Conflict
-from planner.ir.graph import BOUNDARY, Constant, Region, port_address
+from planner.ir.graph import BOUNDARY, Constant, port_address
 from planner.ir.types.qtypes import FloatType, Uniform
 from planner.plans.plan import Plan, Planned, plan_key
 from planner.plans.records import KernelPlan, PortTyped, Rescale, TargetRef, ValuePlan
@@ -17,23 +17,24 @@ from planner.propagation.network.float_islands import BETWEEN_FLOATS
 from planner.propagation.network.ports import Interval, Kernel, Network, Port, Value
 from planner.propagation.parameters.accumulators import accumulator_bits
 from planner.propagation.result.outcome import Outcome
-from planner.propagation.result.plan_warnings import clip_of, unranged, warnings_of
+from planner.propagation.result.plan_warnings import clip_of, refused_copies, unranged, warnings_of
 from planner.propagation.result.step_log import Steps
-from planner.propagation.selection.conflicts import Concession
+from planner.propagation.selection.conflicts import Concession, refuse
 from planner.propagation.selection.rows import port_facts
 from planner.propagation.solver.classes import UNIT
 from planner.propagation.solver.price import loss_units
-from planner.target.records import Costs, Row, Target
+from planner.target.records import Costs, Row
 
 
 def assemble(outcome: Outcome) -> Planned:
     """Make the plan of a labelled network.
 
     Raises:
-      Conflict: sums beyond their accumulator, rescales where the target allows none.
+      Conflict: rescales where the target allows none.
     """
     network, target, request = outcome.network, outcome.network.target, outcome.request
     network.visits += len(outcome.choices)
+    refuse(refused_copies(network))
     kernels, warned = _kernels(outcome)
     whole = unranged(network.graph, kernels)
     warned = ({"": (whole,)} if whole else {}) | warned
@@ -58,9 +59,11 @@ def assemble(outcome: Outcome) -> Planned:
         fused=network.graph,
         whole_target=target,
         warned=warned,
+        apart=frozenset(outcome.remedies.apart),
+        left=frozenset(outcome.remedies.left),
         visits=network.visits,
     )
-    _check_allowed(plan, target)
+    refuse(_forbidden(plan, outcome))
     return plan
 
 
@@ -71,7 +74,7 @@ def _kernels(outcome: Outcome) -> tuple[list[KernelPlan], dict[str, tuple[str, .
     warned: dict[str, tuple[str, ...]] = {}
     for kernel in network.kernels:
         found.append(_kernel_plan(network, kernel, floats=outcome.moves_in_float(kernel)))
-        texts = warnings_of(network, kernel, greedy=outcome.request.strategy == "rfc")
+        texts = warnings_of(network, kernel, outcome.request.costs.max_clip)
         if texts:
             warned[kernel.choice.region.name] = tuple(texts)
     return found, warned
@@ -106,9 +109,8 @@ def _kernel_plan(network: Network, kernel: Kernel, *, floats: bool) -> KernelPla
     region, row, layout = kernel.choice.region, kernel.choice.row, kernel.choice.layout
     served = row is not None and not floats
     bits = None
-    if served and row is not None:
-        bits, channel = accumulator_bits(network, kernel)
-        _refuse_sums(region, row, bits, channel)
+    if served:
+        bits, _ = accumulator_bits(network, kernel)
     reason = None if served else (BETWEEN_FLOATS if floats else kernel.choice.reason)
     return KernelPlan(
         name=region.name,
@@ -119,26 +121,6 @@ def _kernel_plan(network: Network, kernel: Kernel, *, floats: bool) -> KernelPla
         outputs=_plan_ports(network, region.name, "out", kernel.outputs, served=served),
         accumulator_bits=bits,
         trip_count=region.trip_count,
-    )
-
-
-def _refuse_sums(region: Region, row: Row, bits: int | None, channel: int | None) -> None:
-    """Sums that a row's accumulator may not hold.
-
-    Raises:
-      Conflict: always then; a best-effort plan has the kernel in float.
-    """
-    if bits is None or row.accumulator is None or bits <= row.accumulator.bits:
-        return
-    raise Conflict(
-        f"{region.name!r} sums to {bits} bits{'' if channel is None else f' in channel {channel}'}, "
-        f"the accumulator of {row.source} has {row.accumulator}",
-        facts=(
-            f"accumulator {row.accumulator} at {row.source}",
-            f"{'operands' if channel is None else 'weights'} of {region.name!r}",
-        ),
-        hint="use narrower activations or a row with a wider accumulator",
-        concession=Concession(floats=(region.name,)),
     )
 
 
@@ -212,15 +194,18 @@ def _worst_clip(network: Network, value: Value) -> float:
     return max([clip_of(extent, kind) for (_, extent), kind in held.items()]) if held else 0.0
 
 
-def _check_allowed(plan: Plan, target: Target) -> None:
+def _forbidden(plan: Plan, outcome: Outcome) -> Iterator[Conflict]:
+    """The rescales that the target does not allow."""
+    target = outcome.network.target
     if target.rescale_allowed:
         return
+    together = _labelled_together(outcome)
     for rescale in plan.rescales:
         at_edge = (rescale.value in plan.graph.inputs and rescale.from_type is None) or all(
             kernel == BOUNDARY for kernel, _ in rescale.consumers
         )
         if not at_edge:
-            raise Conflict(
+            yield Conflict(
                 f"{rescale.value!r} would need a {rescale.kind} before {rescale.consumers[0][0]!r}, "
                 f"and {target.id} allows none between kernels",
                 facts=(
@@ -230,7 +215,18 @@ def _check_allowed(plan: Plan, target: Target) -> None:
                 ),
                 concession=Concession(casts=True),
                 about=rescale.value,
+                within=together.get(rescale.value, frozenset()),
             )
+
+
+def _labelled_together(outcome: Outcome) -> Mapping[str, frozenset[str]]:
+    """For each value that has a label to agree on, those of its component."""
+    values, found = outcome.network.values, dict[str, frozenset[str]]()
+    for component in (component for unit in outcome.labelled.units for component in unit.components):
+        names = frozenset(values[edge.value].name for edge in component.edges)
+        # A value that stays float is cast on both sides, and has a part in two components.
+        found |= {name: names | found[name] if name in found else names for name in names}
+    return found
 
 
 def _rows_around(plan: Plan, rescale: Rescale) -> list[str]:

@@ -27,6 +27,7 @@ from planner.propagation.network.ports import (
     ports_of,
     present,
 )
+from planner.propagation.network.value_ranges import odd_constant
 from planner.propagation.parameters.constant_types import BIAS_LIMIT
 from planner.propagation.selection.conflicts import Concession
 from planner.propagation.selection.rows import NO_RANGE, port_facts
@@ -34,11 +35,8 @@ from planner.propagation.solver.classes import clipped_share, label_of, width
 
 
 def clip_of(extent: Interval, kind: Uniform) -> float:
-    """Share of a range that a type cuts off; of a type with many scales, its widest slice counts."""
-    if not kind.is_per_tensor:
-        widest = max(range(len(kind.scales)), key=kind.scales.__getitem__)
-        kind = Uniform(kind.storage, (kind.scales[widest],), (kind.zero_points[widest],), kind.expressed)
-    return clipped_share(extent, label_of(kind), kind.storage)
+    """Share of a range that a type cuts off; slices are a fact's own and cut off nothing."""
+    return clipped_share(extent, label_of(kind), kind.storage) if kind.is_per_tensor else 0.0
 
 
 def unranged(graph: Graph, kernels: Iterable[KernelPlan]) -> str | None:
@@ -62,18 +60,30 @@ def _says_range(facts: Facts) -> bool:
     return any(isinstance(fact, Calibrated | Uniform | Bipolar) for fact in facts)
 
 
-def warnings_of(network: Network, kernel: Kernel, *, greedy: bool = False) -> list[str]:
+def warnings_of(network: Network, kernel: Kernel, max_clip: float) -> list[str]:
     """What one kernel has to say, port by port.
 
     Args:
-      greedy: whether labels were taken in the greedy order, which `max_clip` does not bind.
+      max_clip: the share of a range that a port cuts off without a word.
     """
     ports = ports_of(network, kernel)
     ports = [port for port in ports if port.type is not None or _is_told(network, kernel, port)]
     found = [text for port in ports for text in _of_port(network, kernel, port)]
-    if greedy:
-        found += [text for port in ports for text in _of_clip(network, kernel, port)]
-    return found + list(_of_same_scale(network, kernel))
+    found += [text for port in ports for text in _of_clip(network, kernel, port, max_clip)]
+    return found + list(_of_same_scale(network, kernel)) + list(_of_odd_constant(network, kernel))
+
+
+def _of_odd_constant(network: Network, kernel: Kernel) -> Iterator[str]:
+    """A kernel that computes with NaN or infinite weights, or runs in float for them."""
+    region, row, reason = kernel.choice.region, kernel.choice.row, kernel.choice.reason
+    saturates = kernel.moves and row is not None
+    odd = (
+        ""
+        if saturates or (row is None and not reason.startswith("constant "))
+        else odd_constant(network.graph, region)
+    )
+    if odd:
+        yield f"{region.name!r} {'runs in float: ' if row is None else 'takes it in float: '}{odd}"
 
 
 def _is_told(network: Network, kernel: Kernel, port: Port) -> bool:
@@ -92,19 +102,23 @@ def _without_effect(graph: Graph, region: Region, port: Port) -> Facts:
     return own[index] if own else ()
 
 
-def _of_clip(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:
-    """A port that takes a scale decided before and cannot hold what it needs on that."""
-    if port.fixed is not None or port.group < 0 or port.kind == DERIVED:
+def _of_clip(network: Network, kernel: Kernel, port: Port, max_clip: float) -> Iterator[str]:
+    """A port that cannot hold what it needs on its type: the row fixes it, a rule or another port decided it.
+
+    Labels within `max_clip` are taken where there are any; the greedy order, which it does not bind, rules
+    that derive, and storages that hold no range of both signs leave none.
+    """
+    value = network.values[port.value]
+    if port.type is None or (value.constant and port.group < 0):
         return
-    yield from _of_range(network, kernel, port, "takes")
-
-
-def _of_range(network: Network, kernel: Kernel, port: Port, verb: str) -> Iterator[str]:
-    """A port that cannot hold what it needs on its type."""
-    share = clip_of(port.required, port.type) if port.required is not None and port.type is not None else 0.0
-    if share > network.target.costs.max_clip:
+    # A fixed input keeps its own range and no more, so what it requires never clips: the value's range does.
+    unread = port.fixed is not None and port.side[0] == "in" and value.pin is None
+    extent = value.range if unread else port.required
+    share = clip_of(extent, port.type) if extent is not None else 0.0
+    if share > max_clip:
         address = port_address(kernel.choice.region.name, *port.side)
-        yield f"{address} {verb} {brief(port.type)} and clips {share:.1%} of {port.required}"
+        verb = "is fixed to" if port.fixed else "is derived as" if port.kind == DERIVED else "takes"
+        yield f"{address} {verb} {brief(port.type)} and clips {share:.1%} of {extent}"
 
 
 def _of_port(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:
@@ -130,15 +144,8 @@ def _of_port(network: Network, kernel: Kernel, port: Port) -> Iterator[str]:
         for pin in (value.pin, port.pin):
             if pin not in (None, port.type):
                 yield f"{address}: {value.name!r} is pinned to {brief(pin)}; derived anew: {brief(port.type)}"
-    if port.kind == DERIVED and not value.constant:
-        yield from _of_range(network, kernel, port, "is derived as")
     if port.fixed is None:
         return
-    # A fixed input keeps its own range and no more, so what it requires never clips: the value's range does.
-    whole = value.range if port.side[0] == "in" and value.pin is None else port.required
-    share = clip_of(whole, port.fixed) if whole is not None else 0.0
-    if share > network.target.costs.max_clip:
-        yield f"{address} is fixed to {port.fixed} and clips {share:.1%} of {whole}"
     if value.pin is not None and value.pin != port.fixed:
         yield f"{address} is fixed to {port.fixed}, {value.name!r} is pinned to {brief(value.pin)}"
     if port.pin is not None and port.pin != port.fixed:
@@ -169,32 +176,43 @@ def _of_multiplied(kernel: Kernel, port: Port, value: Value, address: str) -> It
 
 
 def _of_copies(network: Network, port: Port, address: str) -> Iterator[str]:
-    """A constant that an earlier kernel wants in another type.
+    """A constant that an earlier kernel wants in another type."""
+    value, kind = network.values[port.value], port.type
+    if kind is not None and _stored_before(network, port) is not None:
+        size = -(-value.elements * kind.storage.bits // 8)
+        yield f"{address} stores {value.name!r} once more, as {brief(kind)}: {size} bytes"
 
-    Raises:
-      Conflict: the target stores constants once only.
-    """
+
+def _stored_before(network: Network, port: Port) -> Port | None:
+    """The first port that has the same constant, where no earlier one has it in this port's type."""
     value = network.values[port.value]
     if port.type is None or len(value.uses) < 2:
-        return
+        return None
     others = [network.ports[p] for p in value.uses if p < port.id and network.ports[p].type is not None]
-    if not others or port.type in [other.type for other in others]:
+    return others[0] if others and port.type not in [other.type for other in others] else None
+
+
+def refused_copies(network: Network) -> Iterator[Conflict]:
+    """Second copies of constants, where the target stores them once only."""
+    target = network.target
+    if target.duplicate_constants:
         return
-    target, first = network.target, others[0]
-    region = network.kernels[first.kernel].choice.region
-    if not target.duplicate_constants:
-        raise Conflict(
-            f"{value.name!r} would be stored twice, and {target.id} stores a constant once",
-            facts=(
-                f"port {port_address(region.name, *first.side)}: {brief(first.type)}",
-                f"port {address}: {brief(port.type)}",
-                f"{target.file}: defaults: duplicate_constants: false",
-            ),
-            hint="pin the constant to one type that both rows take",
-            concession=Concession(copies=True),
-        )
-    size = -(-value.elements * port.type.storage.bits // 8)
-    yield f"{address} stores {value.name!r} once more, as {brief(port.type)}: {size} bytes"
+    for port in network.ports:
+        value = network.values[port.value]
+        first = _stored_before(network, port) if value.constant else None
+        if first is not None:
+            regions = [network.kernels[one.kernel].choice.region for one in (first, port)]
+            yield Conflict(
+                f"{value.name!r} would be stored twice, and {target.id} stores a constant once",
+                facts=(
+                    f"port {port_address(regions[0].name, *first.side)}: {brief(first.type)}",
+                    f"port {port_address(regions[1].name, *port.side)}: {brief(port.type)}",
+                    f"{target.file}: defaults: duplicate_constants: false",
+                ),
+                hint="pin the constant to one type that both rows take",
+                concession=Concession(copies=True),
+                about=value.name,
+            )
 
 
 def _of_long_bias(network: Network, port: Port, address: str) -> Iterator[str]:

@@ -1,24 +1,36 @@
 """The step log: which fact or rule decided each port, and on which earlier steps it rests.
 
-Facts come first, then per kernel its row and its ports, so that the number of each step is known at once;
-what the steps say stands in the network, and is written out when somebody looks. Read by
+Facts come first, then per kernel its remedies, its row and its ports, so that the number of each step is
+known at once; what the steps say stands in the network, and is written out when somebody looks. Read by
 `explain`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, overload
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from planner.ir.graph import port_address
-from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Storage, Uniform
+from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Uniform
 from planner.ir.types.typetext import brief
-from planner.plans.records import Refused, Step, StepRow, StepRows
-from planner.propagation.network.ports import CONSTANT, FLOAT, GIVEN, SETTLED, Kernel, Network, Port, ports_of
+from planner.plans.records import Refused, StepRow, StepRows
+from planner.propagation.network.ports import (
+    CONSTANT,
+    FLOAT,
+    GIVEN,
+    SETTLED,
+    Interval,
+    Kernel,
+    Network,
+    Port,
+    ports_of,
+)
+from planner.propagation.result.alternatives import Alternatives
 from planner.propagation.result.outcome import Outcome
-from planner.propagation.solver.classes import UNIT, Label, label_of, storable, typed
-from planner.propagation.solver.solve import Solution
+from planner.propagation.solver.classes import hull_of, label_of
 from planner.target.records import PortId, Row
 
 BY_RANGE: Final = "the range it has to hold"
+RANGE_TOLD: Final = f"{BY_RANGE}, %g to %g"
+"""The same with its ends; a long log formats one for each value, and this way takes half the time."""
 SHARED: Final = "the label that costs its component least"
 _FACTS: Mapping[type[QType], str] = {
     AnyType: "any",
@@ -40,6 +52,7 @@ class Steps(StepRows):
         for kernel in network.kernels:
             ports = [p for p in (*kernel.inputs, *kernel.outputs) if p >= 0]
             number += bool(ports)  # the step that says the row
+            number += len(_remedies(outcome, kernel)) if ports else 0
             if kernel.choice.layout is not None:
                 for p in ports:
                     self._of_ports[p] = number
@@ -47,7 +60,6 @@ class Steps(StepRows):
         self._count = number
         self._outcome: Outcome | None = outcome
         self._rows: Sequence[StepRow] = ()
-        self._steps: tuple[Step, ...] | None = None
 
     def of_ports(self) -> list[int]:
         """The number of each port's step, by the port's in the network; -1 where it has none."""
@@ -61,34 +73,8 @@ class Steps(StepRows):
             self._outcome = None
         return self._rows
 
-    def written(self) -> tuple[Step, ...]:
-        """All steps."""
-        if self._steps is None:
-            self._steps = tuple([Step(*row) for row in self.rows()])
-        return self._steps
-
     def __len__(self) -> int:
         return self._count
-
-    def __iter__(self) -> Iterator[Step]:
-        return iter(self.written())
-
-    @overload
-    def __getitem__(self, at: int) -> Step: ...
-    @overload
-    def __getitem__(self, at: slice) -> tuple[Step, ...]: ...
-    def __getitem__(self, at: int | slice) -> Step | tuple[Step, ...]:
-        return self.written()[at]
-
-    def __eq__(self, other: object) -> bool:
-        return self.written() == (other.written() if isinstance(other, Steps) else other)
-
-    def __hash__(self) -> int:
-        return hash(self.written())
-
-    def __reduce__(self) -> tuple[type[tuple[Step, ...]], tuple[tuple[Step, ...]]]:
-        # What is sent elsewhere are the steps, not what they are written from.
-        return tuple, (self.written(),)
 
 
 class _Log:
@@ -99,11 +85,22 @@ class _Log:
 
     def __init__(self, outcome: Outcome, numbers: Sequence[int]) -> None:
         self.network, self.numbers = outcome.network, numbers
+        self.alternatives = Alternatives(outcome)
         self.steps: list[StepRow] = []
         self.facts_at: list[range] = []
         self.port_step: dict[int, int] = {}
         self.class_step: dict[int, int] = {}
         self._texts: dict[int, str] = {}
+        self._ranges: dict[Interval, str] = {}
+
+    def range(self, extent: Interval | None) -> str:
+        """The range that a port has to hold as the source of its type."""
+        if extent is None:
+            return BY_RANGE
+        found = self._ranges.get(extent)
+        if found is None:
+            found = self._ranges[extent] = RANGE_TOLD % extent
+        return found
 
     def text(self, kind: Uniform | None) -> str:
         """`brief` of a type, once for each (the network keeps them alive)."""
@@ -124,7 +121,9 @@ class _Log:
     ) -> int:
         """Append a step and return its number."""
         number = len(self.steps)
-        self.steps.append((number, port, kind, rule, source, tuple(sorted(set(because))), refused))
+        # Most steps rest on two others.
+        rests = (because[1], because[0]) if len(because) == 2 and because[1] < because[0] else None
+        self.steps.append((number, port, kind, rule, source, rests or tuple(sorted(set(because))), refused))
         return number
 
     def facts_of(self, index: int) -> Sequence[int]:
@@ -161,11 +160,12 @@ def _kernel_steps(log: _Log, outcome: Outcome, number: int) -> None:
     ports = ports_of(network, kernel)
     if not ports:
         return
+    tried = [log.add(region.name, *said) for said in _remedies(outcome, kernel)]
     if row is None or layout is None:
-        log.add(region.name, "float", "no row", kernel.choice.reason)
+        log.add(region.name, "float", "no row", kernel.choice.reason, because=tried)
         return
     because = [n for port in ports for n in log.facts_of(port.value)]
-    head = log.add(region.name, layout.key, "row", row.source, because=because)
+    head = log.add(region.name, layout.key, "row", row.source, because=[*tried, *because])
     derived = outcome.derived.get(number, ())
     for port in ports:
         address, text = port_address(region.name, *port.side), log.text(port.type)
@@ -176,7 +176,9 @@ def _kernel_steps(log: _Log, outcome: Outcome, number: int) -> None:
         elif port.group >= 0:
             step = _class_step(log, outcome, kernel, port, head=head)
         elif port.kind == SETTLED:
-            step = log.add(address, text, "range", BY_RANGE, because=[head, *log.behind(port.value)])
+            step = log.add(
+                address, text, "range", log.range(port.required), because=[head, *log.behind(port.value)]
+            )
         elif port.kind == CONSTANT:
             rests = [head, *log.behind(port.value)]
             step = log.add(address, text, "constant", _content(network, port), because=rests)
@@ -188,6 +190,23 @@ def _kernel_steps(log: _Log, outcome: Outcome, number: int) -> None:
         log.port_step[port.id] = step
 
 
+def _remedies(outcome: Outcome, kernel: Kernel) -> list[tuple[str, str, str]]:
+    """What was done for a kernel before it had its row: (what it is about, the rule, why)."""
+    name, remedies = kernel.choice.region.name, outcome.remedies
+    said = [(whole, "apart", why) for whole, why in remedies.apart.get(name, ())]
+    for key, left in remedies.left.get(name, {}).items():
+        said.append((key, "left", f"{left.why} ({left.seen})" if left.seen else left.why))
+    if kernel.choice.row is None:
+        return said
+    for side, grown in remedies.grown.get(name, {}).items():
+        said.append((port_address(name, *side), "grown", grown.why))
+    for p in kernel.inputs if outcome.network.widened else ():
+        why = outcome.network.widened.get(p)
+        if why is not None:
+            said.append((port_address(name, *outcome.network.ports[p].side), "grown", why))
+    return said
+
+
 def _content(network: Network, port: Port) -> str:
     """Where the type of a constant comes from: its pin, a range observed of it, or its numbers."""
     value = network.values[port.value]
@@ -196,12 +215,7 @@ def _content(network: Network, port: Port) -> str:
     return "its own numbers" if value.calibrated is None else "the range observed"
 
 
-_GIVEN: Mapping[str, str] = {
-    "": "model",
-    "moved": "the slices of what is moved",
-    "pinned": "model",
-    "range": BY_RANGE,
-}
+_GIVEN: Mapping[str, str] = {"": "model", "moved": "the slices of what is moved", "pinned": "model"}
 """Sources of types per axis or block, by how they came about."""
 
 
@@ -210,7 +224,8 @@ def _given_step(log: _Log, kernel: Kernel, port: Port, *, head: int) -> int:
     read = [log.port_step[p] for p in kernel.inputs if p in log.port_step and port.side[0] == "out"]
     rests = [head, *log.behind(port.value), *(read if why == "moved" else ())]
     address = port_address(kernel.choice.region.name, *port.side)
-    return log.add(address, brief(port.type), why or "pinned", _GIVEN[why], because=rests)
+    source = log.range(port.required) if why == "range" else _GIVEN[why]
+    return log.add(address, brief(port.type), why or "pinned", source, because=rests)
 
 
 def _class_step(log: _Log, outcome: Outcome, kernel: Kernel, port: Port, *, head: int) -> int:
@@ -228,7 +243,7 @@ def _class_step(log: _Log, outcome: Outcome, kernel: Kernel, port: Port, *, head
 
 def _first_step(log: _Log, outcome: Outcome, kernel: Kernel, port: Port, *, head: int) -> int:
     """Log what decided a class, at its first port."""
-    entry = outcome.classes[port.group]
+    entry = outcome.labelled.classes[port.group]
     address, text = port_address(kernel.choice.region.name, *port.side), log.text(port.type)
     rests = [n for member in entry.entering for n in log.behind(member.value)]
     rests = [head, *rests, *log.behind(port.value)]
@@ -236,7 +251,7 @@ def _first_step(log: _Log, outcome: Outcome, kernel: Kernel, port: Port, *, head
         rule = "fixed_scale" if port.fixed is not None else "pinned"
         return log.add(address, text, rule, entry.fixed_source, because=rests)
     solution = outcome.labelled.solutions.get(entry.id)
-    refused = _refused(solution, port) if solution else ()
+    refused = log.alternatives.of(entry, port) if solution else ()
     label = solution.labels[entry.id] if solution else entry.own
     pin = log.network.values[port.value].pin
     if label is None:
@@ -244,27 +259,10 @@ def _first_step(log: _Log, outcome: Outcome, kernel: Kernel, port: Port, *, head
     elif pin is not None and pin.is_per_tensor and label == label_of(pin):
         rule, source = "pinned", "model"
     elif label == entry.own:
-        rule, source = "range", BY_RANGE
+        rule, source = "range", log.range(hull_of([entry]))
     else:
         rule, source = "shared", SHARED
     return log.add(address, text, rule, source, because=rests, refused=refused)
-
-
-def _refused(solution: Solution, port: Port) -> tuple[Refused, ...]:
-    return tuple(
-        Refused(_label_text(label, port), price / UNIT)
-        for label, price in solution.refused
-        if label not in solution.chosen
-    )
-
-
-def _label_text(label: Label | None, port: Port) -> str:
-    if label is None:
-        return "float"
-    store = port.spec.storage
-    if isinstance(store, Storage) and storable(label, port.spec):
-        return str(typed(label, store))
-    return f"scale {label[0]}"
 
 
 def _same_scale_source(row: Row, port: str) -> str:

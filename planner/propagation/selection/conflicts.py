@@ -1,15 +1,16 @@
 """Conflicts: what a best-effort plan gives up where constraints cannot all hold, and the facts behind that.
 
 A conflict names its concession; giving it up makes the conflict go away, so a plan always comes out in
-the end. The facts of a conflict are made few: dropping any one of them makes the rest satisfiable
-(QuickXplain, Junker 2004). Source: design 01, section 6, `conflict`.
+the end. The facts of a conflict are made few: planning with only these meets it, and dropping any one of
+them ends it (delta debugging, Zeller 2002). Source: design 01, section 6, `conflict`.
 """
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from planner.errors import Conflict
+from planner.errors import Conflict, PlannerError
 from planner.ir.graph import Facts, Graph, Region, port_address
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Uniform
 from planner.target.records import Target
@@ -114,7 +115,7 @@ def hard_facts(graph: Graph, near: str) -> list[Fact]:
     found: dict[Fact, None] = {}
     seen: set[str] = {near}
     queue, visited = [near], set[str]()
-    for name in queue:
+    for name in itertools.chain(queue, graph.values):  # what no kernel leads to comes last
         found |= {(name, fact): None for fact in graph.values[name].facts if isinstance(fact, BINDING)}
         for region in around.get(name, ()):
             if region.name in visited:
@@ -136,57 +137,103 @@ def _port_facts(region: Region) -> Iterable[Fact]:
 
 
 def fewest(facts: Sequence[Fact], clashes: Callable[[Sequence[Fact]], bool]) -> list[Fact]:
-    """A set of facts that clashes, and of which every part does not; [] where nothing or no fact clashes."""
+    """A set of facts that clashes, and does not without any one of them; [] where no fact is at fault.
+
+    Left out are ever smaller shares, the last first. A fact more can end a clash as well as make one, so
+    nothing is concluded from other sets: what is returned was tried, and was tried without each member.
+    """
     if clashes(()) or not clashes(facts):
         return []
-    first = facts[:NEAREST]
-    return _quick_explain((), False, list(first if clashes(first) else facts), clashes)
+    first = list(facts[:NEAREST])
+    kept = first if len(first) < len(facts) and clashes(first) else list(facts)
+    share = len(kept)
+    while True:
+        before, end = len(kept), len(kept)
+        share = max(share // 2, 1)
+        while end > 0:
+            rest = kept[: max(end - share, 0)] + kept[end:]
+            kept = rest if rest and clashes(rest) else kept
+            end -= share
+        if share == 1 and len(kept) == before:
+            return kept
 
 
-def _quick_explain(
-    ground: Sequence[Fact],
-    grown: bool,  # noqa: FBT001 - the algorithm's own argument
-    facts: list[Fact],
-    clashes: Callable[[Sequence[Fact]], bool],
-) -> list[Fact]:
-    if grown and clashes(ground):
-        return []
-    if len(facts) == 1:
-        return facts
-    half = len(facts) // 2
-    left, right = facts[:half], facts[half:]
-    second = _quick_explain((*ground, *left), bool(left), right, clashes)
-    first = _quick_explain((*ground, *second), bool(second), left, clashes)
-    return first + second
+Plans = Callable[[Graph, Concession], object]
+"""Plans a graph with some constraints given up, and raises a conflict where the others cannot all hold."""
 
 
-def explained(conflict: Conflict, graph: Graph, plans: Callable[[Graph], object]) -> Conflict:
-    """The same conflict with as few facts as it takes.
+def explained(conflict: Conflict, graph: Graph, plans: Plans) -> Conflict:
+    """The same conflict with as few facts as it takes, in the words that planning with only those has.
 
     Args:
       conflict: as it was met; `.about` is the value it is about, "" where its facts are few already.
       graph: the graph that was planned.
-      plans: plans a graph with other facts, and raises a conflict where that cannot be.
     """
     if not conflict.about:
         return conflict
     every = hard_facts(graph, conflict.about)
 
-    def clashes(kept: Sequence[Fact]) -> bool:
+    def met(kept: Sequence[Fact]) -> Conflict | None:
         chosen = set(kept)
-        try:
-            plans(_softened(graph, [fact for fact in every if fact not in chosen]))
-        except Conflict as other:
-            return other.concession == conflict.concession
-        return False
+        return _met(conflict, _softened(graph, [fact for fact in every if fact not in chosen]), plans)
 
-    few = [said(fact, graph) for fact in fewest(every, clashes)]
+    few = fewest(every, lambda kept: met(kept) is not None)
+    shown = met(few) or conflict
+    places = tuple(dict.fromkeys(where for where, _ in few))
+    texts = [said(fact, graph) for fact in few]
+    named = [f"value {shown.about!r}", *(f"{text.partition(': ')[0]}:" for text in texts)]
+    rest = [fact for fact in shown.facts if not few or not _is_of(fact, named)]
     return Conflict(
-        conflict.message,
-        facts=(*few, *(fact for fact in conflict.facts if not few or not fact.startswith("value "))),
-        hint=conflict.hint,
-        concession=conflict.concession,
+        shown.message,
+        facts=(*texts, *rest),
+        hint=_hint(shown, places),
+        concession=shown.concession,
     )
+
+
+def _met(conflict: Conflict, graph: Graph, plans: Plans) -> Conflict | None:
+    """What planning this graph meets of a conflict; others that are met first are conceded."""
+    given = Concession()
+    while True:
+        try:
+            plans(given.graph(graph), given)
+        except Conflict as other:
+            same = (one for one in (other, *other.others) if _is_same(one, conflict))
+            found, more = next(same, None), other.concession
+            if found is not None or not isinstance(more, Concession) or given | more == given:
+                return found
+            given |= more
+        except PlannerError:
+            return None
+        else:
+            return None
+
+
+def _is_same(one: Conflict, conflict: Conflict) -> bool:
+    """Whether two conflicts are about one place: what would be given up, and values labelled together."""
+    return one.concession == conflict.concession and one.about in (conflict.about, *conflict.within)
+
+
+def _is_of(fact: str, named: Sequence[str]) -> bool:
+    """Whether a line says what another line says already: `value 'x'`, or a type at one of these places."""
+    return fact == named[0] or any(fact.startswith(name) for name in named[1:])
+
+
+def _hint(conflict: Conflict, places: Sequence[str]) -> str:
+    """What to do about a conflict, with the values and ports that its message does not name."""
+    quoted = [repr(place) for place in places]
+    if all(place in conflict.message for place in quoted):
+        return conflict.hint
+    advice = f"drop the fact at {' or '.join(quoted)}"
+    return advice if conflict.hint in ("", "drop one of them") else f"{conflict.hint}; or {advice}"
+
+
+def refuse(conflicts: Iterable[Conflict]) -> None:
+    """Raise the first of some conflicts, if there is one, and let it know the others."""
+    found = list(conflicts)
+    if found:
+        found[0].others = tuple(found[1:])
+        raise found[0]
 
 
 def said(fact: Fact, graph: Graph) -> str:

@@ -10,11 +10,14 @@ from functools import lru_cache
 
 from planner.ir.graph import Region
 from planner.ir.types.qtypes import FloatType, Storage
+from planner.propagation.selection.reach import may_fall_short
+from planner.target.circles import circles
 from planner.target.records import PortId, PortPattern, PortType, Row, Rule, Target
 from planner.target.rules import expand_ports, same_scale_groups
 
 COMPUTING_RULES = ("multiplier_accumulator_scale", "derive", "fn")
 """Rules that compute the type of a port from other ports'."""
+DECIDING_RULES = ("fixed_scale", *COMPUTING_RULES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +31,15 @@ class Layout:
       groups: ports that same_scale rules join.
       joined: all ports in `groups`.
       derived: ports whose type a rule computes.
-      deriving: rules that may compute or refuse something once labels are known.
+      deriving: rules that may compute something once labels are known.
+      ranged: rules that bound the kernel's multipliers.
       fixing: rules that fix a port's type.
       calls: whether a function has a say, which may answer for any port.
       wild: whether a port takes any storage.
       joins_all: whether one same_scale group holds every present port.
       blocked: inputs with a scale per block.
+      circular: whether rules that derive ask for each other's results.
+      bounded: ports of a free scale that may be unable to hold their range.
     """
 
     key: str
@@ -44,11 +50,14 @@ class Layout:
     joined: frozenset[PortId]
     derived: frozenset[PortId]
     deriving: tuple[Rule, ...]
+    ranged: tuple[Rule, ...]
     fixing: tuple[Rule, ...]
     calls: bool
     wild: bool
     joins_all: bool
     blocked: tuple[int, ...] = ()
+    bounded: tuple[PortId, ...] = ()
+    circular: bool = False
 
     def storing(self, region: Region) -> Iterator[str]:
         """The values at ports of a region that store integers whatever wildcards turn out to be."""
@@ -95,6 +104,7 @@ def _layout(row: Row, region: Region) -> Layout | None:
     present = {side: pattern for (side, pattern), name in zip(patterns.items(), names, strict=True) if name}
     groups = same_scale_groups(row, len(region.inputs), len(region.outputs))
     called = {pattern.name for pattern in present.values()}
+    decided = {rule.args.get("port") for rule in row.rules if rule.kind in DECIDING_RULES}
     computed = {rule.args.get("port") for rule in row.rules if rule.kind in COMPUTING_RULES}
     return Layout(
         row.key,
@@ -105,6 +115,11 @@ def _layout(row: Row, region: Region) -> Layout | None:
         joined=frozenset(side for group in groups for side in group),
         derived=frozenset(side for side, pattern in present.items() if pattern.name in computed),
         deriving=tuple(rule for rule in row.rules if _may_act(rule, called)),
+        ranged=tuple(
+            rule
+            for rule in row.rules
+            if rule.kind == "multiplier_scale" and rule.args.get("range") is not None
+        ),
         fixing=tuple(
             rule for rule in row.rules if rule.kind == "fixed_scale" and rule.args["port"] in called
         ),
@@ -114,6 +129,12 @@ def _layout(row: Row, region: Region) -> Layout | None:
         blocked=tuple(
             i for i, pattern in enumerate(inputs) if region.inputs[i] and pattern.type.granularity == "block"
         ),
+        bounded=tuple(
+            side
+            for side, pattern in present.items()
+            if pattern.name not in decided and may_fall_short(pattern.type)
+        ),
+        circular=bool(circles(row)),
     )
 
 
@@ -124,8 +145,6 @@ def _running_in(patterns: tuple[PortPattern, ...], float_type: FloatType) -> tup
 
 def _may_act(rule: Rule, present: set[str]) -> bool:
     """Whether a rule says anything about these ports once their neighbours have types."""
-    if rule.kind == "multiplier_scale":
-        return rule.args.get("range") is not None
     if rule.kind in ("multiplier_accumulator_scale", "derive"):
         return rule.args["port"] in present
     return rule.kind == "fn"

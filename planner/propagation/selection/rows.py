@@ -1,7 +1,8 @@
 """Row selection: which row of the target's table serves each kernel, or why none does.
 
 Rows are chosen by preference, not by price: `when`, None, Any and pinned constants rule rows out;
-among the rest the one whose storages equal the most pins, then file order. The choice for one kernel
+among the rest those that can hold what facts say of ranges, of these the one whose storages equal the most
+pins, then file order. The choice for one kernel
 looks at no other kernel, so it cannot depend on a visiting order. Source: design 01, section 4.
 """
 
@@ -14,9 +15,12 @@ from planner.errors import Conflict
 from planner.ir.graph import Facts, Graph, Region, port_address
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Storage, Uniform
 from planner.ir.types.typetext import brief
+from planner.ir.unknowns import reason_of_unknown
 from planner.propagation.network.axis_transport import moved_types
 from planner.propagation.selection.conflicts import HARD, Concession, Fact
 from planner.propagation.selection.pinned_constants import restored
+from planner.propagation.selection.reach import holds, known_range
+from planner.propagation.selection.remedies import Left
 from planner.propagation.selection.row_layout import Layout, Layouts, layouts_of
 from planner.propagation.selection.weight_axes import block_size, channel_axis, linear_op
 from planner.target.borders import rows_for
@@ -47,14 +51,38 @@ class Choice(NamedTuple):
         return self.layout.outputs if self.layout is not None else ()
 
 
-def choose_rows(graph: Graph, regions: Iterable[Region], target: Target) -> list[Choice]:
+def choose_rows(
+    graph: Graph,
+    regions: Iterable[Region],
+    target: Target,
+    left: Mapping[str, Mapping[str, Left]] | None = None,
+) -> list[Choice]:
     """Choose for each region, in order.
+
+    Args:
+      left: rows that kernels could not keep, by kernel and key.
+    """
+    layouts, bound, gone = layouts_of(target), frozenset(_bound(graph)), left or {}
+    return [
+        _choose(graph, region, target, layouts, gone.get(region.name, {}), plain=_is_plain(region, bound))
+        for region in regions
+    ]
+
+
+def refuse_floats(choices: Iterable[Choice], target: Target) -> None:
+    """Refuse kernels without a row where the target does.
 
     Raises:
       Conflict: no row serves a kernel and the target says `on_no_kernel: error`.
     """
-    layouts, bound = layouts_of(target), frozenset(_bound(graph))
-    return [_choose(graph, region, target, layouts, plain=_is_plain(region, bound)) for region in regions]
+    for region, row, _, reason in choices if target.on_no_kernel == "error" else ():
+        if row is None and any((*region.inputs, *region.outputs)):
+            raise Conflict(
+                f"no row of {target.id} serves {region.kernel} at {region.name!r}: {reason}",
+                facts=(f"kernel {region.name!r} is {region.kernel}", f"{target.file}: on_no_kernel: error"),
+                concession=Concession(floats=(region.name,)),
+                about=next(filter(None, (*region.inputs, *region.outputs)), ""),
+            )
 
 
 def _bound(graph: Graph) -> Iterable[str]:
@@ -137,21 +165,32 @@ def _binding(graph: Graph, region: Region, side: str, index: int) -> Facts:
     return own[index] if pinned else facts
 
 
-def _choose(graph: Graph, region: Region, target: Target, layouts: Layouts, *, plain: bool) -> Choice:
+def _choose(
+    graph: Graph,
+    region: Region,
+    target: Target,
+    layouts: Layouts,
+    left: Mapping[str, Left],
+    *,
+    plain: bool,
+) -> Choice:
     if not any((*region.inputs, *region.outputs)):
-        return Choice(region, reason="no float operands")
+        return Choice(region, reason=reason_of_unknown(graph, region.ops) or "no float operands")
     rows = rows_for(target, region.kernel)
     if not rows:
-        return _none(
-            region, target, [region.reason or f"{target.id} has no row for kernel {region.kernel!r}"]
+        return in_float(
+            Choice(region), region.reason or f"{target.id} has no row for kernel {region.kernel!r}"
         )
     refusals: list[str] = []
-    best: tuple[int, Choice] | None = None
+    best: tuple[tuple[bool, int], Choice] | None = None
     for row in rows:
         layout = layouts.of(row, region)
         if layout is None:
             ports = f"{sum(map(bool, region.inputs))} inputs and {len(region.outputs)} outputs"
             refusals.append(f"{row.source} takes other ports than these {ports}")
+            continue
+        if layout.key in left:
+            refusals.append(f"{row.source}: {left[layout.key].why}")
             continue
         choice = Choice(region, row, layout)
         refusal = (None if plain else _refused_by_facts(graph, choice)) or _refused_by_when(graph, choice)
@@ -159,24 +198,13 @@ def _choose(graph: Graph, region: Region, target: Target, layouts: Layouts, *, p
         if refusal:
             refusals.append(f"{row.source}: {refusal}")
             continue
-        if plain:
+        held = not layout.bounded or _holds_ranges(graph, choice, layout, target.costs.max_clip)
+        if plain and held:
             return choice
-        pinned = _pins_met(graph, choice)
-        if best is None or pinned > best[0]:
-            best = (pinned, choice)
-    return best[1] if best else _none(region, target, refusals)
-
-
-def _none(region: Region, target: Target, refusals: list[str]) -> Choice:
-    reason = "; ".join(refusals)
-    if target.on_no_kernel == "error":
-        raise Conflict(
-            f"no row of {target.id} serves {region.kernel} at {region.name!r}: {reason}",
-            facts=(f"kernel {region.name!r} is {region.kernel}", f"{target.file}: on_no_kernel: error"),
-            concession=Concession(floats=(region.name,)),
-            about=next(filter(None, (*region.inputs, *region.outputs)), ""),
-        )
-    return Choice(region, reason=reason)
+        rank = (held, _pins_met(graph, choice))
+        if best is None or rank > best[0]:
+            best = (rank, choice)
+    return best[1] if best else in_float(Choice(region), "; ".join(refusals))
 
 
 def _sides(choice: Choice) -> Iterable[tuple[Literal["in", "out"], int, str, PortPattern]]:
@@ -366,6 +394,20 @@ def _takes_scales(pattern: PortPattern, scales: Sequence[float]) -> bool:
     if spec.power_of_two and any(math.frexp(scale)[0] != 0.5 for scale in scales):
         return False
     return min(scales) >= (spec.scale_min or 0.0) and max(scales) <= (spec.scale_max or math.inf)
+
+
+def _holds_ranges(graph: Graph, choice: Choice, layout: Layout, max_clip: float) -> bool:
+    """Whether ports that cannot hold every range hold what facts say of theirs."""
+    region = choice.region
+    for side, i, name, pattern in _sides(choice):
+        store, extent = pattern.type.storage, known_range(graph, name)
+        if extent is None or not isinstance(store, Storage) or (side, i) not in layout.bounded:
+            continue
+        if side == "in" and region.ops and region.ops[0].type == "Relu" and name in region.ops[0].inputs:
+            extent = max(extent[0], 0.0), max(extent[1], 0.0)  # it keeps nothing below 0
+        if not holds(pattern.type, store, extent, max_clip):
+            return False
+    return True
 
 
 def _pins_met(graph: Graph, choice: Choice) -> int:

@@ -18,6 +18,7 @@ from planner.propagation.network.ports import Interval, Network
 from planner.propagation.solver.classes import (
     Label,
     LabelClass,
+    Offers,
     clipped_shares,
     hull_of,
     label_for,
@@ -46,43 +47,43 @@ Asked = set[tuple[Interval, int]]
 
 def offer_labels(
     component: Component, classes: Sequence[LabelClass], network: Network, max_clip: float
-) -> bool:
-    """Give every class of a component its legal labels, finest first (float last).
+) -> tuple[Offers, bool]:
+    """The legal labels of every class of a component, finest first (float last).
 
     A class that no label serves within `max_clip` keeps its own: it has no finer choice.
 
     Returns:
-      whether every class was offered the candidates of all.
+      the labels of each class, and whether every class was offered the candidates of all.
     """
     free = [c for c in component.classes if classes[c].fixed is None]
-    for c in component.classes:
-        entry = classes[c]
-        if entry.fixed is not None:
-            entry.labels = [label_of(entry.fixed)]
     # Fixed types always win, and are the only label of their class even where they clip (design 01, item 3).
+    offered: Offers = {
+        c: [label_of(fixed)] for c in component.classes if (fixed := classes[c].fixed) is not None
+    }
     if not free:
-        return True
+        return offered, True
     found = _Candidates(component, classes, network)
     every = found.of(component.classes, component.edges, component.joined)
     # Whole is exact: every class may take any label that is legal for it. The product is what offering,
     # dominance and programs take in work, so it is bounded whatever the shape.
     if len(every) <= SHARED and len(every) * len(free) <= MOST:
-        _offer(free, sorted(every), classes, max_clip)
-        return True
+        return offered | _legal_labels(free, sorted(every), classes, max_clip), True
     for served, around, edges, joined in _neighbourhoods(component):
         order = sorted(found.of(around, edges, joined))
-        _offer([c for c in served if classes[c].fixed is None], order, classes, max_clip, FINEST)
-    return False
+        free = [c for c in served if classes[c].fixed is None]
+        offered |= _legal_labels(free, order, classes, max_clip, FINEST)
+    return offered, False
 
 
-def _offer(
+def _legal_labels(
     served: Sequence[int],
     order: Sequence[Label],
     classes: Sequence[LabelClass],
     max_clip: float,
     most: int | None = None,
-) -> None:
-    """Give classes those of the candidates, in order, that are legal; `most`: the finest of them."""
+) -> Offers:
+    """Of the candidates, in order, those that are legal for each class; `most`: the finest of them."""
+    offered: Offers = {}
     board = _Board(order, max_clip) if len(order) > FEW else None
     # Legality depends on nothing but what ports store and have to hold, and classes alike are many.
     alike: dict[object, list[Label | None]] = {}
@@ -102,9 +103,12 @@ def _offer(
         # share.
         labels = found if most is None or len(found) <= most else [*found[: most - 1], found[-1]]
         # A class can always have its own label: whatever its neighbours do, a rescale on each side serves it.
-        if entry.own is not None and (not found or (most is not None and entry.own not in labels)):
-            labels = sorted([*labels, entry.own])  # type: ignore[type-var]
-        entry.labels = [*labels, None] if entry.may_float else list(labels)
+        own = entry.own
+        cut_short = most is not None and own not in labels
+        if own is not None and (not found or (cut_short and legal(own, entry, max_clip))):
+            labels = sorted([*labels, own])  # type: ignore[type-var]
+        offered[c] = [*labels, None] if entry.may_float else list(labels)
+    return offered
 
 
 def _neighbourhoods(

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from planner.ir.types.qtypes import Storage, Uniform
-from planner.propagation.solver.classes import LabelClass
+from planner.propagation.solver.classes import Label, LabelClass, Offered
 from planner.propagation.solver.components import Edge, Unit, Use
 from planner.propagation.solver.ways import Loss, Way
 from planner.target.records import PortType
@@ -20,10 +20,10 @@ ROUNDS: Final = 8
 Key = tuple[Any, ...]
 
 
-def in_canonical_order(unit: Unit, classes: Sequence[LabelClass]) -> None:
+def in_canonical_order(unit: Unit, classes: Sequence[LabelClass], offered: Offered) -> None:
     """Sort a unit's classes, components, edges and losses in place."""
     # Start from what a class is by itself, then refine by what is around it until nothing splits further.
-    rank = _ranked({c: _content(classes[c]) for c in unit.classes})
+    rank = _ranked({c: _content(classes[c], offered[c]) for c in unit.classes})
     count = max(rank.values()) + 1
     for _ in range(ROUNDS if count < len(rank) else 0):
         finer = _refined(unit, rank)
@@ -79,9 +79,9 @@ def _loss_key(loss: Loss, place: Mapping[int, int]) -> Key:
     return upstream, loss.elements, loss.own, loss.constant, loss.unavoidable
 
 
-def _content(entry: LabelClass) -> Key:
+def _content(entry: LabelClass, labels: Sequence[Label | None]) -> Key:
     ports = tuple((port.side, _written(port.spec), port.required or ()) for port in entry.ports)
-    return entry.depth, entry.content, ports, tuple(label or () for label in entry.labels)
+    return entry.depth, entry.content, ports, tuple(label or () for label in labels)
 
 
 def _refined(unit: Unit, rank: Mapping[int, int]) -> dict[int, int]:

@@ -7,7 +7,7 @@ one label can be stored signed, unsigned or wider. A class is the ports of one k
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
@@ -45,14 +45,16 @@ UNIT: Final = 1024
 """Prices and bits are integers in 1/1024."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class LabelClass:
     """Ports that carry one label.
 
     Attributes:
-      fixed: the type its kernel or a pin of a port fixes, with the reason's source.
+      id: its number, that of its ports' `group`.
+      kernel: the number of its kernel.
       entering: ports whose required ranges the label has to hold.
       may_float: whether it may run in float: movers only, no pin and no Any near.
+      fixed: the type its kernel or a pin of a port fixes, with the reason's source.
       own: the label of its own ranges; None where it has none.
       depth: kernels on the longest way from the model's inputs to its kernel.
       content: what its kernel is, names left out.
@@ -60,15 +62,14 @@ class LabelClass:
 
     id: int
     kernel: int
-    ports: list[Port]
-    entering: list[Port]
+    ports: tuple[Port, ...]
+    entering: tuple[Port, ...]
     may_float: bool
     fixed: Uniform | None = None
     fixed_source: str = ""
     own: Label | None = None
     depth: int = 0
     content: str = ""
-    labels: list[Label | None] = field(default_factory=list)
 
 
 def label_of(kind: Uniform) -> Label:
@@ -177,11 +178,12 @@ def legal(label: Label, entry: LabelClass, max_clip: float) -> bool:
     return True
 
 
-def build_classes(network: Network, depths: Sequence[int]) -> list[LabelClass]:
+def build_classes(network: Network, depths: Sequence[int], max_clip: float) -> list[LabelClass]:
     """Join ports by the rows' `same_scale` rules; every other searched port is a class of its own.
 
     Args:
       depths: of kernels: how many are on the longest way from the model's inputs, each itself counted.
+      max_clip: the share of a range that a label may cut off.
     """
     classes: list[LabelClass] = []
     network.visits += len(network.kernels)
@@ -189,48 +191,50 @@ def build_classes(network: Network, depths: Sequence[int]) -> list[LabelClass]:
         layout = kernel.choice.layout
         if layout is None:
             continue
-        first = len(classes)
         present = ports_of(network, kernel)
         for group in layout.groups:
             members = [port for port in present if port.side in group and port.kind in (CLASS, CONSTANT)]
             # Constants join for their label's sake, but alone they are typed by their own numbers.
             if any(port.kind == CLASS for port in members):
-                classes.append(_class(network, len(classes), index, members))
-                _join_carried(network, classes, index)
+                _add_class(network, classes, members, depths[index])
         for port in present:
             if port.group < 0 and (
                 port.kind == CLASS or (port.kind == DERIVED and not network.values[port.value].constant)
             ):
-                classes.append(_class(network, len(classes), index, [port]))
-        for entry in classes[first:]:
-            entry.depth = depths[index]
-    return classes
+                classes.append(_class(network, len(classes), [port], depths[index]))
+    return [replace(entry, own=own_label(network, entry, max_clip)) for entry in classes]
 
 
-def _join_carried(network: Network, classes: list[LabelClass], index: int) -> None:
-    """Put the newest class, if it is the last of a carried value, into the class of the first."""
-    begin = network.begins.get(index)
+def _add_class(network: Network, classes: list[LabelClass], members: Sequence[Port], depth: int) -> None:
+    """Append a class of these ports; where a carried value leaves its loop, that of its entry grows."""
+    newest = _class(network, len(classes), members, depth)
+    begin = network.begins.get(newest.kernel)
     groups = [network.ports[p].group for p in network.kernels[begin].outputs] if begin is not None else []
     if not groups or groups[0] < 0:
+        classes.append(newest)
         return
     # The loop's input, body argument, body result and loop result are one class (design 02, case 40): a
     # rescale between two trips would be paid every trip.
-    newest, first = classes.pop(), classes[groups[0]]
-    for port in newest.ports:
+    first = classes[groups[0]]
+    for port in members:
         port.group = first.id
-    first.ports += newest.ports
-    first.entering += newest.entering
-    first.may_float = first.may_float and newest.may_float
-    if newest.fixed is not None and first.fixed is None:
-        first.fixed, first.fixed_source = newest.fixed, newest.fixed_source
-    elif newest.fixed is not None and first.fixed is not None and newest.fixed != first.fixed:
+    known = first if first.fixed is not None else newest
+    if newest.fixed is not None and newest.fixed != known.fixed:
         ports = [next(p for p in e.ports if p.fixed or p.pin) for e in (first, newest)]
         raise _disagree(network, ports[0], ports[1])
-    first.own = own_label(network, first)
+    classes[first.id] = replace(
+        first,
+        ports=(*first.ports, *newest.ports),
+        entering=(*first.entering, *newest.entering),
+        may_float=first.may_float and newest.may_float,
+        fixed=known.fixed,
+        fixed_source=known.fixed_source,
+    )
 
 
-def _class(network: Network, ident: int, index: int, members: list[Port]) -> LabelClass:
-    kernel = network.kernels[index]
+def _class(network: Network, ident: int, members: Sequence[Port], depth: int) -> LabelClass:
+    """A class of ports of one kernel; its own label is told when all its ports are known."""
+    kernel = network.kernels[members[0].kernel]
     for port in members:
         port.group = ident
     reads = any(port.side[0] == "in" for port in members)
@@ -238,24 +242,22 @@ def _class(network: Network, ident: int, index: int, members: list[Port]) -> Lab
     # scale brings its result's as well.
     entering = [port for port in members if port.side[0] == "in" or not (kernel.moves and reads)]
     entering = preferred(kernel.choice.row, members, entering) if len(members) > 1 else entering
-    entry = LabelClass(
+    given = [(port, kind) for port in members if (kind := port.fixed or port.pin) is not None]
+    first, fixed = given[0] if given else (members[0], None)
+    for port, kind in given:
+        if fixed is not None and label_of(kind) != label_of(fixed):
+            raise _disagree(network, first, port)
+    return LabelClass(
         id=ident,
-        kernel=index,
-        ports=members,
-        entering=entering,
+        kernel=members[0].kernel,
+        ports=tuple(members),
+        entering=tuple(entering),
         may_float=kernel.moves and _may_float(network, kernel, ident, members),
+        fixed=fixed,
+        fixed_source=(first.fixed_source or "model") if fixed is not None else "",
+        depth=depth,
         content=f"{kernel.choice.region.kernel} {layout.key if (layout := kernel.choice.layout) else ''}",
     )
-    for port in members:
-        kind = port.fixed or port.pin
-        if kind is None:
-            continue
-        if entry.fixed is None:
-            entry.fixed, entry.fixed_source, first = kind, port.fixed_source or "model", port
-        elif label_of(kind) != label_of(entry.fixed):
-            raise _disagree(network, first, port)
-    entry.own = own_label(network, entry)
-    return entry
 
 
 def _disagree(network: Network, first: Port, other: Port) -> Conflict:
@@ -271,6 +273,7 @@ def _disagree(network: Network, first: Port, other: Port) -> Conflict:
         facts=(*facts, f"same_scale of {row}"),
         hint="drop one of them",
         concession=Concession(facts=tuple(left_out[-1:])),
+        about=network.values[first.value].name,
     )
 
 
@@ -310,29 +313,55 @@ def _may_float(network: Network, kernel: Kernel, ident: int, members: Sequence[P
     )
 
 
-def own_label(network: Network, entry: LabelClass) -> Label | None:
-    """The label of the class's own ranges: its fixed type, the pin of the one value entering, the hull."""
+def own_label(network: Network, entry: LabelClass, max_clip: float) -> Label | None:
+    """The label of the class's own ranges: its fixed type, the pin of the one value entering, the hull.
+
+    A pin is a class's own only where it is legal for it: in a narrower storage its scale would cut the range
+    off, and the hull of that range is what the class needs (design 01, section 5, item 2).
+    """
     if entry.fixed is not None:
         return label_of(entry.fixed)
     entering = {port.value for port in entry.entering}
     # One pinned value and nothing else: its users start from the pin, and the class is free to keep it.
     if len(entering) == 1:
         pin = network.values[next(iter(entering))].pin
-        if pin is not None and pin.is_per_tensor:
-            label = label_of(pin)
-            if all(storable(label, port.spec) for port in entry.ports):
-                return label
+        if pin is not None and pin.is_per_tensor and legal(label_of(pin), entry, max_clip):
+            return label_of(pin)
     hull = hull_of([entry])
     if hull is None:
         return None
-    # Ports of one class may have several storages; a label has to be storable in each.
     first = entry.ports[0].spec
     if all(port.spec is first for port in entry.ports):
         return label_for(hull, first)
-    specs = dict.fromkeys(port.spec for port in entry.ports)
-    labels = [label_for(hull, spec) for spec in specs]
-    held = (label for label in labels if all(storable(label, spec) for spec in specs))
-    return next(held, labels[0])
+    # Ports of one class may have several storages; a label has to be storable in each, and to hold there what
+    # enters: one port's own label, or one that all their wishes leave.
+    specs = [*dict.fromkeys(port.spec for port in entry.ports)]
+    labels = [label_for(hull, spec) for spec in (*specs, *_with_all_wishes(specs))]
+    held = [label for label in labels if all(storable(label, spec) for spec in specs)]
+    return next((label for label in held if legal(label, entry, max_clip)), (held or labels)[0])
+
+
+def _with_all_wishes(specs: Sequence[PortType]) -> list[PortType]:
+    """Each of the port types, asking for what any of them asks: a zero point, powers of two, bounds."""
+    stores = [(spec, spec.storage) for spec in specs if isinstance(spec.storage, Storage)]
+    asked = [(0 if spec.symmetric else spec.zero_point, store.offset) for spec, store in stores]
+    zeros = {zero - offset for zero, offset in asked if zero is not None}
+    if len(zeros) > 1:
+        return []
+    zero, powers = next(iter(zeros), None), any(spec.power_of_two for spec in specs)
+    low = max((spec.scale_min for spec in specs if spec.scale_min is not None), default=None)
+    high = min((spec.scale_max for spec in specs if spec.scale_max is not None), default=None)
+    return [
+        replace(
+            spec,
+            symmetric=False,  # said by the zero point
+            zero_point=None if zero is None else zero + store.offset,
+            power_of_two=powers,
+            scale_min=low,
+            scale_max=high,
+        )
+        for spec, store in stores
+    ]
 
 
 def hull_of(entries: Sequence[LabelClass]) -> Interval | None:

@@ -8,26 +8,22 @@ not proven optimal carries its bound. Limits are counts, never wall time. Source
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from typing import Final
 
 from planner.plans.rescales import same_scale
 from planner.propagation.solver.canonical_order import in_canonical_order
-from planner.propagation.solver.classes import UNIT, Label, LabelClass, Labels, Offers
+from planner.propagation.solver.classes import UNIT, Label, LabelClass, Labels, Offered, Offers
 from planner.propagation.solver.components import Component, Edge, Part, Unit, Use
 from planner.propagation.solver.dominance import drop_dominated
 from planner.propagation.solver.elimination import eliminate
-from planner.propagation.solver.linear_program import relax, solve_exactly
+from planner.propagation.solver.linear_program import Relaxed, relax, solve_exactly
 from planner.propagation.solver.local_search import descend
+from planner.propagation.solver.parts import split
 from planner.propagation.solver.price import CostModel, edge_price, price_of_labels
-from planner.propagation.solver.relaxations import blur, shared_labels, split
 
 FINEST: Final = 8
 """Labels for a whole component that are priced."""
-SHARP: Final = 15_000  # labels of all classes together that a linear program takes as they are
-DENSE: Final = 32  # labels of a class, on average, below which it takes any number
-BLURRED: Final = 2  # how many times fewer blurred labels have to be
 PART: Final = 4_000
 """Classes of a linear program: its time grows faster than they do."""
 
@@ -36,27 +32,18 @@ Options = Sequence[tuple[tuple[int, int], Labels]]
 
 @dataclass(frozen=True)
 class Solution:
-    """A labelling of one unit.
-
-    `price` and `bound` in 1/1024; `refused`: the other labels for all classes alike, with their price.
-    """
+    """A labelling of one unit; `price` and `bound` in 1/1024."""
 
     labels: Mapping[int, Label | None]
     price: int
     bound: int
-    refused: tuple[tuple[Label | None, int], ...] = ()
-
-    @cached_property
-    def chosen(self) -> frozenset[Label | None]:
-        """All labels of the labelling, each once."""
-        return frozenset(self.labels.values())
 
 
-def solve(unit: Unit, classes: Sequence[LabelClass], cost_model: CostModel) -> Solution:
-    """Find the cheapest labelling; labels must have been offered and losses settled."""
+def solve(unit: Unit, classes: Sequence[LabelClass], offered: Offered, cost_model: CostModel) -> Solution:
+    """Find the cheapest labelling of what is offered; losses must have been settled."""
     # What no labelling avoids is a bound without any search; most units are at it.
-    floor = unavoidable_casts(unit.edges, classes, cost_model)
-    options = {id(part): _shared_labels(part, classes, cost_model) for part in unit.components}
+    floor = unavoidable_casts(unit.edges, offered, cost_model)
+    options = {id(part): _shared_labels(part, classes, offered, cost_model) for part in unit.components}
     if all(options.values()):
         first = [found[0] for found in options.values()]
         finest = _merged(labels for _, labels in first)
@@ -64,23 +51,22 @@ def solve(unit: Unit, classes: Sequence[LabelClass], cost_model: CostModel) -> S
         price = sum(paid for (paid, _), _ in first) + _price_of_losses(unit, finest, cost_model)
         # At the bound, without a rescale, and the finest: nothing later in the order of ties can be better.
         if (price, rescales) == (floor, 0):
-            return Solution(finest, floor, floor, _refusals(unit, finest, [*options.values()], cost_model))
+            return Solution(finest, floor, floor)
     alike = _one_for_all(unit, [*options.values()], classes, cost_model)
     # Two labels in one component differ on some edge. One label for all that pays less than the cheapest
     # such edge is therefore least.
-    if alike is not None and alike.price < floor + _least_change(unit, classes, cost_model):
+    if alike is not None and alike.price < floor + _least_change(unit, offered, cost_model):
         return alike
     # From here on ties are decided, and must not depend on how the model lists or names its kernels.
-    in_canonical_order(unit, classes)
+    in_canonical_order(unit, classes, offered)
     shared = [options[id(part)] for part in unit.components]
-    start = _pick_shared(unit, classes, shared, cost_model)
-    refused = _refusals(unit, start, shared, cost_model)
-    offered: Offers = {c: list(classes[c].labels) for c in unit.classes}
-    labels, found, bound = _least(unit, offered, cost_model, start)
+    start = _pick_shared(unit, _own_labels(unit, classes, offered), shared, cost_model)
+    mine: Offers = {c: list(offered[c]) for c in unit.classes}
+    labels, found, bound = _least(unit, mine, cost_model, start)
     # A label that was not offered might cost less: what is proven of the others proves nothing.
     if not all(component.whole for component in unit.components):
         bound = 0
-    return Solution(labels, found, min(max(bound, floor), found), refused)
+    return Solution(labels, found, min(max(bound, floor), found))
 
 
 def _one_for_all(
@@ -97,12 +83,12 @@ def _one_for_all(
     if not priced:
         return None
     price, labels = min(priced, key=lambda item: item[0])
-    return Solution(labels, price[0], price[0], _refusals(unit, labels, shared, cost_model))
+    return Solution(labels, price[0], price[0])
 
 
-def _least_change(unit: Unit, classes: Sequence[LabelClass], cost_model: CostModel) -> int:
+def _least_change(unit: Unit, offered: Offered, cost_model: CostModel) -> int:
     """What two labels in one component cost at least; 0 where scales are so close that it may be nothing."""
-    scales = sorted({label for c in unit.classes for label in classes[c].labels if label is not None})
+    scales = sorted({label for c in unit.classes for label in offered[c] if label is not None})
     # Scales that count as one may differ for nothing.
     if any(same_scale(a, b) for (a, _), (b, _) in pairwise(scales)):
         return 0
@@ -120,11 +106,13 @@ def _least(unit: Unit, offered: Offers, cost_model: CostModel, start: Labels) ->
     if exact is not None:
         least = price_of_labels(unit, exact, cost_model)[0]
         return exact, least, least
-    if not all(component.whole for component in unit.components):
-        return _descended(unit, offered, cost_model, [start, {c: mine[0] for c, mine in offered.items()}])
-    if len(unit.classes) > PART:
+    whole = all(component.whole for component in unit.components)
+    if whole and len(unit.classes) > PART:
         return _by_parts(unit, offered, cost_model, start)
-    return _programmed(unit, offered, cost_model, start)
+    relaxed = relax(unit, offered, cost_model) if whole else None
+    if relaxed is not None:
+        return _near_relaxed(unit, offered, cost_model, start, relaxed)
+    return _descended(unit, offered, cost_model, [start, {c: mine[0] for c, mine in offered.items()}])
 
 
 def _descended(
@@ -148,14 +136,11 @@ def _by_parts(unit: Unit, offered: Offers, cost_model: CostModel, start: Labels)
     return labels, price, bound
 
 
-def _programmed(unit: Unit, offered: Offers, cost_model: CostModel, start: Labels) -> tuple[Labels, int, int]:
-    """A linear program for a bound and a labelling near it, local search, branch and bound."""
-    floor, near = _blurred(unit, offered, cost_model)
-    relaxed = relax(unit, near, cost_model)
-    if relaxed is None:
-        found, least, _ = _descended(unit, offered, cost_model, [start])
-        return found, least, floor
-    bound = relaxed.bound if near is offered else floor
+def _near_relaxed(
+    unit: Unit, offered: Offers, cost_model: CostModel, start: Labels, relaxed: Relaxed
+) -> tuple[Labels, int, int]:
+    """A labelling near what a linear program says, by local search, then by branch and bound."""
+    bound = relaxed.bound
     tried = [descend(unit, offered, cost_model, relaxed.nearest)]
     if tried[0][0][0] > bound:
         tried.append(descend(unit, offered, cost_model, start))
@@ -174,32 +159,7 @@ def _programmed(unit: Unit, offered: Offers, cost_model: CostModel, start: Label
     return labels, price[0], max(bound, proven)
 
 
-def _blurred(unit: Unit, offered: Offers, cost_model: CostModel) -> tuple[int, Offers]:
-    """Where labels are many and close together: a bound from blurred ones, and the labels worth a look."""
-    several = _count(offered)
-    if several <= SHARP or several <= DENSE * len(unit.classes):
-        return 0, offered
-    rough, fewer, cells = blur(unit, offered)
-    if BLURRED * _count(fewer) > several:
-        return 0, offered
-    for component in rough.components:
-        drop_dominated(component, fewer, cost_model.costs)
-    relaxed = relax(rough, fewer, cost_model)
-    if relaxed is None:
-        return 0, offered
-    shared = shared_labels(unit, offered, relaxed.nearest)
-    near: Offers = {}
-    for c, labels in offered.items():
-        wanted = {labels[0], None, *shared[c]}
-        near[c] = [x for x in labels if x in wanted or (x and cells[c][x] in relaxed.support[c])]
-    return relaxed.bound, near
-
-
-def _count(offered: Offers) -> int:
-    return sum(len(labels) for labels in offered.values())
-
-
-def unavoidable_casts(edges: Iterable[Edge], classes: Sequence[LabelClass], cost_model: CostModel) -> int:
+def unavoidable_casts(edges: Iterable[Edge], offered: Offered, cost_model: CostModel) -> int:
     """What every labelling pays on these edges: a lower bound of the price."""
     total = 0
     costs = cost_model.costs
@@ -208,33 +168,33 @@ def unavoidable_casts(edges: Iterable[Edge], classes: Sequence[LabelClass], cost
             total += edge_price(edge, {}, cost_model)[0]
         # A float value that something stored reads is quantized, whatever the labels are.
         elif edge.definition is None and edge.start is None:
-            trips = [use.trips for use in edge.uses if _surely_stored(use, classes)]
+            trips = [use.trips for use in edge.uses if _surely_stored(use, offered)]
             total += round(costs.quantize * UNIT) * edge.elements * max(trips, default=0)
-        elif edge.definition is None or None not in classes[edge.definition[0]].labels:
+        elif edge.definition is None or None not in offered[edge.definition[0]]:
             trips = [use.trips for use in edge.uses if use.group < 0 and use.goal is None]
             total += round(costs.dequantize * UNIT) * edge.elements * max(trips, default=0)
     return total
 
 
-def _surely_stored(use: Use, classes: Sequence[LabelClass]) -> bool:
-    return None not in classes[use.group].labels if use.group >= 0 else use.goal is not None
+def _surely_stored(use: Use, offered: Offered) -> bool:
+    return None not in offered[use.group] if use.group >= 0 else use.goal is not None
 
 
 def _shared_labels(
-    component: Component, classes: Sequence[LabelClass], cost_model: CostModel
+    component: Component, classes: Sequence[LabelClass], offered: Offered, cost_model: CostModel
 ) -> list[tuple[tuple[int, int], Labels]]:
     """Labels that all classes may take (fixed ones keep theirs): cheapest rescales first, then finest."""
     shared: dict[Label | None, None] | None = None
     for c in component.classes:
         if classes[c].fixed is None:
-            mine = dict.fromkeys(classes[c].labels)
+            mine = dict.fromkeys(offered[c])
             shared = mine if shared is None else {label: None for label in shared if label in mine}
     shared = _worth_pricing(shared, component)
     # Edges inside the component are free as soon as all share a label; only the others differ by label.
     paying = Part([edge for edge in component.edges if not _is_free_if_shared(edge, classes)])
     found = []
     for label in {None: None} if shared is None else shared:
-        labels = {c: label if classes[c].fixed is None else classes[c].labels[0] for c in component.classes}
+        labels = {c: label if classes[c].fixed is None else offered[c][0] for c in component.classes}
         found.append((price_of_labels(paying, labels, cost_model)[:2], labels))
     found.sort(key=lambda item: item[0])
     return found
@@ -276,29 +236,9 @@ def _merged(parts: Iterable[Labels]) -> Labels:
     return {c: label for part in parts for c, label in part.items()}
 
 
-def _refusals(
-    unit: Unit,
-    chosen: Labels,
-    shared: Sequence[Options],
-    cost_model: CostModel,
-) -> tuple[tuple[Label | None, int], ...]:
-    if len(shared) > 1:
-        return ()
-    others = [option for option in shared[0] if option[1] != chosen][:3]
-    return tuple(
-        (next(iter(labels.values())), paid + _price_of_losses(unit, labels, cost_model))
-        for (paid, _), labels in others
-    )
-
-
-def _pick_shared(
-    unit: Unit,
-    classes: Sequence[LabelClass],
-    shared: Sequence[Options],
-    cost_model: CostModel,
-) -> Labels:
+def _pick_shared(unit: Unit, start: Labels, shared: Sequence[Options], cost_model: CostModel) -> Labels:
     """One label per component, chosen in turn while the price falls; a start for what follows."""
-    labels = {c: _nearest_own(classes[c]) for c in unit.classes}
+    labels = dict(start)
     for options in shared:
         labels |= options[0][1] if options else {}
     home = {c: i for i, component in enumerate(unit.components) for c in component.classes}
@@ -320,5 +260,6 @@ def _pick_shared(
     return labels
 
 
-def _nearest_own(entry: LabelClass) -> Label | None:
-    return entry.own if entry.own in entry.labels else entry.labels[0]
+def _own_labels(unit: Unit, classes: Sequence[LabelClass], offered: Offered) -> Labels:
+    """Each class's own label, or its finest where that is not among those offered."""
+    return {c: own if (own := classes[c].own) in offered[c] else offered[c][0] for c in unit.classes}

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from planner.ir.borders import border_op
 from planner.propagation.network.ports import Network
-from planner.propagation.solver.classes import Label, LabelClass, label_of
+from planner.propagation.solver.classes import Label, LabelClass, Offered, label_of
 from planner.propagation.solver.components import Edge, Part, Price, Unit
 from planner.propagation.solver.price import CostModel, price_of_labels
 
@@ -17,7 +17,9 @@ def moved_late(
     network: Network,
     unit: Unit,
     classes: Sequence[LabelClass],
+    offered: Offered,
     labels: Mapping[int, Label | None],
+    *,
     cost_model: CostModel,
 ) -> Mapping[int, Label | None]:
     """The labels, those of movers handed on from what they read where that costs the same."""
@@ -34,7 +36,7 @@ def moved_late(
         entry, read = classes[c], _starts(c, around[c].edges, found) if c in around else set()
         # A mover that reads several labels has none to hand on.
         label = next(iter(read)) if len(read) == 1 else None
-        if label in (None, found[c]) or not _moves(network, entry) or label not in entry.labels:
+        if label in (None, found[c]) or not _moves(network, entry) or label not in offered[c]:
             continue
         before, edges = found[c], price_of_labels(around[c], found, cost_model)
         found[c] = label

@@ -7,14 +7,14 @@ met. What reads ways goes through them once, earlier ones first, with one "coars
 Source: design 01, section 5, the price, item 4.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from planner.ir.types.qtypes import Uniform
 from planner.propagation.network.per_axis import given_units
 from planner.propagation.network.ports import CLASS, DERIVED, FLOAT, GIVEN, Interval, Network, Port, present
-from planner.propagation.solver.classes import Label, LabelClass, label_for, log_units
+from planner.propagation.solver.classes import Label, Offered, Offers, label_for, log_units
 from planner.target.records import PortType
 
 NEVER: Final = -(1 << 40)
@@ -132,6 +132,22 @@ class _Nodes:
             before = [self._node(tuple(before[i : i + BRANCHES])) for i in parts]
         return (*before, *(member for member in members if member in own))
 
+    def classes_behind(self, members: Iterable[int], without: Collection[int]) -> tuple[int, ...]:
+        """The classes that these members are made of, without some members and what these are made of."""
+        found: dict[int, None] = {}
+        waiting = [*members]
+        met = set(without)
+        while waiting:
+            member = waiting.pop()
+            if member in met:
+                continue
+            met.add(member)
+            if member <= FIRST_WAY:
+                waiting += self.ways[member].members
+            else:
+                found[member] = None
+        return tuple(sorted(found))
+
     def _node(self, members: tuple[int, ...]) -> int:
         if len(members) == 1:
             return members[0]
@@ -147,42 +163,66 @@ def losses_of(network: Network) -> tuple[list[Loss], dict[int, Way]]:
     for index, value in enumerate(network.values):
         if value.definition < 0 and value.pin is not None and not value.constant:
             traces[index] = _Trace((), pin_units(value.pin), PortType(value.pin.storage))
-    ended = {begin: end for end, begin in network.begins.items()}
-    found = _follow(network, traces, ended, nodes)
-    # A loop hands data back to its start: follow again until no trace changes, at most once a loop.
-    for _ in range(len(ended)):
-        before = list(traces)
-        found = _follow(network, traces, ended, nodes)
-        if traces == before:
-            break
+    found = [loss for losses in _follow(network, traces, nodes) for loss in losses]
     for index, value in enumerate(network.values):
         if value.outputs:
             found.append(_loss(network, index, traces[index], traces[index].left, value.range))
     return [loss for loss in found if loss is not None], nodes.ways
 
 
-def _follow(
-    network: Network, traces: list[_Trace], ended: Mapping[int, int], nodes: _Nodes
+def _follow(network: Network, traces: list[_Trace], nodes: _Nodes) -> list[list[Loss | None]]:
+    """Follow data through all kernels; return the losses of each."""
+    found: list[list[Loss | None]] = [[] for _ in network.kernels]
+    handed: dict[int, _Trace] = {}
+    number = 0
+    while number < len(network.kernels):
+        found[number] = _step(network, number, traces, nodes, handed.get(number, UNSTORED))
+        begin = network.begins.get(number)
+        number += 1
+        if begin is not None:
+            more = _handed_on(network, begin, number - 1, traces, nodes)
+            # A trip hands data to the next, so the loop is followed again until that is known.
+            if more != handed.get(begin, UNSTORED):
+                handed[begin] = more
+                number = begin
+    return found
+
+
+def _handed_on(network: Network, begin: int, end: int, traces: Sequence[_Trace], nodes: _Nodes) -> _Trace:
+    """What data went through in a trip and before, from `end` back to what `begin` had from without."""
+    entered = {
+        member
+        for port in present(network, network.kernels[begin].inputs)
+        for member in traces[port.value].members
+    }
+    ports = present(network, network.kernels[end].inputs)
+    through = _join([_through(traces[port.value], port) for port in ports])
+    # Classes, no nodes: a node made of what the last trip handed on would be another one each time.
+    return through._replace(members=nodes.classes_behind(through.members, entered))
+
+
+def _step(
+    network: Network,
+    number: int,
+    traces: list[_Trace],
+    nodes: _Nodes,
+    handed: _Trace,
 ) -> list[Loss | None]:
-    """Follow data through all kernels once; what a trip hands to the next is known from the time before."""
-    found: list[Loss | None] = []
-    for number, kernel in enumerate(network.kernels):
-        ports = present(network, kernel.inputs)
-        # A kernel that computes makes new numbers: its results were never stored before.
-        moved = UNSTORED
-        if kernel.moves:
-            read = ports
-            if number in ended:
-                end = network.kernels[ended[number]]
-                read = [*ports, *present(network, end.inputs)]
-            moved = _join([_through(traces[port.value], port) for port in read])
-            if len(moved.members) > SHORT:
-                short = nodes.shortened(moved.members, {port.group for port in read})
-                moved = moved._replace(members=short)
-        else:
-            found += [_consumed(network, port, traces[port.value]) for port in ports]
-        for port in present(network, kernel.outputs):
-            traces[port.value] = _made(moved, port, network.values[port.value].pin)
+    """Follow data through one kernel; `handed`: what its last trip hands to it. Return its losses."""
+    kernel = network.kernels[number]
+    ports = present(network, kernel.inputs)
+    found = []
+    # A kernel that computes makes new numbers: its results were never stored before.
+    moved = UNSTORED
+    if kernel.moves:
+        moved = _join([*(_through(traces[port.value], port) for port in ports), handed])
+        if len(moved.members) > SHORT:
+            own = {port.group for port in ports}
+            moved = moved._replace(members=nodes.shortened(moved.members, own))
+    else:
+        found = [_consumed(network, port, traces[port.value]) for port in ports]
+    for port in present(network, kernel.outputs):
+        traces[port.value] = _made(moved, port, network.values[port.value].pin)
     return found
 
 
@@ -253,18 +293,18 @@ def _loss(
 
 
 def settle_losses(
-    losses: Sequence[Loss], ways: Ways, classes: Sequence[LabelClass], max_bits_lost: float | None
-) -> None:
-    """Fill in the unavoidable loss, and drop the labels that lose more than `max_bits_lost` beyond it.
+    losses: Sequence[Loss], ways: Ways, offered: Offered, max_bits_lost: float | None
+) -> Offers:
+    """Fill in the unavoidable loss; return the labels that do not lose more than `max_bits_lost` beyond it.
 
     Args:
-      classes: all that the losses and ways know.
+      offered: the labels of all classes that the losses and ways know.
     """
-    finest = {entry.id: _finest(entry.labels) for entry in classes}
+    finest = {c: _finest(labels) for c, labels in offered.items()}
     for loss in losses:
         loss.unavoidable = max(0, coarsest(loss, ways, {}, finest) - loss.own)
     if max_bits_lost is None:
-        return
+        return {}
     limits: dict[int, float] = {}
     for loss in losses:
         limit = loss.own + loss.unavoidable + max_bits_lost * 1024
@@ -272,10 +312,11 @@ def settle_losses(
     for way in reversed([*ways]):  # what a way may have is what its members may have: later ways first
         if way in limits:
             _tighten(limits, ways[way].members, limits[way])
-    for entry in classes:
-        if entry.id in limits:
-            limit = limits[entry.id]
-            entry.labels = [label for label in entry.labels if label is None or log_units(label[0]) <= limit]
+    return {
+        c: [label for label in labels if label is None or log_units(label[0]) <= limits[c]]
+        for c, labels in offered.items()
+        if c in limits
+    }
 
 
 def _tighten(limits: dict[int, float], members: Iterable[int], limit: float) -> None:

@@ -179,7 +179,7 @@ function chain(step, depth, seen) {
   const said = { n: step, port: texts[steps.port[step]], type: texts[steps.type[step]], rule, source: texts[steps.source[step]] };
   const text = (data.wordings[rule] ?? data.wordings[""]).replace(/\{(\w+)\}/g, (_, key) => said[key]);
   const item = make("li", "", linked(text, said.port));
-  for (const [label, cost] of steps.refused[step]) item.append(make("div", `not ${texts[label]}: that would cost ${cost}`));
+  for (const text of steps.refused[step]) item.append(make("div", `not ${texts[text]}`));
   if (depth < data.depth) {
     for (const cause of steps.because[step]) if (!seen.has(cause)) item.append(chain(cause, depth + 1, seen));
   }

@@ -42,6 +42,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "L033": "`same_scale` of one port",
     "L034": "a `derive` of a port from itself",
     "L035": "an accumulator of a kernel without products, whose sums are not counted",
+    "L036": "`derive` of ports from each other that nothing satisfies",
     "T001": "no YAML, or no UTF-8",
     "T002": "beyond a limit of size or number of values",
     "T003": "nested too deep",

@@ -127,5 +127,6 @@ CHECKS: Final[Mapping[str, tuple[Severity, Check]]] = {
     "L033": ("warning", lintwords.lone_scale),
     "L034": ("warning", lintwords.derived_from_itself),
     "L035": ("warning", lintfusions.idle_accumulator),
+    "L036": ("warning", lintwords.derived_in_a_circle),
 }
 """Severity and check by code; codes are never reused."""

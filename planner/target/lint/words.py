@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from planner.ir.opattributes import attribute_names
-from planner.target.expressions import parse_expression, references
+from planner.target.circles import asked_by, circles, has_answer
 from planner.target.lint.opnames import ONNX_OPS
 from planner.target.lint.rows import Found, ports_of, rows_of
 from planner.target.predicates import OPERANDS
@@ -85,11 +85,20 @@ def derived_from_itself(target: Target) -> Found:
         for rule in row.rules:
             if rule.kind != "derive":
                 continue
-            asked = {
-                ref.port
-                for key in ("scale", "zero_point")
-                for ref in references(parse_expression(str(rule.args.get(key, 0))))
-                if ref.attribute in ("scale", "zero_point")
-            }
-            if rule.args["port"] in asked:
+            if rule.args["port"] in asked_by(rule):
                 yield rule.source, f"derive of {row.kernel} computes port {rule.args['port']!r} from itself"
+
+
+def derived_in_a_circle(target: Target) -> Found:
+    """L036: ports that are computed from each other so that no scales and zero points satisfy it."""
+    for row in rows_of(target):
+        for circle in circles(row):
+            if len(circle) == 1 and circle[0].args["port"] in asked_by(circle[0]):  # L034
+                continue
+            if not has_answer(row, circle):
+                told = ", ".join(f"{rule.args['port']!r} from {_listed(asked_by(rule))}" for rule in circle)
+                yield circle[0].source, f"derive of {row.kernel} in a circle that nothing satisfies: {told}"
+
+
+def _listed(names: set[str]) -> str:
+    return " and ".join(map(repr, sorted(names)))

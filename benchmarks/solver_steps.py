@@ -1,8 +1,8 @@
 """What each step of the solver is worth: price, proven gap and seconds with it and without, in turn.
 
-Steps: dominated labels taken off (`dominance`), parts and blurred labels (`relaxations`), the linear program.
+Steps: dominated labels taken off (`dominance`), parts with programs of their own (`parts`), the program.
 Nets: random ones of tests (`random_graph`), where classes stand around each other, and `random` of
-`topologies`. Seconds are of the process. Usage: `python -m benchmarks.relaxations [--kernels N ...]`.
+`topologies`. Seconds are of the process. Usage: `python -m benchmarks.solver_steps [--kernels N ...]`.
 """
 
 import argparse
@@ -23,7 +23,6 @@ Switch = tuple[object, str, object]
 WITHOUT: Final[Mapping[str, tuple[Switch, ...]]] = {
     "all steps": (),
     "no dominance": ((dominance, "ROUNDS", 0),),
-    "no blurred labels": ((solve, "SHARP", 1 << 60),),
     "no parts": ((solve, "PART", 1 << 60),),
     "no linear program": ((solve, "relax", lambda *_: None),),
 }

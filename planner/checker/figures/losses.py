@@ -1,0 +1,212 @@
+"""Re-verify lost bits and the price independently, from the types of ports and the ranges they have to hold.
+
+Not judged: bits of data that had a scale per slice or block, or that passed a mover in float. What a use
+would lose anyway is in no plan, so that the price is known between two ends. Source: design 01, section 5,
+items 4 and 5.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from planner.checker.figures.clips import NEAR, address_of
+from planner.checker.figures.ranges import Ranges, Reals, Step
+from planner.checker.kernel_ports import refuse
+from planner.ir.types.qtypes import Storage, Uniform
+from planner.ir.types.ranges import affine
+from planner.plans.plan import Plan
+from planner.plans.records import Port
+from planner.target.records import PortType
+
+UNIT: Final = 1024
+"""Bits are integers in 1/1024, each scale's logarithm rounded half to even."""
+NEVER: Final = -(1 << 40)
+
+
+class Trail(NamedTuple):
+    """What data went through since it was computed.
+
+    `coarsest`: log2 of the coarsest scale, in 1/1024, `NEVER` for none, and whether it is `sure`; `left`: the
+    port type it was stored in last, and whether that is `placed`; `floated`: whether a kernel moved it in
+    float.
+    """
+
+    coarsest: int = NEVER
+    left: PortType | None = None
+    sure: bool = True
+    placed: bool = True
+    floated: bool = False
+
+
+class Lost(NamedTuple):
+    """One consuming use of a value, with its elements and the bits lost in 1/1024, None where not known.
+
+    `floated`: whether its data was moved in float, so that it may lose less than what nobody avoids.
+    """
+
+    value: str
+    elements: int
+    bits: int | None
+    floated: bool = False
+
+
+def check_lost(plan: Plan, losses: Sequence[Lost]) -> None:
+    """The bits that the plan says each value loses are those of its worst use.
+
+    Raises:
+      PlanInvalid: the first value that loses others.
+    """
+    most: dict[str, int] = {}
+    unsure = {loss.value for loss in losses if loss.bits is None}
+    for loss in losses:
+        most[loss.value] = max(loss.bits or 0, most.get(loss.value, 0))
+    for name, value in plan.values.items():
+        bits = most.get(name, 0) / UNIT
+        if value.bits_lost < bits - NEAR or (name not in unsure and value.bits_lost > bits + NEAR):
+            refuse(
+                address_of(plan, name), f"is listed as losing {value.bits_lost!r} bits; accepted: {bits!r}"
+            )
+
+
+def check_price(plan: Plan, losses: Sequence[Lost]) -> None:
+    """The price is that of the rescales, and of lost bits no more than if none of them were unavoidable."""
+    costs = plan.target.costs
+    # Prices are integers in 1/1024 of an element-rescale: each kind's, and each use's for what it loses.
+    least = most = 0
+    for rescale in plan.rescales:
+        price = float(getattr(costs, rescale.kind))
+        least += round(rescale.cost / price) * round(price * UNIT) if price else 0
+    for loss in losses:
+        paid = (loss.bits or 0) - round(costs.free_bits * UNIT)
+        most += round(loss.elements * costs.bit_price * paid) if paid > 0 else 0
+    known = all(loss.bits is not None for loss in losses)
+    if not least - 1 <= plan.cost * UNIT or (known and plan.cost * UNIT > least + most + 1):
+        ends = f"{least / UNIT!r} for its rescales, up to {(least + most) / UNIT!r} with lost bits"
+        refuse("", f"costs {plan.cost!r}; accepted: {ends}")
+
+
+def losses_of(ranges: Ranges) -> list[Lost]:
+    """Every consuming use of data."""
+    trails: dict[str, Trail] = {}
+    for name, pin in ranges.pins.items():
+        if name in ranges.graph.inputs:
+            trails[name] = _stored(Trail(), pin, PortType(pin.storage))
+    found = [*_follow(ranges, trails)]
+    # A loop hands data back to its start: again, until no trail changes, at most once a loop.
+    for _ in [step for step in ranges.steps if step.partner is not None]:
+        before = dict(trails)
+        found = [*_follow(ranges, trails)]
+        if trails == before:
+            break
+    outputs = [name for name in ranges.graph.outputs if name in trails]
+    return found + [_lost(ranges, name, trails[name], ranges.of.get(name)) for name in outputs]
+
+
+def _follow(ranges: Ranges, trails: dict[str, Trail]) -> Iterator[Lost]:
+    """Data through all kernels once, with what each use of it loses."""
+    leaving = {id(step.partner): step for step in ranges.steps if step.partner is not None}
+    for step in ranges.steps:
+        moved = Trail()
+        if step.moves:
+            other = leaving.get(id(step))
+            read = [*step.kernel.inputs, *(other.kernel.inputs if other is not None else ())]
+            # Constants are stored for this use alone: how coarse theirs is says nothing of other data.
+            data = [port for port in read if port.value and port.value not in ranges.graph.constants]
+            moved = _joined([_passed(trails.get(port.value, Trail()), port) for port in data])
+        else:
+            yield from _consumed(ranges, step, trails)
+        for i, port in enumerate(step.kernel.outputs, len(step.kernel.inputs)):
+            if port.value:
+                trails[port.value] = _made(ranges, step, i, moved)
+
+
+def _passed(trail: Trail, port: Port) -> Trail:
+    """A trail through the port of a kernel that moves data."""
+    return _stored(trail, port.type, trail.left) if isinstance(port.type, Uniform) else trail
+
+
+def _made(ranges: Ranges, step: Step, position: int, moved: Trail) -> Trail:
+    """The trail of a result."""
+    port = step.ports[position]
+    if isinstance(port.type, Uniform):
+        moved = _stored(moved, port.type, spec_of(step, position, port.type))
+        moved = moved._replace(placed=not may_grow(step))
+    elif step.moves:
+        # In float: the row that might store it, or that it left, is in no plan.
+        moved = moved._replace(placed=False, floated=True)
+    pin = ranges.pins.get(port.value)
+    return moved if pin is None else _stored(moved, pin, PortType(pin.storage))
+
+
+def _stored(trail: Trail, kind: Uniform, spec: PortType | None) -> Trail:
+    if not kind.is_per_tensor:
+        return trail._replace(left=spec, sure=False, placed=True)
+    return trail._replace(coarsest=max(trail.coarsest, _level(kind.scale)), left=spec, placed=True)
+
+
+def _joined(trails: Sequence[Trail]) -> Trail:
+    left = next((trail.left for trail in trails if trail.left is not None), None)
+    coarsest = max((trail.coarsest for trail in trails), default=NEVER)
+    sure, placed = all(trail.sure for trail in trails), all(trail.placed for trail in trails)
+    return Trail(coarsest, left, sure, placed, any(trail.floated for trail in trails))
+
+
+def _consumed(ranges: Ranges, step: Step, trails: Mapping[str, Trail]) -> Iterator[Lost]:
+    """The uses of a kernel that computes."""
+    for i, port in enumerate(step.kernel.inputs):
+        if not port.value or port.value in ranges.graph.constants:
+            continue
+        trail = trails.get(port.value, Trail())
+        if isinstance(port.type, Uniform):
+            trail = _stored(trail, port.type, spec_of(step, i, port.type))
+        yield _lost(ranges, port.value, trail, step.required[i])
+
+
+def spec_of(step: Step, position: int, kind: Uniform) -> PortType:
+    """The type of a port of the row, a wildcard in the storage it has."""
+    pattern = step.served.patterns[position] if step.served is not None else None
+    return PortType(kind.storage) if pattern is None else replace(pattern.type, storage=kind.storage)
+
+
+def _lost(ranges: Ranges, name: str, trail: Trail, extent: Reals | None) -> Lost:
+    elements, spec = ranges.graph.values[name].elements, trail.left
+    if trail.sure and (extent is None or trail.coarsest == NEVER):
+        return Lost(name, elements, 0, trail.floated)
+    if spec is None or extent is None or not (trail.sure and trail.placed):
+        return Lost(name, elements, None)
+    return Lost(name, elements, max(0, trail.coarsest - _level(own_label(extent, spec)[0])), trail.floated)
+
+
+def _level(scale: float) -> int:
+    return round(math.log2(scale) * UNIT)
+
+
+def own_label(extent: Reals, spec: PortType) -> tuple[float, int]:
+    """The finest scale on which a port of this type holds a range, within the bounds of its scales.
+
+    With the zero point, as signed storage has it.
+    """
+    store = spec.storage
+    if not isinstance(store, Storage):
+        return 1.0, 0
+    if spec.zero_point is None:
+        scale, zero = affine(*extent, store, symmetric=spec.symmetric, power_of_two=spec.power_of_two)
+        bounded = min(max(scale, spec.scale_min or 0.0), spec.scale_max or math.inf)
+        if bounded != scale and not spec.symmetric:
+            zero = min(max(round(store.qmin - min(extent[0], 0.0) / bounded), store.qmin), store.qmax)
+        return bounded, zero - store.offset
+    below, above = spec.zero_point - store.qmin, store.qmax - spec.zero_point
+    need = max(-extent[0] / below if below > 0 else 0.0, extent[1] / above if above > 0 else 0.0)
+    if need <= 0.0:
+        return 1.0, spec.zero_point - store.offset
+    scale = 2.0 ** math.ceil(math.log2(need)) if spec.power_of_two else float(np.float32(need))
+    return scale, spec.zero_point - store.offset
+
+
+def may_grow(step: Step) -> bool:
+    """Whether a device's range of multipliers may have made scales of a kernel coarser than its ports ask."""
+    rules = step.served.row.rules if step.served is not None else ()
+    return any(rule.kind == "multiplier_scale" and rule.args.get("range") is not None for rule in rules)

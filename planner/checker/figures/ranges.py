@@ -1,0 +1,325 @@
+"""What the ports of a plan have to hold, for the checker: ranges forward, what uses keep backward.
+
+A value's range is what facts say, cut to its pin and to the fixed type of the port that writes it, and, where
+its kernel only moves data, to what that reads. A use keeps all of it, but for fixed types, pins, and kernels
+that move data to uses that keep less. Source: design 01, section 5, the price, item 1.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.checker.kernel_ports import Served, own_facts
+from planner.ir.borders import carried_pairs
+from planner.ir.graph import Constant, Facts, Graph, Region
+from planner.ir.roles import is_mover
+from planner.ir.types.qtypes import Bipolar, Calibrated, Uniform
+from planner.plans.records import KernelPlan, Port
+from planner.target.expressions import parse_number
+from planner.target.records import Row
+
+Reals = tuple[float, float]
+ALL: Reals = (-math.inf, math.inf)
+
+
+@dataclass(slots=True)
+class Step:
+    """One kernel as data sees it.
+
+    Attributes:
+      served: the kernel beside its row, None where it runs in float.
+      moves: whether it hands data on as it is; `cut`: what a relu or clamp among its ops leaves.
+      fixed: by position, inputs first, the type that its row or a fact of the port says.
+      required: by position, what the port has to hold; None where nothing is known.
+      partner: the kernel at the other end of a carried value, that where it leaves first.
+    """
+
+    kernel: KernelPlan
+    region: Region
+    served: Served | None
+    moves: bool
+    cut: Reals | None
+    fixed: list[Uniform | None]
+    required: list[Reals | None]
+    partner: "Step | None" = None
+    handed: Reals | None = None
+    asked: Reals | None = None
+
+    @property
+    def ports(self) -> tuple[Port, ...]:
+        """Inputs, then outputs, absent ones too."""
+        return (*self.kernel.inputs, *self.kernel.outputs)
+
+
+@dataclass(slots=True)
+class Ranges:
+    """Kernels in order with what their ports have to hold; the range and the pin of each value.
+
+    `entered`: identities of the steps through which carried values enter their loops.
+    """
+
+    graph: Graph
+    steps: list[Step]
+    pins: Mapping[str, Uniform]
+    of: dict[str, Reals]
+    entered: frozenset[int] = frozenset()
+
+
+def ranges_of(
+    graph: Graph, kernels: Sequence[tuple[KernelPlan, Region, Served | None]], numbers: Mapping[str, Constant]
+) -> Ranges:
+    """Ranges of a plan's values, and what its ports have to hold."""
+    # Whether a pad moves data depends on its value, and a plan's own graph has no numbers.
+    whole = replace(graph, constants={**graph.constants, **numbers})
+    steps = [_step(whole, *entry, numbers) for entry in kernels]
+    by_name = {step.kernel.name: step for step in steps}
+    ends = 0
+    for begin, end in carried_pairs(graph):
+        if begin in by_name and end in by_name:
+            by_name[end].partner, ends = by_name[begin], ends + 1
+    pins = {name: kind for name, value in graph.values.items() if (kind := _pin(value.facts)) is not None}
+    entered = frozenset(id(step.partner) for step in steps if step.partner is not None)
+    found = Ranges(graph, steps, pins, {}, entered)
+    _forward(found, numbers)
+    # What a loop hands to its next trip is known only behind its body: again, until nothing new comes.
+    for _ in range(2 * ends):
+        if not _hand_on(found):
+            break
+        _forward(found, numbers)
+    kept = _backward(found)
+    for _ in range(2 * ends):
+        if not _ask_for(found, kept):
+            break
+        kept = _backward(found)
+    return found
+
+
+def hull(extents: Iterable[Reals | None]) -> Reals | None:
+    """The range around all that are known."""
+    known = [extent for extent in extents if extent is not None]
+    return (min(lo for lo, _ in known), max(hi for _, hi in known)) if known else None
+
+
+def cut_to(extent: Reals, to: Reals) -> Reals:
+    """Every real of a range moved to the nearest one of another."""
+    return min(max(extent[0], to[0]), to[1]), min(max(extent[1], to[0]), to[1])
+
+
+def _step(
+    graph: Graph, kernel: KernelPlan, region: Region, served: Served | None, numbers: Mapping[str, Constant]
+) -> Step:
+    ports = (*kernel.inputs, *kernel.outputs)
+    row = served.row if served is not None else None
+    moves = _moves(graph, region, served, kernel)
+    fixed: list[Uniform | None] = [None] * len(ports)
+    for i, port in enumerate(ports):
+        if not port.value:
+            continue
+        own = _pin(own_facts(region, i)) if region.input_facts or region.output_facts else None
+        # Slices in the port's own storage are its type as they are; they say nothing of one range.
+        if own is not None and (own.is_per_tensor or row is None or not _stores_as(port, own)):
+            fixed[i] = own
+        if served is not None and row is not None:
+            fixed[i] = _fixed(row, served.patterns[i].name, port) or fixed[i]
+    return Step(kernel, region, served, moves, _cut(region, numbers), fixed, [None] * len(ports))
+
+
+def _stores_as(port: Port, kind: Uniform) -> bool:
+    return isinstance(port.type, Uniform) and port.type.storage == kind.storage
+
+
+def _moves(graph: Graph, region: Region, served: Served | None, kernel: KernelPlan) -> bool:
+    if served is not None and served.row.computes:
+        return False
+    if region.ops:
+        return all(is_mover(op, graph) for op in region.ops)
+    if served is None:
+        return kernel.reason == "moves data between float ops"
+    present = sum(1 for port in served.ports if port.value)
+    groups = served.groups
+    return len(groups) == 1 and sum(1 for i in groups[0] if served.ports[i].value) >= present
+
+
+def _fixed(row: Row, name: str, port: Port) -> Uniform | None:
+    for rule in row.rules:
+        if rule.kind == "fixed_scale" and rule.args["port"] == name and isinstance(port.type, Uniform):
+            scale = float(np.float32(float(parse_number(rule.args["scale"]))))
+            return Uniform(port.type.storage, (scale,), (int(rule.args.get("zero_point", 0)),))
+    return None
+
+
+def _cut(region: Region, numbers: Mapping[str, Constant]) -> Reals | None:
+    """What the relus and clamps of a kernel leave of what passes it."""
+    low, high = ALL
+    for op in region.ops:
+        if op.type == "Relu":
+            low = max(low, 0.0)
+        elif op.type == "Clip":
+            bounds = [op.inputs[i] if i < len(op.inputs) else "" for i in (1, 2)]
+            least, most = (_number(name, numbers) for name in bounds)
+            low = low if least is None else max(low, least)
+            high = high if most is None else min(high, most)
+            # The upper bound wins: below one that is computed anything may come out.
+            computed = bool(bounds[1]) and bounds[1] not in numbers
+            low = -math.inf if computed else min(low, high)
+    return None if (low, high) == ALL else (low, high)
+
+
+def _number(name: str, numbers: Mapping[str, Constant]) -> float | None:
+    constant = numbers.get(name)
+    return None if constant is None or constant.array is None else float(constant.array.reshape(-1)[0])
+
+
+def _pin(facts: Facts) -> Uniform | None:
+    return next((fact for fact in facts if isinstance(fact, Uniform)), None)
+
+
+def _seen(facts: Facts) -> Reals | None:
+    signs = next((fact for fact in facts if isinstance(fact, Bipolar)), None)
+    if signs is not None:
+        return -signs.scale, signs.scale
+    seen = next((fact for fact in facts if isinstance(fact, Calibrated)), None)
+    return None if seen is None else (seen.lo, seen.hi)
+
+
+def _known(seen: Reals | None, *kinds: Uniform | None) -> Reals | None:
+    for kind in kinds:
+        if kind is not None:
+            seen = (kind.lo, kind.hi) if seen is None else cut_to(seen, (kind.lo, kind.hi))
+    return seen
+
+
+def _given(
+    found: Ranges, name: str, numbers: Mapping[str, Constant], readers: Sequence[Step]
+) -> Reals | None:
+    """The range of an input or constant."""
+    value = found.graph.values[name]
+    known = _known(_seen(value.facts), found.pins.get(name))
+    if known is None and 0 in (value.shape or ()):
+        return 0.0, 0.0
+    constant = numbers.get(name)
+    if known is not None or constant is None or not value.is_float:
+        return known
+    array = constant.array
+    if array is None or not array.size:
+        return (
+            (min(constant.lo), max(constant.hi)) if constant.lo else (None if array is None else (0.0, 0.0))
+        )
+    lo, hi = float(array.min()), float(array.max())
+    if math.isfinite(lo) and math.isfinite(hi):
+        return lo, hi
+    # The end of a storage stands for an infinity that is never more (or less) than what it meets.
+    inside = array[np.isfinite(array)]
+    if not inside.size or np.isnan(array).any() or not all(_saturates(step, lo, hi) for step in readers):
+        return None
+    return float(inside.min()), float(inside.max())
+
+
+def _saturates(step: Step, lo: float, hi: float) -> bool:
+    types = {op.type for op in step.region.ops}
+    return step.moves and (
+        (types <= {"Max", "Pad"} and hi < math.inf) or (types == {"Min"} and lo > -math.inf)
+    )
+
+
+def _forward(found: Ranges, numbers: Mapping[str, Constant]) -> None:
+    graph, of = found.graph, found.of
+    if not of:
+        readers: dict[str, list[Step]] = {}
+        for step in found.steps:
+            for port in step.kernel.inputs:
+                readers.setdefault(port.value, []).append(step)
+        # Of constants only those that are moved have a say in other ranges.
+        names = [name for name in graph.constants if any(step.moves for step in readers.get(name, ()))]
+        for name in (*graph.inputs, *names):
+            _tell(of, name, _given(found, name, numbers, readers.get(name, ())))
+    for step in found.steps:
+        read = [of.get(port.value) for port in step.kernel.inputs if port.value]
+        moved = hull([*read, step.handed]) if step.moves else None
+        moved = cut_to(moved, step.cut) if moved is not None and step.cut is not None else moved
+        reads = len(step.kernel.inputs)
+        for i, port in enumerate(step.kernel.outputs):
+            if not port.value:
+                continue
+            facts = graph.values[port.value].facts
+            own = _known(_seen(facts), found.pins.get(port.value), step.fixed[reads + i])
+            _tell(of, port.value, cut_to(own, moved) if own and moved else own or moved)
+
+
+def _tell(of: dict[str, Reals], name: str, extent: Reals | None) -> None:
+    if extent is not None:
+        of[name] = extent
+    else:
+        of.pop(name, None)
+
+
+def _hand_on(found: Ranges) -> bool:
+    """Tell where a carried value enters what its other end hands to the next trip; whether it is new."""
+    new = False
+    for step in found.steps:
+        if step.partner is not None:
+            handed = hull([found.of.get(port.value) for port in step.kernel.inputs if port.value])
+            new |= step.partner.handed != handed
+            step.partner.handed = handed
+    return new
+
+
+def _backward(found: Ranges) -> dict[str, Reals | None]:
+    """Fill in what ports have to hold; return what the uses of each written value keep."""
+    uses: dict[str, list[Reals | None]] = {}
+    for name in found.graph.outputs:
+        uses.setdefault(name, []).append(ALL)
+    kept: dict[str, Reals | None] = {}
+    for step in reversed(found.steps):
+        reads = len(step.kernel.inputs)
+        for i, port in enumerate(step.kernel.outputs):
+            if port.value:
+                kept[port.value] = _kept(found, step, i, hull(uses.get(port.value, ())))
+                step.required[reads + i] = _required(found, port, kept[port.value])
+        through: Reals | None = ALL
+        if step.moves:
+            through = hull([*(kept[port.value] for port in step.kernel.outputs if port.value), step.asked])
+            through = cut_to(through, step.cut) if through is not None and step.cut is not None else through
+        for i, port in enumerate(step.kernel.inputs):
+            if port.value:
+                kind = step.fixed[i]
+                keeps = through if kind is None else (kind.lo, kind.hi)
+                uses.setdefault(port.value, []).append(keeps)
+                step.required[i] = _required(found, port, keeps)
+    return kept
+
+
+def _kept(found: Ranges, step: Step, output: int, asked: Reals | None) -> Reals | None:
+    name = step.kernel.outputs[output].value
+    pin = found.pins.get(name)
+    own = ALL if pin is None else (pin.lo, pin.hi)
+    if asked is not None:
+        return asked if pin is None else cut_to(own, asked) if step.moves else own
+    # A recurrent kernel reads its state itself at its next step, whoever else does.
+    if step.served is None or step.moves:
+        return None
+    place = len(step.kernel.inputs) + output
+    groups = [group for group in step.served.groups if place in group]
+    return own if any(i < len(step.kernel.inputs) for group in groups for i in group) else None
+
+
+def _required(found: Ranges, port: Port, keeps: Reals | None) -> Reals | None:
+    extent = found.of.get(port.value)
+    if extent is None:
+        return None
+    return cut_to(extent, keeps) if keeps is not None else (0.0, 0.0)
+
+
+def _ask_for(found: Ranges, kept: Mapping[str, Reals | None]) -> bool:
+    """Tell both ends of a carried value what the uses behind the other keep; whether it is new."""
+    new = False
+    for step in found.steps:
+        if step.partner is not None:
+            ends = (step, step.partner)
+            asked = hull(kept[port.value] for end in ends for port in end.kernel.outputs if port.value)
+            for end in ends:
+                new |= end.asked != asked
+                end.asked = asked
+    return new

@@ -1,0 +1,221 @@
+"""Re-verify the scales of constants independently: what their own numbers ask for, and what asks for more.
+
+A free weight's scale is the finest that does not cut it, unless a bias, a range of multipliers or the device
+needs a coarser one. Source: design 01, sections 2 and 4; 02, cases 17 to 24.
+"""
+
+import math
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.checker.kernel_ports import NEAR, Served, axis_of, own_facts, refuse
+from planner.checker.pins import bearable
+from planner.checker.rules import TINY
+from planner.ir.graph import Constant
+from planner.ir.types.qtypes import Calibrated, Storage, Uniform
+from planner.ir.types.typetext import brief
+from planner.plans.records import Port
+from planner.target.expressions import parse_number
+from planner.target.records import PortType
+
+Reals = npt.NDArray[Any]
+
+BIAS_BITS: Final = 30
+"""A 32-bit bias keeps one bit free for the sums it is added to (02, case 22)."""
+
+
+def check_content(served: Served, position: int, kind: Uniform, lows: Reals, highs: Reals) -> None:
+    """A free constant's scale is the one its own numbers ask for: not finer (it would cut), not coarser.
+
+    Args:
+      lows, highs: of each slice, 0 included.
+    """
+    port, pattern = served.ports[position], served.patterns[position]
+    spec = pattern.type
+    # Weights may be kept shorter than their storage where the arithmetic saturates inside (VPMADDUBSW adds
+    # two u8 x i8 products in 16 bits).
+    store = _effective(kind.storage, spec)
+    lo, hi = (lows, highs) if not kind.is_per_tensor else (lows.min(), highs.max())
+    lo, hi = _as_observed(observed(served, port), kind, np.atleast_1d(lo), np.atleast_1d(hi))
+    need, zero = needed_scales(spec, kind, store, lo, hi)
+    # All zeros need no range: any scale would do. 1 is the convention, or what a range of multipliers takes.
+    _check_fineness(served, position, kind, need)
+    if zero is not None:
+        return
+    # A zero point is rounded to the nearest integer of the storage, so half a step off is still right.
+    exact = np.clip(store.qmin - lo / np.asarray(kind.scales), store.qmin, store.qmax)
+    i = first_of((np.abs(np.asarray(kind.zero_points) - exact) > 0.5 + NEAR) & (hi > lo))
+    if i is not None:
+        refuse(
+            port.address,
+            f"is {brief(kind)}, its numbers in slice {i} lie in [{lo[i]:g}, {hi[i]:g}]; "
+            f"accepted: zero point {round(exact[i])}",
+            served.row,
+        )
+
+
+def needed_scales(
+    spec: PortType, kind: Uniform, store: Storage, lo: Reals, hi: Reals
+) -> tuple[Reals, int | None]:
+    """The finest scale of each slice that does not clip, 0 for zeros; the zero point, None where it is free.
+
+    Args:
+      store: of the port, no more of it than its arithmetic may use.
+      lo, hi: of each slice, 0 included.
+    """
+    # Three ways from a range to the finest scale that does not clip: around
+    # a given zero point, symmetric (per-axis signed weights always are, as
+    # kernels add no zero point per channel), or affine over all steps.
+    zero = spec.zero_point
+    signed_slices = kind.axis is not None and store.signed
+    if zero is not None and not (zero == 0 and signed_slices):
+        need = np.maximum(hi / max(store.qmax - zero, 1e-9), -lo / max(zero - store.qmin, 1e-9))
+    elif spec.symmetric or signed_slices:
+        zero = 0
+        need = np.maximum(hi, -lo) / min(-store.qmin, store.qmax)
+    else:
+        need = (hi - lo) / store.steps
+    return need, zero
+
+
+def observed(served: Served, port: Port) -> Calibrated | None:
+    """The range that the model states for a constant; it counts before the numbers."""
+    facts = served.graph.values[port.value].facts
+    return next((fact for fact in facts if isinstance(fact, Calibrated)), None)
+
+
+def _as_observed(seen: Calibrated | None, kind: Uniform, lo: Reals, hi: Reals) -> tuple[Reals, Reals]:
+    """The range of each slice as a type has to hold it, 0 included."""
+    if seen is None:
+        return lo, hi
+    if kind.is_per_tensor:
+        lo, hi = np.full(1, seen.lo), np.full(1, seen.hi)
+    elif seen.axis is not None and seen.axis == kind.axis:
+        lo, hi = np.asarray(seen.los), np.asarray(seen.his)
+    else:
+        # A range for another layout than the type's still bounds every slice.
+        lo, hi = np.clip(lo, seen.lo, seen.hi), np.clip(hi, seen.lo, seen.hi)
+    return np.minimum(lo, 0.0), np.maximum(hi, 0.0)
+
+
+def _effective(store: Storage, spec: PortType) -> Storage:
+    bits = spec.weight_bits_effective
+    if bits is None or bits >= store.bits or not store.signed:
+        return store
+    top = (1 << bits - 1) - 1
+    return Storage(store.bits, True, max(store.qmin, -top), min(store.qmax, top))
+
+
+def _check_fineness(served: Served, position: int, kind: Uniform, need: Reals) -> None:
+    port, spec = served.ports[position], served.patterns[position].type
+    scales = np.asarray(kind.scales)
+    bound = _range_need(served, port, scales.size)
+    free = (need <= 0) & (bound > 0)
+    need = np.where(free, 0.0, np.where(need > 0, need, 1.0))
+    # Coarser than the numbers need is right for a reason only: the bias has to fit the accumulator, there is
+    # a least multiplier or scale, or scales are powers of two (rounded up, under a factor of 2).
+    most = np.maximum(need, np.maximum(_bias_need(served, port, scales.size), bound))
+    most = np.where(free, np.inf, most * (2.0 if spec.power_of_two else 1.0))
+    most = np.maximum(most, spec.scale_min or TINY)
+    least = need if spec.scale_max is None else np.minimum(need, spec.scale_max)
+    i = first_of((scales < least * (1 - NEAR)) | (scales > most * (1 + NEAR)))
+    if i is not None:
+        finer = scales[i] < least[i]
+        why = "would cut the numbers of" if finer else "is coarser than the numbers ask in"
+        refuse(
+            port.address,
+            f"is {brief(kind)}, whose scale {float(scales[i])!r} {why} slice {i}; "
+            f"accepted: {float(least[i])!r} to {float(most[i])!r}",
+            served.row,
+        )
+
+
+def _bias_need(served: Served, weight: Port, n: int) -> Reals:
+    """The least scales of a weight that keep its bias within the accumulator, 0 where there is none."""
+    need = np.zeros(n)
+    for rule in served.row.rules:
+        if rule.kind != "multiplier_accumulator_scale" or not served.named(rule.args["port"]):
+            continue
+        factors = [port for name in rule.args["of"] for port in served.named(name)]
+        others = [port.type for port in factors if port is not weight]
+        for bias in served.named(rule.args["port"]) if weight in factors else []:
+            numbers = served.numbers.get(bias.value)
+            kind = bias.type
+            if numbers is None or numbers.array is None or not isinstance(kind, Uniform):
+                continue
+            if len(others) != 1 or not isinstance(others[0], Uniform):
+                continue
+            sums = served.row.accumulator
+            store = sums if sums is not None and sums.bits < kind.storage.bits else kind.storage
+            # |bias| <= scale_x * scale_w * room, solved for the scale of the weight.
+            room = float(1 << BIAS_BITS) if store.bits == 32 else store.qmax / 2
+            least = np.abs(numbers.array.reshape(-1).astype(np.float64)) / (others[0].scale * room)
+            if least.size:
+                # Scales are rounded to float32 after this bound was met, so the bound gets a hair of slack.
+                need = np.maximum(need, least if least.size == n else least.max()) * (1 + 2 * NEAR)
+    return need
+
+
+def _range_need(served: Served, weight: Port, n: int) -> Reals:
+    """The least scales of a weight that keep its kernel's multipliers in their range, 0 without one."""
+    need = np.zeros(n)
+    for rule in served.row.rules:
+        if rule.kind != "multiplier_scale" or rule.args.get("range") is None:
+            continue
+        factors = [port for name in rule.args["of"] for port in served.named(name)]
+        made = [port.type for port in served.named(rule.args["out"])]
+        others = [port.type for port in factors if port is not weight]
+        kinds = [kind for kind in (*made, *others) if isinstance(kind, Uniform)]
+        if weight not in factors or not made or len(kinds) < len(made) + len(others):
+            continue
+        product = np.ones(1)
+        for kind in kinds[len(made) :]:
+            product = product * np.asarray(kind.scales)
+        least = float(parse_number(rule.args["range"][0])) * max(kinds[0].scales) / product
+        need = np.maximum(need, least if least.size == n else least.max()) * (1 + 2 * NEAR)
+    return need
+
+
+def own_type(served: Served, position: int) -> Uniform | None:
+    """The type that a constant has by its pin, or its numbers and its bias; None where it cannot be told."""
+    port, spec = served.ports[position], served.patterns[position].type
+    store, constant = spec.storage, served.numbers.get(port.value)
+    if not isinstance(store, Storage) or constant is None or spec.granularity == "block":
+        return None
+    facts = (*own_facts(served.region, position), *served.graph.values[port.value].facts)
+    pin = next((fact for fact in facts if isinstance(fact, Uniform)), None)
+    if pin is not None:
+        return bearable(pin, spec, constant)
+    axis = axis_of(served, port, served.patterns[position]) if spec.granularity == "axis" else None
+    ends = _ends(constant, axis)
+    if ends is None:
+        return None
+    n = len(ends[0])
+    trial = Uniform(store, (1.0,) * n, (0,) * n, "f32", axis) if store.qmin <= 0 <= store.qmax else None
+    if trial is None:
+        return None
+    lo, hi = _as_observed(observed(served, port), trial, *ends)
+    need, _ = needed_scales(spec, trial, _effective(store, spec), lo, hi)
+    need = np.maximum(np.where(need > 0, need, 1.0), _bias_need(served, port, n))
+    need = np.clip(need, spec.scale_min or 0.0, spec.scale_max or math.inf)
+    need = np.exp2(np.ceil(np.log2(need))) if spec.power_of_two else need
+    return Uniform(store, tuple(need.astype(np.float32).astype(float).tolist()), (0,) * n, "f32", axis)
+
+
+def _ends(constant: Constant, axis: int | None) -> tuple[Reals, Reals] | None:
+    """Least and greatest number of each slice, 0 included."""
+    array = constant.array
+    if array is None or not array.size or (axis is not None and not 0 <= axis < array.ndim):
+        return None
+    rows = (
+        array.reshape(1, -1) if axis is None else np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
+    )
+    return np.minimum(rows.min(axis=1), 0.0), np.maximum(rows.max(axis=1), 0.0)
+
+
+def first_of(wrong: Reals) -> int | None:
+    """The first slice for which something holds; None: for none."""
+    first = int(wrong.argmax()) if wrong.size else 0
+    return first if wrong.size and wrong[first] else None

@@ -1,0 +1,179 @@
+"""Guards: where onnxruntime's default optimisations would compute something else than the file says.
+
+`WeightBiasQuantization` takes a Conv, ConvTranspose or Gemm that reads a DequantizeLinear of one scale and
+leads to a QuantizeLinear: its float weight becomes 8 bits per tensor, its float bias int32 on the grid of the
+sums. `DoubleQDQPairsRemover` makes one pair, with a scale of its own, of two in a row, that is of a rescale.
+An AveragePool with dilations is fused into a kernel that knows none. In opset 21 a pair of i8 that is carried
+over an op that moves data does not load (`opsets`). A Max of one tensor is that tensor, and no optimisation
+looks across it. Ops that only move data hide nothing: others carry pairs over them.
+Source: onnxruntime's `weight_bias_quantization.cc`, `matmul_add_fusion.cc`, `double_qdq_pairs_remover.cc`.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from planner.exporters.onnx.storage_types import Array
+from planner.onnx.nodes import Node
+from planner.onnx.write import Data
+
+DQ: Final = "DequantizeLinear"
+Q: Final = "QuantizeLinear"
+GUARD: Final = "Max"
+_BROKEN: Final = 21
+_BIASED: Final = frozenset({"Conv", "ConvTranspose", "Gemm"})
+_VIEWS: Final = frozenset({"Dropout", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+_MOVERS: Final = _VIEWS | {"MaxPool", "Slice"}
+# What stands between an op and its QuantizeLinear, or is folded into the op before it is looked at.
+_FOLLOWERS: Final = _MOVERS | {"Add", "BatchNormalization", "Clip", "Div", "Mul", "Relu", "Sub", "Sum"}
+# `QDQPropagation` carries pairs over these.
+_CARRIERS: Final = frozenset({"MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
+
+
+def guarded(
+    nodes: Sequence[Node],
+    constants: Mapping[str, Data],
+    outputs: Iterable[str],
+    fresh: Callable[[str], str],
+    opset: int,
+) -> list[Node]:
+    """The nodes of a file, with a guard in front of each that would be computed from other numbers.
+
+    Args:
+      outputs: tensors that the model gives.
+      fresh: gives a name that is free.
+      opset: that the file is written in.
+    """
+    file, guards, result = _read(nodes, constants, outputs, opset), dict[tuple[str, str], str](), list[Node]()
+    for node in nodes:
+        for source in file.guarded(node):
+            key = source, node.scope
+            if key not in guards:
+                guards[key] = fresh(f"{source}_guard")
+                name = fresh(f"{GUARD}_{len(result)}")
+                result.append(Node(GUARD, (source,), (guards[key],), name, scope=node.scope))
+            inputs = tuple(guards[key] if name == source else name for name in node.inputs)
+            node = node._replace(inputs=inputs)  # noqa: PLW2901 - the same node
+        result.append(node)
+    return result
+
+
+@dataclass(frozen=True)
+class _File:
+    """What the optimiser sees of a file.
+
+    Attributes:
+      makers: by tensor: the node that gives it.
+      pairs: by tensor behind a DequantizeLinear and ops that move data: that node.
+      views: the same for ops that may be moved away or removed.
+      stored: by tensor behind a QuantizeLinear and such ops: that node.
+      folded: tensors that follow from constants alone.
+      leading: tensors that lead to a QuantizeLinear.
+      added: what an Add adds to a tensor.
+      readers: how often a tensor is read.
+    """
+
+    constants: Mapping[str, Data]
+    readers: Counter[str]
+    opset: int
+    makers: dict[str, Node] = field(default_factory=dict)
+    pairs: dict[str, Node] = field(default_factory=dict)
+    views: dict[str, Node] = field(default_factory=dict)
+    stored: dict[str, Node] = field(default_factory=dict)
+    folded: set[str] = field(default_factory=set)
+    leading: set[str] = field(default_factory=set)
+    added: dict[str, str] = field(default_factory=dict)
+
+    def guarded(self, node: Node) -> Iterator[str]:
+        """Operands of a node that optimisations may not look across."""
+        dilated = node.op_type == "AveragePool" and set(node.attributes.get("dilations", ())) - {1}
+        is_pool = dilated and node.inputs[0] in self.pairs and node.outputs[0] in self.leading
+        if is_pool or self.is_quantized_anew(node) or self.is_second_pair(node) or self.is_carried(node):
+            yield node.inputs[0]
+        elif node.op_type == "Add" and self.opset >= _BROKEN:
+            yield from (name for name in node.inputs if self.is_product(name))
+
+    def is_carried(self, node: Node) -> bool:
+        """Whether a pair of i8 would be carried over an op that moves data, from in front or from behind."""
+        if self.opset < _BROKEN or node.op_type not in (Q, *_CARRIERS):
+            return False
+        source = self.makers.get(node.inputs[0])
+        first, second = (source, node) if node.op_type != Q else (node, source)
+        is_pair = first is not None and first.op_type in (Q, DQ) and self._is_i8(first)
+        return is_pair and second is not None and second.op_type in _CARRIERS
+
+    def is_product(self, name: str) -> bool:
+        """Whether a tensor is a MatMul that an Add makes a Gemm between Reshapes, in a file with i8."""
+        product = self.makers.get(name)
+        return product is not None and product.op_type == "MatMul" and self.has_i8
+
+    @cached_property
+    def has_i8(self) -> bool:
+        """Whether a value is stored in signed bytes."""
+        return any(self._is_i8(node) for node in self.stored.values())
+
+    def is_quantized_anew(self, node: Node) -> bool:
+        """Whether an op has a float weight or bias that `WeightBiasQuantization` would quantize."""
+        is_biased = node.op_type in _BIASED
+        if node.domain or not (is_biased or node.op_type == "MatMul"):
+            return False
+        x = self.pairs.get(node.inputs[0])
+        if x is None or self._size(x.inputs[1]) != 1 or node.outputs[0] not in self.leading:
+            return False
+        # A MatMul and the Add behind it are one Gemm before that.
+        if not is_biased and node.outputs[0] not in self.added:
+            return False
+        bias = "".join(node.inputs[2:3]) if is_biased else self.added[node.outputs[0]]
+        array = self._array(bias)
+        if is_biased and bias and (array is None or array.ndim != 1):
+            return False
+        return node.inputs[1] in self.folded or (node.inputs[1] in self.pairs and bias in self.folded)
+
+    def is_second_pair(self, node: Node) -> bool:
+        """Whether a QuantizeLinear stands behind a pair of other numbers that nothing else reads."""
+        first = self.views.get(node.inputs[0]) if node.op_type == Q else None
+        source = None if first is None else self.stored.get(first.inputs[0])
+        if first is None or source is None or source.inputs[1:] == node.inputs[1:]:
+            return False
+        is_alone = self.readers[source.outputs[0]] == 1 == self.readers[first.outputs[0]]
+        return is_alone and all(self._size(name) == 1 for name in (source.inputs[1], node.inputs[1]))
+
+    def _is_i8(self, node: Node) -> bool:
+        array = self._array("".join(node.inputs[2:3]))
+        return array is not None and array.dtype == np.int8
+
+    def _size(self, name: str) -> int:
+        array = self._array(name)
+        return 1 if array is None else array.size
+
+    def _array(self, name: str) -> Array | None:
+        data = self.constants.get(name)
+        return data[0] if isinstance(data, tuple) else data
+
+
+def _read(nodes: Sequence[Node], constants: Mapping[str, Data], outputs: Iterable[str], opset: int) -> _File:
+    readers = Counter([*(name for node in nodes for name in node.inputs), *outputs])
+    file = _File(constants, readers, opset, folded=set(constants))
+    for node in nodes:
+        file.makers.update(dict.fromkeys(node.outputs, node))
+        if node.op_type == DQ:
+            file.pairs[node.outputs[0]] = file.views[node.outputs[0]] = node
+        elif node.op_type == Q:
+            file.stored[node.outputs[0]] = node
+        elif node.op_type in _MOVERS and not file.folded.issuperset(node.inputs[:1]):
+            for known in (file.pairs, file.stored, *([file.views] if node.op_type in _VIEWS else ())):
+                if node.inputs[0] in known:
+                    known[node.outputs[0]] = known[node.inputs[0]]
+        elif not node.domain and all(name in file.folded for name in node.inputs if name):
+            file.folded.update(node.outputs)
+        if node.op_type == "Add":
+            one, two = node.inputs
+            file.added.update({one: two, two: one})
+    for node in reversed(nodes):
+        if node.op_type == Q or (node.op_type in _FOLLOWERS and not file.leading.isdisjoint(node.outputs)):
+            file.leading.update(node.inputs)
+    return file

@@ -1,0 +1,96 @@
+"""Contrib: operators of onnxruntime's domain with other operands or attributes than they have are refused.
+
+onnxruntime ends the process at some of them, where an operand that it needs is left out. Unknown names of the
+domain stay opaque. Source: the schemas that onnxruntime itself is built with.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+from onnx import TensorProto
+
+from planner.errors import ModelError
+from planner.ir.graph import Graph, Op, Opaque
+from planner.onnx.dtypes import UNKNOWN, enum_of
+from planner.onnx.sessions import CONTRIB, contrib_schemas
+
+_KINDS: Final[dict[str, type | tuple[type, ...]]] = {
+    "FLOAT": float,
+    "FLOATS": tuple,
+    "GRAPH": Opaque,
+    "INT": int,
+    "INTS": tuple,
+    "STRING": (str, bytes),
+    "STRINGS": tuple,
+    "TENSOR": np.ndarray,
+}
+
+
+def refuse_contrib(graph: Graph) -> None:
+    """Refuse operators of onnxruntime's domain that it could not load.
+
+    Raises:
+      ModelError: the op, and the operands or the attribute that do not fit.
+    """
+    for op in graph.ops:
+        domain, _, kind = op.type.rpartition("::")
+        schema = contrib_schemas().get(kind) if domain == CONTRIB else None
+        problem = "" if schema is None else _of_operands(op, schema) or _of_attributes(op, schema)
+        if problem:
+            raise ModelError(f"{kind} at {op.name!r}: {problem}")
+
+
+def refuse_types(graph: Graph) -> None:
+    """Refuse operators of onnxruntime's domain on element types that it has no such operator for.
+
+    Raises:
+      ModelError: the op, its operand, and the types that fit.
+    """
+    for op in graph.ops:
+        domain, _, kind = op.type.rpartition("::")
+        schema = contrib_schemas().get(kind) if domain == CONTRIB else None
+        if schema is not None:
+            _refuse_types(op, schema, graph)
+
+
+def _refuse_types(op: Op, schema: Any, graph: Graph) -> None:
+    bound: dict[str, str] = {}
+    for i, name in enumerate(op.inputs):
+        told = schema.inputs[min(i, len(schema.inputs) - 1)]
+        dtype = graph.values[name].dtype if name else UNKNOWN
+        if dtype == UNKNOWN:
+            continue
+        text = f"tensor({TensorProto.DataType.Name(enum_of(dtype)).lower()})"
+        accepted = {bound.get(told.typeStr, text)} & set(told.types)
+        if text not in accepted:
+            takes = bound.get(told.typeStr) or ", ".join(sorted(told.types))
+            raise ModelError(
+                f"{op.type.rpartition('::')[2]} at {op.name!r}: its operand {told.name!r} is a {text}",
+                hint=f"accepted: {takes}",
+            )
+        if told.isHomogeneous:
+            bound[told.typeStr] = text
+
+
+def _of_operands(op: Op, schema: Any) -> str:
+    if not schema.min_input <= len(op.inputs) <= schema.max_input:
+        few = "few" if len(op.inputs) < schema.min_input else "many"
+        least, most = schema.min_input, min(schema.max_input, 1 << 16)
+        return f"{len(op.inputs)} operands are too {few}; onnxruntime takes {least} to {most}"
+    for given, told in zip(op.inputs, schema.inputs, strict=False):
+        if not given and str(told.option).endswith("Single"):
+            return f"its operand {told.name!r} is left out, and onnxruntime needs it"
+    return ""
+
+
+def _of_attributes(op: Op, schema: Any) -> str:
+    for key, given in op.attributes.items():
+        told = schema.attributes.get(key)
+        if told is None:
+            known = ", ".join(sorted(schema.attributes)) or "none"
+            return f"its attribute {key!r} is none that onnxruntime knows; it has {known}"
+        kind = str(told.type).rpartition(".")[2]
+        if not isinstance(given, _KINDS.get(kind, object)):
+            return f"its attribute {key!r} is {given!r:.60}; onnxruntime takes {kind}"
+    lacking = [key for key, told in schema.attributes.items() if told.required and key not in op.attributes]
+    return f"its attribute {lacking[0]!r} is missing, and onnxruntime needs it" if lacking else ""

@@ -1,0 +1,90 @@
+"""Early ranges: what is known of ranges before there is a network, for wildcards that look for a storage.
+
+Facts, what movers hand on, and what relus and clamps keep. `value_ranges` knows more, later: types that rows
+fix, loops. Two passes over all kernels, made when the first port asks. Source: design 01, section 5, item 1.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+from planner.ir.graph import Graph
+from planner.ir.types.qtypes import Uniform
+from planner.propagation.network.ports import Interval
+from planner.propagation.selection.reach import known_range
+from planner.propagation.selection.rows import Choice
+from planner.target.records import PortId
+
+ALL: Interval = (-math.inf, math.inf)
+Way = tuple[bool, Interval | None]
+"""Of a kernel: whether it only moves data, and what it cuts data to."""
+
+
+class EarlyRanges:
+    """What ports have to hold, as far as it is known; by the number of a kernel."""
+
+    def __init__(self, graph: Graph, choices: Sequence[Choice], ways: Sequence[Way]) -> None:
+        self._graph, self._choices, self._ways = graph, choices, ways
+
+    def required(self, kernel: int, side: PortId, name: str) -> Interval | None:
+        """What a port has to hold; None where nothing is known."""
+        extent = known_range(self._graph, name) if name in self._graph.constants else self._known.get(name)
+        if extent is None:
+            return None
+        through, kept = self._keeping
+        keeps = through[kernel] if side[0] == "in" else kept.get(name)
+        # A pinned result of a kernel that computes keeps its pin, and is known to be within it.
+        if side[0] == "out" and not self._ways[kernel][0] and self._is_pinned(name):
+            keeps = ALL
+        return _cut(extent, keeps) if keeps is not None else (0.0, 0.0)
+
+    def _is_pinned(self, name: str) -> bool:
+        return any(isinstance(fact, Uniform) for fact in self._graph.values[name].facts)
+
+    @cached_property
+    def _known(self) -> dict[str, Interval]:
+        """Ranges that facts say, and what movers make of those they read."""
+        found: dict[str, Interval] = {}
+        for name in self._graph.inputs:
+            found |= _if_known(name, known_range(self._graph, name))
+        for choice, (moves, cut) in zip(self._choices, self._ways, strict=True):
+            region = choice.region
+            moved = None
+            if moves:
+                constants = (name for name in region.inputs if name in self._graph.constants)
+                extents = [known_range(self._graph, name) for name in constants]
+                moved = _hull([*extents, *(found.get(name) for name in region.inputs)])
+                moved = _cut(moved, cut) if moved and cut else moved
+            for name in filter(None, region.outputs):
+                own = known_range(self._graph, name)
+                found |= _if_known(name, _cut(own, moved) if own and moved else own or moved)
+        return found
+
+    @cached_property
+    def _keeping(self) -> tuple[list[Interval | None], dict[str, Interval | None]]:
+        """What kernels keep of what they read, and what all uses of values keep; None: nothing."""
+        kept: dict[str, Interval | None] = dict.fromkeys(self._graph.outputs, ALL)
+        found: list[Interval | None] = []
+        for choice, (moves, cut) in zip(reversed(self._choices), reversed(self._ways), strict=True):
+            through: Interval | None = ALL
+            if moves:
+                through = _hull(kept.get(name) for name in choice.region.outputs)
+                through = _cut(through, cut) if through and cut else through
+            found.append(through)
+            for name in filter(None, choice.region.inputs):
+                kept[name] = _hull([kept.get(name), through])
+        return found[::-1], kept
+
+
+def _if_known(name: str, extent: Interval | None) -> dict[str, Interval]:
+    return {} if extent is None else {name: extent}
+
+
+def _hull(extents: Iterable[Interval | None]) -> Interval | None:
+    known = [extent for extent in extents if extent is not None]
+    return (min(lo for lo, _ in known), max(hi for _, hi in known)) if known else None
+
+
+def _cut(extent: Interval, to: Interval) -> Interval:
+    """Both ends moved to the nearest real of `to`."""
+    return min(max(extent[0], to[0]), to[1]), min(max(extent[1], to[0]), to[1])

@@ -1,0 +1,83 @@
+"""Fit: what of an outcome does not fit the rows that serve it, and the remedy for each such kernel.
+
+Sums beyond an accumulator, biases beyond their storage, multipliers beyond a range or beyond what integers
+express. A result grows where that is enough and worth it, else the kernel leaves its row. All kernels are
+looked at together, so that no order among them decides. Source: design 01, sections 4 and 6.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from planner.ir.types.qtypes import Uniform
+from planner.propagation.network.ports import Kernel, Network, ports_of
+from planner.propagation.parameters.accumulators import accumulator_bits
+from planner.propagation.parameters.constant_types import overflow_of
+from planner.propagation.parameters.multiplier_range import grown_result, outside
+from planner.propagation.parameters.multiplier_reach import TOO_FAR, read_as, too_far
+from planner.propagation.result.outcome import Outcome
+from planner.propagation.selection.remedies import Grown, Left, Remedies
+from planner.target.records import PortId, Row
+
+
+def unfit(outcome: Outcome, known: Remedies) -> Remedies:
+    """The remedies that an outcome asks for besides those it was made with; none where all fits."""
+    network = outcome.network
+    far = set(too_far(outcome))
+    left: dict[str, Mapping[str, Left]] = {}
+    grown: dict[str, Mapping[PortId, Grown]] = {}
+    for number, kernel in enumerate(network.kernels):
+        row, layout = kernel.choice.row, kernel.choice.layout
+        if row is None or layout is None or outcome.moves_in_float(kernel):
+            continue
+        name = kernel.choice.region.name
+        why = next(_beyond(network, kernel, row), TOO_FAR if number in far else None)
+        for rule in layout.ranged if why is None else ():
+            wrong = outside(network, kernel, rule)
+            if wrong is None:
+                continue
+            channel, multiplier, shrinks = wrong
+            more = grown_result(network, kernel, rule, known.grown.get(name, {})) if shrinks else {}
+            if more:
+                grown[name] = more
+                continue
+            low, high = rule.args["range"]
+            why = f"the multiplier of channel {channel} is {multiplier:.6g}, the row takes {low} to {high}"
+        if why is not None:
+            left[name] = {layout.key: Left(why, _seen(network, kernel))}
+    return Remedies(left, {name: ports for name, ports in grown.items() if name not in left})
+
+
+def _beyond(network: Network, kernel: Kernel, row: Row) -> Iterator[str]:
+    """What of a kernel is beyond the integers that its row keeps it in."""
+    for rule in row.rules:
+        if rule.kind == "multiplier_accumulator_scale":
+            said = overflow_of(network, kernel, str(rule.args["port"]))
+            if said is not None:
+                yield said
+    bits, channel = accumulator_bits(network, kernel) if row.accumulator is not None else (None, None)
+    if bits is not None and row.accumulator is not None and bits > row.accumulator.bits:
+        where = "" if channel is None else f" in channel {channel}"
+        yield f"its sums need {bits} bits{where}, the accumulator has {row.accumulator}"
+
+
+def _seen(network: Network, kernel: Kernel) -> str:
+    """The types of what a kernel reads and writes, constants left out."""
+    found = []
+    for port in ports_of(network, kernel):
+        kind: Uniform | None = port.type
+        if kind is not None and kind.is_per_tensor and not network.values[port.value].constant:
+            found.append(f"{port.side[0]}[{port.side[1]}] {kind}")
+            came = read_as(network, port) if port.side[0] == "in" else None
+            if came is not None and came != kind and came.is_per_tensor:
+                found.append(f"from {came}")
+    return ", ".join(found)
+
+
+def grow(network: Network, grown: Mapping[str, Mapping[PortId, Grown]]) -> None:
+    """Give ports the least scales that they grew to."""
+    for kernel in network.kernels if grown else ():
+        wanted = grown.get(kernel.choice.region.name, {})
+        for port in ports_of(network, kernel) if wanted and kernel.choice.row is not None else ():
+            if port.side in wanted:
+                least = max(wanted[port.side].scale, port.spec.scale_min or 0.0)
+                port.spec = replace(port.spec, scale_min=least)

@@ -1,0 +1,63 @@
+"""Remedies: what is done about a row that a kernel cannot keep once numbers are known, and what is told.
+
+Labels have to be known before anybody can say whether sums fit an accumulator or multipliers lie in their
+range. So a plan is tried, and tried again with the remedies that it asks for, each of them for good: a port
+grows, a row is left for the next one, a kernel is taken apart. There are finitely many of each, so this ends.
+Data only: `propagate` tries, `fit` finds what does not fit, `apart` takes kernels apart.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from planner.target.records import PortId
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Why a kernel could not keep a row; `seen`: types at its ports then, as the log tells them."""
+
+    why: str
+    seen: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """The least scale that a port is to have, and why; `times`: how often it was raised."""
+
+    scale: float
+    why: str
+    times: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Remedies:
+    """What was done so far, by the kernel's name.
+
+    Attributes:
+      left: rows by their key.
+      grown: ports.
+      apart: for a part of a kernel that was taken apart, that one's kernel and why no row served it; several
+        where the part was one of a part.
+    """
+
+    left: Mapping[str, Mapping[str, Left]] = field(default_factory=dict)
+    grown: Mapping[str, Mapping[PortId, Grown]] = field(default_factory=dict)
+    apart: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.left or self.grown or self.apart)
+
+    def __or__(self, other: "Remedies") -> "Remedies":
+        left = {name: {**self.left.get(name, {}), **rows} for name, rows in other.left.items()}
+        grown = {name: {**self.grown.get(name, {}), **ports} for name, ports in other.grown.items()}
+        # What grew for the sake of a row has no reason to once the row is left.
+        kept = {name: ports for name, ports in self.grown.items() if name not in other.left}
+        return Remedies({**self.left, **left}, {**kept, **grown}, {**self.apart, **other.apart})
+
+    def without(self, names: Collection[str]) -> "Remedies":
+        """The remedies of other kernels than these, which are no more."""
+        return Remedies(
+            {name: rows for name, rows in self.left.items() if name not in names},
+            {name: ports for name, ports in self.grown.items() if name not in names},
+            {name: whole for name, whole in self.apart.items() if name not in names},
+        )
