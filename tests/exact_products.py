@@ -26,7 +26,9 @@ WEIGHTS = {
     "QLinearConv": (3, 5),
     "QLinearMatMul": (3, 5),
 }
-"""Where an op has its weight and the zero point of it; its first operand's is in front of a weight at 3."""
+"""Where an op has its weight and the zero point of it."""
+OPERAND_ZERO = 2
+"""Where each of them has the zero point of its first operand."""
 U8, I8, I32 = TensorProto.UINT8, TensorProto.INT8, TensorProto.INT32
 PRECISE = "session.x64quantprecision"
 
@@ -111,11 +113,11 @@ def _turn(graph: onnx.GraphProto, outer: dict[str, int]) -> None:
             _turn(body, kinds)
         if node.op_type in WEIGHTS:
             at, zero_at = WEIGHTS[node.op_type]
-            first = 0 if at == 1 else at - 1
             zero = node.input[zero_at] if zero_at < len(node.input) else ""
             mine = kinds.get(node.input[at], kinds.get(zero))
-            # Of what the file does not type, i8 by u8 is exact too where only the operand itself could tell.
-            theirs = kinds.get(node.input[first], U8)
+            # The operand's zero point tells its type where the file does not type what a node computes.
+            theirs = kinds.get(node.input[OPERAND_ZERO] if OPERAND_ZERO < len(node.input) else "")
+            theirs = theirs or kinds.get(node.input[0], U8)
             if {theirs, mine} == {U8, I8}:
                 node.input.extend([""] * (zero_at + 1 - len(node.input)))
                 for place in (at, zero_at):
