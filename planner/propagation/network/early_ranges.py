@@ -5,12 +5,12 @@ fix, loops. Two passes over all kernels, made when the first port asks. Source: 
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
-from planner.propagation.network.ports import Interval
+from planner.propagation.network.ports import Interval, cut_to, hull
 from planner.propagation.selection.reach import known_range
 from planner.propagation.selection.rows import Choice
 from planner.target.records import PortId
@@ -36,7 +36,7 @@ class EarlyRanges:
         # A pinned result of a kernel that computes keeps its pin, and is known to be within it.
         if side[0] == "out" and not self._ways[kernel][0] and self._is_pinned(name):
             keeps = ALL
-        return _cut(extent, keeps) if keeps is not None else (0.0, 0.0)
+        return cut_to(extent, keeps) if keeps is not None else (0.0, 0.0)
 
     def _is_pinned(self, name: str) -> bool:
         return any(isinstance(fact, Uniform) for fact in self._graph.values[name].facts)
@@ -53,11 +53,11 @@ class EarlyRanges:
             if moves:
                 constants = (name for name in region.inputs if name in self._graph.constants)
                 extents = [known_range(self._graph, name) for name in constants]
-                moved = _hull([*extents, *(found.get(name) for name in region.inputs)])
-                moved = _cut(moved, cut) if moved and cut else moved
+                moved = hull([*extents, *(found.get(name) for name in region.inputs)])
+                moved = cut_to(moved, cut) if moved and cut else moved
             for name in filter(None, region.outputs):
                 own = known_range(self._graph, name)
-                found |= _if_known(name, _cut(own, moved) if own and moved else own or moved)
+                found |= _if_known(name, cut_to(own, moved) if own and moved else own or moved)
         return found
 
     @cached_property
@@ -68,23 +68,13 @@ class EarlyRanges:
         for choice, (moves, cut) in zip(reversed(self._choices), reversed(self._ways), strict=True):
             through: Interval | None = ALL
             if moves:
-                through = _hull(kept.get(name) for name in choice.region.outputs)
-                through = _cut(through, cut) if through and cut else through
+                through = hull(kept.get(name) for name in choice.region.outputs)
+                through = cut_to(through, cut) if through and cut else through
             found.append(through)
             for name in filter(None, choice.region.inputs):
-                kept[name] = _hull([kept.get(name), through])
+                kept[name] = hull([kept.get(name), through])
         return found[::-1], kept
 
 
 def _if_known(name: str, extent: Interval | None) -> dict[str, Interval]:
     return {} if extent is None else {name: extent}
-
-
-def _hull(extents: Iterable[Interval | None]) -> Interval | None:
-    known = [extent for extent in extents if extent is not None]
-    return (min(lo for lo, _ in known), max(hi for _, hi in known)) if known else None
-
-
-def _cut(extent: Interval, to: Interval) -> Interval:
-    """Both ends moved to the nearest real of `to`."""
-    return min(max(extent[0], to[0]), to[1]), min(max(extent[1], to[0]), to[1])

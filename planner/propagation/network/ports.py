@@ -161,3 +161,16 @@ def kernel_views(network: Network, kernel: Kernel) -> tuple[tuple[PortView, ...]
         tuple(map(view, present(network, kernel.inputs))),
         tuple(map(view, present(network, kernel.outputs))),
     )
+
+
+def hull(extents: Iterable[Interval | None]) -> Interval | None:
+    """The smallest interval around all that are known; None where none is."""
+    known = [extent for extent in extents if extent is not None]
+    if len(known) < 2:
+        return known[0] if known else None
+    return min(lo for lo, _ in known), max(hi for _, hi in known)
+
+
+def cut_to(extent: Interval, to: Interval) -> Interval:
+    """Both ends moved to the nearest real of `to`."""
+    return min(max(extent[0], to[0]), to[1]), min(max(extent[1], to[0]), to[1])

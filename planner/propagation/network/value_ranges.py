@@ -7,7 +7,7 @@ Source: design 01, section 5, the price, item 1.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -15,7 +15,17 @@ from planner.ir.borders import carried_pairs
 from planner.ir.graph import Graph, Region
 from planner.ir.types.qtypes import Uniform
 from planner.propagation.network.build import moves_alone, moves_data
-from planner.propagation.network.ports import FLOAT, GIVEN, Interval, Kernel, Network, Value, present
+from planner.propagation.network.ports import (
+    FLOAT,
+    GIVEN,
+    Interval,
+    Kernel,
+    Network,
+    Value,
+    cut_to,
+    hull,
+    present,
+)
 from planner.propagation.parameters.constant_ranges import constant_range, oddity
 from planner.propagation.selection.rows import NO_RANGE, Choice, in_float
 
@@ -89,7 +99,7 @@ def _hand_on(network: Network) -> bool:
     for end, begin in network.begins.items():
         read = [port.value for port in present(network, network.kernels[end].inputs)]
         extents = [network.values[v].range for v in read]
-        handed = _hull(extents)
+        handed = hull(extents)
         new |= network.kernels[begin].handed != handed
         network.kernels[begin].handed = handed
     return new
@@ -131,7 +141,7 @@ def _write(network: Network, kernel: Kernel, moved: Interval | None, *, served: 
         value = network.values[port.value]
         value.range = _known(value.calibrated, value.pin, (port.fixed if served else None) or port.pin)
         if moved is not None:
-            value.range = moved if value.range is None else _cut(value.range, moved)
+            value.range = moved if value.range is None else cut_to(value.range, moved)
 
 
 def demote(graph: Graph, choices: Sequence[Choice], rangeless: Sequence[int]) -> list[Choice]:
@@ -166,7 +176,7 @@ def backward(network: Network) -> None:
             if value.definition < 0:
                 value.kept = ALL
         if value.range is not None:
-            port.required = _cut(value.range, kept) if kept is not None else (0.0, 0.0)
+            port.required = cut_to(value.range, kept) if kept is not None else (0.0, 0.0)
 
 
 def _backward(network: Network) -> dict[int, Interval | None]:
@@ -183,7 +193,7 @@ def _backward(network: Network) -> dict[int, Interval | None]:
                 if value.kept is None and _is_state(kernel, ports[p].name):
                     value.kept = ALL if value.pin is None else (value.pin.lo, value.pin.hi)
         moved = [values[ports[p].value].kept for p in kernel.outputs if p >= 0] if kernel.moves else []
-        through = _hull([*moved, kernel.asked] if kernel.asked else moved)
+        through = hull([*moved, kernel.asked] if kernel.asked else moved)
         for p in kernel.inputs:
             if p < 0:
                 continue
@@ -192,7 +202,7 @@ def _backward(network: Network) -> dict[int, Interval | None]:
             if fixed is not None:
                 kept_by[p] = (fixed.lo, fixed.hi)
             elif kernel.moves:
-                kept_by[p] = _cut(through, kernel.cut) if through and kernel.cut else through
+                kept_by[p] = cut_to(through, kernel.cut) if through and kernel.cut else through
             else:
                 kept_by[p] = ALL
     return kept_by
@@ -203,7 +213,7 @@ def _ask_for(network: Network) -> bool:
     new = False
     for pair in network.begins.items():
         results = [port.value for k in pair for port in present(network, network.kernels[k].outputs)]
-        asked = _hull(network.values[v].kept for v in results)
+        asked = hull(network.values[v].kept for v in results)
         for kernel in (network.kernels[k] for k in pair):
             new |= kernel.asked != asked
             kernel.asked = asked
@@ -215,15 +225,15 @@ def _known(observed: Interval | None, *types: Uniform | None) -> Interval | None
     for kind in types:
         if kind is not None:
             own = (kind.lo, kind.hi)
-            extent = own if extent is None else _cut(extent, own)
+            extent = own if extent is None else cut_to(extent, own)
     return extent
 
 
 def _moved(network: Network, kernel: Kernel) -> Interval | None:
     """Hull of what a mover reads; unknown inputs are left out."""
     extents = [network.values[port.value].range for port in present(network, kernel.inputs)]
-    extent = _hull([*extents, kernel.handed] if kernel.handed else extents)
-    return _cut(extent, kernel.cut) if extent and kernel.cut else extent
+    extent = hull([*extents, kernel.handed] if kernel.handed else extents)
+    return cut_to(extent, kernel.cut) if extent and kernel.cut else extent
 
 
 def _lacks_range(network: Network, kernel: Kernel) -> bool:
@@ -242,11 +252,11 @@ def _kept(
     network: Network, index: int, kept_by: dict[int, Interval | None], *, moved: bool
 ) -> Interval | None:
     value = network.values[index]
-    extent = _hull([*(kept_by.get(p) for p in value.uses), *(ALL for _ in value.outputs)])
+    extent = hull([*(kept_by.get(p) for p in value.uses), *(ALL for _ in value.outputs)])
     if value.pin is None or extent is None:
         return extent
     own = (value.pin.lo, value.pin.hi)
-    return _cut(own, extent) if moved else own
+    return cut_to(own, extent) if moved else own
 
 
 def _is_state(kernel: Kernel, port: str) -> bool:
@@ -257,19 +267,3 @@ def _is_state(kernel: Kernel, port: str) -> bool:
     read = {pattern.name for pattern in row.inputs}
     joined = (rule.args["ports"] for rule in row.rules if rule.kind == "same_scale")
     return any(port in names and not read.isdisjoint(names) for names in joined)
-
-
-def _hull(extents: Iterable[Interval | None]) -> Interval | None:
-    known = [e for e in extents if e is not None]
-    if len(known) < 2:
-        return known[0] if known else None
-    return min(lo for lo, _ in known), max(hi for _, hi in known)
-
-
-def _cut(extent: Interval, to: Interval) -> Interval:
-    """The part of `extent` inside `to`; where they do not meet, the nearest point."""
-    lo, hi = max(extent[0], to[0]), min(extent[1], to[1])
-    if lo <= hi:
-        return lo, hi
-    point = to[0] if extent[1] < to[0] else to[1]
-    return point, point
