@@ -40,6 +40,12 @@ async def server(service: ServiceOf) -> ServerRecord:
             "inline_kernels": limits.inline_kernels,
             "seconds": limits.child_seconds,
         },
-        formats=["qplan.annotated/1", "qplan.annotations/1", "qplan.plan/1", "qplan.stats/1"],
+        formats=[
+            "qplan.annotated/1",
+            "qplan.annotations/1",
+            "qplan.plan/1",
+            "qplan.stats/1",
+            "qplan.stats/2",
+        ],
         schemas=list(SCHEMAS),
     )

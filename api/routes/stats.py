@@ -19,5 +19,5 @@ async def post_stats(
     request: Request,
     service: ServiceOf,
 ) -> StatsRecord:
-    """Keep statistics of format qplan.stats/1, sent as they are or before, as a blob."""
+    """Keep statistics of format qplan.stats/2 (or 1), sent as they are or before, as a blob."""
     return StatsRecord.model_validate(await read_stats(service, body, await request.body()))

@@ -48,7 +48,7 @@ class PlanRequest(BaseModel):
     )
     model: Digest | dict[str, Any] = Field(description="digest of a model, or an annotated model itself")
     target: str = Field(max_length=200, description="id or id@version of a target")
-    stats: Digest | dict[str, Any] | None = Field(None, description="digest of statistics, or qplan.stats/1")
+    stats: Digest | dict[str, Any] | None = Field(None, description="digest of statistics, or qplan.stats/2")
     annotations: dict[str, Any] | None = Field(None, description="qplan.annotations/1")
     options: PlanOptions = PlanOptions()
 

@@ -28,7 +28,7 @@ def _object(required: tuple[str, ...], **properties: Any) -> dict[str, Any]:
 
 _STATS: Final = _object(
     ("format", "model", "method", "samples", "values"),
-    format={"const": "qplan.stats/1"},
+    format={"enum": ["qplan.stats/1", "qplan.stats/2"]},
     model={"type": "string"},
     method={"type": "string"},
     samples=_COUNT,

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from planner.calibration.annotations import Annotation, Annotations, read_annotations
-from planner.calibration.statistics import Statistics, calibration_digest, range_of
+from planner.calibration.rows_seen import APART
+from planner.calibration.statistics import Statistics, ValueStats, calibration_digest, range_of
 from planner.calibration.statsjson import load_statistics
 from planner.errors import AnnotationError, StatsError
-from planner.ir.graph import Facts, Graph, Region
+from planner.ir.graph import Facts, Graph, Region, Value
 from planner.ir.types.fit import misfit
-from planner.ir.types.qtypes import EXPRESSED, Calibrated, QType
+from planner.ir.types.qtypes import EXPRESSED, Calibrated, QType, RowMax
 
 _PORT: Final = re.compile(r"(.+)\.(in|out)\[(\d{1,9})\]")
 _GLOB_SIGNS: Final = frozenset("*?[")
@@ -59,13 +60,21 @@ def _with_statistics(graph: Graph, stats: Statistics) -> Graph:
             raise StatsError(f"statistics of {name!r}, which is no value of model {graph.name!r}", hint=hint)
         los, his = range_of(seen, stats.method)
         expressed = value.dtype if value.dtype in EXPRESSED else "f32"
-        fact = Calibrated(los, his, expressed, seen.axis)
+        fact = Calibrated(los, his, expressed, seen.axis, _row_max(seen, value), seen.two_values)
         problem = misfit(fact, value)
         if problem:
             raise StatsError(f"statistics of {name!r}: {problem}")
         others = tuple(old for old in value.facts if not isinstance(old, Calibrated))
         values[name] = replace(value, facts=(*others, fact))
     return replace(graph, values=values, notes=(*graph.notes, *_notes(graph, stats)))
+
+
+def _row_max(seen: ValueStats, value: Value) -> tuple[RowMax, ...]:
+    """Row maxima with the entries of a row where the value's shape leaves them open."""
+    shape = value.shape or ()
+    known = (rows for rows in seen.rows if rows.axis < len(shape))
+    lengths = ((rows, isinstance(shape[rows.axis], int)) for rows in known)
+    return tuple(RowMax(rows.axis, rows.least, None if fixed else rows.entries) for rows, fixed in lengths)
 
 
 def mismatch(graph: Graph, stats: Statistics) -> str:
@@ -84,6 +93,13 @@ def _notes(graph: Graph, stats: Statistics) -> Iterable[str]:
         shown = ", ".join(f"{name!r} ({count})" for name, count in odd[:_NOTED])
         more = ", ..." if len(odd) > _NOTED else ""
         yield f"calibration skipped NaN and infinite elements of {len(odd)} values: {shown}{more}"
+    for name, seen in stats.values.items():
+        for rows in seen.rows:
+            if rows.apart:
+                yield (
+                    f"{rows.apart} rows of {name!r} lie more than {APART:g} below the others, first in "
+                    f"sample {rows.sample!r}: left out of what its softmax needs; are they padding?"
+                )
 
 
 def _with_annotations(graph: Graph, annotations: Annotations) -> Graph:

@@ -19,9 +19,16 @@ from planner.calibration.exposing import exposed
 from planner.calibration.means import Probe, Sums, probes, with_probes
 from planner.calibration.observe import OBSERVERS, Array, Observed, merge
 from planner.calibration.recurrent import CELL, Cell, cell_states, followed, gate_products, read_by
+from planner.calibration.rows_seen import Seen, Watched, join, look, watched
 from planner.calibration.samples import Feed, Samples, Source, open_samples
 from planner.calibration.shards import cut, merge_shards
-from planner.calibration.statistics import Statistics, calibration_digest, from_observed, percentile_of
+from planner.calibration.statistics import (
+    Statistics,
+    calibration_digest,
+    from_observed,
+    percentile_of,
+    with_seen,
+)
 from planner.errors import ModelError, SampleError, unknown_name
 from planner.ir.graph import Graph, Op
 from planner.onnx.sessions import FAILURES, observing_options, one_line, open_graph
@@ -57,6 +64,7 @@ class _Watch:
       cells: LSTMs whose cell state is followed step by step.
       read: fetched values that the cells are computed from.
       products: session that computes the gates of the cells; None without cells.
+      watched: values of which more than their range is observed.
       threads: of each session; 0 is one a core.
     """
 
@@ -71,6 +79,7 @@ class _Watch:
     cells: tuple[Cell, ...]
     read: frozenset[str]
     products: onnxruntime.InferenceSession | None
+    watched: Watched
     threads: int
 
     @property
@@ -112,13 +121,17 @@ def calibrate(
     _check_observable(flat)
     opened = samples if isinstance(samples, Samples) else open_samples(samples, graph)
     many = threads or threads_for(flat)
-    watch, sums = _watch(flat, kind, wanted, derivable(flat, wanted, kind), many), Sums()
-    seen, done = _gather(watch, opened, sums, progress)
+    looked = watched(flat, wanted)
+    # What more than a range is observed of has to be fetched.
+    derived = tuple(op for op in derivable(flat, wanted, kind) if op.outputs[0] not in looked)
+    watch, sums = _watch(flat, kind, wanted, derived, looked, threads=many), Sums()
+    more: dict[str, Seen] = {}
+    seen, done = _gather(watch, opened, sums, more, progress)
     if not done:
         raise SampleError("no samples to calibrate with", hint="32 to 128 representative ones are usual")
     means = sums.means(watch.probes, done)
     kept = {
-        name: replace(from_observed(seen[name]), mean=means.get(name))
+        name: with_seen(replace(from_observed(seen[name]), mean=means.get(name)), more.get(name))
         for name in wanted
         if not seen[name].is_empty
     }
@@ -205,22 +218,26 @@ def _wanted(graph: Graph, values: Iterable[str] | None) -> tuple[str, ...]:
 
 
 def _gather(
-    watch: _Watch, samples: Samples, sums: Sums, progress: Progress | None
+    watch: _Watch, samples: Samples, sums: Sums, more: dict[str, Seen], progress: Progress | None
 ) -> tuple[dict[str, Observed], int]:
-    """Run every sample, adding up means; observations of each value, and the number of samples."""
+    """Run every sample, adding up means and what `more` is seen; observations of each value, and the number
+    of samples.
+    """
     seen: dict[str, Observed] = {}
     done = 0
     for feed in samples.feeds:
-        found, means = _observe(watch, feed)
+        found, means, looked = _observe(watch, feed)
         if watch.cuts and any(item.nan or item.inf for item in found.values()):
             # What a relu makes of NaN and infinity is its own affair: from here on, look.
             seen = derive(watch.derived, watch.graph, seen, watch.method) if done else seen
             watch = _watch_closely(watch)
-            found, means = _observe(watch, feed)
+            found, means, looked = _observe(watch, feed)
         for probe in watch.probes:
             sums.add(probe, means[probe.output])
         for name, item in found.items():
             seen[name] = merge(seen[name], item) if name in seen else item
+        for name, part in looked.items():
+            more[name] = join(more[name], part) if name in more else part
         done += 1
         if progress is not None:
             progress(done, samples.count)
@@ -228,7 +245,13 @@ def _gather(
 
 
 def _watch(
-    graph: Graph, method: str, wanted: tuple[str, ...], derived: tuple[Op, ...], threads: int
+    graph: Graph,
+    method: str,
+    wanted: tuple[str, ...],
+    derived: tuple[Op, ...],
+    looked: Watched,
+    *,
+    threads: int,
 ) -> _Watch:
     inputs = tuple(name for name in wanted if name in graph.inputs)
     skipped = {*inputs, *(op.outputs[0] for op in derived)}
@@ -252,13 +275,14 @@ def _watch(
         cells,
         frozenset(read),
         gate_products(threads) if cells else None,
+        looked,
         threads,
     )
 
 
 def _watch_closely(watch: _Watch) -> _Watch:
     kept = tuple(op for op in watch.derived if op.type not in CUTTING)
-    return _watch(watch.graph, watch.method, watch.wanted, kept, watch.threads)
+    return _watch(watch.graph, watch.method, watch.wanted, kept, watch.watched, threads=watch.threads)
 
 
 def _groups(graph: Graph, names: Iterable[str]) -> Iterator[tuple[str, ...]]:
@@ -285,10 +309,15 @@ def _open_session(graph: Graph, fetched: tuple[str, ...], added: tuple[Probe, ..
 
 
 @np.errstate(invalid="ignore")
-def _observe(watch: _Watch, feed: Feed) -> tuple[dict[str, Observed], dict[str, Array]]:
-    """Observations of one sample by value, and the means by probe output."""
+def _observe(watch: _Watch, feed: Feed) -> tuple[dict[str, Observed], dict[str, Array], dict[str, Seen]]:
+    """Observations of one sample by value, the means by probe output, and what more was seen by value."""
     observer = OBSERVERS[watch.method]
     found = {name: observer(feed.arrays[name]) for name in watch.inputs}
+    looked = {
+        name: _look(watch, name, feed.arrays[name], feed.name)
+        for name in watch.inputs
+        if name in watch.watched
+    }
     means: dict[str, Array] = {}
     arrays = dict(feed.arrays) if watch.cells else {}
     added = tuple(probe.output for probe in watch.probes)
@@ -299,6 +328,8 @@ def _observe(watch: _Watch, feed: Feed) -> tuple[dict[str, Observed], dict[str, 
             tensor = tensors.pop()
             if name in watch.observed:
                 found[name] = observer(tensor)
+                if name in watch.watched:
+                    looked[name] = _look(watch, name, tensor, feed.name)
             if name in watch.read:
                 arrays[name] = tensor
             elif name not in watch.graph.values:
@@ -307,7 +338,12 @@ def _observe(watch: _Watch, feed: Feed) -> tuple[dict[str, Observed], dict[str, 
         states = cell_states(cell, arrays, watch.products)
         if states is not None:
             found[cell.op.outputs[CELL]] = observer(states)
-    return found, means
+    return found, means, looked
+
+
+def _look(watch: _Watch, name: str, array: Array, sample: str) -> Seen:
+    axes, counts = watch.watched[name]
+    return look(array, axes, len(watch.graph.values[name].shape or ()), counts=counts, sample=sample)
 
 
 def _run(session: onnxruntime.InferenceSession, names: tuple[str, ...], feed: Feed) -> list[Array]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from planner.calibration.observe import OBSERVERS, Observed
 from planner.calibration.observe import merge as merge_observed
+from planner.calibration.rows_seen import RowsSeen, Seen, join
 from planner.errors import StatsError
 from planner.ir.graph import Graph, model_digest
 
@@ -43,7 +44,8 @@ class ValueStats:
     """One value: extremes in reals, one per tensor or one per slice of `axis`.
 
     `nan` and `inf` count the elements left out; `bins` exist per tensor only, `mean` where a linear op reads
-    the value and it was finite throughout.
+    the value and it was finite throughout. `rows`: along each axis of a softmax that reads the value.
+    `two_values`: whether every number was the least or the greatest, of a value that a constant scales.
     """
 
     los: tuple[float, ...]
@@ -53,6 +55,8 @@ class ValueStats:
     bins: Bins | None = None
     axis: int | None = None
     mean: Mean | None = None
+    rows: tuple[RowsSeen, ...] = ()
+    two_values: bool = False
 
     @property
     def lo(self) -> float:
@@ -143,7 +147,9 @@ def merge(a: Statistics, b: Statistics) -> Statistics:
     for name in a.values.keys() & b.values.keys():
         one, other = a.values[name], b.values[name]
         mean = _merged_mean(one.mean, other.mean, weights)
-        values[name] = replace(_merged(name, one, other), mean=mean)
+        values[name] = with_seen(
+            replace(_merged(name, one, other), mean=mean), join(seen_of(one), seen_of(other))
+        )
     return Statistics(a.model, a.method, a.samples + b.samples, values)
 
 
@@ -169,6 +175,20 @@ def to_observed(stats: ValueStats) -> Observed:
         return Observed(stats.lo, stats.hi, stats.nan, stats.inf)
     counts = np.asarray(stats.bins.counts, np.int64)
     return Observed(stats.lo, stats.hi, stats.nan, stats.inf, stats.bins.exponent, stats.bins.first, counts)
+
+
+def seen_of(stats: ValueStats) -> Seen:
+    """What was seen besides the range."""
+    numbers = frozenset((stats.lo, stats.hi)) if stats.two_values else None
+    return Seen({rows.axis: rows for rows in stats.rows}, numbers)
+
+
+def with_seen(stats: ValueStats, seen: Seen | None) -> ValueStats:
+    """Statistics with what was seen besides the range."""
+    if seen is None:
+        return stats
+    rows = tuple(seen.rows[axis] for axis in sorted(seen.rows))
+    return replace(stats, rows=rows, two_values=seen.numbers is not None)
 
 
 def _merged(name: str, a: ValueStats, b: ValueStats) -> ValueStats:

@@ -1,4 +1,4 @@
-"""Statistics as JSON, `qplan.stats/1`: read strictly, written so that it reads back the same.
+"""Statistics as JSON, `qplan.stats/2`: read strictly, written so that it reads back the same; `/1` is read.
 
 Source: design 09, "Statistics".
 """
@@ -6,21 +6,25 @@ Source: design 09, "Statistics".
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
+from planner.calibration.rows_seen import RowsSeen
 from planner.calibration.statistics import Bins, Mean, Statistics, ValueStats, percentile_of
 from planner.errors import StatsError
 
-FORMAT: Final = "qplan.stats/1"
+FORMAT: Final = "qplan.stats/2"
+READ: Final = ("qplan.stats/1", FORMAT)
 # Far beyond a float's exponents and any count of bins that calibration writes.
 MAX_EXPONENT: Final = 1024
 MAX_READ_BINS: Final = 1 << 20
 
 _FIELDS: Final = ("format", "method", "model", "samples", "values")
-_VALUE_FIELDS: Final = ("axis", "bins", "inf", "max", "mean", "min", "nan")
+_VALUE_FIELDS: Final = ("axis", "bins", "inf", "max", "mean", "min", "nan", "row_max", "two_values")
 _BINS_FIELDS: Final = ("counts", "exponent", "first")
 _MEAN_FIELDS: Final = ("axis", "values")
+_ROWS_FIELDS: Final = ("apart", "axis", "entries", "least", "sample")
 
 
 def write_statistics(stats: Statistics) -> str:
@@ -48,8 +52,9 @@ def read_statistics(text: str, source: str = "statistics") -> Statistics:
         raise StatsError(f"{source}: not JSON: {error}") from error
     if not isinstance(document, dict):
         _fail(source, "", f"expected an object, found {_shown(document)}")
-    if document.get("format") != FORMAT:
-        _fail(source, "format", f"{_shown(document.get('format'))} is not read here; {FORMAT!r} is")
+    if document.get("format") not in READ:
+        known = " and ".join(map(repr, READ))
+        _fail(source, "format", f"{_shown(document.get('format'))} is not read here; {known} are")
     _fields(document, _FIELDS, _FIELDS, source, "")
     method = _text(document["method"], source, "method")
     percentile_of(method)
@@ -94,6 +99,10 @@ def _entry(stats: ValueStats) -> dict[str, Any]:
         entry["bins"] = {"exponent": bins.exponent, "first": bins.first, "counts": list(bins.counts)}
     if stats.mean is not None:
         entry["mean"] = {"axis": stats.mean.axis, "values": list(stats.mean.values)}
+    if stats.rows:
+        entry["row_max"] = [asdict(rows) for rows in stats.rows]
+    if stats.two_values:
+        entry["two_values"] = True
     return entry
 
 
@@ -117,7 +126,28 @@ def _value(item: Any, source: str, path: str) -> ValueStats:
         bins = _bins(item["bins"], source, f"{path}.bins")
     nan, inf = (_count(item.get(key, 0), source, f"{path}.{key}") for key in ("nan", "inf"))
     mean = _mean(item["mean"], source, f"{path}.mean") if "mean" in item else None
-    return ValueStats(los, his, nan, inf, bins, axis, mean)
+    rows = _rows(item.get("row_max", []), source, f"{path}.row_max")
+    two_values = item.get("two_values", False)
+    if not isinstance(two_values, bool):
+        _fail(source, f"{path}.two_values", f"expected true or false, found {_shown(two_values)}")
+    return ValueStats(los, his, nan, inf, bins, axis, mean, rows, two_values)
+
+
+def _rows(item: Any, source: str, path: str) -> tuple[RowsSeen, ...]:
+    if not isinstance(item, list) or not all(isinstance(entry, dict) for entry in item):
+        _fail(source, path, f"expected a list of objects, found {_shown(item)}")
+    found: list[RowsSeen] = []
+    for k, entry in enumerate(item):
+        where = f"{path}[{k}]"
+        _fields(entry, _ROWS_FIELDS, ("axis", "entries", "least"), source, where)
+        axis, entries, apart = (
+            _count(entry.get(key, 0), source, f"{where}.{key}") for key in ("axis", "entries", "apart")
+        )
+        if not entries or axis in [rows.axis for rows in found]:
+            _fail(source, where, f"{entries} entries along axis {axis}; accepted: at least 1, an axis once")
+        least, sample = _real(entry["least"], source, f"{where}.least"), entry.get("sample", "")
+        found.append(RowsSeen(axis, least, entries, apart, _text(sample, source, f"{where}.sample")))
+    return tuple(found)
 
 
 def _mean(item: Any, source: str, path: str) -> Mean:

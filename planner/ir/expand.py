@@ -27,6 +27,7 @@ from planner.ir.placing import (
 from planner.ir.structure import BEGIN, END, JOIN, Branches, Call, Loop, Scope, functions_of
 from planner.ir.topology import topological
 from planner.ir.types.qtypes import Calibrated
+from planner.ir.types.ranges import hull_of_observed
 
 BRANCHES: Final = ("then", "else")
 MOST_STEPS: Final = 1 << 20
@@ -351,7 +352,4 @@ def _seen(value: Value, observed: Sequence[Calibrated]) -> Value:
     """A value with the hull of the ranges that bodies observed of it, unless it has one of its own."""
     if not observed or any(isinstance(fact, Calibrated) for fact in value.facts):
         return value
-    hull = observed[0]
-    if len(set(observed)) > 1:
-        hull = Calibrated((min(o.lo for o in observed),), (max(o.hi for o in observed),))
-    return replace(value, facts=(*value.facts, hull))
+    return replace(value, facts=(*value.facts, hull_of_observed(observed)))

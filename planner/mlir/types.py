@@ -32,7 +32,8 @@ from planner.mlir.verbatim_types import (
 )
 
 _COLUMN: Final = re.compile(r"column (\d+): ")
-_PER_AXIS: Final = re.compile(r"<[^<]*:")
+_OURS: Final = re.compile(r"<[^<]*:|.*\{", re.DOTALL)
+"""Calibrated types that upstream has not: per axis, or with more than a range."""
 TypeData: TypeAlias = QType | Written
 
 
@@ -53,7 +54,7 @@ class QuantType(Data["QType | Written"], TypeAttribute):
         if found is not None:
             return found
         read = _READERS.get(cls.name)
-        if read is None or not body or (read is read_calibrated and _PER_AXIS.match(body)):
+        if read is None or not body or (read is read_calibrated and _OURS.match(body)):
             ours = _our_error(cls.name, body, start, parser)
             if ours is not None:
                 raise ours

@@ -96,9 +96,10 @@ def test_a_model_too_big_to_fetch_at_once_is_run_in_groups(method):
     graph = branchy()
     big = {name: replace(graph.values[name], shape=(1 << 28,)) for name in ("m", "k", "y")}
     claimed = replace(graph, values={**graph.values, **big})
-    assert (
-        calibrate(claimed, draw(3), method=method).values == calibrate(graph, draw(3), method=method).values
-    )
+    found = dict(calibrate(claimed, draw(3), method=method).values)
+    # A claim gives the softmax's operand a rank, and so rows.
+    found["k"] = replace(found["k"], rows=())
+    assert found == calibrate(graph, draw(3), method=method).values
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,10 @@ def test_the_example_of_the_format_reads():
 BAD = [
     ("[1", "s.json: not JSON: Expecting ',' delimiter: line 1 column 3 (char 2)"),
     ("[]", "s.json: expected an object, found []"),
-    ('{"format": "qplan.stats/2"}', "s.json: format: \"qplan.stats/2\" is not read here; 'qplan.stats/1' is"),
+    (
+        '{"format": "qplan.stats/3"}',
+        "s.json: format: \"qplan.stats/3\" is not read here; 'qplan.stats/1' and 'qplan.stats/2' are",
+    ),
     (text_of({}, extra=1), "s.json: extra: unknown field; known: format, method, model, samples, values"),
     (
         text_of({}, method="entropy"),
@@ -144,7 +147,7 @@ BAD = [
     (text_of({"min": 0, "max": "1"}), 's.json: values.v.max: expected a number, found "1"'),
     (
         text_of({"min": 0, "max": 1, "average": 1}),
-        "s.json: values.v.average: unknown field; known: axis, bins, inf, max, mean, min, nan",
+        "values.v.average: unknown field; known: axis, bins, inf, max, mean, min, nan, row_max, two_values",
     ),
     (text_of({"min": [0], "max": [1]}), "s.json: values.v.min: expected a number, found [0]"),
     (

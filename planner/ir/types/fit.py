@@ -66,6 +66,13 @@ def _refuse(graph: Graph, fact: QType, value: Value) -> None:
         raise ModelError(f"model {graph.name!r}: {problem}")
 
 
+def _calibrated(fact: Calibrated, shape: Shape) -> str:
+    beyond = next((row.axis for row in fact.row_max if row.axis >= len(shape)), None)
+    if beyond is not None:
+        return f"row_max names axis {beyond}, its shape is {shape_text(shape)}"
+    return _axis(fact, shape)
+
+
 def _axis(fact: Uniform | Calibrated, shape: Shape) -> str:
     if fact.axis is None:
         return ""
@@ -125,6 +132,6 @@ def _short(fact: QType) -> str:
 
 
 _CHECKS: Final[Mapping[type[QType], Callable[[Any, Shape], str]]] = {
-    Calibrated: _axis,
+    Calibrated: _calibrated,
     Uniform: _uniform,
 }

@@ -27,6 +27,7 @@ __all__ = [
     "FloatType",
     "NoneType",
     "QType",
+    "RowMax",
     "Storage",
     "Uniform",
     "float_text",
@@ -227,13 +228,41 @@ class AnyType:
 
 
 @dataclass(frozen=True, slots=True)
+class RowMax:
+    """The smallest maximum of a row along an axis, in reals; rows of equal entries do not count.
+
+    `entries`: of the longest row, where no shape says it. Source: design 11, section 1.
+    """
+
+    axis: int
+    least: float
+    entries: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.axis < 0 or not math.isfinite(self.least) or (self.entries is not None and self.entries < 1):
+            accepted = "an axis of at least 0, a real, a count of at least 1"
+            raise QTypeError(f"row_max {self}: accepted: {accepted}")
+
+    def __str__(self) -> str:
+        rows = "" if self.entries is None else f" of {self.entries}"
+        return f"{self.axis}: {float_text(self.least)}{rows}"
+
+
+@dataclass(frozen=True, slots=True)
 class Calibrated:
-    """An observed range [lo, hi] in reals, per tensor or (ours) per slice of an axis."""
+    """An observed range [lo, hi] in reals, per tensor or (ours) per slice of an axis; and what else was seen.
+
+    Attributes:
+      row_max: for each axis that a softmax goes along, the smallest maximum of a row.
+      two_values: whether every number observed was `lo` or `hi`.
+    """
 
     los: tuple[float, ...]
     his: tuple[float, ...]
     expressed: str = "f32"
     axis: int | None = None
+    row_max: tuple[RowMax, ...] = ()
+    two_values: bool = False
     _text: str = field(default="", init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -248,6 +277,8 @@ class Calibrated:
                 raise QTypeError(f"calibrated range {lo}:{hi} must be finite")
             if lo > hi:
                 raise QTypeError(f"calibrated range {lo}:{hi} has min > max")
+        if len({row.axis for row in self.row_max}) < len(self.row_max):
+            raise QTypeError("row_max names an axis twice")
 
     @property
     def lo(self) -> float:
@@ -260,13 +291,18 @@ class Calibrated:
         return max(self.his)
 
     def __str__(self) -> str:
-        if self.axis is not None:
-            pairs = [f"{float_text(lo)}:{float_text(hi)}" for lo, hi in zip(self.los, self.his, strict=True)]
-            return f"!quant.calibrated<{self.expressed}:{self.axis}, {{{', '.join(pairs)}}}>"
         if not self._text:
-            pair = f"{float_text(self.los[0])}:{float_text(self.his[0])}"
-            object.__setattr__(self, "_text", f"!quant.calibrated<{self.expressed}<{pair}>>")
+            object.__setattr__(self, "_text", self._written())
         return self._text
+
+    def _written(self) -> str:
+        pairs = [f"{float_text(lo)}:{float_text(hi)}" for lo, hi in zip(self.los, self.his, strict=True)]
+        seen = [f"row_max = {{{', '.join(map(str, self.row_max))}}}"] if self.row_max else []
+        seen += ["two_values = true"] if self.two_values else []
+        more = f", {{{', '.join(seen)}}}" if seen else ""
+        if self.axis is None:
+            return f"!quant.calibrated<{self.expressed}<{pairs[0]}>{more}>"
+        return f"!quant.calibrated<{self.expressed}:{self.axis}, {{{', '.join(pairs)}}}{more}>"
 
 
 @dataclass(frozen=True, slots=True)

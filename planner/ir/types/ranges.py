@@ -5,13 +5,13 @@ a value of the expressed type, the zero point computed from that. Source: design
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from planner.errors import QTypeError
-from planner.ir.types.qtypes import Storage, Uniform
+from planner.ir.types.qtypes import Calibrated, RowMax, Storage, Uniform
 from planner.ir.types.scales import FORMATS, round_scale, round_scales
 
 Reals = npt.NDArray[np.float64]
@@ -219,3 +219,25 @@ def check_range(lo: float, hi: float) -> None:
         raise QTypeError(f"range {lo}:{hi} must be finite")
     if lo > hi:
         raise QTypeError(f"range {lo}:{hi} has min > max")
+
+
+def hull_of_observed(observed: Sequence[Calibrated]) -> Calibrated:
+    """The range around ranges observed of what is one value, and the row maxima that hold for all of them."""
+    if len(set(observed)) == 1:
+        return observed[0]
+    rows: dict[int, list[RowMax]] = {}
+    for one in observed:
+        for row in one.row_max:
+            rows.setdefault(row.axis, []).append(row)
+    joined = tuple(
+        RowMax(
+            axis,
+            min(row.least for row in seen),
+            max((row.entries for row in seen if row.entries is not None), default=None),
+        )
+        for axis, seen in sorted(rows.items())
+        if len(seen) == len(observed)
+    )
+    lo, hi = min(one.lo for one in observed), max(one.hi for one in observed)
+    two_values = all(one.two_values and (one.lo, one.hi) == (lo, hi) for one in observed)
+    return Calibrated((lo,), (hi,), observed[0].expressed, None, joined, two_values)

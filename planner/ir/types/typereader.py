@@ -17,7 +17,7 @@ _SPACE: Final = re.compile(r"\s*+", re.ASCII)
 _TOKEN: Final = re.compile(
     r"(?P<name>!?[A-Za-z_][\w.]*+)"
     r"|(?P<number>[-+]?(?:0x[0-9A-Fa-f]++|\d++(?:\.\d*+)?(?:[eE][-+]?\d++)?))"
-    r"|(?P<sign>[<>{}:,()])",
+    r"|(?P<sign>[<>{}:,()=])",
     re.ASCII,
 )
 _INTEGER: Final = re.compile(r"[-+]?\d{1,40}", re.ASCII)

@@ -21,6 +21,7 @@ from planner.ir.types.qtypes import (
     FloatType,
     NoneType,
     QType,
+    RowMax,
     Storage,
     Uniform,
     storage,
@@ -317,7 +318,7 @@ def _calibrated(reader: Reader) -> Calibrated:
         reader.sign("<")
         lo, hi = _extent(reader)
         reader.sign(">")
-        return Calibrated((lo,), (hi,), expressed)
+        return Calibrated((lo,), (hi,), expressed, None, *_seen(reader))
     axis = _axis(reader)
     reader.sign(",")
     reader.sign("{")
@@ -325,7 +326,44 @@ def _calibrated(reader: Reader) -> Calibrated:
     while reader.accept(","):
         pairs.append(_extent(reader))
     reader.sign("}")
-    return Calibrated(tuple(lo for lo, _ in pairs), tuple(hi for _, hi in pairs), expressed, axis)
+    return Calibrated(
+        tuple(lo for lo, _ in pairs), tuple(hi for _, hi in pairs), expressed, axis, *_seen(reader)
+    )
+
+
+def _seen(reader: Reader) -> tuple[tuple[RowMax, ...], bool]:
+    """What else was observed: `, {row_max = {3: -4.1 of 128}, two_values = true}`, in this order."""
+    if not reader.accept(","):
+        return (), False
+    reader.sign("{")
+    rows: list[RowMax] = []
+    at, key = reader.at, reader.take("name", "'row_max' or 'two_values'")
+    if key == "row_max":
+        reader.sign("=")
+        reader.sign("{")
+        rows.append(_row_max(reader))
+        while reader.accept(","):
+            rows.append(_row_max(reader))
+        reader.sign("}")
+        at, key = reader.at, (reader.take("name", "'two_values'") if reader.accept(",") else "")
+    if key:
+        reader.sign("=")
+        if key != "two_values" or reader.take("name", "'true'") != "true":
+            accepted = "row_max = {AXIS: REAL}, two_values = true"
+            raise wrong(at, f"{key!r} is not read here; accepted: {accepted}")
+    reader.sign("}")
+    return tuple(rows), bool(key)
+
+
+def _row_max(reader: Reader) -> RowMax:
+    at, axis = reader.at, reader.integer()
+    reader.sign(":")
+    least, entries = reader.real(), None
+    if reader.next is not None and reader.next["name"] == "of":
+        reader.take("name", "'of'")
+        entries = reader.integer()
+    with reader.pointing(at):
+        return RowMax(axis, least, entries)
 
 
 def _extent(reader: Reader) -> tuple[float, float]:
