@@ -116,7 +116,7 @@ def _turn(graph: onnx.GraphProto, outer: dict[str, int]) -> None:
             zero = node.input[zero_at] if zero_at < len(node.input) else ""
             mine = kinds.get(node.input[at], kinds.get(zero))
             # The operand's zero point tells its type where the file does not type what a node computes.
-            theirs = kinds.get(node.input[OPERAND_ZERO] if OPERAND_ZERO < len(node.input) else "")
+            theirs = kinds.get(node.input[OPERAND_ZERO] if len(node.input) > OPERAND_ZERO else "")
             theirs = theirs or kinds.get(node.input[0], U8)
             if {theirs, mine} == {U8, I8}:
                 node.input.extend([""] * (zero_at + 1 - len(node.input)))

@@ -12,7 +12,8 @@ from typing import NoReturn
 
 from planner.checker.edges import check_edges
 from planner.checker.facts import check_facts
-from planner.checker.figures.clips import check_clips
+from planner.checker.figures.clips import check_clips, check_needs
+from planner.checker.figures.islands import check_islands
 from planner.checker.figures.losses import check_lost, check_price, losses_of
 from planner.checker.figures.optimal import check_optimal
 from planner.checker.figures.ranges import ranges_of
@@ -95,14 +96,27 @@ def check(plan: Plan, model: Graph | None = None, target: Target | None = None) 
             if served is not None:
                 _check_row(served, target, notes)
     _check_carried(plan)
+    ranges = ranges_of(plan.graph, judged, numbers) if numbers is not None else None
+    for at, (_, _, served) in enumerate(judged):
+        if served is None:
+            continue
+        # Weights before the biases that their scales decide: the first fault is the one to name.
+        if ranges is None:
+            check_rules(served)
+        else:
+            extents = check_constants(served, notes.constants, ranges.steps[at].needed)
+            check_rules(served)
+            check_sums(served, extents)
     check_values(plan, log)
     check_edges(plan, target)
     served_by_name = {kernel.name: served for kernel, _, served in judged if served is not None}
     check_reasons(plan, log, served_by_name)
     check_strategy(plan, served_by_name)
-    if numbers is not None:
-        ranges = ranges_of(plan.graph, judged, numbers)
+    if ranges is not None:
         check_clips(plan, ranges)
+        check_needs(log, ranges)
+        if target is not None:
+            check_islands(ranges, target)
         losses = losses_of(ranges)
         check_lost(plan, losses)
         check_price(plan, losses)
@@ -255,10 +269,6 @@ def _check_kernel(
     check_facts(served, notes.binding)
     check_told(kernel, notes.steps, notes.texts)
     check_wildcards(served)
-    extents = check_constants(served, notes.constants) if numbers is not None else {}
-    check_rules(served)
-    if numbers is not None:
-        check_sums(served, extents)
     _check_room(kernel, row)
     return served
 

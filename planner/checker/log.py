@@ -172,6 +172,12 @@ def _facts(plan: Plan, log: Sequence[StepRow]) -> tuple[Mapping[str, Sequence[in
     for number, port, text, rule, source, because, _ in log:
         if rule in HEADS:
             break
+        if rule == "needed":
+            # Figures are recomputed in `figures.ranges`.
+            if because != tuple(found.get(port, ())) or port not in plan.graph.values:
+                refuse(port, f"step {number} rests on {because}; accepted: the facts of {port!r}")
+            found.setdefault(port, []).append(number)
+            continue
         facts = plan.graph.values[port].facts if port in plan.graph.values else ()
         told = found.setdefault(port, [])
         fact = facts[len(told)] if len(told) < len(facts) else None
@@ -180,8 +186,9 @@ def _facts(plan: Plan, log: Sequence[StepRow]) -> tuple[Mapping[str, Sequence[in
             refuse(port, f"step {number} says {rule} {text} of {source}; accepted: {wanted}")
         told.append(number)
     for name, value in plan.graph.values.items():
-        if value.facts and len(found.get(name, ())) not in (0, len(value.facts)):
-            refuse(name, f"carries {len(value.facts)} facts, the log tells {len(found[name])} of them")
+        told = [n for n in found.get(name, ()) if log[n][3] != "needed"]
+        if value.facts and len(told) not in (0, len(value.facts)):
+            refuse(name, f"carries {len(value.facts)} facts, the log tells {len(told)} of them")
     return found, sum(map(len, found.values()))
 
 

@@ -6,8 +6,8 @@ fit the accumulator. Constants are read once, in pieces that stay in the process
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -43,11 +43,14 @@ class Extent:
     sums: Reals
 
 
-def check_constants(served: Served, known: set[Judged]) -> dict[int, Extent]:
+def check_constants(
+    served: Served, known: set[Judged], needed: Mapping[str, tuple[float, float]]
+) -> dict[int, Extent]:
     """Judge the constants of one kernel by the model's numbers; return their extents by port position.
 
     Args:
       known: constants of which only a range is known, judged before; grows.
+      needed: by name, what the kernel needs of a constant, where that is not everything.
     """
     extents: dict[int, Extent] = {}
     for i, port in enumerate(served.ports):
@@ -62,9 +65,11 @@ def check_constants(served: Served, known: set[Judged]) -> dict[int, Extent]:
             if judged in known and not served.reading.has_bias and observed(served, port) is None:
                 continue
             known.add(judged)
-        extent = extent_of(served, i, kind, constant)
+        extent = extent_of(served, i, kind, constant, cut=name in needed)
         if extent is None:
             continue
+        if name in needed:
+            extent = _cut(extent, needed[name])
         extents[i] = extent
         if served.patterns[i].name in served.reading.biases:
             _check_bias(served, port, kind, extent)
@@ -73,12 +78,20 @@ def check_constants(served: Served, known: set[Judged]) -> dict[int, Extent]:
     return extents
 
 
-def extent_of(served: Served, position: int, kind: Uniform, constant: Constant) -> Extent | None:
-    """The extent of a constant's slices, as its type has them."""
+def _cut(extent: Extent, to: tuple[float, float]) -> Extent:
+    """The extent of numbers that are stored no further than the kernel needs them."""
+    lo, hi = np.clip(extent.lo, *to), np.clip(extent.hi, *to)
+    return replace(extent, lo=np.minimum(lo, 0.0), hi=np.maximum(hi, 0.0))
+
+
+def extent_of(
+    served: Served, position: int, kind: Uniform, constant: Constant, *, cut: bool = False
+) -> Extent | None:
+    """The extent of a constant's slices, as its type has them; `cut`: it is stored no further than needed."""
     if kind.blocks and constant.array is not None:
         return _block_extent(served, position, kind)
     is_bias = served.patterns[position].name in served.reading.biases
-    cut = observed(served, served.ports[position]) is not None
+    cut = cut or observed(served, served.ports[position]) is not None
     return _extent(constant, kind, _slicing_axis(served, position, kind), summed=not is_bias, cut=cut)
 
 
@@ -149,7 +162,8 @@ def _of_piece(piece: Reals, kind: Uniform, scales: Reals, *, summed: bool, cut: 
     if not summed:
         return Extent(lo, hi, np.zeros(len(lo)))
     stored = np.abs(piece)
-    stored /= scales[:, None]
+    with np.errstate(over="ignore"):  # a mask of -3.4e38 is stored no further than it is needed
+        stored /= scales[:, None]
     np.rint(stored, out=stored)
     if cut:
         np.minimum(stored, max(-kind.storage.qmin, kind.storage.qmax), out=stored)

@@ -113,8 +113,13 @@ def _cannot_be_kept(served: Served, row: Row, why: str) -> bool:
     if other is None:
         return False
     for i, port in enumerate(other.ports):
-        # Constants as their numbers, or pins, have them.
-        if port.value in other.graph.constants and reading.patterns[i].name not in reading.biases:
+        # Constants as their numbers, or pins, have them, where no need of the kernel cut them.
+        told = ("in", i) in kinds
+        if (
+            port.value in other.graph.constants
+            and reading.patterns[i].name not in reading.biases
+            and not told
+        ):
             own = own_type(other, i)
             ports = (*other.ports[:i], replace(port, type=own), *other.ports[i + 1 :])
             other = replace(other, ports=ports)

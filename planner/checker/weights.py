@@ -212,7 +212,9 @@ def _ends(constant: Constant, axis: int | None) -> tuple[Reals, Reals] | None:
     rows = (
         array.reshape(1, -1) if axis is None else np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
     )
-    return np.minimum(rows.min(axis=1), 0.0), np.maximum(rows.max(axis=1), 0.0)
+    # In doubles: the width of a float32 range may be beyond a float32.
+    lo, hi = rows.min(axis=1).astype(np.float64), rows.max(axis=1).astype(np.float64)
+    return np.minimum(lo, 0.0), np.maximum(hi, 0.0)
 
 
 def first_of(wrong: Reals) -> int | None:

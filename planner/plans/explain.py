@@ -27,6 +27,7 @@ WORDINGS: Final[Mapping[str, str]] = {
     "grown": "[{n}] {type} has a coarser scale than its range asks for ({source})",
     "left": "[{n}] {port} could not keep {type}: {source}",
     "moved": "[{n}] {port} keeps {source}",
+    "needed": "[{n}] of {port} {type} is needed: {source}",
     "no row": "[{n}] {port} runs in float: {source}",
     "none": "[{n}] the model keeps {port} in float",
     "pinned": "[{n}] {port} is pinned to {type} by the {source}",

@@ -17,7 +17,13 @@ from planner.plans.plan import Planned
 from planner.plans.records import PortTyped
 from planner.propagation.labelling import label_all
 from planner.propagation.network.build import build_network
-from planner.propagation.network.float_islands import afloat, float_islands
+from planner.propagation.network.float_islands import (
+    BETWEEN_FLOATS,
+    ISLAND,
+    afloat,
+    float_islands,
+    integer_islands,
+)
 from planner.propagation.network.per_axis import give_slices
 from planner.propagation.network.ports import Network, present
 from planner.propagation.network.presolve import settle_plain
@@ -178,8 +184,12 @@ def decide(
     while rangeless := forward(network):
         choices = demote(graph, choices, rangeless)
         network = _network(graph, target, choices, request, network.visits)
+    if target.islands == "float" and (islands := integer_islands(network)):
+        choices = afloat(choices, islands, ISLAND)
+        network = _network(graph, target, choices, request, network.visits)
+        forward(network)
     if islands := float_islands(network):
-        choices = afloat(choices, islands)
+        choices = afloat(choices, islands, BETWEEN_FLOATS)
         network = _network(graph, target, choices, request, network.visits)
         forward(network)
     backward(network)

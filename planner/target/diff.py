@@ -19,6 +19,7 @@ DEFAULTS: Final = (
     "rescale_allowed",
     "rescale_single_consumer",
     "duplicate_constants",
+    "islands",
     "bias",
 )
 

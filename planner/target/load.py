@@ -240,6 +240,7 @@ def _build(
         rescale_allowed=document.rescale.allowed,
         rescale_single_consumer=defaults.rescale_single_consumer,
         duplicate_constants=defaults.duplicate_constants,
+        islands=defaults.islands,
         bias=defaults.bias,
         tests=_tests(document, root),
         document=resolved,

@@ -201,6 +201,7 @@ class Target:
     rescale_allowed: bool = True
     rescale_single_consumer: bool = False
     duplicate_constants: bool = True
+    islands: Literal["float", "integer"] = "integer"
     bias: str = "i32"
     tests: tuple[TestCase, ...] = ()
     document: Mapping[str, Any] = field(default_factory=dict)

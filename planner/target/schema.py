@@ -226,6 +226,7 @@ class DefaultsModel(Model):
     requantize: Arithmetic = "tosa_double"
     rescale_single_consumer: bool = False
     duplicate_constants: bool = True
+    islands: Literal["float", "integer"] = "integer"
     bias: Literal["i32", "i64", "float"] = "i32"
 
 

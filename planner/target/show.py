@@ -57,6 +57,7 @@ def target_to_json(target: Target) -> dict[str, Any]:
             "on_no_kernel": target.on_no_kernel,
             "rescale_single_consumer": target.rescale_single_consumer,
             "duplicate_constants": target.duplicate_constants,
+            "islands": target.islands,
             "bias": target.bias,
         },
         "rescale_allowed": target.rescale_allowed,

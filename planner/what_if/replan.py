@@ -59,6 +59,9 @@ def replan(
         after = _part(known, fused, near)
         if after.apart or not _repeats(known, before, near):
             break
+        # What turns to float may make an island of a kernel outside of the part.
+        if known.whole_target.islands == "float" and _floats(before) != _floats(after):
+            break
         moved = _rows_moved(known, after, near, seeds)
         if not moved:
             patch = Patch(known, after, near.kernels, near.values, annotated, fused)
@@ -171,6 +174,10 @@ def _repeats(plan: Plan, part: Plan, near: Vicinity) -> bool:
 
 def _same(a: KernelPlan, b: KernelPlan | None) -> bool:
     return b is not None and (a.row, a.reason, a.inputs, a.outputs) == (b.row, b.reason, b.inputs, b.outputs)
+
+
+def _floats(part: Plan) -> set[str]:
+    return {kernel.name for kernel in part.kernels_in_order if kernel.row is None}
 
 
 def _rows_moved(plan: Plan, part: Plan, near: Vicinity, seeds: frozenset[str]) -> frozenset[str]:

@@ -8,6 +8,7 @@ kernels in the closure see whole components. Source: design 01, section 5, the p
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from planner.ir.borders import carried_pairs
 from planner.ir.graph import Graph, Region, Value
@@ -16,6 +17,11 @@ from planner.ir.types.qtypes import Calibrated, Uniform
 from planner.plans.plan import Plan, Planned
 from planner.target.records import Row
 
+STARTING: Final = frozenset(
+    {"Erf", "Gelu", "HardSigmoid", "HardSwish", "Sigmoid", "Softmax", "Swish", "Tanh"}
+)
+HANDING: Final = frozenset({"Add", "Div", "Mul", "Sub"})
+"""Ops that need less than all of what they read, and those that hand such needs on (`needed_ranges`)."""
 TYING = frozenset({"derive", "fn", "same_scale"})
 """Rules by which the type of one port says something about another's; so does a range of multipliers."""
 
@@ -97,10 +103,10 @@ def _closed(plan: Plan, graph: Graph, start: set[str]) -> set[str]:
     """Add the values that kernels tie to those that are in."""
     found, waiting = set(start), list(start)
     seen: set[int] = set()
-    carried = _carried(plan)
+    carried, needing = _carried(plan), _needing(plan, graph)
     while waiting:
         for at in plan.kernels_at.get(waiting.pop(), ()):
-            if at not in seen and _ties(plan, graph, at):
+            if at not in seen and (at in needing or _ties(plan, graph, at)):
                 seen.add(at)
                 both = [
                     region_of(plan, graph, at),
@@ -110,6 +116,32 @@ def _closed(plan: Plan, graph: Graph, start: set[str]) -> set[str]:
                 new = {n for n in names if n and n not in graph.constants} - found
                 found |= new
                 waiting += new
+    return found
+
+
+def _needing(plan: Plan, graph: Graph) -> set[int]:
+    """Positions of the kernels through which what a reader needs of its operand reaches others."""
+    by_reader: list[str] = []
+    found: set[int] = set()
+    for at in range(len(plan.kernels_in_order)):
+        if any(op.type in STARTING for op in region_of(plan, graph, at).ops):
+            found.add(at)
+            by_reader += region_of(plan, graph, at).inputs
+    made = {
+        n: at for at, kernel in enumerate(plan.kernels_in_order) for n in (p.value for p in kernel.outputs)
+    }
+    waiting, seen = by_reader, set[str]()
+    while waiting:
+        name = waiting.pop()
+        writer = made.get(name) if name and name not in seen else None
+        seen.add(name)
+        if writer is None:
+            continue
+        region = region_of(plan, graph, writer)
+        if any(op.type in HANDING for op in region.ops):
+            found.add(writer)
+        if any(op.type in HANDING or is_mover(op, graph) for op in region.ops):
+            waiting += region.inputs
     return found
 
 

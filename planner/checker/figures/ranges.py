@@ -7,13 +7,14 @@ that move data to uses that keep less. Source: design 01, section 5, the price, 
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from planner.checker.figures.needed import ASKING, Around, needed, stated
 from planner.checker.kernel_ports import Served, own_facts
 from planner.ir.borders import carried_pairs
-from planner.ir.graph import Constant, Facts, Graph, Region
+from planner.ir.graph import Constant, Facts, Graph, Op, Region
 from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import Bipolar, Calibrated, Uniform
 from planner.plans.records import KernelPlan, Port
@@ -33,6 +34,7 @@ class Step:
       moves: whether it hands data on as it is; `cut`: what a relu or clamp among its ops leaves.
       fixed: by position, inputs first, the type that its row or a fact of the port says.
       required: by position, what the port has to hold; None where nothing is known.
+      needed: by name, what it needs of a value it reads, where that is not everything.
       partner: the kernel at the other end of a carried value, that where it leaves first.
     """
 
@@ -43,6 +45,7 @@ class Step:
     cut: Reals | None
     fixed: list[Uniform | None]
     required: list[Reals | None]
+    needed: Mapping[str, Reals] = field(default_factory=dict)
     partner: "Step | None" = None
     handed: Reals | None = None
     asked: Reals | None = None
@@ -64,6 +67,8 @@ class Ranges:
     steps: list[Step]
     pins: Mapping[str, Uniform]
     of: dict[str, Reals]
+    numbers: Mapping[str, Constant]
+    makers: Mapping[str, Op]
     entered: frozenset[int] = frozenset()
 
 
@@ -81,7 +86,8 @@ def ranges_of(
             by_name[end].partner, ends = by_name[begin], ends + 1
     pins = {name: kind for name, value in graph.values.items() if (kind := _pin(value.facts)) is not None}
     entered = frozenset(id(step.partner) for step in steps if step.partner is not None)
-    found = Ranges(graph, steps, pins, {}, entered)
+    makers = {name: op for step in steps for op in step.region.ops for name in op.outputs}
+    found = Ranges(graph, steps, pins, {}, numbers, makers, entered)
     _forward(found, numbers)
     # What a loop hands to its next trip is known only behind its body: again, until nothing new comes.
     for _ in range(2 * ends):
@@ -94,6 +100,29 @@ def ranges_of(
             break
         kept = _backward(found)
     return found
+
+
+def needs_told(found: Ranges) -> dict[str, Reals]:
+    """What uses need together of each value of which one needs less than all."""
+    asked: dict[str, list[Reals]] = {}
+    less = set()
+    # Of a constant that is read in float alone no range is asked.
+    served = [step for step in found.steps if step.served is not None or step.moves]
+    stored = {port.value for step in served for port in step.kernel.inputs}
+    for step in found.steps:
+        for i, port in enumerate(step.kernel.inputs):
+            extent, required = found.of.get(port.value), step.required[i]
+            if extent is None and port.value in stored and port.value in found.graph.constants:
+                extent = _given(found, port.value, found.numbers, ())
+                required = cut_to(extent, step.needed.get(port.value, ALL)) if extent is not None else None
+            if extent is None or required is None or not port.value:
+                continue
+            asked.setdefault(port.value, [extent] if port.value in found.graph.outputs else []).append(
+                required
+            )
+            if step.fixed[i] is None and cut_to(extent, step.needed.get(port.value, ALL)) != extent:
+                less.add(port.value)
+    return {name: ends for name in less if (ends := hull(asked[name])) is not None}
 
 
 def hull(extents: Iterable[Reals | None]) -> Reals | None:
@@ -282,13 +311,52 @@ def _backward(found: Ranges) -> dict[str, Reals | None]:
         if step.moves:
             through = hull([*(kept[port.value] for port in step.kernel.outputs if port.value), step.asked])
             through = cut_to(through, step.cut) if through is not None and step.cut is not None else through
+        else:
+            step.needed = _needs(found, step, kept)
         for i, port in enumerate(step.kernel.inputs):
             if port.value:
                 kind = step.fixed[i]
-                keeps = through if kind is None else (kind.lo, kind.hi)
+                keeps = step.needed.get(port.value, through) if kind is None else (kind.lo, kind.hi)
                 uses.setdefault(port.value, []).append(keeps)
                 step.required[i] = _required(found, port, keeps)
     return kept
+
+
+def _needs(found: Ranges, step: Step, kept: Mapping[str, Reals | None]) -> Mapping[str, Reals]:
+    """What a kernel that computes needs of what it reads, by the numbers of its ops."""
+    if not any(op.type in ASKING for op in step.region.ops):
+        return {}
+    read = {port.value: port.type for port in reversed(step.kernel.inputs) if port.value}
+    results = {port.value: i for i, port in enumerate(step.kernel.outputs) if port.value}
+
+    def extent(name: str) -> Reals | None:
+        known = found.of.get(name)
+        if known is not None or not name:
+            return known
+        if name in found.graph.constants:
+            return _given(found, name, found.numbers, ())
+        return stated(found.graph.values[name].facts)
+
+    def steps(name: str) -> int | None:
+        kind = read.get(name)
+        return kind.storage.steps if isinstance(kind, Uniform) and not kind.storage.float_name else None
+
+    def step_of(name: str) -> float | None:
+        place = results.get(name)
+        port = step.kernel.outputs[place] if place is not None else None
+        if place is None or port is None or not isinstance(port.type, Uniform):
+            return None
+        if port.type.storage.float_name:
+            return None
+        fixed, own = step.fixed[len(step.kernel.inputs) + place], found.of.get(name)
+        if fixed is not None:
+            return fixed.scale if fixed.is_per_tensor else None
+        if own is None:
+            return None
+        return (max(own[1], 0.0) - min(own[0], 0.0)) / port.type.storage.steps or None
+
+    around = Around(found.graph, found.numbers, extent, steps, step_of, found.makers.get)
+    return needed(step.region, {name: kept[name] or ALL for name in results}, around)
 
 
 def _kept(found: Ranges, step: Step, output: int, asked: Reals | None) -> Reals | None:

@@ -4,18 +4,16 @@ Facts, what movers hand on, and what relus and clamps keep. `value_ranges` knows
 fix, loops. Two passes over all kernels, made when the first port asks. Source: design 01, section 5, item 1.
 """
 
-import math
 from collections.abc import Sequence
 from functools import cached_property
 
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
-from planner.propagation.network.ports import Interval, cut_to, hull
+from planner.propagation.network.ports import ALL, Interval, cut_to, hull
 from planner.propagation.selection.reach import known_range
 from planner.propagation.selection.rows import Choice
 from planner.target.records import PortId
 
-ALL: Interval = (-math.inf, math.inf)
 Way = tuple[bool, Interval | None]
 """Of a kernel: whether it only moves data, and what it cuts data to."""
 

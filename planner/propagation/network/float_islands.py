@@ -1,14 +1,25 @@
-"""Float islands: movers between float ops that rescale inside, so that no label is theirs to share.
+"""Kernels with a row that run in float for what is around them: movers of several classes, integer islands.
 
 A mover of one class has float as a label of its own. One of several classes (a concat that rescales its
 inputs) runs in float as a whole or not at all; where all around it is float, float costs nothing.
-Source: design 01, section 5, the price, item 2; 02, case 54.
+An integer island is a kernel without multiply-adds between float kernels: two casts for one cheap kernel cost
+a device that has floats more than they save, and round twice. Targets ask for that (`defaults.islands`).
+Source: design 01, section 5, the price, item 2; 11, section 7; 02, cases 54 and 66.
 """
 
-from planner.propagation.network.ports import FLOAT, Kernel, Network, ports_of
+from typing import Final
+
+from planner.ir.graph import LINEAR
+from planner.propagation.network.ports import FLOAT, Kernel, Network, ports_of, present
 from planner.propagation.selection.rows import Choice, in_float
 
-BETWEEN_FLOATS = "moves data between float ops"
+BETWEEN_FLOATS: Final = "moves data between float ops"
+ISLAND: Final = "integer island: float kernels alone are around it"
+MULTIPLIES: Final = LINEAR | {"Attention", "Einsum", "GRU", "LSTM", "RNN"}
+"""Ops with multiply-adds, which are worth their casts."""
+
+_OPEN, _FLOAT, _STORED = 0, 1, 2
+"""What is around a port: the model's ends or constants alone, a float kernel too, something stored."""
 
 
 def float_islands(network: Network) -> set[int]:
@@ -25,9 +36,72 @@ def float_islands(network: Network) -> set[int]:
         inside = kept
 
 
-def afloat(choices: list[Choice], islands: set[int]) -> list[Choice]:
+def integer_islands(network: Network) -> set[int]:
+    """Numbers of the kernels without multiply-adds that have float kernels alone around them, through movers.
+
+    The model's own ends are float, yet make no island: there has to be a float kernel on one side.
+    """
+    kernels = network.kernels
+    may = {i for i, kernel in enumerate(kernels) if _may_be_island(network, kernel)}
+    found: set[int] = set()
+    while may:
+        before, behind = _before(network, found), _behind(network, found)
+        around = (
+            (i, (_joined(before, network, i, read=True), _joined(behind, network, i, read=False)))
+            for i in may
+        )
+        more = {i for i, sides in around if max(sides) == _FLOAT}
+        if not more:
+            break
+        found |= more
+        may -= more
+    return found
+
+
+def afloat(choices: list[Choice], islands: set[int], reason: str) -> list[Choice]:
     """Run these kernels in float."""
-    return [in_float(choice, BETWEEN_FLOATS) if i in islands else choice for i, choice in enumerate(choices)]
+    return [in_float(choice, reason) if i in islands else choice for i, choice in enumerate(choices)]
+
+
+def _may_be_island(network: Network, kernel: Kernel) -> bool:
+    ops = kernel.choice.region.ops
+    if kernel.choice.row is None or kernel.moves or not ops or any(op.type in MULTIPLIES for op in ops):
+        return False
+    return not _is_bound(network, kernel)
+
+
+def _before(network: Network, islands: set[int]) -> list[int]:
+    """By value, what writes it: through movers, what they read."""
+    found = [_STORED if value.pin is not None else _OPEN for value in network.values]
+    for i, kernel in enumerate(network.kernels):
+        made = _joined(found, network, i, read=True) if kernel.moves else _of_kernel(kernel, i, islands)
+        for port in present(network, kernel.outputs):
+            found[port.value] = max(found[port.value], made)
+    return found
+
+
+def _behind(network: Network, islands: set[int]) -> list[int]:
+    """By value, what reads it: through movers, what reads what they write."""
+    found = [_STORED if value.pin is not None else _OPEN for value in network.values]
+    for i in range(len(network.kernels) - 1, -1, -1):
+        kernel = network.kernels[i]
+        read = _joined(found, network, i, read=False) if kernel.moves else _of_kernel(kernel, i, islands)
+        for port in present(network, kernel.inputs):
+            found[port.value] = max(found[port.value], read)
+    return found
+
+
+def _of_kernel(kernel: Kernel, number: int, islands: set[int]) -> int:
+    return _FLOAT if kernel.choice.row is None or number in islands else _STORED
+
+
+def _joined(found: list[int], network: Network, number: int, *, read: bool) -> int:
+    """What is on one side of a kernel: stored if anything there is."""
+    kernel = network.kernels[number]
+    if number in network.begins or number in network.begins.values():
+        return _STORED  # what a loop hands to its next trip is behind its end
+    ports = present(network, kernel.inputs if read else kernel.outputs)
+    return max((found[p.value] for p in ports if not network.values[p.value].constant), default=_OPEN)
 
 
 def _is_loose(kernel: Kernel) -> bool:

@@ -6,6 +6,7 @@ A port is one of: `CLASS` (its label is searched), `CONSTANT` (its type comes fr
 (nothing but its value's range has a say, see `presolve`), `FLOAT`.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
@@ -25,6 +26,7 @@ SETTLED: Final = 5
 FLOAT_PORT: Final = PortType(FloatType("f32"))
 
 Interval = tuple[float, float]
+ALL: Final[Interval] = (-math.inf, math.inf)
 
 
 @dataclass(slots=True)
@@ -51,7 +53,11 @@ class Value:
 
 @dataclass(slots=True)
 class Port:
-    """One present port of one kernel."""
+    """One present port of one kernel.
+
+    `needed`: what the kernel can tell apart of what it reads there, None for everything; `required`: what the
+    port has to hold.
+    """
 
     id: int
     kernel: int
@@ -64,6 +70,7 @@ class Port:
     fixed_source: str = ""
     pin: Uniform | None = None
     group: int = -1
+    needed: Interval | None = None
     required: Interval | None = None
     type: Uniform | None = None
 

@@ -31,6 +31,8 @@ def _stored(network: Network, value: Value) -> list[Port] | None:
         if kernel.moves:
             return None
         if port.kind == FLOAT:
+            if port.required != value.range:
+                return None  # a reader in float that needs less may lose bits
             continue
         layout = kernel.choice.layout
         if (

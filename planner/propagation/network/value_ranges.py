@@ -6,7 +6,6 @@ recurrent kernel hands to its own next step is kept, whether or not anything els
 Source: design 01, section 5, the price, item 1.
 """
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,7 +14,9 @@ from planner.ir.borders import carried_pairs
 from planner.ir.graph import Graph, Region
 from planner.ir.types.qtypes import Uniform
 from planner.propagation.network.build import moves_alone, moves_data
+from planner.propagation.network.needed_ranges import asks, needs_of
 from planner.propagation.network.ports import (
+    ALL,
     FLOAT,
     GIVEN,
     Interval,
@@ -28,8 +29,6 @@ from planner.propagation.network.ports import (
 )
 from planner.propagation.parameters.constant_ranges import constant_range, oddity
 from planner.propagation.selection.rows import NO_RANGE, Choice, in_float
-
-ALL: Interval = (-math.inf, math.inf)
 
 
 def _finite(network: Network, index: int) -> Interval | None:
@@ -194,6 +193,7 @@ def _backward(network: Network) -> dict[int, Interval | None]:
                     value.kept = ALL if value.pin is None else (value.pin.lo, value.pin.hi)
         moved = [values[ports[p].value].kept for p in kernel.outputs if p >= 0] if kernel.moves else []
         through = hull([*moved, kernel.asked] if kernel.asked else moved)
+        needs = needs_of(network, kernel) if not kernel.moves and asks(kernel) else {}
         for p in kernel.inputs:
             if p < 0:
                 continue
@@ -204,7 +204,8 @@ def _backward(network: Network) -> dict[int, Interval | None]:
             elif kernel.moves:
                 kept_by[p] = cut_to(through, kernel.cut) if through and kernel.cut else through
             else:
-                kept_by[p] = ALL
+                port.needed = needs.get(values[port.value].name)
+                kept_by[p] = port.needed or ALL
     return kept_by
 
 

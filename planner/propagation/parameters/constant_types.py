@@ -19,6 +19,7 @@ from planner.ir.types.qtypes import Bipolar, Calibrated, Storage, Uniform, unifo
 from planner.ir.types.ranges import uniform_per_axis
 from planner.plans.rescales import same_scale
 from planner.propagation.network.ports import (
+    ALL,
     CONSTANT,
     DERIVED,
     Kernel,
@@ -27,6 +28,7 @@ from planner.propagation.network.ports import (
     kernel_views,
     ports_of,
 )
+from planner.propagation.network.ports import cut_to as within
 from planner.propagation.parameters.blocks import block_ranges, block_type
 from planner.propagation.parameters.constant_ranges import constant_range, slice_ranges
 from planner.propagation.parameters.multiplier_range import grown_weight
@@ -174,7 +176,7 @@ def constant_type(network: Network, kernel: Kernel, port: Port, row: Row) -> Uni
                 constant.lo[0], constant.hi[0], slices, store, axis, power_of_two=spec.power_of_two
             )
         else:
-            los, his = cut_to(seen, *slice_ranges(constant, axis), axis=axis)
+            los, his = as_needed(port, *cut_to(seen, *slice_ranges(constant, axis), axis=axis))
             kind = uniform_per_axis(los, his, store, axis, power_of_two=spec.power_of_two)
         if store is spec.storage and spec.scale_min is None and spec.scale_max is None:
             return kind
@@ -183,9 +185,14 @@ def constant_type(network: Network, kernel: Kernel, port: Port, row: Row) -> Uni
         return Uniform(spec.storage, scales, kind.zero_points, "f32", axis)
     if spec.granularity == "block":
         return _blocks(network, kernel, port, row)
-    extent = (seen.lo, seen.hi) if seen is not None else constant_range(constant)
-    label = label_for(extent or (0.0, 0.0), replace(spec, storage=store))
+    extent = (seen.lo, seen.hi) if seen is not None else constant_range(constant) or (0.0, 0.0)
+    label = label_for(within(extent, port.needed or ALL), replace(spec, storage=store))
     return typed(label, spec.storage)
+
+
+def as_needed(port: Port, los: Reals, his: Reals) -> tuple[Reals, Reals]:
+    """Ranges of slices, no further than needed: the stored copy is cut, the constant is not."""
+    return (los, his) if port.needed is None else (np.clip(los, *port.needed), np.clip(his, *port.needed))
 
 
 def observed(network: Network, port: Port) -> Calibrated | None:
@@ -217,7 +224,8 @@ def _blocks(network: Network, kernel: Kernel, port: Port, row: Row) -> Uniform |
         return None
     axes = block_axes(graph, region, row, pattern, len(shape))
     ranges = block_ranges(graph.constants[name], whole, axes, size)
-    return block_type(cut_to(observed(network, port), *ranges), whole, axes, size, spec=port.spec)
+    ranges = as_needed(port, *cut_to(observed(network, port), *ranges))
+    return block_type(ranges, whole, axes, size, spec=port.spec)
 
 
 @lru_cache(maxsize=4096)

@@ -61,11 +61,12 @@ def _beyond(network: Network, kernel: Kernel, row: Row) -> Iterator[str]:
 
 
 def _seen(network: Network, kernel: Kernel) -> str:
-    """The types of what a kernel reads and writes, constants left out."""
+    """The types of what a kernel reads and writes; constants are left out that their numbers alone decide."""
     found = []
     for port in ports_of(network, kernel):
         kind: Uniform | None = port.type
-        if kind is not None and kind.is_per_tensor and not network.values[port.value].constant:
+        told = port.needed is not None or not network.values[port.value].constant
+        if kind is not None and kind.is_per_tensor and told:
             found.append(f"{port.side[0]}[{port.side[1]}] {kind}")
             came = read_as(network, port) if port.side[0] == "in" else None
             if came is not None and came != kind and came.is_per_tensor:

@@ -13,6 +13,7 @@ from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, Non
 from planner.ir.types.typetext import brief
 from planner.plans.records import Refused, StepRow, StepRows
 from planner.propagation.network.ports import (
+    ALL,
     CONSTANT,
     FLOAT,
     GIVEN,
@@ -21,13 +22,18 @@ from planner.propagation.network.ports import (
     Kernel,
     Network,
     Port,
+    Value,
+    cut_to,
+    hull,
     ports_of,
+    present,
 )
 from planner.propagation.result.alternatives import Alternatives
 from planner.propagation.result.outcome import Outcome
 from planner.propagation.solver.classes import hull_of, label_of
 from planner.target.records import PortId, Row
 
+RANGE: Final = "%g to %g"
 BY_RANGE: Final = "the range it has to hold"
 RANGE_TOLD: Final = f"{BY_RANGE}, %g to %g"
 """The same with its ends; a long log formats one for each value, and this way takes half the time."""
@@ -49,6 +55,7 @@ class Steps(StepRows):
         network = outcome.network
         self._of_ports = [-1] * len(network.ports)
         number = sum(len(network.graph.values[value.name].facts) for value in network.values)
+        number += sum(needs_told(network, value) is not None for value in network.values)
         for kernel in network.kernels:
             ports = [p for p in (*kernel.inputs, *kernel.outputs) if p >= 0]
             number += bool(ports)  # the step that says the row
@@ -147,10 +154,29 @@ def _written(outcome: Outcome, numbers: Sequence[int]) -> list[StepRow]:
         first = len(log.steps)
         for fact in values[value.name].facts:
             log.add(value.name, str(fact), _FACTS[type(fact)], "model")
+        told = needs_told(outcome.network, value)
+        if told is not None:
+            log.add(value.name, told[0], "needed", told[1], because=range(first, len(log.steps)))
         log.facts_at.append(range(first, len(log.steps)))
     for number in range(len(outcome.network.kernels)):
         _kernel_steps(log, outcome, number)
     return log.steps
+
+
+def needs_told(network: Network, value: Value) -> tuple[str, str] | None:
+    """What is needed of a value of which a reader needs less than all, and who says so; None of others."""
+    extent, uses = value.range, present(network, value.uses)
+    asking = [port for port in uses if port.needed and extent and cut_to(extent, port.needed) != extent]
+    if not asking or extent is None:
+        return None
+    first = network.kernels[asking[0].kernel].choice.region.name
+    held = extent if value.outputs else hull(port.required for port in uses) or extent
+    if held != extent:
+        return RANGE % held, f"{first!r} cannot tell apart the rest of {RANGE % extent}"
+    whole = [network.kernels[port.kernel].choice.region.name for port in uses if port.required == extent]
+    other = "an output of the model" if value.outputs else repr(whole[0]) if whole else "its other readers"
+    least = RANGE % cut_to(extent, asking[0].needed or ALL)
+    return RANGE % held, f"{first!r} needs {least}, {other} all of it"
 
 
 def _kernel_steps(log: _Log, outcome: Outcome, number: int) -> None:

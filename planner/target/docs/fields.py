@@ -21,6 +21,10 @@ FIELDS: Final[Mapping[str, tuple[str, Any]]] = {
         "Whether a constant may be stored once per type it is wanted in.",
         True,
     ),
+    "DefaultsModel.islands": (
+        "Where a kernel without multiply-adds runs that has float kernels alone around it.",
+        "float",
+    ),
     "DefaultsModel.on_no_kernel": ("What becomes of a kernel that no row serves.", "float"),
     "DefaultsModel.port": ("", "a8"),
     "DefaultsModel.requantize": ("Integer arithmetic of rows that do not say.", "tosa_double"),

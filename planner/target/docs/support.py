@@ -152,6 +152,7 @@ def _facts(target: Target) -> tuple[tuple[str, str], ...]:
             "one reader each" if target.rescale_single_consumer else "all readers of its type",
         ),
         ("constants", "copied per type" if target.duplicate_constants else "one copy only"),
+        ("cheap kernels between floats", "run in float" if target.islands == "float" else "are stored"),
         ("price of a rescale", ", ".join(f"{kind} {getattr(costs, kind):g}" for kind in kinds)),
         ("price of lost bits", f"{costs.bit_price:g} each beyond {costs.free_bits:g}; at most {limit}"),
         ("clipped at most", f"{costs.max_clip:g} of a range"),

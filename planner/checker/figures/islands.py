@@ -1,0 +1,59 @@
+"""Re-verify integer islands: kernels that run in float as floats alone are around them, and multiply nothing.
+
+Source: design 11, section 7, "Integer islands".
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from planner.checker.figures.ranges import Ranges, Step
+from planner.checker.kernel_ports import refuse
+from planner.ir.graph import LINEAR
+from planner.target.records import Target
+
+REASON: Final = "integer island: float kernels alone are around it"
+MULTIPLYING: Final = LINEAR | {"Attention", "Einsum", "GRU", "LSTM", "RNN"}
+
+
+def check_islands(ranges: Ranges, target: Target) -> None:
+    """Every kernel that is said to be an island is one.
+
+    Raises:
+      PlanInvalid: the target does not ask for it, it multiplies and adds, or something stored is next to it.
+    """
+    islands = [step for step in ranges.steps if step.kernel.reason == REASON]
+    if not islands:
+        return
+    writers = {port.value: step for step in ranges.steps for port in step.kernel.outputs}
+    readers: dict[str, list[Step]] = {}
+    for step in ranges.steps:
+        for port in step.kernel.inputs:
+            readers.setdefault(port.value, []).append(step)
+    for step in islands:
+        name = step.kernel.name
+        if target.islands != "float" or any(op.type in MULTIPLYING for op in step.region.ops):
+            accepted = "kernels without products, of targets that say so"
+            refuse(name, f"runs in float as an {REASON}; accepted: {accepted}")
+        near = [*_far(step, writers, {}), *_far(step, {}, readers)]
+        stored = next((other for other in near if other.served is not None), None)
+        if stored is not None or not near:
+            beside = f"{stored.kernel.name!r} is stored" if stored else "no kernel is"
+            refuse(name, f"runs in float as an {REASON}, and {beside} there; accepted: its row")
+
+
+def _far(start: Step, writers: dict[str, Step], readers: dict[str, list[Step]]) -> Iterable[Step]:
+    """The kernels that compute on one side of one, past those that move data."""
+    seen, waiting = {id(start)}, [start]
+    while waiting:
+        step = waiting.pop()
+        names = step.kernel.inputs if writers else step.kernel.outputs
+        others = [writers[port.value] for port in names if port.value in writers] if writers else []
+        others += [other for port in names for other in readers.get(port.value, ()) if port.value]
+        for other in others:
+            if id(other) in seen:
+                continue
+            seen.add(id(other))
+            if other.moves:
+                waiting.append(other)
+            else:
+                yield other
