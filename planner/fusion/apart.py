@@ -32,6 +32,7 @@ def taken_apart(
     is_served: Serves,
     computes: Serves,
     taken: Collection[str],
+    tried: Sequence[Region],
 ) -> tuple[Region, ...]:
     """The parts of a kernel that no row serves; () where it is as well left whole.
 
@@ -39,8 +40,10 @@ def taken_apart(
       is_served: whether some row takes a region.
       computes: whether a region does what the kernel is for.
       taken: names of the other kernels.
+      tried: the kernel, and those that it is a part of.
     """
-    parts = _parts(region, graph, target, frozenset(), is_served)
+    # Two patterns may make kernels of the same ops: neither comes again out of the other.
+    parts = _parts(region, graph, target, frozenset(map(identity, tried)), is_served)
     if not any(is_served(part) and computes(part) for part in parts):
         return ()
     names = set(taken)

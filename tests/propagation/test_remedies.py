@@ -220,6 +220,22 @@ def test_sums_too_long_for_a_fusion_are_those_of_a_smaller_one():
     assert why == "text:16: its sums need 20 bits in channel 0, the accumulator has i15"
 
 
+def test_two_fusions_of_the_same_ops_do_not_take_turns():
+    """Once each was taken apart into the other, for ever."""
+    text = POOLS.replace(
+        "  - {kernel: conv, pattern",
+        """  - {kernel: twin, pattern: "Relu?(Conv(x, w, b?))"}\n  - {kernel: conv, pattern""",
+    )
+    served = '- {kernel: conv, in: {x: a8, w: w8, b?: "*"}, out: {y: a8}}'
+    row = served.replace("}}", "}, accumulator: i15}")
+    text = text.replace(served, f"{row}\n  {row.replace('conv', 'twin')}")
+    numbers = str(np.full((4, 3, 3, 3), 0.5).tolist())
+    model = MODEL.replace("constant : f32[4,3,3,3] {-0.5, 0.5}", f"constant {numbers} : f32[4,3,3,3]")
+    plan = pooled(3, text, model)
+    assert plan.kernels["a"].row is None
+    assert {"twin", "conv"} <= {kernel for _, kernel, _ in told(plan, "apart")}
+
+
 def test_down_to_single_ops_where_some_row_takes_one():
     text = POOLS.replace("- {kernel: conv, in", "- {kernel: Conv, in")
     plan = pooled(3, text)

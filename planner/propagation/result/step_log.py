@@ -219,7 +219,7 @@ def _kernel_steps(log: _Log, outcome: Outcome, number: int) -> None:
 def _remedies(outcome: Outcome, kernel: Kernel) -> list[tuple[str, str, str]]:
     """What was done for a kernel before it had its row: (what it is about, the rule, why)."""
     name, remedies = kernel.choice.region.name, outcome.remedies
-    said = [(whole, "apart", why) for whole, why in remedies.apart.get(name, ())]
+    said = [(whole.kernel, "apart", why) for whole, why in remedies.apart.get(name, ())]
     for key, left in remedies.left.get(name, {}).items():
         said.append((key, "left", f"{left.why} ({left.seen})" if left.seen else left.why))
     if kernel.choice.row is None:

@@ -29,12 +29,13 @@ def served(
     """
     choices = choose_rows(graph, running(graph), target, remedies.left)
     apart: dict[str, tuple[Region, ...]] = {}
-    why: dict[str, tuple[tuple[str, str], ...]] = {}
+    why: dict[str, tuple[tuple[Region, str], ...]] = {}
     taken = {region.name for region in graph.regions}
     for region, row, _, reason in choices if fuses else ():
         if row is not None or region.name in floats or not can_be_apart(region):
             continue
         taken.discard(region.name)
+        wholes = (*remedies.apart.get(region.name, ()), (region, reason))
         parts = taken_apart(
             region,
             graph,
@@ -42,11 +43,11 @@ def served(
             is_served=lambda part: choose_rows(graph, (part,), target)[0].row is not None,
             computes=partial(_does_the_work, graph, region),
             taken=taken,
+            tried=[whole for whole, _ in wholes],
         )
         taken.update(part.name for part in parts or (region,))
         if parts:
             apart[region.name] = parts
-            wholes = (*remedies.apart.get(region.name, ()), (region.kernel, reason))
             why |= {part.name: wholes for part in parts}
     if not apart:
         return graph, choices, remedies

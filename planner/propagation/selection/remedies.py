@@ -9,6 +9,7 @@ Data only: `propagate` tries, `fit` finds what does not fit, `apart` takes kerne
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from planner.ir.graph import Region
 from planner.target.records import PortId
 
 
@@ -36,13 +37,13 @@ class Remedies:
     Attributes:
       left: rows by their key.
       grown: ports.
-      apart: for a part of a kernel that was taken apart, that one's kernel and why no row served it; several
-        where the part was one of a part.
+      apart: for a part of a kernel that was taken apart, that one and why no row served it; several where
+        the part was one of a part.
     """
 
     left: Mapping[str, Mapping[str, Left]] = field(default_factory=dict)
     grown: Mapping[str, Mapping[PortId, Grown]] = field(default_factory=dict)
-    apart: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    apart: Mapping[str, tuple[tuple[Region, str], ...]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.left or self.grown or self.apart)
