@@ -123,6 +123,7 @@ def test_the_example_of_the_format_reads():
     assert stats.values["conv1_out"].bins.counts == (0, 3, 17)
 
 
+KNOWN = "axis, bins, inf, max, mean, min, nan, row_max, two_values"
 BAD = [
     ("[1", "s.json: not JSON: Expecting ',' delimiter: line 1 column 3 (char 2)"),
     ("[]", "s.json: expected an object, found []"),
@@ -147,7 +148,7 @@ BAD = [
     (text_of({"min": 0, "max": "1"}), 's.json: values.v.max: expected a number, found "1"'),
     (
         text_of({"min": 0, "max": 1, "average": 1}),
-        "values.v.average: unknown field; known: axis, bins, inf, max, mean, min, nan, row_max, two_values",
+        f"s.json: values.v.average: unknown field; known: {KNOWN}",
     ),
     (text_of({"min": [0], "max": [1]}), "s.json: values.v.min: expected a number, found [0]"),
     (

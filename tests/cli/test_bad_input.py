@@ -247,9 +247,9 @@ def test_a_folder_as_a_model(refused, tmp_path):
 
 def test_a_document_of_another_kind_is_named(refused, qplan, stats):
     text = refused(stats, "-t", "litert-int8", "--data", DATA)
-    assert text.startswith(f"{stats}: format 'qplan.stats/1' is unknown here")
+    assert text.startswith(f"{stats}: format 'qplan.stats/2' is unknown here")
     answer = qplan("show", stats)
-    assert (answer.code, answer.err.startswith(f"qplan: error: {stats}: format 'qplan.stats/1'")) == (2, True)
+    assert (answer.code, answer.err.startswith(f"qplan: error: {stats}: format 'qplan.stats/2'")) == (2, True)
 
 
 def test_two_files_on_standard_input(refused):
