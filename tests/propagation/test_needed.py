@@ -197,6 +197,14 @@ def test_an_output_needs_all_of_a_sum():
     assert "an output of the model all of it" in explain(plan, "sum")
 
 
+def test_an_operand_that_is_lost_in_a_sum_is_warned_of():
+    """A model output needs all of a masked sum, so its steps are wider than all scores."""
+    plan, _, _ = planned(attention(op("Add", "scores mask", "sum"), outputs=("y", "sum")), "litert-int8")
+    assert [w for w in plan.warnings if "'scores'" in w and w.endswith("it is lost there")]
+    plan, _, _ = planned(attention(op("Add", "scores mask", "sum")), "litert-int8")
+    assert not [w for w in plan.warnings if "lost" in w]
+
+
 def test_a_forged_need_is_refused():
     plan, annotated, _ = planned(attention(op("Add", "scores mask", "sum")), "litert-int8")
     told = [step for step in plan.steps if step.rule == "needed"]

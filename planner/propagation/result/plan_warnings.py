@@ -6,6 +6,7 @@ Written after labelling. Source: design 01, section 4 ("Unknown is not None") an
 
 import math
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 import numpy as np
 
@@ -32,6 +33,9 @@ from planner.propagation.parameters.constant_types import BIAS_LIMIT
 from planner.propagation.selection.conflicts import Concession
 from planner.propagation.selection.rows import NO_RANGE, port_facts
 from planner.propagation.solver.classes import clipped_share, label_of, width
+
+KEEPING: Final = frozenset({"Add", "Concat", "Max", "Min", "Sub", "Where"})
+"""Ops whose results hold what each operand adds or is."""
 
 
 def clip_of(extent: Interval, kind: Uniform) -> float:
@@ -70,7 +74,23 @@ def warnings_of(network: Network, kernel: Kernel, max_clip: float) -> list[str]:
     ports = [port for port in ports if port.type is not None or _is_told(network, kernel, port)]
     found = [text for port in ports for text in _of_port(network, kernel, port)]
     found += [text for port in ports for text in _of_clip(network, kernel, port, max_clip)]
-    return found + list(_of_same_scale(network, kernel)) + list(_of_odd_constant(network, kernel))
+    found += [*_of_same_scale(network, kernel), *_of_lost_operand(network, kernel)]
+    return found + list(_of_odd_constant(network, kernel))
+
+
+def _of_lost_operand(network: Network, kernel: Kernel) -> Iterator[str]:
+    """A sum or a choice whose result has steps wider than all that an operand has to hold."""
+    if kernel.choice.row is None or not any(op.type in KEEPING for op in kernel.choice.region.ops):
+        return
+    for made in present(network, kernel.outputs):
+        step = made.type.scale if made.type is not None and made.type.is_per_tensor else 0.0
+        for port in present(network, kernel.inputs):
+            extent = port.required
+            if extent is not None and 0.0 < max(extent[1], 0.0) - min(extent[0], 0.0) < step:
+                address = port_address(kernel.choice.region.name, *made.side)
+                value = network.values[port.value].name
+                held = f"{extent[0]:.3g} to {extent[1]:.3g}"
+                yield f"{address} has steps of {step:.3g}, and {value!r} is {held}: it is lost there"
 
 
 def _of_odd_constant(network: Network, kernel: Kernel) -> Iterator[str]:
