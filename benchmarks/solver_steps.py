@@ -1,8 +1,9 @@
 """What each step of the solver is worth: price, proven gap and seconds with it and without, in turn.
 
-Steps: dominated labels taken off (`dominance`), parts with programs of their own (`parts`), the program.
-Nets: random ones of tests (`random_graph`), where classes stand around each other, and `random` of
-`topologies`. Seconds are of the process. Usage: `python -m benchmarks.solver_steps [--kernels N ...]`.
+Steps: dominated labels taken off (`dominance`), the program, and its limit of classes. Nets: random ones of
+tests (`random_graph`), where classes stand around each other, and `random` and `skips` of `topologies`, the
+latter beyond the limit. Seconds are of the process.
+Usage: `python -m benchmarks.solver_steps [--kernels N ...]`.
 """
 
 import argparse
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from benchmarks.topologies import TOPOLOGIES
+from benchmarks.topologies import SHAPES
 from planner.ir.graph import Graph
 from planner.propagation.propagate import propagate
 from planner.propagation.solver import dominance, solve
@@ -23,8 +24,8 @@ Switch = tuple[object, str, object]
 WITHOUT: Final[Mapping[str, tuple[Switch, ...]]] = {
     "all steps": (),
     "no dominance": ((dominance, "ROUNDS", 0),),
-    "no parts": ((solve, "PART", 1 << 60),),
     "no linear program": ((solve, "relax", lambda *_: None),),
+    "a program of any size": ((solve, "PROGRAM", 1 << 60),),
 }
 
 
@@ -45,7 +46,9 @@ def nets(kernels: list[int]) -> Iterator[tuple[str, Target, Callable[[], Graph]]
     """(name, target, what makes the net)."""
     for count in kernels:
         yield f"random_graph {count}", TARGET, lambda count=count: random_graph(1, count, facts=0.15)
-    yield "topologies random 2000", load_target("litert-int8"), lambda: TOPOLOGIES["random"](2000)
+    for name, regions in (("random", 2000), ("skips", 8000)):
+        litert = load_target("litert-int8")
+        yield f"topologies {name} {regions}", litert, lambda name=name, regions=regions: SHAPES[name](regions)
 
 
 def main() -> None:

@@ -295,8 +295,8 @@ rise: the lines below each table say what for.
 
 How the least price is found: labels that no cheapest plan needs are dropped; components of small width are
 solved exactly by eliminating class by class, in whole numbers, ties included; others by a linear program
-whose rounded dual proves a bound, local search from its answer, and branch and bound. Units of many
-thousands of classes are cut into parts for that. All limits are counts."""
+whose rounded dual proves a bound, local search from its answer, and branch and bound; units of
+many thousands of classes by local search alone. All limits are counts."""
 
 
 if __name__ == "__main__":

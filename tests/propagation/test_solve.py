@@ -123,10 +123,10 @@ def test_branching_starts_from_columns_that_cost_what_the_labels_do(monkeypatch)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_parts_bound_the_least_price(monkeypatch, seed):
+def test_what_is_too_large_for_a_program_bounds_the_least_price(monkeypatch, seed):
     exact = propagate(graph_of(seed), TARGET)
     monkeypatch.setattr(eliminate, "TABLE", 200)
-    monkeypatch.setattr(solve, "PART", 4)
+    monkeypatch.setattr(solve, "PROGRAM", 4)
     plan = propagate(graph_of(seed), TARGET)
     assert plan.bound <= exact.cost
     assert exact.bound <= plan.cost

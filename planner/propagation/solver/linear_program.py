@@ -24,7 +24,7 @@ from planner.propagation.solver.price import CostModel, loss_price
 from planner.propagation.solver.ways import Loss, Ways, level_of
 
 RELAXED_ROWS: Final = 600_000
-"""Rows of a relaxation: its time grows faster than they do, so larger ones are for parts."""
+"""Rows of a relaxation at most: its time grows faster than they do."""
 MILP_VARIABLES: Final = 8_000
 MILP_NODES: Final = 100
 DUAL_BITS: Final = 12

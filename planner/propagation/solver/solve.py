@@ -19,13 +19,12 @@ from planner.propagation.solver.dominance import drop_dominated
 from planner.propagation.solver.elimination import eliminate
 from planner.propagation.solver.linear_program import Relaxed, relax, solve_exactly
 from planner.propagation.solver.local_search import descend
-from planner.propagation.solver.parts import split
 from planner.propagation.solver.price import CostModel, edge_price, price_of_labels
 
 FINEST: Final = 8
 """Labels for a whole component that are priced."""
-PART: Final = 4_000
-"""Classes of a linear program: its time grows faster than they do."""
+PROGRAM: Final = 4_000
+"""Classes of a linear program at most: its time grows faster than they do (`benchmarks.solver_steps`)."""
 
 Options = Sequence[tuple[tuple[int, int], Labels]]
 
@@ -101,15 +100,13 @@ def _least(unit: Unit, offered: Offers, cost_model: CostModel, start: Labels) ->
     """A labelling, its price and a lower bound."""
     for component in unit.components:
         drop_dominated(component, offered, cost_model.costs)
-    # Elimination comes before any cutting into parts: where it fits it is exact, for units of any size.
+    # Where elimination fits it is exact, for units of any size.
     exact = eliminate(unit, offered, cost_model)
     if exact is not None:
         least = price_of_labels(unit, exact, cost_model)[0]
         return exact, least, least
     whole = all(component.whole for component in unit.components)
-    if whole and len(unit.classes) > PART:
-        return _by_parts(unit, offered, cost_model, start)
-    relaxed = relax(unit, offered, cost_model) if whole else None
+    relaxed = relax(unit, offered, cost_model) if whole and len(unit.classes) <= PROGRAM else None
     if relaxed is not None:
         return _near_relaxed(unit, offered, cost_model, start, relaxed)
     return _descended(unit, offered, cost_model, [start, {c: mine[0] for c, mine in offered.items()}])
@@ -121,19 +118,6 @@ def _descended(
     """The best of some local searches; nothing is proven."""
     price, labels = min((descend(unit, offered, cost_model, start) for start in starts), key=lambda it: it[0])
     return labels, price[0], 0
-
-
-def _by_parts(unit: Unit, offered: Offers, cost_model: CostModel, start: Labels) -> tuple[Labels, int, int]:
-    """Parts of the unit, each by itself: enough where few values lead from part to part."""
-    labels, bound = dict(start), 0
-    for part in split(unit, PART):
-        found, _, floor = _least(part, {c: list(offered[c]) for c in part.classes}, cost_model, start)
-        labels |= found
-        bound += floor
-    # Parts disagree where they meet; the search over the whole unit mends that, and one label for all may
-    # still be better than what the parts chose each for itself.
-    labels, price, _ = _descended(unit, offered, cost_model, [labels, start])
-    return labels, price, bound
 
 
 def _near_relaxed(
