@@ -13,13 +13,14 @@ from planner.propagation.network.ports import Network, ports_of
 from planner.propagation.parameters.derived_ports import derive_again, forget, guess_derived
 from planner.propagation.result.outcome import Labelled, Strategy
 from planner.propagation.solver.candidates import offer_labels
-from planner.propagation.solver.classes import Label, LabelClass, Offered, Offers, label_of, typed
+from planner.propagation.solver.classes import Label, LabelClass, Offered, Offers, label_of, legal, typed
 from planner.propagation.solver.components import Sets, components_of, units_of
 from planner.propagation.solver.price import CostModel, edge_price, price_of_labels
 from planner.propagation.solver.rfc import rfc
 from planner.propagation.solver.solve import Solution, solve, unavoidable_casts
 from planner.propagation.solver.tie_break import moved_late
 from planner.propagation.solver.ways import settle_losses
+from planner.target.records import Costs
 
 ROUNDS: Final = 4
 
@@ -30,16 +31,23 @@ def label_all(
     """Label all classes, and write the types.
 
     Where rules derive types from labels, the least price of a round proves nothing about the next: the greedy
-    order is looked at too, and followed where it costs less and cuts off and loses what is allowed.
+    order is looked at too, by units and as a whole, and followed where it costs less and cuts off and loses
+    what is allowed.
     """
-    every = range(len(classes))
+    every = frozenset(range(len(classes)))
     if strategy == "rfc":
         return _rounds(network, classes, cost_model, every)
     labelled = _rounds(network, classes, cost_model, ())
     if labelled.cost == labelled.bound or not any(map(_is_derived, labelled.classes)):
         return labelled
     greedily = _rounds(network, classes, cost_model, every)
-    return _rounds(network, classes, cost_model, _cheaper(network, labelled, greedily))
+    some = _cheaper(network, labelled, greedily)
+    mixed = _rounds(network, classes, cost_model, some)
+    # What units save may be lost again where rules derive other types from them: the total decides.
+    least = greedily if greedily.cost < labelled.cost and _is_legal(greedily, network.costs) else labelled
+    if mixed.cost <= least.cost:
+        return mixed
+    return _rounds(network, classes, cost_model, every if least is greedily else ())
 
 
 def _is_derived(entry: LabelClass) -> bool:
@@ -55,18 +63,27 @@ def _cheaper(network: Network, labelled: Labelled, greedily: Labelled) -> frozen
         groups = [port.group for port in ports_of(network, network.kernels[entry.kernel])]
         sets.join([home[entry.id], *(home[group] for group in groups if group >= 0)])
     saved = [0] * len(greedily.units)
-    legal = [True] * len(greedily.units)
+    fits = [True] * len(greedily.units)
     for i, unit in enumerate(greedily.units):
         one, other = (found.solutions[unit.classes[0]] for found in (labelled, greedily))
         together = sets.find(i)
         saved[together] += one.price - other.price
-        legal[together] &= all(_may_have(greedily, c, other.labels[c]) for c in unit.classes)
+        fits[together] &= all(_may_have(greedily, c, other.labels[c], network.costs) for c in unit.classes)
     together_of = {entry.id: sets.find(home[entry.id]) for entry in classes}
-    return frozenset(c for c, together in together_of.items() if saved[together] > 0 and legal[together])
+    return frozenset(c for c, together in together_of.items() if saved[together] > 0 and fits[together])
 
 
-def _may_have(labelled: Labelled, c: int, label: Label | None) -> bool:
-    return labelled.classes[c].fixed is not None or label in labelled.offered[c]
+def _is_legal(labelled: Labelled, costs: Costs) -> bool:
+    return all(_may_have(labelled, c, one.labels[c], costs) for c, one in labelled.solutions.items())
+
+
+def _may_have(labelled: Labelled, c: int, label: Label | None, costs: Costs) -> bool:
+    """Whether a label may be a class's: it was offered, or takes part in what rules derive elsewhere."""
+    entry = labelled.classes[c]
+    if entry.fixed is not None or label in labelled.offered[c]:
+        return True
+    # Labels that lose too many bits are not offered either, so that limit leaves no others.
+    return costs.max_bits_lost is None and label is not None and legal(label, entry, costs.max_clip)
 
 
 def _rounds(

@@ -112,7 +112,9 @@ def test_minimal_costs_no_more_than_the_rfc_order(graph):
     assert propagate(graph, EVERY_RULE).cost <= greedy.cost
 
 
-@pytest.mark.parametrize(("seed", "kernels", "facts"), [(5686, 18, 0.1), (6076, 12, 0.1), (6119, 19, 0.3)])
+@pytest.mark.parametrize(
+    ("seed", "kernels", "facts"), [(5686, 18, 0.1), (6076, 12, 0.1), (6119, 19, 0.3), (2086, 20, 0.4)]
+)
 def test_derived_scales_do_not_make_minimal_dearer_than_the_rfc_order(seed, kernels, facts):
     """Here what rules derive from the cheapest labels of one round makes the next one dear."""
     graph = random_graph(seed, kernels, facts=facts, every_rule=True)
