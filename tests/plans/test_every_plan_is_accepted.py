@@ -1,0 +1,50 @@
+"""The checker accepts what the planner makes: random models with movers and float on every shipped target."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import planner
+from planner.errors import Conflict
+from planner.ir.structure import BEGIN, END, JOIN
+from planner.plans.read_json import plan_from_json
+from planner.target.load import target_ids
+from tests.plans.movermodels import mover_model
+
+
+@st.composite
+def models(draw):
+    seed, steps = draw(st.integers(0, 1 << 20)), draw(st.integers(1, 16))
+    return mover_model(seed, steps, facts=draw(st.sampled_from((0.0, 0.1, 0.3))))
+
+
+def is_accepted(model, target, strategy):
+    """In memory, and read back; a conflict of the facts is no plan."""
+    try:
+        plan = planner.plan(model, target, strategy=strategy)
+    except Conflict:
+        return
+    planner.check(plan, model, target)
+    planner.check(plan_from_json(plan.to_json()), model, target)
+
+
+TARGETS, STRATEGIES = st.sampled_from(target_ids()), st.sampled_from(("minimal", "rfc"))
+
+
+@settings(max_examples=60)
+@given(models(), TARGETS, STRATEGIES)
+def test_a_plan_is_accepted(model, target, strategy):
+    is_accepted(model, target, strategy)
+
+
+@pytest.mark.soak
+@settings(max_examples=3000)
+@given(models(), TARGETS, STRATEGIES)
+def test_a_plan_is_accepted_at_length(model, target, strategy):
+    is_accepted(model, target, strategy)
+
+
+def test_the_models_have_what_makes_ranges_hard():
+    found = {op.type for seed in range(40) for op in mover_model(seed, 12).all_ops()}
+    assert {"Pad", "Where", "Max", "Min", "Clip", "Concat", "Gather", "TopK", "ScatterElements"} <= found
+    assert {BEGIN, END, JOIN} <= found
