@@ -17,6 +17,7 @@ FLOORS: Final[Mapping[str, int]] = {
     "api": 5,
     "planner": 4,
     "planner.what_if": 4,
+    "planner.accuracy": 3,
     "planner.annotated": 1,
     "planner.calibration": 3,
     "planner.cli": 4,

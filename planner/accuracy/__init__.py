@@ -1,0 +1,1 @@
+"""Accuracy: where a plan loses its numbers, and what would bring them back."""

@@ -1,0 +1,132 @@
+"""Groups: slices of an output that are alike in range, so that small numbers are not judged among large ones.
+
+A detector's boxes (0 to 640) drown what happens to its scores (0 to 1) in any figure over both. Slices along
+an axis are put in order of range; where one is more than 2^4 below the next larger, a new group begins. So a
+hundred class scores of all sizes stay together, and boxes come apart from them. Source: design 11, section 4.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array: TypeAlias = NDArray[Any]
+
+GAP: Final = 2.0**4
+"""Ratio of the ranges of two slices from which on they are unlike."""
+LEAST: Final = 8
+"""Numbers of a slice in one sample: the range of fewer is an accident (a class that no sample has)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Slices of one output in groups, those of the largest range first.
+
+    Attributes:
+      axis: along which the output is cut; None: it is one group.
+      members: indices along the axis, ascending, of each group; empty without an axis.
+    """
+
+    axis: int | None = None
+    members: tuple[tuple[int, ...], ...] = ()
+
+    def __len__(self) -> int:
+        return max(1, len(self.members))
+
+    def parts(self, array: Array) -> tuple[Array, ...]:
+        """The part of an array in each group."""
+        if self.axis is None:
+            return (array,)
+        return tuple(np.take(array, indices, self.axis) for indices in self.members)
+
+    def label(self, index: int) -> str:
+        """Which part a group is, as `[.., 0-3, 5]` with a place for each axis up to its own; "" for all."""
+        if self.axis is None:
+            return ""
+        places = ", ".join([":"] * self.axis + [_spans(self.members[index])])
+        return f"[{places}]"
+
+
+@dataclass(slots=True)
+class Slices:
+    """Ranges, zero included, of the slices along each axis, over the arrays seen so far.
+
+    Attributes:
+      ranges: (least, greatest) of every slice, by axis; an axis whose size changes is left out.
+    """
+
+    ranges: dict[int, tuple[Array, Array]] = field(default_factory=dict)
+    seen: int = 0
+
+    def add(self, array: Array) -> None:
+        """Take one sample's output; axis 0 is the batch and is never cut."""
+        axes = {axis for axis in range(1, array.ndim) if _is_cut(array, axis)}
+        kept = axes & self.ranges.keys() if self.seen else axes
+        found = {}
+        numbers = np.where(np.isfinite(array), array, 0.0)
+        for axis in kept:
+            others = tuple(other for other in range(array.ndim) if other != axis)
+            lo = np.minimum(numbers.min(axis=others), 0.0)
+            hi = np.maximum(numbers.max(axis=others), 0.0)
+            before = self.ranges.get(axis, (lo, hi))
+            if before[0].shape == lo.shape:
+                found[axis] = np.minimum(before[0], lo), np.maximum(before[1], hi)
+        self.ranges, self.seen = found, self.seen + 1
+
+    def groups(self) -> Groups:
+        """Groups along the axis with the widest gap; one group where no axis has any."""
+        best, widest = Groups(), GAP
+        for axis, (lo, hi) in sorted(self.ranges.items()):
+            members, gap = like_slices(hi.astype(np.float64) - lo)
+            if gap > widest:
+                best, widest = Groups(axis, members), gap
+        return best
+
+
+def output_groups(arrays: Iterable[Array]) -> Groups:
+    """Groups of an output.
+
+    Args:
+      arrays: the float model's, of each sample; rank and meaning of axes alike.
+    """
+    slices = Slices()
+    for array in arrays:
+        slices.add(array)
+    return slices.groups()
+
+
+def like_slices(ranges: Sequence[float] | Array) -> tuple[tuple[tuple[int, ...], ...], float]:
+    """Slices in groups of like range, the largest first, and the widest ratio between two neighbours.
+
+    A slice without any range (always 0) goes with the smallest that have one.
+    """
+    sizes = np.asarray(ranges, np.float64)
+    order = np.argsort(-sizes, kind="stable")
+    groups: list[list[int]] = [[]]
+    widest, last = 1.0, 0.0
+    for index in order:
+        size = float(sizes[index])
+        gap = last / size if size > 0.0 and last > 0.0 else 1.0
+        if gap > GAP:
+            groups.append([])
+        groups[-1].append(int(index))
+        widest, last = max(widest, gap), size
+    return tuple(tuple(sorted(group)) for group in groups), widest
+
+
+def _is_cut(array: Array, axis: int) -> bool:
+    size = array.shape[axis]
+    return size > 1 and bool(array.size // size >= LEAST)
+
+
+def _spans(indices: Sequence[int]) -> str:
+    """`0-3, 5` of ascending indices."""
+    spans: list[list[int]] = []
+    for index in indices:
+        if spans and index == spans[-1][-1] + 1:
+            spans[-1] = [spans[-1][0], index]
+        else:
+            spans.append([index, index])
+    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in spans)

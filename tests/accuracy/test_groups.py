@@ -1,0 +1,74 @@
+"""Groups: slices of an output that differ much in range are judged apart, and only those."""
+
+import numpy as np
+import pytest
+
+from planner.accuracy.groups import Groups, like_slices, output_groups
+
+RNG = np.random.default_rng(5)
+
+
+def detections(*, positions: int = 40) -> np.ndarray:
+    """Boxes of 0 to 640 and six scores of 0 to 1, of classes that are seen and of one that is hardly."""
+    boxes = RNG.uniform(0, 640, (1, positions, 4))
+    scores = RNG.uniform(0, 1, (1, positions, 6)) * np.array([1.0, 0.9, 0.5, 0.2, 0.05, 0.01])
+    return np.concatenate([boxes, scores], axis=2).astype(np.float32)
+
+
+def test_boxes_and_scores_come_apart_and_rare_classes_stay_with_the_others():
+    found = output_groups([detections(), detections()])
+    assert found == Groups(2, ((0, 1, 2, 3), (4, 5, 6, 7, 8, 9)))
+    assert [found.label(i) for i in range(len(found))] == ["[:, :, 0-3]", "[:, :, 4-9]"]
+
+
+def test_the_axis_is_found():
+    found = output_groups([detections().transpose(0, 2, 1)])
+    assert found.axis == 1
+    boxes, scores = found.parts(detections().transpose(0, 2, 1))
+    assert boxes.shape == (1, 4, 40)
+    assert scores.shape == (1, 6, 40)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.float32([[1.0, 1e-4, 1e-5]]),  # a softmax of few classes: one number a slice
+        RNG.normal(size=(1, 8, 16, 16)),  # a picture
+        np.zeros((1, 4, 16)),
+        np.float32(3.0),
+    ],
+)
+def test_what_is_alike_stays_one(array):
+    found = output_groups([np.asarray(array)])
+    assert found == Groups()
+    assert len(found) == 1
+    assert [part.shape for part in found.parts(np.asarray(array))] == [np.shape(array)]
+    assert found.label(0) == ""
+
+
+def test_slices_may_come_in_any_order_and_the_empty_ones_go_with_the_smallest():
+    groups, widest = like_slices([1.0, 600.0, 0.0, 2.0, 500.0])
+    assert groups == ((1, 4), (0, 2, 3))
+    assert widest == 250.0
+
+
+def test_a_gap_of_just_sixteen_is_none():
+    assert like_slices([16.0, 1.0])[0] == ((0, 1),)
+    assert like_slices([16.1, 1.0])[0] == ((0,), (1,))
+
+
+def test_an_axis_whose_size_changes_is_no_axis_of_slices():
+    assert output_groups([detections(positions=40), detections(positions=50)]).axis == 2
+    short = np.concatenate([detections(), detections()], axis=2)
+    assert output_groups([detections(), short]) == Groups()
+
+
+def test_numbers_that_are_none_do_not_make_a_group():
+    array = detections()
+    array[0, 0, 5] = np.inf
+    array[0, 1, 6] = np.nan
+    assert output_groups([array]).members == ((0, 1, 2, 3), (4, 5, 6, 7, 8, 9))
+
+
+def test_spans_name_what_lies_apart():
+    assert Groups(1, ((0, 1, 2, 5), (3, 4))).label(0) == "[:, 0-2, 5]"
