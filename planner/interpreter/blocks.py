@@ -14,7 +14,7 @@ import numpy as np
 from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import ModelError
 from planner.interpreter.requantize import Array
-from planner.ir.graph import Graph, Op, Region
+from planner.ir.graph import Graph, Op, Region, once_per_graph
 from planner.ir.roles import NON_PORT_INPUTS, is_mover
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
@@ -81,7 +81,7 @@ def stages_of(
     Raises:
       ModelError: a region without ops.
     """
-    readers = _readers(plan)
+    readers = _readers(plan.graph)
     found: list[Stage] = []
     waiting: list[tuple[Region, tuple[str, ...]]] = []
     for region in regions:
@@ -229,10 +229,11 @@ def needed_regions(plan: Plan) -> tuple[Region, ...]:
     return tuple(reversed(found))
 
 
-def _readers(plan: Plan) -> Mapping[str, set[str]]:
+@once_per_graph
+def _readers(graph: Graph) -> Mapping[str, set[str]]:
     """Names of the regions that read each value; "" is the model's boundary."""
-    readers: dict[str, set[str]] = {name: {""} for name in plan.graph.outputs}
-    for region in plan.graph.regions:
+    readers: dict[str, set[str]] = {name: {""} for name in graph.outputs}
+    for region in graph.regions:
         for op in region.ops:
             for name in (*op.inputs, *op.captures):
                 readers.setdefault(name, set()).add(region.name)

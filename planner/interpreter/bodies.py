@@ -68,10 +68,14 @@ Run: TypeAlias = Callable[[Memory, Sequence[Item]], None]
 
 
 def items_of(
-    graph: Graph, plan: Plan, arithmetic: str | None, pinned: Mapping[str, object]
+    graph: Graph,
+    plan: Plan,
+    arithmetic: str | None,
+    pinned: Mapping[str, object],
+    regions: Sequence[Region] | None = None,
 ) -> tuple[Item, ...]:
-    """Everything that runs, in order; see `blocks.stages_of`."""
-    needed = needed_regions(plan)
+    """Everything that runs, or some regions with whole bodies, in order; see `blocks.stages_of`."""
+    needed = needed_regions(plan) if regions is None else regions
     scopes = plan.graph.scopes
     if not scopes:
         return stages_of(graph, plan, arithmetic, pinned, needed)

@@ -7,7 +7,7 @@ Source: design 01, sections 3, 7 and 8.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -82,8 +82,14 @@ def evaluate(
 class Interpreter:
     """A plan ready to run on many samples: weights are quantized and float ops loaded only once."""
 
-    def __init__(self, graph: Graph, plan: Plan, *, arithmetic: str | None = None) -> None:
-        """Take the plan apart; see `evaluate`."""
+    def __init__(
+        self, graph: Graph, plan: Plan, *, arithmetic: str | None = None, threads: int = 0
+    ) -> None:
+        """Take the plan apart; see `evaluate`.
+
+        Args:
+          threads: of each of onnxruntime's sessions; 0 is one a core.
+        """
         if arithmetic is not None and not (isinstance(arithmetic, str) and arithmetic in _NAMES):
             raise unknown_arithmetic(arithmetic)
         self._graph, self._plan = graph, plan
@@ -91,6 +97,7 @@ class Interpreter:
         self._items = items_of(graph, plan, arithmetic, self._pinned)
         self._weights: dict[tuple[str, Uniform], Array] = {}
         self._programs: dict[int, Program] = {}
+        self._threads = threads
 
     def run(self, sample: Mapping[str, Array]) -> Evaluation:
         """Run on one sample; see `evaluate`."""
@@ -101,6 +108,10 @@ class Interpreter:
         reals = {name: as_f32(memory.real(name)) for name in memory.names() if values[name].is_float}
         outputs = {name: self._output(memory, name) for name in self._graph.outputs}
         return Evaluation(memory.defined, reals, outputs)
+
+    def run_items(self, memory: Memory, items: Sequence[Item]) -> None:
+        """Run items that the caller made of the same graph and keeps, on the values in a memory of his."""
+        self._run(memory, items)
 
     def run_kernel(self, name: str, value: str, kind: Uniform, stored: Array) -> Array | None:
         """The integers that one kernel outside bodies stores, fed with integers of its only activation.
@@ -231,7 +242,7 @@ class Interpreter:
                 program = program_of(
                     self._graph, stage.core, results, stage.kinds, in_f32=is_in_f32(stage, self._graph)
                 )
-            self._programs[id(stage)] = program
+            self._programs[id(stage)] = replace(program, threads=self._threads)
         return self._programs[id(stage)]
 
     def _output(self, memory: Memory, name: str) -> Array:

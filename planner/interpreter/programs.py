@@ -41,6 +41,7 @@ class Program:
       outputs: value names, "" nowhere.
       prepacks: whether onnxruntime may lay weights out anew, which changes the order of float sums.
       in_f32: whether every float is a float32, whatever its element type in the model.
+      threads: of the session; 0 is one a core.
     """
 
     graph: Graph
@@ -50,6 +51,7 @@ class Program:
     outputs: tuple[str, ...]
     prepacks: bool = True
     in_f32: bool = False
+    threads: int = 0
 
     def run(self, feed: Callable[[Read], Array]) -> Mapping[str, Array]:
         """Results by value name; `feed` gives the array of each read.
@@ -82,7 +84,9 @@ class Program:
                 domains={domain: number for domain, number in self.graph.opsets.items() if domain},
             )
 
-        return open_nodes(self.graph, self.nodes, write, _options(prepacks=self.prepacks), self._names())
+        options = _options(prepacks=self.prepacks)
+        options.intra_op_num_threads = self.threads
+        return open_nodes(self.graph, self.nodes, write, options, self._names())
 
     def _dtype(self, name: str) -> str:
         value = self.graph.values[name]

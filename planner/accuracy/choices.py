@@ -1,0 +1,165 @@
+"""Choices: for each kernel of a plan the types that are its own, so that every stored value counts once.
+
+The rounding of a stored value belongs to its writer, that of a rescale to its reader, weights to their
+kernel, the first rounding of a model input to the input. A kernel that only moves numbers on one grid adds
+nothing but its rescales. Source: design 11, section 3.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from planner.ir.graph import Graph, Region
+from planner.ir.roles import is_mover
+from planner.ir.structure import BORDERS
+from planner.ir.types.qtypes import Storage, Uniform
+from planner.plans.plan import Plan
+from planner.plans.records import KernelPlan, Port, PortTyped
+from planner.plans.rescales import definitions, kind_of, pins
+
+FINER: Final = 14
+"""Bits added to a type where only what it cuts off is to be seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What is quantized while all else is float.
+
+    Attributes:
+      name: of the kernel, or of the model input.
+      types: by port address; every other port is float.
+      pins: types that values have behind their writer, by value name.
+      is_input: whether it is a model input's.
+    """
+
+    name: str
+    types: Mapping[str, Uniform]
+    pins: Mapping[str, Uniform] = field(default_factory=dict)
+    is_input: bool = False
+
+
+def choices_of(plan: Plan) -> tuple[Choice, ...]:
+    """The own types of every model input and every kernel, in order; those that own none are left out."""
+    bases = {**definitions(plan.graph, plan.kernels_in_order), **pins(plan.graph)}
+    regions = {region.name: region for region in plan.graph.regions}
+    found = [_of_input(plan, name, bases[name]) for name in plan.graph.inputs]
+    found += [_of_kernel(plan, kernel, regions[kernel.name], bases) for kernel in plan.kernels_in_order]
+    return tuple(choice for choice in found if choice.types or choice.pins)
+
+
+def weights_of(choice: Choice, plan: Plan) -> Choice:
+    """A choice with the types of its constants alone."""
+    constants = {port.address for port in _ports(plan) if port.value in plan.graph.constants}
+    kept = {address: kind for address, kind in choice.types.items() if address in constants}
+    return replace(choice, types=kept, pins={})
+
+
+def clips_of(choice: Choice, plan: Plan) -> Choice:
+    """A choice that cuts off what it did, and rounds nothing but its constants."""
+    weights = weights_of(choice, plan).types
+    return changed(choice, lambda address, kind: kind if address in weights else finer(kind, FINER))
+
+
+def changed(choice: Choice, change: Callable[[str, Uniform], Uniform]) -> Choice:
+    """A choice with other types: `change` is given each port's address (a pin's value name) and type."""
+    types = {address: change(address, kind) for address, kind in choice.types.items()}
+    return replace(choice, types=types, pins={name: change(name, kind) for name, kind in choice.pins.items()})
+
+
+def finer(kind: Uniform, bits: int) -> Uniform:
+    """A type of the same range in steps of 2^-bits; a float storage stays."""
+    store, factor = kind.storage, 1 << bits
+    if store.float_name or store.bits + bits > 32 or kind.ranges:
+        return kind
+    return replace(
+        kind,
+        storage=Storage(store.bits + bits, store.signed, store.qmin * factor, store.qmax * factor),
+        scales=tuple(scale / factor for scale in kind.scales),
+        zero_points=tuple(zero * factor for zero in kind.zero_points),
+    )
+
+
+def coarser(kind: Uniform, factor: float) -> Uniform:
+    """A type of as many steps, each `factor` times as wide."""
+    return replace(kind, scales=tuple(scale * factor for scale in kind.scales))
+
+
+def _ports(plan: Plan) -> Iterator[Port]:
+    for kernel in plan.kernels_in_order:
+        yield from kernel.inputs
+        yield from kernel.outputs
+
+
+def _of_input(plan: Plan, name: str, base: PortTyped) -> Choice:
+    if isinstance(base, Uniform):
+        return Choice(name, {}, {name: base}, is_input=True)
+    readers = plan.kernels_at.get(name, ())
+    types = {
+        port.address: port.type
+        for at in readers
+        for port in plan.kernels_in_order[at].inputs
+        if port.value == name and isinstance(port.type, Uniform)
+    }
+    return Choice(name, types, is_input=True)
+
+
+def _of_kernel(plan: Plan, kernel: KernelPlan, region: Region, bases: Mapping[str, PortTyped]) -> Choice:
+    graph, costs, pinned = plan.graph, plan.target.costs, pins(plan.graph)
+    types: dict[str, Uniform] = {}
+    for port in kernel.inputs:
+        if not isinstance(port.type, Uniform) or not port.value:
+            continue
+        base = bases.get(port.value)
+        is_weight = port.value in graph.constants
+        is_of_input = port.value in graph.inputs and base is None
+        if is_weight or (not is_of_input and kind_of(base, port.type, costs) is not None):
+            types[port.address] = port.type
+    is_border = bool(region.ops) and region.ops[0].type in BORDERS
+    if not _is_on_grid(kernel, region, graph) or (is_border and types):
+        types |= {port.address: port.type for port in kernel.outputs if isinstance(port.type, Uniform)}
+    own = {port.value: (port.type, pinned.get(port.value)) for port in kernel.outputs}
+    return Choice(
+        kernel.name,
+        types,
+        {
+            name: pin
+            for name, (made, pin) in own.items()
+            if pin is not None and kind_of(made, pin, costs) is not None
+        },
+    )
+
+
+def _is_on_grid(kernel: KernelPlan, region: Region, graph: Graph) -> bool:
+    """Whether what a kernel hands on is on the grid of its results before it runs."""
+    if not region.ops or not all(is_mover(op, graph) for op in region.ops):
+        return False
+    return len({port.type for port in (*kernel.inputs, *kernel.outputs) if port.value}) == 1
+
+
+def in_float(plan: Plan) -> Plan:
+    """The plan with every port in float."""
+    return replace(plan, kernels_in_order=tuple(_typed(kernel, {}) for kernel in plan.kernels_in_order))
+
+
+def with_choice(float_plan: Plan, choice: Choice) -> Plan:
+    """A plan in float with the types of a choice."""
+    touched = kernels_of(choice)
+    return replace(
+        float_plan,
+        kernels_in_order=tuple(
+            _typed(kernel, choice.types) if kernel.name in touched else kernel
+            for kernel in float_plan.kernels_in_order
+        ),
+    )
+
+
+def kernels_of(choice: Choice) -> frozenset[str]:
+    """The kernels that have a type of a choice at one of their ports."""
+    return frozenset(address.rpartition(".")[0] for address in choice.types)
+
+
+def _typed(kernel: KernelPlan, types: Mapping[str, Uniform]) -> KernelPlan:
+    def ports(many: tuple[Port, ...]) -> tuple[Port, ...]:
+        return tuple(replace(port, type=types.get(port.address)) for port in many)
+
+    return replace(kernel, inputs=ports(kernel.inputs), outputs=ports(kernel.outputs))

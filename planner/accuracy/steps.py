@@ -1,0 +1,259 @@
+"""Steps: the float model kernel by kernel, and again from one kernel on with only that one quantized.
+
+Each kernel is a session of its own in onnxruntime, so that a run may start anywhere: what lies in front of a
+kernel is taken from the float run, what it does not reach is not computed. A loop, or an If with its
+branches, is one step. Source: design 11, section 3.
+"""
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.accuracy.choices import Choice, in_float, kernels_of, with_choice
+from planner.constants.quantize import quantize_array
+from planner.interpreter.blocks import needed_regions
+from planner.interpreter.bodies import Item, items_of
+from planner.interpreter.evaluate import Interpreter
+from planner.interpreter.memory import Memory, as_f32
+from planner.ir.borders import border_op, inner_scope
+from planner.ir.graph import Graph, Region
+from planner.ir.structure import JOIN
+from planner.ir.topology import reads, writes
+from planner.ir.types.qtypes import Uniform
+from planner.plans.plan import Plan
+
+Array: TypeAlias = NDArray[Any]
+
+LIMIT: Final = 1 << 30
+"""Bytes of activations of one sample that are kept in memory; the rest goes into a file."""
+# Every op in float32 between two roundings: no kernel on integers, which would want all of its operands so.
+_ROUNDED: Final = "float32_qdq"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """One kernel, or a loop or branches whole.
+
+    Attributes:
+      regions: in order.
+      items: of the interpreter, all in float.
+      reads, writes: values outside and of it, constants left out.
+    """
+
+    regions: tuple[Region, ...]
+    items: tuple[Item, ...]
+    reads: frozenset[str]
+    writes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Start:
+    """Where a run with one choice differs from the float run.
+
+    Attributes:
+      rounded: values that are the float run's, rounded; computed by nothing.
+      computed: steps, by place, with the choice's types.
+      after: places of the steps in float that these reach and that reach an output, ascending.
+    """
+
+    rounded: Mapping[str, Uniform]
+    computed: Mapping[int, tuple[Item, ...]]
+    places: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Store:
+    """Arrays of one run; those beyond the limit lie in files of a folder.
+
+    Attributes:
+      folder: gone with its owner; made when it is needed.
+    """
+
+    limit: int = LIMIT
+    held: int = 0
+    folder: tempfile.TemporaryDirectory[str] | None = None
+    numbers: Iterator[int] = field(default_factory=count)
+
+    def kept(self, array: Array) -> Array:
+        """The array, or the same in a file that is mapped."""
+        self.held += array.nbytes
+        if self.held <= self.limit or array.dtype.hasobject or not array.nbytes:
+            return array
+        if self.folder is None:
+            self.folder = tempfile.TemporaryDirectory(prefix="qplan-", ignore_cleanup_errors=True)
+        path = Path(self.folder.name) / f"{next(self.numbers)}.npy"
+        np.save(path, array)
+        self.held -= array.nbytes
+        mapped: Array = np.load(path, mmap_mode="r")
+        return mapped
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Floats:
+    """Every value of the float model for one sample, and their names."""
+
+    memory: Memory
+    names: frozenset[str]
+    store: Store
+
+
+class Steps:
+    """The float model of a plan, ready to run whole and from any kernel on."""
+
+    def __init__(self, model: Graph, plan: Plan, *, reference: Graph | None = None, threads: int = 1) -> None:
+        """Take the plan apart.
+
+        Args:
+          model: the plan's, with the numbers of its constants.
+          reference: the float model, where it has other numbers in its constants (biases not corrected).
+          threads: of each of onnxruntime's sessions.
+        """
+        base = model if reference is None else reference
+        self.graph, self._plan = model, in_float(plan)
+        self._reference = Interpreter(base, self._plan, threads=threads)
+        self._chosen = Interpreter(model, self._plan, threads=threads)
+        self._weights: dict[tuple[str, Uniform], Array] = {}
+        self.outputs = tuple(name for name in plan.graph.outputs if plan.graph.values[name].is_float)
+        self.steps = tuple(
+            Step(
+                regions,
+                items_of(base, self._plan, _ROUNDED, {}, regions),
+                _reads(plan.graph, regions),
+                frozenset(name for region in regions for name in writes(region)),
+            )
+            for regions in _units(plan.graph, needed_regions(plan))
+        )
+        self._place = {region.name: i for i, step in enumerate(self.steps) for region in step.regions}
+
+    def run(self, sample: Mapping[str, Array]) -> Floats:
+        """Run the float model on one sample that fits."""
+        store = Store()
+        memory = self._memory({})
+        for name in self.graph.inputs:
+            memory.define(name, sample[name])
+        for step in self.steps:
+            self._reference.run_items(memory, step.items)
+            for name in step.writes.intersection(memory.names()):
+                array = memory.real(name)
+                kept = store.kept(array)
+                if kept is not array:
+                    memory.define(name, kept)
+        return Floats(memory, frozenset(memory.names()), store)
+
+    def start(self, choice: Choice) -> Start:
+        """Where a run with a choice begins, and which steps it takes."""
+        touched = kernels_of(choice)
+        typed_inputs = {address.rpartition(".")[0] for address in choice.types if ".in[" in address}
+        quantized = with_choice(self._plan, choice)
+        rounded, computed = dict(choice.pins), {}
+        for name in touched:
+            place = self._place.get(name)
+            if place is None:
+                continue
+            step = self.steps[place]
+            if name in typed_inputs or len(step.regions) > 1:
+                computed[place] = items_of(self.graph, quantized, _ROUNDED, {}, step.regions)
+            else:
+                kinds = {port.value: port.type for port in quantized.kernels[name].outputs}
+                rounded |= {value: kind for value, kind in kinds.items() if isinstance(kind, Uniform)}
+        reached = {*rounded, *(name for place in computed for name in self.steps[place].writes)}
+        places = []
+        for place, step in enumerate(self.steps):
+            if place in computed or reached & step.reads:
+                reached |= step.writes
+                places.append(place)
+        return Start(rounded, computed, self._leading(places))
+
+    def resume(self, start: Start, pins: Mapping[str, Uniform], floats: Floats) -> Mapping[str, Array]:
+        """Outputs that a run with one choice reaches.
+
+        Args:
+          start: of the choice.
+          pins: the choice's.
+          floats: the float run of the sample.
+        """
+        memory = self._memory(pins)
+        for name in start.rounded.keys() & floats.names:
+            kind = start.rounded[name]
+            stored = quantize_array(as_f32(floats.memory.real(name)), kind)
+            memory.define_stored(name, kind, stored, _ROUNDED)
+        made = {*start.rounded}
+        for place in start.places:
+            step = self.steps[place]
+            for name in (step.reads & floats.names) - made:
+                memory.define(name, floats.memory.real(name))
+            made |= step.reads | step.writes
+            items = start.computed.get(place)
+            if items is None:
+                self._reference.run_items(memory, step.items)
+            else:
+                self._chosen.run_items(memory, items)
+        known = set(memory.names())
+        return {name: as_f32(memory.real(name)) for name in self.outputs if name in known}
+
+    def _leading(self, places: Sequence[int]) -> tuple[int, ...]:
+        """Those of the steps on whose results an output rests."""
+        needed, found = set(self.outputs), []
+        for place in reversed(places):
+            if needed & self.steps[place].writes:
+                needed |= self.steps[place].reads
+                found.append(place)
+        return tuple(reversed(found))
+
+    def _memory(self, pins: Mapping[str, Uniform]) -> Memory:
+        return Memory(self.graph, self._plan, pins, self._weights)
+
+
+def with_reference(model: Graph, reference: Graph) -> Graph:
+    """The model with the numbers of the reference's constants; a corrected bias BIAS@KERNEL is its BIAS."""
+    known = reference.constants
+    constants = {
+        name: known.get(name) or known.get(name.rpartition("@")[0]) or constant
+        for name, constant in model.constants.items()
+    }
+    return replace(model, constants=constants)
+
+
+def _units(graph: Graph, regions: Sequence[Region]) -> list[tuple[Region, ...]]:
+    """Regions that run as one: each alone, all of a loop or an If, those that hand on what is no tensor."""
+    keys = [_owner(graph, region) for region in regions]
+    last = {key: i for i, key in enumerate(keys)}
+    found: list[tuple[Region, ...]] = []
+    waiting: dict[str, list[Region]] = {}
+    open_values: set[str] = set()
+    for i, (key, region) in enumerate(zip(keys, regions, strict=True)):
+        waiting.setdefault(key, []).append(region)
+        if key and last[key] != i:
+            continue
+        unit = tuple(waiting.pop(key))
+        odd = {name for part in unit for name in writes(part) if not graph.values[name].dtype}
+        if found and open_values & {name for part in unit for name in reads(part)}:
+            unit = (*found.pop(), *unit)
+        open_values |= odd
+        found.append(unit)
+    return found
+
+
+def _owner(graph: Graph, region: Region) -> str:
+    """The loop or If, outermost, that a region belongs to; "" for none."""
+    if not graph.scopes:
+        return ""
+    path = inner_scope(graph.scopes, region.scope, "")
+    if path:
+        return graph.scopes[path].owner
+    op = border_op(region)
+    return str(op.attributes["body"]) if op is not None and op.type == JOIN else ""
+
+
+def _reads(graph: Graph, regions: Sequence[Region]) -> frozenset[str]:
+    made = {name for region in regions for name in writes(region)}
+    bodies = {region.scope for region in regions if region.scope}
+    found = {name for region in regions for name in reads(region)}
+    found |= {name for path in bodies for name in graph.scopes[path].operands if name}
+    return frozenset(found - made - graph.constants.keys())
