@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 
 from planner.accuracy.choices import Choice
 from planner.accuracy.groups import Groups
-from planner.accuracy.steps import Floats, Start, Steps
+from planner.accuracy.steps import FloatRun, Start, Steps
 from planner.calibration.run import threads_for
 from planner.calibration.samples import Source, open_samples
 from planner.calibration.shards import cut
 from planner.errors import InputError, SampleError
+from planner.interpreter.memory import as_f32
 from planner.ir.graph import Graph
 from planner.plans.plan import Plan
 
@@ -156,7 +157,7 @@ def _measured(
     with ThreadPoolExecutor(threads) as pool:
         for feed in islice(opened.feeds, *(shard or (None,))):
             floats = steps.run(feed.arrays)
-            wanted = {name: floats.memory.real(name).astype(np.float64) for name in steps.outputs}
+            wanted = {name: as_f32(floats.memory.real(name)) for name in steps.outputs}
             rows: list[Array] = []
             places = zip(job.choices, starts, strict=True)
             runs = [(job, steps, place, floats, wanted) for place in places]
@@ -173,7 +174,7 @@ def _measured(
             )
 
 
-def _noise(run: tuple[_Job, Steps, tuple[Choice, Start], Floats, Mapping[str, Array]]) -> Array:
+def _noise(run: tuple[_Job, Steps, tuple[Choice, Start], FloatRun, Mapping[str, Array]]) -> Array:
     """Sums of squares of the noise of one choice, by part."""
     job, steps, (choice, start), floats, wanted = run
     got = steps.resume(start, choice.pins, floats)
@@ -182,10 +183,10 @@ def _noise(run: tuple[_Job, Steps, tuple[Choice, Start], Floats, Mapping[str, Ar
 
 
 def error_of(wanted: Array, got: Array) -> Array:
-    """Differences in float64: none where both are NaN or the same infinity, infinite at any other NaN."""
-    with np.errstate(invalid="ignore"):
-        error = np.subtract(got, wanted, dtype=np.float64)
-        if not np.isfinite(np.vdot(error, error)):
+    """Differences: none where both are NaN or the same infinity, infinite at any other NaN."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        error = got - wanted
+        if not math.isfinite(power(error)):
             same = (wanted == got) | (np.isnan(wanted) & np.isnan(got))
             error = np.where(same, 0.0, np.where(np.isnan(error), math.inf, error))
     return error
@@ -202,9 +203,9 @@ def _sums(arrays: Mapping[str, Array], groups: Mapping[str, Groups], outputs: It
 
 
 def power(array: Array) -> float:
-    """Sum of squares."""
+    """Sum of squares, in float64 without a copy of the array."""
     flat = array.reshape(-1)
-    return float(np.dot(flat, flat))
+    return float(np.einsum("i,i->", flat, flat, dtype=np.float64))
 
 
 def _elements(wanted: Mapping[str, Array], groups: Mapping[str, Groups]) -> Array:

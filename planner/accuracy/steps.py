@@ -2,9 +2,11 @@
 
 Each kernel is a session of its own in onnxruntime, so that a run may start anywhere: what lies in front of a
 kernel is taken from the float run, what it does not reach is not computed. A loop, or an If with its
-branches, is one step. Source: design 11, section 3.
+branches, is one step. Behind the first kernels a run goes on in stretches, many kernels in one session,
+as handing arrays from session to session costs more than small kernels do. Source: design 11, section 3.
 """
 
+import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +19,7 @@ from numpy.typing import NDArray
 
 from planner.accuracy.choices import Choice, in_float, kernels_of, with_choice
 from planner.constants.quantize import quantize_array
-from planner.interpreter.blocks import needed_regions
+from planner.interpreter.blocks import Floats, needed_regions
 from planner.interpreter.bodies import Item, items_of
 from planner.interpreter.evaluate import Interpreter
 from planner.interpreter.memory import Memory, as_f32
@@ -38,12 +40,12 @@ _ROUNDED: Final = "float32_qdq"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """One kernel, or a loop or branches whole.
+    """One kernel, a loop or branches whole, or a stretch of kernels.
 
     Attributes:
       regions: in order.
       items: of the interpreter, all in float.
-      reads, writes: values outside and of it, constants left out.
+      reads, writes: values outside, constants left out, and those that it hands on.
     """
 
     regions: tuple[Region, ...]
@@ -58,13 +60,13 @@ class Start:
 
     Attributes:
       rounded: values that are the float run's, rounded; computed by nothing.
-      computed: steps, by place, with the choice's types.
-      after: places of the steps in float that these reach and that reach an output, ascending.
+      computed: items with the choice's types, in place of those of a step.
+      steps: that run, in order, and lead to an output.
     """
 
     rounded: Mapping[str, Uniform]
-    computed: Mapping[int, tuple[Item, ...]]
-    places: tuple[int, ...]
+    computed: Mapping[Step, tuple[Item, ...]]
+    steps: tuple[Step, ...]
 
 
 @dataclass(slots=True)
@@ -95,7 +97,7 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Floats:
+class FloatRun:
     """Every value of the float model for one sample, and their names."""
 
     memory: Memory
@@ -125,13 +127,14 @@ class Steps:
                 regions,
                 items_of(base, self._plan, _ROUNDED, {}, regions),
                 _reads(plan.graph, regions),
-                frozenset(name for region in regions for name in writes(region)),
+                _writes(regions),
             )
             for regions in _units(plan.graph, needed_regions(plan))
         )
-        self._place = {region.name: i for i, step in enumerate(self.steps) for region in step.regions}
+        self._stretches = _stretches(plan.graph, self.steps)
+        self._step_of = {region.name: step for step in self.steps for region in step.regions}
 
-    def run(self, sample: Mapping[str, Array]) -> Floats:
+    def run(self, sample: Mapping[str, Array]) -> FloatRun:
         """Run the float model on one sample that fits."""
         store = Store()
         memory = self._memory({})
@@ -144,33 +147,33 @@ class Steps:
                 kept = store.kept(array)
                 if kept is not array:
                     memory.define(name, kept)
-        return Floats(memory, frozenset(memory.names()), store)
+        return FloatRun(memory, frozenset(memory.names()), store)
 
     def start(self, choice: Choice) -> Start:
         """Where a run with a choice begins, and which steps it takes."""
-        touched = kernels_of(choice)
         typed_inputs = {address.rpartition(".")[0] for address in choice.types if ".in[" in address}
         quantized = with_choice(self._plan, choice)
-        rounded, computed = dict(choice.pins), {}
-        for name in touched:
-            place = self._place.get(name)
-            if place is None:
-                continue
-            step = self.steps[place]
+        rounded = dict(choice.pins)
+        computed: dict[Step, tuple[Item, ...]] = {}
+        for name in kernels_of(choice) & self._step_of.keys():
+            step = self._step_of[name]
             if name in typed_inputs or len(step.regions) > 1:
-                computed[place] = items_of(self.graph, quantized, _ROUNDED, {}, step.regions)
+                computed[step] = items_of(self.graph, quantized, _ROUNDED, {}, step.regions)
             else:
                 kinds = {port.value: port.type for port in quantized.kernels[name].outputs}
                 rounded |= {value: kind for value, kind in kinds.items() if isinstance(kind, Uniform)}
-        reached = {*rounded, *(name for place in computed for name in self.steps[place].writes)}
-        places = []
-        for place, step in enumerate(self.steps):
-            if place in computed or reached & step.reads:
-                reached |= step.writes
-                places.append(place)
-        return Start(rounded, computed, self._leading(places))
+        reached = {*rounded, *(name for step in computed for name in step.writes)}
+        found: list[Step] = []
+        for stretch, steps in self._stretches:
+            # Within the stretch where it begins, kernel by kernel.
+            begins = not computed.keys().isdisjoint(steps) or any(reached & step.writes for step in steps)
+            for step in steps if begins else (stretch,):
+                if step in computed or reached & step.reads:
+                    reached |= step.writes
+                    found.append(step)
+        return Start(rounded, computed, self._leading(found))
 
-    def resume(self, start: Start, pins: Mapping[str, Uniform], floats: Floats) -> Mapping[str, Array]:
+    def resume(self, start: Start, pins: Mapping[str, Uniform], floats: FloatRun) -> Mapping[str, Array]:
         """Outputs that a run with one choice reaches.
 
         Args:
@@ -184,12 +187,11 @@ class Steps:
             stored = quantize_array(as_f32(floats.memory.real(name)), kind)
             memory.define_stored(name, kind, stored, _ROUNDED)
         made = {*start.rounded}
-        for place in start.places:
-            step = self.steps[place]
+        for step in start.steps:
             for name in (step.reads & floats.names) - made:
                 memory.define(name, floats.memory.real(name))
             made |= step.reads | step.writes
-            items = start.computed.get(place)
+            items = start.computed.get(step)
             if items is None:
                 self._reference.run_items(memory, step.items)
             else:
@@ -197,13 +199,13 @@ class Steps:
         known = set(memory.names())
         return {name: as_f32(memory.real(name)) for name in self.outputs if name in known}
 
-    def _leading(self, places: Sequence[int]) -> tuple[int, ...]:
+    def _leading(self, steps: Sequence[Step]) -> tuple[Step, ...]:
         """Those of the steps on whose results an output rests."""
         needed, found = set(self.outputs), []
-        for place in reversed(places):
-            if needed & self.steps[place].writes:
-                needed |= self.steps[place].reads
-                found.append(place)
+        for step in reversed(steps):
+            if needed & step.writes:
+                needed |= step.reads
+                found.append(step)
         return tuple(reversed(found))
 
     def _memory(self, pins: Mapping[str, Uniform]) -> Memory:
@@ -240,6 +242,38 @@ def _units(graph: Graph, regions: Sequence[Region]) -> list[tuple[Region, ...]]:
     return found
 
 
+def _stretches(graph: Graph, steps: Sequence[Step]) -> tuple[tuple[Step, tuple[Step, ...]], ...]:
+    """Steps as few longer ones, each with those it is made of; loops and branches stay alone."""
+    readers: dict[str, set[Step]] = {}
+    for step in steps:
+        for name in step.reads:
+            readers.setdefault(name, set()).add(step)
+    most = math.isqrt(len(steps)) + 1
+    parts: list[list[Step]] = []
+    for step in steps:
+        is_plain = len(step.regions) == 1
+        if parts and is_plain and len(parts[-1]) < most and len(parts[-1][-1].regions) == 1:
+            parts[-1].append(step)
+        else:
+            parts.append([step])
+    return tuple((_joined(graph, part, readers), tuple(part)) for part in parts)
+
+
+def _joined(graph: Graph, steps: Sequence[Step], readers: Mapping[str, set[Step]]) -> Step:
+    if len(steps) == 1:
+        return steps[0]
+    regions = tuple(region for step in steps for region in step.regions)
+    inside = set(steps)
+    writes = frozenset(
+        name
+        for step in steps
+        for name in step.writes
+        if name in graph.outputs or readers.get(name, set()) - inside
+    )
+    ops = tuple(op for region in regions for op in region.ops)
+    return Step(regions, (Floats(ops, tuple(sorted(writes))),), _reads(graph, regions), writes)
+
+
 def _owner(graph: Graph, region: Region) -> str:
     """The loop or If, outermost, that a region belongs to; "" for none."""
     if not graph.scopes:
@@ -249,6 +283,10 @@ def _owner(graph: Graph, region: Region) -> str:
         return graph.scopes[path].owner
     op = border_op(region)
     return str(op.attributes["body"]) if op is not None and op.type == JOIN else ""
+
+
+def _writes(regions: Sequence[Region]) -> frozenset[str]:
+    return frozenset(name for region in regions for name in writes(region))
 
 
 def _reads(graph: Graph, regions: Sequence[Region]) -> frozenset[str]:
