@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from planner.version import VERSION
 
 if TYPE_CHECKING:
+    from planner.accuracy.losses import losses
     from planner.conversion.convert import convert
     from planner.costs import cost
     from planner.errors import Conflict, PlanInvalid, PlannerError
@@ -52,6 +53,7 @@ _HOMES: Final = {
     "export": "planner.pipeline",
     "load_model": "planner.pipeline",
     "load_target": "planner.target.load",
+    "losses": "planner.accuracy.losses",
     "pareto": "planner.what_if.pareto",
     "parse_type": "planner.ir.types.typetext",
     "plan": "planner.pipeline",
@@ -86,6 +88,7 @@ __all__ = [
     "export",
     "load_model",
     "load_target",
+    "losses",
     "pareto",
     "parse_type",
     "plan",

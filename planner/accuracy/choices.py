@@ -5,7 +5,7 @@ kernel, the first rounding of a model input to the input. A kernel that only mov
 nothing but its rescales. Source: design 11, section 3.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -49,45 +49,70 @@ def choices_of(plan: Plan) -> tuple[Choice, ...]:
 
 def weights_of(choice: Choice, plan: Plan) -> Choice:
     """A choice with the types of its constants alone."""
-    constants = {port.address for port in _ports(plan) if port.value in plan.graph.constants}
+    constants = _constants(plan)
     kept = {address: kind for address, kind in choice.types.items() if address in constants}
     return replace(choice, types=kept, pins={})
 
 
-def clips_of(choice: Choice, plan: Plan) -> Choice:
-    """A choice that cuts off what it did, and rounds nothing but its constants."""
-    weights = weights_of(choice, plan).types
-    return changed(choice, lambda address, kind: kind if address in weights else finer(kind, FINER))
+def activations_of(choice: Choice, plan: Plan, factor: float = 1.0) -> Choice:
+    """A choice without its constants, the steps of its types `factor` times as wide."""
+    constants = _constants(plan)
+    types = {
+        address: _stepped(kind, factor) for address, kind in choice.types.items() if address not in constants
+    }
+    return replace(
+        choice, types=types, pins={name: _stepped(pin, factor) for name, pin in choice.pins.items()}
+    )
 
 
-def changed(choice: Choice, change: Callable[[str, Uniform], Uniform]) -> Choice:
-    """A choice with other types: `change` is given each port's address (a pin's value name) and type."""
-    types = {address: change(address, kind) for address, kind in choice.types.items()}
-    return replace(choice, types=types, pins={name: change(name, kind) for name, kind in choice.pins.items()})
+def clips_of(choice: Choice, plan: Plan, ranges: Mapping[str, tuple[float, float]]) -> Choice:
+    """A choice without its constants that cuts off what it did, in steps too fine to matter.
+
+    Args:
+      ranges: of the values in float; types that hold theirs are left out.
+    """
+    values = {
+        port.address: port.value
+        for kernel in plan.kernels_in_order
+        for port in (*kernel.inputs, *kernel.outputs)
+    }
+    kept = activations_of(choice, plan)
+
+    def cuts(name: str, kind: Uniform) -> bool:
+        lo, hi = ranges.get(name, (0.0, 0.0))
+        step = max(kind.scales) / 2
+        return lo < kind.lo - step or hi > kind.hi + step
+
+    types = {address: _finer(kind) for address, kind in kept.types.items() if cuts(values[address], kind)}
+    pins = {name: _finer(kind) for name, kind in kept.pins.items() if cuts(name, kind)}
+    return replace(kept, types=types, pins=pins)
 
 
-def finer(kind: Uniform, bits: int) -> Uniform:
-    """A type of the same range in steps of 2^-bits; a float storage stays."""
-    store, factor = kind.storage, 1 << bits
-    if store.float_name or store.bits + bits > 32 or kind.ranges:
+def _constants(plan: Plan) -> frozenset[str]:
+    """Addresses of the ports that read constants."""
+    return frozenset(
+        port.address
+        for kernel in plan.kernels_in_order
+        for port in kernel.inputs
+        if port.value in plan.graph.constants
+    )
+
+
+def _finer(kind: Uniform) -> Uniform:
+    """A type of the same range in finer steps; a float storage stays."""
+    store, factor = kind.storage, 1 << FINER
+    if store.float_name or store.bits + FINER > 32 or kind.ranges:
         return kind
     return replace(
         kind,
-        storage=Storage(store.bits + bits, store.signed, store.qmin * factor, store.qmax * factor),
+        storage=Storage(store.bits + FINER, store.signed, store.qmin * factor, store.qmax * factor),
         scales=tuple(scale / factor for scale in kind.scales),
         zero_points=tuple(zero * factor for zero in kind.zero_points),
     )
 
 
-def coarser(kind: Uniform, factor: float) -> Uniform:
-    """A type of as many steps, each `factor` times as wide."""
+def _stepped(kind: Uniform, factor: float) -> Uniform:
     return replace(kind, scales=tuple(scale * factor for scale in kind.scales))
-
-
-def _ports(plan: Plan) -> Iterator[Port]:
-    for kernel in plan.kernels_in_order:
-        yield from kernel.inputs
-        yield from kernel.outputs
 
 
 def _of_input(plan: Plan, name: str, base: PortTyped) -> Choice:

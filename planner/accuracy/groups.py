@@ -5,8 +5,9 @@ an axis are put in order of range; where one is more than 2^4 below the next lar
 hundred class scores of all sizes stay together, and boxes come apart from them. Source: design 11, section 4.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -49,40 +50,64 @@ class Groups:
         return f"[{places}]"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Slices:
-    """Ranges, zero included, of the slices along each axis, over the arrays seen so far.
+    """Sums over one output, whole and by slice along each axis; those of two samples add up (`merged`).
 
     Attributes:
-      ranges: (least, greatest) of every slice, by axis; an axis whose size changes is left out.
+      whole: squares of the signal, squares of the error, elements.
+      axes: by axis, for every slice: least and greatest number, zero included, then the same three sums.
     """
 
-    ranges: dict[int, tuple[Array, Array]] = field(default_factory=dict)
-    seen: int = 0
-
-    def add(self, array: Array) -> None:
-        """Take one sample's output; axis 0 is the batch and is never cut."""
-        axes = {axis for axis in range(1, array.ndim) if _is_cut(array, axis)}
-        kept = axes & self.ranges.keys() if self.seen else axes
-        found = {}
-        numbers = np.where(np.isfinite(array), array, 0.0)
-        for axis in kept:
-            others = tuple(other for other in range(array.ndim) if other != axis)
-            lo = np.minimum(numbers.min(axis=others), 0.0)
-            hi = np.maximum(numbers.max(axis=others), 0.0)
-            before = self.ranges.get(axis, (lo, hi))
-            if before[0].shape == lo.shape:
-                found[axis] = np.minimum(before[0], lo), np.maximum(before[1], hi)
-        self.ranges, self.seen = found, self.seen + 1
+    whole: Array
+    axes: Mapping[int, Array]
 
     def groups(self) -> Groups:
         """Groups along the axis with the widest gap; one group where no axis has any."""
         best, widest = Groups(), GAP
-        for axis, (lo, hi) in sorted(self.ranges.items()):
-            members, gap = like_slices(hi.astype(np.float64) - lo)
+        for axis, (lo, hi, *_) in sorted(self.axes.items()):
+            members, gap = like_slices(hi - lo)
             if gap > widest:
                 best, widest = Groups(axis, members), gap
         return best
+
+    def sums(self, groups: Groups) -> tuple[tuple[float, float, float], ...]:
+        """Squares of the signal, squares of the error, and elements of each group."""
+        if groups.axis is None:
+            return (_three(self.whole),)
+        sums = self.axes[groups.axis][2:]
+        return tuple(_three(sums[:, list(indices)].sum(axis=1)) for indices in groups.members)
+
+
+def slices_of(array: Array, error: Array | None = None) -> Slices:
+    """Sums over one sample's output; axis 0 is the batch and is never cut.
+
+    Args:
+      array: of the float model; infinities and NaN count as 0.
+      error: of another one, of the same shape; none by default.
+    """
+    numbers = np.where(np.isfinite(array), array, 0.0).astype(np.float64, copy=False)
+    squares = np.square(numbers)
+    errors = np.zeros_like(squares) if error is None else np.square(error, dtype=np.float64)
+    axes = {}
+    for axis in range(1, array.ndim):
+        if _is_cut(array, axis):
+            others = tuple(other for other in range(array.ndim) if other != axis)
+            lo, hi = numbers.min(axis=others, initial=0.0), numbers.max(axis=others, initial=0.0)
+            size = np.full(array.shape[axis], array.size / array.shape[axis])
+            axes[axis] = np.stack([lo, hi, squares.sum(axis=others), errors.sum(axis=others), size])
+    return Slices(np.asarray([squares.sum(), errors.sum(), array.size], np.float64), axes)
+
+
+def merged(first: Slices, other: Slices) -> Slices:
+    """Sums over two samples; an axis whose size changes is left out."""
+    axes = {}
+    for axis, mine in first.axes.items():
+        theirs = other.axes.get(axis)
+        if theirs is not None and theirs.shape == mine.shape:
+            lo, hi = np.minimum(mine[0], theirs[0]), np.maximum(mine[1], theirs[1])
+            axes[axis] = np.concatenate([lo[None], hi[None], mine[2:] + theirs[2:]])
+    return Slices(first.whole + other.whole, axes)
 
 
 def output_groups(arrays: Iterable[Array]) -> Groups:
@@ -91,10 +116,8 @@ def output_groups(arrays: Iterable[Array]) -> Groups:
     Args:
       arrays: the float model's, of each sample; rank and meaning of axes alike.
     """
-    slices = Slices()
-    for array in arrays:
-        slices.add(array)
-    return slices.groups()
+    found = [slices_of(array) for array in arrays]
+    return reduce(merged, found).groups() if found else Groups()
 
 
 def like_slices(ranges: Sequence[float] | Array) -> tuple[tuple[tuple[int, ...], ...], float]:
@@ -119,6 +142,11 @@ def like_slices(ranges: Sequence[float] | Array) -> tuple[tuple[tuple[int, ...],
 def _is_cut(array: Array, axis: int) -> bool:
     size = array.shape[axis]
     return size > 1 and bool(array.size // size >= LEAST)
+
+
+def _three(sums: Array) -> tuple[float, float, float]:
+    signal, error, elements = sums.tolist()
+    return signal, error, elements
 
 
 def _spans(indices: Sequence[int]) -> str:

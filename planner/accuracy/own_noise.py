@@ -86,13 +86,8 @@ def own_noise(
       ModelError: an op that cannot be run.
     """
     chosen = tuple(choices)
-    job = _Job(model, plan, chosen, samples, dict(groups or {}), reference)
-    if not any(plan.graph.values[name].is_float for name in plan.graph.outputs):
-        raise InputError(
-            f"model {model.name!r} has no float output ({', '.join(plan.graph.outputs) or 'none at all'}), "
-            "and noise is measured at those",
-            hint="cut the model in front of what makes integers of its results",
-        )
+    job = Job(model, plan, chosen, samples, dict(groups or {}), reference)
+    require_float_output(plan)
     rows = [*_rows(job, progress, executor, parts)]
     if not rows:
         raise SampleError("no samples to measure noise with", hint="8 of the calibration samples will do")
@@ -106,9 +101,26 @@ def own_noise(
     )
 
 
+def require_float_output(plan: Plan) -> None:
+    """Refuse a model whose outputs are all integers."""
+    if not any(plan.graph.values[name].is_float for name in plan.graph.outputs):
+        raise InputError(
+            f"model {plan.graph.name!r} has no float output ({', '.join(plan.graph.outputs)}), "
+            "and noise is measured at those",
+            hint="cut the model in front of what makes integers of its results",
+        )
+
+
+def decibels(signal: float, noise: float) -> float:
+    """SQNR in dB: infinite without noise, minus infinity without a signal."""
+    if not noise:
+        return math.inf
+    return 10 * math.log10(signal / noise) if signal > 0 and math.isfinite(noise) else -math.inf
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class _Job:
-    """What a worker needs to measure a shard."""
+class Job:
+    """What a worker needs to measure a shard of the samples."""
 
     model: Graph
     plan: Plan
@@ -122,22 +134,31 @@ _Row: TypeAlias = tuple[Array, Array, Array]
 """Of one sample, by part: squares of the signal added up, those of the noise (choices first), elements."""
 
 
-def _rows(job: _Job, progress: Progress | None, executor: Executor | None, parts: int) -> Iterator[_Row]:
+def _rows(job: Job, progress: Progress | None, executor: Executor | None, parts: int) -> Iterator[_Row]:
     if executor is None:
         yield from _measured(job, None, progress, _cores(job.model))
         return
-    number = open_samples(job.samples, job.model).count
-    if number is None:
-        raise SampleError("samples that come one by one cannot be cut", hint="a folder, one .npz, or a list")
-    shards = cut(number, parts) if number else ()
+    shards = shards_of(job, parts)
     running = [executor.submit(_shard, job, shard) for shard in shards]
     for (_, end), shard in zip(shards, running, strict=True):
         yield from shard.result()
         if progress is not None:
-            progress(end * len(job.choices), number * len(job.choices))
+            progress(end * len(job.choices), shards[-1][1] * len(job.choices))
 
 
-def _shard(job: _Job, shard: tuple[int, int]) -> list[_Row]:
+def shards_of(job: Job, parts: int) -> tuple[tuple[int, int], ...]:
+    """Places of the samples that workers take, first and end.
+
+    Raises:
+      SampleError: samples that cannot be counted.
+    """
+    number = open_samples(job.samples, job.model).count
+    if number is None:
+        raise SampleError("samples that come one by one cannot be cut", hint="a folder, one .npz, or a list")
+    return tuple(cut(number, parts)) if number else ()
+
+
+def _shard(job: Job, shard: tuple[int, int]) -> list[_Row]:
     return [*_measured(job, shard, None, 1)]
 
 
@@ -147,7 +168,7 @@ def _cores(model: Graph) -> int:
 
 
 def _measured(
-    job: _Job, shard: tuple[int, int] | None, progress: Progress | None, threads: int
+    job: Job, shard: tuple[int, int] | None, progress: Progress | None, threads: int
 ) -> Iterator[_Row]:
     opened = open_samples(job.samples, job.model)
     steps = Steps(job.model, job.plan, reference=job.reference)
@@ -174,7 +195,7 @@ def _measured(
             )
 
 
-def _noise(run: tuple[_Job, Steps, tuple[Choice, Start], FloatRun, Mapping[str, Array]]) -> Array:
+def _noise(run: tuple[Job, Steps, tuple[Choice, Start], FloatRun, Mapping[str, Array]]) -> Array:
     """Sums of squares of the noise of one choice, by part."""
     job, steps, (choice, start), floats, wanted = run
     got = steps.resume(start, choice.pins, floats)

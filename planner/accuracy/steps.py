@@ -182,6 +182,13 @@ class Steps:
           floats: the float run of the sample.
         """
         memory = self._memory(pins)
+        # A mask of -3.4e38 on a grid of 8 bits may round to infinity.
+        with np.errstate(over="ignore"):
+            self._resume(memory, start, floats)
+            known = set(memory.names())
+            return {name: as_f32(memory.real(name)) for name in self.outputs if name in known}
+
+    def _resume(self, memory: Memory, start: Start, floats: FloatRun) -> None:
         for name in start.rounded.keys() & floats.names:
             kind = start.rounded[name]
             stored = quantize_array(as_f32(floats.memory.real(name)), kind)
@@ -196,8 +203,6 @@ class Steps:
                 self._reference.run_items(memory, step.items)
             else:
                 self._chosen.run_items(memory, items)
-        known = set(memory.names())
-        return {name: as_f32(memory.real(name)) for name in self.outputs if name in known}
 
     def _leading(self, steps: Sequence[Step]) -> tuple[Step, ...]:
         """Those of the steps on whose results an output rests."""
@@ -213,10 +218,10 @@ class Steps:
 
 
 def with_reference(model: Graph, reference: Graph) -> Graph:
-    """The model with the numbers of the reference's constants; a corrected bias BIAS@KERNEL is its BIAS."""
+    """The model with the biases of the reference where its own are corrected (`BIAS@KERNEL`)."""
     known = reference.constants
     constants = {
-        name: known.get(name) or known.get(name.rpartition("@")[0]) or constant
+        name: constant if name in known else known.get(name.rpartition("@")[0], constant)
         for name, constant in model.constants.items()
     }
     return replace(model, constants=constants)

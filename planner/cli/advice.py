@@ -1,12 +1,12 @@
-"""Verbs for comparisons and alternatives: `diff`, `suggest`, `pareto`, `replan`, `restore`."""
+"""Verbs for comparisons and alternatives: `diff`, `losses`, `suggest`, `pareto`, `replan`, `restore`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from planner.cli.console import say, say_json, say_table, warn
-from planner.cli.files import only_one_stdin, write_file
+from planner.cli.console import progress, say, say_json, say_table, warn
+from planner.cli.files import as_samples, only_one_stdin, write_file
 from planner.cli.options import (
     BestEffortOption,
     FunctionsOption,
@@ -18,7 +18,7 @@ from planner.cli.options import (
     read_plan,
 )
 from planner.cli.planning import plan_summary, summary_text
-from planner.cli.saved import Saved, read_saved, with_sources
+from planner.cli.saved import Saved, read_reference, read_saved, with_sources
 
 if TYPE_CHECKING:
     from planner.plans.plan import Planned
@@ -39,6 +39,50 @@ def diff(
     found = planner.diff(read_plan(before), read_plan(after))
     print_or_say(found.to_json(), str(found), json=json)
     return 0 if found.is_empty else 1
+
+
+def losses(
+    plan_file: PlanFile,
+    *,
+    data: Annotated[
+        str, typer.Option("--data", metavar="DIR|NPZ", help="Samples: a folder of .npz, or one .npz of many.")
+    ],
+    model: PlannedModelOption = None,
+    target: PlannedTargetOption = None,
+    reference: Annotated[
+        str | None,
+        typer.Option("--reference", metavar="MODEL", help="The float model, if biases were corrected."),
+    ] = None,
+    output: Annotated[
+        str | None, typer.Option("--output", metavar="NAME", help="Judge by this output, not the worst.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=0, metavar="N", help="Kernels and values to list.")] = 10,
+    functions: FunctionsOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Say where a plan loses the numbers of its model: noise of each kernel alone, and what would help."""
+    import planner
+    from planner.accuracy import told
+    from planner.what_if.replan import as_planned
+
+    saved = read_saved(plan_file, model, target, functions, data)
+    source = read_reference(saved.plan, plan_file, reference)
+    known = as_planned(saved.plan, saved.model, saved.target)
+    with as_samples(data, saved.model) as samples, progress("measuring") as bar:
+        found = planner.losses(
+            saved.model, known, samples, reference=source, output=output, limit=limit, progress=bar
+        )
+    if json:
+        say_json(told.losses_json(found))
+        return
+    say(told.sentence(found))
+    for one in found.outputs:
+        say(f"  {told.output_text(one)}")
+    say_table("Noise of each kernel alone", told.KERNEL_HEAD, map(told.kernel_row, found.kernels[:limit]))
+    worst = told.worst_values(found, limit)
+    say_table("Where the whole program gets worse", told.VALUE_HEAD, map(told.value_row, worst))
+    lines = told.remedy_lines(found)
+    say("\n".join(["What would help most, predicted:" if lines else "", *(f"  {line}" for line in lines)]))
 
 
 def suggest(

@@ -60,6 +60,7 @@ VERBS: Final[Mapping[str, Callable[..., int | None]]] = {
     "show": plans.show,
     "view": plans.view,
     "diff": advice.diff,
+    "losses": advice.losses,
     "suggest": advice.suggest,
     "pareto": advice.pareto,
     "replan": advice.replan,

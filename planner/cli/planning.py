@@ -11,7 +11,15 @@ import typer
 
 from planner.cli.comparing import bigger, compare_as_used
 from planner.cli.console import progress, say, say_json, warn
-from planner.cli.files import as_samples, keep_from, keep_inputs, only_one_stdin, write_file, write_folder
+from planner.cli.files import (
+    STDIN,
+    as_samples,
+    keep_from,
+    keep_inputs,
+    only_one_stdin,
+    write_file,
+    write_folder,
+)
 from planner.cli.options import (
     AnnotationsOption,
     BestEffortOption,
@@ -109,10 +117,12 @@ def plan(
             planned = make(ready)
             require_ranges(graph, planned, "no sample gives any value a finite number: clean them")
             files, comparisons = _exports(graph, ready, planned, formats or [], samples)
-    corrected = f"{planned.graph.name}.onnx"
+    corrected = _corrected_file(planned.graph.name)
     source = str(Path(out) / corrected) if corrected in files else model
+    reference = model if corrected in files else STDIN
+    told = with_sources(planned, out, model=source, target=target, reference=reference)
     documents = {
-        "plan.json": with_sources(planned, out, model=source, target=target).to_json(),
+        "plan.json": told.to_json(),
         "plan.mlir": planned.to_mlir(),
         "report.html": planner.write_report(planned, comparisons),
     }
@@ -120,8 +130,8 @@ def plan(
     keep_inputs(out, files, (model, target, data, stats, annotations, functions))
     written = write_folder(out, files)
     own = {name: data for name, data in files.items() if name != _corrected_file(planned.graph.name)}
-    told = (*_leftovers(out, planned, files, model), *bigger(model, own))
-    for warning in (*stats_warnings(graph, seen), *planned.warnings, *told):
+    warned = (*_leftovers(out, planned, files, model), *bigger(model, own))
+    for warning in (*stats_warnings(graph, seen), *planned.warnings, *warned):
         warn(warning)
     summary = plan_summary(planned) | {"quality": quality_json(comparisons), "files": list(written)}
     if json:

@@ -131,13 +131,29 @@ def _folder(plan_file: str) -> Path:
     return Path(plan_file) if Path(plan_file).is_dir() else Path(plan_file).parent
 
 
-def with_sources(plan: "Plan", folder: str | Path, *, model: str, target: str) -> "Plan":
-    """The plan that says where its model and target are, from the folder on that it is written into."""
+def read_reference(plan: "Plan", plan_file: str, reference: str | None) -> "Graph | None":
+    """The float model given, or that whose biases were corrected for the plan; None where none is there."""
+    told = plan.sources.get("reference")
+    if reference is None and told is not None:
+        place = Path(os.path.normpath(_folder(plan_file) / told))
+        reference = str(place) if place.is_file() else None
+    return None if reference is None else read_model(reference)
+
+
+def with_sources(
+    plan: "Plan", folder: str | Path, *, model: str, target: str, reference: str = STDIN
+) -> "Plan":
+    """The plan that says where its model and target are, from the folder on that it is written into.
+
+    Args:
+      reference: the float model, where `model` has corrected biases.
+    """
     from planner.target.load import target_ids
 
     told: Mapping[str, str] = {
         "model": "" if model == STDIN else _from(folder, model),
         "target": "" if target == STDIN else target if target in target_ids() else _from(folder, target),
+        "reference": "" if STDIN in (reference, model) else _from(folder, reference),
     }
     return replace(plan, sources={what: place for what, place in told.items() if place})
 

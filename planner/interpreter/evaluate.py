@@ -82,9 +82,7 @@ def evaluate(
 class Interpreter:
     """A plan ready to run on many samples: weights are quantized and float ops loaded only once."""
 
-    def __init__(
-        self, graph: Graph, plan: Plan, *, arithmetic: str | None = None, threads: int = 0
-    ) -> None:
+    def __init__(self, graph: Graph, plan: Plan, *, arithmetic: str | None = None, threads: int = 0) -> None:
         """Take the plan apart; see `evaluate`.
 
         Args:

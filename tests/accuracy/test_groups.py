@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from planner.accuracy.groups import Groups, like_slices, output_groups
+from planner.accuracy.groups import Groups, like_slices, merged, output_groups, slices_of
 
 RNG = np.random.default_rng(5)
 
@@ -72,3 +72,16 @@ def test_numbers_that_are_none_do_not_make_a_group():
 
 def test_spans_name_what_lies_apart():
     assert Groups(1, ((0, 1, 2, 5), (3, 4))).label(0) == "[:, 0-2, 5]"
+
+
+def test_errors_add_up_by_group_over_the_samples():
+    samples = [detections(), detections()]
+    errors = [np.zeros_like(array) for array in samples]
+    errors[0][..., 4:] = 0.5
+    errors[1][..., 0] = 2.0
+    sums = merged(*map(slices_of, samples, errors))
+    boxes, scores = sums.sums(sums.groups())
+    assert boxes[1:] == (40 * 4.0, 2 * 40 * 4)
+    assert scores[1:] == (40 * 6 * 0.25, 2 * 40 * 6)
+    assert scores[0] == pytest.approx(sum(float(np.sum(a[..., 4:].astype(float) ** 2)) for a in samples))
+    assert sums.sums(Groups())[0][1] == 40 * 4.0 + 40 * 6 * 0.25

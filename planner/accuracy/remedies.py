@@ -1,0 +1,158 @@
+"""Remedies: what would take most noise out of a plan, each with the SQNR that it predicts.
+
+Rounding to steps of another width scales with the square of the width, so finer types are predicted from what
+was measured; another range is measured, as what it cuts off nobody can foretell. Predictions are corrected by
+how far the own noises added up to what the whole program showed. Source: design 11, sections 3 and 7.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from planner.accuracy.choices import Choice, activations_of
+from planner.accuracy.own_noise import OwnNoise, Part, decibels
+from planner.ir.types.qtypes import Storage
+from planner.plans.plan import Plan, Planned
+
+Measure: TypeAlias = Callable[[Sequence[Choice]], OwnNoise]
+
+KERNELS: Final = 3
+"""Kernels that remedies are looked for at, worst first."""
+WORTH: Final = 0.1
+"""dB that a remedy has to bring to be told."""
+RANGES: Final[Mapping[float, str]] = {0.25: "a quarter of", 0.5: "half", 2.0: "twice"}
+"""Other ranges that are tried, as factors of the planned one."""
+WIDE: Final = 16
+MOST: Final = 0.9
+"""Share of the noise whose kernels are looked at together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Noise powers of one choice.
+
+    Attributes:
+      weights: of its constants' types.
+      rounding, clip: of its other types: steps, and what lies outside their ranges.
+    """
+
+    weights: float
+    rounding: float
+    clip: float
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """One change of a plan.
+
+    Attributes:
+      names: of the kernels or the model input.
+      what: `float`, `16 bits`, `finer weights`, or `half its range` and the like.
+      sqnr: predicted for the judged output, dB.
+      how: what to write or to run.
+    """
+
+    names: tuple[str, ...]
+    what: str
+    sqnr: float
+    how: str
+
+
+def remedies(
+    plan: Plan,
+    worst: Sequence[tuple[Choice, float, Parts]],
+    noise: OwnNoise,
+    judged: Part,
+    *,
+    measured: float,
+    measure: Measure,
+) -> tuple[Remedy, ...]:
+    """Find what helps most.
+
+    Args:
+      worst: choices with their own noise and its parts, worst first.
+      noise: of all choices.
+      judged: the output that counts.
+      measured: its SQNR in the whole program, dB.
+      measure: own noise of other choices on the same samples.
+    """
+    total = noise.total(judged)
+    if not worst or not total or not math.isfinite(measured):
+        return ()
+    share = noise.signal[judged] / 10 ** (measured / 10) / total
+    few = worst[:KERNELS]
+    tried = [
+        (i, factor, activations_of(choice, plan, factor))
+        for i, (choice, _, parts) in enumerate(few)
+        if parts.rounding + parts.clip > parts.weights
+        for factor in RANGES
+    ]
+    ranged = measure([choice for _, _, choice in tried]).power
+    found: list[Remedy] = []
+
+    def note(names: tuple[str, ...], what: str, gone: float, how: str) -> None:
+        sqnr = decibels(noise.signal[judged], share * max(total - gone, 0.0))
+        if sqnr > measured + WORTH:
+            found.append(Remedy(names, what, sqnr, how))
+
+    for i, (choice, own, parts) in enumerate(few):
+        others = {
+            factor: powers[judged] for (j, factor, _), powers in zip(tried, ranged, strict=True) if i == j
+        }
+        for what, left, how in _left(plan, choice, own, parts, others):
+            note((choice.name,), what, own - left, how)
+    many = [*_most(worst, total)]
+    if len(many) > 1:
+        names = tuple(choice.name for choice, _ in many)
+        note(names, "float", math.fsum(own for _, own in many), "qplan restore, one after the other")
+    return tuple(sorted(found, key=lambda remedy: -remedy.sqnr))
+
+
+def _most(worst: Sequence[tuple[Choice, float, Parts]], total: float) -> Iterator[tuple[Choice, float]]:
+    """The few kernels, worst first, that make most of the noise."""
+    seen = 0.0
+    for choice, own, _ in worst:
+        if seen < MOST * total and not choice.is_input:
+            yield choice, own
+        seen += own
+
+
+def _left(
+    plan: Plan, choice: Choice, own: float, parts: Parts, ranged: Mapping[float, float]
+) -> Iterator[tuple[str, float, str]]:
+    """Remedies of one choice: what, the noise that it leaves, and how to get it."""
+    kinds = [kind for address, kind in choice.types.items() if ".in[" not in address] or [
+        *choice.types.values()
+    ]
+    kinds += choice.pins.values()
+    bits = min((kind.storage.bits for kind in kinds), default=WIDE)
+    value = _value(plan, choice)
+    if not choice.is_input:
+        yield "float", 0.0, f"qplan restore PLAN {choice.name!r}"
+    if bits < WIDE and _has_wide_row(plan, choice):
+        left = parts.weights + parts.clip + parts.rounding * 4.0 ** (bits - WIDE)
+        yield "16 bits", left, f'values: {{"{value}": "!quant.any<i16>"}}'
+    if parts.weights > own / 2:
+        yield "weights of one bit more", own - parts.weights * 3 / 4, "weights per channel, or of more bits"
+    best = min(ranged, key=ranged.__getitem__, default=None)
+    if best is not None and ranged[best] < parts.rounding + parts.clip:
+        lo, hi = best * kinds[0].lo, best * kinds[0].hi
+        how = f'values: {{"{value}": "!quant.calibrated<f32<{lo:.4g}:{hi:.4g}>>"}}'
+        yield f"{RANGES[best]} its range", parts.weights + ranged[best], how
+
+
+def _value(plan: Plan, choice: Choice) -> str:
+    """The value that an annotation would name."""
+    if choice.is_input:
+        return choice.name
+    return next((port.value for port in plan.kernels[choice.name].outputs if port.value), choice.name)
+
+
+def _has_wide_row(plan: Plan, choice: Choice) -> bool:
+    """Whether a row of the target holds results in 16 bits; unknown for a plan from a file: true."""
+    if choice.is_input or not isinstance(plan, Planned):
+        return True
+    rows = plan.whole_target.rows.get(plan.kernels[choice.name].kernel, ())
+    storages = (port.type.storage for row in rows for port in row.outputs)
+    return any(isinstance(store, Storage) and store.bits >= WIDE for store in storages)
