@@ -5,13 +5,13 @@ kernel, the first rounding of a model input to the input. A kernel that only mov
 nothing but its rescales. Source: design 11, section 3.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from planner.ir.borders import bonds, border_op
 from planner.ir.graph import Graph, Region
 from planner.ir.roles import is_mover
-from planner.ir.structure import BORDERS
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, Port, PortTyped
@@ -139,9 +139,13 @@ def _of_kernel(plan: Plan, kernel: KernelPlan, region: Region, bases: Mapping[st
         is_of_input = port.value in graph.inputs and base is None
         if is_weight or (not is_of_input and kind_of(base, port.type, costs) is not None):
             types[port.address] = port.type
-    is_border = bool(region.ops) and region.ops[0].type in BORDERS
-    if not _is_on_grid(kernel, region, graph) or (is_border and types):
-        types |= {port.address: port.type for port in kernel.outputs if isinstance(port.type, Uniform)}
+    if not is_on_grid(kernel, region, graph):
+        types |= _all_types(kernel.outputs)
+    if types and border_op(region) is not None:
+        # What crosses the border of a body is stored on both sides, and where it comes round again.
+        for name in (kernel.name, *bonds(graph).get(kernel.name, ())):
+            if name in plan.kernels:
+                types |= _all_types((*plan.kernels[name].inputs, *plan.kernels[name].outputs))
     own = {port.value: (port.type, pinned.get(port.value)) for port in kernel.outputs}
     return Choice(
         kernel.name,
@@ -154,7 +158,11 @@ def _of_kernel(plan: Plan, kernel: KernelPlan, region: Region, bases: Mapping[st
     )
 
 
-def _is_on_grid(kernel: KernelPlan, region: Region, graph: Graph) -> bool:
+def _all_types(ports: Sequence[Port]) -> dict[str, Uniform]:
+    return {port.address: port.type for port in ports if isinstance(port.type, Uniform)}
+
+
+def is_on_grid(kernel: KernelPlan, region: Region, graph: Graph) -> bool:
     """Whether what a kernel hands on is on the grid of its results before it runs."""
     if not region.ops or not all(is_mover(op, graph) for op in region.ops):
         return False

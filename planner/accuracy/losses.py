@@ -276,7 +276,7 @@ def _apart(
     weights = [weights_of(choice, plan) for choice in worst]
     others = [activations_of(choice, plan) for choice in worst]
     clips = [clips_of(choice, plan, seen.ranges) for choice in worst]
-    found = [powers[judged] for powers in measure([*weights, *others, *clips]).power]
+    found = [powers[judged] for powers in measure([*weights, *others, *clips]).power] if worst else []
     n = len(worst)
     return tuple(
         Parts(weight, max(0.0, other - clip), clip)

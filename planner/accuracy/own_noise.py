@@ -188,11 +188,9 @@ def _measured(
                 if progress is not None:
                     progress(done, total)
             signal = {name: np.where(np.isfinite(array), array, 0.0) for name, array in wanted.items()}
-            yield (
-                _sums(signal, job.groups, wanted),
-                np.asarray(rows).reshape(len(starts), -1),
-                _elements(wanted, job.groups),
-            )
+            elements = _elements(wanted, job.groups)
+            noise = np.asarray(rows).reshape(len(starts), elements.size)
+            yield _sums(signal, job.groups, wanted), noise, elements
 
 
 def _noise(run: tuple[Job, Steps, tuple[Choice, Start], FloatRun, Mapping[str, Array]]) -> Array:

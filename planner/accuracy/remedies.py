@@ -6,13 +6,13 @@ how far the own noises added up to what the whole program showed. Source: design
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from planner.accuracy.choices import Choice, activations_of
+from planner.accuracy.choices import Choice, activations_of, is_on_grid
 from planner.accuracy.own_noise import OwnNoise, Part, decibels
-from planner.ir.types.qtypes import Storage
+from planner.ir.types.qtypes import Storage, Uniform, float_text
 from planner.plans.plan import Plan, Planned
 
 Measure: TypeAlias = Callable[[Sequence[Choice]], OwnNoise]
@@ -24,6 +24,7 @@ WORTH: Final = 0.1
 RANGES: Final[Mapping[float, str]] = {0.25: "a quarter of", 0.5: "half", 2.0: "twice"}
 """Other ranges that are tried, as factors of the planned one."""
 WIDE: Final = 16
+RESTORE: Final = "qplan restore PLAN KERNEL"
 MOST: Final = 0.9
 """Share of the noise whose kernels are looked at together."""
 
@@ -40,6 +41,10 @@ class Parts:
     weights: float
     rounding: float
     clip: float
+
+
+Worst: TypeAlias = tuple[Choice, float, Parts]
+"""A choice, its own noise at the judged output, and the parts of that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,7 @@ class Remedy:
 
 def remedies(
     plan: Plan,
-    worst: Sequence[tuple[Choice, float, Parts]],
+    worst: Sequence[Worst],
     noise: OwnNoise,
     judged: Part,
     *,
@@ -88,7 +93,7 @@ def remedies(
         if parts.rounding + parts.clip > parts.weights
         for factor in RANGES
     ]
-    ranged = measure([choice for _, _, choice in tried]).power
+    ranged = measure([choice for _, _, choice in tried]).power if tried else ()
     found: list[Remedy] = []
 
     def note(names: tuple[str, ...], what: str, gone: float, how: str) -> None:
@@ -102,34 +107,59 @@ def remedies(
         }
         for what, left, how in _left(plan, choice, own, parts, others):
             note((choice.name,), what, own - left, how)
-    many = [*_most(worst, total)]
-    if len(many) > 1:
-        names = tuple(choice.name for choice, _ in many)
-        note(names, "float", math.fsum(own for _, own in many), "qplan restore, one after the other")
-    return tuple(sorted(found, key=lambda remedy: -remedy.sqnr))
+        if not choice.is_input:
+            note(_in_float(plan, [(choice, own, parts)]), "float", own, RESTORE)
+    most = [*_most(worst, total)]
+    if len(most) > 1:
+        note(_in_float(plan, most), "float", math.fsum(own for _, own, _ in most), RESTORE)
+    found.sort(key=lambda remedy: -remedy.sqnr)
+    told: dict[tuple[frozenset[str], str], Remedy] = {}
+    for remedy in found:
+        told.setdefault((frozenset(remedy.names), remedy.what), remedy)
+    return tuple(told.values())
 
 
-def _most(worst: Sequence[tuple[Choice, float, Parts]], total: float) -> Iterator[tuple[Choice, float]]:
+def _most(worst: Sequence[Worst], total: float) -> Iterator[Worst]:
     """The few kernels, worst first, that make most of the noise."""
     seen = 0.0
-    for choice, own, _ in worst:
+    for choice, own, parts in worst:
         if seen < MOST * total and not choice.is_input:
-            yield choice, own
+            yield choice, own, parts
         seen += own
+
+
+def _in_float(plan: Plan, worst: Iterable[Worst]) -> tuple[str, ...]:
+    """Kernels to run in float: these, and those that would round their results again."""
+    names: dict[str, None] = {}
+    for choice, _, parts in worst:
+        names[choice.name] = None
+        if parts.rounding + parts.clip > parts.weights:
+            names |= dict.fromkeys(_rounding_readers(plan, choice.name))
+    return tuple(names)
+
+
+def _rounding_readers(plan: Plan, kernel: str) -> Iterator[str]:
+    """Kernels that read results of a kernel in integers, through those that only move them too."""
+    made = {port.value for port in plan.kernels[kernel].outputs if port.value}
+    regions = plan.graph.regions
+    for at in sorted({at for value in made for at in plan.kernels_at[value]}):
+        reader = plan.kernels_in_order[at]
+        if any(port.value in made and isinstance(port.type, Uniform) for port in reader.inputs):
+            yield reader.name
+            if is_on_grid(reader, regions[plan.wiring.region_at[at]], plan.graph):
+                yield from _rounding_readers(plan, reader.name)
 
 
 def _left(
     plan: Plan, choice: Choice, own: float, parts: Parts, ranged: Mapping[float, float]
 ) -> Iterator[tuple[str, float, str]]:
-    """Remedies of one choice: what, the noise that it leaves, and how to get it."""
+    """Other types for one choice: which, the noise that they leave, and how to get them."""
     kinds = [kind for address, kind in choice.types.items() if ".in[" not in address] or [
         *choice.types.values()
     ]
     kinds += choice.pins.values()
     bits = min((kind.storage.bits for kind in kinds), default=WIDE)
     value = _value(plan, choice)
-    if not choice.is_input:
-        yield "float", 0.0, f"qplan restore PLAN {choice.name!r}"
     if bits < WIDE and _has_wide_row(plan, choice):
         left = parts.weights + parts.clip + parts.rounding * 4.0 ** (bits - WIDE)
         yield "16 bits", left, f'values: {{"{value}": "!quant.any<i16>"}}'
@@ -138,7 +168,7 @@ def _left(
     best = min(ranged, key=ranged.__getitem__, default=None)
     if best is not None and ranged[best] < parts.rounding + parts.clip:
         lo, hi = best * kinds[0].lo, best * kinds[0].hi
-        how = f'values: {{"{value}": "!quant.calibrated<f32<{lo:.4g}:{hi:.4g}>>"}}'
+        how = f'values: {{"{value}": "!quant.calibrated<f32<{float_text(lo)}:{float_text(hi)}>>"}}'
         yield f"{RANGES[best]} its range", parts.weights + ranged[best], how
 
 

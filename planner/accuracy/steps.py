@@ -8,10 +8,8 @@ as handing arrays from session to session costs more than small kernels do. Sour
 
 import math
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -71,29 +69,21 @@ class Start:
 
 @dataclass(slots=True)
 class Store:
-    """Arrays of one run; those beyond the limit lie in files of a folder.
+    """Arrays of one run; those beyond the limit lie in files."""
 
-    Attributes:
-      folder: gone with its owner; made when it is needed.
-    """
-
-    limit: int = LIMIT
+    limit: int = field(default_factory=lambda: LIMIT)
     held: int = 0
-    folder: tempfile.TemporaryDirectory[str] | None = None
-    numbers: Iterator[int] = field(default_factory=count)
 
     def kept(self, array: Array) -> Array:
         """The array, or the same in a file that is mapped."""
         self.held += array.nbytes
         if self.held <= self.limit or array.dtype.hasobject or not array.nbytes:
             return array
-        if self.folder is None:
-            self.folder = tempfile.TemporaryDirectory(prefix="qplan-", ignore_cleanup_errors=True)
-        path = Path(self.folder.name) / f"{next(self.numbers)}.npy"
-        np.save(path, array)
         self.held -= array.nbytes
-        mapped: Array = np.load(path, mmap_mode="r")
-        return mapped
+        # The file has no name and goes with the array.
+        with tempfile.TemporaryFile(prefix="qplan-") as file:
+            array.tofile(file)
+            return np.memmap(file, array.dtype, "r", shape=array.shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,7 +92,6 @@ class FloatRun:
 
     memory: Memory
     names: frozenset[str]
-    store: Store
 
 
 class Steps:
@@ -147,7 +136,7 @@ class Steps:
                 kept = store.kept(array)
                 if kept is not array:
                     memory.define(name, kept)
-        return FloatRun(memory, frozenset(memory.names()), store)
+        return FloatRun(memory, frozenset(memory.names()))
 
     def start(self, choice: Choice) -> Start:
         """Where a run with a choice begins, and which steps it takes."""
@@ -256,12 +245,17 @@ def _stretches(graph: Graph, steps: Sequence[Step]) -> tuple[tuple[Step, tuple[S
     most = math.isqrt(len(steps)) + 1
     parts: list[list[Step]] = []
     for step in steps:
-        is_plain = len(step.regions) == 1
-        if parts and is_plain and len(parts[-1]) < most and len(parts[-1][-1].regions) == 1:
+        last = parts[-1][-1] if parts else None
+        if last is not None and _is_plain(last) and _is_plain(step) and len(parts[-1]) < most:
             parts[-1].append(step)
         else:
             parts.append([step])
     return tuple((_joined(graph, part, readers), tuple(part)) for part in parts)
+
+
+def _is_plain(step: Step) -> bool:
+    """Whether a step is one float kernel, no border of a body."""
+    return len(step.regions) == 1 and isinstance(step.items[0], Floats)
 
 
 def _joined(graph: Graph, steps: Sequence[Step], readers: Mapping[str, set[Step]]) -> Step:
@@ -284,10 +278,13 @@ def _owner(graph: Graph, region: Region) -> str:
     if not graph.scopes:
         return ""
     path = inner_scope(graph.scopes, region.scope, "")
-    if path:
-        return graph.scopes[path].owner
     op = border_op(region)
-    return str(op.attributes["body"]) if op is not None and op.type == JOIN else ""
+    if not path and op is not None:
+        body = str(op.attributes["body"])
+        if op.type == JOIN:
+            return body
+        path = inner_scope(graph.scopes, body, "")
+    return graph.scopes[path].owner if path else ""
 
 
 def _writes(regions: Sequence[Region]) -> frozenset[str]:

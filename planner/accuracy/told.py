@@ -10,6 +10,7 @@ from typing import Any, Final
 from planner.accuracy.losses import KernelLoss, Losses, OutputLoss, ValueLoss
 
 KERNEL_HEAD: Final = ("kernel", "kind", "share", "alone", "weights", "rounding", "clip")
+NAMED: Final = 6
 VALUE_HEAD: Final = ("value", "SQNR", "drop", "kernel", "")
 
 
@@ -63,9 +64,12 @@ def value_row(value: ValueLoss) -> tuple[str, ...]:
 def remedy_lines(losses: Losses) -> tuple[str, ...]:
     """What would help most, a line each."""
     return tuple(
-        f"{', '.join(remedy.names)}: {remedy.what} gives {decibels(remedy.sqnr)}: {remedy.how}"
-        for remedy in losses.remedies
+        f"{_listed(one.names)}: {one.what} gives {decibels(one.sqnr)}: {one.how}" for one in losses.remedies
     )
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
 
 
 def losses_json(losses: Losses) -> dict[str, Any]:

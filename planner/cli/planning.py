@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from planner.cli.comparing import bigger, compare_as_used
+from planner.cli.comparing import bigger, compare_as_used, is_poor, lost_text, poor_losses
 from planner.cli.console import progress, say, say_json, warn
 from planner.cli.files import (
     STDIN,
@@ -109,6 +109,7 @@ def plan(
         planned = make(ready)
         require_ranges(graph, planned, "give samples with --data or statistics with --stats")
         files, comparisons = _exports(graph, ready, planned, formats or [], None)
+        lost = None
     else:
         with as_samples(data, graph) as samples:
             with progress("calibrating") as bar:
@@ -117,6 +118,7 @@ def plan(
             planned = make(ready)
             require_ranges(graph, planned, "no sample gives any value a finite number: clean them")
             files, comparisons = _exports(graph, ready, planned, formats or [], samples)
+            lost = poor_losses(graph, ready, planned, comparisons, samples)
     corrected = _corrected_file(planned.graph.name)
     source = str(Path(out) / corrected) if corrected in files else model
     reference = model if corrected in files else STDIN
@@ -124,7 +126,7 @@ def plan(
     documents = {
         "plan.json": told.to_json(),
         "plan.mlir": planned.to_mlir(),
-        "report.html": planner.write_report(planned, comparisons),
+        "report.html": planner.write_report(planned, comparisons, losses=lost),
     }
     files = {name: text.encode() for name, text in documents.items()} | files
     keep_inputs(out, files, (model, target, data, stats, annotations, functions))
@@ -140,7 +142,8 @@ def plan(
         say(summary_text(planned))
         say(quality_text(comparisons))
         say(f"wrote {', '.join(written)}")
-        say(next_steps(out, planned, files, model, data))
+        say(next_steps(out, planned, files, model, data, is_poor=is_poor(comparisons)))
+        say(lost_text(lost))
 
 
 def _check_choices(formats: list[str], data: str | None, stats: str | None) -> None:
@@ -188,8 +191,16 @@ def _leftovers(out: str, planned: "Plan", files: Mapping[str, bytes], model: str
             yield f"{path} was there before and does not belong to this plan"
 
 
-def next_steps(out: str, planned: "Plan", files: Mapping[str, bytes], model: str, data: str | None) -> str:
-    """The purpose of each file, and commands to go on with."""
+def next_steps(
+    out: str,
+    planned: "Plan",
+    files: Mapping[str, bytes],
+    model: str,
+    data: str | None,
+    *,
+    is_poor: bool = False,
+) -> str:
+    """The purpose of each file, and commands to go on with: where it is lost, if quality is poor."""
     from planner.exporters.table import EXPORTERS, file_name
     from planner.report.totals import totals
 
@@ -204,10 +215,8 @@ def next_steps(out: str, planned: "Plan", files: Mapping[str, bytes], model: str
         lines.append(f"{floats} kernel{'s stay' if floats > 1 else ' stays'} float: the report says why")
     plan_file = str(folder / "plan.json")
     output = next(iter(planned.graph.outputs), "ADDRESS")
-    lines += [
-        f"next: open {folder / 'report.html'}, or",
-        f"  {shlex.join(('qplan', 'explain', plan_file, output))}",
-    ]
+    words = ("losses", out, "--data", data) if is_poor and data else ("explain", plan_file, output)
+    lines += [f"next: open {folder / 'report.html'}, or", f"  {shlex.join(('qplan', *words))}"]
     names = [name for name in EXPORTERS if file_name(name) in files]
     exported = next((str(folder / file_name(name)) for name in names if name.startswith("onnx-")), None)
     if not names:

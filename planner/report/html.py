@@ -8,12 +8,14 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from planner.accuracy.losses import Losses
 from planner.errors import expect
 from planner.interpreter.compare import Comparison
 from planner.ir.types.qtypes import Uniform
 from planner.plans.explain import explain, type_text
 from planner.plans.plan import Plan, require_plan
 from planner.plans.records import KernelPlan, Port, Rescale
+from planner.report.lost import losses_part
 from planner.report.markup import Markup, element, join, table
 from planner.report.resources import policy, script, style
 from planner.report.totals import is_integer, port_text, row_text, totals
@@ -44,13 +46,18 @@ dt { opacity: .7; } dd { margin: 0; overflow-wrap: anywhere; }
 
 
 def write_report(
-    plan: Plan, comparisons: Mapping[str, Comparison] | None = None, *, before: Plan | None = None
+    plan: Plan,
+    comparisons: Mapping[str, Comparison] | None = None,
+    *,
+    before: Plan | None = None,
+    losses: Losses | None = None,
 ) -> str:
     """Write the report of a plan.
 
     Args:
       comparisons: by name of the format, how the exported file compares with the float model.
       before: another plan; the graph then marks changes since, as `planner.diff` has it.
+      losses: of the plan; a section then says where its numbers are lost.
 
     Returns:
       A whole HTML document that needs nothing else.
@@ -62,12 +69,15 @@ def write_report(
     expect(given, Mapping, "comparisons are a mapping from a format to what compare gives")
     for comparison in given.values():
         expect(comparison, Comparison, "a comparison is what compare gives")
+    if losses is not None:
+        expect(losses, Losses, "losses are what planner.losses gives")
     title = f"{plan.graph.name} on {plan.target.id}"
     sections = [
         element("h1", title),
         _totals(plan),
         *_section("Warnings", _items(plan.warnings), shown=bool(plan.warnings)),
         *_section("Quality against the float model", _quality(given), shown=bool(given)),
+        *(_section("Where the numbers are lost", losses_part(losses)) if losses is not None else ()),
         _graph(),
         _scripts(plan, before),
         *_section("Kernels", _kernels(plan)),
