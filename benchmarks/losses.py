@@ -39,19 +39,23 @@ def pictures(size: int, number: int) -> np.ndarray:
 
 
 def squeezenet(model: Graph, number: int) -> Feeds:
+    """Photographs less their mean."""
     return [{model.inputs[0]: shot[None] - 120.0} for shot in pictures(224, number)]
 
 
 def yolox(model: Graph, number: int) -> Feeds:
+    """Photographs, side by side."""
     return [{model.inputs[0]: shot[None]} for shot in pictures(416, number)]
 
 
 def decoder(_: Graph, number: int) -> Feeds:
+    """Texts of 128 tokens."""
     texts = np.load(MODELS / "language" / "calibration.npz")
     return [{name: texts[name][k : k + 1] for name in texts.files} for k in range(number)]
 
 
 def windows(model: Graph, number: int) -> Feeds:
+    """Windows of sound."""
     found = np.load(MODELS / "mlperf-tiny" / "ad_windows.npy")[:number].astype(np.float32)
     return [{model.inputs[0]: window.reshape(1, 640)} for window in found]
 

@@ -169,7 +169,7 @@ def test_a_wide_value_is_no_clip():
 
 
 def test_remedies_hold_when_they_are_taken():
-    """A kernel that makes nearly all of the noise, in float with its reader, leaves at most what was predicted."""
+    """The worst kernel, in float with its reader, leaves at most what was predicted."""
     model, plan, samples = two_sizes("!quant.calibrated<f32<-200.0:200.0>>")
     found = losses(model, plan, samples)
     remedy = next(one for one in found.remedies if one.what == "float")
