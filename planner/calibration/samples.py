@@ -5,38 +5,35 @@ input it feeds and cast to its element type. Nothing here runs a model. Source: 
 """
 
 import difflib
-import io
-import math
 import os
-import zipfile
-import zlib
 from collections.abc import Container, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
-from numpy.lib import format as npy
-from numpy.typing import NDArray
 
+from planner.calibration.npz import Array, array_names, read_arrays
 from planner.errors import SampleError
 from planner.ir.graph import Dim, Graph, Shape, Value
 from planner.ir.types.fit import shape_text
 from planner.onnx.dtypes import NUMPY
 
-Array: TypeAlias = NDArray[Any]
 Sample: TypeAlias = Mapping[str, Array]
 Source: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Iterable[Mapping[str, Any]]
 
 
+LABELS: Final = ("label", "labels")
+"""Arrays of samples that say what should come out: never inputs, unless a model has one of that name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """Inputs of one run of the model: arrays by input name, and a name for messages."""
+    """Inputs of one run of the model: arrays by input name, a name for messages, labels where asked for."""
 
     name: str
     arrays: Sample
+    labels: Array | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,34 +44,37 @@ class Samples:
     count: int | None
 
 
-def open_samples(source: Source, graph: Graph) -> Samples:
+def open_samples(source: Source, graph: Graph, *, labeled: bool = False) -> Samples:
     """Open samples for a model.
 
     Args:
       source: a folder of `.npz` files (one sample each, keys are input names), one `.npz` or one mapping
         with the samples along a new first axis or along the batch axis, or an iterable of mappings. Files
-        may hold more than the model's inputs (labels); `extra_names` says what is left out.
+        may hold more than the model's inputs; `extra_names` says what is left out.
       graph: whose inputs the samples are to fit.
+      labeled: read arrays named as `LABELS`, too: of one `.npz` or mapping an entry for each sample.
 
     Raises:
-      SampleError: nothing to read there. A sample that does not fit raises when its turn comes: a name
-        that is no input (with the nearest), a missing input, a wrong shape or element type.
+      SampleError: nothing to read there, or another number of labels than of samples. A sample that does
+        not fit raises when its turn comes: a name that is no input (with the nearest), a missing input, a
+        wrong shape or element type.
     """
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
         if path.is_dir():
-            return _folder(path, graph)
-        return _stacked(_read_npz(path, graph), path.name, graph)
+            return _folder(path, graph, labeled=labeled)
+        arrays = _read_npz(path, graph, labeled=labeled)
+        return _stacked(arrays, path.name, graph, labeled=labeled)
     if isinstance(source, Mapping):
-        return _stacked(source, "samples", graph)
+        return _stacked(source, "samples", graph, labeled=labeled)
     if not isinstance(source, Iterable):
         raise SampleError(f"samples cannot be a {type(source).__name__}", hint=_ACCEPTED)
     count = len(source) if isinstance(source, (list, tuple)) else None
-    return Samples(_each(source, graph), count)
+    return Samples(_each(source, graph, labeled=labeled), count)
 
 
 def extra_names(source: str | os.PathLike[str], graph: Graph) -> tuple[str, ...]:
-    """Arrays of a file or folder of samples that are left out, as they are no inputs of the model.
+    """Arrays of a file or folder of samples that are left out, as they are neither inputs nor labels.
 
     Where an input is missing none are: the refusal names the array that is there in its place.
 
@@ -84,16 +84,16 @@ def extra_names(source: str | os.PathLike[str], graph: Graph) -> tuple[str, ...]
     path = Path(source)
     found: dict[str, None] = {}
     for file in sorted(path.glob("*.npz")) if path.is_dir() else [path]:
-        names = _members(file)
+        names = array_names(file)
         found |= dict.fromkeys(names if set(graph.inputs) <= set(names) else ())
-    return tuple(name for name in found if name not in graph.inputs)
+    return tuple(name for name in found if name not in graph.inputs and name not in LABELS)
 
 
 _ACCEPTED: Final = "a folder of .npz, one .npz, or an iterable of {input name: array}"
 
 
 def fit(sample: Mapping[str, Any], graph: Graph, name: str) -> Sample:
-    """Check one sample against the model's inputs and cast it to their element types.
+    """Check one sample against the model's inputs and cast it to their element types; labels are left out.
 
     Args:
       name: in messages, such as `sample 3 (0003.npz)`.
@@ -107,79 +107,51 @@ def fit(sample: Mapping[str, Any], graph: Graph, name: str) -> Sample:
     return {key: _fit_array(sample[key], graph.values[key], name) for key in graph.inputs}
 
 
-def _folder(path: Path, graph: Graph) -> Samples:
+def _folder(path: Path, graph: Graph, *, labeled: bool) -> Samples:
     files = sorted(path.glob("*.npz"))
     if not files:
         raise SampleError(f"folder {str(path)!r} holds no .npz file", hint="one .npz per sample")
     feeds = (
-        Feed(label, fit(_read_npz(file, graph), graph, label))
-        for label, file in ((f"sample {k} ({file.name})", file) for k, file in enumerate(files))
+        _feed(_read_npz(file, graph, labeled=labeled), graph, f"sample {k} ({file.name})", labeled=labeled)
+        for k, file in enumerate(files)
     )
     return Samples(feeds, len(files))
 
 
-def _each(source: Iterable[Mapping[str, Any]], graph: Graph) -> Iterator[Feed]:
+def _each(source: Iterable[Mapping[str, Any]], graph: Graph, *, labeled: bool) -> Iterator[Feed]:
     for k, sample in enumerate(source):
-        yield Feed(f"sample {k}", fit(sample, graph, f"sample {k}"))
+        yield _feed(sample, graph, f"sample {k}", labeled=labeled)
 
 
-def _members(path: Path) -> tuple[str, ...]:
-    with _opened(path) as archive:
-        return tuple(name.removesuffix(".npy") for name in archive.namelist())
+def _feed(sample: Mapping[str, Any], graph: Graph, name: str, *, labeled: bool) -> Feed:
+    arrays = fit(sample, graph, name)
+    return Feed(name, arrays, _labels_of(sample, graph, name) if labeled else None)
 
 
-def _read_npz(path: Path, graph: Graph) -> Sample:
-    """The arrays of a file: those of the model's inputs; all of them where an input is missing."""
-    with _opened(path) as archive:
-        names = {name.removesuffix(".npy"): name for name in archive.namelist()}
-        wanted = graph.inputs if set(graph.inputs) <= set(names) else tuple(names)
-        return {name: _array(archive.read(names[name])) for name in wanted}
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            yield archive
-    except OSError as error:
-        raise SampleError(f"{path}: cannot read samples: {error.strerror or 'not an .npz file'}") from error
-    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        if _is_array(path):
-            raise SampleError(
-                f"{path}: a single array; samples are .npz files keyed by input name"
-            ) from error
-        raise SampleError(f"{path}: not a readable .npz file", hint="write it with numpy.savez") from error
-
-
-def _is_array(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(len(npy.MAGIC_PREFIX)) == npy.MAGIC_PREFIX
-
-
-def _array(data: bytes) -> Array:
-    """The array of a `.npy`: `numpy.load` without pickles, which parses every header anew.
+def _labels_of(sample: Mapping[str, Any], graph: Graph, name: str) -> Array | None:
+    """The labels that come with a sample, or with all.
 
     Raises:
-      ValueError: another content.
+      SampleError: two arrays of them.
     """
-    width = 2 if data[6:7] == b"\1" else 4
-    end = 8 + width + int.from_bytes(data[8 : 8 + width], "little")
-    shape, is_fortran, dtype = _header(data[:end])
-    return np.frombuffer(data, dtype, math.prod(shape), end).reshape(shape, order="F" if is_fortran else "C")
+    found = [key for key in LABELS if key in sample and key not in graph.inputs]
+    if len(found) > 1:
+        raise SampleError(f"{name}: 'label' and 'labels' are both there", hint="labels are one array")
+    return np.asarray(sample[found[0]]) if found else None
 
 
-@lru_cache(maxsize=64)
-def _header(data: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, order and element type; the samples of a folder have few headers."""
-    stream = io.BytesIO(data)
-    read = npy.read_array_header_1_0 if npy.read_magic(stream) == (1, 0) else npy.read_array_header_2_0
-    found: tuple[tuple[int, ...], bool, np.dtype[Any]] = read(stream)
-    return found
+def _read_npz(path: Path, graph: Graph, *, labeled: bool) -> Sample:
+    """The model's inputs and, where asked for, labels; all arrays of the file where an input is missing."""
+    names = array_names(path)
+    if not set(graph.inputs) <= set(names):
+        return read_arrays(path, names)
+    labels = [name for name in LABELS if labeled and name in names and name not in graph.inputs]
+    return read_arrays(path, (*graph.inputs, *labels))
 
 
 def _check_names(sample: Mapping[str, Any], graph: Graph, name: str) -> None:
     for key in sample:
-        if key not in graph.inputs:
+        if key not in graph.inputs and key not in LABELS:
             near = difflib.get_close_matches(str(key), graph.inputs, n=1, cutoff=0.4)
             known = ", ".join(repr(known) for known in graph.inputs)
             hint = f"did you mean {near[0]!r}?" if near else f"the model's inputs: {known}"
@@ -243,7 +215,7 @@ class _Split:
     samples: int = 1
 
 
-def _stacked(data: Mapping[str, Any], name: str, graph: Graph) -> Samples:
+def _stacked(data: Mapping[str, Any], name: str, graph: Graph, *, labeled: bool) -> Samples:
     """Cut one mapping of arrays into samples."""
     _check_names(data, graph, name)
     arrays = {key: np.asarray(data[key]) for key in graph.inputs}
@@ -260,7 +232,32 @@ def _stacked(data: Mapping[str, Any], name: str, graph: Graph) -> Samples:
         found = ", ".join(f"{split.samples} of {key!r}" for key, split in splits.items())
         raise SampleError(f"{name}: different numbers of samples: {found}")
     count = counts.pop() if counts else 1
-    return Samples(_cut(arrays, splits, count, name, graph), count)
+    feeds = _cut(arrays, splits, count, name, graph)
+    labels = _labels_of(data, graph, name) if labeled else None
+    if labels is None:
+        return Samples(feeds, count)
+    parts = _cut_labels(labels, splits.values(), count, name)
+    return Samples((replace(feed, labels=part) for feed, part in zip(feeds, parts, strict=True)), count)
+
+
+def _cut_labels(labels: Array, splits: Iterable[_Split], count: int, name: str) -> list[Array]:
+    """The labels of each sample, which lie along the first axis as the samples do.
+
+    Raises:
+      SampleError: another number of them.
+    """
+    cut = [split for split in splits if split.axis is not None]
+    if not cut:
+        return [labels]
+    step = max((split.step for split in cut if split.keep), default=1)
+    found = labels.shape[0] if labels.ndim else 0
+    if found not in (count, count * step):
+        wanted = f"{count * step}" if step == 1 else f"{count * step} (or one for each batch, {count})"
+        raise SampleError(
+            f"{name}: there are {found} labels, the samples are {wanted}",
+            hint="labels lie along the first axis, in the order of the samples",
+        )
+    return np.split(labels, count) if count else []
 
 
 def _split(array: Array, value: Value, name: str) -> _Split:

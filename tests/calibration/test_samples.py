@@ -99,10 +99,10 @@ def test_a_file_may_hold_more_than_the_inputs(tmp_path):
     count, feeds = read(tmp_path)
     assert count == 2
     assert all(set(feed) == {"image", "ids"} for feed in feeds)
-    assert extra_names(tmp_path, two_inputs()) == ("label", "more0", "more1")
+    assert extra_names(tmp_path, two_inputs()) == ("more0", "more1")
     np.savez(tmp_path / "stacked.npz", image=IMAGES, ids=IDS, label=labels)
     assert read(tmp_path / "stacked.npz")[0] == len(IMAGES)
-    assert extra_names(tmp_path / "stacked.npz", two_inputs()) == ("label",)
+    assert extra_names(tmp_path / "stacked.npz", two_inputs()) == ()
 
 
 def test_an_array_in_the_place_of_an_input_is_no_extra(tmp_path):
@@ -173,7 +173,7 @@ def test_arrays_are_read_as_numpy_reads_them(write, change, tmp_path):
 
 def test_pickled_objects_are_refused(tmp_path):
     np.savez(tmp_path / "0.npz", image=np.array([{}], object), ids=IDS[0])
-    with pytest.raises(SampleError, match="not a readable"):
+    with pytest.raises(SampleError, match="'image' holds Python objects, not numbers"):
         read(tmp_path)
 
 
@@ -201,3 +201,66 @@ def test_bad_files(tmp_path, monkeypatch):
             read(name)
         found[name] = str(caught.value)
     assert found == expected
+
+
+def labels_of(source, graph=None) -> list:
+    feeds = open_samples(source, graph or two_inputs(), labeled=True).feeds
+    return [None if feed.labels is None else feed.labels.tolist() for feed in feeds]
+
+
+def test_labels_come_with_their_sample(tmp_path):
+    """From one file along the first axis, from a folder whole; never as inputs, and only where asked for."""
+    stacked = {"image": IMAGES, "ids": IDS, "label": np.arange(len(IMAGES))}
+    assert labels_of(stacked) == [[k] for k in range(len(IMAGES))]
+    assert all(feed.labels is None for feed in open_samples(stacked, two_inputs()).feeds)
+    for k in range(2):
+        np.savez(tmp_path / f"{k}.npz", **one(k), labels=np.int64(7 + k))
+    assert labels_of(tmp_path) == [7, 8]
+    assert labels_of([one(0, label=np.array([3]))]) == [[3]]
+    assert labels_of([one(0)]) == [None]
+    assert set(read([one(0, labels=np.zeros(9))])[1][0]) == {"image", "ids"}
+
+
+def test_labels_of_batches_are_cut_as_they_are():
+    op = Op("add", "Add", ("x", "x"), ("y",))
+    graph = graph_of((op,), {"x": (2, 2)})
+    data = {"x": np.zeros((6, 2), np.float32)}
+    assert labels_of({**data, "labels": np.arange(6)}, graph) == [[0, 1], [2, 3], [4, 5]]
+    assert labels_of({**data, "labels": np.arange(3)}, graph) == [[0], [1], [2]]
+    with pytest.raises(SampleError) as caught:
+        labels_of({**data, "labels": np.arange(5)}, graph)
+    assert str(caught.value) == (
+        "samples: there are 5 labels, the samples are 6 (or one for each batch, 3) "
+        "(labels lie along the first axis, in the order of the samples)"
+    )
+
+
+def test_an_input_that_is_called_labels_is_one():
+    op = Op("add", "Add", ("labels", "labels"), ("y",))
+    graph = graph_of((op,), {"labels": (2,)})
+    assert [feed["labels"].tolist() for feed in read([{"labels": np.ones(2)}], graph)[1]] == [[1, 1]]
+    assert labels_of([{"labels": np.ones(2)}], graph) == [None]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"label": np.arange(2)}, "samples: there are 2 labels, the samples are 5 (labels lie along"),
+        ({"label": np.int64(2)}, "samples: there are 0 labels, the samples are 5 (labels lie along"),
+        (
+            {"label": IDS, "labels": IDS},
+            "samples: 'label' and 'labels' are both there (labels are one",
+        ),
+    ],
+)
+def test_labels_that_do_not_fit(more, said):
+    with pytest.raises(SampleError) as caught:
+        labels_of({"image": IMAGES, "ids": IDS, **more})
+    assert str(caught.value).startswith(said)
+
+
+def test_labels_of_python_objects_are_refused_where_they_are_read(tmp_path):
+    np.savez(tmp_path / "a.npz", **one(0), label=np.asarray([{"a": 1}], object))
+    with pytest.raises(SampleError) as caught:
+        labels_of(tmp_path / "a.npz")
+    assert str(caught.value) == f"{tmp_path / 'a.npz'}: 'label' holds Python objects, not numbers"
