@@ -4,13 +4,14 @@ bytes -> `load_model` -> `annotate` -> `plan` (fuse, choose rows, propagate) -> 
 Every step is a pure function of what it is given. Source: design 03, "One `plan` call".
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 
 import numpy as np
 
 from planner import annotated, mlir
+from planner.accuracy.metrics import Metric
 from planner.calibration.run import calibrate as run_calibration
 from planner.calibration.run import calibrate_on
 from planner.calibration.statistics import Statistics
@@ -21,6 +22,7 @@ from planner.interpreter.compare import Comparison
 from planner.interpreter.compare import compare as compare_models
 from planner.interpreter.evaluate import Evaluation
 from planner.interpreter.evaluate import evaluate as evaluate_plan
+from planner.interpreter.reference import ReferenceKind
 from planner.ir.dims import with_dims
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, with_facts
@@ -155,15 +157,34 @@ def compare(
     *,
     optimisation: Optimisation = "none",
     exact_products: bool = False,
+    reference: ReferenceKind = "written",
+    output: str | None = None,
+    metrics: Sequence[str | Metric] = (),
 ) -> Comparison:
-    """Run the float model and a quantized ONNX file side by side in onnxruntime: SQNR (dB) and max error.
+    """Run a model and a quantized ONNX file of it side by side: SQNR (dB), largest error, metrics.
 
     Args:
+      samples: with arrays `label` or `labels` beside the inputs, scores of classes are judged by them.
       optimisation: the level at which onnxruntime loads the file; its own default is `all`.
       exact_products: x86 without VNNI adds products of u8 and i8 in 16 bits, unless it is told not to.
+      reference: of a model that has quantizers of its own: as `written`, or `stripped` of them.
+      output: the output that labels are for; by default the only one.
+      metrics: `top1`, `top5`, `cross_entropy`, or functions `metric(outputs, labels) -> float`: arrays of all
+        samples by name of the output, larger is better.
+
+    Raises:
+      SampleError: samples or labels that do not fit.
+      InputError: a metric that raises, or returns no number.
     """
     return compare_models(
-        expand(model), data, samples, optimisation=optimisation, exact_products=exact_products
+        expand(model),
+        data,
+        samples,
+        optimisation=optimisation,
+        exact_products=exact_products,
+        reference=reference,
+        output=output,
+        metrics=metrics,
     )
 
 

@@ -15,12 +15,13 @@ from typing import Any, Final
 
 from api.intake.scan import scan_onnx
 from api.intake.scan_zip import scan_npz
+from planner.accuracy.quality import Quality
 from planner.calibration.run import calibrate
 from planner.calibration.samples import Samples, open_samples
 from planner.calibration.shards import merge_shards
 from planner.calibration.statistics import Statistics
 from planner.calibration.statsjson import read_statistics, write_statistics
-from planner.interpreter.compare import Quality, compare
+from planner.interpreter.compare import compare
 from planner.ir.expand import expand
 from planner.ir.graph import Graph
 

@@ -113,7 +113,7 @@ def compare(
 ) -> int:
     """Run the float model and a quantized file side by side: SQNR and largest error of each output."""
     import planner
-    from planner.report.html import decibels
+    from planner.accuracy.quality import decibels
 
     only_one_stdin(model, quantized, data)
     if min_sqnr is not None and math.isnan(min_sqnr):

@@ -307,7 +307,7 @@ def quality_json(comparisons: "Mapping[str, Comparison]") -> dict[str, Any]:
 
 def quality_text(comparisons: "Mapping[str, Comparison]") -> str:
     """A line for each output of each format."""
-    from planner.report.html import decibels
+    from planner.accuracy.quality import decibels
 
     return "\n".join(
         f"  {name}: {output} {decibels(quality.sqnr)}, largest error {quality.max_error:.4g}"

@@ -1,22 +1,24 @@
-"""Compare: the float model and a quantized ONNX file side by side in onnxruntime, sample by sample.
+"""Compare: a model, the reference, and a quantized ONNX file of it side by side, sample by sample.
 
-`SQNR = 10 log10(sum ref^2 / sum (ref - got)^2)` in dB, over all samples of an output. Optimisations are off
-unless asked for: with them onnxruntime's numbers are no oracle. Source: design 05.
+Optimisations are off unless asked for: with them onnxruntime's numbers are no oracle. What is made of the
+numbers is in `accuracy`. Source: design 05; design 11, "Judged".
 """
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeVar, get_args
 
-import numpy as np
 import onnxruntime
 
+from planner.accuracy.metrics import Metric, Score, judge_of
+from planner.accuracy.quality import Quality, Tally
 from planner.calibration.samples import Samples, Source, open_samples
 from planner.constants.quantize import dequantize_array, quantize_array
-from planner.errors import ModelError, SampleError, expect
+from planner.errors import ModelError, SampleError, expect, require_name
 from planner.interpreter.memory import as_f32
+from planner.interpreter.reference import ReferenceKind, Run, named_in_reference, open_reference, run_session
 from planner.interpreter.requantize import Array
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
@@ -28,7 +30,6 @@ from planner.onnx.sessions import (
     FAILURES,
     Optimisation,
     one_line,
-    open_graph,
     open_session,
     session_options,
 )
@@ -36,45 +37,37 @@ from planner.onnx.structure.expose_outputs import inner_tensors, with_outputs
 from planner.onnx.write import write_graph
 from planner.plans.rescales import pins
 
-# A protobuf holds less than 2 GB: models with more weights go through a folder.
-MAX_INLINE_BYTES: Final = 1 << 30
+Found = TypeVar("Found")
 # QONNX's quantizers as a file spells the type of a node, its length before it; a file without has none.
 _QUANTIZERS: Final = (b"\x05Quant", b"\x08IntQuant", b"\x0cBipolarQuant", b"\x0aFloatQuant", b"\x05Trunc")
 
 
 @dataclass(frozen=True, slots=True)
-class Quality:
-    """Comparison of one tensor of the quantized file with the float model's.
-
-    Attributes:
-      sqnr: dB; infinite where there is no error, minus infinity where there is only error.
-      max_error: the largest difference, real.
-      elements: compared, over all samples.
-    """
-
-    sqnr: float
-    max_error: float
-    elements: int
-
-
-@dataclass(frozen=True, slots=True)
 class Comparison:
-    """A quantized file against the float model.
+    """A quantized file against the reference, the model that the user gave.
 
     Attributes:
       samples: number of runs.
       outputs: by model output.
       values: by inner value, where asked for and both files have a float tensor of that name.
+      scores: by name of a metric, where the samples have labels or a metric was given.
+      reference: `written` where the model ran with quantizers of its own, else `float`.
+      held_out: whether the samples are others than those of calibration; None where nobody said.
+      notes: labels that judge nothing, and why.
     """
 
     samples: int
     outputs: Mapping[str, Quality]
     values: Mapping[str, Quality] = field(default_factory=dict)
+    scores: Mapping[str, Score] = field(default_factory=dict)
+    reference: Literal["float", "written"] = "float"
+    held_out: bool | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def worst_sqnr(self) -> float:
-        """The SQNR (dB) of the worst output: the model's figure."""
-        return min((quality.sqnr for quality in self.outputs.values()), default=math.inf)
+        """The SQNR (dB) of the worst output, there of its worst group: the model's figure."""
+        return min((quality.worst for quality in self.outputs.values()), default=math.inf)
 
 
 def compare(
@@ -85,75 +78,68 @@ def compare(
     values: bool = False,
     optimisation: Optimisation = "none",
     exact_products: bool = False,
+    reference: ReferenceKind = "written",
+    output: str | None = None,
+    metrics: Sequence[str | Metric] = (),
 ) -> Comparison:
     """Run both models on the same samples.
 
     Args:
-      graph: the float model; its pins say how stored inputs and outputs of the file are to be read.
+      graph: the model; its pins say how stored inputs and outputs of the file are to be read.
       data: the quantized file, as bytes or a path.
-      samples: anything `open_samples` reads; gone through once.
+      samples: anything `open_samples` reads, labels among it; gone through once.
       values: compare inner values too.
-      optimisation: of the quantized file in onnxruntime; the float model always runs as written.
+      optimisation: of the quantized file in onnxruntime; the reference always runs as written.
       exact_products: see `sessions.session_options`.
+      reference: `stripped` leaves out the quantizers that the model's own file has.
+      output: the one that labels judge; by default the only one.
+      metrics: names of `metrics.BUILT_IN`, or functions; top-1 and top-5 are there wherever labels fit.
 
     Raises:
       ModelError: a file that is no model, that onnxruntime refuses, or whose inputs and outputs are others.
-      SampleError: no samples, or one that does not fit or does not run.
+      SampleError: no samples, or one that does not fit or does not run; labels that do not fit.
+      InputError: a metric that raises, or returns no number.
+      UnknownName: no such output or metric.
     """
-    opened = samples if isinstance(samples, Samples) else open_samples(samples, graph)
+    require_name("reference", reference, get_args(ReferenceKind))
+    opened = samples if isinstance(samples, Samples) else open_samples(samples, graph, labeled=True)
     data = _plain(data)
-    watched = _watched(graph, data) if values else ()
+    watched = named_in_reference(graph, _watched(graph, data), reference) if values else ()
     options = session_options(optimisation, exact_products=exact_products)
-    pair = _Pair(graph, _float_session(graph, watched), _quantized_session(data, watched, options))
+    run = open_reference(graph, watched, reference)
+    pair = _Pair(graph, run, _quantized_session(data, watched, options))
     pair.check_ports()
-    tallies = {name: _Tally() for name in (*pair.outputs, *watched)}
+    judge = judge_of(pair.outputs, output, metrics)
+    tallies = {name: Tally(is_cut=name in pair.outputs) for name in (*pair.outputs, *watched)}
     done = 0
     for feed in opened.feeds:
         wanted, got = pair.run(feed.name, feed.arrays, tuple(tallies))
         for name, tally in tallies.items():
             tally.add(wanted[name], got[name])
+        judge.add(feed, _some(wanted, pair.outputs), _some(got, pair.outputs))
         done += 1
     if not done:
         raise SampleError("no samples to compare on", hint="the calibration samples will do")
     found = {name: tally.quality() for name, tally in tallies.items()}
-    inner = {name: found[name] for name in watched}
-    return Comparison(done, {name: found[name] for name in pair.outputs}, inner)
+    is_written = graph.written is not None and reference == "written"
+    return Comparison(
+        done,
+        _some(found, pair.outputs),
+        _some(found, watched),
+        judge.scores(),
+        "written" if is_written else "float",
+        notes=tuple(judge.notes),
+    )
 
 
-@dataclass(slots=True)
-class _Tally:
-    """Sums over the samples seen so far."""
-
-    signal: float = 0.0
-    noise: float = 0.0
-    largest: float = 0.0
-    elements: int = 0
-
-    def add(self, wanted: Array, got: Array) -> None:
-        reference, other = wanted.astype(np.float64), got.astype(np.float64)
-        with np.errstate(invalid="ignore"):
-            # Equal infinities and NaN at the same places are no error.
-            is_same = (reference == other) | (np.isnan(reference) & np.isnan(other))
-            error = np.where(is_same, 0.0, reference - other)
-        error = np.where(np.isnan(error), math.inf, np.abs(error))
-        finite = np.where(np.isfinite(reference), reference, 0.0)
-        self.signal += float(np.sum(finite * finite))
-        self.noise += float(np.sum(error * error))
-        self.largest = max(self.largest, float(np.max(error, initial=0.0)))
-        self.elements += reference.size
-
-    def quality(self) -> Quality:
-        if not self.noise:
-            return Quality(math.inf, self.largest, self.elements)
-        share = self.signal / self.noise
-        sqnr = 10 * math.log10(share) if share > 0 else -math.inf
-        return Quality(sqnr, self.largest, self.elements)
+def _some(found: Mapping[str, Found], names: Iterable[str]) -> dict[str, Found]:
+    return {name: found[name] for name in names}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pair:
     graph: Graph
-    reference: onnxruntime.InferenceSession
+    reference: Run
     quantized: onnxruntime.InferenceSession
 
     @property
@@ -197,8 +183,8 @@ class _Pair:
             name: quantize_array(as_f32(array), pinned[name]) if name in pinned else array
             for name, array in arrays.items()
         }
-        wanted = _run(self.reference, label, arrays, names)
-        got = _run(self.quantized, label, stored, names)
+        wanted = self.reference(label, arrays, names)
+        got = run_session(self.quantized, label, stored, names)
         return wanted, {name: _real(got[name], wanted[name], pinned.get(name), name) for name in names}
 
 
@@ -220,18 +206,6 @@ def _unpinned(name: str, stored: str, verb: str) -> ModelError:
     )
 
 
-def _run(
-    session: onnxruntime.InferenceSession, label: str, arrays: Mapping[str, Array], names: tuple[str, ...]
-) -> Mapping[str, Array]:
-    used = {port.name for port in session.get_inputs()}
-    feeds = {name: array for name, array in arrays.items() if name in used}
-    try:
-        results = session.run(list(names), feeds)
-    except FAILURES as error:
-        raise SampleError(f"{label}: onnxruntime cannot run the model: {one_line(error)}") from error
-    return dict(zip(names, results, strict=True))
-
-
 def _plain(data: bytes | str | Path) -> bytes | str | Path:
     """The file in operators that onnxruntime has: one with QONNX's quantizers is lowered."""
     held = _bytes(data)
@@ -249,14 +223,6 @@ def _watched(graph: Graph, data: bytes | str | Path) -> tuple[str, ...]:
         for name in inner_tensors(_bytes(data))
         if name in computed and name not in boundary and graph.values[name].is_float
     )
-
-
-def _float_session(graph: Graph, watched: Iterable[str]) -> onnxruntime.InferenceSession:
-    outputs = (*graph.outputs, *watched)
-    # No shapes for the new outputs: onnxruntime refuses claims that it infers otherwise.
-    loose = {name: replace(graph.values[name], shape=None) for name in outputs}
-    model = replace(graph, outputs=outputs, values={**graph.values, **loose})
-    return open_graph(model, session_options(), inline=MAX_INLINE_BYTES)
 
 
 def _quantized_session(

@@ -136,6 +136,7 @@ class Graph:
       notes: steps that the reader took or left out, for the report.
       functions: bodies of calls, loops and branches, by name; each sees its own values only.
       scopes: bodies in their place, by path, where `expand` put them in.
+      written: the model as its file has it, where the file has quantizers of its own; runs alone read it.
     """
 
     name: str
@@ -149,6 +150,7 @@ class Graph:
     notes: tuple[str, ...] = ()
     functions: Mapping[str, "Graph"] = field(default_factory=dict)
     scopes: Mapping[str, Scope] = field(default_factory=dict)
+    written: "Graph | None" = None
 
     def __repr__(self) -> str:
         counts = f"{len(self.values)} values, {sum(1 for _ in self.all_ops())} ops"

@@ -24,7 +24,7 @@ from planner.onnx.operators.limits import refuse_operands
 from planner.onnx.operators.soundness import sound
 from planner.onnx.opsets import OLDEST, TARGET, to_opset_21
 from planner.onnx.quantized.dialect import canonical
-from planner.onnx.quantized.quantizers_to_facts import absorb
+from planner.onnx.quantized.quantizers_to_facts import QUANTIZED_OPS, absorb
 from planner.onnx.shapes import infer
 from planner.onnx.structure.calls import mark_calls
 from planner.onnx.structure.subgraphs_to_functions import open_bodies
@@ -46,14 +46,17 @@ def read_onnx(
 
     Returns:
       A valid Graph: ops in topological order with the meaning of opset 21, constants as arrays; bodies of
-      loops and branches in their place (`Graph.scopes`).
+      loops and branches in their place (`Graph.scopes`); a model with quantizers as `Graph.written`, too.
 
     Raises:
       ModelError: no ONNX model, or one that cannot be read; one line that says where and why.
     """
     graph = _as_written(source, name)
     sizes = sizes_of(graph, dims or {})
-    opened = expand(_normal(to_opset_21(sound(named_dims(graph, sizes)))))
+    written = to_opset_21(sound(named_dims(graph, sizes)))
+    opened = expand(_normal(written))
+    if _has_quantizers(written, opened):
+        opened = replace(opened, written=_settled(written))
     # Sized before, so that what follows from sizes is folded; again, as bodies bring shapes of their own.
     return _settled(validate(_told(named_dims(opened, sizes))))
 
@@ -76,6 +79,13 @@ def _normal(graph: Graph) -> Graph:
     # Of a body, and of what follows from sizes that are known by now.
     refuse_operands(plain)
     return open_bodies(plain, _normal)
+
+
+def _has_quantizers(written: Graph, read: Graph) -> bool:
+    """Whether the file quantizes, in a body too: facts of a model just read are those of its quantizers."""
+    return any(op.type in QUANTIZED_OPS for op in written.ops) or any(
+        value.facts for value in read.values.values()
+    )
 
 
 def _told(graph: Graph) -> Graph:

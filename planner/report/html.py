@@ -4,11 +4,11 @@ Tables, which need no script, and the graph (`view`), whose script is the only o
 Every name is escaped. Source: design 03, `report.html`; design 06, the page.
 """
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 from planner.accuracy.losses import Losses
+from planner.accuracy.quality import decibels
 from planner.errors import expect
 from planner.interpreter.compare import Comparison
 from planner.ir.types.qtypes import Uniform
@@ -156,11 +156,6 @@ def _quality(comparisons: Mapping[str, Comparison]) -> Markup:
         for output, quality in comparison.outputs.items()
     ]
     return table(("file", "output", "SQNR", "largest error"), rows)
-
-
-def decibels(sqnr: float) -> str:
-    """`38.51 dB`, or `exact` where there is no error at all."""
-    return "exact" if math.isinf(sqnr) and sqnr > 0 else f"{sqnr:.2f} dB"
 
 
 def _kernels(plan: Plan) -> Markup:

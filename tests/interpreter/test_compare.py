@@ -6,11 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from planner.accuracy.quality import Quality
 from planner.errors import ModelError, SampleError
 from planner.exporters.onnx.qdq import write_qdq
 from planner.exporters.onnx.qoperator import write_qoperator
 from planner.exporters.qonnx.qonnx import write_qonnx
-from planner.interpreter.compare import Comparison, Quality, compare
+from planner.interpreter.compare import Comparison, compare
 from planner.interpreter.evaluate import evaluate
 from planner.ir.graph import Graph
 from planner.onnx.write import write_graph
