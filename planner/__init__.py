@@ -11,6 +11,8 @@ from planner.version import VERSION
 
 if TYPE_CHECKING:
     from planner.accuracy.losses import losses
+    from planner.accuracy.unlike import unlike_calibration
+    from planner.calibration.odd_samples import odd_samples
     from planner.conversion.convert import convert
     from planner.costs import cost
     from planner.errors import Conflict, PlanInvalid, PlannerError
@@ -54,6 +56,7 @@ _HOMES: Final = {
     "load_model": "planner.pipeline",
     "load_target": "planner.target.load",
     "losses": "planner.accuracy.losses",
+    "odd_samples": "planner.calibration.odd_samples",
     "pareto": "planner.what_if.pareto",
     "parse_type": "planner.ir.types.typetext",
     "plan": "planner.pipeline",
@@ -65,6 +68,7 @@ _HOMES: Final = {
     "suggest": "planner.what_if.suggest",
     "target_ids": "planner.target.load",
     "to_networkx": "planner.plans.networkx_graph",
+    "unlike_calibration": "planner.accuracy.unlike",
     "write_report": "planner.report.html",
 }
 
@@ -89,6 +93,7 @@ __all__ = [
     "load_model",
     "load_target",
     "losses",
+    "odd_samples",
     "pareto",
     "parse_type",
     "plan",
@@ -100,6 +105,7 @@ __all__ = [
     "suggest",
     "target_ids",
     "to_networkx",
+    "unlike_calibration",
     "write_report",
 ]
 

@@ -138,6 +138,25 @@ def calibrate(
     return Statistics(calibration_digest(graph), method, done, kept)
 
 
+def observe_each(
+    graph: Graph, samples: Source, *, values: Iterable[str] | None = None
+) -> Iterator[tuple[str, Mapping[str, Observed]]]:
+    """Run a float model over samples and give the extremes of its values in each, with the sample's name.
+
+    Args:
+      values: names to observe; every float input and result of an op otherwise.
+
+    Raises:
+      SampleError: a sample that does not fit or does not run.
+      UnknownName: a name in `values` that is no value.
+    """
+    _check_ops(graph)
+    flat = replace(graph, ops=tuple(graph.all_ops()), regions=())
+    watch = _watch(flat, "minmax", _wanted(flat, values), (), threads_for(flat))
+    for feed in open_samples(samples, graph).feeds:
+        yield feed.name, _observe(watch, feed)[0]
+
+
 def calibrate_on(
     executor: Executor,
     graph: Graph,

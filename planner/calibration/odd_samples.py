@@ -1,0 +1,115 @@
+"""Odd samples: data that no model was trained on, told before ranges are taken from them.
+
+NaN, a constant, nothing but zeros, one sample over and over, or numbers unlike the range that somebody wrote
+at the input: more often than not a loader or a preprocessing went wrong. Only float inputs are looked at;
+masks and indices are constant for good reasons. Source: design 11, section 4.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from planner.calibration.npz import Array
+from planner.calibration.samples import Samples, Source, open_samples
+from planner.ir.graph import Graph
+from planner.ir.types.qtypes import Calibrated, Uniform
+
+MARGIN: Final = 0.1
+"""Share of an annotated range by which data may go beyond it, and which they have to use."""
+
+
+@dataclass(slots=True)
+class _Input:
+    """What one input was in the samples seen so far; lists have names of samples."""
+
+    samples: int = 0
+    lo: float = 0.0
+    hi: float = 0.0
+    not_finite: list[str] = field(default_factory=list)
+    zero: list[str] = field(default_factory=list)
+    constant: list[str] = field(default_factory=list)
+    first: Array | None = None
+    is_repeated: bool = True
+
+    def add(self, name: str, array: Array) -> None:
+        finite = array[np.isfinite(array)]
+        lo, hi = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+        self.lo, self.hi = min(self.lo, lo), max(self.hi, hi)
+        if finite.size < array.size:
+            self.not_finite.append(name)
+        elif lo == hi and array.size > 1:
+            (self.constant if lo else self.zero).append(name)
+        if self.first is None:
+            self.first = array
+        elif self.is_repeated:
+            self.is_repeated = np.array_equal(self.first, array)
+        self.samples += 1
+
+    def faults(self) -> Iterator[tuple[str, str]]:
+        """What is odd, and what to do."""
+        if self.not_finite:
+            names = _named(self.not_finite, self.samples)
+            yield f"has NaN or infinity in {names}", "no range counts that; clean them"
+        if self.zero:
+            names = _named(self.zero, self.samples)
+            yield f"is all zero in {names}", "give what the device will see"
+        if self.constant:
+            names = _named(self.constant, self.samples)
+            yield f"is one number throughout {names}", "give what the device will see"
+        has_numbers = self.first is not None and self.first.size > 1
+        if has_numbers and self.samples > 1 and self.is_repeated and not (self.zero or self.constant):
+            yield f"is the same in all {self.samples} samples", "is the loader at fault?"
+
+
+def odd_samples(graph: Graph, samples: Source | Samples) -> tuple[str, ...]:
+    """Warnings of samples that are hardly what a device will see, each with what to do.
+
+    Args:
+      graph: whose inputs may have ranges, annotated or of the model's own quantizers.
+      samples: anything `open_samples` reads; gone through once, the model is not run.
+
+    Raises:
+      SampleError: a sample that does not fit.
+    """
+    opened = samples if isinstance(samples, Samples) else open_samples(samples, graph)
+    seen = {name: _Input() for name in graph.inputs if graph.values[name].is_float}
+    for feed in opened.feeds:
+        for name, found in seen.items():
+            found.add(feed.name, np.asarray(feed.arrays[name], np.float64))
+    return tuple(
+        f"input {name!r} {fault}: {advice}"
+        for name, found in seen.items()
+        for fault, advice in (*found.faults(), *_unlike(graph, name, found))
+    )
+
+
+def _unlike(graph: Graph, name: str, seen: _Input) -> Iterator[tuple[str, str]]:
+    """Data of another order than the range that is written at the input."""
+    for fact in graph.values[name].facts:
+        if not isinstance(fact, Calibrated | Uniform) or not seen.samples:
+            continue
+        lo, hi = min(fact.lo, 0.0), max(fact.hi, 0.0)
+        width = hi - lo
+        if not math.isfinite(width) or not width:
+            continue
+        data, written = f"{seen.lo:.4g} to {seen.hi:.4g}", f"{fact.lo:.4g} to {fact.hi:.4g}"
+        advice = "is the preprocessing that of the model (scale, mean, order of channels)?"
+        if max(lo - seen.lo, seen.hi - hi) > MARGIN * width:
+            yield f"is {data} in the samples, beyond the model's range for it, {written}", advice
+        elif 0 < seen.hi - seen.lo < MARGIN * width:
+            share = f"{(seen.hi - seen.lo) / width:.1%}".replace("%", " %")
+            yield (
+                f"is {data} in the samples, {share} of the model's range for it, {written}",
+                advice,
+            )
+
+
+def _named(names: list[str], samples: int) -> str:
+    """The first of these samples by name, and how many there are."""
+    if len(names) == samples > 1:
+        return f"all {samples} samples"
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return f"{names[0]}{more}"
