@@ -62,12 +62,15 @@ def beyond_calibration(model: Graph, stats: Statistics, samples: Source) -> tupl
             if excess > 0 and share > max(MARGIN, found[value].share if value in found else 0.0):
                 ends = min(observed.lo, 0.0), max(observed.hi, 0.0)
                 found[value] = Beyond(value, name, *ends, (lo, hi), share)
-    return tuple(sorted(found.values(), key=lambda one: -one.share))
+    order = {name: place for place, name in enumerate(watched)}
+    return tuple(sorted(found.values(), key=lambda one: (-one.share, order[one.value])))
 
 
 def unlike_calibration(model: Graph, stats: Statistics, samples: Source) -> tuple[str, ...]:
     """The same as warnings with what to do: the furthest values, and the number of the others."""
-    found = beyond_calibration(model, stats, samples)
+    every = beyond_calibration(model, stats, samples)
+    # What only moves data says the same once more.
+    found = list({(one.sample, one.lo, one.hi, one.known): one for one in reversed(every)}.values())[::-1]
     told = [_text(one) for one in found[:MOST_TOLD]]
     if len(found) > MOST_TOLD:
         told.append(f"so do {len(found) - MOST_TOLD} more values")

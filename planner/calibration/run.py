@@ -152,7 +152,7 @@ def observe_each(
     """
     _check_ops(graph)
     flat = replace(graph, ops=tuple(graph.all_ops()), regions=())
-    watch = _watch(flat, "minmax", _wanted(flat, values), (), threads_for(flat))
+    watch = _watch(flat, "minmax", _wanted(flat, values), (), {}, threads=threads_for(flat))
     for feed in open_samples(samples, graph).feeds:
         yield feed.name, _observe(watch, feed)[0]
 

@@ -1,16 +1,22 @@
-"""Comparing files with their source: as users run them, with onnxruntime's own optimisations, and in size."""
+"""Judging files: as users run them, with onnxruntime's own optimisations, and by bounds on their figures."""
 
+import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from planner.cli.console import warn
-from planner.errors import ModelError
+from planner.cli.console import say, say_table, warn
+from planner.cli.options import load_module
+from planner.errors import InputError, ModelError
 
 if TYPE_CHECKING:
     from planner.accuracy.losses import Losses
+    from planner.accuracy.metrics import Metric
+    from planner.accuracy.quality import Quality
     from planner.interpreter.compare import Comparison
+    from planner.interpreter.reference import ReferenceKind
     from planner.ir.graph import Graph
     from planner.plans.plan import Plan
 
@@ -24,43 +30,223 @@ QUICK: Final = 200_000_000
 """Elements of all values times kernels, up to which it takes seconds; beyond, the command for it is told."""
 
 
-def compare_as_used(graph: "Graph", name: str, data: bytes, samples: str) -> "Comparison":
-    """Compare a file in a format with the float model, and warn where the optimisations lose more."""
+@dataclass(frozen=True, slots=True)
+class Judging:
+    """What files are judged by: see the options of `compare`; `held_out` says which the samples are."""
+
+    reference: "ReferenceKind" = "written"
+    output: str | None = None
+    metrics: "tuple[str | Metric, ...]" = ()
+    min_sqnr: float | None = None
+    min_metric: float | None = None
+    samples: str | None = None
+    held_out: bool | None = None
+
+    @property
+    def has_bound(self) -> bool:
+        """Whether something may be missed."""
+        return self.min_sqnr is not None or self.min_metric is not None
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Those of `planner.compare`."""
+        return {"reference": self.reference, "output": self.output, "metrics": self.metrics}
+
+
+def read_judging(
+    reference: "ReferenceKind",
+    output: str | None,
+    metric: str | None,
+    min_sqnr: float | None,
+    min_metric: float | None,
+) -> Judging:
+    """Read the options.
+
+    Raises:
+      InputError: NaN, a metric that is no name of ours and no function, a share beyond 1.
+    """
+    bounds = (("--min-sqnr", min_sqnr, "number of decibels"), ("--min-metric", min_metric, "bound"))
+    for option, bound, kind in bounds:
+        if bound is not None and math.isnan(bound):
+            raise InputError(f"{option}: NaN is no {kind}")
+    name = metric or ("top1" if min_metric is not None else "")
+    if name in ("top1", "top5") and min_metric is not None and not 0 <= min_metric <= 1:
+        raise InputError(f"--min-metric {min_metric:g}: {name} is a share of the labels, between 0 and 1")
+    if name == "sqnr" and min_metric is not None:
+        raise InputError("--min-metric is not for sqnr", hint="--min-sqnr")
+    return Judging(reference, output, (_metric(name),) if name else (), min_sqnr, min_metric)
+
+
+def _metric(name: str) -> "str | Metric":
+    """A metric of ours by its name, or a function of the user's, `module:function` or `file.py:function`."""
+    from planner.accuracy.metrics import BUILT_IN, SQNR
+
+    if name in (*BUILT_IN, SQNR):
+        return name
+    module, colon, function = name.rpartition(":")
+    if not colon:
+        known = ", ".join((SQNR, *BUILT_IN))
+        raise InputError(f"--metric {name}: expected module:function, or one of {known}")
+    found = getattr(load_module(module, f"--metric {name}"), function, None)
+    if not callable(found):
+        raise InputError(f"--metric {name}: {module} has no function {function!r}")
+    metric: Metric = found
+    return metric
+
+
+def compare_as_used(
+    graph: "Graph", name: str, data: bytes, samples: str, judging: Judging | None = None
+) -> "Comparison":
+    """Compare a file in a format with the model, and warn where the optimisations lose more."""
     import planner
 
-    written = planner.compare(graph, data, samples)
+    asked = judging or Judging()
+    found = planner.compare(graph, data, samples, **asked.arguments)
     try:
-        used = planner.compare(graph, data, samples, optimisation="all")
+        used = planner.compare(graph, data, samples, optimisation="all", **asked.arguments)
     except ModelError as error:
         warn(f"{name} does not load with onnxruntime's optimisations: {error.message}")
-        return written
-    if not any(_losses(written, used)):
-        return used
-    reason = ""
+    else:
+        lost = list(_losses(found, used))
+        reason = _reason(graph, data, samples, found) if lost else ""
+        for output, before, after in lost:
+            figures = f"{after:.1f} dB with onnxruntime's optimisations, {before:.1f} without"
+            warn(f"{name}: {output} has {figures}{reason}")
+        found = used
+    found = replace(found, held_out=asked.held_out)
+    for warning in found.warnings:
+        warn(f"{name}: {warning}")
+    return found
+
+
+def _reason(graph: "Graph", data: bytes, samples: str, written: "Comparison") -> str:
+    """Why the optimisations lose more, where it is the processor; else ""."""
+    import planner
+
+    kind: ReferenceKind = "written" if written.reference == "written" else "stripped"
     try:
-        exact = planner.compare(graph, data, samples, optimisation="all", exact_products=True)
+        exact = planner.compare(graph, data, samples, optimisation="all", exact_products=True, reference=kind)
     except ModelError:  # onnxruntime has no kernels of that kind for i8
-        exact = used
-    if not any(_losses(written, exact)):
-        reason = (
-            ": this processor adds products of u8 and i8 in 16 bits, which is not exact "
-            "(session.x64quantprecision, or weight_bits_effective: 7 in the target, avoid that)"
-        )
-    for output, before, after in _losses(written, used):
-        figures = f"{after:.1f} dB with onnxruntime's optimisations, {before:.1f} without"
-        warn(f"{name}: {output} has {figures}{reason}")
-    return used
+        return ""
+    if any(_losses(written, exact)):
+        return ""
+    return (
+        ": this processor adds products of u8 and i8 in 16 bits, which is not exact "
+        "(session.x64quantprecision, or weight_bits_effective: 7 in the target, avoid that)"
+    )
+
+
+def missed(comparisons: "Mapping[str, Comparison]", judging: Judging) -> list[str]:
+    """What falls short of its bound, by name of the file, which may be ""."""
+    found = []
+    for name, comparison in comparisons.items():
+        place = f"{name}: " if name else ""
+        for output, quality in comparison.outputs.items():
+            bound = judging.min_sqnr
+            if bound is not None and not quality.worst >= bound:
+                label = next((key for key, part in quality.parts.items() if part.sqnr == quality.worst), "")
+                found.append(f"{place}{output}{label} has {quality.worst:.2f} dB of at least {bound:g}")
+        for metric in judging.metrics if judging.min_metric is not None else ():
+            found += _missed_metric(place, comparison, metric, judging.min_metric)
+    return found
+
+
+def _missed_metric(
+    place: str, comparison: "Comparison", metric: "str | Metric", bound: float | None
+) -> Iterator[str]:
+    from planner.accuracy.metrics import metric_name
+
+    name = metric if isinstance(metric, str) else metric_name(metric)
+    score = comparison.scores[name]
+    value = score.quantized if score.larger_is_better else -score.quantized
+    if bound is not None and not value >= bound:
+        kind = name if score.larger_is_better else f"minus {name}"
+        yield f"{place}{kind} is {value:.4g} of at least {bound:g}"
+
+
+def quality_json(comparisons: "Mapping[str, Comparison]") -> dict[str, Any]:
+    """SQNR (dB) and largest error of each output by format, and of its groups where it has some."""
+    return {
+        name: {output: _figures(quality) for output, quality in comparison.outputs.items()}
+        for name, comparison in comparisons.items()
+    }
+
+
+def _figures(quality: "Quality") -> dict[str, Any]:
+    own = {"sqnr": quality.sqnr, "max_error": quality.max_error}
+    groups = {label: _figures(group) for label, group in quality.groups.items()}
+    return own | ({"groups": groups} if groups else {})
+
+
+def judged_json(comparison: "Comparison") -> dict[str, Any]:
+    """On what and by what a file was judged, and its metrics."""
+    return {
+        "samples": comparison.samples,
+        "held_out": comparison.held_out,
+        "reference": comparison.reference,
+        "metrics": {
+            name: {"reference": score.reference, "quantized": score.quantized}
+            for name, score in comparison.scores.items()
+        },
+    }
+
+
+def quality_text(comparisons: "Mapping[str, Comparison]") -> str:
+    """On what files were judged, then a line for each output, group and metric of each format."""
+    lines: list[str] = []
+    for name, comparison in comparisons.items():
+        if not lines:
+            hint = "; --eval-data takes held-out ones" if comparison.held_out is False else ""
+            lines.append(f"quality {comparison.measured_on}{hint}:")
+        lines += [f"  {name}: {line}" for line in figure_lines(comparison)]
+    return "\n".join(lines)
+
+
+def figure_lines(comparison: "Comparison") -> Iterator[str]:
+    """A line for each output, group and metric."""
+    from planner.accuracy.metrics import score_text
+    from planner.accuracy.quality import decibels
+
+    for output, quality in comparison.outputs.items():
+        for label, part in quality.parts.items():
+            yield f"{output}{label} {decibels(part.sqnr)}, largest error {part.max_error:.4g}"
+    for name, score in comparison.scores.items():
+        model = "float" if comparison.reference == "float" else "as given"
+        yield f"{name} {score_text(name, score.quantized)}, {model} {score_text(name, score.reference)}"
+
+
+def say_comparison(comparison: "Comparison") -> None:
+    """Print one comparison as tables."""
+    from planner.accuracy.metrics import score_text
+    from planner.accuracy.quality import decibels
+
+    rows = [
+        (f"{output}{label}", decibels(part.sqnr), f"{part.max_error:.6g}")
+        for output, quality in comparison.outputs.items()
+        for label, part in quality.parts.items()
+    ]
+    say(f"quality {comparison.measured_on}:")
+    say_table("Outputs", ("output", "SQNR", "largest error"), rows)
+    scores = [
+        (name, score_text(name, score.quantized), score_text(name, score.reference))
+        for name, score in comparison.scores.items()
+    ]
+    say_table("By the labels", ("metric", "the file", "the model"), scores)
 
 
 def poor_losses(
-    graph: "Graph", ready: "Graph", planned: "Plan", comparisons: "Mapping[str, Comparison]", samples: str
+    graph: "Graph",
+    ready: "Graph",
+    planned: "Plan",
+    comparisons: "Mapping[str, Comparison]",
+    samples: str | None,
 ) -> "Losses | None":
     """Where a plan of poor quality loses it, if that is quickly found."""
     import planner
     from planner.calibration.samples import open_samples
 
     size = sum(value.elements for value in ready.values.values()) * len(planned.kernels_in_order)
-    if not is_poor(comparisons) or size > QUICK:
+    if samples is None or not is_poor(comparisons) or size > QUICK:
         return None
     few = [dict(feed.arrays) for feed in islice(open_samples(samples, graph).feeds, FEW)]
     return planner.losses(ready, planned, few, reference=graph)

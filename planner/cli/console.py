@@ -4,6 +4,7 @@ Names from models are printed as they are, less control characters; nothing in t
 """
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,6 +29,13 @@ def say(text: str) -> None:
     """Print lines on standard output."""
     for line in text.splitlines():
         sys.stdout.write(clean(line) + "\n")
+
+
+def say_missed(text: str) -> None:
+    """Print a line on what was not reached: red on a terminal, unless `NO_COLOR` is set."""
+    is_plain = not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    line = clean(text)
+    sys.stdout.write(f"{line}\n" if is_plain else f"\x1b[31m{line}\x1b[0m\n")
 
 
 def write_text(text: str) -> None:

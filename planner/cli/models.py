@@ -1,17 +1,25 @@
 """Verbs about models and samples: `calibrate`, `annotate`, `compare`."""
 
-import math
-from typing import Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli.console import progress, say, say_json, say_table, warn, write_text
+from planner.cli.comparing import judged_json, missed, quality_json, read_judging, say_comparison
+from planner.cli.console import progress, say, say_json, say_missed, warn, write_text
 from planner.cli.files import STDIN, as_samples, keep_from, only_one_stdin, read_bytes, readable, write_file
 from planner.cli.options import (
     AnnotationsOption,
+    DataOption,
+    EvalDataOption,
     JsonOption,
     MethodOption,
+    MetricOption,
+    MinMetricOption,
+    MinSqnrOption,
     ModelFile,
+    OutputOption,
+    ReferenceOption,
     StatsOption,
     read_annotations_argument,
     read_model,
@@ -19,6 +27,9 @@ from planner.cli.options import (
     stats_warnings,
 )
 from planner.errors import InputError
+
+if TYPE_CHECKING:
+    from planner.ir.graph import Graph
 
 RequiredData = Annotated[
     str, typer.Option("--data", metavar="DIR|NPZ", help="Samples: a folder of .npz, or one .npz of many.")
@@ -45,7 +56,8 @@ def calibrate(
     graph = read_model(model)
     with as_samples(data, graph) as samples, progress("calibrating") as bar:
         stats = planner.calibrate(graph, samples, method=method, progress=bar)
-    for warning in stats_warnings(graph, stats):
+        odd = planner.odd_samples(graph, samples)
+    for warning in (*odd, *stats_warnings(graph, stats)):
         warn(warning)
     text = write_statistics(stats)
     if out is None:
@@ -105,19 +117,23 @@ def compare(
     model: ModelFile,
     quantized: Annotated[str, typer.Argument(metavar="QUANTIZED", help="The exported ONNX file.")],
     *,
-    data: RequiredData,
-    min_sqnr: Annotated[
-        float | None, typer.Option("--min-sqnr", metavar="DB", help="Exit code 1 if an output is below.")
-    ] = None,
+    data: DataOption = None,
+    eval_data: EvalDataOption = None,
+    output: OutputOption = None,
+    metric: MetricOption = None,
+    min_sqnr: MinSqnrOption = None,
+    min_metric: MinMetricOption = None,
+    reference: ReferenceOption = "written",
     json: JsonOption = False,
 ) -> int:
-    """Run the float model and a quantized file side by side: SQNR and largest error of each output."""
+    """Run a model and a quantized file of it side by side: SQNR and largest error of each output, metrics."""
     import planner
-    from planner.accuracy.quality import decibels
 
-    only_one_stdin(model, quantized, data)
-    if min_sqnr is not None and math.isnan(min_sqnr):
-        raise InputError("--min-sqnr: NaN is no number of decibels")
+    only_one_stdin(model, quantized, data, eval_data)
+    judging = read_judging(reference, output, metric, min_sqnr, min_metric)
+    chosen = eval_data or data
+    if chosen is None:
+        raise InputError("no samples to compare on", hint="--eval-data, held out, or --data")
     graph = read_model(model)
     # A path, so that weights in a file beside it are found.
     given = (
@@ -125,25 +141,28 @@ def compare(
         if quantized == STDIN
         else readable(quantized, "quantized model")
     )
-    with as_samples(data, graph) as samples:
-        comparison = planner.compare(graph, given, samples)
-    below = [
-        output
-        for output, quality in comparison.outputs.items()
-        if min_sqnr is not None and not quality.sqnr >= min_sqnr
-    ]
+    with as_samples(chosen, graph) as samples:
+        comparison = planner.compare(graph, given, samples, **judging.arguments)
+    comparison = replace(comparison, held_out=True if eval_data is not None else None)
+    for warning in (*comparison.warnings, *_unlike(graph, data, eval_data)):
+        warn(warning)
+    short = missed({"": comparison}, judging)
     if json:
-        outputs = {
-            output: {"sqnr": quality.sqnr, "max_error": quality.max_error}
-            for output, quality in comparison.outputs.items()
-        }
-        say_json({"ok": not below, "min_sqnr": min_sqnr, "outputs": outputs})
-        return 1 if below else 0
-    rows = [
-        (output, decibels(quality.sqnr), f"{quality.max_error:.6g}")
-        for output, quality in comparison.outputs.items()
-    ]
-    say_table("Against the float model", ("output", "SQNR", "largest error"), rows)
-    if below:
-        say(f"below {min_sqnr} dB: {', '.join(below)}")
-    return 1 if below else 0
+        document = {"ok": not short, "min_sqnr": min_sqnr, "min_metric": min_metric, "missed": short}
+        outputs = {"outputs": quality_json({"": comparison})[""]}
+        say_json(document | outputs | judged_json(comparison))
+        return 1 if short else 0
+    say_comparison(comparison)
+    if short:
+        say_missed(f"missed: {'; '.join(short)}")
+    return 1 if short else 0
+
+
+def _unlike(graph: "Graph", data: str | None, held_out: str | None) -> tuple[str, ...]:
+    """Warnings of held-out samples unlike those of calibration, where both are given."""
+    import planner
+
+    if data is None or held_out is None:
+        return ()
+    with as_samples(data, graph) as samples, as_samples(held_out, graph) as others:
+        return planner.unlike_calibration(graph, planner.calibrate(graph, samples), others)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
@@ -51,6 +51,30 @@ MethodOption: TypeAlias = Annotated[
 ]
 AnnotationsOption: TypeAlias = Annotated[
     str | None, typer.Option("--annotations", metavar="YAML", help="Constraints by value name or glob.")
+]
+EvalDataOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--eval-data", metavar="DIR|NPZ", help="Held-out samples to judge by, with labels or not."),
+]
+OutputOption: TypeAlias = Annotated[
+    str | None, typer.Option("--output", metavar="NAME", help="The output that labels are for.")
+]
+MetricOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--metric", metavar="M", help="top1, top5, cross_entropy, or module:function(outputs, labels)."
+    ),
+]
+MinSqnrOption: TypeAlias = Annotated[
+    float | None, typer.Option("--min-sqnr", metavar="DB", help="Exit code 1 if an output is below.")
+]
+MinMetricOption: TypeAlias = Annotated[
+    float | None,
+    typer.Option("--min-metric", metavar="X", help="Exit code 1 if the metric, by default top1, is below."),
+]
+ReferenceOption: TypeAlias = Annotated[
+    Literal["written", "stripped"],
+    typer.Option("--reference", help="Judge against the model as given, or without its own quantizers."),
 ]
 FunctionsOption: TypeAlias = Annotated[
     str | None,
@@ -124,15 +148,27 @@ def load_functions(module: str | None) -> "Mapping[str, QuantFn]":
     """
     if module is None:
         return {}
-    try:
-        loaded = _module_file(Path(module)) if module.endswith(".py") else _module_named(module)
-    except Exception as error:
-        raise InputError(f"--functions {module}: {type(error).__name__}: {error}") from error
+    loaded = load_module(module, f"--functions {module}")
     found: dict[str, Callable[..., Any]] = {}
     for name, item in vars(loaded).items():
         if callable(item) and not name.startswith("_"):
             found |= {name: item, f"{loaded.__name__}:{name}": item}
     return found
+
+
+def load_module(module: str, option: str) -> Any:
+    """Import a module by its name, or a Python file by its path.
+
+    Args:
+      option: that names it, for the message.
+
+    Raises:
+      InputError: a module that is not there or does not import.
+    """
+    try:
+        return _module_file(Path(module)) if module.endswith(".py") else _module_named(module)
+    except Exception as error:
+        raise InputError(f"{option}: {type(error).__name__}: {error}") from error
 
 
 def _module_named(name: str) -> Any:

@@ -1,49 +1,56 @@
-"""Verbs that make and use plans: `plan`, `export`, `check`."""
+"""The verb `plan`: it makes a plan, writes it, and judges what is written."""
 
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from planner.cli.comparing import bigger, compare_as_used, is_poor, lost_text, poor_losses
-from planner.cli.console import progress, say, say_json, warn
-from planner.cli.files import (
-    STDIN,
-    as_samples,
-    keep_from,
-    keep_inputs,
-    only_one_stdin,
-    write_file,
-    write_folder,
+from planner.cli.comparing import (
+    Judging,
+    bigger,
+    compare_as_used,
+    is_poor,
+    judged_json,
+    lost_text,
+    missed,
+    poor_losses,
+    quality_json,
+    quality_text,
+    read_judging,
 )
+from planner.cli.console import progress, say, say_json, say_missed, warn
+from planner.cli.files import STDIN, as_samples, keep_inputs, only_one_stdin, write_folder
 from planner.cli.options import (
     AnnotationsOption,
     BestEffortOption,
     DataOption,
+    EvalDataOption,
     FunctionsOption,
     JsonOption,
     MethodOption,
+    MetricOption,
+    MinMetricOption,
+    MinSqnrOption,
     ModelFile,
-    PlanFile,
-    PlannedModelOption,
-    PlannedTargetOption,
+    OutputOption,
+    ReferenceOption,
     StatsOption,
     TargetOption,
     parse_costs,
     read_annotations_argument,
     read_model,
-    read_plan,
     read_stats,
     read_target,
     require_ranges,
     stats_warnings,
 )
-from planner.cli.saved import read_saved, read_saved_model, with_sources
-from planner.errors import InputError, PlanInvalid, UnsupportedExport, unknown_name
+from planner.cli.saved import with_sources
+from planner.errors import InputError, UnsupportedExport, unknown_name
 
 if TYPE_CHECKING:
     from planner.calibration.statistics import Statistics
@@ -52,6 +59,8 @@ if TYPE_CHECKING:
     from planner.plans.plan import Plan
     from planner.target.records import Target
 
+_NO_DATA: Final = "give samples with --data or statistics with --stats"
+_NO_NUMBERS: Final = "no sample gives any value a finite number: clean them"
 _UNSAFE: Final = re.compile(r"[^\w.+-]+")
 
 
@@ -61,6 +70,7 @@ def plan(
     target: TargetOption,
     out: Annotated[str, typer.Option("--out", "-o", metavar="OUT", help="Folder to write into.")],
     data: DataOption = None,
+    eval_data: EvalDataOption = None,
     stats: StatsOption = None,
     method: MethodOption = "minmax",
     annotations: AnnotationsOption = None,
@@ -79,13 +89,20 @@ def plan(
         bool, typer.Option(help="Take the mean error of the integer weights out of the biases.")
     ] = True,
     best_effort: BestEffortOption = False,
+    output: OutputOption = None,
+    metric: MetricOption = None,
+    min_sqnr: MinSqnrOption = None,
+    min_metric: MinMetricOption = None,
+    reference: ReferenceOption = "written",
     json: JsonOption = False,
-) -> None:
+) -> int:
     """Plan a model for a target and write plan.json, plan.mlir, report.html and the formats asked for."""
     import planner
 
-    only_one_stdin(model, target, data, stats, annotations)
+    only_one_stdin(model, target, data, eval_data, stats, annotations)
+    judging = read_judging(reference, output, metric, min_sqnr, min_metric)
     _check_choices(formats or [], data, stats)
+    _check_judging(judging, formats or [], data, eval_data)
     costs = parse_costs(settings or [])
     device = read_target(target, functions)
     graph = read_model(model)
@@ -103,47 +120,49 @@ def plan(
         planner.check(made, ready, device)
         return made
 
-    if data is None:
-        seen = None if stats is None else read_stats(stats)
-        ready = _prepared(graph, device, seen, annotations, correct=bias_correction)
+    given = None if annotations is None else read_annotations_argument(annotations)
+    with ExitStack() as stack:
+        samples = None if data is None else stack.enter_context(as_samples(data, graph))
+        held_out = None if eval_data is None else stack.enter_context(as_samples(eval_data, graph))
+        seen = _statistics(graph, samples, stats, method)
+        ready = _prepared(graph, device, seen, given, correct=bias_correction)
         planned = make(ready)
-        require_ranges(graph, planned, "give samples with --data or statistics with --stats")
-        files, comparisons = _exports(graph, ready, planned, formats or [], None)
-        lost = None
-    else:
-        with as_samples(data, graph) as samples:
-            with progress("calibrating") as bar:
-                seen = planner.calibrate(graph, samples, method=method, progress=bar)
-            ready = _prepared(graph, device, seen, annotations, correct=bias_correction)
-            planned = make(ready)
-            require_ranges(graph, planned, "no sample gives any value a finite number: clean them")
-            files, comparisons = _exports(graph, ready, planned, formats or [], samples)
-            lost = poor_losses(graph, ready, planned, comparisons, samples)
+        require_ranges(graph, planned, _NO_DATA if samples is None else _NO_NUMBERS)
+        judging = replace(judging, samples=held_out or samples, held_out=held_out is not None)
+        files, comparisons = _exports(graph, ready, planned, formats or [], judging)
+        odd = _odd_data(graph, seen, given, samples, held_out)
+        lost = poor_losses(graph, ready, planned, comparisons, judging.samples)
     corrected = _corrected_file(planned.graph.name)
     source = str(Path(out) / corrected) if corrected in files else model
-    reference = model if corrected in files else STDIN
-    told = with_sources(planned, out, model=source, target=target, reference=reference)
+    whole = model if corrected in files else STDIN
+    told = with_sources(planned, out, model=source, target=target, reference=whole)
     documents = {
         "plan.json": told.to_json(),
         "plan.mlir": planned.to_mlir(),
         "report.html": planner.write_report(planned, comparisons, losses=lost),
     }
     files = {name: text.encode() for name, text in documents.items()} | files
-    keep_inputs(out, files, (model, target, data, stats, annotations, functions))
+    keep_inputs(out, files, (model, target, data, eval_data, stats, annotations, functions))
     written = write_folder(out, files)
     own = {name: data for name, data in files.items() if name != _corrected_file(planned.graph.name)}
     warned = (*_leftovers(out, planned, files, model), *bigger(model, own))
-    for warning in (*stats_warnings(graph, seen), *planned.warnings, *warned):
+    for warning in (*odd, *stats_warnings(graph, seen), *planned.warnings, *warned):
         warn(warning)
-    summary = plan_summary(planned) | {"quality": quality_json(comparisons), "files": list(written)}
+    short = missed(comparisons, judging)
     if json:
-        say_json(summary)
+        quality = {"quality": quality_json(comparisons), "files": list(written), "missed": short}
+        judged = {name: judged_json(comparison) for name, comparison in comparisons.items()}
+        say_json(plan_summary(planned) | quality | {"judged": judged})
     else:
         say(summary_text(planned))
         say(quality_text(comparisons))
         say(f"wrote {', '.join(written)}")
-        say(next_steps(out, planned, files, model, data, is_poor=is_poor(comparisons)))
+        given_data = eval_data if eval_data is not None else data
+        say(next_steps(out, planned, files, model, given_data, is_poor=is_poor(comparisons)))
         say(lost_text(lost))
+        if short:
+            say_missed(f"missed: {'; '.join(short)}")
+    return 1 if short else 0
 
 
 def _check_choices(formats: list[str], data: str | None, stats: str | None) -> None:
@@ -156,13 +175,60 @@ def _check_choices(formats: list[str], data: str | None, stats: str | None) -> N
         raise InputError("--data and --stats both give ranges", hint="give one of them")
 
 
+def _check_judging(judging: Judging, formats: list[str], data: str | None, eval_data: str | None) -> None:
+    """Refuse to judge where nothing runs.
+
+    Raises:
+      InputError: no samples, or no format that onnxruntime runs.
+    """
+    from planner.exporters.runnable import is_runnable
+
+    is_asked = judging.has_bound or judging.metrics or judging.output is not None or eval_data is not None
+    if not is_asked:
+        return
+    if not any(map(is_runnable, formats)):
+        raise InputError(
+            "what judges files (--eval-data, --output, --metric, --min-sqnr, --min-metric) needs one that "
+            "onnxruntime runs",
+            hint="--format onnx-qdq, say",
+        )
+    if data is None and eval_data is None:
+        raise InputError("no samples to judge by", hint="--eval-data, held out, or --data")
+
+
+def _statistics(graph: "Graph", samples: str | None, stats: str | None, method: str) -> "Statistics | None":
+    """Statistics of the samples, else those of a file, if any."""
+    import planner
+
+    if samples is None:
+        return None if stats is None else read_stats(stats)
+    with progress("calibrating") as bar:
+        return planner.calibrate(graph, samples, method=method, progress=bar)
+
+
+def _odd_data(
+    graph: "Graph",
+    stats: "Statistics | None",
+    annotations: str | None,
+    samples: str | None,
+    held_out: str | None,
+) -> tuple[str, ...]:
+    """Warnings of samples that are no likely data, and of held-out ones unlike what calibration saw."""
+    import planner
+
+    annotated = planner.annotate(graph, annotations=annotations)
+    odd = () if samples is None else planner.odd_samples(annotated, samples)
+    if held_out is None or stats is None:
+        return odd
+    return (*odd, *planner.unlike_calibration(graph, stats, held_out))
+
+
 def _prepared(
-    graph: "Graph", device: "Target", stats: "Statistics | None", annotations: str | None, *, correct: bool
+    graph: "Graph", device: "Target", stats: "Statistics | None", given: str | None, *, correct: bool
 ) -> "Graph":
     """Annotate, and correct biases where statistics allow it; the result has a name that files can have."""
     import planner
 
-    given = None if annotations is None else read_annotations_argument(annotations)
     ranged = planner.annotate(graph, stats=stats, annotations=given)
     if stats is None or not stats.values or not correct:
         return ranged
@@ -242,7 +308,11 @@ def _float_model(graph: "Graph", ready: "Graph") -> dict[str, bytes]:
 
 
 def _exports(
-    graph: "Graph", ready: "Graph", planned: "Plan", formats: list[str], samples: str | None
+    graph: "Graph",
+    ready: "Graph",
+    planned: "Plan",
+    formats: list[str],
+    judging: Judging,
 ) -> tuple[dict[str, bytes], "dict[str, Comparison]"]:
     """Write the corrected model and each format, compared with the float model where there are samples."""
     import planner
@@ -254,9 +324,9 @@ def _exports(
     for name in dict.fromkeys(formats):
         exported = planner.export(ready, planned, name)
         files[file_name(name)] = exported
-        plain = None if samples is None else runnable(name, exported)
-        if plain is not None and samples is not None:
-            comparisons[name] = compare_as_used(graph, name, plain, samples)
+        plain = None if judging.samples is None else runnable(name, exported)
+        if plain is not None and judging.samples is not None:
+            comparisons[name] = compare_as_used(graph, name, plain, judging.samples, judging)
     return files, comparisons
 
 
@@ -292,78 +362,3 @@ def summary_text(planned: "Plan") -> str:
         f"  {count.integer} of {count.kernels} kernels on integers{whole}\n"
         f"  rescales: {count.rescales}, casts: {count.casts}, cost: {count.cost_text}"
     )
-
-
-def quality_json(comparisons: "Mapping[str, Comparison]") -> dict[str, Any]:
-    """SQNR (dB) and largest error of each output by format."""
-    return {
-        name: {
-            output: {"sqnr": quality.sqnr, "max_error": quality.max_error}
-            for output, quality in comparison.outputs.items()
-        }
-        for name, comparison in comparisons.items()
-    }
-
-
-def quality_text(comparisons: "Mapping[str, Comparison]") -> str:
-    """A line for each output of each format."""
-    from planner.accuracy.quality import decibels
-
-    return "\n".join(
-        f"  {name}: {output} {decibels(quality.sqnr)}, largest error {quality.max_error:.4g}"
-        for name, comparison in comparisons.items()
-        for output, quality in comparison.outputs.items()
-    )
-
-
-def export(
-    plan_file: PlanFile,
-    *,
-    format: Annotated[str, typer.Option("--format", "-f", metavar="F", help="onnx-qdq, ...")],  # noqa: A002
-    out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="File to write.")],
-    model: PlannedModelOption = None,
-    json: JsonOption = False,
-) -> None:
-    """Write a planned model in a format that a real engine runs."""
-    import planner
-
-    only_one_stdin(plan_file, model)
-    keep_from(out, plan_file, model)
-    planned = read_plan(plan_file)
-    name, graph = read_saved_model(planned, plan_file, model)
-    keep_from(out, name)
-    exported = planner.export(graph, planned, format)
-    write_file(out, exported)
-    for warning in bigger(name, {Path(out).name: exported}):
-        warn(warning)
-    if json:
-        say_json({"file": out, "format": format, "bytes": len(exported), "plan": planned.key})
-    else:
-        say(f"wrote {out} ({len(exported):,} bytes)")
-
-
-def check(
-    plan_file: PlanFile,
-    *,
-    model: PlannedModelOption = None,
-    target: PlannedTargetOption = None,
-    functions: FunctionsOption = None,
-    json: JsonOption = False,
-) -> int:
-    """Check a plan independently against its model and target; exit code 1 if it does not hold."""
-    import planner
-
-    saved = read_saved(plan_file, model, target, functions)
-    planned, device = saved.plan, saved.target
-    try:
-        planner.check(planned, saved.model, device)
-    except PlanInvalid as error:
-        if not json:
-            raise
-        say_json({"ok": False, "port": error.port, "row": error.row, "message": error.message})
-        return error.exit_code
-    if json:
-        say_json({"ok": True, "plan": planned.key})
-    else:
-        say(f"ok: {len(planned.kernels_in_order)} kernels hold on {device.id} {device.version}")
-    return 0

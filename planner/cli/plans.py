@@ -1,13 +1,25 @@
-"""Verbs that read a plan: `show`, `view`, `explain`."""
+"""Verbs that read a plan: `show`, `view`, `explain`, `export`, `check`."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from planner.cli.console import say, say_json, say_table
-from planner.cli.files import keep_from, only_one_stdin, put_text
-from planner.cli.options import JsonOption, OutFile, PlanFile, read_plan
+from planner.cli.comparing import bigger
+from planner.cli.console import say, say_json, say_table, warn
+from planner.cli.files import keep_from, only_one_stdin, put_text, write_file
+from planner.cli.options import (
+    FunctionsOption,
+    JsonOption,
+    OutFile,
+    PlanFile,
+    PlannedModelOption,
+    PlannedTargetOption,
+    read_plan,
+)
 from planner.cli.planning import plan_summary, summary_text
+from planner.cli.saved import read_saved, read_saved_model
+from planner.errors import PlanInvalid
 
 
 def _lines(items: object) -> str:
@@ -113,3 +125,56 @@ def explain(
         say_json({"address": address, "plan": planned.key, "lines": text.splitlines()})
     else:
         say(text)
+
+
+def export(
+    plan_file: PlanFile,
+    *,
+    format: Annotated[str, typer.Option("--format", "-f", metavar="F", help="onnx-qdq, ...")],  # noqa: A002
+    out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="File to write.")],
+    model: PlannedModelOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Write a planned model in a format that a real engine runs."""
+    import planner
+
+    only_one_stdin(plan_file, model)
+    keep_from(out, plan_file, model)
+    planned = read_plan(plan_file)
+    name, graph = read_saved_model(planned, plan_file, model)
+    keep_from(out, name)
+    exported = planner.export(graph, planned, format)
+    write_file(out, exported)
+    for warning in bigger(name, {Path(out).name: exported}):
+        warn(warning)
+    if json:
+        say_json({"file": out, "format": format, "bytes": len(exported), "plan": planned.key})
+    else:
+        say(f"wrote {out} ({len(exported):,} bytes)")
+
+
+def check(
+    plan_file: PlanFile,
+    *,
+    model: PlannedModelOption = None,
+    target: PlannedTargetOption = None,
+    functions: FunctionsOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Check a plan independently against its model and target; exit code 1 if it does not hold."""
+    import planner
+
+    saved = read_saved(plan_file, model, target, functions)
+    planned, device = saved.plan, saved.target
+    try:
+        planner.check(planned, saved.model, device)
+    except PlanInvalid as error:
+        if not json:
+            raise
+        say_json({"ok": False, "port": error.port, "row": error.row, "message": error.message})
+        return error.exit_code
+    if json:
+        say_json({"ok": True, "plan": planned.key})
+    else:
+        say(f"ok: {len(planned.kernels_in_order)} kernels hold on {device.id} {device.version}")
+    return 0

@@ -16,9 +16,14 @@ from planner.onnx.write import write_graph
 _OTHERS: Final = frozenset({"finn", "stablehlo", "stablehlo-int", "tosa"})
 
 
+def is_runnable(name: str) -> bool:
+    """Whether onnxruntime runs files in a format."""
+    return name not in _OTHERS
+
+
 def runnable(name: str, data: bytes) -> bytes | None:
     """The model of a file in a format, in ONNX and com.microsoft operators; None where it has others."""
-    if name in _OTHERS:
+    if not is_runnable(name):
         return None
     if name == "hls4ml":
         with zipfile.ZipFile(io.BytesIO(data)) as archive:

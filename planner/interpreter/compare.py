@@ -38,6 +38,11 @@ from planner.onnx.write import write_graph
 from planner.plans.rescales import pins
 
 Found = TypeVar("Found")
+LEAST_SQNR: Final = 10.0
+"""dB below which an output is warned of: a third of its amplitude is noise."""
+_ADVICE: Final = (
+    "calibrate by another method, ask for 16 bits where it is lost, or keep kernels float (docs/accuracy.md)"
+)
 # QONNX's quantizers as a file spells the type of a node, its length before it; a file without has none.
 _QUANTIZERS: Final = (b"\x05Quant", b"\x08IntQuant", b"\x0cBipolarQuant", b"\x0aFloatQuant", b"\x05Trunc")
 
@@ -68,6 +73,27 @@ class Comparison:
     def worst_sqnr(self) -> float:
         """The SQNR (dB) of the worst output, there of its worst group: the model's figure."""
         return min((quality.worst for quality in self.outputs.values()), default=math.inf)
+
+    @property
+    def measured_on(self) -> str:
+        """On which samples and against what the figures are, for people."""
+        kinds = {None: "{} samples", True: "{} held-out samples", False: "the {} calibration samples"}
+        samples = kinds[self.held_out].format(self.samples)
+        if self.samples == 1:
+            samples = samples.replace("samples", "sample")
+        model = "the float model" if self.reference == "float" else "the model with its own quantizers"
+        return f"on {samples} against {model}"
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Outputs and groups of less than `LEAST_SQNR`, and labels that judge nothing."""
+        poor = [
+            f"{name}{label} has {part.sqnr:.1f} dB, less than {LEAST_SQNR:g}: {_ADVICE}"
+            for name, quality in self.outputs.items()
+            for label, part in quality.parts.items()
+            if part.sqnr == quality.worst < LEAST_SQNR
+        ]
+        return (*self.notes, *poor)
 
 
 def compare(

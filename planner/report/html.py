@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from planner.accuracy.losses import Losses
+from planner.accuracy.metrics import score_text
 from planner.accuracy.quality import decibels
 from planner.errors import expect
 from planner.interpreter.compare import Comparison
@@ -55,7 +56,7 @@ def write_report(
     """Write the report of a plan.
 
     Args:
-      comparisons: by name of the format, how the exported file compares with the float model.
+      comparisons: by name of the format, how the exported file compares with the model.
       before: another plan; the graph then marks changes since, as `planner.diff` has it.
       losses: of the plan; a section then says where its numbers are lost.
 
@@ -76,7 +77,7 @@ def write_report(
         element("h1", title),
         _totals(plan),
         *_section("Warnings", _items(plan.warnings), shown=bool(plan.warnings)),
-        *_section("Quality against the float model", _quality(given), shown=bool(given)),
+        *_section("Quality", _quality(given), shown=bool(given)),
         *(_section("Where the numbers are lost", losses_part(losses)) if losses is not None else ()),
         _graph(),
         _scripts(plan, before),
@@ -150,12 +151,29 @@ def _totals(plan: Plan) -> Markup:
 
 
 def _quality(comparisons: Mapping[str, Comparison]) -> Markup:
+    """Figures of every output, group and metric by file, and on what data they were taken."""
+    measured: dict[str, list[str]] = {}
+    for name, comparison in comparisons.items():
+        measured.setdefault(comparison.measured_on, []).append(name)
+    told = [element("p", f"Measured {on}: {', '.join(names)}.") for on, names in measured.items()]
     rows: list[tuple[object, ...]] = [
-        (name, output, decibels(quality.sqnr), f"{quality.max_error:.6g}")
+        (name, f"{output}{label}", decibels(part.sqnr), f"{part.max_error:.6g}")
         for name, comparison in comparisons.items()
         for output, quality in comparison.outputs.items()
+        for label, part in quality.parts.items()
     ]
-    return table(("file", "output", "SQNR", "largest error"), rows)
+    scores: list[tuple[object, ...]] = [
+        (name, metric, score_text(metric, score.quantized), score_text(metric, score.reference))
+        for name, comparison in comparisons.items()
+        for metric, score in comparison.scores.items()
+    ]
+    poor = [f"{name}: {text}" for name, comparison in comparisons.items() for text in comparison.warnings]
+    return join(
+        *told,
+        table(("file", "output", "SQNR", "largest error"), rows),
+        table(("file", "metric", "the file", "the model"), scores) if scores else Markup(),
+        _items(poor) if poor else Markup(),
+    )
 
 
 def _kernels(plan: Plan) -> Markup:

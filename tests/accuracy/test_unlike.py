@@ -69,6 +69,15 @@ def test_many_values_are_counted():
     assert told[3].startswith("so do 4 more values; ")
 
 
+def test_what_only_moves_data_is_told_once():
+    ops = (Op("turn", "Transpose", ("x",), ("t",)), Op("twice", "Mul", ("t", "two"), ("y",)))
+    graph = graph_of(ops, {"x": (2,)}, constants={"two": DOUBLE})
+    stats = calibrate(graph, KNOWN)
+    assert len(beyond_calibration(graph, stats, samples((9, 9)))) == 3
+    told = unlike_calibration(graph, stats, samples((9, 9)))
+    assert [text.split("'")[1] for text in told] == ["x", "y"]
+
+
 def test_the_face_has_it_and_wants_statistics():
     with pytest.raises(InputError):
         planner.unlike_calibration(net(), {}, KNOWN)
