@@ -1,16 +1,16 @@
 """Quality: signal, noise and largest error of a tensor over all samples, and of its groups of like slices.
 
-`SQNR = 10 log10(sum ref^2 / sum (ref - got)^2)` in dB, over all samples. Sums are kept for every slice, since
-only the last sample tells which slices are alike (`groups`). Source: design 05; design 11, "Judged".
+`SQNR = 10 log10(sum ref^2 / sum (ref - got)^2)` in dB, over all samples. Only the last sample tells which
+slices are alike (`groups`). Source: design 05; design 11, "Judged".
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from planner.accuracy.groups import Array, Slices
+from planner.accuracy.groups import Array, Slices, merged, slices_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,28 +41,6 @@ class Quality:
 
 
 @dataclass(slots=True)
-class Sums:
-    """Signal, noise and largest error: of a tensor, or (arrays) of each of its slices along an axis."""
-
-    signal: Array
-    noise: Array
-    largest: Array
-
-    def add(self, other: "Sums") -> None:
-        """Take another sample."""
-        self.signal = self.signal + other.signal
-        self.noise = self.noise + other.noise
-        self.largest = np.maximum(self.largest, other.largest)
-
-    def of(self, members: tuple[int, ...], elements: int) -> Quality:
-        """The quality of some slices."""
-        at = list(members)
-        signal, noise = float(self.signal[at].sum()), float(self.noise[at].sum())
-        largest = float(self.largest[at].max(initial=0.0))
-        return Quality(_decibels(signal, noise), largest, elements)
-
-
-@dataclass(slots=True)
 class Tally:
     """Sums over the samples seen so far.
 
@@ -75,8 +53,8 @@ class Tally:
     noise: float = 0.0
     largest: float = 0.0
     elements: int = 0
-    _slices: Slices = field(default_factory=Slices)
-    _sums: dict[int, Sums] = field(default_factory=dict)
+    _slices: Slices | None = None
+    _largest: dict[int, Array] = field(default_factory=dict)
 
     def add(self, wanted: Array, got: Array) -> None:
         """Take one sample's tensor of both."""
@@ -87,37 +65,34 @@ class Tally:
             error = np.where(is_same, 0.0, reference - other)
         error = np.where(np.isnan(error), math.inf, np.abs(error))
         finite = np.where(np.isfinite(reference), reference, 0.0)
-        signal, noise = finite * finite, error * error
-        self.signal += float(np.sum(signal))
-        self.noise += float(np.sum(noise))
+        self.signal += float(np.sum(finite * finite))
+        self.noise += float(np.sum(error * error))
         self.largest = max(self.largest, float(np.max(error, initial=0.0)))
         self.elements += reference.size
         if self.is_cut and wanted.dtype.kind == "f":
-            self._slices.add(wanted)
-            self._add_slices(signal, noise, error)
+            self._add_slices(reference, error)
 
-    def _add_slices(self, signal: Array, noise: Array, error: Array) -> None:
-        sums = {}
-        for axis in self._slices.ranges:
+    def _add_slices(self, reference: Array, error: Array) -> None:
+        found = slices_of(reference, error)
+        self._slices = found if self._slices is None else merged(self._slices, found)
+        for axis in self._slices.axes:
             others = tuple(other for other in range(error.ndim) if other != axis)
-            found = Sums(signal.sum(others), noise.sum(others), error.max(others))
-            if axis in self._sums:
-                found.add(self._sums[axis])
-            sums[axis] = found
-        self._sums = sums
+            largest = error.max(axis=others)
+            self._largest[axis] = np.maximum(self._largest.get(axis, largest), largest)
 
     def quality(self) -> Quality:
         """What the samples say by now."""
-        groups = self._slices.groups()
-        parts = {}
-        if groups.axis is not None:
-            sums = self._sums[groups.axis]
-            each = self.elements // sums.signal.size
-            parts = {
-                groups.label(i): sums.of(members, each * len(members))
-                for i, members in enumerate(groups.members)
-            }
+        parts = {} if self._slices is None else dict(self._groups(self._slices))
         return Quality(_decibels(self.signal, self.noise), self.largest, self.elements, parts)
+
+    def _groups(self, slices: Slices) -> Iterator[tuple[str, Quality]]:
+        groups = slices.groups()
+        if groups.axis is None:
+            return
+        largest = self._largest[groups.axis]
+        for i, (signal, noise, elements) in enumerate(slices.sums(groups)):
+            error = float(largest[list(groups.members[i])].max())
+            yield groups.label(i), Quality(_decibels(signal, noise), error, int(elements))
 
 
 def decibels(sqnr: float) -> str:
