@@ -2,7 +2,9 @@
 
 A detector's boxes (0 to 640) drown what happens to its scores (0 to 1) in any figure over both. Slices along
 an axis are put in order of range; where one is more than 2^4 below the next larger, a new group begins. So a
-hundred class scores of all sizes stay together, and boxes come apart from them. Source: design 11, section 4.
+hundred class scores of all sizes stay together, and boxes come apart from them. Where all differ by more than
+2^4 but no two neighbours do, the widest step, from 2^2 on, parts them in two (boxes of -3 to 3 and scores).
+Source: design 11, section 4.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +19,8 @@ Array: TypeAlias = NDArray[Any]
 
 GAP: Final = 2.0**4
 """Ratio of the ranges of two slices from which on they are unlike."""
+STEP: Final = 2.0**2
+"""Ratio of two neighbours from which on slices that are unlike as a whole come apart there."""
 LEAST: Final = 8
 """Numbers of a slice in one sample: the range of fewer is an accident (a class that no sample has)."""
 
@@ -64,10 +68,10 @@ class Slices:
 
     def groups(self) -> Groups:
         """Groups along the axis with the widest gap; one group where no axis has any."""
-        best, widest = Groups(), GAP
+        best, widest = Groups(), 1.0
         for axis, (lo, hi, *_) in sorted(self.axes.items()):
             members, gap = like_slices(hi - lo)
-            if gap > widest:
+            if len(members) > 1 and gap > widest:
                 best, widest = Groups(axis, members), gap
         return best
 
@@ -127,16 +131,15 @@ def like_slices(ranges: Sequence[float] | Array) -> tuple[tuple[tuple[int, ...],
     """
     sizes = np.asarray(ranges, np.float64)
     order = np.argsort(-sizes, kind="stable")
-    groups: list[list[int]] = [[]]
-    widest, last = 1.0, 0.0
-    for index in order:
-        size = float(sizes[index])
-        gap = last / size if size > 0.0 and last > 0.0 else 1.0
-        if gap > GAP:
-            groups.append([])
-        groups[-1].append(int(index))
-        widest, last = max(widest, gap), size
-    return tuple(tuple(sorted(group)) for group in groups), widest
+    held = sizes[order][sizes[order] > 0.0]
+    if held.size < 2:
+        return (tuple(range(sizes.size)),), 1.0
+    gaps = held[:-1] / held[1:]
+    widest = float(gaps.max())
+    cuts = np.flatnonzero(gaps > GAP) + 1
+    if not cuts.size and held[0] / held[-1] > GAP and widest > STEP:
+        cuts = np.asarray([gaps.argmax() + 1])
+    return tuple(tuple(sorted(part.tolist())) for part in np.split(order, cuts)), widest
 
 
 def _is_cut(array: Array, axis: int) -> bool:

@@ -57,6 +57,15 @@ def test_a_gap_of_just_sixteen_is_none():
     assert like_slices([16.1, 1.0])[0] == ((0,), (1,))
 
 
+def test_what_is_unlike_as_a_whole_comes_apart_at_its_widest_step():
+    """As yolox gives it: boxes of 6 to 4, an objectness of 1, classes of 0.9 to 0.07 without a step of 16."""
+    yolox = [6.0, 6.4, 4.6, 4.4, 1.0, 0.9, 0.7, 0.4, 0.15, 0.07]
+    assert like_slices(yolox) == (((0, 1, 2, 3), (4, 5, 6, 7, 8, 9)), pytest.approx(4.4))
+    assert len(like_slices(yolox[:6])[0]) == 1
+    assert len(like_slices(np.geomspace(32, 1, 12))[0]) == 1
+    assert like_slices([0.0, 0.0])[0] == ((0, 1),)
+
+
 def test_an_axis_whose_size_changes_is_no_axis_of_slices():
     assert output_groups([detections(positions=40), detections(positions=50)]).axis == 2
     short = np.concatenate([detections(), detections()], axis=2)
