@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from api.intake.scan import scan_onnx
 from api.intake.scan_zip import scan_npz
+from planner.accuracy.metrics import SQNR, Score
 from planner.accuracy.quality import Quality
 from planner.calibration.run import calibrate
 from planner.calibration.samples import Samples, open_samples
@@ -66,32 +67,67 @@ def compare_file(graph: Graph, job: Arguments) -> dict[str, Any]:
     """Run a model and a quantized file of it side by side.
 
     Args:
-      job: `file`, the quantized one; `samples`; `values`, whether to compare inner values; `out`, where all
-        of the comparison goes.
+      job: `file`, the quantized one; `samples`; `values`, whether to compare inner values; `metrics`, names,
+        `output`, which they judge, or null, and `reference`; `out`, where all of the comparison goes.
     """
     _work_in(Path(job["out"]).parent)
     flat = expand(graph)
-    samples = open_samples(_scanned(job["samples"]), flat)
+    metrics = [name for name in job.get("metrics", ()) if name != SQNR]
+    samples = open_samples(_scanned(job["samples"]), flat, labeled=bool(metrics))
     file = Path(job["file"]).read_bytes()
     scan_onnx(file, whole=True)
-    found = compare(flat, file, samples, values=job["values"])
+    kind = job.get("reference", "written")
+    found = compare(
+        flat,
+        file,
+        samples,
+        values=job["values"],
+        reference=kind,
+        output=job.get("output"),
+        metrics=metrics,
+    )
+    about = {
+        "samples": found.samples,
+        "reference": found.reference,
+        "metrics": {name: _score(found.scores[name]) for name in metrics},
+        "warnings": list(found.warnings)[:MOST_LISTED],
+    }
     outputs = _rows(found.outputs)
-    whole = {"samples": found.samples, "outputs": outputs, "values": _rows(found.values)}
+    whole = {**about, "outputs": outputs, "values": _rows(found.values)}
     Path(job["out"]).write_text(json.dumps(whole), encoding="utf-8")
-    return {"samples": found.samples, "outputs": dict(islice(outputs.items(), MOST_LISTED))}
+    return {**about, "outputs": dict(islice(outputs.items(), MOST_LISTED))}
 
 
 def _rows(found: Mapping[str, Quality]) -> dict[str, dict[str, Any]]:
-    """Qualities as JSON, which has no word for infinity: null, and `exact` tells which one."""
     return {
         name: {
-            "sqnr": quality.sqnr if math.isfinite(quality.sqnr) else None,
-            "exact": quality.max_error == 0.0,
-            "max_error": quality.max_error if math.isfinite(quality.max_error) else None,
-            "elements": quality.elements,
+            **_figures(quality),
+            "groups": {label: _figures(group) for label, group in quality.groups.items()},
         }
         for name, quality in found.items()
     }
+
+
+def _figures(quality: Quality) -> dict[str, Any]:
+    """A quality as JSON, which has no word for infinity: null, and `exact` tells which one."""
+    return {
+        "sqnr": _number(quality.sqnr),
+        "exact": quality.max_error == 0.0,
+        "max_error": _number(quality.max_error),
+        "elements": quality.elements,
+    }
+
+
+def _score(score: Score) -> dict[str, Any]:
+    return {
+        "reference": _number(score.reference),
+        "quantized": _number(score.quantized),
+        "larger_is_better": score.larger_is_better,
+    }
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _write(stats: Statistics, job: Arguments) -> dict[str, Any]:

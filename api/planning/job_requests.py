@@ -119,7 +119,8 @@ async def comparison_work(service: Service, request: ComparisonRequest) -> dict[
     """
     model = await run_sync(_model, service, request.model)
     given = {name: await run_sync(_blob, service, getattr(request, name)) for name in ("file", "samples")}
-    return work("compare", {**model, **given, "values": request.values, "out": made("blobs")})
+    asked = {name: getattr(request, name) for name in ("values", "metrics", "output", "reference")}
+    return work("compare", {**model, **given, **asked, "out": made("blobs")})
 
 
 def _model(service: Service, digest: str) -> dict[str, Any]:

@@ -134,8 +134,19 @@ class ComparisonRequest(BaseModel):
     )
     model: Digest
     file: Digest = Field(description="a blob, of an export")
-    samples: Digest = Field(description="a blob: one .npz of arrays by input name")
+    samples: Digest = Field(
+        description="a blob: one .npz of arrays by input name; label or labels is what metrics judge by"
+    )
     values: bool = Field(default=False, description="compare inner values too")
+    metrics: list[Literal["sqnr", "top1", "top5", "cross_entropy"]] = Field(
+        default=["sqnr"], max_length=4, description="all but sqnr, which is always there, need labels"
+    )
+    output: str | None = Field(
+        default=None, max_length=1000, description="the output that labels are for; by default the only one"
+    )
+    reference: Literal["written", "stripped"] = Field(
+        default="written", description="a model with quantizers of its own as it is, or without them"
+    )
 
 
 class UploadRequest(BaseModel):

@@ -91,8 +91,8 @@ class UploadRecord(BaseModel):
     link: str
 
 
-class QualityRecord(BaseModel):
-    """How an output compares; SQNR in dB, null where there is no error at all (`exact`) or only error."""
+class FigureRecord(BaseModel):
+    """SQNR in dB, null where there is no error at all (`exact`) or only error; the largest error."""
 
     sqnr: float | None
     exact: bool
@@ -100,11 +100,28 @@ class QualityRecord(BaseModel):
     elements: int
 
 
+class QualityRecord(FigureRecord):
+    """How an output compares, whole and by groups of slices that are alike in range, if it has any."""
+
+    groups: dict[str, FigureRecord]
+
+
+class ScoreRecord(BaseModel):
+    """A metric of the model and of the quantized file, on the same samples."""
+
+    reference: float | None
+    quantized: float | None
+    larger_is_better: bool
+
+
 class ComparisonRecord(BaseModel):
     """A comparison; the whole of it, inner values too, is the blob."""
 
     samples: int
+    reference: Literal["float", "written"]
     outputs: dict[str, QualityRecord]
+    metrics: dict[str, ScoreRecord]
+    warnings: list[str]
     blob: Digest
     link: str
 

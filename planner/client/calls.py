@@ -5,7 +5,7 @@ Nothing here plans or reads models. Source: design 06.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -282,14 +282,28 @@ def calibrate(model: str, samples: Source, *, method: str = "minmax") -> Steps[d
     return (yield from _made(Ask("POST", "/v1/calibrations", json=body, headers=_AS_JOB)))
 
 
-def compare(model: str, file: Source, samples: Source, *, values: bool = False) -> Steps[dict[str, Any]]:
+def compare(
+    model: str,
+    file: Source,
+    samples: Source,
+    *,
+    values: bool = False,
+    metrics: Sequence[str] = (),
+    output: str | None = None,
+    reference: str | None = None,
+) -> Steps[dict[str, Any]]:
     """Run a quantized file and its model side by side; `outputs` has SQNR (dB) by name.
 
     Args:
       values: compare inner values too; they are in the whole comparison, the record's `blob`.
+      metrics: `top1`, `top5`, `cross_entropy`, judged by the samples' `label` or `labels`.
+      output: the output that labels are for; by default the only one.
+      reference: of a model with quantizers of its own: `written`, the default, or `stripped` of them.
     """
     given = {"file": (yield from upload(file)), "samples": (yield from upload(samples))}
-    body = {"model": model, "values": values, **given}
+    asked = {"metrics": list(metrics), "output": output, "reference": reference}
+    more = {name: item for name, item in asked.items() if item}
+    body = {"model": model, "values": values, **given, **more}
     return (yield from _made(Ask("POST", "/v1/comparisons", json=body, headers=_AS_JOB)))
 
 

@@ -81,7 +81,7 @@ def _written_model(graph: Graph, watched: tuple[str, ...]) -> Run:
     return run
 
 
-_BARE: Final = "the reference runs the model with its own quantizers; --reference stripped leaves them out"
+_BARE: Final = "the reference runs the model with its own quantizers; the reference 'stripped' has none"
 
 
 def run_session(

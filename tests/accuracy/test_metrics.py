@@ -145,7 +145,7 @@ def test_a_metric_returns_one_number(returned, said):
             "sample 0: labels of shape (2,) do not fit output 'y' of shape (1, 10) (one",
         ),
         ([10], (), "sample 0: label 10, but output 'y' has 10 classes (the first class is 0"),
-        ([0.5], ("top1",), "top1 cannot use the labels: they are float64, class numbers are integers"),
+        ([0.5], ("top1",), "top1 cannot use the labels: they are float64, no class numbers"),
         (None, ("cross_entropy",), "sample 0: cross_entropy needs labels (an array 'label' or 'labels'"),
     ],
 )
@@ -165,10 +165,10 @@ def test_labels_of_some_samples_only():
 @pytest.mark.parametrize(
     ("labels", "outputs", "scores", "said"),
     [
-        ([0.5], ("y",), SCORES[:1], "they are float64, class numbers are integers: judge them by --metric"),
-        ([1], ("y", "z"), SCORES[:1], "the model has several outputs: say with --output which one (y, z)"),
-        ([1], ("y",), SCORES[:1, :1], "'y' has no scores of classes: judge it by --metric"),
-        ([1], ("y",), LABELS[:1], "'y' has no scores of classes: judge it by --metric"),
+        ([0.5], ("y",), SCORES[:1], "they are float64, no class numbers: judge by a metric of your own"),
+        ([1], ("y", "z"), SCORES[:1], "the model has several outputs: name the one they are for (y, z)"),
+        ([1], ("y",), SCORES[:1, :1], "'y' has no scores of classes: judge it by a metric of your own"),
+        ([1], ("y",), LABELS[:1], "'y' has no scores of classes: judge it by a metric of your own"),
     ],
 )
 def test_labels_that_judge_nothing_are_noted(labels, outputs, scores, said):

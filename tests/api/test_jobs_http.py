@@ -102,6 +102,36 @@ def test_an_export_and_a_comparison_within_the_time_to_wait(service, digits):
     assert service.get(record["link"]).json()["outputs"] == record["outputs"]
 
 
+def test_labels_judge_by_metrics_that_have_names(service, digits):
+    """No code: the names of ours, and none else; without one labels are not even read."""
+    data = np.load(DIGITS / "test.npz")
+    npz = {"image": data["image"][:20], "label": data["label"][:20]}
+    model = {"model": digits["model"], "file": put(service, (DIGITS / "digits.onnx").read_bytes())}
+
+    def compared(arrays, **asked):
+        file = io.BytesIO()
+        np.savez(file, **arrays)
+        body = {**model, "samples": put(service, file.getvalue()), **asked}
+        return service.post("/v1/comparisons", json=body, headers=WAIT)
+
+    record = compared(npz, metrics=["sqnr", "top1", "cross_entropy"], output="probabilities").json()
+    expected = planner.compare(digits["graph"], DIGITS / "digits.onnx", npz, metrics=["cross_entropy"])
+    for name in ("top1", "cross_entropy"):
+        score = expected.scores[name]
+        assert record["metrics"].pop(name) == {
+            "reference": pytest.approx(score.reference),
+            "quantized": pytest.approx(score.quantized),
+            "larger_is_better": name == "top1",
+        }
+    assert (record["metrics"], record["reference"], record["warnings"]) == ({}, "float", [])
+    assert record["outputs"]["probabilities"]["groups"] == {}
+    odd = npz | {"label": np.zeros(7)}
+    assert compared(odd).json()["metrics"] == {}
+    check(compared(odd, metrics=["top5"]), "input-invalid")
+    check(compared(npz, metrics=["os:system"]), "request-invalid", "/metrics/0")
+    check(compared(npz, metrics=["top1"], output="logits"), "unknown-name")
+
+
 def test_a_plan_is_a_job_where_the_client_prefers(service, make_service):
     client = make_service(inline_kernels=1)
     body = {"model": chain(12), "target": "litert-int8"}

@@ -101,7 +101,7 @@ def test_what_cannot_run_as_written_says_what_to_do():
         run("sample 3", SAMPLES[0], ("z1",))
     assert str(caught.value) == (
         "sample 3: some.where::Unknown at 'stranger': onnxruntime has no such operator (the reference runs "
-        "the model with its own quantizers; --reference stripped leaves them out)"
+        "the model with its own quantizers; the reference 'stripped' has none)"
     )
 
 
