@@ -16,7 +16,7 @@ from planner.checker.figures.clips import check_clips, check_needs
 from planner.checker.figures.islands import check_islands
 from planner.checker.figures.losses import check_lost, check_price, losses_of
 from planner.checker.figures.optimal import check_optimal
-from planner.checker.figures.ranges import ranges_of
+from planner.checker.figures.ranges import ranges_of, stored_parts
 from planner.checker.kernel_ports import (
     Served,
     check_signature,
@@ -104,7 +104,7 @@ def check(plan: Plan, model: Graph | None = None, target: Target | None = None) 
         if ranges is None:
             check_rules(served)
         else:
-            extents = check_constants(served, notes.constants, ranges.steps[at].needed)
+            extents = check_constants(served, notes.constants, stored_parts(ranges, ranges.steps[at]))
             check_rules(served)
             check_sums(served, extents)
     check_values(plan, log)

@@ -27,7 +27,7 @@ from planner.propagation.network.float_islands import (
 from planner.propagation.network.per_axis import give_slices
 from planner.propagation.network.ports import Network, present
 from planner.propagation.network.presolve import settle_plain
-from planner.propagation.network.value_ranges import backward, demote, forward, out_of_reach
+from planner.propagation.network.value_ranges import backward, demote, forward, out_of_reach, unbounded
 from planner.propagation.parameters.derived_ports import come_to_rest, refuse_disagreement
 from planner.propagation.parameters.fit import grow, unfit
 from planner.propagation.result.outcome import BiasPins, Outcome, Request, Strategy
@@ -193,6 +193,11 @@ def decide(
         network = _network(graph, target, choices, request, network.visits)
         forward(network)
     backward(network)
+    while infinite := unbounded(network):
+        choices = demote(graph, choices, infinite)
+        network = _network(graph, target, choices, request, network.visits)
+        forward(network)
+        backward(network)
     grow(network, remedies.grown)
     settle_plain(network)
     classes = build_classes(network, _depths(network, request.depths), request.costs.max_clip)

@@ -90,7 +90,9 @@ def test_a_float_kernel_that_shows_what_its_operand_lost_is_marked():
         {"frequency": [40.0], "gain": [2.0]},
     )
     samples = normal((1, 8), 8)
-    found = losses(model, planned(model, samples, "litert-int8"), samples)
+    # Without an Any the angle would be an integer island, and float.
+    plan = planned(model, samples, "litert-int8", values={"angle": "!quant.any<i8>"})
+    found = losses(model, plan, samples)
     values = {value.value: value for value in found.values}
     assert values["wave"].shows
     assert values["wave"].drop > 10
@@ -106,12 +108,12 @@ def two_sizes(kind):
     arrays = {
         "w": 200 * rng.uniform(0.2, 1, (8, 4)),
         "v": rng.normal(size=(8, 6)),
-        "one": np.ones(1),
+        "small": np.full(1, 0.05),
     }
     nodes = [
         node("MatMul", "x", "w", out="boxes"),
         node("MatMul", "x", "v", out="logits"),
-        node("Sigmoid", "logits", out="scores"),
+        node("Mul", "logits", "small", out="scores"),
         node("Concat", "boxes", "scores", out="y", axis=2),
     ]
     model = net(nodes, ["y"], arrays, shape=(1, 16, 8))
@@ -154,7 +156,7 @@ def test_parts_tell_weights_from_rounding_from_clipping():
 
 
 def test_a_wide_value_is_no_clip():
-    """A mask of -3.4e38 makes the steps coarse; nothing is cut off."""
+    """A mask of -3.4e38 is stored no further than the softmax needs it; what is cut off makes no noise."""
     nodes = [node("Add", "x", "mask", out="masked"), node("Softmax", "masked", out="y", axis=1)]
     mask = np.zeros((1, 8))
     mask[0, 5:] = -3.4e38
@@ -164,7 +166,7 @@ def test_a_wide_value_is_no_clip():
     found = losses(model, plan, samples)
     worst = found.kernels[0]
     assert worst.name == "masked"
-    assert worst.parts.clip == 0.0
+    assert worst.parts.clip < 1e-3 * worst.parts.rounding
     assert worst.parts.rounding > 0.9 * (worst.parts.rounding + worst.parts.weights)
 
 
@@ -175,7 +177,8 @@ def test_remedies_hold_when_they_are_taken():
     remedy = next(one for one in found.remedies if one.what == "float")
     assert remedy.names == ("logits", "scores")
     for name in remedy.names:
-        plan = planner.restore(plan, name)
+        # Behind a product in float the other is an island, and float by itself.
+        plan = planner.restore(plan, name) if plan.kernels[name].row is not None else plan
     after = losses(model, plan, samples)
     same = next(one for one in after.outputs if one.label == found.outputs[0].label)
     assert remedy.sqnr > found.sqnr + 6

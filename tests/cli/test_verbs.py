@@ -120,7 +120,7 @@ def test_functions_come_from_a_module(qplan, stats, tmp_path):
 
 def test_calibrate_writes_statistics(qplan, stats):
     document = json.loads(stats.read_text())
-    assert (document["format"], document["samples"]) == ("qplan.stats/1", 128)
+    assert (document["format"], document["samples"]) == ("qplan.stats/2", 128)
     assert qplan("calibrate", MODEL, "--data", DATA).json["values"] == document["values"]
 
 

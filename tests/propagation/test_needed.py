@@ -130,6 +130,31 @@ def test_rows_far_below_the_others_are_left_out_and_named():
     assert held(plan, "op_sum.out[0]")[0] > -100
 
 
+@pytest.mark.parametrize("target", ["litert-int8", "onnxruntime-cpu", "qnn-htp"])
+@pytest.mark.parametrize("kind", ["Add", "Where"])
+def test_a_mask_of_infinities_is_stored_as_far_as_it_is_needed(kind, target):
+    """Minus infinity in a constant: the stored copy is clamped, so the sum runs on integers."""
+    infinite = np.where(MASK < 0, np.float32(-np.inf), np.float32(0))
+    if kind == "Add":
+        graph = attention(op("Add", "scores mask", "sum"), mask=infinite)
+    else:
+        far = np.full(1, -np.inf, np.float32)
+        graph = attention(op("Where", "open scores mask", "sum"), mask=far, open=MASK == 0)
+    plan, _, _ = planned(graph, target)
+    served = plan.kernels["op_sum"].row is not None
+    assert served or (kind, target) == ("Where", "litert-int8")
+    if served:
+        assert held(plan, "op_sum.in[1]")[0] > -100
+    assert worst(graph, plan, draws()) < 0.1
+
+
+def test_a_mask_of_infinities_that_all_is_needed_of_stays_float():
+    infinite = np.where(MASK < 0, np.float32(-np.inf), np.float32(0))
+    graph = attention(op("Add", "scores mask", "sum"), mask=infinite, outputs=("y", "sum"))
+    plan, _, _ = planned(graph, "litert-int8")
+    assert "infinite" in plan.kernels["op_sum"].reason
+
+
 def test_a_mask_read_twice_is_stored_twice():
     """Case 60: each copy has its own end."""
     graph = attention(

@@ -8,6 +8,7 @@ that move data to uses that keep less. Source: design 01, section 5, the price, 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from planner.target.expressions import parse_number
 from planner.target.records import Row
 
 Reals = tuple[float, float]
+FAR: Final = float(np.finfo(np.float32).max)
 ALL: Reals = (-math.inf, math.inf)
 
 
@@ -69,6 +71,7 @@ class Ranges:
     of: dict[str, Reals]
     numbers: Mapping[str, Constant]
     makers: Mapping[str, Op]
+    readers: Mapping[str, Sequence[Step]]
     entered: frozenset[int] = frozenset()
 
 
@@ -87,7 +90,11 @@ def ranges_of(
     pins = {name: kind for name, value in graph.values.items() if (kind := _pin(value.facts)) is not None}
     entered = frozenset(id(step.partner) for step in steps if step.partner is not None)
     makers = {name: op for step in steps for op in step.region.ops for name in op.outputs}
-    found = Ranges(graph, steps, pins, {}, numbers, makers, entered)
+    readers: dict[str, list[Step]] = {}
+    for step in steps:
+        for port in step.kernel.inputs:
+            readers.setdefault(port.value, []).append(step)
+    found = Ranges(graph, steps, pins, {}, numbers, makers, readers, entered)
     _forward(found, numbers)
     # What a loop hands to its next trip is known only behind its body: again, until nothing new comes.
     for _ in range(2 * ends):
@@ -102,6 +109,21 @@ def ranges_of(
     return found
 
 
+def stored_parts(found: Ranges, step: Step) -> dict[str, Reals]:
+    """The reals that a kernel's constants are cut to where it stores them: by its needs, or by its ports."""
+    parts = dict(step.needed)
+    for port, required in zip(step.ports, step.required, strict=True):
+        constant = found.numbers.get(port.value)
+        if constant is None or constant.array is None or required is None or port.value in parts:
+            continue
+        if (
+            not math.isfinite(float(constant.array.sum(dtype=np.float64)))
+            and not np.isnan(constant.array).any()
+        ):
+            parts[port.value] = required
+    return parts
+
+
 def needs_told(found: Ranges) -> dict[str, Reals]:
     """What uses need together of each value of which one needs less than all."""
     asked: dict[str, list[Reals]] = {}
@@ -113,7 +135,7 @@ def needs_told(found: Ranges) -> dict[str, Reals]:
         for i, port in enumerate(step.kernel.inputs):
             extent, required = found.of.get(port.value), step.required[i]
             if extent is None and port.value in stored and port.value in found.graph.constants:
-                extent = _given(found, port.value, found.numbers, ())
+                extent = _given(found, port.value, found.numbers, found.readers[port.value])
                 required = cut_to(extent, step.needed.get(port.value, ALL)) if extent is not None else None
             if extent is None or required is None or not port.value:
                 continue
@@ -241,9 +263,13 @@ def _given(
         return lo, hi
     # The end of a storage stands for an infinity that is never more (or less) than what it meets.
     inside = array[np.isfinite(array)]
-    if not inside.size or np.isnan(array).any() or not all(_saturates(step, lo, hi) for step in readers):
+    if np.isnan(array).any():
         return None
-    return float(inside.min()), float(inside.max())
+    if not all(_saturates(step, lo, hi) for step in readers):
+        # A mask is as far as a float32 goes; how much of it is needed is what counts.
+        masks = all({op.type for op in step.region.ops} <= {"Add", "Sub", "Where"} for step in readers)
+        return (min(max(lo, -FAR), FAR), min(max(hi, -FAR), FAR)) if masks else None
+    return (float(inside.min()), float(inside.max())) if inside.size else None
 
 
 def _saturates(step: Step, lo: float, hi: float) -> bool:
@@ -254,12 +280,8 @@ def _saturates(step: Step, lo: float, hi: float) -> bool:
 
 
 def _forward(found: Ranges, numbers: Mapping[str, Constant]) -> None:
-    graph, of = found.graph, found.of
+    graph, of, readers = found.graph, found.of, found.readers
     if not of:
-        readers: dict[str, list[Step]] = {}
-        for step in found.steps:
-            for port in step.kernel.inputs:
-                readers.setdefault(port.value, []).append(step)
         # Of constants only those that are moved have a say in other ranges.
         names = [name for name in graph.constants if any(step.moves for step in readers.get(name, ()))]
         for name in (*graph.inputs, *names):
@@ -334,7 +356,7 @@ def _needs(found: Ranges, step: Step, kept: Mapping[str, Reals | None]) -> Mappi
         if known is not None or not name:
             return known
         if name in found.graph.constants:
-            return _given(found, name, found.numbers, ())
+            return _given(found, name, found.numbers, found.readers.get(name, ()))
         return stated(found.graph.values[name].facts)
 
     def steps(name: str) -> int | None:

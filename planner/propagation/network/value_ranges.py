@@ -7,6 +7,7 @@ Source: design 01, section 5, the price, item 1.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
@@ -30,14 +31,26 @@ from planner.propagation.network.ports import (
 from planner.propagation.parameters.constant_ranges import constant_range, oddity
 from planner.propagation.selection.rows import NO_RANGE, Choice, in_float
 
+FAR: Final = float(np.finfo(np.float32).max)
+MASKED: Final = frozenset({"Add", "Sub", "Where"})
+"""Ops through which a constant masks another operand."""
+
 
 def _finite(network: Network, index: int) -> Interval | None:
-    """The finite part of a constant that only saturating movers read; None where there is none."""
+    """What integers may stand for of a constant with infinities; None where nothing.
+
+    Its finite part where only saturating movers read it. A mask that sums or choices read is as far as a
+    float32 goes, until `backward` knows what they need of it (`unbounded`).
+    """
     value = network.values[index]
     array = network.graph.constants[value.name].array
     kernels = [network.kernels[network.ports[p].kernel] for p in value.uses]
-    if array is None or not all(_saturates(kernel, array) for kernel in kernels):
+    if array is None or np.isnan(array).any():
         return None
+    if not all(_saturates(kernel, array) for kernel in kernels):
+        masks = all({op.type for op in kernel.choice.region.ops} <= MASKED for kernel in kernels)
+        ends = np.clip((array.min(), array.max()), -FAR, FAR)
+        return (float(ends[0]), float(ends[1])) if masks else None
     value.saturates = True
     numbers = array[np.isfinite(array)]
     return (float(numbers.min()), float(numbers.max())) if numbers.size else None
@@ -102,6 +115,18 @@ def _hand_on(network: Network) -> bool:
         new |= network.kernels[begin].handed != handed
         network.kernels[begin].handed = handed
     return new
+
+
+def unbounded(network: Network) -> list[int]:
+    """Kernels with a row that need all of a constant with infinities."""
+    found = set()
+    for port in network.ports:
+        value, extent = network.values[port.value], port.required
+        if value.constant and not value.saturates and extent is not None and FAR in (-extent[0], extent[1]):
+            array = network.graph.constants[value.name].array
+            if array is not None and np.isinf(array).any():
+                found.add(port.kernel)
+    return sorted(k for k in found if network.kernels[k].choice.row is not None)
 
 
 def _forward(network: Network) -> list[int]:

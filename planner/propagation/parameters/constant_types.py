@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.errors import Conflict, RuleError
-from planner.ir.graph import port_address
+from planner.ir.graph import Constant, port_address
 from planner.ir.types.qtypes import Bipolar, Calibrated, Storage, Uniform, uniform
 from planner.ir.types.ranges import uniform_per_axis
 from planner.plans.rescales import same_scale
@@ -22,6 +22,7 @@ from planner.propagation.network.ports import (
     ALL,
     CONSTANT,
     DERIVED,
+    Interval,
     Kernel,
     Network,
     Port,
@@ -176,7 +177,8 @@ def constant_type(network: Network, kernel: Kernel, port: Port, row: Row) -> Uni
                 constant.lo[0], constant.hi[0], slices, store, axis, power_of_two=spec.power_of_two
             )
         else:
-            los, his = as_needed(port, *cut_to(seen, *slice_ranges(constant, axis), axis=axis))
+            ends = cut_to(seen, *slice_ranges(constant, axis), axis=axis)
+            los, his = np.clip(ends, *stored_part(port, constant))
             kind = uniform_per_axis(los, his, store, axis, power_of_two=spec.power_of_two)
         if store is spec.storage and spec.scale_min is None and spec.scale_max is None:
             return kind
@@ -185,14 +187,18 @@ def constant_type(network: Network, kernel: Kernel, port: Port, row: Row) -> Uni
         return Uniform(spec.storage, scales, kind.zero_points, "f32", axis)
     if spec.granularity == "block":
         return _blocks(network, kernel, port, row)
-    extent = (seen.lo, seen.hi) if seen is not None else constant_range(constant) or (0.0, 0.0)
-    label = label_for(within(extent, port.needed or ALL), replace(spec, storage=store))
+    extent = (seen.lo, seen.hi) if seen is not None else constant_range(constant) or value.range or (0.0, 0.0)
+    label = label_for(within(extent, stored_part(port, constant)), replace(spec, storage=store))
     return typed(label, spec.storage)
 
 
-def as_needed(port: Port, los: Reals, his: Reals) -> tuple[Reals, Reals]:
-    """Ranges of slices, no further than needed: the stored copy is cut, the constant is not."""
-    return (los, his) if port.needed is None else (np.clip(los, *port.needed), np.clip(his, *port.needed))
+def stored_part(port: Port, constant: Constant) -> Interval:
+    """The reals that a constant's stored copy is cut to; the constant itself is not."""
+    if port.needed is not None:
+        return port.needed
+    # Infinities are stored as far as the port has to hold them.
+    infinite = constant.array is not None and constant_range(constant) is None
+    return port.required if infinite and port.required is not None else ALL
 
 
 def observed(network: Network, port: Port) -> Calibrated | None:
@@ -224,8 +230,8 @@ def _blocks(network: Network, kernel: Kernel, port: Port, row: Row) -> Uniform |
         return None
     axes = block_axes(graph, region, row, pattern, len(shape))
     ranges = block_ranges(graph.constants[name], whole, axes, size)
-    ranges = as_needed(port, *cut_to(observed(network, port), *ranges))
-    return block_type(ranges, whole, axes, size, spec=port.spec)
+    los, his = np.clip(cut_to(observed(network, port), *ranges), *stored_part(port, graph.constants[name]))
+    return block_type((los, his), whole, axes, size, spec=port.spec)
 
 
 @lru_cache(maxsize=4096)

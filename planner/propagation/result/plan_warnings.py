@@ -96,10 +96,10 @@ def _of_lost_operand(network: Network, kernel: Kernel) -> Iterator[str]:
 def _of_odd_constant(network: Network, kernel: Kernel) -> Iterator[str]:
     """A kernel that computes with NaN or infinite weights, or runs in float for them."""
     region, row, reason = kernel.choice.region, kernel.choice.row, kernel.choice.reason
-    saturates = kernel.moves and row is not None
+    held = row is not None and (kernel.moves or any(port.needed for port in present(network, kernel.inputs)))
     odd = (
         ""
-        if saturates or (row is None and not reason.startswith("constant "))
+        if held or (row is None and not reason.startswith("constant "))
         else odd_constant(network.graph, region)
     )
     if odd:
