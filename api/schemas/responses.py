@@ -118,7 +118,7 @@ class ComparisonRecord(BaseModel):
     """A comparison; the whole of it, inner values too, is the blob."""
 
     samples: int
-    reference: Literal["float", "written"]
+    reference: Literal["float", "stripped", "written"]
     outputs: dict[str, QualityRecord]
     metrics: dict[str, ScoreRecord]
     warnings: list[str]

@@ -181,6 +181,8 @@ def calibrate_on(
     if count is None:
         raise SampleError("samples that come one by one cannot be cut", hint="a folder, one .npz, or a list")
     shards = cut(count, parts) if count else ((0, 0),)
+    # Quantizers of its own say nothing to calibration, and need not travel.
+    graph = graph if graph.written is None else replace(graph, written=None)
     running = [executor.submit(_calibrate_shard, graph, samples, method, shard) for shard in shards]
     done = []
     for (_, end), shard in zip(shards, running, strict=True):

@@ -123,7 +123,7 @@ def _reason(graph: "Graph", data: bytes, samples: str, written: "Comparison") ->
     """Why the optimisations lose more, where it is the processor; else ""."""
     import planner
 
-    kind: ReferenceKind = "written" if written.reference == "written" else "stripped"
+    kind: ReferenceKind = "stripped" if written.reference == "stripped" else "written"
     try:
         exact = planner.compare(graph, data, samples, optimisation="all", exact_products=True, reference=kind)
     except ModelError:  # onnxruntime has no kernels of that kind for i8
@@ -211,7 +211,7 @@ def figure_lines(comparison: "Comparison") -> Iterator[str]:
         for label, part in quality.parts.items():
             yield f"{output}{label} {decibels(part.sqnr)}, largest error {part.max_error:.4g}"
     for name, score in comparison.scores.items():
-        model = "float" if comparison.reference == "float" else "as given"
+        model = "as given" if comparison.reference == "written" else "float"
         yield f"{name} {score_text(name, score.quantized)}, {model} {score_text(name, score.reference)}"
 
 

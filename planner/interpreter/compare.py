@@ -43,6 +43,11 @@ LEAST_SQNR: Final = 10.0
 _ADVICE: Final = (
     "calibrate by another method, ask for 16 bits where it is lost, or keep kernels float (docs/accuracy.md)"
 )
+_REFERENCES: Final = {
+    "float": "the float model",
+    "stripped": "the model without its own quantizers",
+    "written": "the model with its own quantizers",
+}
 # QONNX's quantizers as a file spells the type of a node, its length before it; a file without has none.
 _QUANTIZERS: Final = (b"\x05Quant", b"\x08IntQuant", b"\x0cBipolarQuant", b"\x0aFloatQuant", b"\x05Trunc")
 
@@ -56,7 +61,7 @@ class Comparison:
       outputs: by model output.
       values: by inner value, where asked for and both files have a float tensor of that name.
       scores: by name of a metric, where the samples have labels or a metric was given.
-      reference: `written` where the model ran with quantizers of its own, else `float`.
+      reference: `written` or `stripped`, with or without quantizers of its own, else `float`.
       held_out: whether the samples are others than those of calibration; None where nobody said.
       notes: labels that judge nothing, and why.
     """
@@ -65,7 +70,7 @@ class Comparison:
     outputs: Mapping[str, Quality]
     values: Mapping[str, Quality] = field(default_factory=dict)
     scores: Mapping[str, Score] = field(default_factory=dict)
-    reference: Literal["float", "written"] = "float"
+    reference: Literal["float", "stripped", "written"] = "float"
     held_out: bool | None = None
     notes: tuple[str, ...] = ()
 
@@ -81,8 +86,7 @@ class Comparison:
         samples = kinds[self.held_out].format(self.samples)
         if self.samples == 1:
             samples = samples.replace("samples", "sample")
-        model = "the float model" if self.reference == "float" else "the model with its own quantizers"
-        return f"on {samples} against {model}"
+        return f"on {samples} against {_REFERENCES[self.reference]}"
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -147,13 +151,12 @@ def compare(
     if not done:
         raise SampleError("no samples to compare on", hint="the calibration samples will do")
     found = {name: tally.quality() for name, tally in tallies.items()}
-    is_written = graph.written is not None and reference == "written"
     return Comparison(
         done,
         _some(found, pair.outputs),
         _some(found, watched),
         judge.scores(),
-        "written" if is_written else "float",
+        "float" if graph.written is None else reference,
         notes=tuple(judge.notes),
     )
 

@@ -227,3 +227,22 @@ def test_a_terminal_shows_it_in_red(capsys, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     say_missed("missed: y")
     assert capsys.readouterr().out == "\x1b[31mmissed: y\x1b[0m\nmissed: y\n"
+
+
+def test_a_model_with_quantizers_is_judged_against_as_it_is(qplan, models, tmp_path):
+    """The float net under them, which nobody trained, is not what the user gave."""
+    model = models / "qonnx" / "kwsmlp_w3a3.onnx"
+    x = np.random.default_rng(0).random((4, 1, 1, 10, 49)).astype(np.float32)
+    np.savez(tmp_path / "q.npz", **{"inp.1": x})
+    line = ("plan", model, "-t", "onnxruntime-cpu", "--data", tmp_path / "q.npz", "-f", "onnx-qdq")
+    line = (*line, "-o", tmp_path / "out", "--min-sqnr", "30")
+    answer = qplan(*line)
+    assert answer.code == 0
+    assert "quality on the 4 calibration samples against the model with its own quantizers; " in answer.out
+    bare = qplan(*line, "--reference", "stripped")
+    assert bare.code == 1
+    assert "quality on the 4 calibration samples against the model without its own quantizers; " in bare.out
+    file = tmp_path / "out" / "onnx-qdq.onnx"
+    document = qplan("compare", model, file, "--data", tmp_path / "q.npz", "--json").json
+    assert (document["reference"], document["held_out"]) == ("written", None)
+    assert document["outputs"]["74"]["sqnr"] > 30
