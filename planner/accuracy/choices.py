@@ -29,12 +29,15 @@ class Choice:
       name: of the kernel, or of the model input.
       types: by port address; every other port is float.
       pins: types that values have behind their writer, by value name.
+      read: types in which its kernel reads what others rounded, by port address; integer arithmetic wants
+        operands in them, and what it does besides rounding its result is the kernel's.
       is_input: whether it is a model input's.
     """
 
     name: str
     types: Mapping[str, Uniform]
     pins: Mapping[str, Uniform] = field(default_factory=dict)
+    read: Mapping[str, Uniform] = field(default_factory=dict)
     is_input: bool = False
 
 
@@ -51,7 +54,7 @@ def weights_of(choice: Choice, plan: Plan) -> Choice:
     """A choice with the types of its constants alone."""
     constants = _constants(plan)
     kept = {address: kind for address, kind in choice.types.items() if address in constants}
-    return replace(choice, types=kept, pins={})
+    return replace(choice, types=kept, pins={}, read={})
 
 
 def activations_of(choice: Choice, plan: Plan, factor: float = 1.0) -> Choice:
@@ -85,7 +88,7 @@ def clips_of(choice: Choice, plan: Plan, ranges: Mapping[str, tuple[float, float
 
     types = {address: _finer(kind) for address, kind in kept.types.items() if cuts(values[address], kind)}
     pins = {name: _finer(kind) for name, kind in kept.pins.items() if cuts(name, kind)}
-    return replace(kept, types=types, pins=pins)
+    return replace(kept, types=types, pins=pins, read={})
 
 
 def _constants(plan: Plan) -> frozenset[str]:
@@ -146,16 +149,14 @@ def _of_kernel(plan: Plan, kernel: KernelPlan, region: Region, bases: Mapping[st
         for name in (kernel.name, *bonds(graph).get(kernel.name, ())):
             if name in plan.kernels:
                 types |= _all_types((*plan.kernels[name].inputs, *plan.kernels[name].outputs))
-    own = {port.value: (port.type, pinned.get(port.value)) for port in kernel.outputs}
-    return Choice(
-        kernel.name,
-        types,
-        {
-            name: pin
-            for name, (made, pin) in own.items()
-            if pin is not None and kind_of(made, pin, costs) is not None
-        },
-    )
+    made = {port.value: (port.type, pinned.get(port.value)) for port in kernel.outputs}
+    own = {
+        name: pin
+        for name, (kind, pin) in made.items()
+        if pin is not None and kind_of(kind, pin, costs) is not None
+    }
+    read = {address: kind for address, kind in _all_types(kernel.inputs).items() if address not in types}
+    return Choice(kernel.name, types, own, read)
 
 
 def _all_types(ports: Sequence[Port]) -> dict[str, Uniform]:

@@ -10,7 +10,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Final
 
-from planner.accuracy.choices import Choice, activations_of, choices_of, clips_of, weights_of
+from planner.accuracy.choices import Choice, choices_of, clips_of, weights_of
 from planner.accuracy.groups import Groups
 from planner.accuracy.own_noise import (
     Job,
@@ -194,7 +194,13 @@ def losses(
     judged, outputs = _judged(seen, groups, noise, output)
     order = sorted(range(len(chosen)), key=lambda i: -noise.power[i][judged])
     worst = [i for i in order[:limit] if noise.power[i][judged] > 0]
-    apart = dict(zip(worst, _apart(plan, [chosen[i] for i in worst], seen, measure, judged), strict=True))
+    apart = dict(
+        zip(
+            worst,
+            _apart(plan, [(chosen[i], noise.power[i][judged]) for i in worst], seen, measure, judged),
+            strict=True,
+        )
+    )
     kinds = ["input" if it.is_input else plan.kernels[it.name].kernel for it in chosen]
     kernels = tuple(_kernel(kinds[i], noise, i, outputs, apart.get(i)) for i in order)
     told = [(chosen[i], noise.power[i][judged], apart[i]) for i in worst]
@@ -270,15 +276,13 @@ def _values(plan: Plan, seen: Seen) -> Iterator[ValueLoss]:
 
 
 def _apart(
-    plan: Plan, worst: Sequence[Choice], seen: Seen, measure: Measure, judged: Part
+    plan: Plan, worst: Sequence[tuple[Choice, float]], seen: Seen, measure: Measure, judged: Part
 ) -> tuple[Parts, ...]:
-    """The powers of weights, rounding and clipping at the judged output, of each choice."""
-    weights = [weights_of(choice, plan) for choice in worst]
-    others = [activations_of(choice, plan) for choice in worst]
-    clips = [clips_of(choice, plan, seen.ranges) for choice in worst]
-    found = [powers[judged] for powers in measure([*weights, *others, *clips]).power] if worst else []
-    n = len(worst)
+    """Powers of weights, rounding and clipping at the judged output, of choices with their own noise."""
+    weights = [weights_of(choice, plan) for choice, _ in worst]
+    clips = [clips_of(choice, plan, seen.ranges) for choice, _ in worst]
+    found = [powers[judged] for powers in measure([*weights, *clips]).power] if worst else []
     return tuple(
-        Parts(weight, max(0.0, other - clip), clip)
-        for weight, other, clip in zip(found[:n], found[n : 2 * n], found[2 * n :], strict=True)
+        Parts(weight, max(0.0, own - weight - clip), clip)
+        for (_, own), weight, clip in zip(worst, found[: len(worst)], found[len(worst) :], strict=True)
     )

@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.accuracy.choices import Choice, in_float, kernels_of, with_choice
-from planner.constants.quantize import quantize_array
-from planner.interpreter.blocks import Floats, needed_regions
+from planner.constants.quantize import dequantize_array, quantize_array
+from planner.interpreter.blocks import Block, Floats, needed_regions
 from planner.interpreter.bodies import Item, items_of
 from planner.interpreter.evaluate import Interpreter
+from planner.interpreter.kernels.table import KERNELS, SUMS_OF_PRODUCTS
 from planner.interpreter.memory import Memory, as_f32
 from planner.ir.borders import border_op, inner_scope
 from planner.ir.graph import Graph, Region
@@ -59,11 +60,14 @@ class Start:
     Attributes:
       rounded: values that are the float run's, rounded; computed by nothing.
       computed: items with the choice's types, in place of those of a step.
+      arithmetic: the kernel as the device computes it, and in float between roundings, where the two may
+        differ by more than a rounding.
       steps: that run, in order, and lead to an output.
     """
 
     rounded: Mapping[str, Uniform]
     computed: Mapping[Step, tuple[Item, ...]]
+    arithmetic: tuple[Block, Block] | None
     steps: tuple[Step, ...]
 
 
@@ -160,7 +164,27 @@ class Steps:
                 if step in computed or reached & step.reads:
                     reached |= step.writes
                     found.append(step)
-        return Start(rounded, computed, self._leading(found))
+        return Start(rounded, computed, self._arithmetic(choice), self._leading(found))
+
+    def _arithmetic(self, choice: Choice) -> tuple[Block, Block] | None:
+        """One kernel twice, in integers; None where it only adds up products, or has a float port."""
+        full = replace(choice, types={**choice.read, **choice.types})
+        step = self._step_of.get(choice.name)
+        if choice.is_input or step is None or len(step.regions) > 1 or kernels_of(full) != {choice.name}:
+            return None
+        quantized = with_choice(self._plan, full)
+        kernel = quantized.kernels[choice.name]
+        ports = [port for port in (*kernel.inputs, *kernel.outputs) if port.value]
+        if not all(isinstance(port.type, Uniform) for port in ports) or len(kernel.outputs) != 1:
+            return None
+        device = items_of(self.graph, quantized, None, {}, step.regions)
+        plain = items_of(self.graph, quantized, _ROUNDED, {}, step.regions)
+        match (device, plain):
+            case ((Block() as one,), (Block() as other,)):
+                computes = KERNELS.get(tuple(op.type for op in one.core))
+                is_simple = computes is None or computes in SUMS_OF_PRODUCTS
+                return None if is_simple else (one, other)
+        return None
 
     def resume(self, start: Start, pins: Mapping[str, Uniform], floats: FloatRun) -> Mapping[str, Array]:
         """Outputs that a run with one choice reaches.
@@ -183,6 +207,8 @@ class Steps:
             stored = quantize_array(as_f32(floats.memory.real(name)), kind)
             memory.define_stored(name, kind, stored, _ROUNDED)
         made = {*start.rounded}
+        if not start.computed:
+            self._add_arithmetic(memory, start, floats)
         for step in start.steps:
             for name in (step.reads & floats.names) - made:
                 memory.define(name, floats.memory.real(name))
@@ -192,6 +218,26 @@ class Steps:
                 self._reference.run_items(memory, step.items)
             else:
                 self._chosen.run_items(memory, items)
+                self._add_arithmetic(memory, start, floats)
+
+    def _add_arithmetic(self, memory: Memory, start: Start, floats: FloatRun) -> None:
+        """Add to a kernel's result what the device's arithmetic does to it besides rounding."""
+        if start.arithmetic is None:
+            return
+        port = start.arithmetic[0].kernel.outputs[0]
+        if port.value not in memory.defined or not isinstance(port.type, Uniform):
+            return
+        found = []
+        for block in start.arithmetic:
+            alone = self._memory({})
+            for name in self._step_of[block.kernel.name].reads & floats.names:
+                alone.define(name, floats.memory.real(name))
+            self._chosen.run_items(alone, (block,))
+            found.append(dequantize_array(alone.defined[port.value], port.type))
+        device, plain = found
+        if not np.array_equal(device, plain):
+            own = dequantize_array(memory.defined[port.value], port.type)
+            memory.define(port.value, own + (device - plain))
 
     def _leading(self, steps: Sequence[Step]) -> tuple[Step, ...]:
         """Those of the steps on whose results an output rests."""
