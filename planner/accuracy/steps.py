@@ -1,12 +1,9 @@
 """Steps: the float model kernel by kernel, and again from one kernel on with only that one quantized.
 
 Each kernel is a session of its own in onnxruntime, so that a run may start anywhere: what lies in front of a
-kernel is taken from the float run, what it does not reach is not computed. A loop, or an If with its
-branches, is one step. Behind the first kernels a run goes on in stretches, many kernels in one session,
-as handing arrays from session to session costs more than small kernels do. Source: design 11, section 3.
+kernel is taken from the float run, what it does not reach is not computed. Source: design 11, section 3.
 """
 
-import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,16 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.accuracy.choices import Choice, in_float, kernels_of, with_choice
+from planner.accuracy.stretches import ROUNDED, Step, steps_of, stretches
 from planner.constants.quantize import dequantize_array, quantize_array
-from planner.interpreter.blocks import Block, Floats, needed_regions
+from planner.interpreter.blocks import Block
 from planner.interpreter.bodies import Item, items_of
 from planner.interpreter.evaluate import Interpreter
 from planner.interpreter.kernels.table import KERNELS, SUMS_OF_PRODUCTS
 from planner.interpreter.memory import Memory, as_f32
-from planner.ir.borders import border_op, inner_scope
-from planner.ir.graph import Graph, Region
-from planner.ir.structure import JOIN
-from planner.ir.topology import reads, writes
+from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
 
@@ -33,24 +28,6 @@ Array: TypeAlias = NDArray[Any]
 
 LIMIT: Final = 1 << 30
 """Bytes of activations of one sample that are kept in memory; the rest goes into a file."""
-# Every op in float32 between two roundings: no kernel on integers, which would want all of its operands so.
-_ROUNDED: Final = "float32_qdq"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Step:
-    """One kernel, a loop or branches whole, or a stretch of kernels.
-
-    Attributes:
-      regions: in order.
-      items: of the interpreter, all in float.
-      reads, writes: values outside, constants left out, and those that it hands on.
-    """
-
-    regions: tuple[Region, ...]
-    items: tuple[Item, ...]
-    reads: frozenset[str]
-    writes: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,16 +92,8 @@ class Steps:
         self._chosen = Interpreter(model, self._plan, threads=threads)
         self._weights: dict[tuple[str, Uniform], Array] = {}
         self.outputs = tuple(name for name in plan.graph.outputs if plan.graph.values[name].is_float)
-        self.steps = tuple(
-            Step(
-                regions,
-                items_of(base, self._plan, _ROUNDED, {}, regions),
-                _reads(plan.graph, regions),
-                _writes(regions),
-            )
-            for regions in _units(plan.graph, needed_regions(plan))
-        )
-        self._stretches = _stretches(plan.graph, self.steps)
+        self.steps = steps_of(base, self._plan)
+        self._stretches = stretches(plan.graph, self.steps)
         self._step_of = {region.name: step for step in self.steps for region in step.regions}
 
     def run(self, sample: Mapping[str, Array]) -> FloatRun:
@@ -151,7 +120,7 @@ class Steps:
         for name in kernels_of(choice) & self._step_of.keys():
             step = self._step_of[name]
             if name in typed_inputs or len(step.regions) > 1:
-                computed[step] = items_of(self.graph, quantized, _ROUNDED, {}, step.regions)
+                computed[step] = items_of(self.graph, quantized, ROUNDED, {}, step.regions)
             else:
                 kinds = {port.value: port.type for port in quantized.kernels[name].outputs}
                 rounded |= {value: kind for value, kind in kinds.items() if isinstance(kind, Uniform)}
@@ -178,7 +147,7 @@ class Steps:
         if not all(isinstance(port.type, Uniform) for port in ports) or len(kernel.outputs) != 1:
             return None
         device = items_of(self.graph, quantized, None, {}, step.regions)
-        plain = items_of(self.graph, quantized, _ROUNDED, {}, step.regions)
+        plain = items_of(self.graph, quantized, ROUNDED, {}, step.regions)
         match (device, plain):
             case ((Block() as one,), (Block() as other,)):
                 computes = KERNELS.get(tuple(op.type for op in one.core))
@@ -205,7 +174,7 @@ class Steps:
         for name in start.rounded.keys() & floats.names:
             kind = start.rounded[name]
             stored = quantize_array(as_f32(floats.memory.real(name)), kind)
-            memory.define_stored(name, kind, stored, _ROUNDED)
+            memory.define_stored(name, kind, stored, ROUNDED)
         made = {*start.rounded}
         if not start.computed:
             self._add_arithmetic(memory, start, floats)
@@ -237,7 +206,8 @@ class Steps:
         device, plain = found
         if not np.array_equal(device, plain):
             own = dequantize_array(memory.defined[port.value], port.type)
-            memory.define(port.value, own + (device - plain))
+            besides = own + np.where(device == plain, 0.0, device - plain)
+            memory.define(port.value, besides.astype(floats.memory.real(port.value).dtype))
 
     def _leading(self, steps: Sequence[Step]) -> tuple[Step, ...]:
         """Those of the steps on whose results an output rests."""
@@ -260,86 +230,3 @@ def with_reference(model: Graph, reference: Graph) -> Graph:
         for name, constant in model.constants.items()
     }
     return replace(model, constants=constants)
-
-
-def _units(graph: Graph, regions: Sequence[Region]) -> list[tuple[Region, ...]]:
-    """Regions that run as one: each alone, all of a loop or an If, those that hand on what is no tensor."""
-    keys = [_owner(graph, region) for region in regions]
-    last = {key: i for i, key in enumerate(keys)}
-    found: list[tuple[Region, ...]] = []
-    waiting: dict[str, list[Region]] = {}
-    open_values: set[str] = set()
-    for i, (key, region) in enumerate(zip(keys, regions, strict=True)):
-        waiting.setdefault(key, []).append(region)
-        if key and last[key] != i:
-            continue
-        unit = tuple(waiting.pop(key))
-        odd = {name for part in unit for name in writes(part) if not graph.values[name].dtype}
-        if found and open_values & {name for part in unit for name in reads(part)}:
-            unit = (*found.pop(), *unit)
-        open_values |= odd
-        found.append(unit)
-    return found
-
-
-def _stretches(graph: Graph, steps: Sequence[Step]) -> tuple[tuple[Step, tuple[Step, ...]], ...]:
-    """Steps as few longer ones, each with those it is made of; loops and branches stay alone."""
-    readers: dict[str, set[Step]] = {}
-    for step in steps:
-        for name in step.reads:
-            readers.setdefault(name, set()).add(step)
-    most = math.isqrt(len(steps)) + 1
-    parts: list[list[Step]] = []
-    for step in steps:
-        last = parts[-1][-1] if parts else None
-        if last is not None and _is_plain(last) and _is_plain(step) and len(parts[-1]) < most:
-            parts[-1].append(step)
-        else:
-            parts.append([step])
-    return tuple((_joined(graph, part, readers), tuple(part)) for part in parts)
-
-
-def _is_plain(step: Step) -> bool:
-    """Whether a step is one float kernel, no border of a body."""
-    return len(step.regions) == 1 and isinstance(step.items[0], Floats)
-
-
-def _joined(graph: Graph, steps: Sequence[Step], readers: Mapping[str, set[Step]]) -> Step:
-    if len(steps) == 1:
-        return steps[0]
-    regions = tuple(region for step in steps for region in step.regions)
-    inside = set(steps)
-    writes = frozenset(
-        name
-        for step in steps
-        for name in step.writes
-        if name in graph.outputs or readers.get(name, set()) - inside
-    )
-    ops = tuple(op for region in regions for op in region.ops)
-    return Step(regions, (Floats(ops, tuple(sorted(writes))),), _reads(graph, regions), writes)
-
-
-def _owner(graph: Graph, region: Region) -> str:
-    """The loop or If, outermost, that a region belongs to; "" for none."""
-    if not graph.scopes:
-        return ""
-    path = inner_scope(graph.scopes, region.scope, "")
-    op = border_op(region)
-    if not path and op is not None:
-        body = str(op.attributes["body"])
-        if op.type == JOIN:
-            return body
-        path = inner_scope(graph.scopes, body, "")
-    return graph.scopes[path].owner if path else ""
-
-
-def _writes(regions: Sequence[Region]) -> frozenset[str]:
-    return frozenset(name for region in regions for name in writes(region))
-
-
-def _reads(graph: Graph, regions: Sequence[Region]) -> frozenset[str]:
-    made = {name for region in regions for name in writes(region)}
-    bodies = {region.scope for region in regions if region.scope}
-    found = {name for region in regions for name in reads(region)}
-    found |= {name for path in bodies for name in graph.scopes[path].operands if name}
-    return frozenset(found - made - graph.constants.keys())
