@@ -170,6 +170,10 @@ def losses(
     expect(limit, int, "limit is a number of kernels")
     if limit < 0:
         raise InputError(f"limit is {limit}; accepted: a number of kernels, 0 or more")
+    if progress is not None and not callable(progress):
+        raise InputError(f"progress is a function of (runs done, runs in all), not {progress!r}")
+    if executor is not None and not hasattr(executor, "submit"):
+        raise InputError(f"executor is one of concurrent.futures, with a submit, not {executor!r}")
     flat = expand(model)
     check_model(plan, flat)
     require_float_output(plan)

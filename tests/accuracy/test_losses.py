@@ -251,6 +251,12 @@ def test_bad_input_is_refused():
         planner.losses(model, plan, samples, output="probabilitys")
     with pytest.raises(InputError, match="limit is -1"):
         planner.losses(model, plan, samples, limit=-1)
+    with pytest.raises(InputError, match="a plan is what"):
+        planner.losses(model, "plan.json", samples)
+    with pytest.raises(InputError, match="progress is a function"):
+        planner.losses(model, plan, samples, progress=True)
+    with pytest.raises(InputError, match=r"one of concurrent\.futures"):
+        planner.losses(model, plan, samples, executor=4)
     with pytest.raises(SampleError, match="no samples"):
         planner.losses(model, plan, [])
     with pytest.raises(SampleError, match="no input 'x'"):
@@ -266,3 +272,12 @@ def test_the_json_has_everything():
     assert {"name", "kernel", "share", "sqnr", "noise", "parts"} == data["kernels"][0].keys()
     assert sum(kernel["share"] for kernel in data["kernels"]) == pytest.approx(1.0)
     assert len(repr(found)) < 120
+
+
+def test_the_whole_program_is_the_exported_one():
+    """SQNR of an output is that of the file in onnxruntime, beside the float model there."""
+    model, samples = digits(6)
+    plan = planned(model, samples, "onnxruntime-cpu")
+    exported = planner.export(plan.annotated, plan, "onnx-qoperator")
+    wanted = planner.compare(model, exported, samples).worst_sqnr
+    assert losses(model, plan, samples, limit=0).sqnr == pytest.approx(wanted, abs=1e-3)
