@@ -107,9 +107,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=int, default=8)
     number = parser.parse_args().samples
-    print(
-        "| model | kernels | float pass, ms | all, s | passes for 100 kernels |"
-    )
+    print("| model | kernels | float pass, ms | all, s | passes for 100 kernels |")
     print("|---|---|---|---|---|")
     for name in CASES:
         print("|", " | ".join(measure(name, number)), "|", flush=True)
