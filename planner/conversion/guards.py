@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from planner.exporters.onnx.guards import guarded
+from planner.exporters.onnx.guards import guarded, lone_softmaxes
 from planner.ir.graph import Graph, Op
 from planner.onnx.naming import unused
 from planner.onnx.write import OPSET, op_node
@@ -16,7 +16,8 @@ def guard(graph: Graph) -> Graph:
         {name: item.array for name, item in graph.constants.items() if item.array is not None},
         graph.outputs,
         lambda stem: unused(stem, taken),
-        graph.opsets.get("", OPSET),
+        opset=graph.opsets.get("", OPSET),
+        lone=lone_softmaxes(graph),
     )
     if len(nodes) == len(graph.ops):
         return graph

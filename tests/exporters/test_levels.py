@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import planner
-from planner.errors import PlannerError, UnsupportedExport
+from planner.errors import ModelError, PlannerError, UnsupportedExport
 from planner.exporters.onnx.qdq import write_qdq
 from planner.ir.types.qtypes import storage, uniform
 from planner.onnx.shapes import infer
@@ -103,6 +103,24 @@ def nets():
         [(["s"], "x", "s"), (["y"], "s", "y")],
         {"x": IN, "s": u8(1 / 256), "y.in[0]": u8(0.05, 100), "y": OUT},
     )
+    # The sums of a fused Add are of float32, in which steps of 1e36 leave nothing of the other operand.
+    yield (
+        "mask",
+        [op("Add", "x m", "y")],
+        X,
+        {"m": np.zeros((1, 4, 6, 6), np.float32)},
+        [(["y"], "x m", "y")],
+        {"x": IN, "m": u8(1.3e36, 255), "y": IN},
+    )
+    # onnxruntime's QLinearSoftmax gives 0 for one number alone.
+    yield (
+        "softmax of one",
+        [op("Softmax", "x", "y", axis=1)],
+        X[:, :1],
+        {},
+        [(["y"], "x", "y")],
+        {"x": IN, "y": u8(1 / 256)},
+    )
     yield (
         "dilated pool",
         [op("AveragePool", "x", "y", kernel_shape=[2, 2], dilations=[2, 2])],
@@ -118,7 +136,8 @@ LEVELS = ("basic", "extended", "all")
 BYTES, WORDS = 40.0, 60.0
 """dB from which on single steps of 8 and 16 bits weigh: float sums, and kernels fused from pairs, may round
 a number next to the middle of two steps the other way."""
-SINGLE = 1.0
+SINGLE = 2.0
+"""What they may cost: five layers of a decoder add them up to 1.6 dB (stories260k_decode on qnn-htp)."""
 
 
 def hold(graph, data, samples, limit=BYTES):
@@ -131,7 +150,7 @@ def hold(graph, data, samples, limit=BYTES):
                 found = planner.compare(
                     graph, data, samples, optimisation=level, exact_products=True
                 ).worst_sqnr
-            except planner.ModelError:  # onnxruntime does not load all files that way: nothing to judge by
+            except ModelError:  # onnxruntime does not load all files that way: nothing to judge by
                 continue
         assert found >= min(off, limit) - SINGLE, f"{level}: {found:.1f} dB, {off:.1f} with all off"
 

@@ -3,14 +3,16 @@
 `WeightBiasQuantization` takes a Conv, ConvTranspose or Gemm that reads a DequantizeLinear of one scale and
 leads to a QuantizeLinear: its float weight becomes 8 bits per tensor, its float bias int32 on the grid of the
 sums. `DoubleQDQPairsRemover` makes one pair, with a scale of its own, of two in a row, that is of a rescale.
-An AveragePool with dilations is fused into a kernel that knows none. In opset 21 a pair of i8 that is carried
-over an op that moves data does not load (`opsets`). A Max of one tensor is that tensor, and no optimisation
-looks across it. Ops that only move data hide nothing: others carry pairs over them.
+An AveragePool with dilations is fused into a kernel that knows none. QLinearAdd adds in float32, zero points
+included, so a mask of steps many times the result's leaves nothing of what it masks; QLinearSoftmax says 0
+of one number alone, where it is 1. In opset 21 a pair of i8 that is carried over an op that moves data does
+not load (`opsets`). A Max of one tensor is that tensor, and no optimisation looks across it. Ops that only
+move data hide nothing: others carry pairs over them.
 Source: onnxruntime's `weight_bias_quantization.cc`, `matmul_add_fusion.cc`, `double_qdq_pairs_remover.cc`.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -18,6 +20,7 @@ from typing import Final
 import numpy as np
 
 from planner.exporters.onnx.storage_types import Array
+from planner.ir.graph import Graph, Op
 from planner.onnx.nodes import Node
 from planner.onnx.write import Data
 
@@ -25,6 +28,8 @@ DQ: Final = "DequantizeLinear"
 Q: Final = "QuantizeLinear"
 GUARD: Final = "Max"
 _BROKEN: Final = 21
+_STEPS: Final = 4096
+"""An operand's step in steps of the sum: from here on 255 of them are not exact to 1/16 in float32."""
 _BIASED: Final = frozenset({"Conv", "ConvTranspose", "Gemm"})
 _VIEWS: Final = frozenset({"Dropout", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 _MOVERS: Final = _VIEWS | {"MaxPool", "Slice"}
@@ -39,7 +44,9 @@ def guarded(
     constants: Mapping[str, Data],
     outputs: Iterable[str],
     fresh: Callable[[str], str],
+    *,
     opset: int,
+    lone: Collection[str] = (),
 ) -> list[Node]:
     """The nodes of a file, with a guard in front of each that would be computed from other numbers.
 
@@ -47,8 +54,13 @@ def guarded(
       outputs: tensors that the model gives.
       fresh: gives a name that is free.
       opset: that the file is written in.
+      lone: nodes whose Softmax may be of one number alone.
     """
-    file, guards, result = _read(nodes, constants, outputs, opset), dict[tuple[str, str], str](), list[Node]()
+    file, guards, result = (
+        _read(nodes, constants, outputs, opset, lone),
+        dict[tuple[str, str], str](),
+        list[Node](),
+    )
     for node in nodes:
         for source in file.guarded(node):
             key = source, node.scope
@@ -60,6 +72,17 @@ def guarded(
             node = node._replace(inputs=inputs)  # noqa: PLW2901 - the same node
         result.append(node)
     return result
+
+
+def lone_softmaxes(graph: Graph) -> frozenset[str]:
+    """Names of the ops whose Softmax is, or for open dimensions may be, of one number alone."""
+    return frozenset(op.name for op in graph.all_ops() if op.type == "Softmax" and _may_be_lone(op, graph))
+
+
+def _may_be_lone(op: Op, graph: Graph) -> bool:
+    shape = graph.values[op.outputs[0]].shape
+    size = shape[int(op.attributes.get("axis", -1))] if shape else None
+    return not isinstance(size, int) or size == 1
 
 
 @dataclass(frozen=True)
@@ -74,16 +97,20 @@ class _File:
       folded: tensors that follow from constants alone.
       leading: tensors that lead to a QuantizeLinear.
       added: what an Add adds to a tensor.
+      quantizers: by tensor in front of a QuantizeLinear: that node.
       readers: how often a tensor is read.
+      lone: nodes whose Softmax may be of one number alone.
     """
 
     constants: Mapping[str, Data]
     readers: Counter[str]
     opset: int
+    lone: Collection[str] = ()
     makers: dict[str, Node] = field(default_factory=dict)
     pairs: dict[str, Node] = field(default_factory=dict)
     views: dict[str, Node] = field(default_factory=dict)
     stored: dict[str, Node] = field(default_factory=dict)
+    quantizers: dict[str, Node] = field(default_factory=dict)
     folded: set[str] = field(default_factory=set)
     leading: set[str] = field(default_factory=set)
     added: dict[str, str] = field(default_factory=dict)
@@ -92,10 +119,13 @@ class _File:
         """Operands of a node that optimisations may not look across."""
         dilated = node.op_type == "AveragePool" and set(node.attributes.get("dilations", ())) - {1}
         is_pool = dilated and node.inputs[0] in self.pairs and node.outputs[0] in self.leading
-        if is_pool or self.is_quantized_anew(node) or self.is_second_pair(node) or self.is_carried(node):
+        wrong = (self.is_quantized_anew, self.is_second_pair, self.is_carried, self.is_of_one)
+        if is_pool or any(is_wrong(node) for is_wrong in wrong):
             yield node.inputs[0]
-        elif node.op_type == "Add" and self.opset >= _BROKEN:
-            yield from (name for name in node.inputs if self.is_product(name))
+        elif node.op_type == "Add":
+            yield from (name for name in node.inputs if self.is_coarse(name, node.outputs[0]))
+            if self.opset >= _BROKEN:
+                yield from (name for name in node.inputs if self.is_product(name))
 
     def is_carried(self, node: Node) -> bool:
         """Whether a pair of i8 would be carried over an op that moves data, from in front or from behind."""
@@ -105,6 +135,18 @@ class _File:
         first, second = (source, node) if node.op_type != Q else (node, source)
         is_pair = first is not None and first.op_type in (Q, DQ) and self._is_i8(first)
         return is_pair and second is not None and second.op_type in _CARRIERS
+
+    def is_of_one(self, node: Node) -> bool:
+        """Whether a Softmax between pairs may be of one number."""
+        return node.name in self.lone and node.inputs[0] in self.pairs and node.outputs[0] in self.quantizers
+
+    def is_coarse(self, name: str, result: str) -> bool:
+        """Whether an operand's steps are so large that a fused Add loses the other one."""
+        pair, stored = self.pairs.get(name), self.quantizers.get(result)
+        if pair is None or stored is None:
+            return False
+        step, own = self._array(pair.inputs[1]), self._array(stored.inputs[1])
+        return step is not None and own is not None and bool(np.max(step) > _STEPS * np.min(own))
 
     def is_product(self, name: str) -> bool:
         """Whether a tensor is a MatMul that an Add makes a Gemm between Reshapes, in a file with i8."""
@@ -155,15 +197,21 @@ class _File:
         return data[0] if isinstance(data, tuple) else data
 
 
-def _read(nodes: Sequence[Node], constants: Mapping[str, Data], outputs: Iterable[str], opset: int) -> _File:
+def _read(
+    nodes: Sequence[Node],
+    constants: Mapping[str, Data],
+    outputs: Iterable[str],
+    opset: int,
+    lone: Collection[str],
+) -> _File:
     readers = Counter([*(name for node in nodes for name in node.inputs), *outputs])
-    file = _File(constants, readers, opset, folded=set(constants))
+    file = _File(constants, readers, opset, lone, folded=set(constants))
     for node in nodes:
         file.makers.update(dict.fromkeys(node.outputs, node))
         if node.op_type == DQ:
             file.pairs[node.outputs[0]] = file.views[node.outputs[0]] = node
         elif node.op_type == Q:
-            file.stored[node.outputs[0]] = node
+            file.stored[node.outputs[0]] = file.quantizers[node.inputs[0]] = node
         elif node.op_type in _MOVERS and not file.folded.issuperset(node.inputs[:1]):
             for known in (file.pairs, file.stored, *([file.views] if node.op_type in _VIEWS else ())):
                 if node.inputs[0] in known:

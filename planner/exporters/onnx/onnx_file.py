@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from planner.exporters.onnx.guards import guarded
+from planner.exporters.onnx.guards import guarded, lone_softmaxes
 from planner.ir.graph import Graph, Op, Opaque
 from planner.onnx.write import Node, Port, write_model
 from planner.plans.plan import Plan
@@ -120,7 +120,14 @@ class OnnxFile:
         versions = {domain: number for domain, number in self.graph.opsets.items() if domain in used - {""}}
         return write_model(
             name=self.graph.name,
-            nodes=guarded(self.nodes, self.constants, self.graph.outputs, self.fresh, opset),
+            nodes=guarded(
+                self.nodes,
+                self.constants,
+                self.graph.outputs,
+                self.fresh,
+                opset=opset,
+                lone=lone_softmaxes(self.graph),
+            ),
             inputs=[port(name) for name in self.graph.inputs],
             outputs=[port(name) for name in self.graph.outputs],
             constants=self.constants,
