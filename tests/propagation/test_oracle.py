@@ -18,7 +18,7 @@ def rescales(plan: Plan) -> int:
     return sum(rescale.kind not in ("quantize", "dequantize") for rescale in plan.rescales)
 
 
-@pytest.mark.parametrize("count", [COUNT, pytest.param(SOAK, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [COUNT, pytest.param(SOAK, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("entries", [eliminate.TABLE, 0], ids=["eliminated", "searched"])
 def test_minimal_is_the_least_of_all_labellings(monkeypatch, entries, count):
     """Price and number of rescales; whether classes are eliminated or a linear program is searched around."""

@@ -203,7 +203,9 @@ def test_hash_seeds_change_nothing_in_large_components():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kernels", "facts"), [(400, 0.15), (1500, 0.0), (3700, 0.15)])
+@pytest.mark.parametrize(
+    ("kernels", "facts"), [(400, 0.15), (1500, 0.0), pytest.param(3700, 0.15, marks=pytest.mark.soak)]
+)
 def test_large_random_components_have_a_proven_gap(kernels, facts):
     """The last has about 10k ports, most of them in one component."""
     plan = propagate(random_graph(1, kernels, facts=facts), TARGET)
