@@ -41,7 +41,8 @@ Found = TypeVar("Found")
 LEAST_SQNR: Final = 10.0
 """dB below which an output is warned of: a third of its amplitude is noise."""
 _ADVICE: Final = (
-    "calibrate by another method, ask for 16 bits where it is lost, or keep kernels float (docs/accuracy.md)"
+    "calibrate by another method, ask for 16 bits where it is lost (`qplan losses` says where), "
+    "or keep kernels float (docs/accuracy.md)"
 )
 _REFERENCES: Final = {
     "float": "the float model",

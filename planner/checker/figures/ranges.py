@@ -346,7 +346,9 @@ def _backward(found: Ranges) -> dict[str, Reals | None]:
 
 def _needs(found: Ranges, step: Step, kept: Mapping[str, Reals | None]) -> Mapping[str, Reals]:
     """What a kernel that computes needs of what it reads, by the numbers of its ops."""
-    if not any(op.type in ASKING for op in step.region.ops):
+    asking = {op.type for op in step.region.ops if op.type in ASKING}
+    wanted = [kept[port.value] for port in step.kernel.outputs if port.value]
+    if not asking or (asking <= {"Add", "Div", "Sub"} and all(one in (None, ALL) for one in wanted)):
         return {}
     read = {port.value: port.type for port in reversed(step.kernel.inputs) if port.value}
     results = {port.value: i for i, port in enumerate(step.kernel.outputs) if port.value}

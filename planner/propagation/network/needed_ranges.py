@@ -26,6 +26,8 @@ FLOAT_STEP: Final = 2.0**-24
 UNSTORED: Final = (1 << 8) - 1
 """Steps of an operand that is stored nowhere, where a bound has to be worth handing on."""
 FAR: Final = 1e4
+HANDING: Final = frozenset({"Add", "Div", "Sub"})
+"""Ops that need less than everything only where less is needed of their result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +92,14 @@ class _Ask:
     levels: tuple[int | None, ...]
 
 
-def asks(kernel: Kernel) -> bool:
-    """Whether an op of a kernel needs less than everything."""
-    return any(op.type in _RULES for op in kernel.choice.region.ops)
+def asks(network: Network, kernel: Kernel) -> bool:
+    """Whether an op of a kernel may need less than everything."""
+    types = {op.type for op in kernel.choice.region.ops} & _RULES.keys()
+    # Of most nets all sums are needed whole, and there is nothing to hand on.
+    if not types <= HANDING:
+        return True
+    kept = (network.values[port.value].kept for port in present(network, kernel.outputs) if types)
+    return any(one is not None and one != ALL for one in kept)
 
 
 def needs_of(network: Network, kernel: Kernel) -> Mapping[str, Interval]:

@@ -218,7 +218,7 @@ def _backward(network: Network) -> dict[int, Interval | None]:
                     value.kept = ALL if value.pin is None else (value.pin.lo, value.pin.hi)
         moved = [values[ports[p].value].kept for p in kernel.outputs if p >= 0] if kernel.moves else []
         through = hull([*moved, kernel.asked] if kernel.asked else moved)
-        needs = needs_of(network, kernel) if not kernel.moves and asks(kernel) else {}
+        needs = needs_of(network, kernel) if not kernel.moves and asks(network, kernel) else {}
         for p in kernel.inputs:
             if p < 0:
                 continue
