@@ -97,7 +97,7 @@ def _notes(graph: Graph, stats: Statistics) -> Iterable[str]:
         for rows in seen.rows:
             if rows.apart:
                 yield (
-                    f"{rows.apart} rows of {name!r} lie more than {APART:g} below the others, first in "
+                    f"{rows.apart} rows of {name!r} lie more than {APART:g} below the others, in "
                     f"sample {rows.sample!r}: left out of what its softmax needs; are they padding?"
                 )
 

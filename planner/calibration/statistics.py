@@ -142,7 +142,12 @@ def merge(a: Statistics, b: Statistics) -> Statistics:
     for what, left, right in (("model", a.model, b.model), ("method", a.method, b.method)):
         if left != right:
             raise StatsError(f"statistics of different {what}s do not merge: {left!r} and {right!r}")
-    values = {**a.values, **b.values}
+    # A value that one part saw nothing finite of may have had other numbers there.
+    alone = a.values.keys() ^ b.values.keys()
+    values = {
+        name: replace(seen, two_values=False) if name in alone and a.samples and b.samples else seen
+        for name, seen in {**a.values, **b.values}.items()
+    }
     weights = (a.samples, b.samples)
     for name in a.values.keys() & b.values.keys():
         one, other = a.values[name], b.values[name]

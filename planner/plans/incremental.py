@@ -181,8 +181,9 @@ def _written(patch: Patch) -> tuple[Sequence[StepRow], Mapping[str, ValuePlan]]:
     for name in _names_in_order(patch.base):
         own = part if name in patch.values else base
         for k, row in enumerate(own.facts.get(name, ())):
-            numbers["fact", name, k] = len(rows)
-            rows.append((len(rows), *row[1:]))
+            numbers["fact", name, k] = number = len(rows)
+            rests = tuple(sorted(numbers[own.symbols[n]] for n in row[5]))
+            rows.append((number, *row[1:5], rests, row[6]))
     for kernel in kernels:
         own = part if kernel.name in touched else base
         for symbol, (_, port, kind, rule, source, because, refused) in own.kernels.get(kernel.name, ()):

@@ -20,7 +20,7 @@ from planner.propagation.propagate import propagate
 from planner.propagation.result.plan_warnings import unranged
 from planner.target.load import TargetSource, as_target
 from planner.what_if.edits import Edits, changed_facts, edited
-from planner.what_if.vicinity import Vicinity, cut_out, vicinity
+from planner.what_if.vicinity import Vicinity, cut_out, needing, vicinity
 
 ROUNDS: Final = 4
 WHOLE: Final = 0.5
@@ -51,9 +51,13 @@ def replan(
         return plan
     if not _can_be_cut(known, seeds):
         return _from_scratch(known, annotated, fused)
+    needs = needing(known, fused)
     for _ in range(ROUNDS):
         near = vicinity(known, fused, seeds)
         if len(near.around) > WHOLE * len(known.kernels_in_order) or _is_apart(known, near):
+            break
+        # What is needed of a value is a matter of all its readers, and of theirs.
+        if not needs.isdisjoint(near.around):
             break
         before = _part(known, known.fused, near)
         after = _part(known, fused, near)

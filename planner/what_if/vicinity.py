@@ -103,10 +103,10 @@ def _closed(plan: Plan, graph: Graph, start: set[str]) -> set[str]:
     """Add the values that kernels tie to those that are in."""
     found, waiting = set(start), list(start)
     seen: set[int] = set()
-    carried, needing = _carried(plan), _needing(plan, graph)
+    carried = _carried(plan)
     while waiting:
         for at in plan.kernels_at.get(waiting.pop(), ()):
-            if at not in seen and (at in needing or _ties(plan, graph, at)):
+            if at not in seen and _ties(plan, graph, at):
                 seen.add(at)
                 both = [
                     region_of(plan, graph, at),
@@ -119,8 +119,8 @@ def _closed(plan: Plan, graph: Graph, start: set[str]) -> set[str]:
     return found
 
 
-def _needing(plan: Plan, graph: Graph) -> set[int]:
-    """Positions of the kernels through which what a reader needs of its operand reaches others."""
+def needing(plan: Plan, graph: Graph) -> set[int]:
+    """Positions of the kernels that may need less than all of what they read, or hand on that others do."""
     by_reader: list[str] = []
     found: set[int] = set()
     for at in range(len(plan.kernels_in_order)):
@@ -130,7 +130,7 @@ def _needing(plan: Plan, graph: Graph) -> set[int]:
     made = {
         n: at for at, kernel in enumerate(plan.kernels_in_order) for n in (p.value for p in kernel.outputs)
     }
-    waiting, seen = by_reader, set[str]()
+    waiting, seen, carried = by_reader, set[str](), _carried(plan)
     while waiting:
         name = waiting.pop()
         writer = made.get(name) if name and name not in seen else None
@@ -142,6 +142,8 @@ def _needing(plan: Plan, graph: Graph) -> set[int]:
             found.add(writer)
         if any(op.type in HANDING or is_mover(op, graph) for op in region.ops):
             waiting += region.inputs
+            # What a loop hands to its next trip is read where it leaves.
+            waiting += (n for other in carried.get(writer, ()) for n in region_of(plan, graph, other).inputs)
     return found
 
 

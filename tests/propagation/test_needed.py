@@ -230,6 +230,65 @@ def test_an_operand_that_is_lost_in_a_sum_is_warned_of():
     assert not [w for w in plan.warnings if "lost" in w]
 
 
+def test_a_log_behind_a_float_softmax_needs_everything():
+    """Floats are exact by ratio, and a Log tells the smallest apart."""
+    graph = attention(op("Add", "scores mask", "sum"), op("Log", "y", "z"), outputs=("z",), mask=MASK / 1e37)
+    graph = replace(graph, ops=tuple(sorted(graph.ops, key=lambda one: one.type == "Log")))
+    plan, _, stats = planned(graph, "tosa-int8")
+    assert plan.kernels["op_y"].row is None
+    assert held(plan, "op_sum.out[0]")[0] == pytest.approx(stats.values["sum"].lo, rel=0.02)
+
+
+def test_indices_beside_what_is_moved_need_everything():
+    """What a softmax cannot tell apart of TopK's values, its indices tell."""
+    graph = model(
+        [
+            op("MatMul", "x w", "a"),
+            op("TopK", "a k", "v i", axis=-1),
+            op("Softmax", "v", "y", axis=-1),
+        ],
+        inputs={"x": (16, 8)},
+        outputs={"y": (16, 8), "i": (16, 8)},
+        constants={
+            "w": np.random.default_rng(3).normal(size=(8, 8)).astype(np.float32) * 20,
+            "k": np.array([8]),
+        },
+        shapes=dict.fromkeys("avi", (16, 8)),
+        dtypes={"i": "i64"},
+    )
+    samples = [{"x": np.random.default_rng(k).normal(size=(16, 8)).astype(np.float32)} for k in range(4)]
+    plan, _, stats = planned(graph, "litert-int8", samples)
+    assert held(plan, "op_a.out[0]")[0] == pytest.approx(stats.values["a"].lo, rel=0.02)
+
+
+@pytest.mark.parametrize("kind", ["Sigmoid", "Tanh"])
+def test_steps_finer_than_a_double_near_1_have_no_ends(kind):
+    graph = model(
+        [op("MatMul", "x w", "a"), op(kind, "a", "y")],
+        inputs={"x": (4, 8)},
+        outputs={"y": (4, 8)},
+        constants={"w": np.full((8, 8), 1e-20, np.float32)},
+        shapes={"a": (4, 8)},
+    )
+    for target in ("qnn-htp", "tosa-int8"):
+        planned(graph, target, [{"x": np.ones((4, 8), np.float32)}])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_replanning_is_planning_where_needs_are_near(seed):
+    """The plan from scratch, to the last step of the log, and the checker takes it."""
+    graph, samples = random_chain(seed)
+    target = TARGETS[seed % len(TARGETS)]
+    plan, annotated, _ = planned(graph, target, samples)
+    for name in [one.outputs[0] for one in graph.ops][::2]:
+        edits = {"values": {name: "!quant.none"}}
+        again = planner.replan(plan, edits)
+        model_now = planner.annotate(annotated, annotations={"format": "qplan.annotations/1", **edits})
+        planner.check(again, model_now, target)
+        fresh = planner.plan(model_now, target)
+        assert again.to_json() == fresh.to_json()
+
+
 def test_a_forged_need_is_refused():
     plan, annotated, _ = planned(attention(op("Add", "scores mask", "sum")), "litert-int8")
     told = [step for step in plan.steps if step.rule == "needed"]

@@ -37,6 +37,7 @@ class Around:
       steps: of the storage in which the kernel reads a value; None where it reads it in float.
       step: of the storage of one of its results, in reals; None in float.
       maker: the op that writes a value.
+      readers: the ops that read a value.
     """
 
     graph: Graph
@@ -45,6 +46,7 @@ class Around:
     steps: Callable[[str], int | None]
     step: Callable[[str], float | None]
     maker: Callable[[str], Op | None]
+    readers: Callable[[str], Sequence[Op]]
 
 
 def needed(region: Region, asked: Mapping[str, Reals], around: Around) -> dict[str, Reals]:
@@ -90,7 +92,8 @@ def _of_operand(op: Op, i: int, kept: Reals, around: Around) -> Reals:
         return _between(op, kept, around.step(op.outputs[0]))
     if op.type in WHOLE_GATES and not i:
         return _tail(op, around.step(op.outputs[0]))
-    return kept if op.type not in ASKING and is_mover(op, around.graph) else ALL
+    whole = all(around.graph.values[name].is_float for name in op.outputs if name)
+    return kept if op.type not in ASKING and whole and is_mover(op, around.graph) else ALL
 
 
 def _softmax(op: Op, around: Around) -> Reals:
@@ -103,9 +106,23 @@ def _softmax(op: Op, around: Around) -> Reals:
         return ALL
     size = shape[axis]
     entries = size if isinstance(size, int) else row.entries
-    if not entries:
+    step = around.step(op.outputs[0])
+    if not entries or (step is None and _by_ratio(op.outputs[0], around)):
         return ALL
-    return row.least - math.log(entries / (around.step(op.outputs[0]) or 2.0**-24)) - 1.0, math.inf
+    return row.least - math.log(entries / (step or 2.0**-24)) - 1.0, math.inf
+
+
+def _by_ratio(result: str, around: Around) -> bool:
+    """Whether a float result reaches, past what moves data, an op that tells small numbers apart."""
+    found, at = [result], 0
+    while at < len(found):
+        for op in around.readers(found[at]):
+            if op.type in ("Div", "Log", "Pow", "Reciprocal", "Sqrt"):
+                return True
+            if is_mover(op, around.graph):
+                found += [name for name in op.outputs if name not in found]
+        at += 1
+    return False
 
 
 def _sum(op: Op, i: int, kept: Reals, around: Around) -> Reals:
@@ -179,7 +196,7 @@ def _tail(gate: Op, step: float | None) -> Reals:
     lowest = min(places, key=product)
     if product(lowest) >= -step / 2:
         return 0.0, math.inf
-    return _root(lambda x: -product(x), step / 2, -1e4, lowest), math.inf
+    return _root(lambda x: -product(x), step / 2, -1e4 / min(alpha, 1.0), lowest), math.inf
 
 
 def _open(kind: str, x: float, alpha: float, beta: float) -> float:
@@ -199,7 +216,8 @@ def _between(op: Op, kept: Reals, step: float | None) -> Reals:
     low, high = max(kept[0], floor + step / 2), min(kept[1], 1.0 - step / 2)
     if low >= high:
         return ALL
-    return _inverse(op.type, low, alpha, beta), _inverse(op.type, high, alpha, beta)
+    first = -math.inf if low <= floor else _inverse(op.type, low, alpha, beta)
+    return first, math.inf if high >= 1.0 else _inverse(op.type, high, alpha, beta)
 
 
 def _inverse(kind: str, y: float, alpha: float, beta: float) -> float:

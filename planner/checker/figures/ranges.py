@@ -333,6 +333,9 @@ def _backward(found: Ranges) -> dict[str, Reals | None]:
         if step.moves:
             through = hull([*(kept[port.value] for port in step.kernel.outputs if port.value), step.asked])
             through = cut_to(through, step.cut) if through is not None and step.cut is not None else through
+            # Indices beside the data, of TopK and MaxPool, are told by all of it.
+            results = (name for op in step.region.ops for name in op.outputs if name)
+            through = through if all(found.graph.values[name].is_float for name in results) else ALL
         else:
             step.needed = _needs(found, step, kept)
         for i, port in enumerate(step.kernel.inputs):
@@ -379,7 +382,12 @@ def _needs(found: Ranges, step: Step, kept: Mapping[str, Reals | None]) -> Mappi
             return None
         return (max(own[1], 0.0) - min(own[0], 0.0)) / port.type.storage.steps or None
 
-    around = Around(found.graph, found.numbers, extent, steps, step_of, found.makers.get)
+    def ops_of(name: str) -> list[Op]:
+        inside = [op for op in step.region.ops if name in op.inputs]
+        others = (other for other in found.readers.get(name, ()) if other is not step)
+        return inside + [op for other in others for op in other.region.ops if name in op.inputs]
+
+    around = Around(found.graph, found.numbers, extent, steps, step_of, found.makers.get, ops_of)
     return needed(step.region, {name: kept[name] or ALL for name in results}, around)
 
 

@@ -26,6 +26,8 @@ FLOAT_STEP: Final = 2.0**-24
 UNSTORED: Final = (1 << 8) - 1
 """Steps of an operand that is stored nowhere, where a bound has to be worth handing on."""
 FAR: Final = 1e4
+BY_RATIO: Final = frozenset({"Div", "Log", "Pow", "Reciprocal", "Sqrt"})
+"""Ops to which a small float is as good as a large one."""
 HANDING: Final = frozenset({"Add", "Div", "Sub"})
 """Ops that need less than everything only where less is needed of their result."""
 
@@ -138,7 +140,12 @@ def needs_of(network: Network, kernel: Kernel) -> Mapping[str, Interval]:
 def _needed(ask: _Ask) -> Iterator[Interval]:
     """What an op needs of each operand."""
     rule = _RULES.get(ask.op.type)
-    if rule is None and is_mover(ask.op, ask.network.graph):
+    values = ask.network.graph.values
+    if (
+        rule is None
+        and is_mover(ask.op, ask.network.graph)
+        and all(values[n].is_float for n in ask.op.outputs if n)
+    ):
         yield from (ask.kept for _ in ask.op.inputs)
     else:
         yield from (ALL if rule is None else rule(ask, i) for i in range(len(ask.op.inputs)))
@@ -182,9 +189,25 @@ def _softmax(ask: _Ask, _: int) -> Interval:
     row = next((row for fact in seen for row in fact.row_max if row.axis == axis), None)
     size = value.shape[axis]
     entries = size if isinstance(size, int) else row.entries if row is not None else None
-    if row is None or not entries:
+    if row is None or not entries or (ask.step is None and _is_read_by_ratio(ask, ask.op.outputs[0])):
         return ALL
     return row.least - math.log(entries / (ask.step or FLOAT_STEP)) - 1.0, math.inf
+
+
+def _is_read_by_ratio(ask: _Ask, result: str) -> bool:
+    """Whether a reader of a float result, past movers, tells small numbers apart: a Log, a divisor."""
+    network, waiting, seen = ask.network, [result], set[str]()
+    while waiting:
+        name = waiting.pop()
+        seen.add(name)
+        number = network.value_ids.get(name)
+        uses = present(network, network.values[number].uses) if number is not None else []
+        kernels = [ask.kernel, *(network.kernels[port.kernel] for port in uses)]
+        readers = [op for kernel in kernels for op in kernel.choice.region.ops if name in op.inputs]
+        if any(op.type in BY_RATIO for op in readers):
+            return True
+        waiting += [n for op in readers if is_mover(op, network.graph) for n in op.outputs if n not in seen]
+    return False
 
 
 def _added(ask: _Ask, i: int) -> Interval:
@@ -294,7 +317,8 @@ def _tail(ask: _Ask, gate: Op) -> Interval:
     if least >= -half:
         return 0.0, math.inf
     # Left of its minimum the product only falls, from 0 far away.
-    return _solved(lambda x: -x * curve.of(x, alpha, beta), half, -FAR, lowest), math.inf
+    far = -FAR / min(alpha, 1.0)
+    return _solved(lambda x: -x * curve.of(x, alpha, beta), half, far, lowest), math.inf
 
 
 @lru_cache(maxsize=64)
@@ -314,7 +338,9 @@ def _bounded(ask: _Ask, i: int) -> Interval:
     least, most = max(ask.kept[0], curve.least + half), min(ask.kept[1], 1.0 - half)
     if least >= most:
         return ALL
-    return curve.inverse(least, alpha, beta), curve.inverse(most, alpha, beta)
+    # Steps finer than a double near the ends leave no end.
+    floor = curve.inverse(least, alpha, beta) if least > curve.least else -math.inf
+    return floor, curve.inverse(most, alpha, beta) if most < 1.0 else math.inf
 
 
 _RULES: Final[Mapping[str, Callable[[_Ask, int], Interval]]] = {

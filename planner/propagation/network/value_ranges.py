@@ -218,6 +218,8 @@ def _backward(network: Network) -> dict[int, Interval | None]:
                     value.kept = ALL if value.pin is None else (value.pin.lo, value.pin.hi)
         moved = [values[ports[p].value].kept for p in kernel.outputs if p >= 0] if kernel.moves else []
         through = hull([*moved, kernel.asked] if kernel.asked else moved)
+        if kernel.moves and _tells_places(network, kernel):
+            through = ALL
         needs = needs_of(network, kernel) if not kernel.moves and asks(network, kernel) else {}
         for p in kernel.inputs:
             if p < 0:
@@ -283,6 +285,12 @@ def _kept(
         return extent
     own = (value.pin.lo, value.pin.hi)
     return cut_to(own, extent) if moved else own
+
+
+def _tells_places(network: Network, kernel: Kernel) -> bool:
+    """Whether a mover gives indices too, which are told by all of what it reads: TopK, MaxPool."""
+    made = (name for op in kernel.choice.region.ops for name in op.outputs if name)
+    return any(not network.graph.values[name].is_float for name in made)
 
 
 def _is_state(kernel: Kernel, port: str) -> bool:

@@ -333,8 +333,9 @@ def _rescaled(network: Network, port: Port, scales: Reals) -> Uniform | None:
     if not kind.is_per_tensor or spec.symmetric or spec.zero_point is not None:
         return replace(kind, scales=rounded)
     constant, seen = network.graph.constants[network.values[port.value].name], observed(network, port)
-    extent = (seen.lo, seen.hi) if seen is not None else constant_range(constant)
-    return typed(label_for(extent or (0.0, 0.0), replace(spec, scale_min=rounded[0])), kind.storage)
+    extent = (seen.lo, seen.hi) if seen is not None else constant_range(constant) or (0.0, 0.0)
+    held = within(extent, stored_part(port, constant))
+    return typed(label_for(held, replace(spec, scale_min=rounded[0])), kind.storage)
 
 
 def _names(item: object) -> tuple[str, ...]:
