@@ -8,20 +8,15 @@ kernels in the closure see whole components. Source: design 01, section 5, the p
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
 
 from planner.ir.borders import carried_pairs
 from planner.ir.graph import Graph, Region, Value
 from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import Calibrated, Uniform
 from planner.plans.plan import Plan, Planned
+from planner.propagation.network.needed_ranges import HANDING, STARTING
 from planner.target.records import Row
 
-STARTING: Final = frozenset(
-    {"Erf", "Gelu", "HardSigmoid", "HardSwish", "Sigmoid", "Softmax", "Swish", "Tanh"}
-)
-HANDING: Final = frozenset({"Add", "Div", "Mul", "Sub"})
-"""Ops that need less than all of what they read, and those that hand such needs on (`needed_ranges`)."""
 TYING = frozenset({"derive", "fn", "same_scale"})
 """Rules by which the type of one port says something about another's; so does a range of multipliers."""
 

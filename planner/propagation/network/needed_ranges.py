@@ -28,8 +28,8 @@ UNSTORED: Final = (1 << 8) - 1
 FAR: Final = 1e4
 BY_RATIO: Final = frozenset({"Div", "Log", "Pow", "Reciprocal", "Sqrt"})
 """Ops to which a small float is as good as a large one."""
-HANDING: Final = frozenset({"Add", "Div", "Sub"})
-"""Ops that need less than everything only where less is needed of their result."""
+HANDING: Final = frozenset({"Add", "Div", "Mul", "Sub"})
+"""Ops that need less than everything only where less is needed of their result, or a gate is multiplied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def asks(network: Network, kernel: Kernel) -> bool:
     """Whether an op of a kernel may need less than everything."""
     types = {op.type for op in kernel.choice.region.ops} & _RULES.keys()
     # Of most nets all sums are needed whole, and there is nothing to hand on.
-    if not types <= HANDING:
+    if not types <= HANDING - {"Mul"}:
         return True
     kept = (network.values[port.value].kept for port in present(network, kernel.outputs) if types)
     return any(one is not None and one != ALL for one in kept)
@@ -357,3 +357,5 @@ _RULES: Final[Mapping[str, Callable[[_Ask, int], Interval]]] = {
     "Swish": _gated,
     "Tanh": _bounded,
 }
+STARTING: Final = _RULES.keys() - HANDING
+"""Ops that need less than everything by themselves."""
