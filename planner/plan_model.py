@@ -24,14 +24,19 @@ def annotate(
     *,
     stats: Statistics | str | Path | None = None,
     annotations: str | Path | Mapping[str, Any] | None = None,
+    kernels: Mapping[str, Any] | None = None,
 ) -> Graph:
     """Attach constraints to values: calibrated ranges, and the user's own (types, none, any).
+
+    Args:
+      kernels: what is asked of kernels, by name or glob of a kernel or an op: `float`, a storage, or
+        `{"in": [..], "out": [..]}`; the section `kernels` of an annotations file says the same.
 
     Raises:
       StatsError: statistics for values that are not there.
       AnnotationError: an annotation that names nothing or does not fit its tensor.
     """
-    return annotate_graph(expand(model), stats=stats, annotations=annotations)
+    return annotate_graph(expand(model), stats=stats, annotations=annotations, kernels=kernels)
 
 
 def plan(

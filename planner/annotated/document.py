@@ -6,7 +6,7 @@ Source: design 03, "Annotated model, as JSON".
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -45,7 +45,7 @@ from planner.annotated.structure import (
     structure_from_json,
     structure_to_json,
 )
-from planner.errors import PlanFormatError, QTypeError
+from planner.errors import AnnotationError, PlanFormatError, QTypeError
 from planner.ir.dtypes import NUMPY
 from planner.ir.edges import with_edges
 from planner.ir.graph import Constant, Facts, Graph, Op, Region, Value, validate
@@ -54,6 +54,7 @@ from planner.ir.types.fit import refuse_misfits
 from planner.ir.types.qtypes import QType
 from planner.ir.types.ranges import check_range
 from planner.ir.types.typetext import parse_type
+from planner.ir.types.wanted import Wanted, wanted_from_data, wanted_to_data
 
 
 def read_annotated(text: str | bytes) -> Graph:
@@ -85,6 +86,8 @@ def _annotated(document: AnnotatedDoc) -> Graph:
         path = f"functions[{i}]."
         if entry["name"] in functions:
             raise PlanFormatError(f"{path}name: {entry['name']!r} names two functions")
+        if "wanted" in entry:
+            raise PlanFormatError(f"{path}wanted: is asked of the model's kernels, in bodies by their paths")
         functions[entry["name"]] = refuse_misfits(_read_graph(entry, path))
     graph = replace(_read_graph(document, ""), functions=functions)
     return refuse_misfits(with_edges(validate(graph)))
@@ -118,6 +121,8 @@ def graph_to_document(graph: Graph) -> Nested:
         document["notes"] = list(graph.notes)
     if graph.scopes:
         document["scopes"] = (scope_to_json(path, scope) for path, scope in graph.scopes.items())
+    if graph.wanted:
+        document["wanted"] = {key: wanted_to_data(wanted) for key, wanted in graph.wanted.items()}
     return document
 
 
@@ -162,7 +167,23 @@ def _read_graph(document: GraphDoc, path: str) -> Graph:
         opsets=document.get("opsets", {}),
         notes=tuple(document.get("notes", ())),
         scopes={e["path"]: scope_from_json(e, f"{path}scopes[{i}]") for i, e in enumerate(scopes)},
+        wanted=wanted_from_json(document.get("wanted", {}), f"{path}wanted"),
     )
+
+
+def wanted_from_json(document: Mapping[str, Any], path: str) -> dict[str, Wanted]:
+    """Read what is asked of kernels, key by key.
+
+    Raises:
+      PlanFormatError: nothing that can be asked of a kernel.
+    """
+    found: dict[str, Wanted] = {}
+    for key, data in document.items():
+        try:
+            found[key] = wanted_from_data(data)
+        except AnnotationError as error:
+            raise PlanFormatError(f"{path}.{key}: {error.message}") from None
+    return found
 
 
 def definition_order(graph: Graph) -> tuple[str, ...]:

@@ -81,6 +81,7 @@ class GraphDoc(TypedDict):
     opsets: NotRequired[dict[str, int]]
     notes: NotRequired[list[str]]
     scopes: NotRequired[list[ScopeDoc]]
+    wanted: NotRequired[dict[str, str | dict[str, list[str]]]]
 
 
 @with_config(STRICT)

@@ -17,6 +17,7 @@ from planner.calibration.rows_seen import APART
 from planner.calibration.statistics import Statistics, ValueStats, calibration_digest, range_of
 from planner.calibration.statsjson import load_statistics
 from planner.errors import AnnotationError, StatsError
+from planner.ir.asked import with_wanted, without_wanted
 from planner.ir.graph import Facts, Graph, Region, Value
 from planner.ir.types.fit import misfit
 from planner.ir.types.qtypes import EXPRESSED, Calibrated, QType, RowMax
@@ -31,6 +32,7 @@ def annotate(
     *,
     stats: Statistics | str | Path | None = None,
     annotations: str | Path | Mapping[str, Any] | None = None,
+    kernels: Mapping[str, Any] | None = None,
 ) -> Graph:
     """Return the graph with facts on its values, statistics first, then annotations.
 
@@ -38,6 +40,7 @@ def annotate(
       stats: from `calibrate`, or a file of them; they become calibrated ranges.
       annotations: a path, YAML text or the document itself. A name decides over a glob, a later glob over an
         earlier one; `remove` comes first and leaves calibrated ranges alone.
+      kernels: what is asked of kernels, as the section `kernels` of annotations has it; after those.
 
     Raises:
       StatsError: statistics of a value that is not there or cannot have them.
@@ -48,7 +51,7 @@ def annotate(
         graph = _with_statistics(graph, read)
     if annotations is not None:
         graph = _with_annotations(graph, read_annotations(annotations))
-    return graph
+    return graph if kernels is None else with_wanted(graph, kernels)
 
 
 def _with_statistics(graph: Graph, stats: Statistics) -> Graph:
@@ -109,6 +112,10 @@ def _with_annotations(graph: Graph, annotations: Annotations) -> Graph:
         if entry.key not in values and _PORT.fullmatch(entry.key):
             _set_port(graph, regions, entry)
             continue
+        before = graph.wanted
+        graph = without_wanted(graph, entry.key)
+        if graph.wanted != before and not _names_values(graph, entry.key):
+            continue
         for name in _matches(graph, entry):
             kept = tuple(fact for fact in values[name].facts if isinstance(fact, Calibrated))
             values[name] = replace(values[name], facts=kept)
@@ -117,6 +124,11 @@ def _with_annotations(graph: Graph, annotations: Annotations) -> Graph:
         values[name] = replace(values[name], facts=_joined(values[name].facts, entry.facts))
     for entry in annotations.ports:
         _set_port(graph, regions, entry)
+    for asked in annotations.kernels:
+        try:
+            graph = with_wanted(graph, {asked.key: asked.wanted})
+        except AnnotationError as error:
+            raise AnnotationError(f"{asked.place}: {error.message}", hint=error.hint) from None
     return replace(graph, values=values, regions=tuple(regions))
 
 
@@ -126,6 +138,10 @@ def _assigned(graph: Graph, entries: Iterable[Annotation]) -> dict[str, Annotati
     for entry in sorted(entries, key=lambda entry: entry.key in graph.values):
         chosen.update(dict.fromkeys(_matches(graph, entry), entry))
     return chosen
+
+
+def _names_values(graph: Graph, key: str) -> bool:
+    return key in graph.values or any(fnmatchcase(name, key) for name in graph.values)
 
 
 def _matches(graph: Graph, entry: Annotation) -> list[str]:

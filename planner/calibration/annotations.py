@@ -14,10 +14,11 @@ from typing import Any, Final, TypeAlias
 from planner.errors import AnnotationError, QTypeError, TargetError
 from planner.ir.types.qtypes import QType
 from planner.ir.types.typetext import parse_type
+from planner.ir.types.wanted import FORMS, Wanted, wanted_from_data
 from planner.target.yamltree import Node, plain, read_yaml
 
 FORMAT: Final = "qplan.annotations/1"
-_SECTIONS: Final = ("format", "ports", "remove", "values")
+_SECTIONS: Final = ("format", "kernels", "ports", "remove", "values")
 
 Place: TypeAlias = Callable[[str, str], str]
 
@@ -35,12 +36,22 @@ class Annotation:
 
 
 @dataclass(frozen=True, slots=True)
+class KernelAnnotation:
+    """What is asked of a kernel, by its name, by an op that it holds, or by a glob of either."""
+
+    key: str
+    wanted: Wanted
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
 class Annotations:
     """A whole file, each section in its order."""
 
     values: tuple[Annotation, ...] = ()
     ports: tuple[Annotation, ...] = ()
     remove: tuple[Annotation, ...] = ()
+    kernels: tuple[KernelAnnotation, ...] = ()
 
 
 def read_annotations(source: str | Path | Mapping[str, Any]) -> Annotations:
@@ -123,6 +134,7 @@ def _sections(document: Any, place: Place) -> Annotations:
         _entries(document.get("values"), "values", place),
         _entries(document.get("ports"), "ports", place),
         _removals(document.get("remove"), place),
+        _kernels(document.get("kernels"), place),
     )
 
 
@@ -135,6 +147,21 @@ def _entries(section: Any, name: str, place: Place) -> tuple[Annotation, ...]:
         Annotation(str(key), _facts(item, str(key), place(name, str(key))), place(name, str(key)))
         for key, item in section.items()
     )
+
+
+def _kernels(section: Any, place: Place) -> tuple[KernelAnnotation, ...]:
+    if section is None:
+        return ()
+    if not isinstance(section, Mapping):
+        raise AnnotationError(f"{place('', 'kernels')}: kernels must map names to {FORMS}")
+    found = []
+    for key, item in section.items():
+        at = place("kernels", str(key))
+        try:
+            found.append(KernelAnnotation(str(key), wanted_from_data(item), at))
+        except AnnotationError as error:
+            raise AnnotationError(f"{at}: {error.message}") from None
+    return tuple(found)
 
 
 def _removals(section: Any, place: Place) -> tuple[Annotation, ...]:

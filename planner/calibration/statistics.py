@@ -159,11 +159,11 @@ def merge(a: Statistics, b: Statistics) -> Statistics:
 
 
 def calibration_digest(graph: Graph) -> str:
-    """Digest of a model without the facts on its values: annotating keeps statistics valid."""
-    if not any(value.facts for value in graph.values.values()):
+    """Digest of a model without facts and what is asked of kernels: annotating keeps statistics valid."""
+    if not graph.wanted and not any(value.facts for value in graph.values.values()):
         return model_digest(graph)
     bare = {name: replace(value, facts=()) if value.facts else value for name, value in graph.values.items()}
-    return model_digest(replace(graph, values=bare))
+    return model_digest(replace(graph, values=bare, wanted={}))
 
 
 def from_observed(seen: Observed) -> ValueStats:

@@ -26,7 +26,7 @@ FACTS: Final[Mapping[type[QType], str]] = {
     NoneType: "none",
     Uniform: "pinned",
 }
-REMEDIES: Final = ("apart", "left", "grown")
+REMEDIES: Final = ("annotated", "apart", "left", "grown")
 HEADS: Final = (*REMEDIES, "row", "no row")
 SEARCHED: Final = frozenset({"range", "shared"})
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from planner.checker.kernel_ports import refuse
+from planner.ir.asked import without_asked
 from planner.ir.graph import Constant, Facts, Graph, Op, Region, Value, model_digest, port_address
 from planner.ir.roles import port_inputs
 from planner.plans.plan import Plan
@@ -64,14 +65,14 @@ def check_model(plan: Plan, model: Graph) -> None:
     _check_structure(plan.graph, model)
     # Statistics and annotations come in files of their own: a bare model is completed from the plan before
     # its digest is compared, so that the digest still covers everything else.
-    given = any(value.facts for value in model.values.values())
+    given = bool(model.wanted) or any(value.facts for value in model.values.values())
     facts = {name: value.facts for name, value in plan.graph.values.items() if value.facts}
-    if not given and facts:
+    if not given and (facts or plan.graph.wanted):
         values = {
             name: replace(value, facts=facts[name]) if name in facts else value
             for name, value in model.values.items()
         }
-        model = replace(model, values=values)
+        model = replace(model, values=values, wanted=plan.graph.wanted)
     digest = model_digest(model)
     if plan.model != digest:
         refuse(
@@ -86,7 +87,8 @@ def _without_left_out(plan: Plan, model: Graph) -> Graph:
         return model
     # The warnings are the only record of dropped facts, so the model has to be reduced by reading them.
     parts = (part for warning in plan.warnings for part in warning.split("; "))
-    told = {left for _, found, left in (part.rpartition("left out: ") for part in parts) if found}
+    parted = (part.rpartition("left out: ") for part in parts)
+    told = dict.fromkeys(left for _, found, left in parted if found)
 
     def kept(where: str, facts: Facts) -> Facts:
         return tuple(fact for fact in facts if f"{fact} at {where}" not in told)
@@ -103,10 +105,18 @@ def _without_left_out(plan: Plan, model: Graph) -> Graph:
         )
         for region in model.regions
     )
+    kernels = [name for text in told for _, at, name in [text.partition(" at kernel ")] if at]
+    model = without_asked(model, kernels) if kernels else model
     return replace(model, values=values, regions=regions)
 
 
 def _check_structure(carried: Graph, model: Graph) -> None:
+    if model.wanted and list(carried.wanted.items()) != list(model.wanted.items()):
+        mine, theirs = (
+            ", ".join(f"{key!r}: {wanted}" for key, wanted in graph.wanted.items()) or "nothing"
+            for graph in (carried, model)
+        )
+        refuse("", f"the plan asks of kernels {mine}; the model asks {theirs}")
     for what in ("inputs", "outputs"):
         if getattr(carried, what) != getattr(model, what):
             refuse(

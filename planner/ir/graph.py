@@ -17,6 +17,7 @@ import numpy as np
 from planner.errors import ModelError
 from planner.ir.structure import Branches, Loop, Scope, Structure, functions_of
 from planner.ir.types.qtypes import QType
+from planner.ir.types.wanted import Wanted
 
 Found = TypeVar("Found")
 Dim: TypeAlias = int | str | None
@@ -137,6 +138,7 @@ class Graph:
       functions: bodies of calls, loops and branches, by name; each sees its own values only.
       scopes: bodies in their place, by path, where `expand` put them in.
       written: the model as its file has it, where the file has quantizers of its own; runs alone read it.
+      wanted: what is asked of kernels, by name or glob of a kernel or an op, in order (`ir.asked`).
     """
 
     name: str
@@ -151,6 +153,7 @@ class Graph:
     functions: Mapping[str, "Graph"] = field(default_factory=dict)
     scopes: Mapping[str, Scope] = field(default_factory=dict)
     written: "Graph | None" = None
+    wanted: Mapping[str, Wanted] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         counts = f"{len(self.values)} values, {sum(1 for _ in self.all_ops())} ops"
@@ -202,6 +205,7 @@ def structure_digest(graph: Graph) -> str:
         attributes = sorted([(key, _attribute_key(item)) for key, item in op.attributes.items()])
         told.append((op.name, op.type, op.inputs, op.outputs, attributes, op.captures))
     told += _told_of_bodies(graph)
+    told += [(key, str(wanted)) for key, wanted in graph.wanted.items()]
     return f"sha256:{hashlib.sha256(''.join(map(repr, told)).encode()).hexdigest()}"
 
 
@@ -217,7 +221,7 @@ def _told_of_bodies(graph: Graph) -> Iterator[object]:
 
 
 def with_facts(model: Graph, other: Graph) -> Graph:
-    """A model with the facts that its values and ports have in another form of it."""
+    """A model with the facts of another form of it: of values, of ports, and what is asked of kernels."""
     values = {
         name: replace(value, facts=other.values[name].facts) if name in other.values else value
         for name, value in model.values.items()
@@ -229,7 +233,7 @@ def with_facts(model: Graph, other: Graph) -> Graph:
         else region
         for region in model.regions
     ]
-    return replace(model, values=values, regions=tuple(regions))
+    return replace(model, values=values, regions=tuple(regions), wanted=other.wanted)
 
 
 def model_digest(graph: Graph) -> str:

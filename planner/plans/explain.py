@@ -19,6 +19,7 @@ DEPTH: Final = 6
 
 WORDINGS: Final[Mapping[str, str]] = {
     "": "[{n}] {rule} gives {port} its type ({source})",
+    "annotated": "[{n}] {port} is annotated: {type}, by {source}",
     "apart": "[{n}] {port} was part of a {type}, which no row takes whole: {source}",
     "any": "[{n}] the model asks for at least {type} at {port}",
     "calibrated": "[{n}] {port} was observed in {type}",

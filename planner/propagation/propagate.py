@@ -35,7 +35,13 @@ from planner.propagation.result.plan_builder import assemble
 from planner.propagation.selection.apart import served
 from planner.propagation.selection.conflicts import Concession, explained
 from planner.propagation.selection.remedies import Remedies
-from planner.propagation.selection.rows import Choice, in_float, refuse_contradictions, refuse_floats
+from planner.propagation.selection.rows import (
+    Choice,
+    in_float,
+    refuse_contradictions,
+    refuse_floats,
+    refuse_unmet,
+)
 from planner.propagation.solver.classes import build_classes
 from planner.propagation.solver.price import CostModel
 from planner.target.records import Costs, PortId, Target
@@ -155,11 +161,13 @@ def _decided(graph: Graph, target: Target, request: Request, given: Concession) 
     remedies = Remedies()
     while True:
         graph, choices, remedies = served(graph, target, remedies, given.floats, fuses=request.fuses)
-        refuse_floats(choices, target)
+        refuse_floats(graph, choices, target)
+        refuse_unmet(graph, choices, target)
         choices = [in_float(c, GIVEN_UP) if c.row and c.region.name in given.floats else c for c in choices]
         outcome = decide(graph, target, choices, request, remedies)
         more = unfit(outcome, remedies)
         if not more:
+            refuse_unmet(graph, outcome.choices, target)
             return outcome
         remedies |= more
 

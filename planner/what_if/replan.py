@@ -17,7 +17,7 @@ from planner.plans.incremental import Patch, merged_warnings, patched
 from planner.plans.plan import Plan, Planned, for_model, require_plan
 from planner.plans.records import KernelPlan
 from planner.propagation.propagate import propagate
-from planner.propagation.result.plan_warnings import unranged
+from planner.propagation.result.plan_warnings import warnings_of_all
 from planner.target.load import TargetSource, as_target
 from planner.what_if.edits import Edits, changed_facts, edited
 from planner.what_if.vicinity import Vicinity, cut_out, needing, vicinity
@@ -45,7 +45,8 @@ def replan(
     fused = edited(known.fused, edits)
     seeds = changed_facts(known.fused, fused)
     annotated = _edited_model(known, fused)
-    if not isinstance(plan, Planned):
+    # What is asked of kernels decides rows, by names that only the whole model has.
+    if not isinstance(plan, Planned) or fused.wanted != known.fused.wanted:
         return _from_scratch(known, annotated, fused)
     if not seeds:
         return plan
@@ -200,7 +201,7 @@ def _in_part(patch: Patch, *, cost: float, bound: float) -> Planned:
     base, kernels = patch.base, patch.kernels_in_order()
     touched = frozenset(kernels[at].name for at in patch.kernels)
     warned = merged_warnings(kernels, base.warned, patch.part.warned, touched)
-    whole = unranged(patch.fused, kernels)
-    if whole is not None:
-        warned = {"": (whole,)} | warned
+    whole = warnings_of_all(patch.fused, kernels, {**base.target.rows, **patch.part.target.rows})
+    if whole:
+        warned = {"": whole} | warned
     return patched(patch, kernels, warned, cost=base.cost + cost, bound=base.bound + bound)

@@ -14,6 +14,7 @@ from xdsl.dialects import builtin, func
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from planner.annotated.attributes import array_from_json
+from planner.annotated.document import wanted_from_json
 from planner.annotated.structure import scope_from_json
 from planner.errors import ModelError, PlanFormatError, QTypeError
 from planner.ir.edges import FLOAT, RESCALE, with_edges
@@ -22,6 +23,7 @@ from planner.ir.structure import Scope, Structure
 from planner.ir.topology import topological
 from planner.ir.types.fit import refuse_misfits
 from planner.ir.types.ranges import check_range
+from planner.ir.types.wanted import Wanted
 from planner.mlir.attributes import attribute_value, spec_facts
 from planner.mlir.dialect import PLAN, ConstantOp, RegionOp
 from planner.mlir.parse import parse_text
@@ -161,11 +163,19 @@ class _Reader(ReadState):
             opsets=dict(told.get("qplan.opsets", ())),
             notes=told.get("qplan.notes", ()),
             scopes=self.scopes(told.get("qplan.scopes", "[]")),
+            wanted=self.wanted(function, told.get("qplan.wanted", "{}")),
         )
 
     def scopes(self, text: str) -> Mapping[str, Scope]:
         """The bodies in their place of a plan's graph."""
         return {entry["path"]: scope_from_json(entry, "qplan.scopes") for entry in json.loads(text)}
+
+    def wanted(self, function: func.FuncOp, text: str) -> Mapping[str, Wanted]:
+        """What is asked of the kernels."""
+        try:
+            return wanted_from_json(json.loads(text), "qplan.wanted")
+        except PlanFormatError as error:
+            self.fail(function, error.message)
 
     def step(self, op: Operation) -> None:
         if isinstance(op, ConstantOp):

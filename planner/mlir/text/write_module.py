@@ -17,6 +17,7 @@ from planner.ir.dtypes import NUMPY
 from planner.ir.graph import Constant, Facts, Graph, Op, Region, Value
 from planner.ir.structure import Loop, Structure
 from planner.ir.types.qtypes import FloatType, float_text
+from planner.ir.types.wanted import wanted_to_data
 from planner.mlir.text.elements import (
     DENSE,
     attribute_text,
@@ -144,6 +145,9 @@ class _Writer:
         if graph.scopes:
             told_of = (scope_to_json(path, scope) for path, scope in graph.scopes.items())
             items["qplan.scopes"] = string(json.dumps(list(told_of)))
+        if graph.wanted:
+            asked = {key: wanted_to_data(wanted) for key, wanted in graph.wanted.items()}
+            items["qplan.wanted"] = string(json.dumps(asked))
         return items
 
     def read_outside(self) -> dict[str, tuple[str, ...]]:

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from planner.ir.borders import carried_pairs
-from planner.ir.graph import Graph, Region
-from planner.ir.roles import is_mover
+from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Storage
 from planner.propagation.network.early_ranges import EarlyRanges
 from planner.propagation.network.ports import (
@@ -31,8 +30,8 @@ from planner.propagation.network.ports import (
 )
 from planner.propagation.network.wildcards import reader_storages, resolve
 from planner.propagation.selection.pinned_constants import restored
-from planner.propagation.selection.row_layout import Layout
-from planner.propagation.selection.rows import Choice
+from planner.propagation.selection.row_layout import Layout, moves_data
+from planner.propagation.selection.rows import Choice, wanted_of
 from planner.target.records import PortId, PortType, Target
 from planner.target.rules import rule_function
 
@@ -49,7 +48,7 @@ def build_network(
     """
     wild = any(choice.layout is not None and choice.layout.wild for choice in choices)
     reader_storage = reader_storages(graph, choices) if wild else {}
-    ways = [(moves_data(graph, choice), _cut(graph, choice)) for choice in choices]
+    ways = [(moves_data(graph, *choice[:3]), _cut(graph, choice)) for choice in choices]
     early = EarlyRanges(graph, choices, ways)
     network = Network(graph, target, [], [], [], {})
     for name in (*graph.inputs, *graph.constants):
@@ -61,7 +60,7 @@ def build_network(
         begin = numbers.get(begin_of.get(choice.region.name, ""))
         if begin is not None:
             network.begins[index] = begin
-        kernel = Kernel(choice, *ways[index])
+        kernel = Kernel(choice, *ways[index], wanted=wanted_of(graph, choice))
         _add_kernel(network, kernel, reader_storage, early)
     for i, name in enumerate(graph.outputs):
         value = network.values[number_of(network, name)]
@@ -125,24 +124,6 @@ def _give(port: Port) -> None:
     pin = port.pin
     if pin is not None and not pin.is_per_tensor and pin.storage == port.spec.storage:
         port.kind, port.type, port.pin = GIVEN, pin, None
-
-
-def moves_data(graph: Graph, choice: Choice) -> bool:
-    """Whether data passes a kernel unchanged, from inputs to outputs."""
-    region, row = choice.region, choice.row
-    if row is not None and row.computes:
-        return False
-    if region.ops:
-        return moves_alone(graph, region)
-    return choice.layout is not None and choice.layout.joins_all
-
-
-def moves_alone(graph: Graph, region: Region) -> bool:
-    """Whether a kernel moves data whatever row it has: in float too."""
-    for op in region.ops:
-        if not is_mover(op, graph):
-            return False
-    return bool(region.ops)
 
 
 def _cut(graph: Graph, choice: Choice) -> Interval | None:

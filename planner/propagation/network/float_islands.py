@@ -110,7 +110,9 @@ def _is_loose(kernel: Kernel) -> bool:
 
 
 def _is_bound(network: Network, kernel: Kernel) -> bool:
-    """Whether a pin or an Any touches a mover."""
+    """Whether a pin or an Any touches a kernel, or it has a row that was asked for."""
+    if kernel.wanted is not None:
+        return True
     ports = ports_of(network, kernel)
     values = [network.values[port.value] for port in ports]
     fixed = any(port.pin is not None or port.fixed is not None or port.type is not None for port in ports)

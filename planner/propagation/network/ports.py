@@ -13,6 +13,7 @@ from typing import Final
 
 from planner.ir.graph import Facts, Graph
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, Uniform
+from planner.ir.types.wanted import Wanted
 from planner.propagation.selection.rows import FLOATING, Choice
 from planner.target.records import Costs, PortId, PortType, PortView, Target
 
@@ -79,6 +80,8 @@ class Port:
 class Kernel:
     """One live region with its row; `moves`: data passes unchanged from inputs to outputs.
 
+    `wanted` are the storages that were asked of it and that its row has.
+
     At an end of a carried value, `handed` is the range that the trip before hands in, and `asked` what the
     uses behind either end keep.
     """
@@ -90,6 +93,7 @@ class Kernel:
     asked: Interval | None = None
     inputs: tuple[int, ...] = ()
     outputs: tuple[int, ...] = ()
+    wanted: Wanted | None = None
 
 
 @dataclass(slots=True)

@@ -14,7 +14,6 @@ import numpy as np
 from planner.ir.borders import carried_pairs
 from planner.ir.graph import Graph, Region
 from planner.ir.types.qtypes import Uniform
-from planner.propagation.network.build import moves_alone, moves_data
 from planner.propagation.network.needed_ranges import asks, needs_of
 from planner.propagation.network.ports import (
     ALL,
@@ -29,6 +28,7 @@ from planner.propagation.network.ports import (
     present,
 )
 from planner.propagation.parameters.constant_ranges import constant_range, oddity
+from planner.propagation.selection.row_layout import moves_alone, moves_data
 from planner.propagation.selection.rows import NO_RANGE, Choice, in_float
 
 FAR: Final = float(np.finfo(np.float32).max)
@@ -98,7 +98,7 @@ def out_of_reach(graph: Graph, choices: Sequence[Choice]) -> list[int]:
             continue
         if layout is not None and (layout.fixing or layout.calls):
             continue
-        if not moves_data(graph, choice) or out.issuperset(filter(None, region.inputs)):
+        if not moves_data(graph, *choice[:3]) or out.issuperset(filter(None, region.inputs)):
             out |= blank.intersection(region.outputs)
         if layout is not None and not out.isdisjoint(layout.storing(region)):
             found.append(number)

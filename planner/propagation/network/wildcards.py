@@ -1,8 +1,9 @@
 """Wildcards: the storage of a port that takes any.
 
-That of its own pin, else of its value's, else of the ports it is joined with, else of its producer, else of
-its readers, else the target's default; wide enough for what an Any asks of its values, and with signs where
-its zero point would leave no number for a part of the range that facts tell. Source: design 01, section 4.
+That of its own pin, else what was asked of its kernel, else that of its value's pin, else of the ports it is
+joined with, else of its producer, else of its readers, else the target's default; wide enough for what an Any
+asks of its values, and with signs where its zero point would leave no number for a part of the range that
+facts tell. Source: design 01, section 4; design 11, section 7.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from planner.propagation.network.ports import Interval, Network, Value, number_o
 from planner.propagation.selection.reach import holds, may_fall_short
 from planner.propagation.selection.row_layout import Layout
 from planner.propagation.selection.rows import Choice
+from planner.propagation.selection.wanted_rows import wanted_at
 from planner.target.records import PortId, PortType
 
 Member = tuple[PortId, str, PortType]
@@ -80,10 +82,12 @@ def resolve(
     joined: dict[PortId, Storage] = {}
     for group in layout.groups:
         members = sides if layout.joins_all else [entry for entry in sides if entry[0] in group]
+        wild = all(spec.storage is None for _, _, spec in members)
         own = _own_storage(choice, group) or _storage_of_begin(network)
+        own = own or (_wanted_storage(network, group) if wild else None)
         shared = own or _shared_storage(network, members, reader_storage)
         shared = _wide_enough(network, shared, [name for _, name, _ in members])
-        if own is None and all(spec.storage is None for _, _, spec in members):
+        if own is None and wild:
             shared = _with_room(network, members, shared, required)
         joined |= dict.fromkeys(group, shared)
     default = network.target.default_port
@@ -93,7 +97,7 @@ def resolve(
             if side in joined:
                 result[side] = _stored_as(spec, joined[side])
                 continue
-            own = _own_storage(choice, (side,))
+            own = _own_storage(choice, (side,)) or _wanted_storage(network, (side,))
             if own is not None:
                 result[side] = _stored_as(spec, own)
                 continue
@@ -132,6 +136,15 @@ def _own_storage(choice: Choice, group: Sequence[PortId]) -> Storage | None:
         return None
     pins = (own_pin(choice, side) for side in group)
     return next((pin.storage for pin in pins if pin is not None), None)
+
+
+def _wanted_storage(network: Network, group: Sequence[PortId]) -> Storage | None:
+    """What was asked of ports of the newest kernel, where it computes."""
+    kernel = network.kernels[-1]
+    if kernel.wanted is None or kernel.moves:
+        return None
+    stores = (wanted_at(kernel.wanted, side) for side in group)
+    return next((store for store in stores if isinstance(store, Storage)), None)
 
 
 def _storage_of_begin(network: Network) -> Storage | None:

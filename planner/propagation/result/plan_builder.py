@@ -17,10 +17,12 @@ from planner.propagation.network.float_islands import BETWEEN_FLOATS
 from planner.propagation.network.ports import Interval, Kernel, Network, Port, Value
 from planner.propagation.parameters.accumulators import accumulator_bits
 from planner.propagation.result.outcome import Outcome
-from planner.propagation.result.plan_warnings import clip_of, refused_copies, unranged, warnings_of
+from planner.propagation.result.plan_warnings import clip_of, refused_copies, warnings_of, warnings_of_all
 from planner.propagation.result.step_log import Steps
+from planner.propagation.result.unmet import refuse_other_types
 from planner.propagation.selection.conflicts import Concession, refuse
 from planner.propagation.selection.rows import port_facts
+from planner.propagation.selection.wanted_rows import ANNOTATED
 from planner.propagation.solver.classes import UNIT
 from planner.propagation.solver.price import loss_units
 from planner.target.records import Costs, Row
@@ -36,10 +38,11 @@ def assemble(outcome: Outcome) -> Planned:
     network.visits += len(outcome.choices)
     refuse(refused_copies(network))
     kernels, warned = _kernels(outcome)
-    whole = unranged(network.graph, kernels)
-    warned = ({"": (whole,)} if whole else {}) | warned
+    refuse_other_types(network.graph, kernels)
     served = {kernel.row: choice.row for kernel, choice in zip(kernels, outcome.choices, strict=True)}
     rows = {key: row for key, row in served.items() if key is not None and row is not None}
+    whole = warnings_of_all(network.graph, kernels, rows)
+    warned = ({"": whole} if whole else {}) | warned
     options = _options(outcome)
     steps = Steps(outcome)
     plan = Planned(
@@ -234,7 +237,11 @@ def _rows_around(plan: Plan, rescale: Rescale) -> list[str]:
     names = [kernel.name for kernel in plan.kernels_in_order if rescale.value in _results(kernel)]
     names += [name for name, _ in rescale.consumers[:1] if name != BOUNDARY]
     rows = [(name, plan.row_of(name)) for name in names]
-    return [f"kernel {name!r}: {row.source if row else 'no row'}" for name, row in rows]
+    asked = [name for name, row in rows if row is None and plan.kernels[name].reason == ANNOTATED]
+    return [
+        f"kernel {name!r}: {row.source if row else ANNOTATED if name in asked else 'no row'}"
+        for name, row in rows
+    ]
 
 
 def _results(kernel: KernelPlan) -> list[str]:

@@ -5,7 +5,7 @@ Written after labelling. Source: design 01, section 4 ("Unknown is not None") an
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -30,9 +30,11 @@ from planner.propagation.network.ports import (
 )
 from planner.propagation.network.value_ranges import odd_constant
 from planner.propagation.parameters.constant_types import BIAS_LIMIT
+from planner.propagation.result.unmet import unmet_globs
 from planner.propagation.selection.conflicts import Concession
 from planner.propagation.selection.rows import NO_RANGE, port_facts
 from planner.propagation.solver.classes import clipped_share, label_of, width
+from planner.target.records import Row
 
 KEEPING: Final = frozenset({"Add", "Concat", "Max", "Min", "Sub", "Where"})
 """Ops whose results hold what each operand adds or is."""
@@ -41,6 +43,12 @@ KEEPING: Final = frozenset({"Add", "Concat", "Max", "Min", "Sub", "Where"})
 def clip_of(extent: Interval, kind: Uniform) -> float:
     """Share of a range that a type cuts off; slices are a fact's own and cut off nothing."""
     return clipped_share(extent, label_of(kind), kind.storage) if kind.is_per_tensor else 0.0
+
+
+def warnings_of_all(graph: Graph, kernels: Sequence[KernelPlan], rows: Mapping[str, Row]) -> tuple[str, ...]:
+    """What the plan as a whole has to say; `rows` are those in use, by key."""
+    whole = unranged(graph, kernels)
+    return (*([whole] if whole else []), *unmet_globs(graph, kernels, rows))
 
 
 def unranged(graph: Graph, kernels: Iterable[KernelPlan]) -> str | None:

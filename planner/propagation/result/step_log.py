@@ -8,6 +8,7 @@ known at once; what the steps say stands in the network, and is written out when
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from planner.ir.asked import Asked, asked_of
 from planner.ir.graph import port_address
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Uniform
 from planner.ir.types.typetext import brief
@@ -219,7 +220,10 @@ def _kernel_steps(log: _Log, outcome: Outcome, number: int) -> None:
 def _remedies(outcome: Outcome, kernel: Kernel) -> list[tuple[str, str, str]]:
     """What was done for a kernel before it had its row: (what it is about, the rule, why)."""
     name, remedies = kernel.choice.region.name, outcome.remedies
-    said = [(whole.kernel, "apart", why) for whole, why in remedies.apart.get(name, ())]
+    graph = outcome.network.graph
+    asked = asked_of(graph, kernel.choice.region)
+    said = [] if asked is None else [(str(asked.wanted), "annotated", _source(kernel, asked))]
+    said += [(whole.kernel, "apart", why) for whole, why in remedies.apart.get(name, ())]
     for key, left in remedies.left.get(name, {}).items():
         said.append((key, "left", f"{left.why} ({left.seen})" if left.seen else left.why))
     if kernel.choice.row is None:
@@ -231,6 +235,12 @@ def _remedies(outcome: Outcome, kernel: Kernel) -> list[tuple[str, str, str]]:
         if why is not None:
             said.append((port_address(name, *outcome.network.ports[p].side), "grown", why))
     return said
+
+
+def _source(kernel: Kernel, asked: Asked) -> str:
+    """The key by which something was asked of a kernel, and whether it has it."""
+    met = asked.wanted.float or kernel.wanted is not None
+    return repr(asked.key) if met else f"{asked.key!r}, and no row of it runs so"
 
 
 def _content(network: Network, port: Port) -> str:

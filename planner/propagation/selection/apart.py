@@ -11,9 +11,10 @@ from functools import partial
 from planner.fusion.apart import can_be_apart, taken_apart
 from planner.ir.graph import Graph, Region
 from planner.ir.topology import running, topological
-from planner.propagation.network.build import moves_alone
 from planner.propagation.selection.remedies import Remedies
+from planner.propagation.selection.row_layout import moves_alone
 from planner.propagation.selection.rows import Choice, choose_rows
+from planner.propagation.selection.wanted_rows import ANNOTATED
 from planner.propagation.selection.weight_axes import linear_op
 from planner.target.records import Target
 
@@ -32,7 +33,7 @@ def served(
     why: dict[str, tuple[tuple[Region, str], ...]] = {}
     taken = {region.name for region in graph.regions}
     for region, row, _, reason in choices if fuses else ():
-        if row is not None or region.name in floats or not can_be_apart(region):
+        if row is not None or region.name in floats or reason == ANNOTATED or not can_be_apart(region):
             continue
         taken.discard(region.name)
         wholes = (*remedies.apart.get(region.name, ()), (region, reason))

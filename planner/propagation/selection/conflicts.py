@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from planner.errors import Conflict, PlannerError
+from planner.ir.asked import without_asked
 from planner.ir.graph import Facts, Graph, Region, port_address
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Uniform
 from planner.target.records import Target
@@ -35,12 +36,14 @@ class Concession:
       floats: kernels that run in float although the target or the model asks for more.
       casts: rescales where the target forbids them.
       copies: constants stored twice where the target forbids it.
+      wanted: kernels that do not run as was asked, with what was asked.
     """
 
     facts: tuple[Fact, ...] = ()
     floats: tuple[str, ...] = ()
     casts: bool = False
     copies: bool = False
+    wanted: tuple[tuple[str, str], ...] = ()
 
     def __or__(self, other: "Concession") -> "Concession":
         return Concession(
@@ -48,17 +51,20 @@ class Concession:
             tuple(dict.fromkeys((*self.floats, *other.floats))),
             self.casts or other.casts,
             self.copies or other.copies,
+            tuple(dict.fromkeys((*self.wanted, *other.wanted))),
         )
 
     def __str__(self) -> str:
         given = [f"left out: {fact} at {where}" for where, fact in self.facts]
+        given += [f"left out: {asked} at kernel {name}" for name, asked in self.wanted]
         given += [f"runs in float: {name}" for name in self.floats]
         given += ["done all the same"] if self.casts or self.copies else []
         return "; ".join(given)
 
     def graph(self, graph: Graph) -> Graph:
-        """The graph without the facts left out."""
-        return without(graph, self.facts) if self.facts else graph
+        """The graph without the facts left out, and what was asked in vain."""
+        rest = without(graph, self.facts) if self.facts else graph
+        return without_asked(rest, [name for name, _ in self.wanted]) if self.wanted else rest
 
     def target(self, target: Target) -> Target:
         """The target with what it forbids allowed."""

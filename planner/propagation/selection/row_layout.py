@@ -1,14 +1,15 @@
 """Layouts: a row's signature spread over as many ports as a kernel has; what kernels of one shape share.
 
 Data and its one cache, which lives as long as its target: a model has thousands of kernels and
-a dozen layouts. Nothing here looks at a value. Source: design 01, section 4.
+a dozen layouts. Source: design 01, section 4.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from planner.ir.graph import Region
+from planner.ir.graph import Graph, Region
+from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import FloatType, Storage
 from planner.propagation.selection.reach import may_fall_short
 from planner.target.circles import circles
@@ -83,6 +84,23 @@ class Layouts:
         if key not in self.known:
             self.known[key] = _layout(row, region)
         return self.known[key]
+
+
+def moves_data(graph: Graph, region: Region, row: Row | None, layout: Layout | None) -> bool:
+    """Whether data passes a kernel unchanged, from inputs to outputs."""
+    if row is not None and row.computes:
+        return False
+    if region.ops:
+        return moves_alone(graph, region)
+    return layout is not None and layout.joins_all
+
+
+def moves_alone(graph: Graph, region: Region) -> bool:
+    """Whether a kernel moves data whatever row it has: in float too."""
+    for op in region.ops:
+        if not is_mover(op, graph):
+            return False
+    return bool(region.ops)
 
 
 @lru_cache(maxsize=16)

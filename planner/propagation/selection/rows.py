@@ -1,9 +1,9 @@
 """Row selection: which row of the target's table serves each kernel, or why none does.
 
 Rows are chosen by preference, not by price: `when`, None, Any and pinned constants rule rows out;
-among the rest those that can hold what facts say of ranges, of these the one whose storages equal the most
-pins, then file order. The choice for one kernel
-looks at no other kernel, so it cannot depend on a visiting order. Source: design 01, section 4.
+among the rest those that were asked of the kernel, of these those that can hold what facts say of ranges, of
+these the one whose storages equal the most pins, then file order. The choice for one kernel looks at no other
+kernel, so it cannot depend on a visiting order. Source: design 01, section 4; design 11, section 7.
 """
 
 import math
@@ -12,9 +12,11 @@ from functools import partial
 from typing import Final, Literal, NamedTuple
 
 from planner.errors import Conflict
+from planner.ir.asked import Asked, asked_of
 from planner.ir.graph import Facts, Graph, Region, port_address
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Storage, Uniform
 from planner.ir.types.typetext import brief
+from planner.ir.types.wanted import Wanted
 from planner.ir.unknowns import reason_of_unknown
 from planner.propagation.network.axis_transport import moved_types
 from planner.propagation.selection.conflicts import HARD, Concession, Fact
@@ -22,6 +24,13 @@ from planner.propagation.selection.pinned_constants import restored
 from planner.propagation.selection.reach import holds, known_range
 from planner.propagation.selection.remedies import Left
 from planner.propagation.selection.row_layout import Layout, Layouts, layouts_of
+from planner.propagation.selection.wanted_rows import (
+    ANNOTATED,
+    asked_text,
+    has_wanted,
+    rows_told,
+    wanted_bits,
+)
 from planner.propagation.selection.weight_axes import block_size, channel_axis, linear_op
 from planner.target.borders import rows_for
 from planner.target.predicates import failing
@@ -33,7 +42,10 @@ FLOATING: Final = (FloatType, NoneType)
 
 
 class Choice(NamedTuple):
-    """The row for one region with its signature spread over the actual ports; or the reason for none."""
+    """The row for one region with its signature spread over the actual ports; or the reason for none.
+
+    With a row, `reason` is why no row serves that was asked for.
+    """
 
     region: Region
     row: Row | None = None
@@ -64,18 +76,62 @@ def choose_rows(
     """
     layouts, bound, gone = layouts_of(target), frozenset(_bound(graph)), left or {}
     return [
-        _choose(graph, region, target, layouts, gone.get(region.name, {}), plain=_is_plain(region, bound))
+        _choose(
+            graph,
+            region,
+            target,
+            layouts,
+            gone.get(region.name, {}),
+            plain=_is_plain(region, bound),
+            asked=asked_of(graph, region),
+        )
         for region in regions
     ]
 
 
-def refuse_floats(choices: Iterable[Choice], target: Target) -> None:
+def wanted_of(graph: Graph, choice: Choice) -> Wanted | None:
+    """The storages that were asked of a kernel, if its row has them."""
+    asked = asked_of(graph, choice.region)
+    if asked is None or choice.row is None or choice.layout is None or not asked.wanted.is_row:
+        return None
+    has = has_wanted(graph, choice.region, choice.row, choice.layout, asked.wanted)
+    return asked.wanted if has else None
+
+
+def refuse_unmet(graph: Graph, choices: Iterable[Choice], target: Target) -> None:
+    """Refuse to plan where a kernel that was named does not run as was asked.
+
+    Raises:
+      Conflict: its row has other storages, or it has none.
+    """
+    for choice in choices if graph.wanted else ():
+        region, asked = choice.region, asked_of(graph, choice.region)
+        if asked is None or not asked.by_name or not asked.wanted.is_row or wanted_of(graph, choice):
+            continue
+        raise Conflict(
+            f"{region.name!r} is asked to run as {asked.wanted}, and no row of {region.kernel} does: "
+            f"{choice.reason or rows_told(target, region.kernel)}",
+            facts=(asked_text(region.name, asked), *([f"{choice.row.source}"] if choice.row else [])),
+            hint=rows_told(target, region.kernel),
+            concession=Concession(wanted=((region.name, str(asked.wanted)),)),
+        )
+
+
+def refuse_floats(graph: Graph, choices: Iterable[Choice], target: Target) -> None:
     """Refuse kernels without a row where the target does.
 
     Raises:
       Conflict: no row serves a kernel and the target says `on_no_kernel: error`.
     """
     for region, row, _, reason in choices if target.on_no_kernel == "error" else ():
+        asked = asked_of(graph, region)
+        if asked is not None and asked.wanted.float:
+            raise Conflict(
+                f"{region.name!r} is asked to run in float, and {target.id} runs no kernel in float",
+                facts=(asked_text(region.name, asked), f"{target.file}: on_no_kernel: error"),
+                hint=f"drop {asked.key!r} from what is asked of kernels",
+                concession=Concession(wanted=((region.name, "float"),)),
+            )
         if row is None and any((*region.inputs, *region.outputs)):
             raise Conflict(
                 f"no row of {target.id} serves {region.kernel} at {region.name!r}: {reason}",
@@ -173,38 +229,45 @@ def _choose(
     left: Mapping[str, Left],
     *,
     plain: bool,
+    asked: Asked | None,
 ) -> Choice:
     if not any((*region.inputs, *region.outputs)):
         return Choice(region, reason=reason_of_unknown(graph, region.ops) or "no float operands")
+    if asked is not None and asked.wanted.float:
+        return in_float(Choice(region), ANNOTATED)
     rows = rows_for(target, region.kernel)
     if not rows:
         return in_float(
             Choice(region), region.reason or f"{target.id} has no row for kernel {region.kernel!r}"
         )
     refusals: list[str] = []
-    best: tuple[tuple[bool, int], Choice] | None = None
+    missed: list[str] = []
+    best: tuple[tuple[bool, bool, int], Choice] | None = None
     for row in rows:
         layout = layouts.of(row, region)
         if layout is None:
             ports = f"{sum(map(bool, region.inputs))} inputs and {len(region.outputs)} outputs"
             refusals.append(f"{row.source} takes other ports than these {ports}")
             continue
-        if layout.key in left:
-            refusals.append(f"{row.source}: {left[layout.key].why}")
-            continue
+        wanted = asked.wanted if asked and has_wanted(graph, region, row, layout, asked.wanted) else None
         choice = Choice(region, row, layout)
-        refusal = (None if plain else _refused_by_facts(graph, choice)) or _refused_by_when(graph, choice)
+        refusal = left[layout.key].why if layout.key in left else None
+        refusal = refusal or (None if plain else _refused_by_facts(graph, choice))
+        refusal = refusal or _refused_by_when(graph, choice, wanted)
         refusal = refusal or (_refused_by_blocks(graph, choice, row) if layout.blocked else None)
         if refusal:
             refusals.append(f"{row.source}: {refusal}")
+            missed += refusals[-1:] if wanted else []
             continue
         held = not layout.bounded or _holds_ranges(graph, choice, layout, target.costs.max_clip)
-        if plain and held:
+        if plain and held and (asked is None or wanted):
             return choice
-        rank = (held, _pins_met(graph, choice))
+        rank = (wanted is not None, held, _pins_met(graph, choice))
         if best is None or rank > best[0]:
             best = (rank, choice)
-    return best[1] if best else in_float(Choice(region), "; ".join(refusals))
+    if best is None:
+        return in_float(Choice(region), "; ".join(refusals))
+    return best[1]._replace(reason="; ".join(missed)) if missed and not best[0][0] else best[1]
 
 
 def _sides(choice: Choice) -> Iterable[tuple[Literal["in", "out"], int, str, PortPattern]]:
@@ -308,14 +371,14 @@ def holds_two_signs(pattern: PortPattern) -> bool:
     return isinstance(store, Storage) and free and store.qmin <= -1 and store.qmax >= 1
 
 
-def _refused_by_when(graph: Graph, choice: Choice) -> str | None:
-    """The first predicate of the row that does not hold."""
+def _refused_by_when(graph: Graph, choice: Choice, wanted: Wanted | None) -> str | None:
+    """The first predicate of the row that does not hold; `wanted`: what was asked, where the row has it."""
     region, row = choice.region, choice.row
     if row is None or not row.when:
         return None
     least = row.when.get("min_bits")
     if least:
-        short = _short_of_bits(graph, choice, least)
+        short = _short_of_bits(graph, choice, least, wanted)
         if short:
             return short
     return failing(
@@ -351,16 +414,19 @@ def _by_name(choice: Choice, row: Row) -> dict[str, str | tuple[str, ...]]:
     return found | {pattern.name: name for _, _, name, pattern in _sides(choice) if pattern.name not in tails}
 
 
-def _short_of_bits(graph: Graph, choice: Choice, least: Mapping[str, int]) -> str | None:
+def _short_of_bits(
+    graph: Graph, choice: Choice, least: Mapping[str, int], wanted: Wanted | None
+) -> str | None:
     for port, bits in least.items():
+        mine = [(side, i) for side, i, _, pattern in _sides(choice) if pattern.name == port]
+        counted = [wanted_bits(wanted, side) for side in mine] if wanted is not None else []
         asked = [
             fact.bits if isinstance(fact, AnyType) else fact.storage.bits
-            for side, i, _, pattern in _sides(choice)
-            if pattern.name == port
+            for side, i in mine
             for fact in port_facts(graph, choice.region, side, i)
             if isinstance(fact, (AnyType, Uniform))
         ]
-        if max(asked, default=0) < bits:
+        if max((*asked, *counted), default=0) < bits:
             return f"port {port} needs a fact of at least {bits} bits"
     return None
 

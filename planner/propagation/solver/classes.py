@@ -252,7 +252,7 @@ def _class(network: Network, ident: int, members: Sequence[Port], depth: int) ->
         kernel=members[0].kernel,
         ports=tuple(members),
         entering=tuple(entering),
-        may_float=kernel.moves and _may_float(network, kernel, ident, members),
+        may_float=kernel.moves and kernel.wanted is None and _may_float(network, kernel, ident, members),
         fixed=fixed,
         fixed_source=(first.fixed_source or "model") if fixed is not None else "",
         depth=depth,

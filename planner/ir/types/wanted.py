@@ -1,0 +1,106 @@
+"""Wanted: what is asked of a kernel rather than of a value: to run in float, or by a row of given storages.
+
+Text: `float`, `any`, `i16`, `{in: [i16, i8], out: [i16]}`. Source: design 11, section 7, "Annotations of
+kernels"; design 09, "Annotations".
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from planner.errors import AnnotationError, QTypeError
+from planner.ir.types.qtypes import EXPRESSED, FloatType, Storage
+from planner.ir.types.typetext import parse_storage
+
+Stored: TypeAlias = Storage | FloatType | None
+"""What a port is to be stored in; None is `*`, whatever the row has."""
+
+FORMS: Final = "float, any, a storage such as i16, or {in: [i16, i8], out: [i16]}"
+_SIDES: Final = ("in", "out")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is asked of a kernel; nothing at all is `any`: a name that a glob shall not concern.
+
+    Attributes:
+      float: it runs in float.
+      result: what all results of its row are stored in.
+      inputs, outputs: what the first ports of its row are stored in, as many as are listed.
+    """
+
+    float: bool = False
+    result: Stored = None
+    inputs: tuple[Stored, ...] = ()
+    outputs: tuple[Stored, ...] = ()
+
+    @property
+    def is_row(self) -> bool:
+        """Whether a row of some storages is asked for."""
+        return self.result is not None or bool(self.inputs or self.outputs)
+
+    def __str__(self) -> str:
+        if self.float:
+            return "float"
+        if not (self.inputs or self.outputs):
+            return "any" if self.result is None else str(self.result)
+        return row_text(self.inputs, self.outputs)
+
+
+def row_text(inputs: Iterable[Stored], outputs: Iterable[Stored]) -> str:
+    """`{in: [i16, i8], out: [i16]}`."""
+    sides = [(name, list(stores)) for name, stores in zip(_SIDES, (inputs, outputs), strict=True)]
+    listed = (
+        f"{name}: [{', '.join('*' if s is None else str(s) for s in stores)}]"
+        for name, stores in sides
+        if stores
+    )
+    return f"{{{', '.join(listed)}}}"
+
+
+def is_stored_in(wanted: Stored, store: Stored) -> bool:
+    """Whether a port of this storage is wanted: `i8` stands for `i8<-127:127>` too, not the reverse."""
+    if wanted is None or wanted == store:
+        return True
+    if not (isinstance(wanted, Storage) and isinstance(store, Storage)):
+        return False
+    return wanted.is_full and wanted.name == store.name
+
+
+def wanted_from_data(data: Any) -> Wanted:
+    """Read what is asked of a kernel, as annotations have it.
+
+    Raises:
+      AnnotationError: none of the accepted forms, or a text that is no storage.
+    """
+    if isinstance(data, Wanted):
+        return data
+    if isinstance(data, str):
+        return Wanted(float=data == "float", result=None if data in ("float", "any") else _stored(data))
+    sides = {side: data[side] for side in _SIDES if side in data} if isinstance(data, Mapping) else {}
+    lists = all(
+        isinstance(texts, list | tuple) and all(isinstance(t, str) for t in texts) for texts in sides.values()
+    )
+    if not sides or len(sides) != len(data) or not lists or not any(sides.values()):
+        raise AnnotationError(f"{data!r:.60} is nothing that can be asked of a kernel; accepted: {FORMS}")
+    inputs, outputs = (tuple(_stored(text) for text in sides.get(side, ())) for side in _SIDES)
+    return Wanted(inputs=inputs, outputs=outputs)
+
+
+def wanted_to_data(wanted: Wanted) -> Any:
+    """Write what is asked of a kernel, for `wanted_from_data`."""
+    if not (wanted.inputs or wanted.outputs):
+        return str(wanted)
+    sides = zip(_SIDES, (wanted.inputs, wanted.outputs), strict=True)
+    return {
+        side: ["*" if store is None else str(store) for store in stores] for side, stores in sides if stores
+    }
+
+
+def _stored(text: str) -> Stored:
+    if text == "*":
+        return None
+    try:
+        return FloatType(text) if text in EXPRESSED else parse_storage(text)
+    except QTypeError as error:
+        raise AnnotationError(f"{error.message}; accepted of a kernel: {FORMS}") from error

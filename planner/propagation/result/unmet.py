@@ -1,0 +1,97 @@
+"""Unmet: kernels of a plan that do not run as was asked of them; a glob asks of many, and some may not.
+
+Source: design 11, section 7, "Annotations of kernels".
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from planner.errors import Conflict
+from planner.ir.asked import Asked, asked_of
+from planner.ir.graph import Graph, Region
+from planner.ir.types.qtypes import FloatType, Uniform
+from planner.ir.types.wanted import Stored, Wanted, is_stored_in
+from planner.plans.records import KernelPlan, Port
+from planner.propagation.selection.conflicts import Concession
+from planner.propagation.selection.row_layout import moves_alone
+from planner.propagation.selection.wanted_rows import asked_text
+from planner.target.records import Row
+
+NAMED: Final = 4
+"""Kernels that a warning names at most."""
+
+Rows = Mapping[str, Row]
+
+
+def unmet_globs(graph: Graph, kernels: Iterable[KernelPlan], rows: Rows) -> list[str]:
+    """What to say of each glob whose storages some of its kernels have no row for."""
+    asked: dict[str, list[str]] = {}
+    missed: dict[str, list[str]] = {}
+    for region, kernel, one in _asked(graph, kernels):
+        runs = runs_as_asked(kernel, one.wanted)
+        if one.by_name or not one.wanted.is_row or (not runs and _follows(graph, region, kernel, rows)):
+            continue
+        asked.setdefault(one.key, []).append(kernel.name)
+        if not runs:
+            missed.setdefault(one.key, []).append(kernel.name)
+    return [_told(graph, key, names, len(asked[key])) for key, names in missed.items()]
+
+
+def _told(graph: Graph, key: str, names: list[str], of: int) -> str:
+    listed = ", ".join(map(repr, names[:NAMED])) + (", ..." if len(names) > NAMED else "")
+    return f"{key!r} asks for {graph.wanted[key]}: {len(names)} of its {of} kernels do not run so: {listed}"
+
+
+def refuse_other_types(graph: Graph, kernels: Iterable[KernelPlan]) -> None:
+    """Refuse a kernel asked by name whose wildcards were stored otherwise after all.
+
+    Raises:
+      Conflict: with the types at its ports.
+    """
+    for _, kernel, asked in _asked(graph, kernels):
+        if asked.by_name and not runs_as_asked(kernel, asked.wanted):
+            types = ", ".join(
+                f"{port.address} {port.type or 'float'}" for port in kernel.outputs if port.value
+            )
+            raise Conflict(
+                f"{kernel.name!r} is asked to run as {asked.wanted}, and what is around it leaves {types}",
+                facts=(asked_text(kernel.name, asked),),
+                hint=f"drop {asked.key!r} from what is asked of kernels",
+                concession=Concession(wanted=((kernel.name, str(asked.wanted)),)),
+            )
+
+
+def runs_as_asked(kernel: KernelPlan, wanted: Wanted) -> bool:
+    """Whether a planned kernel runs in float, or has the storages, as was asked."""
+    if wanted.float or kernel.row is None:
+        return wanted.float and kernel.row is None
+    if wanted.result is not None:
+        return all(_is_stored(port, wanted.result) for port in kernel.outputs if port.value)
+    sides = ((wanted.inputs, kernel.inputs), (wanted.outputs, kernel.outputs))
+    return all(
+        _is_stored(port, store)
+        for stores, ports in sides
+        for store, port in zip(stores, ports, strict=False)
+        if port.value
+    )
+
+
+def _follows(graph: Graph, region: Region, kernel: KernelPlan, rows: Rows) -> bool:
+    """Whether a kernel moves data and has no storage of its own: a glob means those around it."""
+    if not moves_alone(graph, region):
+        return False
+    return kernel.row is None or any(port.type.storage is None for port in rows[kernel.row].outputs)
+
+
+def _asked(graph: Graph, kernels: Iterable[KernelPlan]) -> Iterator[tuple[Region, KernelPlan, Asked]]:
+    regions = {region.name: region for region in graph.regions} if graph.wanted else {}
+    for kernel in kernels if graph.wanted else ():
+        asked = asked_of(graph, regions[kernel.name])
+        if asked is not None:
+            yield regions[kernel.name], kernel, asked
+
+
+def _is_stored(port: Port, wanted: Stored) -> bool:
+    if isinstance(port.type, Uniform):
+        return is_stored_in(wanted, port.type.storage)
+    return wanted is None or wanted == (port.type or FloatType("f32"))
