@@ -11,6 +11,7 @@ from typing import Any
 from planner.calibration.annotate import annotate as annotate_graph
 from planner.calibration.statistics import Statistics
 from planner.fusion.fuse import fuse
+from planner.ir.asked import refuse_unknown
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, model_digest
 from planner.plans.plan import Planned, for_model
@@ -61,10 +62,13 @@ def plan(
 
     Raises:
       Conflict: constraints that cannot all hold; `.facts` is a small set of them.
+      AnnotationError: something is asked of a kernel that is not there.
     """
     device = as_target(target, functions)
     model = expand(model)
     fused = fuse(model, device)
+    for key in fused.wanted:
+        refuse_unknown(fused, key)
     found = propagate(
         fused,
         device,

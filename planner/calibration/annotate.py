@@ -17,7 +17,7 @@ from planner.calibration.rows_seen import APART
 from planner.calibration.statistics import Statistics, ValueStats, calibration_digest, range_of
 from planner.calibration.statsjson import load_statistics
 from planner.errors import AnnotationError, StatsError
-from planner.ir.asked import with_wanted, without_wanted
+from planner.ir.asked import names_kernels, refuse_unknown, with_wanted, without_wanted
 from planner.ir.graph import Facts, Graph, Region, Value
 from planner.ir.types.fit import misfit
 from planner.ir.types.qtypes import EXPRESSED, Calibrated, QType, RowMax
@@ -112,10 +112,10 @@ def _with_annotations(graph: Graph, annotations: Annotations) -> Graph:
         if entry.key not in values and _PORT.fullmatch(entry.key):
             _set_port(graph, regions, entry)
             continue
-        before = graph.wanted
-        graph = without_wanted(graph, entry.key)
-        if graph.wanted != before and not _names_values(graph, entry.key):
-            continue
+        if names_kernels(graph, entry.key):
+            graph = without_wanted(graph, entry.key)
+            if not _names_values(graph, entry.key):
+                continue
         for name in _matches(graph, entry):
             kept = tuple(fact for fact in values[name].facts if isinstance(fact, Calibrated))
             values[name] = replace(values[name], facts=kept)
@@ -126,9 +126,10 @@ def _with_annotations(graph: Graph, annotations: Annotations) -> Graph:
         _set_port(graph, regions, entry)
     for asked in annotations.kernels:
         try:
-            graph = with_wanted(graph, {asked.key: asked.wanted})
+            refuse_unknown(graph, asked.key)
         except AnnotationError as error:
             raise AnnotationError(f"{asked.place}: {error.message}", hint=error.hint) from None
+    graph = with_wanted(graph, {asked.key: asked.wanted for asked in annotations.kernels})
     return replace(graph, values=values, regions=tuple(regions))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
+from planner.checker.asked import FOR_NEIGHBOURS, asked_of, check_asked, check_globs
 from planner.checker.edges import check_edges
 from planner.checker.facts import check_facts
 from planner.checker.figures.clips import check_clips, check_needs
@@ -37,7 +38,7 @@ from planner.checker.log import (
 from planner.checker.numbers import Judged, check_constants, check_sums
 from planner.checker.origins import check_model, check_target
 from planner.checker.predicates import broken_predicate
-from planner.checker.row_choice import check_choice, check_left
+from planner.checker.row_choice import check_choice, check_left, check_none_asked
 from planner.checker.row_reading import Reading, read_row
 from planner.checker.rules import check_rules, one_class
 from planner.ir.borders import bonds, carried_pairs
@@ -89,13 +90,17 @@ def check(plan: Plan, model: Graph | None = None, target: Target | None = None) 
     check_totals(plan)
     judged: list[tuple[KernelPlan, Region, Served | None]] = []
     for kernel in plan.kernels_in_order:
-        served = _check_kernel(plan, kernel, regions[kernel.name], numbers, notes)
-        judged.append((kernel, regions[kernel.name], served))
+        region = regions[kernel.name]
+        served = _check_kernel(plan, kernel, region, numbers, notes)
+        judged.append((kernel, region, served))
         if target is not None and model is not None:
-            served = served or _unserved(plan, kernel, regions[kernel.name], target, notes)
+            if kernel.reason in FOR_NEIGHBOURS:
+                _check_no_row_is_asked(plan, kernel, region, target, notes)
+            served = served or _unserved(plan, kernel, region, target, notes)
             if served is not None:
                 _check_row(served, target, notes)
     _check_carried(plan)
+    check_globs(plan, judged)
     ranges = ranges_of(plan.graph, judged, numbers) if numbers is not None else None
     for at, (_, _, served) in enumerate(judged):
         if served is None:
@@ -250,6 +255,8 @@ def _check_kernel(
 ) -> Served | None:
     ports = (*kernel.inputs, *kernel.outputs)
     _check_types(plan, ports, notes)
+    if plan.graph.wanted or kernel.reason is not None:
+        check_asked(plan, kernel, region)
     if kernel.row is None:
         _check_float(plan, kernel, region, ports, notes.binding)
         return None
@@ -291,6 +298,19 @@ def _unserved(plan: Plan, kernel: KernelPlan, region: Region, target: Target, no
     if found is None:
         refuse(kernel.name, f"is said to have left rows, {target.id} has none for its ports")
     return Served(kernel, region, found, (*kernel.inputs, *kernel.outputs), plan.graph, notes.numbers)
+
+
+def _check_no_row_is_asked(
+    plan: Plan, kernel: KernelPlan, region: Region, target: Target, notes: _Notes
+) -> None:
+    """A kernel in float for its neighbours' sake could not have had a row that was asked for."""
+    asked = asked_of(plan.graph, region)
+    rows = rows_for(target, kernel.kernel) if asked is not None else ()
+    readings = (read_row(row, region) for row in rows)
+    fit = [reading for reading in readings if not isinstance(reading, str)]
+    if fit:
+        ports = (*kernel.inputs, *kernel.outputs)
+        check_none_asked(Served(kernel, region, fit[0], ports, plan.graph, notes.numbers), target)
 
 
 def _check_types(plan: Plan, ports: tuple[Port, ...], notes: _Notes) -> None:

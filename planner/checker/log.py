@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from planner.checker.asked import Asked, asked_of, runs_as_asked
 from planner.checker.kernel_ports import Served, own_facts, parameter_problem, refuse
 from planner.checker.rules import in_storage, one_class
 from planner.ir.borders import carried_pairs
@@ -141,6 +142,7 @@ class _Book:
     facts: Mapping[str, Sequence[int]]
     begins: Mapping[str, str]
     ends: Mapping[str, str]
+    asked: Mapping[str, Asked]
     made: dict[str, int] = field(default_factory=dict)
     firsts: dict[str, int] = field(default_factory=dict)
 
@@ -158,7 +160,10 @@ def check_reasons(plan: Plan, log: Sequence[StepRow], served: Mapping[str, Serve
     """
     facts, at = _facts(plan, log)
     pairs = carried_pairs(plan.graph)
-    book = _Book(plan, log, facts, {end: begin for begin, end in pairs}, dict(pairs))
+    regions = plan.graph.regions if plan.graph.wanted else ()
+    told = {region.name: asked_of(plan.graph, region) for region in regions}
+    asked = {name: one for name, one in told.items() if one is not None}
+    book = _Book(plan, log, facts, {end: begin for begin, end in pairs}, dict(pairs), asked)
     for kernel in plan.kernels_in_order:
         ports = [port for port in (*kernel.inputs, *kernel.outputs) if port.value]
         at = _kernel(book, kernel, ports, at, served.get(kernel.name)) if ports else at
@@ -199,6 +204,7 @@ def _kernel(book: _Book, kernel: KernelPlan, ports: Sequence[Port], at: int, ser
         if book.log[at][5]:
             refuse(kernel.name, f"step {at} is a remedy and rests on {book.log[at][5]}; accepted: nothing")
         at += 1
+    _annotated(book, kernel, book.log[begin:at])
     if at + (len(ports) if kernel.row is not None else 0) >= len(book.log):
         refuse(kernel.name, "the log ends before it; accepted: a step of its row, one for each port")
     number, address, text, rule, source, _, _ = book.log[at]
@@ -214,6 +220,28 @@ def _kernel(book: _Book, kernel: KernelPlan, ports: Sequence[Port], at: int, ser
     _rests(book, at, [*range(begin, at), *(n for port in ports for n in book.facts.get(port.value, ()))])
     _Chapter(book, kernel, at, served).check(ports)
     return at + 1 + len(ports)
+
+
+def _annotated(book: _Book, kernel: KernelPlan, steps: Sequence[StepRow]) -> None:
+    """Of the steps before a kernel's row the first says what was asked of it, and no other does.
+
+    Raises:
+      PlanInvalid: what the log tells, and what was asked.
+    """
+    asked, told = book.asked.get(kernel.name), [step for step in steps if step[3] == "annotated"]
+    wanted = [str(asked.wanted)] if asked is not None else []
+    if [step[2] for step in told] != wanted or told != [*steps][: len(told)]:
+        listed = ", ".join(step[2] for step in told) or "nothing"
+        refuse(
+            kernel.name, f"is annotated {listed} by the log; accepted: {asked.wanted if asked else 'nothing'}"
+        )
+    if asked is None:
+        return
+    sources = [repr(asked.key)]
+    if not asked.by_name and not runs_as_asked(kernel, asked.wanted):
+        sources.append(f"{asked.key!r}, and no row of it runs so")
+    if told[0][4] not in sources:
+        refuse(kernel.name, f"is annotated by {told[0][4]} in the log; accepted: {' or '.join(sources)}")
 
 
 def _rests(book: _Book, at: int, wanted: Collection[int], more: Collection[int] = ()) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from planner.checker.asked import asked_bits
 from planner.checker.kernel_ports import Served, own_facts
 from planner.ir.graph import Op
 from planner.ir.opattributes import NOTHING, REDUCTIONS, as_written, default_of
@@ -108,6 +109,7 @@ def _bits_problem(served: Served, wanted: Mapping[str, int]) -> str | None:
                 facts = (*served.graph.values[port.value].facts, *own_facts(served.region, i))
                 asked = [f.storage.bits for f in facts if isinstance(f, Uniform)]
                 most = max(most, *asked, *(f.bits for f in facts if isinstance(f, AnyType)), 0)
+                most = max(most, asked_bits(served, i))
         if most < bits:
             return f"the facts of {name!r} ask for {most} bits"
     return None

@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from planner.checker.asked import asked_of, has_asked
 from planner.checker.kernel_ports import (
     Served,
     axis_of,
@@ -54,14 +55,14 @@ def check_choice(served: Served, target: Target, binding: frozenset[str], left: 
       left: why rows could not be kept, by key, as the log says.
     """
     rows = rows_for(target, served.kernel.kernel)
-    region = served.region
-    free = not region.input_facts and not region.output_facts
+    region, asked = served.region, asked_of(served.graph, served.region)
+    free = asked is None and not region.input_facts and not region.output_facts
     free = free and binding.isdisjoint(port.value for port in served.ports)
     # Without facts no row meets a pin, so the first that fits wins, and the first of all needs no search.
     max_clip = target.costs.max_clip
     if not rows or (rows[0] == served.row and free and _holds_ranges(served, max_clip)):
         return
-    best: tuple[tuple[bool, int], Row] | None = None
+    best: tuple[tuple[bool, bool, int], Row] | None = None
     for row in rows:
         if row.key in left:
             continue
@@ -70,14 +71,29 @@ def check_choice(served: Served, target: Target, binding: frozenset[str], left: 
         if merit is not None and (best is None or merit > best[0]):
             best = merit, row
     if best is not None and best[1] != served.row:
-        met = best[0][1]
+        is_asked, _, met = best[0]
         why = f"fits and meets {met} pins" if met else "fits and comes first"
         why = why if _holds_ranges(served, max_clip) else "fits and holds its ranges"
+        if asked is not None and is_asked and not has_asked(served, asked.wanted):
+            why = f"fits and is {asked.wanted}, as {asked.key!r} asks"
         refuse(
             served.kernel.name,
             f"is served by {served.row.source}, {best[1].source} {why}; accepted: {best[1].key}",
             served.row,
         )
+
+
+def check_none_asked(served: Served, target: Target) -> None:
+    """No row of a kernel that runs in float has what was asked of it.
+
+    Args:
+      served: the kernel beside any row.
+    """
+    for row in rows_for(target, served.kernel.kernel):
+        merit = _merit(served, row, target.costs.max_clip)
+        if merit is not None and merit[0]:
+            reason = served.kernel.reason
+            refuse(served.kernel.name, f"runs in float ({reason}), {row.source} is asked for; accepted: it")
 
 
 def check_left(served: Served, target: Target, left: Mapping[str, str]) -> None:
@@ -250,8 +266,8 @@ def _is_too_far(served: Served) -> bool:
     return max(coarsest, product) >= BEYOND * finest * 0.999
 
 
-def _merit(served: Served, row: Row, max_clip: float) -> tuple[bool, int] | None:
-    """Whether a row holds what facts say of ranges, and how many pins have its storage; None: no fit."""
+def _merit(served: Served, row: Row, max_clip: float) -> tuple[bool, bool, int] | None:
+    """Whether a row was asked for, and holds what facts say of ranges; pins of its storages; None: no fit."""
     region = served.region
     reading = read_row(row, region)
     if isinstance(reading, str):
@@ -268,7 +284,9 @@ def _merit(served: Served, row: Row, max_clip: float) -> tuple[bool, int] | None
             return None
     if any(_cannot_be_cut(other, i) for i in range(len(region.inputs))):
         return None
-    return None if broken_predicate(other) else (_holds_ranges(other, max_clip), met)
+    asked = asked_of(other.graph, region)
+    is_asked = asked is not None and has_asked(other, asked.wanted)
+    return None if broken_predicate(other) else (is_asked, _holds_ranges(other, max_clip), met)
 
 
 def _holds_ranges(served: Served, max_clip: float) -> bool:

@@ -74,18 +74,23 @@ def refuse_unknown(model: Graph, key: str) -> None:
     Raises:
       AnnotationError: with the nearest names.
     """
-    names = kernel_names(model)
-    if key in names or (_is_glob(key) and any(fnmatchcase(name, key) for name in names)):
+    if names_kernels(model, key):
         return
-    hint = unknown_name("", key, names).hint
+    hint = unknown_name("", key, _kernel_names(model)).hint
     if any(key == scope.owner for scope in model.scopes.values()):
         hint = f"it runs a body, whose kernels are {f'{key}/*'!r}"
     what = f"glob {key!r} matches" if _is_glob(key) else f"{key!r} is"
     raise AnnotationError(f"{what} no kernel and no op of model {model.name!r}", hint=hint)
 
 
+def names_kernels(model: Graph, key: str) -> bool:
+    """Whether a name or glob matches a kernel or an op."""
+    names = _kernel_names(model)
+    return key in names or (_is_glob(key) and any(fnmatchcase(name, key) for name in names))
+
+
 @once_per_graph
-def kernel_names(model: Graph) -> frozenset[str]:
+def _kernel_names(model: Graph) -> frozenset[str]:
     """Names of all kernels and ops."""
     ops = (op.name for op in model.all_ops())
     return frozenset(name for name in (*ops, *(region.name for region in model.regions)) if name)

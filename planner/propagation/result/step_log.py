@@ -239,7 +239,7 @@ def _remedies(outcome: Outcome, kernel: Kernel) -> list[tuple[str, str, str]]:
 
 def _source(kernel: Kernel, asked: Asked) -> str:
     """The key by which something was asked of a kernel, and whether it has it."""
-    met = asked.wanted.float or kernel.wanted is not None
+    met = asked.wanted.float or kernel.wanted is not None or kernel.moves
     return repr(asked.key) if met else f"{asked.key!r}, and no row of it runs so"
 
 

@@ -23,7 +23,7 @@ from planner.propagation.selection.conflicts import HARD, Concession, Fact
 from planner.propagation.selection.pinned_constants import restored
 from planner.propagation.selection.reach import holds, known_range
 from planner.propagation.selection.remedies import Left
-from planner.propagation.selection.row_layout import Layout, Layouts, layouts_of
+from planner.propagation.selection.row_layout import Layout, Layouts, layouts_of, moves_alone
 from planner.propagation.selection.wanted_rows import (
     ANNOTATED,
     asked_text,
@@ -109,12 +109,21 @@ def refuse_unmet(graph: Graph, choices: Iterable[Choice], target: Target) -> Non
         if asked is None or not asked.by_name or not asked.wanted.is_row or wanted_of(graph, choice):
             continue
         raise Conflict(
-            f"{region.name!r} is asked to run as {asked.wanted}, and no row of {region.kernel} does: "
-            f"{choice.reason or rows_told(target, region.kernel)}",
-            facts=(asked_text(region.name, asked), *([f"{choice.row.source}"] if choice.row else [])),
-            hint=rows_told(target, region.kernel),
+            f"{region.name!r} is asked to run as {asked.wanted}, and no row of {region.kernel} serves so"
+            + (f": {choice.reason}" if choice.reason else ""),
+            facts=(asked_text(region.name, asked), f"kernel {region.name!r} is {region.kernel}"),
+            hint=_follows(graph, region, target) or rows_told(target, region.kernel),
             concession=Concession(wanted=((region.name, str(asked.wanted)),)),
         )
+
+
+def _follows(graph: Graph, region: Region, target: Target) -> str:
+    """What to do about a kernel that moves data and is stored as its neighbours are."""
+    results = [port for row in rows_for(target, region.kernel) for port in row.outputs]
+    if not moves_alone(graph, region) or not all(port.type.is_wildcard for port in results):
+        return ""
+    names = " and ".join(map(repr, filter(None, region.inputs)))
+    return f"it only moves data, in the storage of what is around it: ask the kernel that writes {names}"
 
 
 def refuse_floats(graph: Graph, choices: Iterable[Choice], target: Target) -> None:
