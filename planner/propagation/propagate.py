@@ -161,8 +161,8 @@ def _decided(graph: Graph, target: Target, request: Request, given: Concession) 
     remedies = Remedies()
     while True:
         graph, choices, remedies = served(graph, target, remedies, given.floats, fuses=request.fuses)
-        refuse_floats(graph, choices, target)
         refuse_unmet(graph, choices, target)
+        refuse_floats(choices, target)
         choices = [in_float(c, GIVEN_UP) if c.row and c.region.name in given.floats else c for c in choices]
         outcome = decide(graph, target, choices, request, remedies)
         more = unfit(outcome, remedies)

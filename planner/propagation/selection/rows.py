@@ -99,13 +99,20 @@ def wanted_of(graph: Graph, choice: Choice) -> Wanted | None:
 
 
 def refuse_unmet(graph: Graph, choices: Iterable[Choice], target: Target) -> None:
-    """Refuse to plan where a kernel that was named does not run as was asked.
+    """Refuse to plan where a kernel cannot run in float, or one that was named not by such a row, as was asked.
 
     Raises:
-      Conflict: its row has other storages, or it has none.
+      Conflict: its row has other storages, or it has none; or the target runs nothing in float.
     """
     for choice in choices if graph.wanted else ():
         region, asked = choice.region, asked_of(graph, choice.region)
+        if asked is not None and asked.wanted.float and target.on_no_kernel == "error":
+            raise Conflict(
+                f"{region.name!r} is asked to run in float, and {target.id} runs no kernel in float",
+                facts=(asked_text(region.name, asked), f"{target.file}: on_no_kernel: error"),
+                hint=f"drop {asked.key!r} from what is asked of kernels",
+                concession=Concession(wanted=((region.name, "float"),)),
+            )
         if asked is None or not asked.by_name or not asked.wanted.is_row or wanted_of(graph, choice):
             continue
         raise Conflict(
@@ -126,21 +133,13 @@ def _follows(graph: Graph, region: Region, target: Target) -> str:
     return f"it only moves data, in the storage of what is around it: ask the kernel that writes {names}"
 
 
-def refuse_floats(graph: Graph, choices: Iterable[Choice], target: Target) -> None:
+def refuse_floats(choices: Iterable[Choice], target: Target) -> None:
     """Refuse kernels without a row where the target does.
 
     Raises:
       Conflict: no row serves a kernel and the target says `on_no_kernel: error`.
     """
     for region, row, _, reason in choices if target.on_no_kernel == "error" else ():
-        asked = asked_of(graph, region)
-        if asked is not None and asked.wanted.float:
-            raise Conflict(
-                f"{region.name!r} is asked to run in float, and {target.id} runs no kernel in float",
-                facts=(asked_text(region.name, asked), f"{target.file}: on_no_kernel: error"),
-                hint=f"drop {asked.key!r} from what is asked of kernels",
-                concession=Concession(wanted=((region.name, "float"),)),
-            )
         if row is None and any((*region.inputs, *region.outputs)):
             raise Conflict(
                 f"no row of {target.id} serves {region.kernel} at {region.name!r}: {reason}",
