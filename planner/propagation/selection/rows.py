@@ -99,7 +99,7 @@ def wanted_of(graph: Graph, choice: Choice) -> Wanted | None:
 
 
 def refuse_unmet(graph: Graph, choices: Iterable[Choice], target: Target) -> None:
-    """Refuse to plan where a kernel cannot run in float, or one that was named not by such a row, as was asked.
+    """Refuse to plan where a kernel cannot run in float, or one that was named not by a row, as was asked.
 
     Raises:
       Conflict: its row has other storages, or it has none; or the target runs nothing in float.
