@@ -60,7 +60,11 @@ class EditsRequest(BaseModel):
     format: Literal["qplan.annotations/1"] = "qplan.annotations/1"
     values: dict[str, Any] = Field(default_factory=dict, description="types by name of a value, or glob")
     ports: dict[str, Any] = Field(default_factory=dict, description="types by address of a port")
-    remove: list[str] = Field(default_factory=list, description="values and ports whose facts go")
+    kernels: dict[str, Any] = Field(
+        default_factory=dict,
+        description="float, a storage, or storages of ports, by name of a kernel or op, or glob",
+    )
+    remove: list[str] = Field(default_factory=list, description="values, ports and kernels whose facts go")
     restore: list[str] = Field(default_factory=list, max_length=100, description="kernels to run in float")
     target: str | None = Field(default=None, max_length=100, description="shipped target to plan for instead")
     best_effort: bool = Field(

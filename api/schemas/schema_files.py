@@ -13,6 +13,7 @@ from planner.plans.planschema import PLAN
 
 DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
 _NUMBERS: Final = {"anyOf": [{"type": "number"}, {"type": "array", "items": {"type": "number"}}]}
+_STORAGES: Final = {"type": "array", "items": {"type": "string"}}
 _TYPES: Final = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
 _COUNT: Final = {"type": "integer", "minimum": 0}
 
@@ -60,6 +61,12 @@ _ANNOTATIONS: Final = _object(
     format={"const": "qplan.annotations/1"},
     values={"type": "object", "additionalProperties": _TYPES},
     ports={"type": "object", "additionalProperties": _TYPES},
+    kernels={
+        "type": "object",
+        "additionalProperties": {
+            "anyOf": [{"type": "string"}, _object((), **{"in": _STORAGES, "out": _STORAGES})]
+        },
+    },
     remove={"type": "array", "items": {"type": "string"}},
 )
 

@@ -5,6 +5,7 @@ was measured; another range is measured, as what it cuts off nobody can foretell
 how far the own noises added up to what the whole program showed. Source: design 11, sections 3 and 7.
 """
 
+import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,6 @@ WORTH: Final = 0.1
 RANGES: Final[Mapping[float, str]] = {0.25: "a quarter of", 0.5: "half", 2.0: "twice"}
 """Other ranges that are tried, as factors of the planned one."""
 WIDE: Final = 16
-RESTORE: Final = "qplan restore PLAN KERNEL"
 MOST: Final = 0.9
 """Share of the noise whose kernels are looked at together."""
 
@@ -108,10 +108,12 @@ def remedies(
         for what, left, how in _left(plan, choice, own, parts, others):
             note((choice.name,), what, own - left, how)
         if not choice.is_input:
-            note(_in_float(plan, [(choice, own, parts)]), "float", own, RESTORE)
+            names = _in_float(plan, [(choice, own, parts)])
+            note(names, "float", own, _asked(names, "float"))
     most = [*_most(worst, total)]
     if len(most) > 1:
-        note(_in_float(plan, most), "float", math.fsum(own for _, own, _ in most), RESTORE)
+        names = _in_float(plan, most)
+        note(names, "float", math.fsum(own for _, own, _ in most), _asked(names, "float"))
     found.sort(key=lambda remedy: -remedy.sqnr)
     told: dict[tuple[frozenset[str], str], Remedy] = {}
     for remedy in found:
@@ -159,10 +161,9 @@ def _left(
     ]
     kinds += choice.pins.values()
     bits = min((kind.storage.bits for kind in kinds), default=WIDE)
-    value = _value(plan, choice)
-    if bits < WIDE and _has_wide_row(plan, choice):
-        left = parts.weights + parts.clip + parts.rounding * 4.0 ** (bits - WIDE)
-        yield "16 bits", left, f'values: {{"{value}": "!quant.any<i16>"}}'
+    value, how = _value(plan, choice), _wide(plan, choice)
+    if bits < WIDE and how:
+        yield "16 bits", parts.weights + parts.clip + parts.rounding * 4.0 ** (bits - WIDE), how
     if parts.weights > own / 2:
         yield "weights of one bit more", own - parts.weights * 3 / 4, "weights per channel, or of more bits"
     best = min(ranged, key=ranged.__getitem__, default=None)
@@ -179,10 +180,17 @@ def _value(plan: Plan, choice: Choice) -> str:
     return next((port.value for port in plan.kernels[choice.name].outputs if port.value), choice.name)
 
 
-def _has_wide_row(plan: Plan, choice: Choice) -> bool:
-    """Whether a row of the target holds results in 16 bits; unknown for a plan from a file: true."""
+def _wide(plan: Plan, choice: Choice) -> str:
+    """What to annotate for results of 16 bits; "" where the target is known to have no such row."""
     if choice.is_input or not isinstance(plan, Planned):
-        return True
-    rows = plan.whole_target.rows.get(plan.kernels[choice.name].kernel, ())
-    storages = (port.type.storage for row in rows for port in row.outputs)
-    return any(isinstance(store, Storage) and store.bits >= WIDE for store in storages)
+        return f'values: {{"{_value(plan, choice)}": "!quant.any<i16>"}}'
+    for row in plan.whole_target.rows.get(plan.kernels[choice.name].kernel, ()):
+        stores = [port.type.storage for port in row.outputs]
+        if all(isinstance(store, Storage) and store.bits >= WIDE for store in stores):
+            return _asked((choice.name,), str(stores[0]))
+    return ""
+
+
+def _asked(names: Iterable[str], what: str) -> str:
+    """Annotations that ask something of kernels."""
+    return f"kernels: {{{', '.join(f'{json.dumps(name)}: {what}' for name in names)}}}"
