@@ -5,11 +5,12 @@ Names, globs and storages are read anew, from the graph and the rows. Source: de
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
 from planner.checker.kernel_ports import Served, own_facts, refuse
-from planner.ir.graph import Graph, Region, once_per_graph
+from planner.ir.graph import Constant, Graph, Region, once_per_graph
 from planner.ir.roles import is_mover
 from planner.ir.structure import BORDERS
 from planner.ir.types.qtypes import AnyType, FloatType, Storage, Uniform
@@ -43,7 +44,9 @@ def asked_of(graph: Graph, region: Region) -> Asked | None:
     key = max(named or fit, key=order.__getitem__)
     wanted = graph.wanted[key]
     free = not (wanted.float or wanted.result or wanted.inputs or wanted.outputs)
-    return None if free else Asked(wanted, key, bool(named))
+    if free or (wanted.result and not named and not any(region.outputs)):
+        return None
+    return Asked(wanted, key, bool(named))
 
 
 @once_per_graph
@@ -79,23 +82,36 @@ def check_asked(plan: Plan, kernel: KernelPlan, region: Region) -> None:
         )
 
 
-def check_globs(plan: Plan, regions: Iterable[tuple[KernelPlan, Region, Served | None]]) -> None:
+def check_globs(
+    plan: Plan,
+    regions: Iterable[tuple[KernelPlan, Region, Served | None]],
+    numbers: Mapping[str, Constant] | None,
+) -> None:
     """The plan warns of every glob that some of its kernels do not run as.
+
+    Args:
+      numbers: the model's constants, which say whether a pad computes; None where no model was given.
 
     Raises:
       PlanInvalid: a warning is missing, or counts otherwise.
     """
+    graph = plan.graph if numbers is None else replace(plan.graph, constants=numbers)
     every: dict[str, int] = {}
     missed: dict[str, int] = {}
+    unknown: set[str] = set()
     for kernel, region, served in regions if plan.graph.wanted else ():
         asked = asked_of(plan.graph, region)
         if asked is None or asked.by_name or asked.wanted.float:
             continue
         runs = runs_as_asked(kernel, asked.wanted)
-        if runs or not _follows(plan.graph, region, served):
+        if numbers is None and any(op.type == "Pad" for op in region.ops):
+            unknown.add(asked.key)
+        if runs or not _follows(graph, region, served):
             every[asked.key] = every.get(asked.key, 0) + 1
             missed[asked.key] = missed.get(asked.key, 0) + (not runs)
     for key, count in missed.items():
+        if key in unknown:
+            continue
         told = f"{key!r} asks for {plan.graph.wanted[key]}: {count} of its {every[key]} kernels do not run so"
         if count and not any(text.startswith(told) for text in plan.warnings):
             refuse("", f"says nothing of what a glob asks in vain; accepted: a warning that {told}")
@@ -160,7 +176,8 @@ def _computes(served: Served) -> bool:
     if served.row.computes:
         return True
     if served.region.ops:
-        return not all(is_mover(op, served.graph) for op in served.region.ops)
+        graph = replace(served.graph, constants=served.numbers) if served.numbers else served.graph
+        return not all(is_mover(op, graph) for op in served.region.ops)
     names = (*served.region.inputs, *served.region.outputs)
     return not any(len(group) >= sum(map(bool, names)) for group in served.groups)
 

@@ -100,7 +100,7 @@ def check(plan: Plan, model: Graph | None = None, target: Target | None = None) 
             if served is not None:
                 _check_row(served, target, notes)
     _check_carried(plan)
-    check_globs(plan, judged)
+    check_globs(plan, judged, numbers)
     ranges = ranges_of(plan.graph, judged, numbers) if numbers is not None else None
     for at, (_, _, served) in enumerate(judged):
         if served is None:

@@ -99,12 +99,16 @@ def _kernel_names(model: Graph) -> frozenset[str]:
 def asked_of(graph: Graph, region: Region) -> Asked | None:
     """What is asked of a kernel of a graph; None where nothing is.
 
-    The borders of loops and branches and kernels without a float port follow their neighbours.
+    The borders of loops and branches and kernels without a float port follow their neighbours; a glob asks
+    for results, of kernels that have some.
     """
     if not graph.wanted or region.kernel in BORDERS or not any((*region.inputs, *region.outputs)):
         return None
     found = _covering(graph, region)
-    return None if found is None or found.wanted == Wanted() else found
+    if found is None or found.wanted == Wanted():
+        return None
+    concerned = found.by_name or found.wanted.result is None or any(region.outputs)
+    return found if concerned else None
 
 
 def _covering(graph: Graph, region: Region) -> Asked | None:

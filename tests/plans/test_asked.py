@@ -117,7 +117,7 @@ def test_what_is_asked_is_done_or_refused(data, model, target, strategy):
 
 
 @pytest.mark.soak
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=2000, deadline=None)
 @given(st.data(), models(), TARGETS, STRATEGIES)
 def test_what_is_asked_is_done_or_refused_at_length(data, model, target, strategy):
     holds(model, data.draw(wishes(model)), target, strategy)
