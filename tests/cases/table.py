@@ -171,6 +171,7 @@ CASES = {
         floats={"k1": "port y ('a') wants !quant.any<i16>", "k2": "port a ('a') wants !quant.any<i16>"},
         warnings=("k1.out[0] is float", "k2.in[0] is float", "k2.in[1] is float"),
     ),
+    "a_row_asked_of_a_kernel": Case(25, ports={"fc.in[0]": (-1, 1), "fc.out[0]": (-4, 4)}),
     "a_pin_chooses_the_row": Case(27, ports={"fc.in[0]": B, "fc.out[0]": (-4, 4)}),
     "partial_signature_contradicted": Case(
         27, rescales=("a#0 widen -> fc.in[0]", "b#0 requantize -> k2.in[0] x2"), about=("fc",)
@@ -180,6 +181,12 @@ CASES = {
         28, floats={"g": "no row"}, ports={"move.in[0]": (-1, 1)}, warnings=("g.in[0] is float",)
     ),
     "none_between_two_kernels": Case(29, casts=(2, 2), ports={"k1.out[0]": (-1, 1), "k2.in[0]": (-1, 1)}),
+    "float_asked_of_a_kernel": Case(
+        29,
+        casts=(2, 2),
+        ports={"k1.out[0]": (-1, 1), "k2.in[0]": None, "k2.out[0]": None, "k3.in[0]": (-2, 2)},
+        floats={"k2": "annotated: float"},
+    ),
     "interface_pinned_by_training": Case(
         31,
         rescales=("a#0 requantize -> cat.in[0]",),
@@ -313,6 +320,9 @@ CONFLICTS = {
     "weight_shared_in_two_types": (21, "", "rigid"),
     "bias_pinned_off_the_product": (23, "", "npu"),
     "any_16_where_nothing_runs_in_float": (26, "any_16_into_8_bits", "strict"),
+    "a_row_asked_of_8_bit_rows": (26, "", "npu"),
+    "float_asked_between_rigid_kernels": (30, "float_asked_of_a_kernel", "rigid"),
+    "float_asked_where_nothing_runs_in_float": (30, "float_asked_of_a_kernel", "strict"),
     "none_between_two_kernels": (30, "", "rigid"),
     "per_axis_pin_meets_a_reshape": (37, "", "rigid"),
     "contradictory_constraints": (50, "", "npu"),

@@ -152,8 +152,10 @@ def renamed(graph: Graph, names: Sequence[str], kernels: Sequence[str]) -> Graph
         sides = tuple(to[n] for n in old.inputs), tuple(to[n] for n in old.outputs)
         return replace(old, name=name, inputs=sides[0], outputs=sides[1], ops=ops)
 
+    called = {old.name: new for old, new in zip(graph.regions, kernels, strict=True)}
     return replace(
         graph,
+        wanted={called.get(key, key): wanted for key, wanted in graph.wanted.items()},
         values={to[name]: replace(value, name=to[name]) for name, value in graph.values.items()},
         inputs=tuple(to[name] for name in graph.inputs),
         outputs=tuple(to[name] for name in graph.outputs),
