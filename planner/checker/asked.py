@@ -74,7 +74,7 @@ def check_asked(plan: Plan, kernel: KernelPlan, region: Region) -> None:
         asked is not None
         and asked.by_name
         and not asked.wanted.float
-        and not runs_as_asked(kernel, asked.wanted)
+        and not runs_as_asked(plan, kernel, asked.wanted)
     ):
         has = ", ".join(brief(port.type) for port in kernel.outputs if port.value)
         refuse(
@@ -103,7 +103,7 @@ def check_globs(
         asked = asked_of(plan.graph, region)
         if asked is None or asked.by_name or asked.wanted.float:
             continue
-        runs = runs_as_asked(kernel, asked.wanted)
+        runs = runs_as_asked(plan, kernel, asked.wanted)
         if numbers is None and any(op.type == "Pad" for op in region.ops):
             unknown.add(asked.key)
         if runs or not _follows(graph, region, served):
@@ -158,7 +158,7 @@ def _asked_at(served: Served, wanted: Wanted) -> Iterator[tuple[int | None, Stor
         for i, store in enumerate(stores):
             if i < count:
                 yield begin + i, store
-            elif i >= len(of_row) or not _is(of_row[i].type.storage, store):
+            elif i >= len(of_row) or not _is(of_row[i].type.storage or store, store):
                 yield None, store  # an optional port that is absent is the row's all the same
 
 
@@ -191,17 +191,24 @@ def _is_free(served: Served, at: int, store: Storage) -> bool:
     return not wider and not any(isinstance(fact, Uniform) and fact.storage != store for fact in own)
 
 
-def runs_as_asked(kernel: KernelPlan, wanted: Wanted) -> bool:
+def runs_as_asked(plan: Plan, kernel: KernelPlan, wanted: Wanted) -> bool:
     """Whether a kernel has a row, and its ports the storages that are asked for."""
-    if kernel.row is None:
+    row = plan.target.rows.get(kernel.row) if kernel.row is not None else None
+    if row is None:
         return False
     if wanted.result is not None:
         return all(_is(_stored(port), wanted.result) for port in kernel.outputs if port.value)
-    pairs = (
-        *zip(kernel.inputs, wanted.inputs, strict=False),
-        *zip(kernel.outputs, wanted.outputs, strict=False),
-    )
-    return all(_is(_stored(port), store) for port, store in pairs if port.value)
+    for stores, ports, of_row in (
+        (wanted.inputs, kernel.inputs, row.inputs),
+        (wanted.outputs, kernel.outputs, row.outputs),
+    ):
+        for i, store in enumerate(stores):
+            if i >= max(len(ports), len(of_row)):
+                return False
+            has = _stored(ports[i]) if i < len(ports) else of_row[i].type.storage or store
+            if (i >= len(ports) or ports[i].value) and not _is(has, store):
+                return False
+    return True
 
 
 def _stored(port: Port) -> Stored:

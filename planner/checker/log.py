@@ -238,7 +238,7 @@ def _annotated(book: _Book, kernel: KernelPlan, steps: Sequence[StepRow]) -> Non
     if asked is None:
         return
     sources = [repr(asked.key)]
-    if not asked.by_name and not runs_as_asked(kernel, asked.wanted):
+    if not asked.by_name and not runs_as_asked(book.plan, kernel, asked.wanted):
         sources.append(f"{asked.key!r}, and no row of it runs so")
     if told[0][4] not in sources:
         refuse(kernel.name, f"is annotated by {told[0][4]} in the log; accepted: {' or '.join(sources)}")

@@ -38,9 +38,9 @@ def assemble(outcome: Outcome) -> Planned:
     network.visits += len(outcome.choices)
     refuse(refused_copies(network))
     kernels, warned = _kernels(outcome)
-    refuse_other_types(network.graph, kernels)
     served = {kernel.row: choice.row for kernel, choice in zip(kernels, outcome.choices, strict=True)}
     rows = {key: row for key, row in served.items() if key is not None and row is not None}
+    refuse_other_types(network.graph, kernels, rows)
     whole = warnings_of_all(network.graph, kernels, rows)
     warned = ({"": whole} if whole else {}) | warned
     options = _options(outcome)

@@ -28,7 +28,7 @@ def unmet_globs(graph: Graph, kernels: Iterable[KernelPlan], rows: Rows) -> list
     asked: dict[str, list[str]] = {}
     missed: dict[str, list[str]] = {}
     for region, kernel, one in _asked(graph, kernels):
-        runs = runs_as_asked(kernel, one.wanted)
+        runs = runs_as_asked(kernel, one.wanted, rows)
         if one.by_name or not one.wanted.is_row or (not runs and _follows(graph, region, kernel, rows)):
             continue
         asked.setdefault(one.key, []).append(kernel.name)
@@ -42,14 +42,14 @@ def _told(graph: Graph, key: str, names: list[str], of: int) -> str:
     return f"{key!r} asks for {graph.wanted[key]}: {len(names)} of its {of} kernels do not run so: {listed}"
 
 
-def refuse_other_types(graph: Graph, kernels: Iterable[KernelPlan]) -> None:
+def refuse_other_types(graph: Graph, kernels: Iterable[KernelPlan], rows: Rows) -> None:
     """Refuse a kernel asked by name whose wildcards were stored otherwise after all.
 
     Raises:
       Conflict: with the types at its ports.
     """
     for _, kernel, asked in _asked(graph, kernels):
-        if asked.by_name and not runs_as_asked(kernel, asked.wanted):
+        if asked.by_name and not runs_as_asked(kernel, asked.wanted, rows):
             types = ", ".join(
                 f"{port.address} {port.type or 'float'}" for port in kernel.outputs if port.value
             )
@@ -61,19 +61,22 @@ def refuse_other_types(graph: Graph, kernels: Iterable[KernelPlan]) -> None:
             )
 
 
-def runs_as_asked(kernel: KernelPlan, wanted: Wanted) -> bool:
+def runs_as_asked(kernel: KernelPlan, wanted: Wanted, rows: Rows) -> bool:
     """Whether a planned kernel runs in float, or has the storages, as was asked."""
     if wanted.float or kernel.row is None:
         return wanted.float and kernel.row is None
     if wanted.result is not None:
         return all(_is_stored(port, wanted.result) for port in kernel.outputs if port.value)
-    sides = ((wanted.inputs, kernel.inputs), (wanted.outputs, kernel.outputs))
-    return all(
-        _is_stored(port, store)
-        for stores, ports in sides
-        for store, port in zip(stores, ports, strict=False)
-        if port.value
-    )
+    row = rows[kernel.row]
+    sides = ((wanted.inputs, kernel.inputs, row.inputs), (wanted.outputs, kernel.outputs, row.outputs))
+    for stores, ports, patterns in sides:
+        held = [_is_stored(port, store) for port, store in zip(ports, stores, strict=False) if port.value]
+        # Ports that the kernel has not, a bias say, are the row's.
+        absent = zip(stores[len(ports) :], patterns[len(ports) :], strict=False)
+        held += [p.type.is_wildcard or is_stored_in(store, p.type.storage) for store, p in absent]
+        if len(stores) > max(len(ports), len(patterns)) or not all(held):
+            return False
+    return True
 
 
 def _follows(graph: Graph, region: Region, kernel: KernelPlan, rows: Rows) -> bool:
