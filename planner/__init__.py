@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from planner.conversion.convert import convert
     from planner.costs import cost
     from planner.errors import Conflict, PlanInvalid, PlannerError
+    from planner.ir.asked import with_wanted
     from planner.interpreter.models import run_model as run
     from planner.ir.types.typetext import parse_type
     from planner.pipeline import annotate, calibrate, check, compare, evaluate, export, load_model, plan
@@ -69,6 +70,7 @@ _HOMES: Final = {
     "target_ids": "planner.target.load",
     "to_networkx": "planner.plans.networkx_graph",
     "unlike_calibration": "planner.accuracy.unlike",
+    "with_wanted": "planner.ir.asked",
     "write_report": "planner.report.html",
 }
 
@@ -106,6 +108,7 @@ __all__ = [
     "target_ids",
     "to_networkx",
     "unlike_calibration",
+    "with_wanted",
     "write_report",
 ]
 

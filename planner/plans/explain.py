@@ -157,7 +157,9 @@ def _of_value(plan: Plan, name: str) -> str:
 def _of_kernel(plan: Plan, name: str) -> str:
     kernel = plan.kernels[name]
     if kernel.row is None:
-        return f"{name} ({kernel.kernel}) runs in float: {kernel.reason}."
+        text = f"{name} ({kernel.kernel}) runs in float: {kernel.reason}."
+        asked = [step for step in plan.steps if (step.port, step.rule) == (name, "annotated")]
+        return "\n".join([text, *(f"  {_worded(step)}" for step in asked)])
     row = plan.target.rows[kernel.row]
     lines = [f"{name} ({kernel.kernel}) is served by {row.source}."]
     ports = [port for port in (*kernel.inputs, *kernel.outputs) if port.value]
