@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from planner.conversion.convert import convert
     from planner.costs import cost
     from planner.errors import Conflict, PlanInvalid, PlannerError
-    from planner.ir.asked import with_wanted
     from planner.interpreter.models import run_model as run
+    from planner.ir.asked import with_wanted
     from planner.ir.types.typetext import parse_type
     from planner.pipeline import annotate, calibrate, check, compare, evaluate, export, load_model, plan
     from planner.plans.diff import diff

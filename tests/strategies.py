@@ -19,12 +19,19 @@ from planner.ir.types.qtypes import (
     full_range,
     round_scales,
 )
+from planner.ir.types.wanted import Wanted
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, Port, Refused, Step, TargetRef, ValuePlan
 from planner.target.records import Costs, PortPattern, PortType, Row, Rule
 
 SCALES = st.floats(1e-4, 1e4)
 REALS = st.floats(allow_nan=False, allow_infinity=False)
+WANTED = {
+    'layer*/q"[ü]\n': Wanted(float=True),
+    "b": Wanted(),
+    "a": Wanted(result=Storage(16, True, -32768, 32767)),
+    "": Wanted(inputs=(None, Storage(8, True, -127, 127)), outputs=(FloatType("f32"),)),
+}
 NASTY = ("", "/a/b", 'q"uote', "back\\slash", "ünï ☃", "x#0", "0", "%x", "a.b", "new\nline", "tab\t", "in[0]")
 
 
@@ -201,6 +208,7 @@ def graphs(draw, max_regions=4):
         regions=tuple(regions),
         opsets=draw(st.sampled_from(({}, {"": 21}, {"": 17, "com.microsoft": 1}))),
         notes=draw(st.sampled_from(((), ("dropped\nan Identity",)))),
+        wanted=draw(st.sampled_from(({}, {}, WANTED))),
     )
 
 

@@ -59,6 +59,11 @@ __all__ = ["plan"]
         ),
         ('"trip_count": 1', '"trip_count": 0', "kernels[0].trip_count: 0 is not positive"),
         (
+            '"inputs": ["x"], "outputs": ["y"]',
+            '"wanted": {"fc1": "i65"}, "inputs": ["x"], "outputs": ["y"]',
+            "wanted.fc1: storage 'i65' has more than 64 bits; accepted of a kernel: float, any, a storage such as i16, or {in: [i16, i8], out: [i16]}",
+        ),
+        (
             '"trip_count": 1',
             '"call": "f"',
             "model 'demo': 'fc1' runs function 'f', which the model does not have",

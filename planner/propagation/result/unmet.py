@@ -28,11 +28,10 @@ def unmet_globs(graph: Graph, kernels: Iterable[KernelPlan], rows: Rows) -> list
     asked: dict[str, list[str]] = {}
     missed: dict[str, list[str]] = {}
     for region, kernel, one in _asked(graph, kernels):
-        runs = runs_as_asked(kernel, one.wanted, rows)
-        if one.by_name or not one.wanted.is_row or (not runs and _follows(graph, region, kernel, rows)):
+        if one.by_name or not one.wanted.is_row or _follows(graph, region, kernel, rows):
             continue
         asked.setdefault(one.key, []).append(kernel.name)
-        if not runs:
+        if not runs_as_asked(kernel, one.wanted, rows):
             missed.setdefault(one.key, []).append(kernel.name)
     return [_told(graph, key, names, len(asked[key])) for key, names in missed.items()]
 
