@@ -8,15 +8,16 @@ in its bits alone (`main_macs`, `main_weights`). Source: QONNX paper, equation 5
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 
 from planner.errors import require_name
 from planner.ir.graph import Graph, Op
+from planner.ir.macs import COUNTS, Count
 from planner.ir.roles import MOVERS
 from planner.onnx.dtypes import NARROW_BITS, NUMPY
 from planner.onnx.quantized.dialect import MULTI_THRESHOLD
@@ -126,16 +127,6 @@ def cost_of(graph: Graph, mode: str = "qonnx") -> Cost:
     return Cost(mode, tuple(layers))
 
 
-@dataclass(frozen=True, slots=True)
-class Count:
-    """Multiply-accumulates of an op, how many go into one result, and its two operands."""
-
-    macs: int
-    depth: int
-    a: str
-    w: str
-
-
 class _Widths:
     """Bits of each value, seen through ops that only move data."""
 
@@ -206,68 +197,9 @@ def _linear(op: Op, count: Count, graph: Graph, widths: _Widths, mode: str) -> L
     return Layer(op.name, op.type, count.macs, count.macs * per_mac, weights, weight_bits, 0, bits_a, bits_w)
 
 
-def _shape(name: str, graph: Graph) -> tuple[int, ...]:
-    shape = graph.values[name].shape or ()
-    return tuple(dim if isinstance(dim, int) else 1 for dim in shape)
-
-
-def _conv(op: Op, graph: Graph) -> Count:
-    depth = math.prod(_shape(op.inputs[1], graph)[1:])
-    return Count(graph.values[op.outputs[0]].elements * depth, depth, op.inputs[0], op.inputs[1])
-
-
-def _conv_transpose(op: Op, graph: Graph) -> Count:
-    weight = _shape(op.inputs[1], graph)
-    depth = math.prod(weight[1:])
-    # Scattering: every input element meets each weight of its channel.
-    return Count(graph.values[op.inputs[0]].elements * depth, depth, op.inputs[0], op.inputs[1])
-
-
-def _matmul(op: Op, graph: Graph) -> Count:
-    depth = (_shape(op.inputs[0], graph) or (1,))[-1]
-    return Count(graph.values[op.outputs[0]].elements * depth, depth, op.inputs[0], op.inputs[1])
-
-
-def _gemm(op: Op, graph: Graph) -> Count:
-    shape = _shape(op.inputs[0], graph) or (1, 1)
-    depth = shape[0] if op.attributes.get("transA", 0) else shape[-1]
-    return Count(graph.values[op.outputs[0]].elements * depth, depth, op.inputs[0], op.inputs[1])
-
-
-def _einsum(op: Op, graph: Graph) -> Count:
-    letters: dict[str, int] = {}
-    terms = op.attributes["equation"].replace(" ", "").split("->")[0].split(",")
-    for term, name in zip(terms, op.inputs, strict=True):
-        letters |= zip(term, _shape(name, graph), strict=False)
-    total = math.prod(letters.values())
-    depth = max(1, total // max(1, graph.values[op.outputs[0]].elements))
-    return Count(total, depth, op.inputs[0], op.inputs[-1])
-
-
-def _recurrent(op: Op, graph: Graph) -> Count:
-    """Every gate of every step multiplies the input and the state by its weights."""
-    length, batch = (*_shape(op.inputs[0], graph), 1, 1)[:2]
-    sizes = [math.prod(_shape(name, graph)) for name in op.inputs[1:3]]
-    depth = sum(_shape(name, graph)[-1] for name in op.inputs[1:3])
-    return Count(length * batch * sum(sizes), depth, op.inputs[0], op.inputs[1])
-
-
-Counted: TypeAlias = Callable[[Op, Graph], Count]
-
 _FREE: Final = frozenset(
     {"Cast", "Constant", "ConstantOfShape", "DequantizeLinear", "QuantizeLinear", "Shape", "Size"}
 )
-
-COUNTS: Final[Mapping[str, Counted]] = {
-    "Conv": _conv,
-    "ConvTranspose": _conv_transpose,
-    "Einsum": _einsum,
-    "GRU": _recurrent,
-    "Gemm": _gemm,
-    "LSTM": _recurrent,
-    "MatMul": _matmul,
-    "RNN": _recurrent,
-}
 
 
 def rows(cost: Cost, *, main: bool = False) -> Sequence[tuple[str, str, str, str, str, str]]:

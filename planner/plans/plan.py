@@ -17,6 +17,7 @@ from planner.plans.fields import PlanFields
 from planner.plans.records import KernelPlan, step_rows
 from planner.plans.shared_bodies import Body, bodies
 from planner.plans.wiring import Wiring
+from planner.plans.work import Work, work_of
 from planner.plans.write_json import plan_to_json
 from planner.plans.write_mlir import plan_to_mlir
 from planner.target.records import Row, Target
@@ -64,6 +65,11 @@ class Plan(PlanFields):
             for port in (*kernel.inputs, *kernel.outputs)
             if port.value
         )
+
+    @cached_property
+    def work(self) -> Work:
+        """What it costs the device to run, in elements requantized; `cost` is the price of planning."""
+        return work_of(self)
 
     def row_of(self, kernel: str) -> Row | None:
         """The row that serves a kernel, None where it runs in float."""

@@ -20,6 +20,8 @@ class TargetDoc(TypedDict):
     rescale_single_consumer: bool
     costs: dict[str, float | None]
     rows: dict[str, dict[str, Any]]
+    float_work: NotRequired[dict[str, float]]
+    work_unit: NotRequired[str]
 
 
 # `in` and `from` are words of Python, so these two take the functional form.

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias, overload
 
 from planner.ir.graph import port_address
 from planner.ir.types.qtypes import FloatType, Uniform
-from planner.target.records import Costs, Row
+from planner.target.records import Costs, Row, WorkRates
 
 Kind: TypeAlias = Literal["requantize", "widen", "narrow", "zero_point", "clamp", "quantize", "dequantize"]
 PortTyped: TypeAlias = Uniform | FloatType | None
@@ -147,6 +147,8 @@ class TargetRef:
     rows: Mapping[str, Row]
     costs: Costs = field(default_factory=Costs)
     rescale_single_consumer: bool = False
+    float_work: WorkRates = field(default_factory=WorkRates)
+    work_unit: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,8 @@ from planner.plans.records import (
     ValuePlan,
     step_rows,
 )
-from planner.target.records import Row
-from planner.target.show import row_to_json
+from planner.target.records import Row, WorkRates
+from planner.target.show import row_to_json, work_to_json
 
 VERSION: Final = "qplan.plan/1"
 """The `format` of this file."""
@@ -113,6 +113,11 @@ def rescale_document(rescale: Rescale, texts: TypeTexts) -> dict[str, Any]:
 
 def _target_doc(target: TargetRef) -> Nested:
     costs = dataclasses.asdict(target.costs)
+    work: dict[str, Any] = {}
+    if target.float_work != WorkRates():
+        work["float_work"] = work_to_json(target.float_work)
+    if target.work_unit:
+        work["work_unit"] = target.work_unit
     return Nested(
         id=target.id,
         version=target.version,
@@ -120,6 +125,7 @@ def _target_doc(target: TargetRef) -> Nested:
         file=target.file,
         rescale_single_consumer=target.rescale_single_consumer,
         costs={name: None if price is None else float(price) for name, price in costs.items()},
+        **work,
         rows=Lines((f"{quote(key)}: {_row_text(row)}" for key, row in target.rows.items()), "{}"),
     )
 

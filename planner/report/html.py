@@ -141,6 +141,7 @@ def _totals(plan: Plan) -> Markup:
         "Rescales": f"{count.rescales}, and {count.casts} casts between float and integers",
         "Cost": f"{count.cost_text}: {count.changed:,.0f} for rescales and casts, "
         f"{count.cost - count.changed:,.0f} for lost bits",
+        "Work of the device": count.work_text,
         "Fully quantized": "yes" if count.fully_quantized else "no",
         "Options": options or "none",
         "Plan": plan.key,

@@ -4,14 +4,12 @@ Pure readers of a plan. Source: design 01, sections 3 and 6.
 """
 
 from dataclasses import dataclass
-from typing import Final
 
 from planner.ir.types.qtypes import Uniform
 from planner.plans.explain import type_text
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, Port
-
-CASTS: Final = frozenset({"quantize", "dequantize"})
+from planner.plans.work import CASTS, Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +21,7 @@ class Totals:
       rescales, casts: type changes between integers, and quantize or dequantize at the borders of float.
       cost, bound: in element-rescales; `optimal` where they are known to meet.
       changed: the part of the cost for rescales and casts; the rest is for lost bits.
+      work: what it costs the device to run, in `work_unit`.
     """
 
     kernels: int
@@ -34,12 +33,20 @@ class Totals:
     bound: float
     optimal: bool
     fully_quantized: bool
+    work: Work
+    work_unit: str
 
     @property
     def cost_text(self) -> str:
         """Cost, and how far from the least it can be."""
         proof = "the least possible" if self.optimal else f"at least {self.bound:,.0f} is needed"
         return f"{self.cost:,.0f} ({proof})"
+
+    @property
+    def work_text(self) -> str:
+        """Work in all, and what of it are rescales and borders."""
+        parts = f"{self.work.rescales:,.0f} rescales, {self.work.borders:,.0f} borders of floats"
+        return f"{self.work.total:,.0f} {self.work_unit} ({parts})"
 
 
 def totals(plan: Plan) -> Totals:
@@ -55,6 +62,8 @@ def totals(plan: Plan) -> Totals:
         bound=plan.bound,
         optimal=plan.optimal,
         fully_quantized=plan.fully_quantized,
+        work=plan.work,
+        work_unit=plan.target.work_unit or "elements",
     )
 
 

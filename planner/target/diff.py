@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from planner.target.docs.support import port_text, rule_text, type_text, value_text
-from planner.target.records import Fusion, Row, Target
+from planner.target.docs.support import port_text, rule_text, type_text, value_text, work_text
+from planner.target.records import Fusion, Row, Target, WorkRates
 
 Sign: TypeAlias = Literal["+", "-", "~"]
 
@@ -53,6 +53,7 @@ def diff_targets(a: Target, b: Target) -> tuple[Difference, ...]:
         *_tables("head", {key: getattr(a, key) for key in HEAD}, {key: getattr(b, key) for key in HEAD}),
         *_tables("default", _defaults(a), _defaults(b)),
         *_tables("cost", dataclasses.asdict(a.costs), dataclasses.asdict(b.costs)),
+        *_tables("work", _work(a), _work(b)),
         *_tables("legalize", a.legalize, b.legalize),
         *_lists("fusion", _fusions(a), _fusions(b)),
         *_rows(a, b),
@@ -61,6 +62,10 @@ def diff_targets(a: Target, b: Target) -> tuple[Difference, ...]:
 
 def _defaults(target: Target) -> Mapping[str, Any]:
     return {"port": type_text(target.default_port)} | {key: getattr(target, key) for key in DEFAULTS}
+
+
+def _work(target: Target) -> Mapping[str, Any]:
+    return {"unit": target.work_unit, **dataclasses.asdict(target.float_work)}
 
 
 def _tables(what: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[Difference]:
@@ -125,4 +130,5 @@ def _row_text(row: Row) -> str:
     parts += [f"accumulator {row.accumulator}"] if row.accumulator is not None else []
     parts += ["computes"] if row.computes else []
     parts += [f"float {row.float}"] if row.float else []
+    parts += [f"work {work_text(row.work)}"] if row.work != WorkRates() else []
     return "; ".join(parts)

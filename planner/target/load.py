@@ -20,7 +20,16 @@ from planner.target.lint.findings import Finding, lint_errors, quote
 from planner.target.merge import expand_groups, merge
 from planner.target.records import Costs, Fusion, PortType, QuantFn, Row, Target, TestCase
 from planner.target.schema import Document, GroupModel
-from planner.target.signature import BIASES, Building, build_row, build_spec, build_type, child, freeze
+from planner.target.signature import (
+    BIASES,
+    Building,
+    build_row,
+    build_spec,
+    build_type,
+    build_work,
+    child,
+    freeze,
+)
 from planner.target.yamltree import MAX_BYTES, Node, nearest, plain, read_yaml
 
 MAX_BASES: Final = 8
@@ -249,6 +258,8 @@ def _build(
         columns=_columns(root),
         places=_places(root),
         legalize={entry.kernel: tuple(entry.into) for entry in document.legalize},
+        float_work=build_work(document.float_work),
+        work_unit=document.work_unit,
     )
 
 

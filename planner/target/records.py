@@ -69,6 +69,21 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkRates:
+    """Work of a kernel on a device, in elements requantized: what searches minimise, and plans do not.
+
+    Attributes:
+      mac: of a multiply-accumulate; None is `bits_a x bits_w / 1024`.
+      element: of an element read or written; None is `bits / 32`.
+      byte: of a byte of weights; None is 0.
+    """
+
+    mac: float | None = None
+    element: float | None = None
+    byte: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """One row of the table: a kernel's signature and the rules between its ports.
 
@@ -79,6 +94,7 @@ class Row:
       accumulator: storage of the accumulator, checked against the actual weights.
       computes: True denies that a same_scale row merely moves data.
       float: run this kernel in that float.
+      work: of the device where it runs by this row.
       source: `file:line`.
       mark: tells rows of one kernel apart whose lines are equal (inherited, or on one line); else "".
     """
@@ -93,6 +109,7 @@ class Row:
     accumulator: Storage | None = None
     computes: bool = False
     float: str | None = None
+    work: WorkRates = field(default_factory=WorkRates)
     source: str = ""
     mark: str = ""
 
@@ -185,6 +202,8 @@ class Target:
       texts: the files it was read from, by name, for messages that quote.
       places: file, line and column of `types.NAME`, `op_groups.NAME` and `defaults`.
       groups: op groups that rows take.
+      float_work: work of kernels in float.
+      work_unit: the word for the unit of work in reports; "" is an element requantized.
       legalize: kernels that a region of a coarser kernel becomes, by that kernel.
     """
 
@@ -212,6 +231,8 @@ class Target:
     places: Mapping[str, tuple[str, int, int]] = field(default_factory=dict)
     groups: frozenset[str] = frozenset()
     legalize: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    float_work: WorkRates = field(default_factory=WorkRates)
+    work_unit: str = ""
 
     def __repr__(self) -> str:
         rows = sum(map(len, self.rows.values()))

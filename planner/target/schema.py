@@ -170,6 +170,17 @@ class GroupModel(Model):
     group: Name
 
 
+Price: TypeAlias = Annotated[int | float, Field(ge=0, le=1e9)]
+
+
+class WorkModel(Model):
+    """Work of a kernel, in the unit of `rescale.cost`: an element requantized."""
+
+    mac: Price | None = Field(None, description="Per multiply-accumulate; null is bits_a x bits_w / 1024.")
+    element: Price | None = Field(None, description="Per element read or written; null is bits / 32.")
+    byte: Price | None = Field(None, description="Per byte of weights; null is 0.")
+
+
 class RowModel(Model):
     """One row: a kernel, its signature, the rules between its ports."""
 
@@ -193,6 +204,7 @@ class RowModel(Model):
     )
     computes: bool = Field(default=False, description="A same_scale row that does not merely move data.")
     float_: FloatName | None = Field(None, alias="float", description="Run this kernel in that float.")
+    work: WorkModel | None = None
     remove: bool = Field(default=False, description="Delete the inherited row of this signature.")
 
 
@@ -228,9 +240,6 @@ class DefaultsModel(Model):
     duplicate_constants: bool = True
     islands: Literal["float", "integer"] = "integer"
     bias: Literal["i32", "i64", "float"] = "i32"
-
-
-Price: TypeAlias = Annotated[int | float, Field(ge=0, le=1e9)]
 
 
 class RescaleCostModel(Model):
@@ -352,6 +361,8 @@ class Document(Model):
     defaults: DefaultsModel = Field(default_factory=DefaultsModel)
     rescale: RescaleModel = Field(default_factory=RescaleModel)
     costs: CostsModel = Field(default_factory=CostsModel)
+    float_work: WorkModel | None = None
+    work_unit: Annotated[str, Field(max_length=40)] = ""
     op_groups: dict[str, list[Name]] = Field(default_factory=dict)
     fusions: list[FusionModel] = Field(default_factory=list)
     legalize: list[LegalizeModel] = Field(default_factory=list)

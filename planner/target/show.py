@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from planner.errors import PlanFormatError, PlannerError
 from planner.ir.types.qtypes import EXPRESSED, FloatType, Storage
 from planner.ir.types.typetext import parse_storage
-from planner.target.records import Fusion, PortPattern, PortType, Row, Rule, Target
+from planner.target.records import Fusion, PortPattern, PortType, Row, Rule, Target, WorkRates
 from planner.target.signature import freeze
 
 Made = TypeVar("Made")
@@ -26,7 +26,23 @@ def row_to_json(row: Row) -> dict[str, Any]:
         data["rules"] = [_written(rule) for rule in row.rules]
     if row.accumulator is not None:
         data["accumulator"] = str(row.accumulator)
+    if row.work != WorkRates():
+        data["work"] = work_to_json(row.work)
     return data
+
+
+def work_to_json(work: WorkRates) -> dict[str, float]:
+    """Write the rates that are given."""
+    return _written(work)
+
+
+def work_from_json(data: Any) -> WorkRates:
+    """Read rates that `work_to_json` wrote.
+
+    Raises:
+      PlanFormatError: unknown fields, or no numbers.
+    """
+    return _record(WorkRates, data, "work", _WORK)
 
 
 def row_from_json(data: Mapping[str, Any]) -> Row:
@@ -62,6 +78,8 @@ def target_to_json(target: Target) -> dict[str, Any]:
         },
         "rescale_allowed": target.rescale_allowed,
         "costs": dataclasses.asdict(target.costs),
+        "float_work": work_to_json(target.float_work),
+        "work_unit": target.work_unit,
         "fusions": [_fusion_to_json(fusion) for fusion in target.fusions],
         "kernels": {kernel: [row_to_json(row) for row in rows] for kernel, rows in target.rows.items()},
         "tests": [case.name for case in target.tests],
@@ -81,7 +99,7 @@ def type_from_json(data: Mapping[str, Any]) -> PortType:
 
 def _written(record: Any, *without: str) -> dict[str, Any]:
     """The plain fields of a record that differ from their defaults."""
-    skipped = (*without, "inputs", "outputs", "rules", "accumulator", "type")
+    skipped = (*without, "inputs", "outputs", "rules", "accumulator", "type", "work")
     result: dict[str, Any] = {}
     for item in dataclasses.fields(record):
         value = getattr(record, item.name)
@@ -158,6 +176,7 @@ _PORT: Final[Mapping[str, Callable[[Any], Any]]] = {
     "variadic": _flag,
 }
 _RULE: Final[Mapping[str, Callable[[Any], Any]]] = {"kind": _text, "args": _table, "source": _text}
+_WORK: Final[Mapping[str, Callable[[Any], Any]]] = {"mac": _real, "element": _real, "byte": _real}
 _ROW: Final[Mapping[str, Callable[[Any], Any]]] = {
     "kernel": _text,
     "axis": _table,
@@ -166,6 +185,7 @@ _ROW: Final[Mapping[str, Callable[[Any], Any]]] = {
     "accumulator": lambda value: parse_storage(_text(value)),
     "computes": _flag,
     "float": _text,
+    "work": work_from_json,
     "source": _text,
     "mark": _text,
 }

@@ -12,8 +12,8 @@ from planner.errors import InputError, Problem, RuleError, TargetError
 from planner.ir.types.qtypes import EXPRESSED, FloatType, Storage, round_scale, storage
 from planner.ir.types.typetext import parse_storage
 from planner.target.expressions import parse_expression, parse_number, references, refuse_constants
-from planner.target.records import Granularity, PortPattern, PortType, Row, Rule
-from planner.target.schema import RowModel, RuleModel, Signature, TypeModel
+from planner.target.records import Granularity, PortPattern, PortType, Row, Rule, WorkRates
+from planner.target.schema import RowModel, RuleModel, Signature, TypeModel, WorkModel
 from planner.target.yamltree import Node, nearest
 
 ANY: Final = PortType()
@@ -160,8 +160,15 @@ def build_row(
         accumulator=accumulator,
         computes=model.computes,
         float=model.float_,
+        work=build_work(model.work),
         source=node.where,
     )
+
+
+def build_work(model: WorkModel | None) -> WorkRates:
+    """Make the record of a kernel's work; nothing given is the default of each rate."""
+    given = dict(model or ())
+    return WorkRates(**{name: None if rate is None else float(rate) for name, rate in given.items()})
 
 
 def _with_bias(ports: tuple[PortPattern, ...], model: RowModel, bias: PortType) -> tuple[PortPattern, ...]:

@@ -105,6 +105,8 @@ def _reference(outcome: Outcome, rows: Mapping[str, Row]) -> TargetRef:
         rows,
         outcome.request.costs,
         target.rescale_single_consumer,
+        target.float_work,
+        target.work_unit,
     )
 
 

@@ -39,6 +39,7 @@ FIELDS: Final[Mapping[str, tuple[str, Any]]] = {
         {"port": "a8", "on_no_kernel": "float"},
     ),
     "Document.extends": ("Target to lay this one over: a shipped name, or a file beside it.", "litert-int8"),
+    "Document.float_work": ("Work of kernels that run in float.", {"mac": 1, "element": 1}),
     "Document.fusions": (
         "Which ops of the model one kernel takes; most ops first, then in order.",
         [{"kernel": "conv2d", "pattern": "Relu?(Conv(x, w, b?))", "where": {"w": "constant"}}],
@@ -66,6 +67,7 @@ FIELDS: Final[Mapping[str, tuple[str, Any]]] = {
         {"a8": {"storage": "i8"}, "w8c": {"storage": "i8", "granularity": "axis", "symmetric": True}},
     ),
     "Document.version": ("Version of the content, SemVer.", "1.0.0"),
+    "Document.work_unit": ("A word for the unit of work, in reports.", "cycles"),
     "ExpectModel.error": ("", "no row"),
     "ExpectModel.fully_quantized": ("", True),
     "ExpectTypeModel.per": ("", "axis"),
@@ -102,6 +104,10 @@ FIELDS: Final[Mapping[str, tuple[str, Any]]] = {
     "RowModel.remove": ("", True),
     "RowModel.requantize": ("", "tosa_double"),
     "RowModel.rules": ("Rules between the ports.", [{"same_scale": ["x", "y"]}]),
+    "RowModel.work": (
+        "Work of the device by this row: what `search` minimises.",
+        {"mac": 0.0625, "element": 0.25},
+    ),
     "RowModel.when": ("", {"x.rank": 4, "min_bits": {"x": 9}}),
     "RuleModel.derive": (
         "The port's parameters are computed from others'.",
@@ -128,5 +134,8 @@ FIELDS: Final[Mapping[str, tuple[str, Any]]] = {
     "TypeModel.scale_max": ("", "1/8"),
     "TypeModel.symmetric": ("", True),
     "TypeModel.weight_bits_effective": ("", 7),
+    "WorkModel.byte": ("", 0.1),
+    "WorkModel.element": ("", 0.25),
+    "WorkModel.mac": ("", 0.0625),
 }
 """Description ("" where the field has its own) and an example."""

@@ -21,6 +21,7 @@ PLACES: Final[Mapping[str, str]] = {
     "FusionModel": "An entry of `fusions`",
     "LegalizeModel": "An entry of `legalize`",
     "RowModel": "An entry of `kernels`",
+    "WorkModel": "`kernels[].work` and `float_work`",
     "GroupModel": "`kernels[].kernel`, for all ops of a group",
     "RuleModel": "An entry of `rules`: one of",
     "SameScaleModel": "`same_scale`, in full",

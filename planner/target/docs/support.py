@@ -4,10 +4,10 @@ Records and Markdown here; HTML is `planner.target_tests.support_page`. Source: 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from planner.target.records import PortPattern, PortType, Row, Rule, Target
+from planner.target.records import PortPattern, PortType, Row, Rule, Target, WorkRates
 
 HEAD: Final = ("kernel", "ops", "in", "out", "rules", "when", "arithmetic", "row")
 
@@ -120,9 +120,16 @@ def rule_text(rule: Rule) -> str:
     return f"{rule.kind}: " + ", ".join(f"{key} {value_text(value)}" for key, value in args.items())
 
 
+def work_text(work: WorkRates) -> str:
+    """`mac 0.25, element 1`; what is not given is told by the word `default`."""
+    given = [f"{name} {rate:g}" for name, rate in asdict(work).items() if rate is not None]
+    return ", ".join(given) or "default"
+
+
 def _support_row(row: Row, ops: Sequence[str]) -> SupportRow:
     arithmetic = [f"runs in {row.float}"] if row.float else [row.requantize]
     arithmetic += [f"{row.accumulator} accumulator"] if row.accumulator is not None else []
+    arithmetic += [f"work {work_text(row.work)}"] if row.work != WorkRates() else []
     return SupportRow(
         kernel=row.kernel,
         ops=tuple(ops),
@@ -156,6 +163,8 @@ def _facts(target: Target) -> tuple[tuple[str, str], ...]:
         ("price of a rescale", ", ".join(f"{kind} {getattr(costs, kind):g}" for kind in kinds)),
         ("price of lost bits", f"{costs.bit_price:g} each beyond {costs.free_bits:g}; at most {limit}"),
         ("clipped at most", f"{costs.max_clip:g} of a range"),
+        ("work in float", work_text(target.float_work)),
+        ("unit of work", target.work_unit or "an element requantized"),
         ("digest", target.digest),
     ]
     facts += [(f"{kernel} becomes", ", ".join(into)) for kernel, into in target.legalize.items()]

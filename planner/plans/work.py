@@ -1,0 +1,95 @@
+"""Work: what a plan costs the device to run, beside the price that planning minimises.
+
+In elements requantized, the unit of `rescale.cost`. A kernel's work is that of its multiply-accumulates, of
+the elements that it reads and writes and of its weights, at the rates of its row, or of the target's floats;
+the borders of integers are priced by `rescale.cost` alone. Source: design 11, section 7.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from planner.ir.dtypes import NUMPY
+from planner.ir.graph import Graph, Region
+from planner.ir.macs import COUNTS
+from planner.ir.structure import BEGIN, END, JOIN
+from planner.ir.types.qtypes import FloatType, Uniform
+from planner.plans.fields import PlanFields
+from planner.plans.records import KernelPlan, PortTyped, TargetRef
+from planner.target.records import WorkRates
+
+MAC_BITS: Final = 1024
+"""A MAC of 32 x 32 bits is one unit where nothing is said."""
+ELEMENT_BITS: Final = 32
+FREE: Final = frozenset(
+    {BEGIN, END, JOIN, "Dropout", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"}
+)
+"""Kernels of these ops alone read and write nothing: the data lie where they lay."""
+CASTS: Final = frozenset({"quantize", "dequantize"})
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Work of a plan.
+
+    Attributes:
+      kernels: of all kernels.
+      rescales: of changes between integer types.
+      borders: of quantize and dequantize.
+    """
+
+    kernels: float
+    rescales: float
+    borders: float
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return self.kernels + self.rescales + self.borders
+
+
+def work_of(plan: PlanFields) -> Work:
+    """Add up the work of a plan; an unknown dimension counts as 1."""
+    regions = {region.name: region for region in plan.graph.regions}
+    kernels = sum(
+        kernel_work(kernel, regions[kernel.name], plan.graph, plan.target) for kernel in plan.kernels_in_order
+    )
+    borders = sum(rescale.cost for rescale in plan.rescales if rescale.kind in CASTS)
+    return Work(kernels, sum(rescale.cost for rescale in plan.rescales) - borders, borders)
+
+
+def kernel_work(kernel: KernelPlan, region: Region, graph: Graph, target: TargetRef) -> float:
+    """Work of one kernel, all its runs together."""
+    if region.ops and all(op.type in FREE for op in region.ops):
+        return 0.0
+    rates = target.float_work if kernel.row is None else target.rows[kernel.row].work
+    bits = {port.value: _bits(port.type, port.value, graph) for port in kernel.inputs if port.value}
+    total = _products(region, graph, bits, rates)
+    for port in (*kernel.inputs, *kernel.outputs):
+        if not port.value:
+            continue
+        width, elements = _bits(port.type, port.value, graph), graph.values[port.value].elements
+        if port.value in graph.constants:
+            total += elements * width / 8 * (rates.byte or 0.0)
+        else:
+            total += elements * (width / ELEMENT_BITS if rates.element is None else rates.element)
+    return total * kernel.trip_count
+
+
+def _products(region: Region, graph: Graph, bits: dict[str, int], rates: WorkRates) -> float:
+    """Work of the multiply-accumulates of a kernel's ops; values inside are as wide as its widest operand."""
+    inside = max((width for name, width in bits.items() if name not in graph.constants), default=ELEMENT_BITS)
+    total = 0.0
+    for op in region.ops:
+        count = COUNTS.get(op.type)
+        if count is not None:
+            found = count(op, graph)
+            pair = bits.get(found.a, inside) * bits.get(found.w, inside)
+            total += found.macs * (pair / MAC_BITS if rates.mac is None else rates.mac)
+    return total
+
+
+def _bits(kind: PortTyped, value: str, graph: Graph) -> int:
+    """Width in bits of a port."""
+    if isinstance(kind, Uniform):
+        return kind.storage.bits
+    return NUMPY[kind.name if isinstance(kind, FloatType) else graph.values[value].dtype].itemsize * 8
