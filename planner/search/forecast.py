@@ -1,0 +1,164 @@
+"""Forecast: work and noise of chosen options, with a rescale wherever neighbours store a value differently.
+
+The rounding of a stored value is its writer's; where a reader wants another storage, it is rounded again.
+Movers round nothing themselves: what they hand on was rounded at its origins. Source: design 11, section 7.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from planner.ir.graph import BOUNDARY
+from planner.ir.roles import is_mover
+from planner.plans.plan import Planned
+from planner.plans.rescales import pins
+from planner.search.options import FLOAT, Noise, Option, Table, store_text
+
+Chosen = Mapping[str, int]
+"""The place of each kernel's option; the first, 0, is as planned without being asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """One value between kernels.
+
+    Attributes:
+      value: its name.
+      writer: the kernel that writes it; "" of a model input.
+      held: storage of a model input, or `float`; "" where a kernel writes it.
+      readers: kernels that read it; `BOUNDARY` for a model output.
+      wanted: what it is stored in at the boundary of the model.
+      elements: times runs.
+      noise: of rounding it, by storage.
+    """
+
+    value: str
+    writer: str
+    held: str
+    readers: tuple[str, ...]
+    wanted: str
+    elements: float
+    noise: Mapping[str, Noise]
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Work and noise, as predicted.
+
+    Attributes:
+      work: in elements requantized.
+      noise: at each part of the outputs.
+      weight_bits: mean bits of a number in constants; 0 without any.
+    """
+
+    work: float
+    noise: Noise
+    weight_bits: float
+
+    def sqnr(self, table: Table) -> float:
+        """Of the worst part of the outputs, dB."""
+        return min(
+            (
+                10 * math.log10(signal / noise) if noise else math.inf
+                for signal, noise in zip(table.signal, self.noise, strict=True)
+            ),
+            default=math.inf,
+        )
+
+
+def edges_of(table: Table) -> tuple[Edge, ...]:
+    """Every value that a kernel reads or the model hands out, constants left out."""
+    plan, graph = table.base, table.base.graph
+    pinned = {name: store_text(kind) for name, kind in pins(graph).items()}
+    writers = {port.value: kernel.name for kernel in plan.kernels_in_order for port in kernel.outputs}
+    trips = {kernel.name: kernel.trip_count for kernel in plan.kernels_in_order}
+    readers: dict[str, list[str]] = {}
+    for kernel in plan.kernels_in_order:
+        for name in dict.fromkeys(port.value for port in kernel.inputs if port.value):
+            if name not in graph.constants:
+                readers.setdefault(name, []).append(kernel.name)
+    for name in graph.outputs:
+        if graph.values[name].is_float:
+            readers.setdefault(name, []).append(BOUNDARY)
+    noise = _rounded(table, writers)
+    return tuple(
+        Edge(
+            name,
+            writers.get(name, ""),
+            "" if name in writers else pinned.get(name, FLOAT),
+            tuple(found),
+            pinned.get(name, FLOAT),
+            graph.values[name].elements * max(trips.get(reader, 1) for reader in found),
+            noise(name),
+        )
+        for name, found in readers.items()
+    )
+
+
+def _rounded(table: Table, writers: Mapping[str, str]) -> Callable[[str], Mapping[str, Noise]]:
+    """A function that says what rounding a value does, by storage."""
+    plan = table.base
+    regions = {region.name: region for region in plan.fused.regions}
+    known: dict[str, Mapping[str, Noise]] = {}
+
+    def noise(name: str) -> Mapping[str, Noise]:
+        if name not in known:
+            known[name] = {}  # a value that comes round in a loop rests on others
+            known[name] = found(name)
+        return known[name]
+
+    def found(name: str) -> Mapping[str, Noise]:
+        writer = writers.get(name)
+        if writer is None:
+            return table.inputs.get(name, {})
+        region = regions[writer]
+        if not region.ops or not all(is_mover(op, plan.fused) for op in region.ops):
+            return {
+                option.stores[name]: option.rounding
+                for option in reversed(table.kernels[writer])
+                if option.stores[name] != FLOAT
+            }
+        total: dict[str, Noise] = {}
+        for source in dict.fromkeys(region.inputs):
+            if source and source not in plan.graph.constants:
+                for store, power in noise(source).items():
+                    total[store] = _sum(total.get(store), power)
+        return total
+
+    return noise
+
+
+def _sum(first: Noise | None, other: Noise) -> Noise:
+    return other if first is None else tuple(a + b for a, b in zip(first, other, strict=True))
+
+
+def price(plan: Planned, held: str, wanted: str) -> float:
+    """Work of an element that changes its storage."""
+    costs = plan.target.costs
+    if wanted == FLOAT:
+        return costs.dequantize
+    return costs.quantize if held == FLOAT else costs.requantize
+
+
+def forecast(table: Table, edges: tuple[Edge, ...], chosen: Chosen) -> Forecast:
+    """Add up what a choice of options costs, and what it does to the outputs."""
+    options = {name: found[chosen.get(name, 0)] for name, found in table.kernels.items()}
+    works = [option.work for option in options.values()]
+    noises = [option.noise for option in options.values()]
+    for edge in edges:
+        held = edge.held or options[edge.writer].stores[edge.value]
+        for store in dict.fromkeys(_wanted(edge, options)):
+            if store != held:
+                works.append(edge.elements * price(table.base, held, store))
+                noises.append(edge.noise.get(store, ()))
+    bits = math.fsum(option.weight_bits for option in options.values())
+    return Forecast(
+        math.fsum(works),
+        tuple(math.fsum(noise[at] for noise in noises if noise) for at in range(len(table.parts))),
+        bits / table.weights if table.weights else 0.0,
+    )
+
+
+def _wanted(edge: Edge, options: Mapping[str, Option]) -> Iterator[str]:
+    for reader in edge.readers:
+        yield edge.wanted if reader == BOUNDARY else options[reader].stores[edge.value]

@@ -1,0 +1,298 @@
+"""Options: the ways in which each kernel of a model may run on a target, with work and noise of each.
+
+A level asks one thing of all kernels (`float`, a storage, the storages of a row) and is planned whole; a
+kernel's options are the different types it has in those plans, the first as planning chooses without being
+asked. Noise is measured at one option of a kernel, its own alone; at others it grows with the square of the
+steps. Source: design 11, sections 3 and 7.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
+
+from planner.accuracy.choices import Choice, activations_of, choices_of, weights_of
+from planner.accuracy.own_noise import OwnNoise, Part
+from planner.errors import Conflict
+from planner.ir.asked import asked_of
+from planner.ir.graph import Graph, Region
+from planner.ir.types.qtypes import Uniform
+from planner.ir.types.wanted import Wanted, wanted_to_data
+from planner.plan_model import plan as plan_model
+from planner.plans.plan import Planned
+from planner.plans.records import KernelPlan, PortTyped
+from planner.plans.work import kernel_work
+from planner.target.records import PortPattern, Row, Target
+
+FLOAT: Final = "float"
+NEGLIGIBLE: Final = 1e-4
+"""Share of all noise below which the weights of a kernel are not told from its activations."""
+
+Noise: TypeAlias = tuple[float, ...]
+"""Power at each judged part of the outputs, in the order of `Table.parts`."""
+Wish: TypeAlias = Any
+"""What is asked of a kernel, as annotations have it: `float`, `i16`, `{"in": [...], "out": [...]}`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One way to run a kernel.
+
+    Attributes:
+      level: the first that has it.
+      wish: what to ask for; None for nothing.
+      work: of the kernel alone.
+      stores: storage, or `float`, in which it reads and writes each value that is no constant.
+      noise: of its weights and of its rounding where it stores its results.
+      rounding: of that the part without its weights.
+      weight_bits: of all constants it reads.
+    """
+
+    level: str
+    wish: Wish | None
+    work: float
+    stores: Mapping[str, str]
+    noise: Noise
+    rounding: Noise
+    weight_bits: int
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """All options of a model.
+
+    Attributes:
+      parts: of the outputs, judged one by one.
+      signal: power of each.
+      kernels: options by kernel, the first as planned without being asked.
+      inputs: noise of rounding a model input, by its name and the storage.
+      levels: their plans by name; "" is the plan without being asked.
+      weights: numbers in constants.
+    """
+
+    parts: tuple[Part, ...]
+    signal: Noise
+    kernels: Mapping[str, tuple[Option, ...]]
+    inputs: Mapping[str, Mapping[str, Noise]]
+    levels: Mapping[str, Planned]
+    weights: int
+
+    @property
+    def base(self) -> Planned:
+        """The plan without being asked."""
+        return self.levels[""]
+
+
+Measure: TypeAlias = Callable[[Sequence[Choice]], OwnNoise]
+
+
+def levels_of(model: Graph, target: Target) -> Mapping[str, Planned]:
+    """Plans with one thing asked of all kernels that nobody asked anything of, by name of the level.
+
+    A level that cannot be planned is left out, and one that changes nothing.
+    """
+    base = plan_model(model, target)
+    found = {"": base}
+    for wish in _wishes(base, target):
+        # In front of the user's own globs, so that those decide.
+        asked = replace(model, wanted={"*": wish, **model.wanted})
+        try:
+            plan = plan_model(asked, target)
+        except Conflict:
+            continue
+        if all(_types(plan) != _types(other) for other in found.values()):
+            found[str(wish)] = plan
+    return found
+
+
+def _types(plan: Planned) -> list[PortTyped]:
+    return [port.type for kernel in plan.kernels_in_order for port in (*kernel.inputs, *kernel.outputs)]
+
+
+def _wishes(plan: Planned, target: Target) -> Iterator[Wanted]:
+    """Float, each storage that a row's results have, and rows that no storage names, as they come."""
+    kinds = {kernel.kernel for kernel in plan.kernels_in_order}
+    rows = [row for kind in sorted(kinds) for row in target.rows.get(kind, ())]
+    seen: dict[Wanted, None] = {Wanted(float=True): None} if target.on_no_kernel == FLOAT else {}
+    for row in rows:
+        stores = {_result(port) for port in row.outputs}
+        if len(stores) == 1 and None not in stores:
+            seen[Wanted(result=stores.pop())] = None
+    first: set[tuple[str, Any]] = set()
+    for row in rows:
+        key = (row.kernel, tuple(_result(port) for port in row.outputs))
+        if key in first and not _is_wild(row):
+            seen[Wanted(inputs=_stores(row.inputs), outputs=_stores(row.outputs))] = None
+        first.add(key)
+    yield from seen
+
+
+def _result(port: PortPattern) -> Any:
+    return port.type.storage
+
+
+def _is_wild(row: Row) -> bool:
+    return any(port.type.storage is None for port in (*row.inputs, *row.outputs))
+
+
+def _stores(ports: Sequence[PortPattern]) -> tuple[Any, ...]:
+    """Storages of ports that are always there."""
+    return tuple(port.type.storage for port in ports if not port.optional and not port.variadic)
+
+
+def table_of(model: Graph, levels: Mapping[str, Planned], measure: Measure) -> Table:
+    """Measure the noise of every kernel once, and list the options.
+
+    Args:
+      model: what the levels were planned of.
+      levels: of `levels_of`.
+      measure: own noise of some choices on the samples.
+    """
+    plans = tuple(levels.values())
+    choices = tuple({choice.name: choice for choice in choices_of(plan)} for plan in plans)
+    # A kernel is measured in the first plan that stores something of it.
+    places = {name: at for at in reversed(range(len(plans))) for name in choices[at]}
+    names = sorted(places, key=lambda name: (places[name], name))
+    noise = measure([choices[places[name]][name] for name in names])
+    parts = tuple(part for part, power in noise.signal.items() if power > 0)
+    whole = {
+        name: tuple(powers[part] for part in parts) for name, powers in zip(names, noise.power, strict=True)
+    }
+    seen = _Measured(tuple(levels.items()), choices, places, whole, {}, (0.0,) * len(parts))
+    seen = replace(seen, weights=_of_weights(seen, measure, parts))
+    base = plans[0]
+    regions = {region.name: region for region in base.fused.regions}
+    asked = {name for name, region in regions.items() if asked_of(model, region) is not None}
+    constants = {port.value for kernel in base.kernels_in_order for port in kernel.inputs} & {
+        *base.graph.constants
+    }
+    return Table(
+        parts,
+        tuple(noise.signal[part] for part in parts),
+        {name: tuple(_options(seen, region, is_asked=name in asked)) for name, region in regions.items()},
+        {name: dict(_input(seen, name)) for name in base.graph.inputs if name in places},
+        levels,
+        sum(base.graph.values[name].elements for name in constants),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """Levels with the noise measured at them.
+
+    Attributes:
+      levels: name and plan of each.
+      choices: of each level.
+      places: the level at which a kernel or an input was measured.
+      whole: its noise there.
+      weights: the part of its constants; missing ones count as 0.
+      silent: no noise at all.
+    """
+
+    levels: tuple[tuple[str, Planned], ...]
+    choices: tuple[Mapping[str, Choice], ...]
+    places: Mapping[str, int]
+    whole: Mapping[str, Noise]
+    weights: Mapping[str, Noise]
+    silent: Noise
+
+    def constants(self, name: str, at: int) -> Mapping[str, Uniform]:
+        """Types of the constants of a kernel at a level."""
+        return weights_of(self.choices[at][name], self.levels[at][1]).types
+
+    def stored(self, name: str, at: int) -> Mapping[str, Uniform]:
+        """Its other types there."""
+        choice = activations_of(self.choices[at][name], self.levels[at][1])
+        return {**choice.types, **choice.pins}
+
+    def noise(self, name: str, at: int) -> tuple[Noise, Noise]:
+        """Noise of its rounding, and of its weights, at a level."""
+        if name not in self.choices[at]:
+            return self.silent, self.silent
+        place, weight = self.places[name], self.weights.get(name, self.silent)
+        rest = tuple(max(0.0, all_of - own) for all_of, own in zip(self.whole[name], weight, strict=True))
+        return (
+            _scaled(rest, _growth(self.stored(name, place), self.stored(name, at))),
+            _scaled(weight, _growth(self.constants(name, place), self.constants(name, at))),
+        )
+
+
+def _of_weights(seen: _Measured, measure: Measure, parts: Sequence[Part]) -> Mapping[str, Noise]:
+    """Noise of the weights of the kernels whose noise matters."""
+    total = [math.fsum(column) for column in zip(*seen.whole.values(), strict=True)]
+    found: dict[str, Choice] = {}
+    for name, powers in seen.whole.items():
+        at = seen.places[name]
+        choice = weights_of(seen.choices[at][name], seen.levels[at][1])
+        if choice.types and any(p > NEGLIGIBLE * t for p, t in zip(powers, total, strict=True)):
+            found[name] = choice
+    if not found:
+        return {}
+    measured = measure([*found.values()]).power
+    return {
+        name: tuple(min(powers[part], whole) for part, whole in zip(parts, seen.whole[name], strict=True))
+        for name, powers in zip(found, measured, strict=True)
+    }
+
+
+def _options(seen: _Measured, region: Region, *, is_asked: bool) -> Iterator[Option]:
+    """The different types that a kernel has at the levels; the first alone where the user asked."""
+    base, known = seen.levels[0][1], set[tuple[str, ...]]()
+    for at, (level, plan) in enumerate(seen.levels[:1] if is_asked else seen.levels):
+        kernel = plan.kernels.get(region.name)
+        if kernel is None:
+            continue  # this level takes it apart
+        ports = [port for port in (*kernel.inputs, *kernel.outputs) if port.value]
+        key = tuple(store_text(port.type) for port in ports)
+        if key in known:
+            continue
+        known.add(key)
+        # The same row with other storages follows its neighbours.
+        wish = None if kernel.row == base.kernels[region.name].row else plan.annotated.wanted["*"]
+        rounding, weight = seen.noise(region.name, at)
+        yield Option(
+            level,
+            None if wish is None else wanted_to_data(wish),
+            kernel_work(kernel, region, plan.graph, plan.target),
+            {port.value: text for port, text in zip(ports, key, strict=True)},
+            tuple(map(sum, zip(rounding, weight, strict=True))),
+            rounding,
+            _weight_bits(kernel, plan.graph),
+        )
+
+
+def _weight_bits(kernel: KernelPlan, graph: Graph) -> int:
+    """Bits of the constants that a kernel reads; floats have 32."""
+    return sum(
+        graph.values[port.value].elements * (port.type.storage.bits if isinstance(port.type, Uniform) else 32)
+        for port in kernel.inputs
+        if port.value in graph.constants
+    )
+
+
+def store_text(kind: PortTyped) -> str:
+    """`i8`, `i8<-127:127>`, or `float`."""
+    return str(kind.storage) if isinstance(kind, Uniform) else FLOAT
+
+
+def _growth(measured: Mapping[str, Uniform], here: Mapping[str, Uniform]) -> float:
+    """By how much noise grows from some types to others: the mean square of the ratios of their steps."""
+    ratios = [_step(here[key]) / _step(measured[key]) for key in measured if key in here]
+    return math.fsum(ratio * ratio for ratio in ratios) / len(ratios) if ratios else 1.0
+
+
+def _step(kind: Uniform) -> float:
+    """Mean step of a type; of a float storage that of its finest numbers."""
+    return math.fsum(kind.scales) / len(kind.scales)
+
+
+def _scaled(noise: Noise, factor: float) -> Noise:
+    return tuple(power * factor for power in noise)
+
+
+def _input(seen: _Measured, name: str) -> Iterator[tuple[str, Noise]]:
+    """Noise of rounding an input, by the storage it is rounded to."""
+    for at, level in enumerate(seen.choices):
+        if name in level:
+            store = next(iter(seen.stored(name, at).values())).storage
+            yield str(store), seen.noise(name, at)[0]

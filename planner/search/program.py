@@ -1,0 +1,182 @@
+"""Program: the options of least work whose predicted noise keeps within bounds, by HiGHS.
+
+One column for every option of a kernel, one for every value and storage it is rescaled to: a reader that
+wants a storage which the writer has not needs that rescale. Noise is a sum over columns for each part of the
+outputs. Numbers of rows are whole, noise in parts of 2^-24 of its bound. Source: design 11, section 7.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from planner.ir.graph import BOUNDARY
+from planner.propagation.solver.highs import Branching, least, rows_of
+from planner.search.forecast import Chosen, Edge, price
+from planner.search.options import FLOAT, Noise, Table
+
+UNIT: Final = 1 << 24
+NODES: Final = 200
+
+Row = tuple[int, list[int], list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Options that the program found, and the least work that it proved any could have."""
+
+    chosen: Chosen
+    bound: float
+
+
+@dataclass(slots=True)
+class _Draft:
+    """Columns and rows so far; `fixed` is what kernels with one option do anyway."""
+
+    works: list[float] = field(default_factory=list)
+    noises: list[Noise] = field(default_factory=list)
+    bits: list[int] = field(default_factory=list)
+    fixed_work: float = 0.0
+    fixed_bits: int = 0
+    fixed_noise: list[Noise] = field(default_factory=list)
+    picks: dict[str, list[int]] = field(default_factory=dict)
+    changes: dict[tuple[str, str], int] = field(default_factory=dict)
+    rows: list[Row] = field(default_factory=list)
+
+    def column(self, work: float, noise: Noise, bits: int = 0) -> int:
+        self.works.append(work)
+        self.noises.append(noise)
+        self.bits.append(bits)
+        return len(self.works) - 1
+
+
+def propose(
+    table: Table,
+    edges: Sequence[Edge],
+    bounds: Noise,
+    start: Chosen,
+    *,
+    weight_bits: float = math.inf,
+    nodes: int = NODES,
+) -> Proposal | None:
+    """Find the options of least work, or None where no options keep within the bounds.
+
+    Args:
+      bounds: noise at each part of the outputs, at most.
+      start: options that keep within the bounds, where any are known; the answer is no worse.
+      weight_bits: mean bits of numbers in constants, at most.
+      nodes: of branch and bound, at most.
+    """
+    draft = _draft(table, edges)
+    width = len(draft.works)
+    for at, bound in enumerate(bounds):
+        fixed = math.fsum(noise[at] for noise in draft.fixed_noise)
+        if not _add_bound(draft, [noise[at] if noise else 0.0 for noise in draft.noises], bound, fixed):
+            return None
+    if math.isfinite(weight_bits):
+        most = weight_bits * table.weights
+        if not _add_bound(draft, [float(bits) for bits in draft.bits], most, float(draft.fixed_bits)):
+            return None
+    if not width:
+        return Proposal({}, draft.fixed_work)
+    cost = np.asarray(draft.works)
+    scale = float(cost.max(initial=0.0)) or 1.0
+    known = _columns(table, edges, draft, start)
+    whole = [column for own in draft.picks.values() for column in own]
+    equal: list[Row] = [(1, own, [1] * len(own)) for own in draft.picks.values()]
+    answer = least(cost / scale, rows_of(draft.rows), rows_of(equal), Branching(whole, known, nodes))
+    if answer.values is None:
+        return None
+    chosen = {
+        name: max(range(len(own)), key=lambda at, own=own: answer.values[own[at]])  # type: ignore[misc]
+        for name, own in draft.picks.items()
+    }
+    bound = answer.bound * scale if math.isfinite(answer.bound) else 0.0
+    return Proposal(chosen, draft.fixed_work + bound)
+
+
+def _draft(table: Table, edges: Sequence[Edge]) -> _Draft:
+    draft = _Draft()
+    for name, options in table.kernels.items():
+        if len(options) == 1:
+            draft.fixed_work += options[0].work
+            draft.fixed_bits += options[0].weight_bits
+            draft.fixed_noise.append(options[0].noise)
+        else:
+            draft.picks[name] = [
+                draft.column(option.work, option.noise, option.weight_bits) for option in options
+            ]
+    for edge in edges:
+        for reader in edge.readers:
+            _add_reader(draft, table, edge, reader)
+    return draft
+
+
+def _add_reader(draft: _Draft, table: Table, edge: Edge, reader: str) -> None:
+    """Rows that ask for a rescale wherever a reader wants what the writer has not."""
+    wanted = {edge.wanted: None} if reader == BOUNDARY else _stores(draft, table, reader, edge.value)
+    held = {edge.held: None} if edge.held else _stores(draft, table, edge.writer, edge.value)
+    for store, readers in wanted.items():
+        if store in held and held[store] is None:
+            continue  # it is always stored so
+        others = [name for name in held if name != store]
+        if not others:
+            continue
+        key = (edge.value, store)
+        if key not in draft.changes:
+            # One column for whatever it is rescaled from: the dearest, as which one is not known here.
+            work = edge.elements * max(price(table.base, name, store) for name in others)
+            draft.changes[key] = draft.column(work, edge.noise.get(store, ()))
+        plus, minus = [draft.changes[key], *(held.get(store) or ())], [*(readers or ())]
+        right = 0 if readers is not None else 1
+        draft.rows.append((right, [*plus, *minus], [1] * len(plus) + [-1] * len(minus)))
+
+
+def _stores(draft: _Draft, table: Table, kernel: str, value: str) -> dict[str, list[int] | None]:
+    """Columns by the storage that a kernel has a value in; None where it always has."""
+    found: dict[str, list[int] | None] = {}
+    columns = draft.picks.get(kernel)
+    for at, option in enumerate(table.kernels[kernel]):
+        store = option.stores.get(value, FLOAT)
+        if columns is None:
+            return {store: None}
+        own = found.setdefault(store, [])
+        if own is not None:
+            own.append(columns[at])
+    return dict.fromkeys(found) if len(found) == 1 else found
+
+
+def _add_bound(draft: _Draft, amounts: Sequence[float], most: float, fixed: float) -> bool:
+    """A row that keeps a sum within a bound; False where what is fixed exceeds it already."""
+    room = most - fixed
+    if room < 0:
+        return False
+    if not math.isfinite(room) or not any(amounts):
+        return True
+    # Rounded up, and one that alone exceeds the room cut to what it takes to say so.
+    parts = [min(UNIT + 1, math.ceil(amount / room * UNIT)) if amount else 0 for amount in amounts]
+    columns = [at for at, part in enumerate(parts) if part]
+    draft.rows.append((-UNIT, columns, [-parts[at] for at in columns]))
+    return True
+
+
+def _columns(table: Table, edges: Sequence[Edge], draft: _Draft, chosen: Chosen) -> list[int]:
+    """The point of some options."""
+    found = [0] * len(draft.works)
+    for name, own in draft.picks.items():
+        found[own[chosen.get(name, 0)]] = 1
+    options = {name: own[chosen.get(name, 0)] for name, own in table.kernels.items()}
+    for edge in edges:
+        held = edge.held or options[edge.writer].stores[edge.value]
+        for reader in edge.readers:
+            wanted = edge.wanted if reader == BOUNDARY else options[reader].stores[edge.value]
+            if wanted != held and (edge.value, wanted) in draft.changes:
+                found[draft.changes[edge.value, wanted]] = 1
+    return found
+
+
+def bounds_of(table: Table, sqnr: float) -> Noise:
+    """Noise that leaves each part of the outputs an SQNR (dB)."""
+    return tuple(signal / 10 ** (sqnr / 10) for signal in table.signal)
