@@ -19,7 +19,7 @@ from planner.ir.graph import Graph, Region
 from planner.ir.types.qtypes import Uniform
 from planner.ir.types.wanted import Wanted, wanted_to_data
 from planner.plan_model import plan as plan_model
-from planner.plans.plan import Planned
+from planner.plans.plan import Plan, Planned
 from planner.plans.records import KernelPlan, PortTyped
 from planner.plans.work import kernel_work
 from planner.target.records import PortPattern, Row, Target
@@ -163,16 +163,13 @@ def table_of(model: Graph, levels: Mapping[str, Planned], measure: Measure) -> T
     base = plans[0]
     regions = {region.name: region for region in base.fused.regions}
     asked = {name for name, region in regions.items() if asked_of(model, region) is not None}
-    constants = {port.value for kernel in base.kernels_in_order for port in kernel.inputs} & {
-        *base.graph.constants
-    }
     return Table(
         parts,
         tuple(noise.signal[part] for part in parts),
         {name: tuple(_options(seen, region, is_asked=name in asked)) for name, region in regions.items()},
         {name: dict(_input(seen, name)) for name in base.graph.inputs if name in places},
         levels,
-        sum(base.graph.values[name].elements for name in constants),
+        _numbers(base),
     )
 
 
@@ -247,8 +244,7 @@ def _options(seen: _Measured, region: Region, *, is_asked: bool) -> Iterator[Opt
         if key in known:
             continue
         known.add(key)
-        # The same row with other storages follows its neighbours.
-        wish = None if kernel.row == base.kernels[region.name].row else plan.annotated.wanted["*"]
+        wish = None if _follows(plan, kernel, base.kernels[region.name]) else plan.annotated.wanted["*"]
         rounding, weight = seen.noise(region.name, at)
         yield Option(
             level,
@@ -259,6 +255,24 @@ def _options(seen: _Measured, region: Region, *, is_asked: bool) -> Iterator[Opt
             rounding,
             _weight_bits(kernel, plan.graph),
         )
+
+
+def _follows(plan: Planned, kernel: KernelPlan, before: KernelPlan) -> bool:
+    """Whether a kernel has other types since its neighbours have: by the same row, or one of any storage."""
+    row = plan.row_of(kernel.name)
+    return kernel.row == before.row or (row is not None and _is_wild(row))
+
+
+def mean_weight_bits(plan: Plan) -> float:
+    """Mean bits of a number in the constants of a plan; 0 without any."""
+    bits = sum(_weight_bits(kernel, plan.graph) for kernel in plan.kernels_in_order)
+    return bits / max(1, _numbers(plan))
+
+
+def _numbers(plan: Plan) -> int:
+    """Numbers in constants, counted wherever a kernel reads them."""
+    ports = (port for kernel in plan.kernels_in_order for port in kernel.inputs)
+    return sum(plan.graph.values[port.value].elements for port in ports if port.value in plan.graph.constants)
 
 
 def _weight_bits(kernel: KernelPlan, graph: Graph) -> int:

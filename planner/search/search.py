@@ -1,0 +1,361 @@
+"""Search: the plan of least work that is as good as asked, or the best within some work or weight bits.
+
+The own noise of every kernel, measured once, predicts what options do to the outputs; a program proposes the
+options of least work for an SQNR, `plan` plans them, and the exported file is measured. Bisection of the SQNR
+that the program is asked for corrects its predictions, until the goal is met as closely as trials allow.
+`plan` stays the judge of what is legal: a search only asks things of kernels. Source: design 11, section 7.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+from planner.accuracy.choices import Choice
+from planner.accuracy.groups import Groups, output_groups
+from planner.accuracy.metrics import Metric
+from planner.accuracy.own_noise import OwnNoise, own_noise, require_float_output
+from planner.calibration.samples import Source, open_samples
+from planner.errors import InputError, UnsupportedExport
+from planner.interpreter.reference import ReferenceKind, open_reference
+from planner.ir.expand import expand
+from planner.ir.graph import Graph
+from planner.search.forecast import Chosen, edges_of, forecast
+from planner.search.goals import Goal, goal_of
+from planner.search.greedy import greedy, raised
+from planner.search.options import Table, Wish, levels_of, table_of
+from planner.search.program import bounds_of, propose
+from planner.search.trials import Bench, State, Trial, kernels_key
+from planner.target.load import TargetSource, as_target
+from planner.target.records import QuantFn
+
+TRIALS: Final = 40
+CLOSE: Final = 0.1
+"""dB between the SQNR asked of the program that does and the one that does not, where bisection ends."""
+REACH: Final = 60.0
+"""dB beyond the plan without wishes that are looked at, where float makes any SQNR possible."""
+SPREAD: Final = 8
+"""Trials at most that fill the widest gaps of the front, of more than `GAP` dB."""
+GAP: Final = 1.0
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, repr=False)
+class Search:
+    """What a search found.
+
+    Attributes:
+      goal: as asked.
+      met: whether the best plan reaches it.
+      best: of the trials that reach the goal the one of least work, or of the best quality within its means;
+        where none does the one that comes nearest.
+      front: no other trial is as good at less work; least work first.
+      trials: all of them, in the order measured.
+      dearest: work of the plan with every kernel at its dearest, of which goals of work are shares.
+      bound: work that any plan with the predicted noise of the program's last proposal needs at least; of the
+        prediction, not of the measurement. None where the program proposed nothing.
+      gap: how far that proposal is above the bound, as a share.
+      unit: the target's word for the unit of work.
+    """
+
+    goal: Goal
+    met: bool
+    best: Trial
+    front: tuple[Trial, ...]
+    trials: tuple[Trial, ...]
+    dearest: float
+    bound: float | None
+    gap: float | None
+    unit: str
+
+    def __repr__(self) -> str:
+        met = "met" if self.met else "not met"
+        return (
+            f"<Search for {self.goal}, {met}: work {self.best.work:g} at {self.best.sqnr:.1f} dB, "
+            f"{len(self.trials)} trials, front of {len(self.front)}>"
+        )
+
+    @property
+    def annotations(self) -> dict[str, Any]:
+        """The annotations that make `plan` give the best plan."""
+        return annotations_of(self.best.kernels)
+
+
+def annotations_of(kernels: Mapping[str, Wish]) -> dict[str, Any]:
+    """Annotations with some wishes of kernels."""
+    return {"format": "qplan.annotations/1", "kernels": dict(kernels)}
+
+
+def search(
+    model: Graph,
+    target: TargetSource,
+    samples: Source,
+    *,
+    goal: str | Goal | Mapping[str, Any],
+    metric: str | Metric | None = None,
+    output: str | None = None,
+    trials: int = TRIALS,
+    reference: ReferenceKind = "written",
+    functions: Mapping[str, QuantFn] | None = None,
+    state: str | Path | None = None,
+    progress: Progress | None = None,
+    executor: Executor | None = None,
+    parts: int = 4,
+) -> Search:
+    """Find the plan of least work that reaches a goal.
+
+    Args:
+      model: annotated, as for `plan`; pins and what it asks of kernels stay.
+      target: a loaded target, a shipped name, or a path.
+      samples: a folder of .npz files, one .npz, or an iterable of {input name: array}, with `label` or
+        `labels` where a metric wants them; 8 will do for SQNR.
+      goal: `sqnr=30`, `metric=0.9`, `drop=0.01` or `drop=1%` (of least work); `work=0.5`, `weight_bits=4.5`
+        (of best quality). Or a mapping of one.
+      metric: `top1`, `top5`, `cross_entropy` (counted as minus it: larger is better), or a function.
+      output: the one that labels judge; by default the only one.
+      trials: plans that are measured, at most.
+      reference: of a model with quantizers of its own, as `compare` takes it.
+      state: a file that keeps what was measured; a search that finds it goes on.
+      progress: called with (trials done, trials at most), and once before the first.
+      executor: runs `parts` of the samples at once where noise is measured; any of `concurrent.futures`.
+
+    Raises:
+      InputError: no goal, a goal that needs a metric without one, a model without a float output, the state
+        of another search, or a metric that raises.
+      SampleError: no samples, or one that does not fit.
+      UnsupportedExport: a plan that no ONNX QDQ file can say, so that nothing can be measured.
+    """
+    wanted = goal_of(goal)
+    if wanted.needs_metric and metric is None:
+        raise InputError(
+            f"the goal {wanted} needs a metric",
+            hint="top1, top5, cross_entropy, or a function (outputs, labels)",
+        )
+    if not isinstance(trials, int) or isinstance(trials, bool) or trials < 1:
+        raise InputError(f"trials is {trials!r}; accepted: a number of plans, 1 or more")
+    flat = expand(model)
+    held = [*samples] if isinstance(samples, Iterator) else samples
+    bench = Bench(flat, as_target(target, functions), held, metric, output, reference)
+    kept = State(bench.key(), None if state is None else Path(state))
+    levels = levels_of(flat, bench.target)
+    require_float_output(levels[""])
+    groups = _groups(flat, held, reference)
+    asked = iter(range(2))
+
+    def measure(choices: Sequence[Choice]) -> OwnNoise:
+        return kept.noise(
+            next(asked),
+            choices,
+            lambda some: own_noise(
+                flat, levels[""], some, held, groups=groups, executor=executor, parts=parts
+            ),
+        )
+
+    table = table_of(flat, levels, measure)
+    return _Run(bench, kept, table, goal=wanted, most=trials, progress=progress).search()
+
+
+def _groups(model: Graph, samples: Source, reference: ReferenceKind) -> Mapping[str, Groups]:
+    """Groups of like slices of every float output, as they are judged."""
+    run = open_reference(model, (), reference)
+    names = tuple(name for name in model.outputs if model.values[name].is_float)
+    opened = open_samples(samples, model)
+    found = [run(feed.name, feed.arrays, names) for feed in opened.feeds]
+    return {name: output_groups([one[name] for one in found]) for name in names}
+
+
+class _Run:
+    """One search; its state is what was measured so far."""
+
+    def __init__(
+        self, bench: Bench, kept: State, table: Table, *, goal: Goal, most: int, progress: Progress | None
+    ) -> None:
+        self._bench, self._kept, self._table, self._edges = bench, kept, table, edges_of(table)
+        self._goal, self._most, self._progress = goal, most, progress
+        self._weight_bits = goal.bound if goal.kind == "weight_bits" else math.inf
+        self._trials: dict[str, Trial] = {}
+        self._asked: list[tuple[float, Trial]] = []
+        self._bound: tuple[float, float] | None = None
+        self.dearest = max(plan.work.total for plan in table.levels.values())
+
+    def search(self) -> Search:
+        """Base, levels, bisection, then the gaps of the front."""
+        self._tell()
+        base = self._trial("planned", {})
+        if base is None or base.error:
+            message = "" if base is None else base.error
+            raise UnsupportedExport(f"the plan without wishes cannot be measured: {message}")
+        ends = self._levels()
+        self._bisect(base.predicted, ends)
+        self._greedy()
+        self._spread()
+        found = tuple(self._trials.values())
+        sound = [trial for trial in found if not trial.error]
+        best = self._best(sound)
+        bound, gap = (None, None) if self._bound is None else self._bound
+        return Search(
+            self._goal,
+            self._meets(best),
+            best,
+            _front(sound),
+            found,
+            self.dearest,
+            bound,
+            gap,
+            self._table.base.target.work_unit,
+        )
+
+    def _tell(self) -> None:
+        if self._progress is not None:
+            self._progress(len(self._trials), self._most)
+
+    def _trial(self, origin: str, chosen: Chosen) -> Trial | None:
+        """Measure some options, once; None where no trial is left."""
+        kernels = {
+            name: wish
+            for name, at in chosen.items()
+            if (wish := self._table.kernels[name][at].wish) is not None
+        }
+        key = kernels_key(kernels)
+        if key in self._trials:
+            return self._trials[key]
+        if len(self._trials) >= self._most:
+            return None
+        known = self._kept.trials.get(key)
+        if known is None:
+            predicted = forecast(self._table, self._edges, chosen).sqnr(self._table)
+            known = self._bench.measured(origin, kernels, predicted)
+            self._kept.keep(known)
+        self._trials[key] = known
+        self._tell()
+        return known
+
+    def _levels(self) -> float:
+        """All or nothing: each level, unless predictions say that it is worse and dearer than another.
+
+        Returns:
+          The SQNR (dB) predicted of the finest that is within reach.
+        """
+        plain = forecast(self._table, self._edges, {})
+        told = {"": (plain.work, plain.sqnr(self._table))}
+        chosen = {level: raised(self._table, level) for level in self._table.levels if level}
+        for level, options in chosen.items():
+            found = forecast(self._table, self._edges, options)
+            told[level] = found.work, found.sqnr(self._table)
+        for level, options in chosen.items():
+            work, sqnr = told[level]
+            others = [told[other] for other in told if other != level]
+            if not any(other[0] <= work and other[1] >= sqnr and other != (work, sqnr) for other in others):
+                self._trial(f"all {level}", options)
+        most = plain.sqnr(self._table) + REACH
+        return min(most, max(sqnr for _, sqnr in told.values()))
+
+    def _bisect(self, low: float, high: float) -> None:
+        """Ask the program for more or less, until the goal is met closely."""
+        low = min(low, high) - CLOSE
+        guess = self._guess(low, high)
+        while high - low > CLOSE:
+            trial = self._proposed(guess)
+            if trial is None and len(self._trials) >= self._most:
+                return
+            is_enough = trial is not None and self._meets(trial)
+            # Quality: what meets the goal may do with less. Means: what keeps within them may have more.
+            if is_enough == self._goal.is_quality and trial is not None:
+                high = guess
+            elif trial is None or not is_enough:
+                high, low = (guess, low) if not self._goal.is_quality else (high, guess)
+            else:
+                low = guess
+            guess = self._guess(low, high)
+
+    def _guess(self, low: float, high: float) -> float:
+        """The next SQNR (dB) to ask for: the goal corrected by the nearest trial, else the middle."""
+        middle = (low + high) / 2
+        if self._goal.kind != "sqnr":
+            return middle
+        near = min(self._asked, key=lambda one: abs(one[1].sqnr - self._goal.bound), default=None)
+        offset = 0.0 if near is None else near[1].sqnr - near[0]
+        guess = self._goal.bound - (offset if math.isfinite(offset) else 0.0)
+        return guess if low + CLOSE / 2 < guess < high - CLOSE / 2 else middle
+
+    def _proposed(self, sqnr: float) -> Trial | None:
+        """Measure the program's proposal for an SQNR (dB); None where it has none, or no trial is left."""
+        bounds = bounds_of(self._table, sqnr)
+        start = greedy(self._table, self._edges, bounds, weight_bits=self._weight_bits)
+        found = propose(
+            self._table,
+            self._edges,
+            bounds,
+            {} if start is None else start[0],
+            weight_bits=self._weight_bits,
+        )
+        if found is None:
+            return None
+        work = forecast(self._table, self._edges, found.chosen).work
+        self._bound = found.bound, max(0.0, work / found.bound - 1) if found.bound else 0.0
+        trial = self._trial("program", found.chosen)
+        if trial is not None and not trial.error:
+            self._asked.append((sqnr, trial))
+        return trial
+
+    def _greedy(self) -> None:
+        """The greedy choice for what was asked of the program where it served best."""
+        sound = [(sqnr, trial) for sqnr, trial in self._asked if self._meets(trial)]
+        if not sound:
+            return
+        best = self._best([trial for _, trial in sound])
+        sqnr = next(sqnr for sqnr, trial in sound if trial is best)
+        start = greedy(self._table, self._edges, bounds_of(self._table, sqnr), weight_bits=self._weight_bits)
+        if start is not None:
+            self._trial("greedy", start[0])
+
+    def _spread(self) -> None:
+        """Fill the widest gaps of the front, between trials that predictions put a number on."""
+        asked: set[float] = set()
+        for _ in range(SPREAD):
+            front = _front([trial for trial in self._trials.values() if not trial.error])
+            known = sorted({*asked, *(one.predicted for one in front if math.isfinite(one.predicted))})
+            widest, start = max(((b - a, a) for a, b in pairwise(known)), default=(0.0, 0.0))
+            if widest <= GAP or len(self._trials) >= self._most:
+                return
+            asked.add(start + widest / 2)
+            self._proposed(start + widest / 2)
+
+    def _meets(self, trial: Trial) -> bool:
+        goal = self._goal
+        if trial.error:
+            return False
+        match goal.kind:
+            case "sqnr":
+                return trial.sqnr >= goal.bound
+            case "metric":
+                return trial.quality >= goal.bound
+            case "drop":
+                given = trial.reference or 0.0
+                drop = abs(given) * goal.bound / 100 if goal.is_relative else goal.bound
+                return trial.quality >= given - drop
+            case "work":
+                return trial.work <= goal.bound * self.dearest
+        return trial.weight_bits <= goal.bound
+
+    def _best(self, trials: Sequence[Trial]) -> Trial:
+        meeting = [trial for trial in trials if self._meets(trial)]
+        if meeting and self._goal.is_quality:
+            return min(meeting, key=lambda trial: (trial.work, -trial.quality))
+        if meeting or self._goal.is_quality:
+            return max(meeting or trials, key=lambda trial: (trial.quality, -trial.work))
+        means = "work" if self._goal.kind == "work" else "weight_bits"
+        return min(trials, key=lambda trial: (getattr(trial, means), -trial.quality))
+
+
+def _front(trials: Sequence[Trial]) -> tuple[Trial, ...]:
+    """Trials that no other beats, least work first."""
+    found: list[Trial] = []
+    for trial in sorted(trials, key=lambda one: (one.work, -one.quality)):
+        if not found or trial.quality > found[-1].quality:
+            found.append(trial)
+    return tuple(found)

@@ -1,0 +1,228 @@
+"""Trials: plans with some kernels asked for, exported, run and judged; each is measured once and kept.
+
+A trial runs as its ONNX QDQ file does in onnxruntime, optimisations off, beside the model as given. What was
+measured lies in a file of state, so that a search which was stopped goes on. Source: design 11, section 7.
+"""
+
+import hashlib
+import json
+import math
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Final
+
+from planner.accuracy.choices import Choice
+from planner.accuracy.metrics import Metric, metric_name
+from planner.accuracy.own_noise import OwnNoise, Part
+from planner.calibration.samples import Source, open_samples
+from planner.errors import Conflict, InputError, UnsupportedExport
+from planner.interpreter.compare import compare
+from planner.interpreter.reference import ReferenceKind
+from planner.ir.asked import with_wanted
+from planner.ir.graph import Graph, model_digest
+from planner.pipeline import export
+from planner.plan_model import plan as plan_model
+from planner.plans.plan import Planned
+from planner.search.options import Measure, Wish, mean_weight_bits
+from planner.target.records import Target
+from planner.version import MADE_BY
+
+FORMAT: Final = "qplan.search/1"
+FILE: Final = "onnx-qdq"
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One plan of a search.
+
+    Attributes:
+      origin: what proposed it: `planned`, `all i16`, `greedy`, `program`.
+      kernels: what it asks of kernels, as `kernels:` of annotations.
+      work: of the plan; see `Plan.work`.
+      weight_bits: mean bits of a number in its constants.
+      predicted: SQNR of the worst output, dB, by the own noise of its kernels.
+      sqnr: measured, dB.
+      outputs: SQNR of each output, or of each group of its slices.
+      metric: of the quantized file; None where none is asked for.
+      reference: the metric of the model as given.
+      error: why it could not be planned; its figures mean nothing then.
+    """
+
+    origin: str
+    kernels: Mapping[str, Wish]
+    work: float
+    weight_bits: float
+    predicted: float
+    sqnr: float
+    outputs: Mapping[str, float] = field(default_factory=dict)
+    metric: float | None = None
+    reference: float | None = None
+    error: str = ""
+
+    @property
+    def quality(self) -> float:
+        """What larger is better of: the metric, else the SQNR."""
+        return self.sqnr if self.metric is None else self.metric
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bench:
+    """What a trial needs.
+
+    Attributes:
+      model: annotated and flat.
+      samples: that can be gone through again.
+      metric: name or function; None for SQNR alone.
+    """
+
+    model: Graph
+    target: Target
+    samples: Source
+    metric: str | Metric | None = None
+    output: str | None = None
+    reference: ReferenceKind = "written"
+
+    @property
+    def metric_name(self) -> str:
+        """The name of the metric; "" for none."""
+        if self.metric is None or isinstance(self.metric, str):
+            return self.metric or ""
+        return metric_name(self.metric)
+
+    def key(self) -> str:
+        """sha256 of all that figures rest on."""
+        digest = hashlib.sha256()
+        wanted = {key: str(item) for key, item in self.model.wanted.items()}
+        parts = [
+            FORMAT,
+            MADE_BY,
+            model_digest(self.model),
+            self.target.digest,
+            wanted,
+            self.metric_name,
+            self.output,
+        ]
+        digest.update(json.dumps([*parts, self.reference]).encode())
+        for feed in open_samples(self.samples, self.model, labeled=True).feeds:
+            arrays = {**feed.arrays, **({} if feed.labels is None else {"": feed.labels})}
+            for name, array in sorted(arrays.items()):
+                digest.update(f"{name} {array.dtype} {array.shape}".encode())
+                digest.update(array.tobytes())
+        return f"sha256:{digest.hexdigest()}"
+
+    def planned(self, kernels: Mapping[str, Wish]) -> Planned:
+        """The plan of a trial."""
+        return plan_model(with_wanted(self.model, kernels), self.target)
+
+    def measured(self, origin: str, kernels: Mapping[str, Wish], predicted: float) -> Trial:
+        """Plan, export and judge."""
+        try:
+            plan = self.planned(kernels)
+            data = export(plan.annotated, plan, FILE)
+        except (Conflict, UnsupportedExport) as error:
+            return Trial(origin, kernels, 0.0, 0.0, predicted, -math.inf, error=error.message)
+        asked = () if self.metric is None else (self.metric,)
+        found = compare(
+            plan.annotated, data, self.samples, reference=self.reference, output=self.output, metrics=asked
+        )
+        score = None
+        if self.metric is not None:
+            score = found.scores.get(self.metric_name)
+        sign = 1.0 if score is None or score.larger_is_better else -1.0
+        outputs = {
+            f"{name}{label}": part.sqnr
+            for name, quality in found.outputs.items()
+            for label, part in (quality.groups or {"": quality}).items()
+        }
+        return Trial(
+            origin,
+            kernels,
+            plan.work.total,
+            mean_weight_bits(plan),
+            predicted,
+            found.worst_sqnr,
+            outputs,
+            None if score is None else sign * score.quantized,
+            None if score is None else sign * score.reference,
+        )
+
+
+class State:
+    """What was measured by now, in memory and in a file.
+
+    Own noise is kept by the order in which it was asked for, trials by what they ask of kernels: a search
+    that is run again asks for the same, and is answered from here.
+    """
+
+    def __init__(self, key: str, path: Path | None) -> None:
+        """Take up what a file has.
+
+        Raises:
+          InputError: a file that cannot be read, or that is another search's.
+        """
+        self._key, self._path = key, path
+        self._noise: list[tuple[list[Part], list[float], list[list[float]], int]] = []
+        self.trials: dict[str, Trial] = {}
+        if path is not None and path.exists():
+            self._read(path)
+
+    def _read(self, path: Path) -> None:
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            is_ours = isinstance(found, dict) and found.get("format") == FORMAT
+            if is_ours and found["key"] == self._key:
+                self._noise = [
+                    ([(name, at) for name, at in parts], signal, power, samples)
+                    for parts, signal, power, samples in found["noise"]
+                ]
+                self.trials = {kernels_key(trial["kernels"]): Trial(**trial) for trial in found["trials"]}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{path}: no state of a search: {error}", hint="name a new file") from error
+        if not is_ours or found["key"] != self._key:
+            raise InputError(
+                f"{path}: the state of a search for another model, target, samples or metric",
+                hint="name a new file",
+            )
+
+    def noise(self, at: int, choices: Sequence[Choice], measure: Measure) -> OwnNoise:
+        """The own noise of some choices, the `at`-th that this search asks for."""
+        if at >= len(self._noise):
+            found = measure(choices)
+            parts = [*found.signal]
+            rows = [[power[part] for part in parts] for power in found.power]
+            self._noise.append((parts, [found.signal[part] for part in parts], rows, found.samples))
+            self.save()
+        parts, signal, rows, samples = self._noise[at]
+        return OwnNoise(
+            tuple(choices),
+            dict(zip(parts, signal, strict=True)),
+            tuple(dict(zip(parts, row, strict=True)) for row in rows),
+            samples,
+        )
+
+    def keep(self, trial: Trial) -> None:
+        """Keep a trial."""
+        self.trials[kernels_key(trial.kernels)] = trial
+        self.save()
+
+    def save(self) -> None:
+        """Write the file as a whole, or not at all."""
+        if self._path is None:
+            return
+        trials = [asdict(trial) for trial in self.trials.values()]
+        text = json.dumps({"format": FORMAT, "key": self._key, "noise": self._noise, "trials": trials})
+        try:
+            with tempfile.NamedTemporaryFile(
+                "w", encoding="utf-8", dir=self._path.parent, prefix=f".{self._path.name}-", delete=False
+            ) as file:
+                file.write(text)
+            Path(file.name).replace(self._path)
+        except OSError as error:
+            raise InputError(f"{self._path}: cannot write the state: {error.strerror}") from error
+
+
+def kernels_key(kernels: Mapping[str, Wish]) -> str:
+    """A text that is one for equal wishes."""
+    return json.dumps(kernels, sort_keys=True)
