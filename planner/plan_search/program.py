@@ -13,9 +13,9 @@ from typing import Final
 import numpy as np
 
 from planner.ir.graph import BOUNDARY
+from planner.plan_search.forecast import Chosen, Edge, price
+from planner.plan_search.options import FLOAT, Noise, Table
 from planner.propagation.solver.highs import Branching, least, rows_of
-from planner.search.forecast import Chosen, Edge, price
-from planner.search.options import FLOAT, Noise, Table
 
 UNIT: Final = 1 << 24
 NODES: Final = 200

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from planner.ir.graph import BOUNDARY
 from planner.ir.roles import is_mover
+from planner.plan_search.options import FLOAT, Noise, Option, Table, store_text
 from planner.plans.plan import Planned
 from planner.plans.rescales import pins
-from planner.search.options import FLOAT, Noise, Option, Table, store_text
 
 Chosen = Mapping[str, int]
 """The place of each kernel's option; the first, 0, is as planned without being asked."""

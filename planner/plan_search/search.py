@@ -23,12 +23,12 @@ from planner.errors import InputError, UnsupportedExport
 from planner.interpreter.reference import ReferenceKind, open_reference
 from planner.ir.expand import expand
 from planner.ir.graph import Graph
-from planner.search.forecast import Chosen, edges_of, forecast
-from planner.search.goals import Goal, goal_of
-from planner.search.greedy import greedy, raised
-from planner.search.options import Table, Wish, levels_of, table_of
-from planner.search.program import bounds_of, propose
-from planner.search.trials import Bench, State, Trial, kernels_key
+from planner.plan_search.forecast import Chosen, edges_of, forecast
+from planner.plan_search.goals import Goal, goal_of
+from planner.plan_search.greedy import greedy, raised
+from planner.plan_search.options import Table, Wish, levels_of, table_of
+from planner.plan_search.program import bounds_of, propose
+from planner.plan_search.trials import Bench, State, Trial, kernels_key
 from planner.target.load import TargetSource, as_target
 from planner.target.records import QuantFn
 

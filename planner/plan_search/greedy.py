@@ -6,8 +6,8 @@ Source: design 11, section 7.
 
 from collections.abc import Mapping, Sequence
 
-from planner.search.forecast import Chosen, Edge, Forecast, forecast
-from planner.search.options import Noise, Table
+from planner.plan_search.forecast import Chosen, Edge, Forecast, forecast
+from planner.plan_search.options import Noise, Table
 
 
 def raised(table: Table, level: str) -> Mapping[str, int]:

@@ -24,8 +24,8 @@ from planner.ir.asked import with_wanted
 from planner.ir.graph import Graph, model_digest
 from planner.pipeline import export
 from planner.plan_model import plan as plan_model
+from planner.plan_search.options import Measure, Wish, mean_weight_bits
 from planner.plans.plan import Planned
-from planner.search.options import Measure, Wish, mean_weight_bits
 from planner.target.records import Target
 from planner.version import MADE_BY
 
