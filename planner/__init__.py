@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from planner.ir.asked import with_wanted
     from planner.ir.types.typetext import parse_type
     from planner.pipeline import annotate, calibrate, check, compare, evaluate, export, load_model, plan
+    from planner.plan_search.search import search
     from planner.plans.diff import diff
     from planner.plans.explain import explain
     from planner.plans.networkx_graph import to_networkx
@@ -66,6 +67,7 @@ _HOMES: Final = {
     "restore": "planner.what_if.restore",
     "retarget": "planner.what_if.retarget",
     "run": "planner.interpreter.models:run_model",
+    "search": "planner.plan_search.search",
     "suggest": "planner.what_if.suggest",
     "target_ids": "planner.target.load",
     "to_networkx": "planner.plans.networkx_graph",
@@ -104,6 +106,7 @@ __all__ = [
     "restore",
     "retarget",
     "run",
+    "search",
     "suggest",
     "target_ids",
     "to_networkx",

@@ -36,6 +36,7 @@ FLOORS: Final[Mapping[str, int]] = {
     "planner.onnx": 1,
     "planner.pipeline": 4,
     "planner.plan_model": 4,
+    "planner.plan_search": 4,
     "planner.plans": 2,
     "planner.propagation": 2,
     "planner.report": 4,

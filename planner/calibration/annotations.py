@@ -186,3 +186,14 @@ def _facts(item: Any, key: str, place: str) -> tuple[QType, ...]:
     if len(set(kinds)) != len(kinds):
         raise AnnotationError(f"{place}: {key!r} has two facts of one kind: {', '.join(map(str, facts))}")
     return facts
+
+
+def annotations_document(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
+    """The plain data of annotations that `read_annotations` accepts, to write more over them."""
+    read_annotations(source)
+    if isinstance(source, Mapping):
+        return dict(source)
+    name = "annotations" if isinstance(source, str) and "\n" in source else Path(source).name
+    text = str(source) if name == "annotations" else Path(source).read_text(encoding="utf-8")
+    found: dict[str, Any] = json.loads(text) if name.endswith(".json") else plain(read_yaml(text, name))
+    return found

@@ -1,7 +1,7 @@
 """The command itself: its verbs, and how every failure becomes one line and an exit code.
 
-0 ok, 1 a negative answer, 2 bad input, 70 a bug of ours. Verbs live in one module per group; nothing here
-does work. Source: design 03, "Command line".
+0 ok, 1 a negative answer, 2 bad input, 3 a goal that no plan reaches, 70 a bug of ours. Verbs live in one
+module per group; nothing here does work. Source: design 03, "Command line".
 """
 
 import os
@@ -12,7 +12,7 @@ from typing import Annotated, Final
 
 import typer
 
-from planner.cli import advice, convert, cost, mlir, models, planning, plans, service, targets
+from planner.cli import advice, dialects, mlir, models, planning, plans, search, service, targets
 from planner.cli.console import complain
 from planner.cli.run import run as run_model
 from planner.errors import Conflict, InputError, PlannerError
@@ -25,7 +25,8 @@ PIPE_CLOSED: Final = 141
 app = typer.Typer(
     name="qplan",
     help="Choose a type for every tensor of a model so that a device's kernels can run it, and say why.",
-    epilog="Exit codes: 0 ok, 1 negative answer, 2 bad input, 70 a bug. A file named - is standard input.",
+    epilog="Exit codes: 0 ok, 1 negative answer, 2 bad input, 3 goal not reached, 70 a bug. "
+    "A file named - is standard input.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -61,15 +62,16 @@ VERBS: Final[Mapping[str, Callable[..., int | None]]] = {
     "view": plans.view,
     "diff": advice.diff,
     "losses": advice.losses,
+    "search": search.search,
     "suggest": advice.suggest,
     "pareto": advice.pareto,
     "replan": advice.replan,
     "restore": advice.restore,
     "retarget": advice.retarget,
     "mlir": mlir.mlir,
-    "convert": convert.convert,
+    "convert": dialects.convert,
     "run": run_model,
-    "cost": cost.cost,
+    "cost": dialects.cost,
     "serve": service.serve,
     "doctor": service.doctor,
     "token": service.token,

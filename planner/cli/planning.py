@@ -124,7 +124,7 @@ def plan(
     with ExitStack() as stack:
         samples = None if data is None else stack.enter_context(as_samples(data, graph))
         held_out = None if eval_data is None else stack.enter_context(as_samples(eval_data, graph))
-        seen = _statistics(graph, samples, stats, method)
+        seen = statistics_of(graph, samples, stats, method)
         ready = _prepared(graph, device, seen, given, correct=bias_correction)
         planned = make(ready)
         require_ranges(graph, planned, _NO_DATA if samples is None else _NO_NUMBERS)
@@ -196,7 +196,7 @@ def _check_judging(judging: Judging, formats: list[str], data: str | None, eval_
         raise InputError("no samples to judge by", hint="--eval-data, held out, or --data")
 
 
-def _statistics(graph: "Graph", samples: str | None, stats: str | None, method: str) -> "Statistics | None":
+def statistics_of(graph: "Graph", samples: str | None, stats: str | None, method: str) -> "Statistics | None":
     """Statistics of the samples, else those of a file, if any."""
     import planner
 

@@ -18,6 +18,7 @@ from planner.accuracy.choices import Choice
 from planner.accuracy.groups import Groups, output_groups
 from planner.accuracy.metrics import Metric
 from planner.accuracy.own_noise import OwnNoise, own_noise, require_float_output
+from planner.calibration.annotations import FORMAT as ANNOTATIONS
 from planner.calibration.samples import Source, open_samples
 from planner.errors import InputError, UnsupportedExport
 from planner.interpreter.reference import ReferenceKind, open_reference
@@ -81,13 +82,14 @@ class Search:
 
     @property
     def annotations(self) -> dict[str, Any]:
-        """The annotations that make `plan` give the best plan."""
-        return annotations_of(self.best.kernels)
+        """The annotations that make `plan` give the best plan, over those that the model has."""
+        return merged_annotations(None, self.best.kernels)
 
 
-def annotations_of(kernels: Mapping[str, Wish]) -> dict[str, Any]:
-    """Annotations with some wishes of kernels."""
-    return {"format": "qplan.annotations/1", "kernels": dict(kernels)}
+def merged_annotations(given: Mapping[str, Any] | None, kernels: Mapping[str, Wish]) -> dict[str, Any]:
+    """Annotations with wishes of kernels over those that are given."""
+    document = {"format": ANNOTATIONS, **(given or {})}
+    return {**document, "kernels": {**(document.get("kernels") or {}), **kernels}}
 
 
 def search(
