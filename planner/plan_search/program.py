@@ -2,7 +2,7 @@
 
 One column for every option of a kernel, one for every value and storage it is rescaled to: a reader that
 wants a storage which the writer has not needs that rescale. Noise is a sum over columns for each part of the
-outputs. Numbers of rows are whole, noise in parts of 2^-24 of its bound. Source: design 11, section 7.
+outputs. Numbers of rows are whole, noise in parts of 2^-20 of its bound. Source: design 11, section 7.
 """
 
 import math
@@ -17,7 +17,7 @@ from planner.plan_search.forecast import Chosen, Edge, price
 from planner.plan_search.options import FLOAT, Noise, Table
 from planner.propagation.solver.highs import Branching, least, rows_of
 
-UNIT: Final = 1 << 24
+UNIT: Final = 1 << 20
 NODES: Final = 200
 
 Row = tuple[int, list[int], list[int]]
@@ -155,8 +155,8 @@ def _add_bound(draft: _Draft, amounts: Sequence[float], most: float, fixed: floa
         return False
     if not math.isfinite(room) or not any(amounts):
         return True
-    # Rounded up, and one that alone exceeds the room cut to what it takes to say so.
-    parts = [min(UNIT + 1, math.ceil(amount / room * UNIT)) if amount else 0 for amount in amounts]
+    # Rounded up; one that alone exceeds the room is cut, but stays far beyond the solver's tolerance.
+    parts = [min(2 * UNIT, math.ceil(amount / room * UNIT)) if amount else 0 for amount in amounts]
     columns = [at for at, part in enumerate(parts) if part]
     draft.rows.append((-UNIT, columns, [-parts[at] for at in columns]))
     return True

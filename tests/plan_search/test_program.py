@@ -1,0 +1,139 @@
+"""The program against all choices there are, on tables with noise of any size; greedy and forecasts."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from planner.accuracy.own_noise import own_noise
+from planner.plan_search.forecast import edges_of, forecast
+from planner.plan_search.greedy import greedy, raised
+from planner.plan_search.options import Table, levels_of, table_of
+from planner.plan_search.program import bounds_of, propose
+from planner.target.load import load_target
+from planner.target.modeltext import read_model_text
+
+MODELS = {
+    "chain": """
+x : f32[1,8] {-1, 1}
+w = constant : f32[8,8] {-1, 1}
+a = MatMul(x, w) : f32[1,8] {-3, 3}
+b = Sigmoid(a) : f32[1,8] {0, 1}
+c = MatMul(b, w) : f32[1,8] {-4, 4}
+d = Tanh(c) : f32[1,8] {-1, 1}
+""",
+    "diamond": """
+x : f32[1,8] {-1, 1}
+w = constant : f32[8,8] {-1, 1}
+a = MatMul(x, w) : f32[1,8] {-3, 3}
+b = Sigmoid(a) : f32[1,8] {0, 1}
+c = Tanh(a) : f32[1,8] {-1, 1}
+d = Add(b, c) : f32[1,8] {-1, 2}
+e = MaxPool(y0) [kernel_shape=[1,1]] : f32[1,1,1,8] {-1, 2}
+y0 = Reshape(d, s) : f32[1,1,1,8] {-1, 2}
+s = constant [1,1,1,8] : i64[4]
+return e, c
+""",
+}
+
+
+def _table(name: str, seed: int) -> Table:
+    """A real table whose noise is drawn anew, over many orders of size."""
+    rng = np.random.default_rng(seed)
+    text = MODELS[name]
+    model = read_model_text(text, name)
+    array = rng.normal(size=(8, 8)).astype(np.float32)
+    constants = {
+        key: replace(one, array=array) if key == "w" else one for key, one in model.constants.items()
+    }
+    model = replace(model, constants=constants)
+    levels = levels_of(model, load_target("litert-int8"))
+    feeds = [{"x": rng.uniform(-1, 1, (1, 8)).astype(np.float32)}]
+    table = table_of(model, levels, lambda some: own_noise(model, levels[""], some, feeds))
+    size = len(table.parts)
+    drawn = {}
+    for kernel, options in table.kernels.items():
+        powers = [tuple(float(p) for p in 10 ** rng.uniform(-6, 0, size)) for _ in options]
+        drawn[kernel] = tuple(
+            replace(option, noise=power if any(option.noise) else option.noise, rounding=power)
+            for option, power in zip(options, powers, strict=True)
+        )
+    return replace(table, kernels=drawn, signal=(1.0,) * size)
+
+
+def _all_choices(table: Table):
+    places = [range(len(options)) for options in table.kernels.values()]
+    for chosen in itertools.product(*places):
+        yield dict(zip(table.kernels, chosen, strict=True))
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("seed", range(6))
+def test_no_choice_within_the_bounds_works_less(name, seed):
+    table = _table(name, seed)
+    edges = edges_of(table)
+    told = [(forecast(table, edges, chosen), chosen) for chosen in _all_choices(table)]
+    assert len(told) > 16
+    for sqnr in (-20.0, 0.0, 5.0, 10.0, 20.0, 40.0):
+        bounds = bounds_of(table, sqnr)
+        legal = [one.work for one, _ in told if all(n <= b for n, b in zip(one.noise, bounds, strict=True))]
+        start = greedy(table, edges, bounds, weight_bits=math.inf)
+        found = propose(table, edges, bounds, start[0] if start else {}, nodes=10_000)
+        if not legal:
+            assert found is None or forecast(table, edges, found.chosen).sqnr(table) >= sqnr - 1e-3
+            continue
+        assert found is not None
+        got = forecast(table, edges, found.chosen)
+        assert all(n <= b * (1 + 1e-6) for n, b in zip(got.noise, bounds, strict=True))
+        assert got.work == pytest.approx(min(legal), rel=1e-6)
+        assert found.bound <= min(legal) * (1 + 1e-6)
+        if start is not None:
+            assert got.work <= start[1].work * (1 + 1e-9)
+
+
+def test_bounds_on_weight_bits_are_kept():
+    table = _table("chain", 1)
+    edges = edges_of(table)
+    plain = forecast(table, edges, {})
+    assert plain.weight_bits == 8
+    assert propose(table, edges, bounds_of(table, -100), {}, weight_bits=7.9) is None
+    found = propose(table, edges, bounds_of(table, -100), {}, weight_bits=8)
+    assert found is not None
+    assert forecast(table, edges, found.chosen).weight_bits <= 8
+
+
+def test_a_bound_that_equals_the_noise_holds():
+    table = _table("chain", 2)
+    edges = edges_of(table)
+    plain = forecast(table, edges, {})
+    found = propose(table, edges, tuple(noise * (1 + 1e-6) for noise in plain.noise), {})
+    assert found is not None
+    assert forecast(table, edges, found.chosen).work <= plain.work
+
+
+def test_greedy_raises_as_few_as_will_do():
+    table = _table("diamond", 3)
+    edges = edges_of(table)
+    for level in table.levels:
+        order = raised(table, level)
+        if not order:
+            continue
+        most = forecast(table, edges, order)
+        found = greedy(table, edges, most.noise, weight_bits=math.inf)
+        assert found is not None
+        assert all(n <= b for n, b in zip(found[1].noise, most.noise, strict=True))
+    assert greedy(table, edges, (0.0,) * len(table.parts), weight_bits=math.inf) is not None  # all in float
+
+
+def test_forecast_counts_a_rescale_for_readers_that_want_the_same_once():
+    table = _table("diamond", 4)
+    edges = edges_of(table)
+    floats = raised(table, "float")
+    plain = forecast(table, edges, {}).work
+    both = forecast(table, edges, {name: floats[name] for name in ("b", "c")}).work
+    kernels = table.kernels
+    own = sum(kernels[name][floats[name]].work - kernels[name][0].work for name in ("b", "c"))
+    # `a` is dequantized once for both; `b` and `c` are quantized for `d`, `c` leaves the model as it is.
+    assert both - plain - own == pytest.approx(8 + 8 + 8 - 8)

@@ -1,0 +1,246 @@
+"""Searches on the shipped example: goals met, fronts, plans made again, states, and what is refused."""
+
+import json
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
+
+import numpy as np
+import pytest
+
+import planner
+from planner.errors import AnnotationError, InputError, SampleError, UnknownName, UnsupportedExport
+from planner.plan_search.search import merged_annotations
+from planner.plan_search.trials import Bench
+from planner.target.modeltext import read_model_text
+from tests.conftest import ROOT
+from tests.plans.planned import digits
+
+DATA = ROOT / "examples" / "digits"
+TARGET = "litert-int8"
+
+
+@cache
+def samples():
+    found = np.load(DATA / "calibration.npz")
+    return tuple({name: found[name][k : k + 1] for name in found.files} for k in range(4))
+
+
+@cache
+def labeled():
+    model, rng = digits(), np.random.default_rng(3)
+    outputs = [planner.run(DATA / "digits.onnx", feed)[model.outputs[0]] for feed in samples()]
+    # Two of four labels are what the model says.
+    labels = [int(out.argmax()) if k % 2 else int(rng.integers(10)) for k, out in enumerate(outputs)]
+    return tuple({**feed, "label": np.int64(label)} for feed, label in zip(samples(), labels, strict=True))
+
+
+@cache
+def found(goal, **options):
+    return planner.search(digits(), TARGET, samples(), goal=goal, **options)
+
+
+def test_the_goal_is_met_with_less_work_than_greedy_or_all_or_nothing():
+    search = found("sqnr=58")
+    assert search.met
+    assert search.best.sqnr >= 58
+    others = [one for one in search.trials if one.origin.startswith(("all", "greedy")) and one.sqnr >= 58]
+    assert others
+    assert all(search.best.work <= one.work for one in others)
+    assert search.best in search.front
+
+
+def test_no_trial_beats_the_front():
+    search = found("sqnr=58")
+    works = [one.work for one in search.front]
+    assert works == sorted(works)
+    for one in search.trials:
+        assert any(f.work <= one.work and f.quality >= one.quality for f in search.front)
+    for a, b in zip(search.front, search.front[1:], strict=False):
+        assert a.work < b.work
+        assert a.quality < b.quality
+
+
+def test_annotations_make_the_best_plan_again():
+    search = found("sqnr=58")
+    plan = planner.plan(planner.annotate(digits(), annotations=search.annotations), TARGET)
+    assert plan.work.total == search.best.work
+    data = planner.export(plan.annotated, plan, "onnx-qdq")
+    assert planner.compare(digits(), data, samples()).worst_sqnr == search.best.sqnr
+    assert merged_annotations({"values": {"a": "x"}, "kernels": {"k": "i8"}}, {"l": "float"}) == {
+        "format": "qplan.annotations/1", "values": {"a": "x"}, "kernels": {"k": "i8", "l": "float"},
+    }  # fmt: skip
+
+
+def test_predictions_are_near_where_every_kernel_is_noisy():
+    search = found("sqnr=58")
+    near = {one.origin: one for one in search.trials if one.origin in ("planned", "all i16")}
+    assert len(near) == 2
+    assert all(abs(one.predicted - one.sqnr) < 2 for one in near.values())
+
+
+def test_a_share_of_work_buys_the_best_it_can():
+    search = found("work=0.1")
+    assert search.met
+    assert search.best.work <= 0.1 * search.dearest
+    assert search.best.sqnr > search.trials[0].sqnr
+    within = [one for one in search.trials if one.work <= 0.1 * search.dearest]
+    assert search.best.sqnr == max(one.sqnr for one in within)
+
+
+def test_bits_of_weights_are_bounded():
+    model = digits()
+    search = planner.search(model, "qnn-htp", samples(), goal="weight_bits=6", trials=12)
+    assert search.trials[0].weight_bits > 8
+    for one in search.trials:
+        assert one.weight_bits > 0
+    assert search.met == any(one.weight_bits <= 6 for one in search.trials)
+    assert search.met
+
+
+def test_a_goal_that_nobody_reaches_shows_what_comes_nearest():
+    # The output is stored in 8 bits whatever the kernels do.
+    pin = {"probabilities": "!quant.uniform<i8:f32, 0.00390625:-128>"}
+    model = planner.annotate(digits(), annotations={"format": "qplan.annotations/1", "values": pin})
+    search = planner.search(model, TARGET, samples(), goal="sqnr=400", trials=12)
+    assert not search.met
+    assert search.best.sqnr == max(one.sqnr for one in search.trials) < 400
+    assert search.best == search.front[-1]
+    never = found("metric=2", metric=lambda *_: 0.5, trials=4)
+    assert not never.met
+    assert len(never.trials) <= 4
+    assert never.front
+
+
+def test_metrics_are_goals():
+    search = planner.search(digits(), TARGET, labeled(), goal="drop=0", metric="top1", trials=6)
+    assert search.met
+    assert search.best.metric == search.best.reference == 0.5
+    entropy = planner.search(digits(), TARGET, labeled(), goal="drop=1%", metric="cross_entropy", trials=8)
+    assert entropy.met
+    assert entropy.best.reference < 0  # larger is better, so it is minus the entropy
+    assert entropy.best.metric >= entropy.best.reference * 1.01
+
+
+def test_trials_are_never_more_than_asked():
+    for trials in (1, 2, 3):
+        search = planner.search(digits(), TARGET, samples(), goal="sqnr=60", trials=trials)
+        assert len(search.trials) <= trials
+        assert search.trials[0].origin == "planned"
+
+
+def test_pins_and_wishes_of_the_user_stay():
+    given = {
+        "format": "qplan.annotations/1",
+        "kernels": {"head/*": "i8", "stem/conv": "float"},
+        "values": {"res/pool_out": "!quant.uniform<i8:f32, 0.05>"},
+    }
+    model = digits()
+    given["values"] = {next(name for name in model.values if "res/pool" in name): "!quant.any<i8>"}
+    ready = planner.annotate(model, annotations=given)
+    search = planner.search(ready, TARGET, samples(), goal="work=0.5", trials=8)
+    for one in search.trials:
+        assert not any(name.startswith("head/") or name == "stem/conv" for name in one.kernels)
+    plan = planner.plan(planner.annotate(ready, annotations=search.annotations), TARGET)
+    assert plan.kernels["stem/conv"].row is None
+
+
+def test_a_state_is_taken_up_again(tmp_path, monkeypatch):
+    path = tmp_path / "search.json"
+    whole = planner.search(digits(), TARGET, samples(), goal="sqnr=58", trials=8, state=tmp_path / "whole")
+    done = []
+
+    def stop(trials, most):
+        done.append((trials, most))
+        if trials == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        planner.search(digits(), TARGET, samples(), goal="sqnr=58", trials=8, state=path, progress=stop)
+    assert done[-1] == (4, 8)
+    assert len(json.loads(path.read_text())["trials"]) == 4
+    measured = []
+    plain = Bench.measured
+    monkeypatch.setattr(Bench, "measured", lambda self, *rest: measured.append(rest) or plain(self, *rest))
+    again = planner.search(digits(), TARGET, samples(), goal="sqnr=58", trials=8, state=path)
+    assert len(measured) == len(whole.trials) - 4
+    assert again == whole
+    measured.clear()
+    # Another goal has what was measured, too.
+    planner.search(digits(), TARGET, samples(), goal="work=0.5", trials=1, state=path)
+    assert measured == []
+
+
+def test_states_of_something_else_are_refused(tmp_path):
+    path = tmp_path / "search.json"
+    planner.search(digits(), TARGET, samples(), goal="sqnr=30", trials=1, state=path)
+    with pytest.raises(InputError, match="another"):
+        planner.search(digits(), "teaching-npu", samples(), goal="sqnr=30", trials=1, state=path)
+    with pytest.raises(InputError, match="another"):
+        planner.search(digits(), TARGET, samples()[:2], goal="sqnr=30", trials=1, state=path)
+    for text in ("", "[]", "{", '{"format": "qplan.search/1"}', '{"format": "qplan.plan/1"}'):
+        path.write_text(text)
+        with pytest.raises(InputError, match=r"search\.json"):
+            planner.search(digits(), TARGET, samples(), goal="sqnr=30", trials=1, state=path)
+        assert path.read_text() == text
+    with pytest.raises(InputError, match="cannot write"):
+        planner.search(
+            digits(), TARGET, samples(), goal="sqnr=30", trials=1, state=tmp_path / "no" / "where.json"
+        )
+
+
+def test_any_executor_finds_the_same():
+    plain = found("sqnr=58", trials=6)
+    with ProcessPoolExecutor(2) as pool:
+        other = planner.search(
+            digits(), TARGET, [*samples()], goal="sqnr=58", trials=6, executor=pool, parts=3
+        )
+    assert other == plain
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "told"),
+    [
+        ({"goal": "metric=1"}, InputError, "metric"),
+        ({"goal": "drop=1%"}, InputError, "metric"),
+        ({"goal": "sqnr=30", "trials": 0}, InputError, "trials"),
+        ({"goal": "sqnr=30", "trials": True}, InputError, "trials"),
+        ({"goal": "sqnr=30", "metric": "accuracy"}, UnknownName, "top1"),
+        ({"goal": "sqnr=30", "metric": "top1"}, SampleError, "label"),
+        ({"goal": "sqnr=30", "output": "nowhere"}, UnknownName, "nowhere"),
+        ({"goal": "fast"}, InputError, "sqnr"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments, error, told):
+    with pytest.raises(error, match=told):
+        planner.search(digits(), TARGET, samples(), **{"trials": 2, **arguments})
+
+
+def test_a_metric_that_raises_is_named():
+    def broken(*_):
+        raise ZeroDivisionError("no")
+
+    with pytest.raises(InputError, match=r"broken.*ZeroDivisionError"):
+        planner.search(digits(), TARGET, samples(), goal="metric=1", metric=broken, trials=2)
+
+
+def test_samples_that_are_missing_or_do_not_fit():
+    with pytest.raises(SampleError):
+        planner.search(digits(), TARGET, [], goal="sqnr=30", trials=2)
+    with pytest.raises(SampleError):
+        planner.search(digits(), TARGET, [{"nothing": np.zeros(3)}], goal="sqnr=30", trials=2)
+
+
+def test_a_model_that_no_level_changes():
+    model = read_model_text("x : f32[1,8] {-1, 1}\ny = Erf(x) : f32[1,8] {-1, 1}\n", "erf")
+    feeds = ({"x": np.linspace(-1, 1, 8, dtype=np.float32)[None]},)
+    search = planner.search(model, "onnxruntime-cpu", feeds, goal="sqnr=10")
+    assert search.met
+    assert [one.origin for one in search.trials] == ["planned"]
+
+
+def test_unmet_wishes_end_as_trials_with_a_reason():
+    with pytest.raises(AnnotationError):
+        planner.annotate(digits(), annotations={"format": "qplan.annotations/1", "kernels": {"nope": "i8"}})
+    search = found("sqnr=58")
+    assert all(not one.error for one in search.trials)
+    assert UnsupportedExport is not None
