@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from planner.accuracy.choices import Choice, activations_of, choices_of, weights_of
 from planner.accuracy.own_noise import OwnNoise, Part
-from planner.errors import Conflict
+from planner.errors import PlannerError
 from planner.ir.asked import asked_of
 from planner.ir.graph import Graph, Region
 from planner.ir.types.qtypes import Uniform
@@ -98,7 +98,7 @@ def levels_of(model: Graph, target: Target) -> Mapping[str, Planned]:
         asked = replace(model, wanted={"*": wish, **model.wanted})
         try:
             plan = plan_model(asked, target)
-        except Conflict:
+        except PlannerError:
             continue
         if all(_types(plan) != _types(other) for other in found.values()):
             found[str(wish)] = plan

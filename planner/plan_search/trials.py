@@ -17,7 +17,7 @@ from planner.accuracy.choices import Choice
 from planner.accuracy.metrics import Metric, metric_name
 from planner.accuracy.own_noise import OwnNoise, Part
 from planner.calibration.samples import Source, open_samples
-from planner.errors import Conflict, InputError, UnsupportedExport
+from planner.errors import Conflict, InputError, QTypeError, UnsupportedExport
 from planner.interpreter.compare import compare
 from planner.interpreter.reference import ReferenceKind
 from planner.ir.asked import with_wanted
@@ -121,7 +121,7 @@ class Bench:
         try:
             plan = self.planned(kernels)
             data = export(plan.annotated, plan, FILE)
-        except (Conflict, UnsupportedExport) as error:
+        except (Conflict, QTypeError, UnsupportedExport) as error:
             return Trial(origin, kernels, 0.0, 0.0, predicted, -math.inf, error=error.message)
         asked = () if self.metric is None else (self.metric,)
         found = compare(
