@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 import planner
-from benchmarks.losses import decoder, float_pass
+from benchmarks.losses import decoder, float_pass, yolox
 from benchmarks.samples import Sample, model_folder, models, samples
 from planner.accuracy.own_noise import own_noise
 from planner.ir.expand import expand
@@ -34,6 +34,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "results" / "search.md"
 NAMES: Final = ("yolox_nano", "silero_vad_16k_op15", "squeezenet_real_fp32", "vww_96_float", "stories260k")
 LEVELS: Final[Mapping[str, str]] = {"litert-int8": "i16", "qnn-htp": "u16", "onnxruntime-cpu": "float"}
+OTHERS: Final = {"stories260k": ("language", decoder), "yolox_nano": ("vision", yolox)}
 BELOW: Final = 3.0
 FLOAT_GOAL: Final = 30.0
 POINTS: Final = 8
@@ -56,9 +57,10 @@ HEAD: Final = (
 
 def read(name: str, count: int) -> tuple[Graph, list[Sample]]:
     """A model and its calibration samples."""
-    if name == "stories260k":
-        model = planner.load_model(model_folder() / "language" / f"{name}.onnx")
-        return model, decoder(model, count)
+    if name in OTHERS:
+        folder, feeds = OTHERS[name]
+        model = planner.load_model(model_folder() / folder / f"{name}.onnx")
+        return model, feeds(model, count)
     (found,) = [one for one in models() if one.name == name]
     return planner.load_model(found.path), samples(found.name, found.path, count)
 
