@@ -261,7 +261,11 @@ def lost_text(lost: "Losses | None") -> str:
     """Where a plan of poor quality loses it, and the two changes that would help most."""
     from planner.accuracy.told import remedy_lines, sentence
 
-    return "" if lost is None else "\n".join((sentence(lost), *remedy_lines(lost)[:2]))
+    if lost is None:
+        return ""
+    # What three kernels cannot mend a search may.
+    line = f"a search finds which kernels need more bits: qplan search ... --goal sqnr={POOR:g}"
+    return "\n".join((sentence(lost), *remedy_lines(lost)[:2], *([line] if lost.remedies else [])))
 
 
 def bigger(model: str, files: Mapping[str, bytes]) -> Iterator[str]:

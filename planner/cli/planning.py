@@ -349,13 +349,16 @@ def plan_summary(planned: "Plan") -> dict[str, Any]:
 def summary_text(planned: "Plan") -> str:
     """Totals of a plan in three lines."""
     from planner.propagation.selection.rows import NO_RANGE
+    from planner.propagation.selection.wanted_rows import ANNOTATED
     from planner.report.totals import totals
 
     count = totals(planned)
     whole = " (fully quantized)" if count.fully_quantized else ""
     if not count.integer:
         lacking = sum(kernel.reason == NO_RANGE for kernel in planned.kernels_in_order)
-        why = f"{lacking} lack a range" if lacking else f"{planned.target.id} serves none of them"
+        asked = all(kernel.reason == ANNOTATED for kernel in planned.kernels_in_order)
+        why = "asked for" if asked else f"{planned.target.id} serves none of them"
+        why = f"{lacking} lack a range" if lacking else why
         whole = f": {why}, the plan is all float"
     return (
         f"{planned.graph.name} on {planned.target.id} {planned.target.version}\n"

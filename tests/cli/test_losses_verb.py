@@ -76,10 +76,11 @@ def test_bad_input(qplan, planned, few, tmp_path):
 
 def test_a_poor_plan_ends_with_where_it_is_lost(qplan, poor, few):
     folder, answer = poor
-    last = answer.out.splitlines()[-4:]
+    last = answer.out.splitlines()[-5:]
     assert last[0].strip() == f"qplan losses {folder} --data {few}"
     assert "the worst is res/conv1" in last[1]
     assert last[2].startswith("res/conv1")
+    assert "qplan search" in last[4]
     assert "explain" not in answer.out
     assert "Where the numbers are lost" in (folder / "report.html").read_text()
     assert qplan("losses", folder, "--data", few).out.splitlines()[0].endswith("of the noise")
