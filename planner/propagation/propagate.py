@@ -24,6 +24,7 @@ from planner.propagation.network.float_islands import (
     float_islands,
     integer_islands,
 )
+from planner.propagation.network.float_results import read_in_float
 from planner.propagation.network.per_axis import give_slices
 from planner.propagation.network.ports import Network, present
 from planner.propagation.network.presolve import settle_plain
@@ -35,7 +36,13 @@ from planner.propagation.result.plan_builder import assemble
 from planner.propagation.selection.apart import served
 from planner.propagation.selection.conflicts import Concession, explained
 from planner.propagation.selection.remedies import Remedies
-from planner.propagation.selection.rows import Choice, in_float, refuse_contradictions, refuse_floats
+from planner.propagation.selection.rows import (
+    Choice,
+    hand_on_floats,
+    in_float,
+    refuse_contradictions,
+    refuse_floats,
+)
 from planner.propagation.solver.classes import build_classes
 from planner.propagation.solver.price import CostModel
 from planner.target.records import Costs, PortId, Target
@@ -171,6 +178,7 @@ def decide(
 
     Rows without a range, and movers between floats, run in float; as that can take the range or the integer
     neighbour from another kernel, the network is built again. Kernels only ever turn to float, so this ends.
+    Rows with float results are chosen last, when all that runs in float is known.
 
     Args:
       choices: of all live kernels, in topological order.
@@ -195,6 +203,11 @@ def decide(
     backward(network)
     while infinite := unbounded(network):
         choices = demote(graph, choices, infinite)
+        network = _network(graph, target, choices, request, network.visits)
+        forward(network)
+        backward(network)
+    if floats := read_in_float(network):
+        choices = hand_on_floats(graph, choices, target, floats, remedies.left)
         network = _network(graph, target, choices, request, network.visits)
         forward(network)
         backward(network)

@@ -9,11 +9,18 @@ from typing import Final
 
 import numpy as np
 
-from planner.exporters.common.blocks import Block, clamp_of
-from planner.exporters.onnx.float_blocks import is_idle, write_clamp_alone, write_clamped, write_real
+from planner.exporters.common.blocks import Block, clamp_of, split_tail
+from planner.exporters.onnx.float_blocks import (
+    define_float,
+    is_idle,
+    raw_name,
+    write_clamp_alone,
+    write_clamped,
+    write_real,
+)
 from planner.exporters.onnx.model_builder import ModelBuilder
 from planner.exporters.onnx.port_support import LOW_BIT_ACTIVATIONS, LOW_BITS, Accepts
-from planner.exporters.onnx.qlinear import CALLS, Call
+from planner.exporters.onnx.qlinear import CALLS, FLOAT_CALLS, Call
 from planner.exporters.onnx.storage_types import held_dtype
 from planner.exporters.onnx.write import Form, write_form
 from planner.ir.graph import Graph, Op
@@ -49,9 +56,9 @@ def write_qoperator_clip(graph: Graph, plan: Plan) -> bytes:
 
 def write_block(builder: ModelBuilder, block: Block) -> None:
     """Write one region: on stored integers where a kernel has its types, else in float."""
-    if write_clamp_alone(builder, block) or write_mover(builder, block) or write_call(builder, block):
-        return
-    write_real(builder, block)
+    writers = (write_clamp_alone, write_mover, write_call, write_call_to_float)
+    if not any(write(builder, block) for write in writers):
+        write_real(builder, block)
 
 
 def write_call(builder: ModelBuilder, block: Block) -> bool:
@@ -73,6 +80,24 @@ def write_call(builder: ModelBuilder, block: Block) -> bool:
         whole = builder.file.fresh(f"{value}_unclamped")
         _emit(builder, block, call, whole)
         write_clamped(builder, value, whole, kind, block.activation)
+    return True
+
+
+def write_call_to_float(builder: ModelBuilder, block: Block) -> bool:
+    """Write a region with a float result as an integer operator, with a Relu or Clip behind; or say False."""
+    value = block.float_result
+    whole, tail = split_tail(block.core)
+    maker = FLOAT_CALLS.get(tuple(op.type for op in whole))
+    call = maker(builder, block._replace(core=whole)) if maker is not None and value else None
+    if call is None:
+        return False
+    result = raw_name(builder, value, None, is_f32=True)
+    product = builder.file.fresh(f"{value}_unclamped") if tail else result
+    _emit(builder, block, call, product)
+    for op in tail:
+        bounds = [builder.constant_f32(name) if name else "" for name in op.inputs[1:]]
+        builder.file.emit_op(op, [product, *bounds], [result])
+    define_float(builder, value, result, is_f32=True)
     return True
 
 

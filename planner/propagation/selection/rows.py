@@ -3,11 +3,13 @@
 Rows are chosen by preference, not by price: `when`, None, Any and pinned constants rule rows out;
 among the rest those that can hold what facts say of ranges, of these the one whose storages equal the most
 pins, then file order. The choice for one kernel
-looks at no other kernel, so it cannot depend on a visiting order. Source: design 01, section 4.
+looks at no other kernel, so it cannot depend on a visiting order. Rows with float results are the exception:
+they come last, and are preferred once it is known that nothing stores what they hand on
+(`network.float_results`). Source: design 01, section 4; 11, section 7.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, Literal, NamedTuple
 
@@ -56,17 +58,42 @@ def choose_rows(
     regions: Iterable[Region],
     target: Target,
     left: Mapping[str, Mapping[str, Left]] | None = None,
+    *,
+    read_in_float: Collection[str] = (),
 ) -> list[Choice]:
     """Choose for each region, in order.
 
     Args:
       left: rows that kernels could not keep, by kernel and key.
+      read_in_float: names of the regions whose results nothing stores.
     """
     layouts, bound, gone = layouts_of(target), frozenset(_bound(graph)), left or {}
     return [
-        _choose(graph, region, target, layouts, gone.get(region.name, {}), plain=_is_plain(region, bound))
+        _choose(
+            graph,
+            region,
+            target,
+            layouts,
+            gone.get(region.name, {}),
+            plain=_is_plain(region, bound),
+            read_in_float=region.name in read_in_float,
+        )
         for region in regions
     ]
+
+
+def hand_on_floats(
+    graph: Graph,
+    choices: Sequence[Choice],
+    target: Target,
+    read_in_float: Collection[str],
+    left: Mapping[str, Mapping[str, Left]],
+) -> list[Choice]:
+    """Choose again for the regions whose results nothing stores: rows with float results are preferred."""
+    wanted = [choice.region for choice in choices if choice.region.name in read_in_float]
+    found = choose_rows(graph, wanted, target, left, read_in_float=read_in_float)
+    by_name = {choice.region.name: choice for choice in found}
+    return [by_name.get(choice.region.name, choice) for choice in choices]
 
 
 def refuse_floats(choices: Iterable[Choice], target: Target) -> None:
@@ -173,6 +200,7 @@ def _choose(
     left: Mapping[str, Left],
     *,
     plain: bool,
+    read_in_float: bool,
 ) -> Choice:
     if not any((*region.inputs, *region.outputs)):
         return Choice(region, reason=reason_of_unknown(graph, region.ops) or "no float operands")
@@ -182,7 +210,8 @@ def _choose(
             Choice(region), region.reason or f"{target.id} has no row for kernel {region.kernel!r}"
         )
     refusals: list[str] = []
-    best: tuple[tuple[bool, int], Choice] | None = None
+    best: tuple[tuple[bool, bool, int, bool], Choice] | None = None
+    floats = read_in_float and any(row.hands_on_floats for row in rows)
     for row in rows:
         layout = layouts.of(row, region)
         if layout is None:
@@ -199,9 +228,10 @@ def _choose(
             refusals.append(f"{row.source}: {refusal}")
             continue
         held = not layout.bounded or _holds_ranges(graph, choice, layout, target.costs.max_clip)
-        if plain and held:
+        serves = read_in_float or not layout.hands_on_floats
+        if plain and held and serves and not floats:
             return choice
-        rank = (held, _pins_met(graph, choice))
+        rank = (serves, held, _pins_met(graph, choice), serves and layout.hands_on_floats)
         if best is None or rank > best[0]:
             best = (rank, choice)
     return best[1] if best else in_float(Choice(region), "; ".join(refusals))

@@ -1,0 +1,69 @@
+"""Float results: kernels whose results nothing stores, so that a row with float results may serve them.
+
+Such a row computes on integers and hands on floats: where every reader is float, its results would be rounded
+only to be dequantized again. Looked at once all float kernels are known. A kernel on integers that reads such
+a result stores it, so these rows never make an island of another kernel, and one look is enough.
+Source: design 11, section 7, "Rows with float results"; 02, case 67.
+"""
+
+from planner.ir.graph import Graph, Region
+from planner.ir.types.qtypes import Calibrated, NoneType
+from planner.propagation.network.float_islands import BETWEEN_FLOATS, is_bound
+from planner.propagation.network.ports import FLOAT, Kernel, Network, present
+from planner.propagation.selection.rows import port_facts
+from planner.target.records import Target
+
+
+def kernels_with_float_results(target: Target) -> frozenset[str]:
+    """The kernels of which a row computes on integers and hands on floats."""
+    return frozenset(
+        kernel for kernel, rows in target.rows.items() if any(row.hands_on_floats for row in rows)
+    )
+
+
+def read_in_float(network: Network) -> set[str]:
+    """Names of the kernels with a row, and with one that hands on floats, whose results nothing stores.
+
+    Readers are kernels in float, float ports and the model's outputs, also behind movers that can be float.
+    """
+    known = kernels_with_float_results(network.target)
+    if not any(kernel.choice.region.kernel in known for kernel in network.kernels):
+        return set()
+    is_stored = _stored(network)
+    return {
+        region.name
+        for kernel in network.kernels
+        if (region := kernel.choice.region).kernel in known and kernel.choice.row is not None
+        if not any(is_stored[port.value] for port in present(network, kernel.outputs))
+        if _may_be_float(network.graph, region)
+    }
+
+
+def _stored(network: Network) -> list[bool]:
+    """By value, whether anything stores it in integers: a pin, a width, or a reader, through movers."""
+    found = [value.pin is not None or value.has_any for value in network.values]
+    for number in range(len(network.kernels) - 1, -1, -1):
+        kernel = network.kernels[number]
+        passes = kernel.moves and _can_be_float(network, kernel, number)
+        behind = any(found[port.value] for port in present(network, kernel.outputs))
+        for port in present(network, kernel.inputs):
+            found[port.value] |= behind if passes else port.kind != FLOAT
+    return found
+
+
+def _can_be_float(network: Network, kernel: Kernel, number: int) -> bool:
+    """Whether a mover is what is around it: it has one class that may be float, or floats are around it."""
+    if number in network.begins or number in network.begins.values():
+        return False  # what a loop hands to its next trip is behind its end
+    layout = kernel.choice.layout
+    if layout is None:
+        return kernel.choice.reason == BETWEEN_FLOATS
+    return layout.joins_all and not is_bound(network, kernel)
+
+
+def _may_be_float(graph: Graph, region: Region) -> bool:
+    """Whether no fact says what results are stored in, or another float."""
+    facts = (
+        fact for i, name in enumerate(region.outputs) if name for fact in port_facts(graph, region, "out", i)
+    )
+    return all(isinstance(fact, Calibrated | NoneType) for fact in facts)
