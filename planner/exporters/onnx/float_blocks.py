@@ -4,12 +4,20 @@ Which operand reads which port, borders of bodies, and clamps of results. Nothin
 Source: design 01, sections 3 and 7.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from planner.errors import UnsupportedExport
-from planner.exporters.common.blocks import BORDER_ARITHMETIC, CLAMPS, Block, Clamp, clamp_of
+from planner.exporters.common.blocks import (
+    BORDER_ARITHMETIC,
+    CLAMPS,
+    Block,
+    Clamp,
+    clamp_of,
+    split_tail,
+)
 from planner.exporters.onnx.model_builder import SHAPE_READERS, ModelBuilder
 from planner.exporters.onnx.storage_types import ONNX_FLOATS, held_dtype, whole_range
 from planner.ir.borders import border_op
@@ -80,6 +88,18 @@ def define_float(builder: ModelBuilder, value: str, tensor: str, *, is_f32: bool
         tensor, source = builder.raw_name(value, None), tensor
         builder.file.emit("Cast", [source], [tensor], attributes={"to": ONNX_FLOATS[dtype]})
     builder.values.define_real(value, tensor)
+
+
+def hand_on(builder: ModelBuilder, block: Block, write: Callable[[str], None]) -> None:
+    """Define the float result of a product: `write` gives it to a tensor, a last Relu or Clip follows."""
+    value, (_, tail) = block.float_result, split_tail(block.core)
+    result = raw_name(builder, value, None, is_f32=True)
+    product = builder.file.fresh(f"{value}_unclamped") if tail else result
+    write(product)
+    for op in tail:
+        bounds = [builder.constant_f32(name) if name else "" for name in op.inputs[1:]]
+        builder.file.emit_op(op, [product, *bounds], [result])
+    define_float(builder, value, result, is_f32=True)
 
 
 def _is_written_in_f32(builder: ModelBuilder, block: Block) -> bool:

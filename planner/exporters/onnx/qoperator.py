@@ -5,15 +5,15 @@ movers work on the stored integers as they are; a fused Relu or Clip is a Clip o
 onnxruntime has no integer kernel for runs between DequantizeLinear and QuantizeLinear. Source: design 05.
 """
 
+from functools import partial
 from typing import Final
 
 import numpy as np
 
 from planner.exporters.common.blocks import Block, clamp_of, split_tail
 from planner.exporters.onnx.float_blocks import (
-    define_float,
+    hand_on,
     is_idle,
-    raw_name,
     write_clamp_alone,
     write_clamped,
     write_real,
@@ -85,19 +85,12 @@ def write_call(builder: ModelBuilder, block: Block) -> bool:
 
 def write_call_to_float(builder: ModelBuilder, block: Block) -> bool:
     """Write a region with a float result as an integer operator, with a Relu or Clip behind; or say False."""
-    value = block.float_result
-    whole, tail = split_tail(block.core)
-    maker = FLOAT_CALLS.get(tuple(op.type for op in whole))
-    call = maker(builder, block._replace(core=whole)) if maker is not None and value else None
+    whole, _ = split_tail(block.core)
+    maker = FLOAT_CALLS.get(tuple(op.type for op in whole)) if block.float_result else None
+    call = None if maker is None else maker(builder, block._replace(core=whole))
     if call is None:
         return False
-    result = raw_name(builder, value, None, is_f32=True)
-    product = builder.file.fresh(f"{value}_unclamped") if tail else result
-    _emit(builder, block, call, product)
-    for op in tail:
-        bounds = [builder.constant_f32(name) if name else "" for name in op.inputs[1:]]
-        builder.file.emit_op(op, [product, *bounds], [result])
-    define_float(builder, value, result, is_f32=True)
+    hand_on(builder, block, partial(_emit, builder, block, call))
     return True
 
 

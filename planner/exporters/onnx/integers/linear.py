@@ -7,7 +7,7 @@ Source: ONNX operator pages ConvInteger and MatMulInteger, as onnxruntime's CPU 
 import numpy as np
 
 from planner.constants.quantize import quantize_array
-from planner.exporters.common.blocks import Block, Operand, operand_of
+from planner.exporters.common.blocks import Block, Operand, operand_of, split_tail
 from planner.exporters.common.linear_operands import (
     INT32,
     Product,
@@ -17,10 +17,13 @@ from planner.exporters.common.linear_operands import (
     rounding_of,
     stored_bias,
 )
+from planner.exporters.onnx.float_blocks import hand_on
 from planner.exporters.onnx.integers.rescaling import bounds_of, settle_steps
 from planner.exporters.onnx.integers.rounding_steps import cast
 from planner.exporters.onnx.model_builder import ModelBuilder
-from planner.exporters.onnx.storage_types import held_dtype
+from planner.exporters.onnx.storage_types import ONNX_FLOATS, held_dtype
+from planner.interpreter.calls import FLOAT32_EVEN
+from planner.interpreter.requantize import output_multiplier
 from planner.ir.types.qtypes import Uniform
 
 
@@ -48,6 +51,36 @@ def linear(builder: ModelBuilder, block: Block, y: Uniform) -> bool:
     return True
 
 
+def linear_to_float(builder: ModelBuilder, block: Block) -> bool:
+    """A product whose result is float: the sum in float32 times the product of the scales; or say False."""
+    whole = block._replace(core=split_tail(block.core)[0])
+    product = product_of(builder.values, whole) or _stack(builder, whole)
+    if product is None or product.real_bias is not None or _reach(builder, product) > INT32:
+        return False
+    if product.op.type == "Conv" and builder.values.arithmetic == FLOAT32_EVEN:
+        return False  # onnxruntime has no such kernel, so the plan's own numbers are those of its float one
+
+    def write(result: str) -> None:
+        acc, x, w = _accumulate(builder, whole, product), product.x.kind, product.w.kind
+        scales = output_multiplier(x.scale, np.asarray(w.scales, np.float32), 1.0, alpha=product.alpha)
+        shape = () if w.is_per_tensor else (-1, *[1] * product.trailing)
+        reals = builder.file.fresh(f"{result}_sum_f32")
+        builder.file.emit("Cast", [acc], [reals], attributes={"to": ONNX_FLOATS["f32"]})
+        factor = builder.file.constant(f"{result}_scale", scales.reshape(shape))
+        builder.file.emit("Mul", [reals, factor], [result])
+
+    hand_on(builder, block, write)
+    return True
+
+
+def _reach(builder: ModelBuilder, product: Product) -> int:
+    """The largest magnitude of a sum."""
+    if product.w.value not in builder.graph.constants:
+        return _stack_reach(builder, product)
+    low, high = range_of(builder.values, product)
+    return int(max(-low.min(initial=0), high.max(initial=0)))
+
+
 def _accumulate(builder: ModelBuilder, block: Block, product: Product) -> str:
     """The int32 accumulator's tensor."""
     is_conv = product.op.type == "Conv"
@@ -69,19 +102,32 @@ def _accumulate(builder: ModelBuilder, block: Block, product: Product) -> str:
     return total
 
 
-def _write_stack(builder: ModelBuilder, block: Block, y: Uniform) -> bool:
+def _stack(builder: ModelBuilder, block: Block) -> Product | None:
     """MatMul of two tensors with one scale each: stacks of matrices, activations on both sides."""
-    op, clamp = block.core[0], bounds_of(builder, block, y)
+    op = block.core[0]
     a, b = operand_of(block, op, 0), operand_of(block, op, 1)
-    if clamp is None or a is None or b is None or not (a.kind.is_per_tensor and b.kind.is_per_tensor):
-        return False
+    if [one.type for one in block.core] != ["MatMul"] or a is None or b is None:
+        return None
     depth = (builder.graph.values[a.value].shape or (None,))[-1]
-    if max(a.kind.storage.bits, b.kind.storage.bits) > 8 or not isinstance(depth, int):
+    alike = a.kind.is_per_tensor and b.kind.is_per_tensor
+    if not alike or max(a.kind.storage.bits, b.kind.storage.bits) > 8 or not isinstance(depth, int):
+        return None
+    return Product(op, a, b, 1)
+
+
+def _stack_reach(builder: ModelBuilder, product: Product) -> int:
+    depth = (builder.graph.values[product.x.value].shape or (None,))[-1]
+    return (depth if isinstance(depth, int) else 0) * largest(product.x.kind) * largest(product.w.kind)
+
+
+def _write_stack(builder: ModelBuilder, block: Block, y: Uniform) -> bool:
+    """One requantize behind a stack of matrices."""
+    product, clamp = _stack(builder, block), bounds_of(builder, block, y)
+    if product is None or clamp is None:
         return False
-    reach = depth * largest(a.kind) * largest(b.kind)
+    reach = _stack_reach(builder, product)
     if reach > INT32:
         return False
-    product = Product(op, a, b, 1)
     limit = np.asarray([reach])
     steps = rounding_of(builder.values, product, y, clamp.low, clamp.high).steps(-limit, limit)
     if steps is None:
