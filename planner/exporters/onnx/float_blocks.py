@@ -4,7 +4,7 @@ Which operand reads which port, borders of bodies, and clamps of results. Nothin
 Source: design 01, sections 3 and 7.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -90,15 +90,27 @@ def define_float(builder: ModelBuilder, value: str, tensor: str, *, is_f32: bool
     builder.values.define_real(value, tensor)
 
 
-def hand_on(builder: ModelBuilder, block: Block, write: Callable[[str], None]) -> None:
-    """Define the float result of a product: `write` gives it to a tensor, a last Relu or Clip follows."""
-    value, (_, tail) = block.float_result, split_tail(block.core)
+def products(block: Block) -> Iterator[Block]:
+    """A block whose result is float as the integer products that may begin it, the longest first.
+
+    A last Relu or Clip is none of a product, and the bias of a MatMul may be added behind it.
+    """
+    ops, _ = split_tail(block.core)
+    for count in range(len(ops) if block.float_result else 0, 0, -1):
+        yield block._replace(core=ops[:count])
+
+
+def hand_on(builder: ModelBuilder, block: Block, product: Block, write: Callable[[str], None]) -> None:
+    """Define a float result: `write` gives the product to a tensor, the ops behind it follow in float32."""
+    value, rest = block.float_result, block.core[len(product.core) :]
     result = raw_name(builder, value, None, is_f32=True)
-    product = builder.file.fresh(f"{value}_unclamped") if tail else result
-    write(product)
-    for op in tail:
-        bounds = [builder.constant_f32(name) if name else "" for name in op.inputs[1:]]
-        builder.file.emit_op(op, [product, *bounds], [result])
+    reads = _Reads(builder, block, is_f32=True)
+    reads.inner[product.result] = builder.file.fresh(f"{value}_product") if rest else result
+    write(reads.inner[product.result])
+    for op in rest:
+        inputs = reads.operands(op)
+        reads.inner[op.outputs[0]] = result if op is rest[-1] else builder.file.fresh(f"{op.outputs[0]}_f32")
+        builder.file.emit_op(op, inputs, [reads.inner[op.outputs[0]]])
     define_float(builder, value, result, is_f32=True)
 
 

@@ -5,9 +5,10 @@ leads to a QuantizeLinear: its float weight becomes 8 bits per tensor, its float
 sums. `DoubleQDQPairsRemover` makes one pair, with a scale of its own, of two in a row, that is of a rescale.
 An AveragePool with dilations is fused into a kernel that knows none. QLinearAdd adds in float32, zero points
 included, so a mask of steps many times the result's leaves nothing of what it masks; QLinearSoftmax says 0
-of one number alone, where it is 1. In opset 21 a pair of i8 that is carried over an op that moves data does
-not load (`opsets`). A Max of one tensor is that tensor, and no optimisation looks across it. Ops that only
-move data hide nothing: others carry pairs over them.
+of one number alone, where it is 1. `MatMulAddFusion` makes a float Gemm of a product of integers whose result
+is float and an Add of floats behind it. In opset 21 a pair of i8 that is carried over an op that moves data
+does not load (`opsets`). A Max of one tensor is that tensor, and no optimisation looks across it. Ops that
+only move data hide nothing: others carry pairs over them.
 Source: onnxruntime's `weight_bias_quantization.cc`, `matmul_add_fusion.cc`, `double_qdq_pairs_remover.cc`.
 """
 
@@ -126,6 +127,7 @@ class _File:
             yield from (name for name in node.inputs if self.is_coarse(name, node.outputs[0]))
             if self.opset >= _BROKEN:
                 yield from (name for name in node.inputs if self.is_product(name))
+            yield from (name for name in node.inputs if self.is_float_result(name, node))
 
     def is_carried(self, node: Node) -> bool:
         """Whether a pair of i8 would be carried over an op that moves data, from in front or from behind."""
@@ -152,6 +154,13 @@ class _File:
         """Whether a tensor is a MatMul that an Add makes a Gemm between Reshapes, in a file with i8."""
         product = self.makers.get(name)
         return product is not None and product.op_type == "MatMul" and self.has_i8
+
+    def is_float_result(self, name: str, add: Node) -> bool:
+        """Whether a tensor is a product of integers that an Add of floats would take into a float Gemm."""
+        product = self.makers.get(name)
+        if product is None or product.op_type != "MatMul" or add.outputs[0] in self.leading:
+            return False
+        return all(operand in self.pairs for operand in product.inputs) and self.added[name] not in self.pairs
 
     @cached_property
     def has_i8(self) -> bool:

@@ -10,10 +10,11 @@ from typing import Final
 
 import numpy as np
 
-from planner.exporters.common.blocks import Block, clamp_of, split_tail
+from planner.exporters.common.blocks import Block, clamp_of
 from planner.exporters.onnx.float_blocks import (
     hand_on,
     is_idle,
+    products,
     write_clamp_alone,
     write_clamped,
     write_real,
@@ -84,14 +85,14 @@ def write_call(builder: ModelBuilder, block: Block) -> bool:
 
 
 def write_call_to_float(builder: ModelBuilder, block: Block) -> bool:
-    """Write a region with a float result as an integer operator, with a Relu or Clip behind; or say False."""
-    whole, _ = split_tail(block.core)
-    maker = FLOAT_CALLS.get(tuple(op.type for op in whole)) if block.float_result else None
-    call = None if maker is None else maker(builder, block._replace(core=whole))
-    if call is None:
-        return False
-    hand_on(builder, block, partial(_emit, builder, block, call))
-    return True
+    """Write a region with a float result as an integer operator, and floats behind it; or say False."""
+    for product in products(block):
+        maker = FLOAT_CALLS.get(tuple(op.type for op in product.core))
+        call = None if maker is None else maker(builder, product)
+        if call is not None:
+            hand_on(builder, block, product, partial(_emit, builder, block, call))
+            return True
+    return False
 
 
 def _emit(builder: ModelBuilder, block: Block, call: Call, result: str) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.constants.quantize import ARITHMETICS, quantize_array
+from planner.constants.quantize import ARITHMETICS, dequantize_array, quantize_array
 from planner.interpreter.calls import (
     FLOAT32_SPEC,
     Call,
@@ -108,8 +108,15 @@ def matmul_add(call: Call) -> Array | None:
         return None
     unknown = [dim for dim in (sides.x.shape or ())[:-1] if not isinstance(dim, int)]
     if call.is_onnxruntime and (sides.x.shape is None or len(unknown) > 1):
-        return None
+        return None if call.kind is not None else _added_apart(call, sides)
     return _product(call, sides.x.stored, sides.w.stored, sides)
+
+
+def _added_apart(call: Call, sides: _Sides) -> Array | None:
+    """A float result of which onnxruntime, which can't fold x into a matrix, adds the bias in float32."""
+    product = _product(call, sides.x.stored, sides.w.stored, replace(sides, bias=None))
+    bias = sides.bias
+    return product if product is None or bias is None else product + dequantize_array(bias.stored, bias.kind)
 
 
 def _sides(call: Call, axis: int, *, alpha: float = 1.0) -> _Sides | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from planner.errors import UnsupportedExport
-from planner.exporters.common.blocks import Block, split_tail
+from planner.exporters.common.blocks import Block
 from planner.exporters.onnx.float_blocks import write_clamp_alone, write_real
 from planner.exporters.onnx.integers.averaging import average_pool, global_average_pool
 from planner.exporters.onnx.integers.elementwise import concat, plus, times, where
@@ -56,7 +56,7 @@ def write_block(builder: ModelBuilder, block: Block) -> None:
         return
     if builder.values.arithmetic == FLOAT32_EVEN and write_call(builder, block):
         return
-    if block.float_result and _write_float_result(builder, block):
+    if linear_to_float(builder, block):
         return
     _refuse_integer_kernels(builder, block)
     write_real(builder, block)
@@ -68,11 +68,6 @@ def _write_kernel(builder: ModelBuilder, block: Block) -> bool:
     if kernel is None or len(outputs) != 1 or not isinstance(outputs[0].type, Uniform):
         return False
     return outputs[0].type.is_per_tensor and kernel(builder, block, outputs[0].type)
-
-
-def _write_float_result(builder: ModelBuilder, block: Block) -> bool:
-    ops = tuple(op.type for op in split_tail(block.core)[0])
-    return INTEGER_KERNELS.get(ops) is linear and linear_to_float(builder, block)
 
 
 def _refuse_integer_kernels(builder: ModelBuilder, block: Block) -> None:

@@ -4,10 +4,13 @@ Each says False where its operands are not bytes per tensor times bytes per tens
 Source: ONNX operator pages ConvInteger and MatMulInteger, as onnxruntime's CPU provider runs them.
 """
 
+from functools import partial
+from typing import Final
+
 import numpy as np
 
 from planner.constants.quantize import quantize_array
-from planner.exporters.common.blocks import Block, Operand, operand_of, split_tail
+from planner.exporters.common.blocks import Block, Operand, operand_of
 from planner.exporters.common.linear_operands import (
     INT32,
     Product,
@@ -17,7 +20,7 @@ from planner.exporters.common.linear_operands import (
     rounding_of,
     stored_bias,
 )
-from planner.exporters.onnx.float_blocks import hand_on
+from planner.exporters.onnx.float_blocks import hand_on, products
 from planner.exporters.onnx.integers.rescaling import bounds_of, settle_steps
 from planner.exporters.onnx.integers.rounding_steps import cast
 from planner.exporters.onnx.model_builder import ModelBuilder
@@ -25,6 +28,9 @@ from planner.exporters.onnx.storage_types import ONNX_FLOATS, held_dtype
 from planner.interpreter.calls import FLOAT32_EVEN
 from planner.interpreter.requantize import output_multiplier
 from planner.ir.types.qtypes import Uniform
+
+PRODUCTS: Final = frozenset({("Conv",), ("Gemm",), ("MatMul",), ("MatMul", "Add")})
+"""Types of the ops of a product."""
 
 
 def linear(builder: ModelBuilder, block: Block, y: Uniform) -> bool:
@@ -53,24 +59,39 @@ def linear(builder: ModelBuilder, block: Block, y: Uniform) -> bool:
 
 def linear_to_float(builder: ModelBuilder, block: Block) -> bool:
     """A product whose result is float: the sum in float32 times the product of the scales; or say False."""
-    whole = block._replace(core=split_tail(block.core)[0])
-    product = product_of(builder.values, whole) or _stack(builder, whole)
-    if product is None or product.real_bias is not None or _reach(builder, product) > INT32:
-        return False
-    if product.op.type == "Conv" and builder.values.arithmetic == FLOAT32_EVEN:
-        return False  # onnxruntime has no such kernel, so the plan's own numbers are those of its float one
+    for part in products(block):
+        found = _product(builder, part)
+        if found is not None:
+            hand_on(builder, block, part, partial(_write_reals, builder, part, found))
+            return True
+    return False
 
-    def write(result: str) -> None:
-        acc, x, w = _accumulate(builder, whole, product), product.x.kind, product.w.kind
-        scales = output_multiplier(x.scale, np.asarray(w.scales, np.float32), 1.0, alpha=product.alpha)
-        shape = () if w.is_per_tensor else (-1, *[1] * product.trailing)
-        reals = builder.file.fresh(f"{result}_sum_f32")
-        builder.file.emit("Cast", [acc], [reals], attributes={"to": ONNX_FLOATS["f32"]})
-        factor = builder.file.constant(f"{result}_scale", scales.reshape(shape))
-        builder.file.emit("Mul", [reals, factor], [result])
 
-    hand_on(builder, block, write)
-    return True
+def _product(builder: ModelBuilder, part: Block) -> Product | None:
+    """The product that a part of a block is, if its sums fit 32 bits and its row computes it on integers."""
+    if tuple(op.type for op in part.core) not in PRODUCTS or not _computes(builder, part):
+        return None
+    found = product_of(builder.values, part) or _stack(builder, part)
+    return None if found is None or found.real_bias or _reach(builder, found) > INT32 else found
+
+
+def _write_reals(builder: ModelBuilder, part: Block, product: Product, result: str) -> None:
+    w, acc = product.w.kind, _accumulate(builder, part, product)
+    scales = np.asarray(w.scales, np.float32)
+    factors = output_multiplier(product.x.kind.scale, scales, 1.0, alpha=product.alpha)
+    factors = factors.reshape(() if w.is_per_tensor else (-1, *[1] * product.trailing))
+    reals = builder.file.fresh(f"{result}_sum")
+    builder.file.emit("Cast", [acc], [reals], attributes={"to": ONNX_FLOATS["f32"]})
+    builder.file.emit("Mul", [reals, builder.file.constant(f"{result}_scale", factors)], [result])
+
+
+def _computes(builder: ModelBuilder, part: Block) -> bool:
+    """Whether a part of a block is an integer kernel of the row's arithmetic: onnxruntime has not all."""
+    if builder.values.arithmetic != FLOAT32_EVEN:
+        return True
+    dims = builder.graph.values[part.core[0].inputs[0]].shape
+    is_folded = dims is not None and sum(not isinstance(dim, int) for dim in dims[:-1]) < 2
+    return part.core[0].type != "Conv" and (len(part.core) == 1 or is_folded)
 
 
 def _reach(builder: ModelBuilder, product: Product) -> int:
