@@ -27,13 +27,13 @@ def check_float_results(ranges: Ranges, target: Target, left: Mapping[str, Mappi
     Raises:
       PlanInvalid: the row is of the other sort than the readers ask for.
     """
-    if not any(map(gives_floats, (row for rows in target.rows.values() for row in rows))):
-        return
-    storing = _storing(ranges)
+    used = {step.kernel.kernel for step in ranges.steps if step.served is not None}
+    known = {name: rows for name in used if any(map(gives_floats, rows := rows_for(target, name)))}
+    storing = _storing(ranges) if known else {}
     for step in ranges.steps:
-        if step.served is None:
+        rows = known.get(step.kernel.kernel, ())
+        if step.served is None or not rows:
             continue
-        rows = rows_for(target, step.kernel.kernel)
         gone = left.get(step.kernel.name, {})
         fit = [
             row for row in rows if row.key not in gone and gives_floats(row) != gives_floats(step.served.row)

@@ -77,14 +77,13 @@ def matmul(builder: ModelBuilder, block: Block, y: Uniform) -> Call | None:
 
 
 def matmul_to_float(builder: ModelBuilder, block: Block) -> Call | None:
-    """MatMulIntegerToFloat, batched too; a 2-d weight may have a scale per column, bytes have any signs."""
+    """MatMulIntegerToFloat, batched too; a 2-d weight may have a scale per column."""
     op = block.core[0]
     a, b = operand_of(block, op, 0), operand_of(block, op, 1)
     if a is None or b is None or not _is_byte(a.kind):
         return None
     is_matrix = len(builder.graph.values[b.value].shape or ()) == 2
-    fits = b.kind.storage.bits <= 8 and not b.kind.blocks and b.kind.axis in (None, 1)
-    if not fits or not (b.kind.is_per_tensor or is_matrix):
+    if not _is_weight(b.kind, a.kind, 1) or not (b.kind.is_per_tensor or is_matrix):
         return None
     first, second = builder.triple(a), builder.triple(b)
     inputs = (first[0], second[0], first[1], second[1], first[2], second[2])

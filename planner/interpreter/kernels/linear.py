@@ -158,10 +158,8 @@ def _with_bias(
 
 
 def _is_known(x: Uniform, w: Uniform, y: Uniform | None) -> bool:
-    """Whether onnxruntime has a kernel for the types; those with float results take bytes of any signs."""
-    if y is None:
-        return is_byte(x) and w.storage.bits <= 8
-    return is_like(x, y) and _is_weight(w, x)
+    """Whether onnxruntime has a kernel for the types, with a float result without `y`."""
+    return (is_byte(x) if y is None else is_like(x, y)) and _is_weight(w, x)
 
 
 def _is_weight(kind: Uniform, x: Uniform) -> bool:

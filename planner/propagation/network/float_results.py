@@ -11,14 +11,7 @@ from planner.ir.types.qtypes import Calibrated, NoneType
 from planner.propagation.network.float_islands import BETWEEN_FLOATS, is_bound
 from planner.propagation.network.ports import FLOAT, Kernel, Network, present
 from planner.propagation.selection.rows import port_facts
-from planner.target.records import Target
-
-
-def kernels_with_float_results(target: Target) -> frozenset[str]:
-    """The kernels of which a row computes on integers and hands on floats."""
-    return frozenset(
-        kernel for kernel, rows in target.rows.items() if any(row.hands_on_floats for row in rows)
-    )
+from planner.target.borders import rows_for
 
 
 def read_in_float(network: Network) -> set[str]:
@@ -26,8 +19,10 @@ def read_in_float(network: Network) -> set[str]:
 
     Readers are kernels in float, float ports and the model's outputs, also behind movers that can be float.
     """
-    known = kernels_with_float_results(network.target)
-    if not any(kernel.choice.region.kernel in known for kernel in network.kernels):
+    used = {kernel.choice.region.kernel for kernel in network.kernels if kernel.choice.row is not None}
+    target = network.target
+    known = {name for name in used if any(row.hands_on_floats for row in rows_for(target, name))}
+    if not known:
         return set()
     is_stored = _stored(network)
     return {
