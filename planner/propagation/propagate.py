@@ -188,10 +188,17 @@ def decide(
       Conflict, RuleError: constraints that cannot all hold.
     """
     choices = demote(graph, choices, out_of_reach(graph, choices))
-    network = _network(graph, target, choices, request)
-    while rangeless := forward(network):
-        choices = demote(graph, choices, rangeless)
+    choices, network = _ranged(choices, _network(graph, target, choices, request), request)
+    if floats := read_in_float(network, unranged=True):
+        # Results without a range are no reason for float where they are handed on as such.
+        choices = hand_on_floats(graph, choices, target, floats, remedies.left)
         network = _network(graph, target, choices, request, network.visits)
+        choices, network = _ranged(choices, network, request)
+        stored = floats - read_in_float(network)
+        gone = [i for i, choice in enumerate(choices) if choice.row and choice.region.name in stored]
+        choices = demote(graph, choices, gone)
+        network = _network(graph, target, choices, request, network.visits)
+        choices, network = _ranged(choices, network, request)
     if target.islands == "float" and (islands := integer_islands(network)):
         choices = afloat(choices, islands, ISLAND)
         network = _network(graph, target, choices, request, network.visits)
@@ -218,6 +225,14 @@ def decide(
     labelled = label_all(network, classes, cost_model, request.strategy)
     outcome = Outcome(choices, network, labelled, {}, request, remedies)
     return replace(outcome, derived=_derived(outcome))
+
+
+def _ranged(choices: list[Choice], network: Network, request: Request) -> tuple[list[Choice], Network]:
+    """The choices with kernels in float that have a port without a range, and their network with ranges."""
+    while rangeless := forward(network):
+        choices = demote(network.graph, choices, rangeless)
+        network = _network(network.graph, network.target, choices, request, network.visits)
+    return choices, network
 
 
 def _network(

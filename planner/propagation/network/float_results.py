@@ -10,16 +10,20 @@ from planner.ir.graph import Graph, Region
 from planner.ir.types.qtypes import Calibrated, NoneType
 from planner.propagation.network.float_islands import BETWEEN_FLOATS, is_bound
 from planner.propagation.network.ports import FLOAT, Kernel, Network, present
-from planner.propagation.selection.rows import port_facts
+from planner.propagation.selection.rows import NO_RANGE, port_facts
 from planner.target.borders import rows_for
 
 
-def read_in_float(network: Network) -> set[str]:
+def read_in_float(network: Network, *, unranged: bool = False) -> set[str]:
     """Names of the kernels with a row, and with one that hands on floats, whose results nothing stores.
 
     Readers are kernels in float, float ports and the model's outputs, also behind movers that can be float.
+
+    Args:
+      unranged: those kernels instead that run in float because a port of theirs has no range.
     """
-    used = {kernel.choice.region.kernel for kernel in network.kernels if kernel.choice.row is not None}
+    kernels = [kernel for kernel in network.kernels if _is_meant(kernel, unranged=unranged)]
+    used = {kernel.choice.region.kernel for kernel in kernels}
     target = network.target
     known = {name for name in used if any(row.hands_on_floats for row in rows_for(target, name))}
     if not known:
@@ -27,11 +31,15 @@ def read_in_float(network: Network) -> set[str]:
     is_stored = _stored(network)
     return {
         region.name
-        for kernel in network.kernels
-        if (region := kernel.choice.region).kernel in known and kernel.choice.row is not None
+        for kernel in kernels
+        if (region := kernel.choice.region).kernel in known
         if not any(is_stored[port.value] for port in present(network, kernel.outputs))
         if _may_be_float(network.graph, region)
     }
+
+
+def _is_meant(kernel: Kernel, *, unranged: bool) -> bool:
+    return kernel.choice.reason == NO_RANGE if unranged else kernel.choice.row is not None
 
 
 def _stored(network: Network) -> list[bool]:

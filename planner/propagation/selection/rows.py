@@ -89,11 +89,14 @@ def hand_on_floats(
     read_in_float: Collection[str],
     left: Mapping[str, Mapping[str, Left]],
 ) -> list[Choice]:
-    """Choose again for the regions whose results nothing stores: rows with float results are preferred."""
+    """Choose again for regions whose results nothing stores: rows with float results are preferred.
+
+    What runs in float does so still where none of these serves.
+    """
     wanted = [choice.region for choice in choices if choice.region.name in read_in_float]
     found = choose_rows(graph, wanted, target, left, read_in_float=read_in_float)
-    by_name = {choice.region.name: choice for choice in found}
-    return [by_name.get(choice.region.name, choice) for choice in choices]
+    handing = {one.region.name: one for one in found if one.layout is not None and one.layout.hands_on_floats}
+    return [handing.get(choice.region.name, choice) for choice in choices]
 
 
 def refuse_floats(choices: Iterable[Choice], target: Target) -> None:
