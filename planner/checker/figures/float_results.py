@@ -60,7 +60,7 @@ def _check_sort(
         refuse(served.kernel.name, f"hands on floats by {row.source}, {why}; accepted: {other.key}", row)
     if not gives_floats(row) and not reader and merit >= own:
         why = f"by {row.source}, and nothing stores its results"
-        refuse(served.kernel.name, f"is rounded {why}; accepted: {other.key}, which hands on floats", row)
+        refuse(served.kernel.name, f"is rounded {why}; accepted: {other.key}", row)
 
 
 def _merit(served: Served, row: Row, target: Target) -> Merit | None:
