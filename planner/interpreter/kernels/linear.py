@@ -27,7 +27,13 @@ from planner.interpreter.fixed_point import ratios
 from planner.interpreter.kernels.conv import conv_accumulate, conv_transpose_accumulate
 from planner.interpreter.kernels.geometry import conv_geometry
 from planner.interpreter.kernels.matmul import matmul_accumulate
-from planner.interpreter.requantize import Array, output_multiplier, requantize_float32, wrap_int32
+from planner.interpreter.requantize import (
+    Array,
+    output_multiplier,
+    requantize_float32,
+    scaled_float32,
+    wrap_int32,
+)
 from planner.ir.types.qtypes import Uniform
 
 
@@ -193,8 +199,7 @@ def _handed_on(call: Call, acc: Array, sides: _Sides, shape: tuple[int, ...], al
     scales = output_multiplier(
         sides.x.kind.scale, np.asarray(sides.w.kind.scales, np.float32), 1.0, alpha=alpha
     )
-    whole = wrap_int32(acc) if call.is_onnxruntime else acc
-    reals = whole.astype(np.float32) * scales.reshape(shape)
+    reals = scaled_float32(wrap_int32(acc) if call.is_onnxruntime else acc, scales.reshape(shape))
     bias = sides.real_bias
     return np.asarray(reals if bias is None else reals + bias.astype(np.float32).reshape(-1, *shape[1:]))
 
