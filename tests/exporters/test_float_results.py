@@ -14,6 +14,7 @@ from planner.ir.types.qtypes import NoneType
 from planner.ir.types.typetext import parse_type
 from planner.onnx.sessions import session_options
 from tests.exporters.plans import model, op
+from tests.propagation.test_needed import random_chain
 
 RNG = np.random.default_rng(11)
 W, T = (RNG.normal(size=size).astype(np.float32) for size in ((8, 5), (5, 8)))
@@ -202,3 +203,42 @@ def test_a_file_is_read_and_planned_as_it_was(name):
         assert rows == [kernel.row for kernel in plan.kernels_in_order if kernel.row]
         found = planner.evaluate(read, again, sample).outputs["y"]
         np.testing.assert_array_equal(found, planner.evaluate(ready, plan, sample).outputs["y"])
+
+
+def files_of_random_chains(seeds):
+    """Files at onnxruntime's defaults beside the interpreter; how many chains have a float result.
+
+    Of a target with rows for products and views alone, whose products are between float ops, and of all rows.
+    """
+    whole = planner.load_target("onnxruntime-cpu")
+    products = replace(whole, rows={kernel: whole.rows[kernel] for kernel in ("gemm", "matmul", "Reshape")})
+    found = 0
+    for seed in seeds:
+        graph, samples = random_chain(seed)
+        ready = planner.annotate(graph, stats=planner.calibrate(graph, samples))
+        for target in (whole, products):
+            rounding = {
+                kernel: tuple(r for r in rows if not r.hands_on_floats)
+                for kernel, rows in target.rows.items()
+            }
+            plan = planner.plan(ready, target)
+            assert plan.cost <= planner.plan(ready, replace(target, rows=rounding)).cost
+            rows = [plan.row_of(kernel.name) for kernel in plan.kernels_in_order if kernel.row]
+            if not any(row.hands_on_floats for row in rows):
+                continue
+            found += 1
+            wanted = planner.evaluate(ready, plan, samples[0]).outputs
+            for form in ("onnx-integer", "onnx-qdq", "onnx-qoperator"):
+                session = onnxruntime.InferenceSession(EXPORTERS[form](ready, plan), session_options("all"))
+                for name, array in zip(graph.outputs, session.run(None, samples[0]), strict=True):
+                    np.testing.assert_array_equal(array, wanted[name], err_msg=f"{seed} {form} {name}")
+    return found
+
+
+def test_files_of_random_chains_give_what_the_interpreter_gives():
+    assert files_of_random_chains(range(12)) > 4
+
+
+@pytest.mark.soak
+def test_files_of_many_random_chains_give_what_the_interpreter_gives():
+    assert files_of_random_chains(range(100, 1000)) > 400
