@@ -14,6 +14,7 @@ from planner.checker.asked import FOR_NEIGHBOURS, asked_of, check_asked, check_g
 from planner.checker.edges import check_edges
 from planner.checker.facts import check_facts
 from planner.checker.figures.clips import check_clips, check_needs
+from planner.checker.figures.float_results import check_float_results
 from planner.checker.figures.islands import check_islands
 from planner.checker.figures.losses import check_lost, check_price, losses_of
 from planner.checker.figures.optimal import check_optimal
@@ -122,6 +123,7 @@ def check(plan: Plan, model: Graph | None = None, target: Target | None = None) 
         check_needs(log, ranges)
         if target is not None:
             check_islands(ranges, target)
+            check_float_results(ranges, target, notes.left)
         losses = losses_of(ranges)
         check_lost(plan, losses)
         check_price(plan, losses)

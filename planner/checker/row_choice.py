@@ -26,7 +26,7 @@ from planner.checker.kernel_ports import (
 from planner.checker.numbers import Extent, extent_of, needed_bits
 from planner.checker.pins import bearable
 from planner.checker.predicates import broken_predicate
-from planner.checker.row_reading import read_row
+from planner.checker.row_reading import gives_floats, read_row
 from planner.checker.weights import own_type
 from planner.errors import PlannerError
 from planner.ir.graph import Constant
@@ -50,11 +50,15 @@ BEYOND: Final = 2.0**29
 def check_choice(served: Served, target: Target, binding: frozenset[str], left: Mapping[str, str]) -> None:
     """No other row of the target that fits holds more, meets more pins, or as many and stands earlier.
 
+    Rows with float results are judged among themselves, and the others too: which sort serves depends on the
+    readers (`figures.float_results`).
+
     Args:
       binding: values with facts that a port can break.
       left: why rows could not be kept, by key, as the log says.
     """
-    rows = rows_for(target, served.kernel.kernel)
+    sort = gives_floats(served.row)
+    rows = [row for row in rows_for(target, served.kernel.kernel) if gives_floats(row) == sort]
     region, asked = served.region, asked_of(served.graph, served.region)
     free = asked is None and not region.input_facts and not region.output_facts
     free = free and binding.isdisjoint(port.value for port in served.ports)
@@ -66,7 +70,7 @@ def check_choice(served: Served, target: Target, binding: frozenset[str], left: 
     for row in rows:
         if row.key in left:
             continue
-        merit = _merit(served, row, max_clip)
+        merit = merit_of(served, row, max_clip)
         # Strictly more: at equal merits the earlier row stays, which makes the order of the file a tie break.
         if merit is not None and (best is None or merit > best[0]):
             best = merit, row
@@ -90,7 +94,7 @@ def check_none_asked(served: Served, target: Target) -> None:
       served: the kernel beside any row.
     """
     for row in rows_for(target, served.kernel.kernel):
-        merit = _merit(served, row, target.costs.max_clip)
+        merit = merit_of(served, row, target.costs.max_clip)
         if merit is not None and merit[0]:
             reason = served.kernel.reason
             refuse(served.kernel.name, f"runs in float ({reason}), {row.source} is asked for; accepted: it")
@@ -106,7 +110,7 @@ def check_left(served: Served, target: Target, left: Mapping[str, str]) -> None:
     known = {row.key: row for row in rows_for(target, served.kernel.kernel)}
     for key, why in left.items():
         row = known.get(key)
-        if row is None or _merit(served, row, target.costs.max_clip) is None:
+        if row is None or merit_of(served, row, target.costs.max_clip) is None:
             refuse(served.kernel.name, f"is said to have left {key!r}, which is no row that fits it")
         if not _cannot_be_kept(served, row, why):
             refuse(
@@ -266,7 +270,7 @@ def _is_too_far(served: Served) -> bool:
     return max(coarsest, product) >= BEYOND * finest * 0.999
 
 
-def _merit(served: Served, row: Row, max_clip: float) -> tuple[bool, bool, int] | None:
+def merit_of(served: Served, row: Row, max_clip: float) -> tuple[bool, bool, int] | None:
     """Whether a row was asked for, and holds what facts say of ranges; pins of its storages; None: no fit."""
     region = served.region
     reading = read_row(row, region)

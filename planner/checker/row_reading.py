@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from planner.ir.graph import Region
+from planner.ir.types.qtypes import FloatType
 from planner.target.records import PortPattern, PortType, Row
 
 
@@ -66,6 +67,14 @@ def read_row(row: Row, region: Region) -> Reading | str:
         frozenset(ruled.union(*groups)),
         frozenset(biases),
     )
+
+
+def gives_floats(row: Row) -> bool:
+    """Whether a row reads integers first and writes nothing but float32."""
+    if row.float or not row.inputs or not row.outputs or isinstance(row.inputs[0].type.storage, FloatType):
+        return False
+    stores = [entry.type.storage for entry in row.outputs]
+    return all(isinstance(store, FloatType) and store.name == "f32" for store in stores)
 
 
 def spread(patterns: tuple[PortPattern, ...], names: tuple[str, ...], what: str) -> list[PortPattern] | str:

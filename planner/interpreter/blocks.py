@@ -50,6 +50,12 @@ class Block:
         only = kinds[0] if len(kinds) == 1 else None
         return only if isinstance(only, Uniform) else None
 
+    @property
+    def float_result(self) -> str:
+        """The only result, if there is one and it is handed on as float; else ""."""
+        ports = [port for port in self.kernel.outputs if port.value]
+        return ports[0].value if len(ports) == 1 and ports[0].type is None else ""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Floats:
@@ -106,7 +112,8 @@ def stages_of(
 
 def is_in_f32(block: Block, graph: Graph) -> bool:
     """Whether a block's floats are float32 whatever the model's are: all around it is stored, or constant."""
-    ports = [port for port in (*block.kernel.inputs, *block.kernel.outputs) if port.value]
+    outputs = () if block.float_result else block.kernel.outputs
+    ports = [port for port in (*block.kernel.inputs, *outputs) if port.value]
     if not all(isinstance(port.type, Uniform) for port in ports):
         return False
     values, inside = graph.values, {name for op in block.core for name in op.outputs}
@@ -161,6 +168,19 @@ def clamped(stored: Array, kind: Uniform, op: Op | None, numbers: Mapping[str, A
     return quantize_array(real, kind)
 
 
+def split_tail(ops: tuple[Op, ...]) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
+    """The ops but for a last Relu or Clip of what the one before it computes, and that one."""
+    is_tail = len(ops) > 1 and ops[-1].type in CLAMPS and ops[-1].inputs[0] == ops[-2].outputs[0]
+    return (ops[:-1], ops[-1:]) if is_tail else (ops, ())
+
+
+def clamped_reals(reals: Array, op: Op, numbers: Mapping[str, Array]) -> Array:
+    """Cut reals by a Relu or Clip; where its bounds cross, the upper one wins."""
+    lo, hi = _bounds(op, numbers)
+    low = reals if lo is None else np.maximum(reals, np.float32(lo))
+    return np.asarray(low if hi is None else np.minimum(low, np.float32(hi)))
+
+
 def bound_names(op: Op) -> tuple[str, ...]:
     """Names of the operands that hold a Clip's bounds."""
     return tuple(name for name in op.inputs[1:3] if name)
@@ -192,10 +212,8 @@ def _block(
 
 
 def _activation(region: Region, kernel: KernelPlan) -> Op | None:
-    last = region.ops[-1]
-    is_last = len(region.ops) > 1 and last.type in CLAMPS and last.inputs[0] == region.ops[-2].outputs[0]
-    ports = kernel.outputs
-    if not is_last or len(ports) != 1 or last.outputs[0] != ports[0].value:
+    last, ports = region.ops[-1], kernel.outputs
+    if not split_tail(region.ops)[1] or len(ports) != 1 or last.outputs[0] != ports[0].value:
         return None
     return last if isinstance(ports[0].type, Uniform) else None
 

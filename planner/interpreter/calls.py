@@ -54,14 +54,14 @@ class Call:
     Attributes:
       ops: the region's, without a fused activation.
       operands: the integer ports, by (op name, operand index).
-      y: type of the result.
+      kind: type of the result; None: float32, which sums of products can be handed on as.
       arithmetic: `float32_even` or a key of `fixed_point.ARITHMETICS`.
       other: arrays of operands that are no ports, by name.
     """
 
     ops: tuple[Op, ...]
     operands: Mapping[tuple[str, int], Operand]
-    y: Uniform
+    kind: Uniform | None
     arithmetic: str
     other: Callable[[str], Array]
 
@@ -69,6 +69,13 @@ class Call:
     def op(self) -> Op:
         """The main op."""
         return self.ops[0]
+
+    @property
+    def y(self) -> Uniform:
+        """Type of a stored result."""
+        if self.kind is None:
+            raise TypeError(f"{self.op.name!r} has a float result, which only sums of products have")
+        return self.kind
 
     @property
     def is_onnxruntime(self) -> bool:

@@ -21,8 +21,10 @@ from planner.interpreter.blocks import (
     Stage,
     bound_names,
     clamped,
+    clamped_reals,
     is_in_f32,
     mover_kind,
+    split_tail,
 )
 from planner.interpreter.bodies import Body, Border, Item, choose, cross, items_of, run_loop
 from planner.interpreter.calls import FLOAT32_EVEN, FLOAT32_SPEC, Call
@@ -33,8 +35,9 @@ from planner.interpreter.kernels.table import KERNELS, SUMS_OF_PRODUCTS
 from planner.interpreter.memory import FLOAT32_STEPS, Memory, as_f32, quantizer
 from planner.interpreter.programs import Program, Read, program_of
 from planner.interpreter.requantize import Array
-from planner.ir.graph import Graph
+from planner.ir.graph import Graph, Op
 from planner.ir.types.qtypes import Uniform
+from planner.onnx.dtypes import NUMPY
 from planner.plans.plan import Plan
 from planner.plans.records import Port
 from planner.plans.rescales import pins
@@ -168,13 +171,17 @@ class Interpreter:
         if kind is not None and whole and all(memory.is_same(kind, port.type) for port in _ports(block)):
             self._move(memory, block, kind)
             return
-        result = block.result
-        stored = None if result is None else _on_integers(memory, block, result)
-        if stored is None or result is None:
+        core, tail = split_tail(block.core) if block.float_result else (block.core, ())
+        result = _on_integers(memory, block, core) if block.result or block.float_result else None
+        if result is None:
             self._compute(memory, block)
-            return
-        port = next(port for port in block.kernel.outputs if port.value)
-        self._settle(memory, block, port, stored)
+        elif block.float_result:
+            for op in tail:
+                result = clamped_reals(result, op, {name: memory.real(name) for name in bound_names(op)})
+            self._define_real(memory, block.float_result, result)
+        else:
+            port = next(port for port in block.kernel.outputs if port.value)
+            self._settle(memory, block, port, result)
 
     def _compute(self, memory: Memory, block: Block) -> None:
         """Dequantize the block's operands, run it in float, quantize its results."""
@@ -191,7 +198,11 @@ class Interpreter:
                 quantize = quantizer(block.arithmetic)
                 self._settle(memory, block, port, quantize(as_f32(results[name]), port.type))
             else:
-                memory.define(port.value, results[name])
+                self._define_real(memory, port.value, results[name])
+
+    def _define_real(self, memory: Memory, value: str, reals: Array) -> None:
+        """Define a float value in its own element type."""
+        memory.define(value, reals.astype(NUMPY[self._graph.values[value].dtype], copy=False))
 
     def _move(self, memory: Memory, block: Block, kind: Uniform) -> None:
         """Move stored integers, less the zero point, so that an op's filling is real zero."""
@@ -257,19 +268,22 @@ def _ports(block: Block) -> tuple[Port, ...]:
     return tuple(port for port in (*block.kernel.inputs, *block.kernel.outputs) if port.value)
 
 
-def _on_integers(memory: Memory, block: Block, result: Uniform) -> Array | None:
-    """The stored result of the block's integer kernel; None where it has none for these types."""
-    kernel = KERNELS.get(tuple(op.type for op in block.core))
+def _on_integers(memory: Memory, block: Block, core: tuple[Op, ...]) -> Array | None:
+    """The stored or float result of the block's integer kernel; None where it has none for these types."""
+    kernel, result = KERNELS.get(tuple(op.type for op in core)), block.result
+    if result is None and kernel not in SUMS_OF_PRODUCTS:
+        return None
     in_float = block.arithmetic in FLOAT32_STEPS and not (
         block.arithmetic == FLOAT32_SPEC and kernel in SUMS_OF_PRODUCTS
     )
-    in_float = in_float or any(kind.storage.float_name for kind in (result, *block.kinds.values()))
+    kinds = (*block.kinds.values(), *([] if result is None else [result]))
+    in_float = in_float or any(kind.storage.float_name for kind in kinds)
     if kernel is None or in_float or block.others:
         return None
     operands = {
         (op.name, i): memory.operand(op.inputs[i], block.kinds[op.name, i], block.arithmetic)
-        for op in block.core
+        for op in core
         for i in range(len(op.inputs))
         if (op.name, i) in block.kinds
     }
-    return kernel(Call(block.core, operands, result, block.arithmetic, memory.real))
+    return kernel(Call(core, operands, result, block.arithmetic, memory.real))

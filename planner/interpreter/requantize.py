@@ -96,6 +96,15 @@ def requantize_float32(acc: Array, multiplier: Scale, zero_point: int, qmin: int
     return _round_onto(scaled, zero_point, qmin, qmax)
 
 
+def scaled_float32(acc: Array, multiplier: Scale) -> Float32Array:
+    """Accumulators as reals: in float32, which rounds above 2^24, times the factor, which rounds once more.
+
+    As MatMulIntegerToFloat, and QGemm without a scale of its result.
+    """
+    with np.errstate(over="ignore"):
+        return np.asarray(acc.astype(np.float32) * np.asarray(multiplier, np.float32), np.float32)
+
+
 def quantize_linear(
     x: Array, scale: Scale, zero_point: ZeroPoint, qmin: int, qmax: int, *, axis: int | None = None
 ) -> Array:

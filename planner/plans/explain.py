@@ -12,7 +12,7 @@ from planner.errors import unknown_name
 from planner.ir.graph import BOUNDARY, port_address
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan, require_plan
-from planner.plans.records import PortTyped, Refused, Rescale, Step
+from planner.plans.records import KernelPlan, PortTyped, Refused, Rescale, Step
 
 DEPTH: Final = 6
 """How many steps behind one another are told."""
@@ -143,7 +143,7 @@ def _of_value(plan: Plan, name: str) -> str:
         maker = next(
             (k for k in plan.kernels_in_order if any(port.value == name for port in k.outputs)), None
         )
-        reason = f": {maker.name} runs in float, {maker.reason}" if maker else ""
+        reason = f": {_why_float(plan, maker)}" if maker else ""
         return f"{name} is {type_text(value.type)}{reason}."
     text = _of_step(plan, plan.steps[value.decided_by])
     notes = []
@@ -152,6 +152,13 @@ def _of_value(plan: Plan, name: str) -> str:
     if value.clip:
         notes.append(f"{value.clip:.2%} of its range is cut off")
     return f"{name}: {text}" + (f"\n  {'; '.join(notes)}" if notes else "")
+
+
+def _why_float(plan: Plan, maker: KernelPlan) -> str:
+    row = plan.row_of(maker.name)
+    if row is None:
+        return f"{maker.name} runs in float, {maker.reason}"
+    return f"{maker.name} computes on integers and hands on floats by {row.source}"
 
 
 def _of_kernel(plan: Plan, name: str) -> str:

@@ -58,11 +58,14 @@ class Plan(PlanFields):
 
     @property
     def fully_quantized(self) -> bool:
-        """Whether every quantizable port of every kernel is Uniform (01 section 6)."""
+        """Whether every quantizable port of every kernel is Uniform (01 section 6).
+
+        A result that a row hands on as float is none of these.
+        """
         return all(
             isinstance(port.type, Uniform)
             for kernel in self.kernels_in_order
-            for port in (*kernel.inputs, *kernel.outputs)
+            for port in (*kernel.inputs, *(kernel.outputs if kernel.row is None else ()))
             if port.value
         )
 

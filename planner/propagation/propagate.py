@@ -24,6 +24,7 @@ from planner.propagation.network.float_islands import (
     float_islands,
     integer_islands,
 )
+from planner.propagation.network.float_results import read_in_float
 from planner.propagation.network.per_axis import give_slices
 from planner.propagation.network.ports import Network, present
 from planner.propagation.network.presolve import settle_plain
@@ -37,6 +38,7 @@ from planner.propagation.selection.conflicts import Concession, explained
 from planner.propagation.selection.remedies import Remedies
 from planner.propagation.selection.rows import (
     Choice,
+    hand_on_floats,
     in_float,
     refuse_contradictions,
     refuse_floats,
@@ -161,7 +163,7 @@ def _decided(graph: Graph, target: Target, request: Request, given: Concession) 
     remedies = Remedies()
     while True:
         graph, choices, remedies = served(graph, target, remedies, given.floats, fuses=request.fuses)
-        refuse_unmet(graph, choices, target)
+        refuse_unmet(graph, choices, target, settled=False)
         refuse_floats(choices, target)
         choices = [in_float(c, GIVEN_UP) if c.row and c.region.name in given.floats else c for c in choices]
         outcome = decide(graph, target, choices, request, remedies)
@@ -179,6 +181,7 @@ def decide(
 
     Rows without a range, and movers between floats, run in float; as that can take the range or the integer
     neighbour from another kernel, the network is built again. Kernels only ever turn to float, so this ends.
+    Rows with float results are chosen last, when all that runs in float is known.
 
     Args:
       choices: of all live kernels, in topological order.
@@ -188,10 +191,17 @@ def decide(
       Conflict, RuleError: constraints that cannot all hold.
     """
     choices = demote(graph, choices, out_of_reach(graph, choices))
-    network = _network(graph, target, choices, request)
-    while rangeless := forward(network):
-        choices = demote(graph, choices, rangeless)
+    choices, network = _ranged(choices, _network(graph, target, choices, request), request)
+    if floats := read_in_float(network, unranged=True):
+        # Results without a range are no reason for float where they are handed on as such.
+        choices = hand_on_floats(graph, choices, target, floats, remedies.left)
         network = _network(graph, target, choices, request, network.visits)
+        choices, network = _ranged(choices, network, request)
+        stored = floats - read_in_float(network)
+        gone = [i for i, choice in enumerate(choices) if choice.row and choice.region.name in stored]
+        choices = demote(graph, choices, gone)
+        network = _network(graph, target, choices, request, network.visits)
+        choices, network = _ranged(choices, network, request)
     if target.islands == "float" and (islands := integer_islands(network)):
         choices = afloat(choices, islands, ISLAND)
         network = _network(graph, target, choices, request, network.visits)
@@ -206,6 +216,11 @@ def decide(
         network = _network(graph, target, choices, request, network.visits)
         forward(network)
         backward(network)
+    if floats := read_in_float(network):
+        choices = hand_on_floats(graph, choices, target, floats, remedies.left)
+        network = _network(graph, target, choices, request, network.visits)
+        forward(network)
+        backward(network)
     grow(network, remedies.grown)
     settle_plain(network)
     classes = build_classes(network, _depths(network, request.depths), request.costs.max_clip)
@@ -213,6 +228,14 @@ def decide(
     labelled = label_all(network, classes, cost_model, request.strategy)
     outcome = Outcome(choices, network, labelled, {}, request, remedies)
     return replace(outcome, derived=_derived(outcome))
+
+
+def _ranged(choices: list[Choice], network: Network, request: Request) -> tuple[list[Choice], Network]:
+    """The choices with kernels in float that have a port without a range, and their network with ranges."""
+    while rangeless := forward(network):
+        choices = demote(network.graph, choices, rangeless)
+        network = _network(network.graph, network.target, choices, request, network.visits)
+    return choices, network
 
 
 def _network(

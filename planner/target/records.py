@@ -6,7 +6,7 @@ remaining ports of its side. Source: MLIR quantization RFC, "Target Constraints"
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from planner.ir.types.qtypes import FloatType, Storage, Uniform
 
@@ -47,6 +47,9 @@ class PortType:
         marks = [] if self.granularity == "tensor" else [f"per {self.granularity}"]
         marks += ["symmetric"] if self.symmetric else []
         return " ".join([str(self.storage), *marks])
+
+
+_F32: Final = PortType(FloatType("f32"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,13 @@ class Row:
     work: WorkRates = field(default_factory=WorkRates)
     source: str = ""
     mark: str = ""
+
+    @property
+    def hands_on_floats(self) -> bool:
+        """Whether it computes on stored integers and its results are float32: a row with float results."""
+        reads = self.inputs[:1] if self.float is None else ()
+        stored = any(not isinstance(port.type.storage, FloatType) for port in reads)
+        return stored and bool(self.outputs) and all(port.type == _F32 for port in self.outputs)
 
     @property
     def key(self) -> str:

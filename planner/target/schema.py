@@ -190,7 +190,11 @@ class RowModel(Model):
     inputs: Signature | None = Field(
         None, alias="in", description="Input ports in order; 'b?' is optional, 'xs*' takes all that remain."
     )
-    outputs: Signature | None = Field(None, alias="out", description="Output ports in order.")
+    outputs: Signature | None = Field(
+        None,
+        alias="out",
+        description="Output ports in order; float results of stored inputs serve where nothing stores them.",
+    )
     axis: dict[PortName, int | str] = Field(
         default_factory=dict, description="Quantized axis per port: a role (out_channel) or a number."
     )

@@ -19,8 +19,8 @@ from planner.checker.check import check
 from planner.errors import PlannerError
 from planner.exporters.table import EXPORTERS, file_name
 from planner.fusion.fuse import fuse
-from planner.ir.graph import Graph
-from planner.ir.types.qtypes import FloatType, Storage, Uniform, storage
+from planner.ir.graph import Graph, Region
+from planner.ir.types.qtypes import AnyType, FloatType, Storage, Uniform, storage
 from planner.ir.types.ranges import uniform_from_range
 from planner.onnx.write import write_graph
 from planner.pipeline import annotate, calibrate, evaluate
@@ -211,6 +211,8 @@ def _reached(
         if wild is not None and name in model.constants and _is_weight(pattern.type)
     }
     graph = _pinned(known, {**pins, **weights})
+    if not row.hands_on_floats:
+        graph = _asked(graph, row, region)
     plan = plan_model(graph, target)
     kernel = plan.kernels[region.name]
     if kernel.row is None:
@@ -239,6 +241,17 @@ def _pin(kind: PortType, wild: Storage | FloatType | None) -> Uniform | FloatTyp
     scale = min(max(found.scale, kind.scale_min or 0.0), kind.scale_max or found.scale)
     zero_point = found.zero_point if kind.zero_point is None else kind.zero_point
     return replace(found, scales=(scale,), zero_points=(zero_point,))
+
+
+def _asked(graph: Graph, row: Row, region: Region) -> Graph:
+    """The model with stored results asked for in the row's widths: a row with float results is not meant."""
+    patterns = expand_ports(row.outputs, region.outputs) or ()
+    values = dict(graph.values)
+    for name, pattern in zip(region.outputs, patterns, strict=False):
+        store = pattern.type.storage
+        if name and isinstance(store, Storage):
+            values[name] = replace(values[name], facts=(*values[name].facts, AnyType(store)))
+    return replace(graph, values=values)
 
 
 def _is_weight(kind: PortType) -> bool:

@@ -18,6 +18,7 @@ Spell: TypeAlias = Callable[[Storages], Sequence[bytes]]
 
 MICROSOFT: Final = "com.microsoft"
 STORAGES: Final = ("u8", "i8", "u16", "i16")
+FLOAT: Final = "f32"
 _KINDS: Final = {"u8": np.uint8, "i8": np.int8, "u16": np.uint16, "i16": np.int16}
 _STORED: Final = tuple(np.dtype(kind) for kind in _KINDS.values())
 _X: Final = (1, 4, 6, 6)
@@ -114,7 +115,8 @@ def _gemm(s: Storages) -> list[bytes]:
         sheet = _Sheet()
         a, b = sheet.triple(s[0], 4, 8), sheet.triple(s[1], 8, 6, slices=6)
         bias = sheet.put(np.ones(6, np.int32)) if biased else ""
-        inputs = (*a, *b, bias, *sheet.parameters(s[2]))
+        result = () if s[2] == FLOAT else sheet.parameters(s[2])
+        inputs = (*a, *b, *((bias,) if bias or result else ()), *result)
         models.append(sheet.model(f"{MICROSOFT}::QGemm", inputs, s[2]))
     return models
 
@@ -126,6 +128,17 @@ def _matmul(rank: int, *, columns: bool) -> Spell:
         a = sheet.triple(s[0], 2, 4, 8)
         b = sheet.triple(s[1], *batch, 8, 6, slices=6 if columns else 0)
         return [sheet.model("QLinearMatMul", (*a, *b, *sheet.parameters(s[2])), s[2])]
+
+    return spell
+
+
+def _matmul_to_float(rank: int, *, columns: bool) -> Spell:
+    def spell(s: Storages) -> list[bytes]:
+        sheet = _Sheet()
+        a = sheet.triple(s[0], *(2,) * (rank - 2), 4, 8)
+        b = sheet.triple(s[1], *(2,) * (rank - 2), 8, 6, slices=6 if columns else 0)
+        operands = [name for pair in zip(a, b, strict=True) for name in pair]
+        return [sheet.model(f"{MICROSOFT}::MatMulIntegerToFloat", operands, s[2])]
 
     return spell
 
@@ -215,6 +228,11 @@ def _triples(weights: Sequence[str]) -> tuple[Storages, ...]:
     return tuple((x, w, y) for x, y in _pairs(STORAGES) for w in weights)
 
 
+def _to_float(weights: Sequence[str]) -> tuple[Storages, ...]:
+    """Triples of x, w and a float result."""
+    return tuple((x, w, FLOAT) for x in STORAGES for w in weights)
+
+
 def _equal(count: int) -> tuple[Storages, ...]:
     return tuple((a,) * count for a in STORAGES)
 
@@ -228,6 +246,11 @@ _MATMUL: Final = (
     "in: {{x: {0}, w: {1}}}, out: {{y: {2}}}, %s, accumulator: i32, "
     "rules: [{{multiplier_scale: {{out: y, of: [x, w]}}}}]"
 )
+_LINEAR_TO_FLOAT: Final = (
+    "in: {{x: {0}, w: {1}, b?: b32}}, out: {{y: {2}}}, axis: {{w: out_channel}}, accumulator: i32, "
+    "rules: [{{multiplier_accumulator_scale: {{port: b, of: [x, w]}}}}]"
+)
+_MATMUL_TO_FLOAT: Final = "in: {{x: {0}, w: {1}}}, out: {{y: {2}}}, %s, accumulator: i32"
 _MOVER: Final = "in: {{x: {0}}}, out: {{y: {0}}}, rules: [{{same_scale: [x, y]}}]"
 _ANY: Final = 'in: {x: "*"}, out: {y: "*"}, rules: [{same_scale: [x, y]}]'
 _FREE: Final = "in: {{x: {0}}}, out: {{y: {1}}}, rules: [{{free_scale: [x, y]}}]"
@@ -256,6 +279,7 @@ _SOFTMAX: Final = (
 PROBES: Final[tuple[Probe, ...]] = (
     Probe("conv", "QLinearConv", _triples(("i8c", "u8c")), _conv, _LINEAR),
     Probe("gemm", "com.microsoft::QGemm", _triples(("i8c", "u8c")), _gemm, _LINEAR),
+    Probe("gemm", "com.microsoft::QGemm", _to_float(("i8c", "u8c")), _gemm, _LINEAR_TO_FLOAT),
     Probe(
         "matmul",
         "QLinearMatMul",
@@ -276,6 +300,27 @@ PROBES: Final[tuple[Probe, ...]] = (
         _triples_alike(),
         _matmul(3, columns=False),
         _MATMUL % "when: {{w: dynamic}}",
+    ),
+    Probe(
+        "matmul",
+        "com.microsoft::MatMulIntegerToFloat",
+        _to_float(("i8c",)),
+        _matmul_to_float(2, columns=True),
+        _MATMUL_TO_FLOAT % "axis: {{w: out_channel}}, when: {{w: constant, w.rank: 2}}",
+    ),
+    Probe(
+        "matmul",
+        "com.microsoft::MatMulIntegerToFloat",
+        _to_float(("i8t", "u8")),
+        _matmul_to_float(3, columns=False),
+        _MATMUL_TO_FLOAT % "when: {{w: constant}}",
+    ),
+    Probe(
+        "matmul",
+        "com.microsoft::MatMulIntegerToFloat",
+        (("u8", "u8", FLOAT), ("i8", "i8", FLOAT), ("u8", "i8", FLOAT), ("i8", "u8", FLOAT)),
+        _matmul_to_float(3, columns=False),
+        _MATMUL_TO_FLOAT % "when: {{w: dynamic}}",
     ),
     Probe("add", "com.microsoft::QLinearAdd", _triples_alike(), _binary("QLinearAdd"), _BOTH),
     Probe(
@@ -380,6 +425,7 @@ TYPES: Final[Mapping[str, str]] = {
     "u8c": "{storage: u8, granularity: axis}",
     "i8t": "{storage: i8, range: [-127, 127], symmetric: true}",
     "b32": "{storage: i32, symmetric: true}",
+    "f32": "{storage: f32}",
 }
 """Port types by name; a weight is `c` per channel or `t` per tensor, signed ones around zero."""
 

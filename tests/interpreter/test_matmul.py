@@ -1,10 +1,10 @@
-"""QLinearMatMul, MatMulInteger and QGemm equal onnxruntime, every element."""
+"""QLinearMatMul, MatMulInteger, MatMulIntegerToFloat and QGemm equal onnxruntime, every element."""
 
 import numpy as np
 import pytest
 
 from planner.interpreter.kernels.matmul import matmul_accumulate
-from planner.interpreter.requantize import output_multiplier, requantize_float32
+from planner.interpreter.requantize import output_multiplier, requantize_float32, scaled_float32
 from tests.interpreter.one_op import CONTRIB, STORAGES, assert_same, run_op, scale, stored, zero
 
 SHAPES = [
@@ -63,7 +63,7 @@ def test_matmul_integer(a_shape, b_shape, a_storage, b_storage, per_column):
 @pytest.mark.parametrize("trans_b", [0, 1])
 @pytest.mark.parametrize("alpha", [1.0, 0.37])
 def test_qgemm(a_storage, b_storage, per_column, trans_b, alpha):
-    """With and without a bias."""
+    """With and without a bias, and without a scale of the result, which then is float."""
     rng = np.random.default_rng(11 + trans_b)
     dtype, qmin, qmax = STORAGES[a_storage]
     a, b = stored(rng, a_storage, (5, 37)), stored(rng, b_storage, (19, 37) if trans_b else (37, 19))
@@ -90,6 +90,39 @@ def test_qgemm(a_storage, b_storage, per_column, trans_b, alpha):
         )
         multiplier = output_multiplier(a_scale, b_scale, ys, alpha=alpha)
         assert_same(expected, requantize_float32(acc, multiplier, int(yz), qmin, qmax))
+        floats = run_op(
+            "QGemm",
+            feeds,
+            constants=constants,
+            order=ends if bias is not None else order,
+            result=np.float32,
+            domain=CONTRIB,
+            attributes=attributes,
+        )
+        assert_same(floats, scaled_float32(acc, output_multiplier(a_scale, b_scale, 1.0, alpha=alpha)))
+
+
+@pytest.mark.parametrize(("a_storage", "b_storage"), PAIRS)
+@pytest.mark.parametrize(
+    ("a_shape", "b_shape", "per_column"),
+    [(*shapes, False) for shapes in SHAPES] + [(*shapes, True) for shapes in SHAPES if len(shapes[1]) == 2],
+)
+def test_matmul_integer_to_float(a_shape, b_shape, a_storage, b_storage, per_column):
+    """The sum in float32 times the product of the scales; scales of any size, sums beyond 2^24 among them."""
+    rng = np.random.default_rng(sum(a_shape) + 5 * per_column)
+    a, b = stored(rng, a_storage, a_shape), stored(rng, b_storage, b_shape)
+    columns = b_shape[-1] if per_column else None
+    az = zero(rng, a_storage)
+    bz = stored(rng, b_storage, columns) if per_column else zero(rng, b_storage)
+    acc = matmul_accumulate(a, int(az), b, bz.astype(np.int64))
+    for low in (1e-30, 1e-3, 1e10):
+        a_scale, b_scale = scale(rng, low, 10 * low), scale(rng, 1e-3, 1e-1, columns)
+        feeds = {"a": a, "b": b, "as": a_scale, "bs": b_scale, "az": az, "bz": bz}
+        for constants in ([*feeds][2:], [*feeds][1:]):
+            expected = run_op(
+                "MatMulIntegerToFloat", feeds, constants=constants, result=np.float32, domain=CONTRIB
+            )
+            assert_same(expected, scaled_float32(acc, output_multiplier(a_scale, b_scale, 1.0)))
 
 
 def test_accumulators_beyond_float64_are_exact():

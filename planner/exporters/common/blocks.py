@@ -53,6 +53,13 @@ class Block(NamedTuple):
         return any(isinstance(port.type, Uniform) for port in (*self.kernel.inputs, *self.kernel.outputs))
 
     @property
+    def float_result(self) -> str:
+        """The only result, if there is one and a kernel on integers hands it on as float; else ""."""
+        ports = [port for port in self.kernel.outputs if port.value]
+        only = ports[0] if len(ports) == 1 and self.is_integer else None
+        return only.value if only is not None and only.type is None else ""
+
+    @property
     def result(self) -> str:
         """The value the core computes; where there is an activation, what that reads."""
         return self.core[-1].outputs[0]
@@ -101,13 +108,18 @@ def _port_kinds(region: Region, kernel: KernelPlan) -> Mapping[tuple[str, int], 
     return found
 
 
+def split_tail(ops: tuple[Op, ...]) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
+    """The ops but for a last Relu or Clip of what the one before it computes, and that one."""
+    if len(ops) < 2 or ops[-1].type not in CLAMPS or ops[-1].inputs[0] != ops[-2].outputs[0]:
+        return ops, ()
+    return ops[:-1], ops[-1:]
+
+
 def _fused_activation(region: Region, kernel: KernelPlan) -> Op | None:
-    last = region.ops[-1]
-    if len(region.ops) < 2 or last.type not in CLAMPS or len(kernel.outputs) != 1:
+    tail = split_tail(region.ops)[1]
+    if not tail or len(kernel.outputs) != 1 or tail[0].outputs[0] != kernel.outputs[0].value:
         return None
-    if last.outputs[0] != kernel.outputs[0].value or not isinstance(kernel.outputs[0].type, Uniform):
-        return None
-    return last if last.inputs[0] == region.ops[-2].outputs[0] else None
+    return tail[0] if isinstance(kernel.outputs[0].type, Uniform) else None
 
 
 def clamp_of(values: Values[Any], op: Op | None, kind: Uniform) -> Clamp | None:

@@ -4,18 +4,27 @@ Which operand reads which port, borders of bodies, and clamps of results. Nothin
 Source: design 01, sections 3 and 7.
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from planner.errors import UnsupportedExport
-from planner.exporters.common.blocks import BORDER_ARITHMETIC, CLAMPS, Block, Clamp, clamp_of
+from planner.exporters.common.blocks import (
+    BORDER_ARITHMETIC,
+    CLAMPS,
+    Block,
+    Clamp,
+    clamp_of,
+    split_tail,
+)
 from planner.exporters.onnx.model_builder import SHAPE_READERS, ModelBuilder
-from planner.exporters.onnx.storage_types import held_dtype, whole_range
+from planner.exporters.onnx.storage_types import ONNX_FLOATS, held_dtype, whole_range
 from planner.ir.borders import border_op
 from planner.ir.graph import Op
 from planner.ir.structure import JOIN
 from planner.ir.types.qtypes import Uniform
+from planner.plans.records import PortTyped
 
 
 def write_border(builder: ModelBuilder, block: Block) -> bool:
@@ -52,7 +61,7 @@ def write_real(builder: ModelBuilder, block: Block) -> None:
     is_f32 = _is_written_in_f32(builder, block)
     ports = {port.value: port for port in block.kernel.outputs if port.value}
     reads = _Reads(builder, block, is_f32=is_f32)
-    raw: dict[str, str] = {name: builder.raw_name(name, port.type) for name, port in ports.items()}
+    raw = {name: raw_name(builder, name, port.type, is_f32=is_f32) for name, port in ports.items()}
     for op in block.core:
         inputs = reads.operands(op)
         outputs = [raw.get(name, name) for name in op.outputs]
@@ -60,15 +69,55 @@ def write_real(builder: ModelBuilder, block: Block) -> None:
         builder.file.emit_op(_plain(op), inputs, outputs)
     for name, port in ports.items():
         if not isinstance(port.type, Uniform):
-            builder.values.define_real(name, raw[name])
+            define_float(builder, name, raw[name], is_f32=is_f32)
             continue
         tensor = raw[name] if block.activation is None else reads.inner[block.result]
         settle(builder, name, tensor if is_f32 else builder.as_f32(name, tensor), port.type, block.activation)
 
 
+def raw_name(builder: ModelBuilder, value: str, kind: PortTyped, *, is_f32: bool) -> str:
+    """Name for what the ops of a block give; one that is cast to another float is none of the model's."""
+    is_cast = is_f32 and kind is None and builder.graph.values[value].dtype != "f32"
+    return builder.file.fresh(f"{value}_f32") if is_cast else builder.raw_name(value, kind)
+
+
+def define_float(builder: ModelBuilder, value: str, tensor: str, *, is_f32: bool) -> None:
+    """Define a value as a float tensor, cast where it was computed in float32 and is another float."""
+    dtype = builder.graph.values[value].dtype
+    if is_f32 and dtype != "f32":
+        tensor, source = builder.raw_name(value, None), tensor
+        builder.file.emit("Cast", [source], [tensor], attributes={"to": ONNX_FLOATS[dtype]})
+    builder.values.define_real(value, tensor)
+
+
+def products(block: Block) -> Iterator[Block]:
+    """A block whose result is float as the integer products that may begin it, the longest first.
+
+    A last Relu or Clip is none of a product, and the bias of a MatMul may be added behind it.
+    """
+    ops, _ = split_tail(block.core)
+    for count in range(len(ops) if block.float_result else 0, 0, -1):
+        yield block._replace(core=ops[:count])
+
+
+def hand_on(builder: ModelBuilder, block: Block, product: Block, write: Callable[[str], None]) -> None:
+    """Define a float result: `write` gives the product to a tensor, the ops behind it follow in float32."""
+    value, rest = block.float_result, block.core[len(product.core) :]
+    result = raw_name(builder, value, None, is_f32=True)
+    reads = _Reads(builder, block, is_f32=True)
+    reads.inner[product.result] = builder.file.fresh(f"{value}_product") if rest else result
+    write(reads.inner[product.result])
+    for op in rest:
+        inputs = reads.operands(op)
+        reads.inner[op.outputs[0]] = result if op is rest[-1] else builder.file.fresh(f"{op.outputs[0]}_f32")
+        builder.file.emit_op(op, inputs, [reads.inner[op.outputs[0]]])
+    define_float(builder, value, result, is_f32=True)
+
+
 def _is_written_in_f32(builder: ModelBuilder, block: Block) -> bool:
     """Whether all a block reads and writes in float is stored in integers, or constant."""
-    for port in (*block.kernel.inputs, *block.kernel.outputs):
+    outputs = () if block.float_result else block.kernel.outputs
+    for port in (*block.kernel.inputs, *outputs):
         if port.value and not isinstance(port.type, Uniform):
             return False
     values, inside = builder.graph.values, {name for op in block.core for name in op.outputs}

@@ -5,9 +5,11 @@ leads to a QuantizeLinear: its float weight becomes 8 bits per tensor, its float
 sums. `DoubleQDQPairsRemover` makes one pair, with a scale of its own, of two in a row, that is of a rescale.
 An AveragePool with dilations is fused into a kernel that knows none. QLinearAdd adds in float32, zero points
 included, so a mask of steps many times the result's leaves nothing of what it masks; QLinearSoftmax says 0
-of one number alone, where it is 1. In opset 21 a pair of i8 that is carried over an op that moves data does
-not load (`opsets`). A Max of one tensor is that tensor, and no optimisation looks across it. Ops that only
-move data hide nothing: others carry pairs over them.
+of one number alone, where it is 1. `MatMulAddFusion` makes a float Gemm of a product of integers whose result
+is float and an Add of floats behind it; `QDQPropagation` rounds such a result where ops that move data stand
+between it and a QuantizeLinear. In opset 21 a pair of i8 that is carried over an op that moves data
+does not load (`opsets`). A Max of one tensor is that tensor, and no optimisation looks across it. Ops that
+only move data hide nothing: others carry pairs over them.
 Source: onnxruntime's `weight_bias_quantization.cc`, `matmul_add_fusion.cc`, `double_qdq_pairs_remover.cc`.
 """
 
@@ -96,6 +98,7 @@ class _File:
       stored: by tensor behind a QuantizeLinear and such ops: that node.
       folded: tensors that follow from constants alone.
       leading: tensors that lead to a QuantizeLinear.
+      carried: tensors that lead to a QuantizeLinear over ops that it is carried over alone.
       added: what an Add adds to a tensor.
       quantizers: by tensor in front of a QuantizeLinear: that node.
       readers: how often a tensor is read.
@@ -112,6 +115,7 @@ class _File:
     stored: dict[str, Node] = field(default_factory=dict)
     quantizers: dict[str, Node] = field(default_factory=dict)
     folded: set[str] = field(default_factory=set)
+    carried: set[str] = field(default_factory=set)
     leading: set[str] = field(default_factory=set)
     added: dict[str, str] = field(default_factory=dict)
 
@@ -122,10 +126,13 @@ class _File:
         wrong = (self.is_quantized_anew, self.is_second_pair, self.is_carried, self.is_of_one)
         if is_pool or any(is_wrong(node) for is_wrong in wrong):
             yield node.inputs[0]
+        elif node.op_type in _CARRIERS:
+            yield from (name for name in node.inputs[:1] if self.is_rounded(name, node))
         elif node.op_type == "Add":
             yield from (name for name in node.inputs if self.is_coarse(name, node.outputs[0]))
             if self.opset >= _BROKEN:
                 yield from (name for name in node.inputs if self.is_product(name))
+            yield from (name for name in node.inputs if self.is_float_result(name, node))
 
     def is_carried(self, node: Node) -> bool:
         """Whether a pair of i8 would be carried over an op that moves data, from in front or from behind."""
@@ -152,6 +159,30 @@ class _File:
         """Whether a tensor is a MatMul that an Add makes a Gemm between Reshapes, in a file with i8."""
         product = self.makers.get(name)
         return product is not None and product.op_type == "MatMul" and self.has_i8
+
+    def is_float_result(self, name: str, add: Node) -> bool:
+        """Whether a tensor is a product of integers that an Add of floats would take into a float Gemm."""
+        product = self.makers.get(name)
+        if product is None or product.op_type != "MatMul" or add.outputs[0] in self.leading:
+            return False
+        return all(operand in self.pairs for operand in product.inputs) and self.added[name] not in self.pairs
+
+    def is_rounded(self, name: str, mover: Node) -> bool:
+        """Whether a tensor is a product of integers that a QuantizeLinear far behind would be carried to."""
+        return mover.outputs[0] in self.carried and self.gives_product(name)
+
+    def gives_product(self, name: str) -> bool:
+        """Whether a tensor is a product of integers, a bias on its grid and a clamp behind it included."""
+        node = self.makers.get(name)
+        if node is None or node.domain:
+            return False
+        if node.op_type in ("Gemm", "MatMul"):
+            return all(operand in self.pairs for operand in node.inputs[:2])
+        if node.op_type in ("Clip", "Relu"):
+            return self.gives_product(node.inputs[0])
+        return node.op_type == "Add" and any(
+            self.gives_product(one) and other in self.pairs for one, other in (node.inputs, node.inputs[::-1])
+        )
 
     @cached_property
     def has_i8(self) -> bool:
@@ -224,4 +255,6 @@ def _read(
     for node in reversed(nodes):
         if node.op_type == Q or (node.op_type in _FOLLOWERS and not file.leading.isdisjoint(node.outputs)):
             file.leading.update(node.inputs)
+        if node.op_type == Q or (node.op_type in _CARRIERS and not file.carried.isdisjoint(node.outputs)):
+            file.carried.update(node.inputs[:1])
     return file

@@ -33,6 +33,7 @@ class Call:
 
 
 CallMaker: TypeAlias = Callable[[ModelBuilder, Block, Uniform], Call | None]
+FloatCallMaker: TypeAlias = Callable[[ModelBuilder, Block], Call | None]
 
 
 def _is_byte(kind: Uniform) -> bool:
@@ -75,8 +76,22 @@ def matmul(builder: ModelBuilder, block: Block, y: Uniform) -> Call | None:
     return Call("QLinearMatMul", inputs)
 
 
-def gemm(builder: ModelBuilder, block: Block, y: Uniform) -> Call | None:
-    """QGemm of a Gemm: any alpha, beta 1."""
+def matmul_to_float(builder: ModelBuilder, block: Block) -> Call | None:
+    """MatMulIntegerToFloat, batched too; a 2-d weight may have a scale per column."""
+    op = block.core[0]
+    a, b = operand_of(block, op, 0), operand_of(block, op, 1)
+    if a is None or b is None or not _is_byte(a.kind):
+        return None
+    is_matrix = len(builder.graph.values[b.value].shape or ()) == 2
+    if not _is_weight(b.kind, a.kind, 1) or not (b.kind.is_per_tensor or is_matrix):
+        return None
+    first, second = builder.triple(a), builder.triple(b)
+    inputs = (first[0], second[0], first[1], second[1], first[2], second[2])
+    return Call("MatMulIntegerToFloat", inputs, MICROSOFT)
+
+
+def gemm(builder: ModelBuilder, block: Block, y: Uniform | None = None) -> Call | None:
+    """QGemm of a Gemm: any alpha, beta 1; the result is float without a type."""
     op = block.core[0]
     keys = ("alpha", "transA", "transB")
     attributes = {key: op.attributes[key] for key in keys if key in op.attributes}
@@ -89,8 +104,8 @@ def gemm(builder: ModelBuilder, block: Block, y: Uniform) -> Call | None:
     return _qgemm(builder, block, y, _Gemm(operand_of(block, op, 0), operand_of(block, op, 1), b, attributes))
 
 
-def matmul_add(builder: ModelBuilder, block: Block, y: Uniform) -> Call | None:
-    """QGemm of MatMul and Add; leading dimensions are folded into one and unfolded behind it."""
+def matmul_add(builder: ModelBuilder, block: Block, y: Uniform | None = None) -> Call | None:
+    """QGemm of MatMul and Add, float without a type; leading dimensions are folded and unfolded behind it."""
     product, add = block.core
     side = 1 if add.inputs[0] == product.outputs[0] else 0
     x, w, b = operand_of(block, product, 0), operand_of(block, product, 1), operand_of(block, add, side)
@@ -113,9 +128,9 @@ class _Gemm:
     rows: Shape = ()
 
 
-def _qgemm(builder: ModelBuilder, block: Block, y: Uniform, gemm: _Gemm) -> Call | None:
+def _qgemm(builder: ModelBuilder, block: Block, y: Uniform | None, gemm: _Gemm) -> Call | None:
     a, w, b = gemm.a, gemm.w, gemm.b
-    if a is None or w is None or not _is_like(a.kind, y):
+    if a is None or w is None or not (_is_byte(a.kind) if y is None else _is_like(a.kind, y)):
         return None
     out_axis = 0 if gemm.attributes.get("transB") else 1
     shape = builder.graph.values[w.value].shape
@@ -135,7 +150,9 @@ def _qgemm(builder: ModelBuilder, block: Block, y: Uniform, gemm: _Gemm) -> Call
         tensor = _folded(builder, tensor, shape[0] if shape else -1)
         rows = [dim if isinstance(dim, int) else -1 for dim in gemm.rows]
         reshape = builder.file.constant(f"{block.result}_shape", np.asarray([*rows, columns], np.int64))
-    inputs = (tensor, *parameters, *builder.triple(w), bias, *builder.parameters(y, block.result))
+    inputs = (tensor, *parameters, *builder.triple(w), bias)
+    if y is not None:
+        inputs = (*inputs, *builder.parameters(y, block.result))
     return Call("QGemm", inputs, MICROSOFT, gemm.attributes, reshape)
 
 
@@ -221,6 +238,13 @@ _average_pool: Final = unary(
     defaults={"channels_last": 0},
     keep=("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides"),
 )
+
+FLOAT_CALLS: Final[Mapping[tuple[str, ...], FloatCallMaker]] = {
+    ("Gemm",): gemm,
+    ("MatMul",): matmul_to_float,
+    ("MatMul", "Add"): matmul_add,
+}
+"""Operators on integers whose result is float, by the types of a region's ops but for a last Relu or Clip."""
 
 CALLS: Final[Mapping[tuple[str, ...], CallMaker]] = {
     ("Add",): elementwise("QLinearAdd"),

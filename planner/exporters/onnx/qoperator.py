@@ -5,15 +5,23 @@ movers work on the stored integers as they are; a fused Relu or Clip is a Clip o
 onnxruntime has no integer kernel for runs between DequantizeLinear and QuantizeLinear. Source: design 05.
 """
 
+from functools import partial
 from typing import Final
 
 import numpy as np
 
 from planner.exporters.common.blocks import Block, clamp_of
-from planner.exporters.onnx.float_blocks import is_idle, write_clamp_alone, write_clamped, write_real
+from planner.exporters.onnx.float_blocks import (
+    hand_on,
+    is_idle,
+    products,
+    write_clamp_alone,
+    write_clamped,
+    write_real,
+)
 from planner.exporters.onnx.model_builder import ModelBuilder
 from planner.exporters.onnx.port_support import LOW_BIT_ACTIVATIONS, LOW_BITS, Accepts
-from planner.exporters.onnx.qlinear import CALLS, Call
+from planner.exporters.onnx.qlinear import CALLS, FLOAT_CALLS, Call
 from planner.exporters.onnx.storage_types import held_dtype
 from planner.exporters.onnx.write import Form, write_form
 from planner.ir.graph import Graph, Op
@@ -49,9 +57,9 @@ def write_qoperator_clip(graph: Graph, plan: Plan) -> bytes:
 
 def write_block(builder: ModelBuilder, block: Block) -> None:
     """Write one region: on stored integers where a kernel has its types, else in float."""
-    if write_clamp_alone(builder, block) or write_mover(builder, block) or write_call(builder, block):
-        return
-    write_real(builder, block)
+    writers = (write_clamp_alone, write_mover, write_call, write_call_to_float)
+    if not any(write(builder, block) for write in writers):
+        write_real(builder, block)
 
 
 def write_call(builder: ModelBuilder, block: Block) -> bool:
@@ -74,6 +82,17 @@ def write_call(builder: ModelBuilder, block: Block) -> bool:
         _emit(builder, block, call, whole)
         write_clamped(builder, value, whole, kind, block.activation)
     return True
+
+
+def write_call_to_float(builder: ModelBuilder, block: Block) -> bool:
+    """Write a region with a float result as an integer operator, and floats behind it; or say False."""
+    for product in products(block):
+        maker = FLOAT_CALLS.get(tuple(op.type for op in product.core))
+        call = None if maker is None else maker(builder, product)
+        if call is not None:
+            hand_on(builder, block, product, partial(_emit, builder, block, call))
+            return True
+    return False
 
 
 def _emit(builder: ModelBuilder, block: Block, call: Call, result: str) -> None:

@@ -53,12 +53,17 @@ class Linear:
         return self.op.type in ("Conv", "ConvTranspose")
 
 
-def linear_of(builder: ProgramBuilder, block: Block, y: Uniform) -> Linear | None:
-    """The linear op of a block; None where its operands have no common integer accumulator."""
+def linear_of(builder: ProgramBuilder, block: Block, y: Uniform | None) -> Linear | None:
+    """The linear op of a block; None where its operands have no common integer accumulator.
+
+    Args:
+      y: type of the result; None: float.
+    """
     op = block.core[0]
     x, w = operand_of(block, op, 0), operand_of(block, op, 1)
     w_axis = 0 if op.type == "Conv" or op.attributes.get("transB") else 1
-    if x is None or w is None or not (x.kind.is_per_tensor and y.is_per_tensor) or w.kind.grid:
+    is_plain = y is None or y.is_per_tensor
+    if x is None or w is None or not (x.kind.is_per_tensor and is_plain) or w.kind.grid:
         return None
     if w.kind.axis not in (None, w_axis) or not _is_plain(op, w.kind):
         return None

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from planner.errors import UnsupportedExport
-from planner.exporters.common.blocks import CLAMPS, Block, Clamp, clamp_of
+from planner.exporters.common.blocks import CLAMPS, Block, Clamp, clamp_of, split_tail
 from planner.exporters.common.control_flow import nested
 from planner.exporters.common.known_shapes import fold, left_open, sizes_blamed
 from planner.exporters.onnx.port_support import Accepts, refuse_unsupported
@@ -19,7 +19,7 @@ from planner.exporters.stablehlo.floats.composites import COMPOSITES
 from planner.exporters.stablehlo.floats.recurrent import RECURRENT
 from planner.exporters.stablehlo.floats.windows import WINDOWS, completed
 from planner.exporters.stablehlo.function import Array
-from planner.exporters.stablehlo.integers.kernels import INTEGER, INTEGER_KERNELS
+from planner.exporters.stablehlo.integers.kernels import INTEGER, INTEGER_KERNELS, linear, linear_to_float
 from planner.exporters.stablehlo.integers.kernels import clamped as clamp_integers
 from planner.exporters.stablehlo.integers.tables import tabulated
 from planner.exporters.stablehlo.movement import MOVEMENT
@@ -193,7 +193,10 @@ def _write_real(builder: ProgramBuilder, block: Block) -> None:
     """Write a block's ops on floats: dequantize what it reads, quantize what it defines."""
     made: dict[str, Tensor] = {}
     weighed = hybrid(builder, block) if builder.form is QUANTIZED else None
-    for i, op in enumerate(block.core):
+    ops = block.core
+    if builder.form is INTEGER and block.float_result:
+        ops = _handed_on(builder, block, made)
+    for i, op in enumerate(ops):
         maker = OPS.get(op.type)
         if maker is None:
             raise _unknown(builder, op)
@@ -210,6 +213,18 @@ def _write_real(builder: ProgramBuilder, block: Block) -> None:
             _quantized_result(builder, block, port, tensor)
         else:
             builder.values.define_real(name, tensor)
+
+
+def _handed_on(builder: ProgramBuilder, block: Block, made: dict[str, Tensor]) -> tuple[Op, ...]:
+    """Make the float result of a product on integers; the ops that are still to be written."""
+    whole, tail = split_tail(block.core)
+    is_linear = INTEGER_KERNELS.get(tuple(op.type for op in whole)) is linear
+    product = linear_to_float(builder, block._replace(core=whole)) if is_linear else None
+    if product is None:
+        return block.core
+    name = whole[-1].outputs[0]
+    made[name] = convert(builder.p, product, builder.graph.values[name].dtype)
+    return tail
 
 
 def _quantized_result(builder: ProgramBuilder, block: Block, port: Port, tensor: Tensor) -> None:

@@ -3,7 +3,8 @@
 Each returns None where its types have no integer kernel: then the region computes in float. In
 `float32_even` those of onnxruntime's QLinearConv, QLinearMatMul and QGemm are needed; elsewhere activations
 per tensor, weights per tensor or per output channel, a bias on the accumulator's grid, or in `exact_even` a
-float one. `float32_spec` dequantizes the exact sum and quantizes it, each step in float32.
+float one. `float32_spec` dequantizes the exact sum and quantizes it, each step in float32. A float result is
+the exact sum dequantized, whatever the arithmetic: nothing is requantized.
 """
 
 import math
@@ -11,13 +12,28 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.constants.quantize import ARITHMETICS, quantize_array
-from planner.interpreter.calls import FLOAT32_SPEC, Call, Operand, grid_of, is_accumulator, is_like, onto
+from planner.constants.quantize import ARITHMETICS, dequantize_array, quantize_array
+from planner.interpreter.calls import (
+    FLOAT32_SPEC,
+    Call,
+    Operand,
+    grid_of,
+    is_accumulator,
+    is_byte,
+    is_like,
+    onto,
+)
 from planner.interpreter.fixed_point import ratios
 from planner.interpreter.kernels.conv import conv_accumulate, conv_transpose_accumulate
 from planner.interpreter.kernels.geometry import conv_geometry
 from planner.interpreter.kernels.matmul import matmul_accumulate
-from planner.interpreter.requantize import Array, output_multiplier, requantize_float32, wrap_int32
+from planner.interpreter.requantize import (
+    Array,
+    output_multiplier,
+    requantize_float32,
+    scaled_float32,
+    wrap_int32,
+)
 from planner.ir.types.qtypes import Uniform
 
 
@@ -37,7 +53,8 @@ class _Sides:
 
 def conv(call: Call) -> Array | None:
     """Conv: x, w, bias?"""
-    sides = _sides(call, 0)
+    # onnxruntime has no integer convolution with a float result.
+    sides = None if call.is_onnxruntime and call.kind is None else _sides(call, 0)
     if sides is None:
         return None
     x, w = sides.x.stored, sides.w.stored
@@ -97,8 +114,15 @@ def matmul_add(call: Call) -> Array | None:
         return None
     unknown = [dim for dim in (sides.x.shape or ())[:-1] if not isinstance(dim, int)]
     if call.is_onnxruntime and (sides.x.shape is None or len(unknown) > 1):
-        return None
+        return None if call.kind is not None else _added_apart(call, sides)
     return _product(call, sides.x.stored, sides.w.stored, sides)
+
+
+def _added_apart(call: Call, sides: _Sides) -> Array | None:
+    """A float result of which onnxruntime, which can't fold x into a matrix, adds the bias in float32."""
+    product = _product(call, sides.x.stored, sides.w.stored, replace(sides, bias=None))
+    bias = sides.bias
+    return product if product is None or bias is None else product + dequantize_array(bias.stored, bias.kind)
 
 
 def _sides(call: Call, axis: int, *, alpha: float = 1.0) -> _Sides | None:
@@ -127,15 +151,21 @@ def _with_real_bias(call: Call, sides: _Sides, name: str, axis: int) -> _Sides |
 def _with_bias(
     call: Call, x: Operand | None, w: Operand | None, bias: Operand | None, *, axis: int, alpha: float = 1.0
 ) -> _Sides | None:
-    if x is None or w is None or not x.kind.is_per_tensor or not call.y.is_per_tensor:
+    y = call.kind
+    if x is None or w is None or not x.kind.is_per_tensor or not (y is None or y.is_per_tensor):
         return None
     if w.kind.blocks or w.kind.axis not in (None, axis):
         return None
-    if call.is_onnxruntime and not (is_like(x.kind, call.y) and _is_weight(w.kind, x.kind)):
+    if call.is_onnxruntime and not _is_known(x.kind, w.kind, y):
         return None
     if bias is not None and not is_accumulator(bias.kind, x.kind, w.kind, alpha):
         return None
     return _Sides(x, w, bias)
+
+
+def _is_known(x: Uniform, w: Uniform, y: Uniform | None) -> bool:
+    """Whether onnxruntime has a kernel for the types, with a float result without `y`."""
+    return (is_byte(x) if y is None else is_like(x, y)) and _is_weight(w, x)
 
 
 def _is_weight(kind: Uniform, x: Uniform) -> bool:
@@ -161,10 +191,26 @@ def _bias(sides: _Sides) -> Array | None:
     return None if sides.bias is None else sides.bias.stored
 
 
+def _handed_on(call: Call, acc: Array, sides: _Sides, shape: tuple[int, ...], alpha: float) -> Array:
+    """A float32 result: the sum times the product of the scales, each rounded to float32 once.
+
+    That is MatMulIntegerToFloat of onnxruntime, and its QGemm without a scale of the result.
+    """
+    scales = output_multiplier(
+        sides.x.kind.scale, np.asarray(sides.w.kind.scales, np.float32), 1.0, alpha=alpha
+    )
+    reals = scaled_float32(wrap_int32(acc) if call.is_onnxruntime else acc, scales.reshape(shape))
+    bias = sides.real_bias
+    return np.asarray(reals if bias is None else reals + bias.astype(np.float32).reshape(-1, *shape[1:]))
+
+
 def _requantize(call: Call, acc: Array, sides: _Sides, *, trailing: int = 0, alpha: float = 1.0) -> Array:
     """Onto the result's grid; the channels of `acc` have `trailing` axes behind them."""
-    x, w, y = sides.x.kind, sides.w.kind, call.y
+    x, w = sides.x.kind, sides.w.kind
     shape = (len(w.scales), *(1 for _ in range(trailing)))
+    if call.kind is None:
+        return _handed_on(call, acc, sides, shape, alpha)
+    y = call.kind
     if call.arithmetic == FLOAT32_SPEC:
         scales = np.float32(alpha) * np.float32(x.scale) * np.asarray(w.scales, np.float32)
         return quantize_array(acc.astype(np.float32) * scales.reshape(shape), y, ARITHMETICS[FLOAT32_SPEC])

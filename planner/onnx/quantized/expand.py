@@ -190,6 +190,20 @@ def _qlinear_matmul(op: Op, draft: Draft) -> None:
     _quantize(op, draft, draft.emit(op, "MatMul", *reals, dtype=_FLOAT), goal)
 
 
+def _matmul_to_float(op: Op, draft: Draft) -> None:
+    a, b, a_scale, b_scale, a_zero, b_zero, bias = (*op.inputs, *[""] * 7)[:7]
+    if not (a_scale and b_scale):
+        raise ValueError(op.type)
+    if any(len(draft.graph.values[name].shape or ()) > 1 for name in (b_scale, b_zero) if name):
+        draft.ops.append(op)  # a scale per column of each of many matrices: no axis of a tensor says that
+        return
+    reals = [_real(op, draft, (a, a_scale, a_zero)), _real(op, draft, (b, b_scale, b_zero), axis=-1)]
+    if not bias:
+        draft.emit(op, "MatMul", *reals, out=op.outputs[0])
+        return
+    draft.emit(op, "Add", draft.emit(op, "MatMul", *reals, dtype=_FLOAT), bias, out=op.outputs[0])
+
+
 def _qlinear_concat(op: Op, draft: Draft) -> None:
     triples = [op.inputs[i : i + 3] for i in range(2, len(op.inputs), 3)]
     reals = [_real(op, draft, triple) for triple in triples]
@@ -253,6 +267,7 @@ EXPANSIONS: Final[Mapping[str, Expansion]] = {
     "MatMulInteger": _integer_product("MatMul"),
     "QLinearConv": _qlinear_conv,
     "QLinearMatMul": _qlinear_matmul,
+    f"{MICROSOFT}::MatMulIntegerToFloat": _matmul_to_float,
     f"{MICROSOFT}::QGemm": _qgemm,
     f"{MICROSOFT}::QLinearAdd": _stored_result("Add", 2, _pair),
     f"{MICROSOFT}::QLinearAveragePool": _stored_result("AveragePool", 1, _single),

@@ -299,6 +299,7 @@ RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     "QLinearMatMul": _stored((1, 4, 6), (2, 5, 7), weight=(1, 2, 4, 5)),
     "ConvInteger": _stored((), (2, 3), weight=(3,)),
     "MatMulInteger": _stored((), (2, 3), weight=(2, 3)),
+    f"{MICROSOFT}::MatMulIntegerToFloat": _stored((2, 3), (4, 5), weight=(3, 5)),
     f"{MICROSOFT}::QGemm": _stored((1, 4, 7), (2, 5, 8), weight=(4, 5)),
     f"{MICROSOFT}::QLinearAdd": _BINARY,
     f"{MICROSOFT}::QLinearAveragePool": _UNARY,

@@ -26,9 +26,7 @@ def float_islands(network: Network) -> set[int]:
     """Numbers of the movers of several classes that only float ops are around, through other movers too."""
     if not any(_is_loose(kernel) for kernel in network.kernels):
         return set()
-    inside = {
-        i for i, kernel in enumerate(network.kernels) if kernel.moves and not _is_bound(network, kernel)
-    }
+    inside = {i for i, kernel in enumerate(network.kernels) if kernel.moves and not is_bound(network, kernel)}
     while True:
         kept = {i for i in inside if _borders_on_float(network, network.kernels[i], inside)}
         if kept == inside:
@@ -67,7 +65,7 @@ def _may_be_island(network: Network, kernel: Kernel) -> bool:
     ops = kernel.choice.region.ops
     if kernel.choice.row is None or kernel.moves or not ops or any(op.type in MULTIPLIES for op in ops):
         return False
-    return not _is_bound(network, kernel)
+    return not is_bound(network, kernel)
 
 
 def _before(network: Network, islands: set[int]) -> list[int]:
@@ -109,7 +107,7 @@ def _is_loose(kernel: Kernel) -> bool:
     return kernel.moves and layout is not None and not layout.joins_all
 
 
-def _is_bound(network: Network, kernel: Kernel) -> bool:
+def is_bound(network: Network, kernel: Kernel) -> bool:
     """Whether a pin or an Any touches a kernel, or it has a row that was asked for."""
     if kernel.wanted is not None:
         return True

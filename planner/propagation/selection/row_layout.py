@@ -40,6 +40,7 @@ class Layout:
       joins_all: whether one same_scale group holds every present port.
       blocked: inputs with a scale per block.
       circular: whether rules that derive ask for each other's results.
+      hands_on_floats: whether integers are computed on, and the results are float.
       bounded: ports of a free scale that may be unable to hold their range.
     """
 
@@ -59,6 +60,7 @@ class Layout:
     blocked: tuple[int, ...] = ()
     bounded: tuple[PortId, ...] = ()
     circular: bool = False
+    hands_on_floats: bool = False
 
     def storing(self, region: Region) -> Iterator[str]:
         """The values at ports of a region that store integers whatever wildcards turn out to be."""
@@ -153,6 +155,7 @@ def _layout(row: Row, region: Region) -> Layout | None:
             if pattern.name not in decided and may_fall_short(pattern.type)
         ),
         circular=bool(circles(row)),
+        hands_on_floats=row.hands_on_floats,
     )
 
 

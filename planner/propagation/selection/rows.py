@@ -3,11 +3,13 @@
 Rows are chosen by preference, not by price: `when`, None, Any and pinned constants rule rows out;
 among the rest those that were asked of the kernel, of these those that can hold what facts say of ranges, of
 these the one whose storages equal the most pins, then file order. The choice for one kernel looks at no other
-kernel, so it cannot depend on a visiting order. Source: design 01, section 4; design 11, section 7.
+kernel, so it cannot depend on a visiting order. Rows with float results are the exception: they come last,
+and are preferred once it is known that nothing stores what they hand on (`network.float_results`).
+Source: design 01, section 4; design 11, section 7.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, Literal, NamedTuple
 
@@ -68,11 +70,14 @@ def choose_rows(
     regions: Iterable[Region],
     target: Target,
     left: Mapping[str, Mapping[str, Left]] | None = None,
+    *,
+    read_in_float: Collection[str] = (),
 ) -> list[Choice]:
     """Choose for each region, in order.
 
     Args:
       left: rows that kernels could not keep, by kernel and key.
+      read_in_float: names of the regions whose results nothing stores.
     """
     layouts, bound, gone = layouts_of(target), frozenset(_bound(graph)), left or {}
     return [
@@ -84,6 +89,7 @@ def choose_rows(
             gone.get(region.name, {}),
             plain=_is_plain(region, bound),
             asked=asked_of(graph, region),
+            read_in_float=region.name in read_in_float,
         )
         for region in regions
     ]
@@ -98,8 +104,11 @@ def wanted_of(graph: Graph, choice: Choice) -> Wanted | None:
     return asked.wanted if has else None
 
 
-def refuse_unmet(graph: Graph, choices: Iterable[Choice], target: Target) -> None:
+def refuse_unmet(graph: Graph, choices: Iterable[Choice], target: Target, *, settled: bool = True) -> None:
     """Refuse to plan where a kernel cannot run in float, or one that was named not by a row, as was asked.
+
+    Args:
+      settled: whether rows with float results, which are chosen last, have been.
 
     Raises:
       Conflict: its row has other storages, or it has none; or the target runs nothing in float.
@@ -114,6 +123,9 @@ def refuse_unmet(graph: Graph, choices: Iterable[Choice], target: Target) -> Non
                 concession=Concession(wanted=((region.name, "float"),)),
             )
         if asked is None or not asked.by_name or not asked.wanted.is_row or wanted_of(graph, choice):
+            continue
+        results = (asked.wanted.result, *asked.wanted.outputs)
+        if not settled and any(isinstance(store, FloatType) for store in results):
             continue
         raise Conflict(
             f"{region.name!r} is asked to run as {asked.wanted}, and no row of {region.kernel} serves so"
@@ -131,6 +143,23 @@ def _follows(graph: Graph, region: Region, target: Target) -> str:
         return ""
     names = " and ".join(map(repr, filter(None, region.inputs)))
     return f"it only moves data, in the storage of what is around it: ask the kernel that writes {names}"
+
+
+def hand_on_floats(
+    graph: Graph,
+    choices: Sequence[Choice],
+    target: Target,
+    read_in_float: Collection[str],
+    left: Mapping[str, Mapping[str, Left]],
+) -> list[Choice]:
+    """Choose again for regions whose results nothing stores: rows with float results are preferred.
+
+    What runs in float does so still where none of these serves.
+    """
+    wanted = [choice.region for choice in choices if choice.region.name in read_in_float]
+    found = choose_rows(graph, wanted, target, left, read_in_float=read_in_float)
+    handing = {one.region.name: one for one in found if one.layout is not None and one.layout.hands_on_floats}
+    return [handing.get(choice.region.name, choice) for choice in choices]
 
 
 def refuse_floats(choices: Iterable[Choice], target: Target) -> None:
@@ -238,6 +267,7 @@ def _choose(
     *,
     plain: bool,
     asked: Asked | None,
+    read_in_float: bool,
 ) -> Choice:
     if not any((*region.inputs, *region.outputs)):
         return Choice(region, reason=reason_of_unknown(graph, region.ops) or "no float operands")
@@ -250,7 +280,8 @@ def _choose(
         )
     refusals: list[str] = []
     missed: list[str] = []
-    best: tuple[tuple[bool, bool, int], Choice] | None = None
+    best: tuple[tuple[bool, bool, bool, int, bool], Choice] | None = None
+    floats = read_in_float and any(row.hands_on_floats for row in rows)
     for row in rows:
         layout = layouts.of(row, region)
         if layout is None:
@@ -268,14 +299,16 @@ def _choose(
             missed += refusals[-1:] if wanted else []
             continue
         held = not layout.bounded or _holds_ranges(graph, choice, layout, target.costs.max_clip)
-        if plain and held and (asked is None or wanted):
+        serves = read_in_float or not layout.hands_on_floats
+        if plain and held and serves and not floats and (asked is None or wanted):
             return choice
-        rank = (wanted is not None, held, _pins_met(graph, choice))
+        met = _pins_met(graph, choice)
+        rank = (serves, wanted is not None, held, met, serves and layout.hands_on_floats)
         if best is None or rank > best[0]:
             best = (rank, choice)
     if best is None:
         return in_float(Choice(region), "; ".join(refusals))
-    return best[1]._replace(reason="; ".join(missed)) if missed and not best[0][0] else best[1]
+    return best[1]._replace(reason="; ".join(missed)) if missed and not best[0][1] else best[1]
 
 
 def _sides(choice: Choice) -> Iterable[tuple[Literal["in", "out"], int, str, PortPattern]]:

@@ -43,6 +43,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "L034": "a `derive` of a port from itself",
     "L035": "an accumulator of a kernel without products, whose sums are not counted",
     "L036": "`derive` of ports from each other that nothing satisfies",
+    "L037": "a rule that decides or bounds the scale of a result that is float",
     "T001": "no YAML, or no UTF-8",
     "T002": "beyond a limit of size or number of values",
     "T003": "nested too deep",

@@ -128,5 +128,6 @@ CHECKS: Final[Mapping[str, tuple[Severity, Check]]] = {
     "L034": ("warning", lintwords.derived_from_itself),
     "L035": ("warning", lintfusions.idle_accumulator),
     "L036": ("warning", lintwords.derived_in_a_circle),
+    "L037": ("warning", lintrows.scale_of_a_float),
 }
 """Severity and check by code; codes are never reused."""

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from planner.errors import InputError
 from planner.ir.graph import Graph
-from planner.ir.types.qtypes import Storage, round_scale
+from planner.ir.types.qtypes import FloatType, Storage, round_scale
 from planner.target.expressions import parse_expression, parse_number, references
 from planner.target.lint.opnames import ONNX_OPS
 from planner.target.predicates import failing
@@ -336,6 +336,21 @@ def shift_without_powers(target: Target) -> Found:
                     f"requantize of {row.kernel} is power_of_two, the scale of port {port.name!r} need not be"
                 )
                 yield row.source, message
+
+
+def scale_of_a_float(target: Target) -> Found:
+    """L037: a rule that decides or bounds the scale of a result that a row hands on as float."""
+    for row in rows_of(target):
+        floats = {port.name for port in row.outputs if isinstance(port.type.storage, FloatType)}
+        for rule in row.rules if floats and not row.float else ():
+            named = (
+                [name for name in _rule_ports(rule) if name in floats] if rule.kind != "free_scale" else []
+            )
+            if named:
+                yield (
+                    rule.source,
+                    f"{rule.kind} of {row.kernel} names port {named[0]!r}, a float result without a scale",
+                )
 
 
 def odd_default(target: Target) -> Found:

@@ -6,6 +6,7 @@ import pytest
 import planner
 from planner.errors import UnsupportedExport
 from planner.exporters.table import EXPORTERS
+from planner.interpreter.evaluate import Interpreter
 from planner.ir.types.qtypes import Uniform, storage, sub_channel, uniform
 from tests.exporters.plans import bias, i8, model, op, plan_of, u8, weight
 from tests.exporters.stablehlo.running import job, steps_off
@@ -239,3 +240,24 @@ def test_open_dimensions_are_one():
     ready = planner.annotate(model_, stats=planner.calibrate(model_, "examples/digits/calibration.npz"))
     text = planner.export(ready, planner.plan(ready, "stablehlo"), "stablehlo").decode()
     assert "// argument image.0: 'image' (dimensions left open are 1)" in text
+
+
+@pytest.mark.parametrize("kind", ["Conv", "Gemm", "MatMul"])
+@pytest.mark.parametrize("clamped", [False, True])
+def test_a_float_result_is_the_integer_sum_scaled_once(kind, clamped):
+    """In integers bit for bit; in quantized types the float op, up to float32's rounding."""
+    w = _reals(16, 8, 3, 3) if kind == "Conv" else _reals(8, 16)
+    x, b = ((1, 8, 9, 9) if kind == "Conv" else (20, 8)), _reals(16, scale=0.2)
+    stored = weight(w, 0 if kind == "Conv" else 1)
+    types, arrays = {"x": X, "w": stored}, {"w": w}
+    if kind != "MatMul":
+        types, arrays = {**types, "b": bias(X, stored)}, {**arrays, "b": b}
+    ops = [op(kind, " ".join(["x", *arrays]), "c" if clamped else "y"), op("Relu", "c", "y")][: 1 + clamped]
+    graph, plan = _one(ops, x, arrays, types, reads=" ".join(types), row="exact_even")
+    sample = {"x": _reals(*x, scale=2.0)}
+    wanted = Interpreter(graph, plan, arithmetic="exact_even").run(sample).outputs["y"]
+    integers, floats = hlo.evaluated([job(graph, plan, f, sample) for f in ("stablehlo-int", "stablehlo")])
+    np.testing.assert_array_equal(integers[0], wanted)
+    np.testing.assert_allclose(floats[0], wanted, rtol=0, atol=1e-5 * float(np.abs(wanted).max()))
+    text = EXPORTERS["stablehlo-int"](graph, plan).decode()
+    assert text.count("xi32>)") >= 2

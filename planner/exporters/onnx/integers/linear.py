@@ -4,6 +4,9 @@ Each says False where its operands are not bytes per tensor times bytes per tens
 Source: ONNX operator pages ConvInteger and MatMulInteger, as onnxruntime's CPU provider runs them.
 """
 
+from functools import partial
+from typing import Final
+
 import numpy as np
 
 from planner.constants.quantize import quantize_array
@@ -17,11 +20,17 @@ from planner.exporters.common.linear_operands import (
     rounding_of,
     stored_bias,
 )
+from planner.exporters.onnx.float_blocks import hand_on, products
 from planner.exporters.onnx.integers.rescaling import bounds_of, settle_steps
 from planner.exporters.onnx.integers.rounding_steps import cast
 from planner.exporters.onnx.model_builder import ModelBuilder
-from planner.exporters.onnx.storage_types import held_dtype
+from planner.exporters.onnx.storage_types import ONNX_FLOATS, held_dtype
+from planner.interpreter.calls import FLOAT32_EVEN
+from planner.interpreter.requantize import output_multiplier
 from planner.ir.types.qtypes import Uniform
+
+PRODUCTS: Final = frozenset({("Conv",), ("Gemm",), ("MatMul",), ("MatMul", "Add")})
+"""Types of the ops of a product."""
 
 
 def linear(builder: ModelBuilder, block: Block, y: Uniform) -> bool:
@@ -48,6 +57,51 @@ def linear(builder: ModelBuilder, block: Block, y: Uniform) -> bool:
     return True
 
 
+def linear_to_float(builder: ModelBuilder, block: Block) -> bool:
+    """A product whose result is float: the sum in float32 times the product of the scales; or say False."""
+    for part in products(block):
+        found = _product(builder, part)
+        if found is not None:
+            hand_on(builder, block, part, partial(_write_reals, builder, part, found))
+            return True
+    return False
+
+
+def _product(builder: ModelBuilder, part: Block) -> Product | None:
+    """The product that a part of a block is, if its sums fit 32 bits and its row computes it on integers."""
+    if tuple(op.type for op in part.core) not in PRODUCTS or not _computes(builder, part):
+        return None
+    found = product_of(builder.values, part) or _stack(builder, part)
+    return None if found is None or found.real_bias or _reach(builder, found) > INT32 else found
+
+
+def _write_reals(builder: ModelBuilder, part: Block, product: Product, result: str) -> None:
+    w, acc = product.w.kind, _accumulate(builder, part, product)
+    scales = np.asarray(w.scales, np.float32)
+    factors = output_multiplier(product.x.kind.scale, scales, 1.0, alpha=product.alpha)
+    factors = factors.reshape(() if w.is_per_tensor else (-1, *[1] * product.trailing))
+    reals = builder.file.fresh(f"{result}_sum")
+    builder.file.emit("Cast", [acc], [reals], attributes={"to": ONNX_FLOATS["f32"]})
+    builder.file.emit("Mul", [reals, builder.file.constant(f"{result}_scale", factors)], [result])
+
+
+def _computes(builder: ModelBuilder, part: Block) -> bool:
+    """Whether a part of a block is an integer kernel of the row's arithmetic: onnxruntime has not all."""
+    if builder.values.arithmetic != FLOAT32_EVEN:
+        return True
+    dims = builder.graph.values[part.core[0].inputs[0]].shape
+    is_folded = dims is not None and sum(not isinstance(dim, int) for dim in dims[:-1]) < 2
+    return part.core[0].type != "Conv" and (len(part.core) == 1 or is_folded)
+
+
+def _reach(builder: ModelBuilder, product: Product) -> int:
+    """The largest magnitude of a sum."""
+    if product.w.value not in builder.graph.constants:
+        return _stack_reach(builder, product)
+    low, high = range_of(builder.values, product)
+    return int(max(-low.min(initial=0), high.max(initial=0)))
+
+
 def _accumulate(builder: ModelBuilder, block: Block, product: Product) -> str:
     """The int32 accumulator's tensor."""
     is_conv = product.op.type == "Conv"
@@ -69,19 +123,32 @@ def _accumulate(builder: ModelBuilder, block: Block, product: Product) -> str:
     return total
 
 
-def _write_stack(builder: ModelBuilder, block: Block, y: Uniform) -> bool:
+def _stack(builder: ModelBuilder, block: Block) -> Product | None:
     """MatMul of two tensors with one scale each: stacks of matrices, activations on both sides."""
-    op, clamp = block.core[0], bounds_of(builder, block, y)
+    op = block.core[0]
     a, b = operand_of(block, op, 0), operand_of(block, op, 1)
-    if clamp is None or a is None or b is None or not (a.kind.is_per_tensor and b.kind.is_per_tensor):
-        return False
+    if [one.type for one in block.core] != ["MatMul"] or a is None or b is None:
+        return None
     depth = (builder.graph.values[a.value].shape or (None,))[-1]
-    if max(a.kind.storage.bits, b.kind.storage.bits) > 8 or not isinstance(depth, int):
+    alike = a.kind.is_per_tensor and b.kind.is_per_tensor
+    if not alike or max(a.kind.storage.bits, b.kind.storage.bits) > 8 or not isinstance(depth, int):
+        return None
+    return Product(op, a, b, 1)
+
+
+def _stack_reach(builder: ModelBuilder, product: Product) -> int:
+    depth = (builder.graph.values[product.x.value].shape or (None,))[-1]
+    return (depth if isinstance(depth, int) else 0) * largest(product.x.kind) * largest(product.w.kind)
+
+
+def _write_stack(builder: ModelBuilder, block: Block, y: Uniform) -> bool:
+    """One requantize behind a stack of matrices."""
+    product, clamp = _stack(builder, block), bounds_of(builder, block, y)
+    if product is None or clamp is None:
         return False
-    reach = depth * largest(a.kind) * largest(b.kind)
+    reach = _stack_reach(builder, product)
     if reach > INT32:
         return False
-    product = Product(op, a, b, 1)
     limit = np.asarray([reach])
     steps = rounding_of(builder.values, product, y, clamp.low, clamp.high).steps(-limit, limit)
     if steps is None:

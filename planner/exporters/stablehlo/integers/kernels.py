@@ -39,6 +39,7 @@ from planner.exporters.stablehlo.program_builder import Form, ProgramBuilder
 from planner.exporters.stablehlo.tensors import Tensor, plain, storage_element
 from planner.interpreter.calls import onto
 from planner.interpreter.fixed_point import ratios
+from planner.interpreter.requantize import output_multiplier
 from planner.ir.types.qtypes import Uniform
 
 Kernel: TypeAlias = Callable[[ProgramBuilder, Block, Uniform, Clamp], Tensor | None]
@@ -52,13 +53,7 @@ def linear(builder: ProgramBuilder, block: Block, y: Uniform, ends: Clamp) -> Te
     found, p = linear_of(builder, block, y), builder.p
     if found is None:
         return None
-    element = "i32" if found.reach <= _INT32 else "i64"
-    x = widened(builder, found.x, element)
-    w = _weight(builder, found, element)
-    acc = multiply_out(p, found, x, w)
-    if found.bias is not None:
-        row = p.constant(stored_bias(builder, found.bias), element)
-        acc = binary(p, "add", acc, along(p, row, acc.shape, found.channel_axis))
+    acc = _accumulated(builder, found)
     trailing = acc.rank - 1 - found.channel_axis
     ratio = ratios(found.w.kind.scales, prod((found.x.kind.scale, found.alpha)), y.scale)
     added = None
@@ -66,6 +61,29 @@ def linear(builder: ProgramBuilder, block: Block, y: Uniform, ends: Clamp) -> Te
         added = ratios(found.real_bias.astype(np.float64).tolist(), 1.0, y.scale).reshape(-1, *[1] * trailing)
     term = Term(acc, ratio.reshape(-1, *[1] * trailing), found.reach)
     return rounded(p, [term], grid_of(y, ends), added)
+
+
+def linear_to_float(builder: ProgramBuilder, block: Block) -> Tensor | None:
+    """The same ops with a float result: the sum in float32 times the product of the scales."""
+    found, p = linear_of(builder, block, None), builder.p
+    if found is None or found.real_bias is not None:
+        return None
+    reals = convert(p, _accumulated(builder, found), "f32")
+    scales = np.asarray(found.w.kind.scales, np.float32)
+    factors = p.constant(output_multiplier(found.x.kind.scale, scales, 1.0, alpha=found.alpha), "f32")
+    axis = found.channel_axis
+    wide = along(p, factors, reals.shape, axis) if scales.size > 1 else spread(p, factors, reals.shape)
+    return binary(p, "multiply", reals, wide)
+
+
+def _accumulated(builder: ProgramBuilder, found: Linear) -> Tensor:
+    """The exact sums, the bias among them, in 32 bits where they fit."""
+    p, element = builder.p, "i32" if found.reach <= _INT32 else "i64"
+    acc = multiply_out(p, found, widened(builder, found.x, element), _weight(builder, found, element))
+    if found.bias is None:
+        return acc
+    row = p.constant(stored_bias(builder, found.bias), element)
+    return binary(p, "add", acc, along(p, row, acc.shape, found.channel_axis))
 
 
 def _weight(builder: ProgramBuilder, found: Linear, element: str) -> Tensor:

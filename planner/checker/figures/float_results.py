@@ -1,0 +1,111 @@
+"""Re-verify rows with float results: they serve kernels whose results nothing stores, where they fit.
+
+Source: design 11, section 7, "Rows with float results".
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from planner.checker.figures.ranges import Ranges, Step
+from planner.checker.kernel_ports import Served, own_facts, refuse
+from planner.checker.row_choice import merit_of
+from planner.checker.row_reading import gives_floats
+from planner.ir.types.qtypes import AnyType, Calibrated, NoneType, Uniform
+from planner.target.borders import rows_for
+from planner.target.records import Row, Target
+
+MOVED: Final = "moves data between float ops"
+Merit = tuple[bool, bool, int]
+
+
+def check_float_results(ranges: Ranges, target: Target, left: Mapping[str, Mapping[str, str]]) -> None:
+    """A kernel is served by a row with float results where nothing stores them, and nowhere else.
+
+    Args:
+      left: rows that kernels could not keep, by kernel and key, as the log says.
+
+    Raises:
+      PlanInvalid: the row is of the other sort than the readers ask for.
+    """
+    used = {step.kernel.kernel for step in ranges.steps if step.served is not None}
+    known = {name: rows for name in used if any(map(gives_floats, rows := rows_for(target, name)))}
+    storing = _storing(ranges) if known else {}
+    for step in ranges.steps:
+        rows = known.get(step.kernel.kernel, ())
+        if step.served is None or not rows:
+            continue
+        gone = left.get(step.kernel.name, {})
+        fit = [
+            row for row in rows if row.key not in gone and gives_floats(row) != gives_floats(step.served.row)
+        ]
+        merits = [(merit, row) for row in fit if (merit := _merit(step.served, row, target)) is not None]
+        if merits:
+            _check_sort(ranges, step.served, max(merits, key=lambda entry: entry[0]), storing, target)
+
+
+def _check_sort(
+    ranges: Ranges, served: Served, best: tuple[Merit, Row], storing: Mapping[str, str], target: Target
+) -> None:
+    """One kernel beside the best row of the other sort."""
+    (merit, other), row = best, served.row
+    own = _merit(served, row, target) or (False, False, 0)
+    reader = next((storing[port.value] for port in served.kernel.outputs if port.value in storing), None)
+    reader = reader or _asked_for(ranges, served)
+    if gives_floats(row) and reader:
+        refuse(
+            served.kernel.name, f"hands on floats by {row.source}, and {reader}; accepted: {other.key}", row
+        )
+    if gives_floats(row) and merit > own:
+        why = f"{other.source} holds its ranges or meets more pins"
+        refuse(served.kernel.name, f"hands on floats by {row.source}, {why}; accepted: {other.key}", row)
+    if not gives_floats(row) and not reader and merit >= own:
+        why = f"by {row.source}, and nothing stores its results"
+        refuse(served.kernel.name, f"is rounded {why}; accepted: {other.key}", row)
+
+
+def _merit(served: Served, row: Row, target: Target) -> Merit | None:
+    return merit_of(served, row, target.costs.max_clip)
+
+
+def _asked_for(ranges: Ranges, served: Served) -> str:
+    """What a fact asks of a result that a row with float results does not give; "" for nothing."""
+    for i, port in enumerate(served.ports):
+        if i < len(served.kernel.inputs) or not port.value:
+            continue
+        for fact in (*ranges.graph.values[port.value].facts, *own_facts(served.region, i)):
+            if not isinstance(fact, Calibrated | NoneType):
+                return f"{port.value!r} is to be {fact}"
+    return ""
+
+
+def _storing(ranges: Ranges) -> dict[str, str]:
+    """Values that something stores in integers, looked at past movers that can be float; and what does."""
+    found: dict[str, str] = {}
+    for name, value in ranges.graph.values.items():
+        fact = next((fact for fact in value.facts if isinstance(fact, Uniform | AnyType)), None)
+        if fact is not None:
+            found[name] = f"{name!r} is to be {fact}"
+    ends = {id(step) for step in ranges.steps if step.partner is not None} | ranges.entered
+    for step in reversed(ranges.steps):
+        passes = step.moves and id(step) not in ends and _can_be_float(ranges, step)
+        behind = next((found[port.value] for port in step.kernel.outputs if port.value in found), None)
+        for port in step.kernel.inputs:
+            if passes and behind:
+                found.setdefault(port.value, behind)
+            elif not passes and isinstance(port.type, Uniform):
+                found.setdefault(port.value, f"{step.kernel.name!r} stores {port.value!r}")
+    return found
+
+
+def _can_be_float(ranges: Ranges, step: Step) -> bool:
+    """Whether a mover is stored or float as its neighbours are."""
+    if step.served is None:
+        return step.kernel.reason == MOVED
+    present = [i for i, port in enumerate(step.served.ports) if port.value]
+    if not any(set(present) <= set(group) for group in step.served.groups):
+        return False
+    for i in present:
+        facts = (*ranges.graph.values[step.ports[i].value].facts, *own_facts(step.region, i))
+        if step.fixed[i] is not None or any(isinstance(fact, Uniform | AnyType) for fact in facts):
+            return False
+    return True

@@ -1,0 +1,72 @@
+"""Float results: kernels whose results nothing stores, so that a row with float results may serve them.
+
+Such a row computes on integers and hands on floats: where every reader is float, its results would be rounded
+only to be dequantized again. Looked at once all float kernels are known. A kernel on integers that reads such
+a result stores it, so these rows never make an island of another kernel, and one look is enough.
+Source: design 11, section 7, "Rows with float results"; 02, case 67.
+"""
+
+from planner.ir.graph import Graph, Region
+from planner.ir.types.qtypes import Calibrated, NoneType
+from planner.propagation.network.float_islands import BETWEEN_FLOATS, is_bound
+from planner.propagation.network.ports import FLOAT, Kernel, Network, present
+from planner.propagation.selection.rows import NO_RANGE, port_facts
+from planner.target.borders import rows_for
+
+
+def read_in_float(network: Network, *, unranged: bool = False) -> set[str]:
+    """Names of the kernels with a row, and with one that hands on floats, whose results nothing stores.
+
+    Readers are kernels in float, float ports and the model's outputs, also behind movers that can be float.
+
+    Args:
+      unranged: those kernels instead that run in float because a port of theirs has no range.
+    """
+    kernels = [kernel for kernel in network.kernels if _is_meant(kernel, unranged=unranged)]
+    used = {kernel.choice.region.kernel for kernel in kernels}
+    target = network.target
+    known = {name for name in used if any(row.hands_on_floats for row in rows_for(target, name))}
+    if not known:
+        return set()
+    is_stored = _stored(network)
+    return {
+        region.name
+        for kernel in kernels
+        if (region := kernel.choice.region).kernel in known
+        if not any(is_stored[port.value] for port in present(network, kernel.outputs))
+        if _may_be_float(network.graph, region)
+    }
+
+
+def _is_meant(kernel: Kernel, *, unranged: bool) -> bool:
+    return kernel.choice.reason == NO_RANGE if unranged else kernel.choice.row is not None
+
+
+def _stored(network: Network) -> list[bool]:
+    """By value, whether anything stores it in integers: a pin, a width, or a reader, through movers."""
+    found = [value.pin is not None or value.has_any for value in network.values]
+    for number in range(len(network.kernels) - 1, -1, -1):
+        kernel = network.kernels[number]
+        passes = kernel.moves and _can_be_float(network, kernel, number)
+        behind = any(found[port.value] for port in present(network, kernel.outputs))
+        for port in present(network, kernel.inputs):
+            found[port.value] |= behind if passes else port.kind != FLOAT
+    return found
+
+
+def _can_be_float(network: Network, kernel: Kernel, number: int) -> bool:
+    """Whether a mover is what is around it: it has one class that may be float, or floats are around it."""
+    if number in network.begins or number in network.begins.values():
+        return False  # what a loop hands to its next trip is behind its end
+    layout = kernel.choice.layout
+    if layout is None:
+        return kernel.choice.reason == BETWEEN_FLOATS
+    return layout.joins_all and not is_bound(network, kernel)
+
+
+def _may_be_float(graph: Graph, region: Region) -> bool:
+    """Whether no fact says what results are stored in, or another float."""
+    facts = (
+        fact for i, name in enumerate(region.outputs) if name for fact in port_facts(graph, region, "out", i)
+    )
+    return all(isinstance(fact, Calibrated | NoneType) for fact in facts)

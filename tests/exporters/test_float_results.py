@@ -1,0 +1,244 @@
+"""Products on integers with a float result: each format beside the interpreter, in onnxruntime."""
+
+from dataclasses import replace
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+import planner
+from planner.errors import UnsupportedExport
+from planner.exporters.table import EXPORTERS
+from planner.ir.types.qtypes import NoneType
+from planner.ir.types.typetext import parse_type
+from planner.onnx.sessions import session_options
+from tests.exporters.plans import model, op
+from tests.propagation.test_needed import random_chain
+
+RNG = np.random.default_rng(11)
+W, T = (RNG.normal(size=size).astype(np.float32) for size in ((8, 5), (5, 8)))
+B = RNG.normal(size=5).astype(np.float32)
+BOUNDS = {"lo": np.float32(-1), "hi": np.float32(2)}
+FORMATS = ("onnx-integer", "onnx-qcdq", "onnx-qdq", "onnx-qoperator", "onnx-qoperator-clip")
+I8 = parse_type("!quant.uniform<i8:f32, 0.03125:5>")
+PRODUCT = "MatMulIntegerToFloat"
+
+
+def net(*ops, x=(2, 8), y=(2, 5), facts=None, **constants):
+    """`x` through ops to `y`, with shapes of their own for what is on the way."""
+    inner = {name: y for one in ops for name in one.outputs}
+    inputs = (
+        {"x": x}
+        if "v" in constants or not any("v" in one.inputs for one in ops)
+        else {"x": x, "v": (3, 8, 5)}
+    )
+    return model(ops, inputs=inputs, outputs={"y": y}, constants=constants, shapes=inner, facts=facts)
+
+
+NETS = {
+    "matmul in front of a float op": (
+        net(op("MatMul", "x w", "a"), op("Erf", "a", "y"), w=W),
+        (PRODUCT, "Erf"),
+    ),
+    "matmul of any rank": (net(op("MatMul", "x w", "y"), x=(3, 2, 8), y=(3, 2, 5), w=W), (PRODUCT,)),
+    "two activations": (net(op("MatMul", "x v", "y"), x=(3, 2, 8), y=(3, 2, 5)), (PRODUCT,)),
+    "a stack of weights": (
+        net(op("MatMul", "x v", "y"), x=(3, 2, 8), y=(3, 2, 5), v=np.stack([W, 2 * W, -W])),
+        (PRODUCT,),
+    ),
+    "gemm": (net(op("Gemm", "x w b", "y"), w=W, b=B), ("QGemm",)),
+    "gemm without a bias, turned": (net(op("Gemm", "x w", "y", transB=1), w=T), ("QGemm",)),
+    "gemm and relu": (net(op("Gemm", "x w b", "a"), op("Relu", "a", "y"), w=W, b=B), ("QGemm", "Relu")),
+    "matmul, add and clip": (
+        net(
+            op("MatMul", "x w", "a"),
+            op("Add", "b a", "c"),
+            op("Clip", "c lo hi", "y"),
+            x=(3, 2, 8),
+            y=(3, 2, 5),
+            w=W,
+            b=B,
+            **BOUNDS,
+        ),
+        ("Reshape", "QGemm", "Reshape", "Clip"),
+    ),
+    "matmul and add with two open dimensions": (
+        net(op("MatMul", "x w", "a"), op("Add", "a b", "y"), x=("N", "T", 8), y=("N", "T", 5), w=W, b=B),
+        (PRODUCT, "Add"),
+    ),
+    "an add of floats behind": (
+        net(
+            op("MatMul", "x w", "a"),
+            op("Add", "a m", "c"),
+            op("Erf", "c", "y"),
+            facts={"m": (NoneType(),)},
+            w=W,
+            m=RNG.normal(size=(2, 5)).astype(np.float32),
+        ),
+        (PRODUCT, "Max", "Add", "Erf"),
+    ),
+}
+
+
+def planned(graph, pins=None, on="onnxruntime-cpu"):
+    """The plan, checked, with its model and a sample."""
+    samples = []
+    for k in range(4):
+        rng = np.random.default_rng(k)
+        sizes = {n: [d if isinstance(d, int) else 3 for d in graph.values[n].shape] for n in graph.inputs}
+        samples.append({n: rng.normal(size=size).astype(np.float32) for n, size in sizes.items()})
+    ready = planner.annotate(graph, stats=planner.calibrate(graph, samples))
+    if pins:
+        values = {name: str(kind) for name, kind in pins.items()}
+        ready = planner.annotate(ready, annotations={"format": "qplan.annotations/1", "values": values})
+    plan = planner.plan(ready, on)
+    planner.check(plan, ready, on)
+    return ready, plan, samples[0]
+
+
+def outcome(data, feeds, optimised, tmp_path):
+    """Results of a file in onnxruntime, and the types of its nodes as they run."""
+    options, path = session_options(), tmp_path / "optimised.onnx"
+    level = onnxruntime.GraphOptimizationLevel
+    options.graph_optimization_level = level.ORT_ENABLE_ALL if optimised else level.ORT_DISABLE_ALL
+    options.optimized_model_filepath = str(path)
+    session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    found = session.run(None, dict(feeds))
+    return found, [node.op_type for node in onnx.load(path).graph.node]
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_every_file_gives_what_the_interpreter_gives_bit_for_bit(name, tmp_path):
+    """Files with pairs say so where optimised; without, they are the float op on what is stored."""
+    graph, nodes = NETS[name]
+    ready, plan, sample = planned(graph)
+    handing = [kernel.name for kernel in plan.kernels_in_order if kernel.row]
+    assert [plan.row_of(kernel).hands_on_floats for kernel in handing] == [True]
+    wanted = planner.evaluate(ready, plan, sample).outputs["y"]
+    floats = planner.evaluate(ready, plan, sample, arithmetic="float32_qdq").outputs["y"]
+    for form in FORMATS:
+        data = EXPORTERS[form](ready, plan)
+        for optimised in (True, False):
+            (found,), types = outcome(data, sample, optimised, tmp_path)
+            pairs = form in ("onnx-qcdq", "onnx-qdq") and not optimised
+            np.testing.assert_array_equal(found, floats if pairs else wanted, err_msg=f"{form} {optimised}")
+            if form == "onnx-qdq" and optimised:
+                quantizers = ("QuantizeLinear", "DequantizeLinear")
+                assert tuple(kind for kind in types if kind not in quantizers) == nodes
+
+
+@pytest.mark.parametrize("name", ["matmul in front of a float op", "gemm and relu", "matmul of any rank"])
+def test_signed_activations(name, tmp_path):
+    """Files with pairs are left out: on x86 onnxruntime fuses no i8 that comes stored from outside."""
+    ready, plan, sample = planned(NETS[name][0], {"x": I8})
+    kernel = next(kernel for kernel in plan.kernels_in_order if kernel.row)
+    assert (kernel.inputs[0].type, plan.row_of(kernel.name).hands_on_floats) == (I8, True)
+    stored = {"x": np.clip(np.rint(sample["x"] / np.float32(0.03125)) + 5, -128, 127).astype(np.int8)}
+    wanted = planner.evaluate(ready, plan, stored).outputs["y"]
+    for form in ("onnx-integer", "onnx-qoperator"):
+        (found,), _ = outcome(EXPORTERS[form](ready, plan), stored, True, tmp_path)
+        np.testing.assert_array_equal(found, wanted, err_msg=form)
+
+
+def test_signed_activations_between_kernels(tmp_path):
+    graph = net(op("LeakyRelu", "x", "a"), op("MatMul", "a w", "y"), x=(2, 8), w=W)
+    graph = replace(graph, values={**graph.values, "a": replace(graph.values["a"], shape=(2, 8))})
+    ready, plan, sample = planned(graph, {"a": I8})
+    wanted = planner.evaluate(ready, plan, sample).outputs["y"]
+    for form in ("onnx-integer", "onnx-qdq", "onnx-qoperator"):
+        (found,), types = outcome(EXPORTERS[form](ready, plan), sample, True, tmp_path)
+        np.testing.assert_array_equal(found, wanted, err_msg=form)
+        assert form == "onnx-integer" or PRODUCT in types
+
+
+def test_a_quantizer_far_behind_does_not_round_the_result(tmp_path):
+    """It would be carried over the view, which no row serves here, and fused into the product."""
+    graph = net(
+        op("MatMul", "x w", "a"),
+        op("Transpose", "a", "t", perm=(1, 0)),
+        op("MatMul", "t u", "y"),
+        w=W,
+        u=W[:2, :4],
+    )
+    shapes = {"t": (5, 2), "y": (5, 4)}
+    values = {
+        name: replace(value, shape=shapes.get(name, value.shape)) for name, value in graph.values.items()
+    }
+    target = planner.load_target("onnxruntime-cpu")
+    bare = replace(
+        target, rows={kernel: rows for kernel, rows in target.rows.items() if kernel != "Transpose"}
+    )
+    ready, plan, sample = planned(replace(graph, values=values), on=bare)
+    assert [plan.row_of(name).hands_on_floats for name in ("op_a", "op_y")] == [True, True]
+    (found,), types = outcome(EXPORTERS["onnx-qdq"](ready, plan), sample, True, tmp_path)
+    np.testing.assert_array_equal(found, planner.evaluate(ready, plan, sample).outputs["y"])
+    assert (types.count(PRODUCT), types.count("Max"), "QLinearMatMul" in types) == (2, 1, False)
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("finn", "op_y.out[0] (row gemm@32): thresholds do not compute Gemm"),
+        ("hls4ml", "op_y.out[0] ('y', row gemm@32) is handed on as float, hls4ml computes in fixed point"),
+        ("tosa", "op_y.out[0] (row gemm@32): no TOSA operators compute Gemm"),
+    ],
+)
+def test_formats_that_cannot_say_it_name_the_row(form, text):
+    ready, plan, _ = planned(NETS["gemm"][0])
+    assert plan.kernels["op_y"].row == "gemm@32"
+    with pytest.raises(UnsupportedExport) as refused:
+        EXPORTERS[form](ready, plan)
+    assert str(refused.value).startswith(text)
+
+
+@pytest.mark.parametrize("name", ["gemm and relu", "matmul of any rank"])
+def test_a_file_is_read_and_planned_as_it_was(name):
+    """The result has no range in the file, and needs none."""
+    ready, plan, sample = planned(NETS[name][0])
+    for form in ("onnx-qdq", "onnx-qoperator"):
+        read = planner.load_model(EXPORTERS[form](ready, plan))
+        again = planner.plan(read, "onnxruntime-cpu")
+        rows = [kernel.row for kernel in again.kernels_in_order if kernel.row]
+        assert rows == [kernel.row for kernel in plan.kernels_in_order if kernel.row]
+        found = planner.evaluate(read, again, sample).outputs["y"]
+        np.testing.assert_array_equal(found, planner.evaluate(ready, plan, sample).outputs["y"])
+
+
+def files_of_random_chains(seeds):
+    """Files at onnxruntime's defaults beside the interpreter; how many chains have a float result.
+
+    Of a target with rows for products and views alone, whose products are between float ops, and of all rows.
+    """
+    whole = planner.load_target("onnxruntime-cpu")
+    products = replace(whole, rows={kernel: whole.rows[kernel] for kernel in ("gemm", "matmul", "Reshape")})
+    found = 0
+    for seed in seeds:
+        graph, samples = random_chain(seed)
+        ready = planner.annotate(graph, stats=planner.calibrate(graph, samples))
+        for target in (whole, products):
+            rounding = {
+                kernel: tuple(r for r in rows if not r.hands_on_floats)
+                for kernel, rows in target.rows.items()
+            }
+            plan = planner.plan(ready, target)
+            assert plan.cost <= planner.plan(ready, replace(target, rows=rounding)).cost
+            rows = [plan.row_of(kernel.name) for kernel in plan.kernels_in_order if kernel.row]
+            if not any(row.hands_on_floats for row in rows):
+                continue
+            found += 1
+            wanted = planner.evaluate(ready, plan, samples[0]).outputs
+            for form in ("onnx-integer", "onnx-qdq", "onnx-qoperator"):
+                session = onnxruntime.InferenceSession(EXPORTERS[form](ready, plan), session_options("all"))
+                for name, array in zip(graph.outputs, session.run(None, samples[0]), strict=True):
+                    np.testing.assert_array_equal(array, wanted[name], err_msg=f"{seed} {form} {name}")
+    return found
+
+
+def test_files_of_random_chains_give_what_the_interpreter_gives():
+    assert files_of_random_chains(range(20)) > 5
+
+
+@pytest.mark.soak
+def test_files_of_many_random_chains_give_what_the_interpreter_gives():
+    assert files_of_random_chains(range(100, 1000)) > 400
