@@ -16,10 +16,15 @@ import numpy as np
 from planner.calibration.observe import OBSERVERS, Observed
 from planner.calibration.observe import merge as merge_observed
 from planner.calibration.rows_seen import RowsSeen, Seen, join
+from planner.calibration.width_ranges import CHOOSERS, ends_of
 from planner.errors import StatsError
 from planner.ir.graph import Graph, model_digest
+from planner.ir.types.qtypes import WidthRange
 
 PERCENTILE: Final = Fraction("99.99")
+ACCEPTED: Final = "minmax, percentile, percentile:99.9, mse, entropy"
+WIDTHS: Final = (2, 3, 4, 5, 6, 7, 8, 16)
+"""Widths of storages, in bits, that `mse` and `entropy` choose a range for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,7 @@ class Statistics:
 
     Attributes:
       model: digest of the model without its facts.
-      method: `minmax`, `percentile` or `percentile:99.9` (per cent of the elements kept).
+      method: `minmax`, `percentile` or `percentile:99.9` (per cent of the elements kept), `mse`, `entropy`.
       samples: number of runs.
       values: by value name; a value of which nothing finite was seen is missing.
     """
@@ -90,14 +95,14 @@ class Statistics:
 
 
 def percentile_of(method: str) -> Fraction | None:
-    """Per cent of the elements that a method keeps; None where it keeps all (`minmax`).
+    """Per cent of the elements that a method keeps; None where it goes by something else.
 
     Raises:
       StatsError: a method that is none, or a percentile outside (50, 100].
     """
     name, colon, text = method.partition(":")
     if name not in OBSERVERS or (colon and name != "percentile"):
-        raise StatsError(f"unknown calibration method {method!r}", hint="minmax, percentile, percentile:99.9")
+        raise StatsError(f"unknown calibration method {method!r}", hint=ACCEPTED)
     if name != "percentile":
         return None
     if not colon:
@@ -131,6 +136,18 @@ def range_of(stats: ValueStats, method: str) -> tuple[tuple[float, ...], tuple[f
     lo = math.ldexp(stats.bins.first + below, stats.bins.exponent)
     hi = math.ldexp(stats.bins.first + len(counts) - above, stats.bins.exponent)
     return (max(lo, stats.lo),), (min(hi, stats.hi),)
+
+
+def width_ranges(stats: ValueStats, method: str) -> tuple[WidthRange, ...]:
+    """The ranges that a method chooses for single widths, where they are less than all that was seen.
+
+    None for values of two numbers, which any width holds, nor for values without a histogram.
+    """
+    if method not in CHOOSERS or stats.bins is None or stats.two_values:
+        return ()
+    ends = ends_of(to_observed(stats), method, WIDTHS)
+    whole = stats.lo, stats.hi
+    return tuple(WidthRange(bits, *ends[bits]) for bits in WIDTHS if ends[bits] != whole)
 
 
 def merge(a: Statistics, b: Statistics) -> Statistics:
