@@ -1,15 +1,17 @@
 """Statistics: observations of every value, and the range that each method makes of them.
 
-Frozen records and pure functions; the text form is `statsjson`, observing is `observe`.
+Frozen records and pure functions; their text is read by `statsjson`, observing is `observe`.
 Source: design 09, "Statistics".
 """
 
+import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from itertools import accumulate
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 
@@ -21,6 +23,7 @@ from planner.errors import StatsError
 from planner.ir.graph import Graph, model_digest
 from planner.ir.types.qtypes import WidthRange
 
+FORMAT: Final = "qplan.stats/2"
 PERCENTILE: Final = Fraction("99.99")
 ACCEPTED: Final = "minmax, percentile, percentile:99.9, mse, entropy"
 WIDTHS: Final = (2, 3, 4, 5, 6, 7, 8, 16)
@@ -89,6 +92,38 @@ class Statistics:
     method: str
     samples: int
     values: Mapping[str, ValueStats]
+
+    def by(self, method: str) -> "Statistics":
+        """The same observations under another method, which then chooses the ranges.
+
+        Raises:
+          StatsError: an unknown method, or one that needs histograms where none were taken (`minmax`).
+        """
+        percentile_of(method)
+        if self.method == "minmax" and method != "minmax":
+            raise StatsError(
+                f"statistics taken by minmax have no histograms for {method}",
+                hint="calibrate with percentile, mse or entropy: their histograms serve every method",
+            )
+        return replace(self, method=method)
+
+    def to_json(self) -> str:
+        """The text of a file, `qplan.stats/2`: one line a value; `statsjson` reads it."""
+        head = {"format": FORMAT, "model": self.model, "method": self.method, "samples": self.samples}
+        lines = [f"  {json.dumps(name)}: {json.dumps(_entry(item))}" for name, item in self.values.items()]
+        body = "\n" + ",\n".join(lines) + "\n" if lines else ""
+        return f'{json.dumps(head)[:-1]}, "values": {{{body}}}}}\n'
+
+    def save(self, path: str | Path) -> None:
+        """Write a file that `load_statistics` reads.
+
+        Raises:
+          StatsError: a path that cannot be written.
+        """
+        try:
+            Path(path).write_text(self.to_json(), encoding="utf-8")
+        except OSError as error:
+            raise StatsError(f"{path}: cannot write statistics: {error.strerror}") from error
 
     def __repr__(self) -> str:
         return f"<Statistics of {len(self.values)} values over {self.samples} samples, {self.method}>"
@@ -235,3 +270,21 @@ def _merged_mean(a: Mean | None, b: Mean | None, weights: tuple[int, int]) -> Me
 
 def _slices(stats: ValueStats) -> str:
     return "one range" if stats.axis is None else f"{len(stats.los)} ranges along axis {stats.axis}"
+
+
+def _entry(stats: ValueStats) -> dict[str, Any]:
+    if stats.axis is not None:
+        entry: dict[str, Any] = {"axis": stats.axis, "min": list(stats.los), "max": list(stats.his)}
+    else:
+        entry = {"min": stats.lo, "max": stats.hi}
+    entry |= {"nan": stats.nan, "inf": stats.inf}
+    if stats.bins is not None:
+        bins = stats.bins
+        entry["bins"] = {"exponent": bins.exponent, "first": bins.first, "counts": list(bins.counts)}
+    if stats.mean is not None:
+        entry["mean"] = {"axis": stats.mean.axis, "values": list(stats.mean.values)}
+    if stats.rows:
+        entry["row_max"] = [asdict(rows) for rows in stats.rows]
+    if stats.two_values:
+        entry["two_values"] = True
+    return entry

@@ -131,9 +131,9 @@ def entropy_ends(seen: Histogram, bits: int) -> Ends:
     """The ends of least divergence of the distribution from itself in 2^bits levels.
 
     Thresholds T from as many bins as levels up to the whole range, on both sides: [-T, T] as far as there is
-    data, and half of the elements at least. P has what lies beyond in its last bins; Q has each level's elements
-    spread over the bins that P has there. The bin that begins at 0 counts at most as its greater neighbour: a
-    Relu's zeros would decide alone.
+    data, and half of the elements at least. P has what lies beyond in its last bins; Q has the elements of each
+    level spread over the bins that P has there. The bin that begins at 0 counts at most as its greater
+    neighbour: a Relu's zeros would decide alone.
 
     Returns:
       The two ends, in bins; all that was seen where there are no more bins than levels.

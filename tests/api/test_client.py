@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import planner
-from planner.calibration.statsjson import write_statistics
 from planner.client import AsyncClient, Client, ServiceError, calls
 from planner.client import client as client_module
 from planner.client.steps import Ask
@@ -78,7 +77,7 @@ def test_the_whole_job(client, tmp_path):
     assert client.target("litert-int8")["mode"] == "fixed"
     stats = planner.calibrate(planner.load_model(DIGITS), ROOT / "examples" / "digits" / "calibration.npz")
     path = tmp_path / "stats.json"
-    path.write_text(write_statistics(stats))
+    stats.save(path)
     model, kept = client.model(DIGITS), client.stats(path)
     plan = client.plan(model["digest"], "onnxruntime-cpu", stats=kept["digest"], bit_price=2.0)
     assert client.get_plan(plan["key"]) == plan
