@@ -3,7 +3,7 @@
 One calibration with histograms serves all methods. Each plan, biases corrected as `qplan plan` does, is
 written as `onnx-qdq` and run with optimisations off; the figure is the SQNR of the worst output, there of its
 worst group, a last softmax judged by what it reads. The decoder is judged by the cross entropy of its tokens.
-Usage, from the repository root: `python -m benchmarks.calibration_methods [--samples 8] [--target T] [MODEL]`;
+Usage, from the repository root: `python -m benchmarks.calibration_methods [--samples 8] [--target T]`;
 docs/results/calibration-methods.md keeps what it prints.
 """
 

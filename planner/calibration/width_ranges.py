@@ -23,7 +23,10 @@ Ends = tuple[float, float]
 WORK: Final = 1 << 15
 """Thresholds times levels that `entropy` looks at: 128 thresholds for 8 bits, 2 per cent apart."""
 GRID: Final = 64
-"""Borders at each side of a grid that `mse` looks at."""
+"""Borders at each side of the first grid that `mse` looks at; around the `KEPT` best pairs the next grids are
+`FINER`."""
+KEPT: Final = 4
+FINER: Final = 4
 
 
 class Histogram(NamedTuple):
@@ -115,24 +118,27 @@ def _beyond(moments: Floats, edges: Floats, ends: Floats) -> Floats:
 
 def _least(loss: Callable[[Floats, Floats], Floats], left: Floats, right: Floats) -> Ends:
     """The pair of borders of the least loss, the widest of equal ones."""
-    i, j, reach = 0, len(right) - 1, max(len(left), len(right))
-    while reach:
-        stride = -(-2 * reach // GRID)
-        rows = np.unique(np.clip(np.arange(i - reach, i + reach + 1, stride), 0, len(left) - 1))
-        columns = np.unique(np.clip(np.arange(j + reach, j - reach - 1, -stride), 0, len(right) - 1))[::-1]
-        low, high = (part.ravel() for part in np.meshgrid(left[rows], right[columns], indexing="ij"))
-        best = int(loss(low, high).argmin())
-        i, j = int(rows[best // len(columns)]), int(columns[best % len(columns)])
-        reach = stride if stride > 1 else 0
-    return float(left[i]), float(right[j])
+    stride = -(-max(len(left), len(right)) // GRID)
+    # Places from the outermost border inwards.
+    i, j = (part.ravel() for part in np.mgrid[0 : len(left) : stride, 0 : len(right) : stride])
+    while True:
+        # A narrow peak makes the loss jump: the best pair may lie beside one that is not the best here.
+        best = np.argsort(loss(left[i], right[-1 - j]), kind="stable")[:KEPT]
+        i, j = i[best], j[best]
+        if stride == 1:
+            return float(left[i[0]]), float(right[-1 - j[0]])
+        reach, stride = stride, -(-stride // FINER)
+        away = np.mgrid[-reach : reach + 1 : stride, -reach : reach + 1 : stride].reshape(2, 1, -1)
+        i = np.clip(i[:, None] + away[0], 0, len(left) - 1).ravel()
+        j = np.clip(j[:, None] + away[1], 0, len(right) - 1).ravel()
 
 
 def entropy_ends(seen: Histogram, bits: int) -> Ends:
     """The ends of least divergence of the distribution from itself in 2^bits levels.
 
     Thresholds T from as many bins as levels up to the whole range, on both sides: [-T, T] as far as there is
-    data, and half of the elements at least. P has what lies beyond in its last bins; Q has the elements of each
-    level spread over the bins that P has there. The bin that begins at 0 counts at most as its greater
+    data, and half of the elements at least. P has what lies beyond in its last bins; Q has the elements of
+    each level spread over the bins that P has there. The bin that begins at 0 counts at most as its greater
     neighbour: a Relu's zeros would decide alone.
 
     Returns:
