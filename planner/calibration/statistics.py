@@ -26,8 +26,8 @@ from planner.ir.types.qtypes import WidthRange
 FORMAT: Final = "qplan.stats/2"
 PERCENTILE: Final = Fraction("99.99")
 ACCEPTED: Final = "minmax, percentile, percentile:99.9, mse, entropy"
-WIDTHS: Final = (2, 3, 4, 5, 6, 7, 8, 16)
-"""Widths of storages, in bits, that `mse` and `entropy` choose a range for."""
+WIDTHS: Final = (2, 3, 4, 5, 6, 7, 8)
+"""Widths of storages, in bits, that `mse` and `entropy` choose a range for: with more, cutting never pays."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ Soudry, "Post training 4-bit quantization", 2019, section 3 (mse); Migacz, "8-bi
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -20,11 +20,11 @@ Floats: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.int64]
 Ends = tuple[float, float]
 
-WORK: Final = 1 << 15
-"""Thresholds times levels that `entropy` looks at: 128 thresholds for 8 bits, 2 per cent apart."""
-GRID: Final = 64
-"""Borders at each side of the first grid that `mse` looks at; around the `KEPT` best pairs the next grids are
-`FINER`."""
+TRIED: Final = 128
+"""Thresholds that `entropy` looks at: for 8 bits 2 per cent apart."""
+GRID: Final = 32
+"""Borders at each side of the first grid that `mse` looks at; the next ones, `FINER`, are around the `KEPT`
+best pairs."""
 KEPT: Final = 4
 FINER: Final = 4
 
@@ -76,61 +76,67 @@ def mse_ends(seen: Histogram, bits: int) -> Ends:
     Returns:
       The two ends, in bins.
     """
-    edges = seen.first + np.arange(len(seen.counts) + 1, dtype=np.float64)
+    borders = np.arange(len(seen.counts) + 1, dtype=np.float64)
+    edges = seen.first + borders
     edges[0], edges[-1] = seen.lo, seen.hi
-    below = _moments(seen.counts, edges)
-    steps = float((1 << bits) - 1)
-
-    def loss(low: Floats, high: Floats) -> Floats:
-        step = (np.maximum(high, 0.0) - np.minimum(low, 0.0)) / steps
-        inner = np.maximum(low, -step / 2), np.minimum(high, step / 2)
-        kept, (in_zero, _, squares) = (_between(below, edges, *ends) for ends in ((low, high), inner))
-        beyond = _beyond(below, edges, low) + _beyond(below[-1] - below, edges, high)
-        return beyond + (kept[0] - in_zero) * step**2 / 12.0 + squares
-
+    sums = _sums(seen.counts, edges)
+    number, _, squares = sums.T
+    cut_low, cut_high = _beyond(sums, edges), _beyond(sums[-1] - sums, edges)
     # What a storage holds besides 0: borders up to 0 on one side, from 0 on the other.
-    left, right = edges[edges <= 0.0], edges[edges >= 0.0]
-    return _least(loss, left if left.size else edges[:1], right if right.size else edges[-1:])
+    n_left, n_right = (max(int(np.count_nonzero(side)), 1) for side in (edges <= 0.0, edges >= 0.0))
+    low, high = np.minimum(edges, 0.0), np.maximum(edges, 0.0)
+
+    def loss(left: Indices, right: Indices) -> Floats:
+        """By the places of the borders, both from the outermost one inwards."""
+        right = len(edges) - 1 - right
+        step = (high[right] - low[left]) / float((1 << bits) - 1)
+        below, above = (
+            np.clip(end - seen.first, borders[left], borders[right]) for end in (-step / 2, step / 2)
+        )
+        rounded = number[right] - number[left] - _between(number, below, above)
+        cut = cut_low[left] + cut_high[right]
+        return np.asarray(cut + rounded * step**2 / 12.0 + _between(squares, below, above))
+
+    i, j = _least(loss, n_left, n_right)
+    return float(edges[i]), float(edges[len(edges) - 1 - j])
 
 
-def _moments(counts: Counts, edges: Floats) -> Floats:
+def _sums(counts: Counts, edges: Floats) -> Floats:
     """Number, sum and sum of squares of the elements below each edge, even within a bin: (n_edges, 3)."""
     middle, spread = (edges[1:] + edges[:-1]) / 2, (edges[1:] - edges[:-1]) ** 2 / 12
     sums = np.cumsum([counts, counts * middle, counts * (middle**2 + spread)], axis=1).T
     return np.concatenate([np.zeros((1, 3)), sums])
 
 
-def _at(moments: Floats, edges: Floats, places: Floats) -> Sequence[Floats]:
-    """Each moment below some places, along straight lines between the edges."""
-    return [np.interp(places, edges, moment) for moment in moments.T]
-
-
-def _between(moments: Floats, edges: Floats, low: Floats, high: Floats) -> Sequence[Floats]:
-    pairs = zip(_at(moments, edges, low), _at(moments, edges, np.maximum(low, high)), strict=True)
-    return [above - below for below, above in pairs]
-
-
-def _beyond(moments: Floats, edges: Floats, ends: Floats) -> Floats:
+def _beyond(sums: Floats, ends: Floats) -> Floats:
     """Sum of the squared distances to each end of the elements beyond it."""
-    number, total, squares = _at(moments, edges, ends)
-    return np.maximum(squares - 2.0 * ends * total + ends**2 * number, 0.0)
+    number, total, squares = sums.T
+    return np.asarray(np.maximum(squares - 2.0 * ends * total + ends**2 * number, 0.0))
 
 
-def _least(loss: Callable[[Floats, Floats], Floats], left: Floats, right: Floats) -> Ends:
-    """The pair of borders of the least loss, the widest of equal ones."""
-    stride = -(-max(len(left), len(right)) // GRID)
-    # Places from the outermost border inwards.
-    i, j = (part.ravel() for part in np.mgrid[0 : len(left) : stride, 0 : len(right) : stride])
+def _between(sums: Floats, low: Floats, high: Floats) -> Floats:
+    """A sum over the elements between places, counted in bins from the first one; even within a bin."""
+    bins = [np.minimum(place.astype(np.int64), len(sums) - 2) for place in (low, high)]
+    parts = [
+        sums[k] + (sums[k + 1] - sums[k]) * (place - k) for k, place in zip(bins, (low, high), strict=True)
+    ]
+    return np.asarray(parts[1] - parts[0])
+
+
+def _least(loss: Callable[[Indices, Indices], Floats], n_left: int, n_right: int) -> tuple[int, int]:
+    """The pair of places of the least loss, the outermost of equal ones."""
+    stride = -(-max(n_left, n_right) // GRID)
+    i, j = (part.ravel() for part in np.mgrid[0:n_left:stride, 0:n_right:stride])
     while True:
         # A narrow peak makes the loss jump: the best pair may lie beside one that is not the best here.
-        best = np.argsort(loss(left[i], right[-1 - j]), kind="stable")[:KEPT]
+        best = np.argsort(loss(i, j), kind="stable")[:KEPT]
         i, j = i[best], j[best]
         if stride == 1:
-            return float(left[i[0]]), float(right[-1 - j[0]])
+            return int(i[0]), int(j[0])
         reach, stride = stride, -(-stride // FINER)
         away = np.mgrid[-reach : reach + 1 : stride, -reach : reach + 1 : stride].reshape(2, 1, -1)
-        i = np.clip(i[:, None] + away[0], 0, len(left) - 1).ravel()
-        j = np.clip(j[:, None] + away[1], 0, len(right) - 1).ravel()
+        i = np.clip(i[:, None] + away[0], 0, n_left - 1).ravel()
+        j = np.clip(j[:, None] + away[1], 0, n_right - 1).ravel()
 
 
 def entropy_ends(seen: Histogram, bits: int) -> Ends:
@@ -154,7 +160,7 @@ def entropy_ends(seen: Histogram, bits: int) -> Ends:
         counts[-low] = min(counts[-low], max(counts[k] for k in (-low - 1, -low + 1) if 0 <= k < len(counts)))
     reach = max(-low, high)
     least = next(t for t in range(1, reach + 1) if min(t, -low) + min(t, high) >= levels)
-    tried = np.unique(np.geomspace(least, reach, max(WORK // levels, 2)).round().astype(np.int64))
+    tried = np.unique(np.geomspace(least, reach, TRIED).round().astype(np.int64))
     starts, stops = np.maximum(-tried, low) - low, np.minimum(tried, high) - low
     best = int(np.argmin(_divergence(counts, starts, stops, levels)))
     return max(float(starts[best] + low), seen.lo), min(float(stops[best] + low), seen.hi)
