@@ -133,8 +133,8 @@ BAD = [
     ),
     (text_of({}, extra=1), "s.json: extra: unknown field; known: format, method, model, samples, values"),
     (
-        text_of({}, method="entropy"),
-        "unknown calibration method 'entropy' (minmax, percentile, percentile:99.9)",
+        text_of({}, method="kl"),
+        "unknown calibration method 'kl' (minmax, percentile, percentile:99.9, mse, entropy)",
     ),
     (
         text_of({}, method="percentile:49"),
