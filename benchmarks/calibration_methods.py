@@ -9,6 +9,7 @@ docs/results/calibration-methods.md keeps what it prints.
 
 import argparse
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -78,34 +79,38 @@ def rows(names: list[str], count: int, target: Target) -> Iterator[str]:
     for name in names:
         model = planner.load_model(model_folder() / f"{name}.onnx")
         if name == DECODER:
-            held_out = texts(model, "held_out", count)
             calibrating = texts(model, "calibration", CALIBRATING)
-
-            def judge(_: Graph, data: bytes, held_out: Feeds = held_out) -> float:
-                return cross_entropy(open_session(data, session_options()), held_out)
+            found = figures(model, calibrating, by_tokens(texts(model, "held_out", count)), target)
         else:
-            model = with_logits(model)
-            held_out = feeds_of(name, count, held_out=True)
+            judge = by_outputs(feeds_of(name, count, held_out=True), judged(model))
             calibrating = feeds_of(name, CALIBRATING, held_out=False)
-
-            def judge(model: Graph, data: bytes, held_out: Feeds = held_out) -> float:
-                return _worst(planner.compare(model, data, held_out), model)
-
-        found = figures(model, calibrating, judge, target)
-        shape = "{:.4f}" if name == DECODER else "{:.2f}"
-        yield f"| {name.rpartition('/')[2]} | {' | '.join(shape.format(one) for one in found.values())} |"
+            found = figures(with_logits(model), calibrating, judge, target)
+        digits = 4 if name == DECODER else 2
+        cells = " | ".join(f"{one:.{digits}f}" for one in found.values())
+        yield f"| {name.rpartition('/')[2]} | {cells} |"
 
 
-def _worst(comparison: Any, model: Graph) -> float:
-    """SQNR (dB) of the worst output; of a softmax, of what it reads."""
-    squashed = set(model.outputs[: len(model.outputs) // 2]) if len(model.outputs) > 1 else set()
-    writers = {output: op.type for op in model.ops for output in op.outputs}
-    kept = {
-        name: quality.worst
-        for name, quality in comparison.outputs.items()
-        if not (name in squashed and writers.get(name) in ("Sigmoid", "Softmax"))
-    }
-    return min(kept.values())
+def by_tokens(held_out: Feeds) -> Judge:
+    """Judge by the cross entropy of the next tokens, in nats."""
+    return lambda _, data: cross_entropy(open_session(data, session_options()), held_out)
+
+
+def by_outputs(held_out: Feeds, kept: set[str]) -> Judge:
+    """Judge by the SQNR (dB) of the worst of some outputs, there of the worst group."""
+
+    def judge(model: Graph, data: bytes) -> float:
+        outputs = planner.compare(model, data, held_out).outputs
+        return min(outputs[name].worst for name in kept)
+
+    return judge
+
+
+def judged(plain: Graph) -> set[str]:
+    """The outputs that count: a last softmax does not, what it reads does."""
+    found: set[str] = set()
+    for name in plain.outputs:
+        found.add(with_logits(replace(plain, outputs=(name,))).outputs[-1])
+    return found
 
 
 def main() -> None:
