@@ -29,7 +29,7 @@ from api.problems import DISK_FULL, Problem, Refused, as_arguments, disk_full, p
 from api.server.logs import frames
 from api.storage.digests import value_names_digest
 from planner.calibration.statistics import calibration_digest
-from planner.calibration.statsjson import read_statistics, write_statistics
+from planner.calibration.statsjson import read_statistics
 from planner.checker.check import check
 from planner.cli.files import model_format
 from planner.errors import InputError, PlannerError
@@ -81,7 +81,7 @@ def read_stats(job: Arguments) -> dict[str, Any]:
     """Read statistics and write them in their one layout."""
     data = _scanned(Path(job["stats"]).read_bytes())
     stats = read_statistics(data)
-    Path(job["out"]).write_text(write_statistics(stats), encoding="utf-8")
+    Path(job["out"]).write_text(stats.to_json(), encoding="utf-8")
     return {
         "model": stats.model,
         "method": stats.method,

@@ -33,7 +33,6 @@ from api.storage.store import Store
 from benchmarks.clusters import dask
 from benchmarks.samples import model_folder, samples
 from planner.calibration.run import calibrate
-from planner.calibration.statsjson import write_statistics
 
 BOUNDS: Final = Bounds(4 << 30, 3000)
 OPTIONS: Final = {"strategy": "minimal", "best_effort": False, "bias_pins": "error", "costs": {}}
@@ -186,7 +185,7 @@ def one_model(store: Store, path: Path, options: argparse.Namespace) -> None:
     in_parts(store, asked)
     kept = asyncio.run(calibrations(store, asked, options.rounds)) if options.rounds else []
     graph = planner.load_model(path.read_bytes())
-    here = write_statistics(calibrate(graph, stacked, threads=1))
+    here = calibrate(graph, stacked, threads=1).to_json()
     print(f"different statistics: {len({*kept, digest_of(here.encode())})}")
 
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from planner.accuracy.losses import losses
     from planner.accuracy.unlike import unlike_calibration
     from planner.calibration.odd_samples import odd_samples
+    from planner.calibration.statistics import Statistics
+    from planner.calibration.statsjson import load_statistics
     from planner.conversion.convert import convert
     from planner.costs import cost
     from planner.errors import Conflict, PlanInvalid, PlannerError
@@ -43,6 +45,7 @@ _HOMES: Final = {
     "Plan": "planner.plans.plan",
     "PlanInvalid": "planner.errors",
     "PlannerError": "planner.errors",
+    "Statistics": "planner.calibration.statistics",
     "Target": "planner.target.records",
     "annotate": "planner.pipeline",
     "calibrate": "planner.pipeline",
@@ -56,6 +59,7 @@ _HOMES: Final = {
     "explain": "planner.plans.explain",
     "export": "planner.pipeline",
     "load_model": "planner.pipeline",
+    "load_statistics": "planner.calibration.statsjson",
     "load_target": "planner.target.load",
     "losses": "planner.accuracy.losses",
     "odd_samples": "planner.calibration.odd_samples",
@@ -81,6 +85,7 @@ __all__ = [
     "Plan",
     "PlanInvalid",
     "PlannerError",
+    "Statistics",
     "Target",
     "__version__",
     "annotate",
@@ -95,6 +100,7 @@ __all__ = [
     "explain",
     "export",
     "load_model",
+    "load_statistics",
     "load_target",
     "losses",
     "odd_samples",

@@ -14,7 +14,7 @@ from planner import annotated, mlir
 from planner.accuracy.metrics import Metric
 from planner.calibration.run import calibrate as run_calibration
 from planner.calibration.run import calibrate_on
-from planner.calibration.statistics import Statistics
+from planner.calibration.statistics import ACCEPTED, Statistics
 from planner.checker.check import check as check_plan
 from planner.errors import InputError, ModelError, expect, require_name
 from planner.exporters.table import EXPORTERS, refuse_bodies
@@ -88,7 +88,7 @@ def calibrate(
 
     Args:
       samples: a folder of .npz files, one .npz, or an iterable of {input name: array}; streamed.
-      method: `minmax` or `percentile`.
+      method: `minmax`, `percentile`, `percentile:99.9`, `mse` or `entropy`; docs/accuracy.md compares them.
       progress: called with (samples done, samples in all or None).
       executor: runs `parts` of the samples at once, one thread each; any of `concurrent.futures`.
 
@@ -96,7 +96,7 @@ def calibrate(
       SampleError: a sample of the wrong name, shape or element type.
     """
     flat = expand(model)
-    expect(method, str, "a calibration method is minmax, percentile or percentile:99.9")
+    expect(method, str, f"a calibration method is one of {ACCEPTED}")
     if progress is not None and not callable(progress):
         raise InputError(f"progress is a function of (samples done, samples in all), not {progress!r}")
     if executor is not None:

@@ -21,7 +21,7 @@ from planner.calibration.run import calibrate
 from planner.calibration.samples import Samples, open_samples
 from planner.calibration.shards import merge_shards
 from planner.calibration.statistics import Statistics
-from planner.calibration.statsjson import read_statistics, write_statistics
+from planner.calibration.statsjson import read_statistics
 from planner.interpreter.compare import compare
 from planner.ir.expand import expand
 from planner.ir.graph import Graph
@@ -131,7 +131,7 @@ def _number(value: float) -> float | None:
 
 
 def _write(stats: Statistics, job: Arguments) -> dict[str, Any]:
-    Path(job["out"]).write_text(write_statistics(stats), encoding="utf-8")
+    Path(job["out"]).write_text(stats.to_json(), encoding="utf-8")
     about = {name: getattr(stats, name) for name in ("model", "method", "samples")}
     return {**about, "values": len(stats.values)}
 

@@ -37,6 +37,7 @@ Sent: TypeAlias = Annotated[str | None, Depends(_sent)]
 """The `Idempotency-Key` of a request that may become a job; `Prefer` comes with it."""
 BlobDigest: TypeAlias = Annotated[str, Path(description="sha256: of the bytes", examples=[BLOB])]
 ModelDigest: TypeAlias = Annotated[str, Path(description="digest of a model", examples=[NO_DIGEST])]
+StatsDigest: TypeAlias = Annotated[str, Path(description="digest of statistics", examples=[NO_DIGEST])]
 PlanKey: TypeAlias = Annotated[str, Path(description="key of a plan", examples=[NO_DIGEST])]
 Limit: TypeAlias = Annotated[int, Query(ge=1, le=MOST, description="items of a page", examples=[PAGE])]
 Cursor: TypeAlias = Annotated[

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from api.schemas.examples import ANNOTATED, ANNOTATED_TEXT, BLOB, EDITS, KERNEL, NO_DIGEST
 from api.storage.digests import DIGEST
+from planner.calibration.statistics import ACCEPTED
 
 STRICT: Final = ConfigDict(extra="forbid")
 LOCATION: Final = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*$"
@@ -126,7 +127,7 @@ class CalibrationRequest(BaseModel):
     )
     model: Digest
     samples: Digest = Field(description="a blob: one .npz of arrays by input name")
-    method: str = Field("minmax", max_length=40, description="minmax, percentile, percentile:99.9")
+    method: str = Field("minmax", max_length=40, description=ACCEPTED)
 
 
 class ComparisonRequest(BaseModel):

@@ -14,7 +14,13 @@ from typing import Any, Final
 
 from planner.calibration.annotations import Annotation, Annotations, read_annotations
 from planner.calibration.rows_seen import APART
-from planner.calibration.statistics import Statistics, ValueStats, calibration_digest, range_of
+from planner.calibration.statistics import (
+    Statistics,
+    ValueStats,
+    calibration_digest,
+    range_of,
+    width_ranges,
+)
 from planner.calibration.statsjson import load_statistics
 from planner.errors import AnnotationError, StatsError
 from planner.ir.asked import names_kernels, refuse_unknown, with_wanted, without_wanted
@@ -63,7 +69,8 @@ def _with_statistics(graph: Graph, stats: Statistics) -> Graph:
             raise StatsError(f"statistics of {name!r}, which is no value of model {graph.name!r}", hint=hint)
         los, his = range_of(seen, stats.method)
         expressed = value.dtype if value.dtype in EXPRESSED else "f32"
-        fact = Calibrated(los, his, expressed, seen.axis, _row_max(seen, value), seen.two_values)
+        widths = width_ranges(seen, stats.method)
+        fact = Calibrated(los, his, expressed, seen.axis, _row_max(seen, value), seen.two_values, widths)
         problem = misfit(fact, value)
         if problem:
             raise StatsError(f"statistics of {name!r}: {problem}")

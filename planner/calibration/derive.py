@@ -86,7 +86,11 @@ _MOVERS: Final[Mapping[str, Derivation]] = dict.fromkeys(
 # What these drop or keep of NaN and infinity cannot be told from what they read.
 CUTTING: Final = frozenset({"Clip", "Relu"})
 
+# A histogram tells nothing of what a relu makes of the elements of a bin that 0 lies in.
+_OF_BINS: Final[Mapping[str, Derivation]] = {**_MOVERS, "Concat": _joined}
 DERIVATIONS: Final[Mapping[str, Mapping[str, Derivation]]] = {
+    "entropy": _OF_BINS,
     "minmax": {**_MOVERS, "Clip": _clip, "Concat": _joined, "Relu": _relu},
-    "percentile": {**_MOVERS, "Concat": _joined},
+    "mse": _OF_BINS,
+    "percentile": _OF_BINS,
 }

@@ -79,8 +79,8 @@ def merge(a: Observed, b: Observed) -> Observed:
         return Observed(lo, hi, nan, inf, only.exponent, only.first, only.counts)
     exponent = max(a.exponent, b.exponent, bin_exponent(lo, hi))
     parts = (
-        _coarsened(a.counts, a.first, exponent - a.exponent),
-        _coarsened(b.counts, b.first, exponent - b.exponent),
+        coarsened(a.counts, a.first, exponent - a.exponent),
+        coarsened(b.counts, b.first, exponent - b.exponent),
     )
     first = min(start for start, _ in parts)
     counts = np.zeros(max(start + len(part) for start, part in parts) - first, np.int64)
@@ -144,7 +144,7 @@ def _count(array: Array, exponent: int, first: int, n_bins: int) -> Counts:
     return counts
 
 
-def _coarsened(counts: Counts, first: int, shift: int) -> tuple[int, Counts]:
+def coarsened(counts: Counts, first: int, shift: int) -> tuple[int, Counts]:
     """First bin and counts with bins 2^shift as wide."""
     if shift == 0:
         return first, counts
@@ -154,6 +154,8 @@ def _coarsened(counts: Counts, first: int, shift: int) -> tuple[int, Counts]:
 
 
 OBSERVERS: Final[Mapping[str, Observer]] = {
+    "entropy": observe_histogram,
     "minmax": observe_range,
+    "mse": observe_histogram,
     "percentile": observe_histogram,
 }

@@ -102,7 +102,7 @@ def calibrate(
     Args:
       graph: with ops; facts do not matter.
       samples: anything `open_samples` reads; gone through once.
-      method: `minmax`, `percentile` (99.99) or `percentile:99.9`.
+      method: `minmax`, `percentile` (99.99), `percentile:99.9`, `mse` or `entropy`.
       values: names to observe; every float input and result of an op otherwise.
       progress: called after each sample with the number done and, if known, of all.
       threads: of onnxruntime; 0 is as many as the model gains from.

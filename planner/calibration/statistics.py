@@ -1,25 +1,33 @@
 """Statistics: observations of every value, and the range that each method makes of them.
 
-Frozen records and pure functions; the text form is `statsjson`, observing is `observe`.
+Frozen records and pure functions; their text is read by `statsjson`, observing is `observe`.
 Source: design 09, "Statistics".
 """
 
+import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from itertools import accumulate
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 
 from planner.calibration.observe import OBSERVERS, Observed
 from planner.calibration.observe import merge as merge_observed
 from planner.calibration.rows_seen import RowsSeen, Seen, join
+from planner.calibration.width_ranges import CHOOSERS, ends_of
 from planner.errors import StatsError
 from planner.ir.graph import Graph, model_digest
+from planner.ir.types.qtypes import WidthRange
 
+FORMAT: Final = "qplan.stats/2"
 PERCENTILE: Final = Fraction("99.99")
+ACCEPTED: Final = "minmax, percentile, percentile:99.9, mse, entropy"
+WIDTHS: Final = (2, 3, 4, 5, 6, 7, 8)
+"""Widths of storages, in bits, that `mse` and `entropy` choose a range for: with more, cutting never pays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +83,7 @@ class Statistics:
 
     Attributes:
       model: digest of the model without its facts.
-      method: `minmax`, `percentile` or `percentile:99.9` (per cent of the elements kept).
+      method: `minmax`, `percentile` or `percentile:99.9` (per cent of the elements kept), `mse`, `entropy`.
       samples: number of runs.
       values: by value name; a value of which nothing finite was seen is missing.
     """
@@ -85,19 +93,51 @@ class Statistics:
     samples: int
     values: Mapping[str, ValueStats]
 
+    def by(self, method: str) -> "Statistics":
+        """The same observations under another method, which then chooses the ranges.
+
+        Raises:
+          StatsError: an unknown method, or one that needs histograms where none were taken (`minmax`).
+        """
+        percentile_of(method)
+        if self.method == "minmax" and method != "minmax":
+            raise StatsError(
+                f"statistics taken by minmax have no histograms for {method}",
+                hint="calibrate with percentile, mse or entropy: their histograms serve every method",
+            )
+        return replace(self, method=method)
+
+    def to_json(self) -> str:
+        """The text of a file, `qplan.stats/2`: one line a value; `statsjson` reads it."""
+        head = {"format": FORMAT, "model": self.model, "method": self.method, "samples": self.samples}
+        lines = [f"  {json.dumps(name)}: {json.dumps(_entry(item))}" for name, item in self.values.items()]
+        body = "\n" + ",\n".join(lines) + "\n" if lines else ""
+        return f'{json.dumps(head)[:-1]}, "values": {{{body}}}}}\n'
+
+    def save(self, path: str | Path) -> None:
+        """Write a file that `load_statistics` reads.
+
+        Raises:
+          StatsError: a path that cannot be written.
+        """
+        try:
+            Path(path).write_text(self.to_json(), encoding="utf-8")
+        except OSError as error:
+            raise StatsError(f"{path}: cannot write statistics: {error.strerror}") from error
+
     def __repr__(self) -> str:
         return f"<Statistics of {len(self.values)} values over {self.samples} samples, {self.method}>"
 
 
 def percentile_of(method: str) -> Fraction | None:
-    """Per cent of the elements that a method keeps; None where it keeps all (`minmax`).
+    """Per cent of the elements that a method keeps; None where it goes by something else.
 
     Raises:
       StatsError: a method that is none, or a percentile outside (50, 100].
     """
     name, colon, text = method.partition(":")
     if name not in OBSERVERS or (colon and name != "percentile"):
-        raise StatsError(f"unknown calibration method {method!r}", hint="minmax, percentile, percentile:99.9")
+        raise StatsError(f"unknown calibration method {method!r}", hint=ACCEPTED)
     if name != "percentile":
         return None
     if not colon:
@@ -131,6 +171,18 @@ def range_of(stats: ValueStats, method: str) -> tuple[tuple[float, ...], tuple[f
     lo = math.ldexp(stats.bins.first + below, stats.bins.exponent)
     hi = math.ldexp(stats.bins.first + len(counts) - above, stats.bins.exponent)
     return (max(lo, stats.lo),), (min(hi, stats.hi),)
+
+
+def width_ranges(stats: ValueStats, method: str) -> tuple[WidthRange, ...]:
+    """The ranges that a method chooses for single widths, where they are less than all that was seen.
+
+    None for values of two numbers, which any width holds, nor for values without a histogram.
+    """
+    if method not in CHOOSERS or stats.bins is None or stats.two_values:
+        return ()
+    ends = ends_of(to_observed(stats), method, WIDTHS)
+    whole = stats.lo, stats.hi
+    return tuple(WidthRange(bits, *ends[bits]) for bits in WIDTHS if ends[bits] != whole)
 
 
 def merge(a: Statistics, b: Statistics) -> Statistics:
@@ -218,3 +270,21 @@ def _merged_mean(a: Mean | None, b: Mean | None, weights: tuple[int, int]) -> Me
 
 def _slices(stats: ValueStats) -> str:
     return "one range" if stats.axis is None else f"{len(stats.los)} ranges along axis {stats.axis}"
+
+
+def _entry(stats: ValueStats) -> dict[str, Any]:
+    if stats.axis is not None:
+        entry: dict[str, Any] = {"axis": stats.axis, "min": list(stats.los), "max": list(stats.his)}
+    else:
+        entry = {"min": stats.lo, "max": stats.hi}
+    entry |= {"nan": stats.nan, "inf": stats.inf}
+    if stats.bins is not None:
+        bins = stats.bins
+        entry["bins"] = {"exponent": bins.exponent, "first": bins.first, "counts": list(bins.counts)}
+    if stats.mean is not None:
+        entry["mean"] = {"axis": stats.mean.axis, "values": list(stats.mean.values)}
+    if stats.rows:
+        entry["row_max"] = [asdict(rows) for rows in stats.rows]
+    if stats.two_values:
+        entry["two_values"] = True
+    return entry

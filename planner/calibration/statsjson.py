@@ -1,4 +1,4 @@
-"""Statistics as JSON, `qplan.stats/2`: read strictly, written so that it reads back the same; `/1` is read.
+"""Reading statistics: JSON of `qplan.stats/2`, strictly; `/1` is read. `Statistics.to_json` writes it.
 
 Source: design 09, "Statistics".
 """
@@ -6,15 +6,13 @@ Source: design 09, "Statistics".
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from planner.calibration.rows_seen import RowsSeen
-from planner.calibration.statistics import Bins, Mean, Statistics, ValueStats, percentile_of
+from planner.calibration.statistics import FORMAT, Bins, Mean, Statistics, ValueStats, percentile_of
 from planner.errors import StatsError
 
-FORMAT: Final = "qplan.stats/2"
 READ: Final = ("qplan.stats/1", FORMAT)
 # Far beyond a float's exponents and any count of bins that calibration writes.
 MAX_EXPONENT: Final = 1024
@@ -25,14 +23,6 @@ _VALUE_FIELDS: Final = ("axis", "bins", "inf", "max", "mean", "min", "nan", "row
 _BINS_FIELDS: Final = ("counts", "exponent", "first")
 _MEAN_FIELDS: Final = ("axis", "values")
 _ROWS_FIELDS: Final = ("apart", "axis", "entries", "least", "sample")
-
-
-def write_statistics(stats: Statistics) -> str:
-    """Write as JSON text, one line a value."""
-    head = {"format": FORMAT, "model": stats.model, "method": stats.method, "samples": stats.samples}
-    lines = [f"  {json.dumps(name)}: {json.dumps(_entry(item))}" for name, item in stats.values.items()]
-    body = "\n" + ",\n".join(lines) + "\n" if lines else ""
-    return f'{json.dumps(head)[:-1]}, "values": {{{body}}}}}\n'
 
 
 def read_statistics(text: str, source: str = "statistics") -> Statistics:
@@ -86,24 +76,6 @@ def load_statistics(path: str | Path) -> Statistics:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise StatsError(f"{path}: cannot read statistics: {reason}") from error
     return read_statistics(text, path.name)
-
-
-def _entry(stats: ValueStats) -> dict[str, Any]:
-    if stats.axis is not None:
-        entry: dict[str, Any] = {"axis": stats.axis, "min": list(stats.los), "max": list(stats.his)}
-    else:
-        entry = {"min": stats.lo, "max": stats.hi}
-    entry |= {"nan": stats.nan, "inf": stats.inf}
-    if stats.bins is not None:
-        bins = stats.bins
-        entry["bins"] = {"exponent": bins.exponent, "first": bins.first, "counts": list(bins.counts)}
-    if stats.mean is not None:
-        entry["mean"] = {"axis": stats.mean.axis, "values": list(stats.mean.values)}
-    if stats.rows:
-        entry["row_max"] = [asdict(rows) for rows in stats.rows]
-    if stats.two_values:
-        entry["two_values"] = True
-    return entry
 
 
 def _value(item: Any, source: str, path: str) -> ValueStats:

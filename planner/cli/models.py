@@ -40,7 +40,7 @@ def calibrate(
     model: ModelFile,
     *,
     data: RequiredData,
-    method: MethodOption = "minmax",
+    method: MethodOption = None,
     out: Annotated[
         str | None,
         typer.Option("--out", "-o", metavar="JSON", help="File to write; standard output if none."),
@@ -49,21 +49,19 @@ def calibrate(
 ) -> None:
     """Run the float model over samples and write the range of every value."""
     import planner
-    from planner.calibration.statsjson import write_statistics
 
     only_one_stdin(model, data)
     keep_from(out, model, data)
     graph = read_model(model)
     with as_samples(data, graph) as samples, progress("calibrating") as bar:
-        stats = planner.calibrate(graph, samples, method=method, progress=bar)
+        stats = planner.calibrate(graph, samples, method=method or "minmax", progress=bar)
         odd = planner.odd_samples(graph, samples)
     for warning in (*odd, *stats_warnings(graph, stats)):
         warn(warning)
-    text = write_statistics(stats)
     if out is None:
-        write_text(text)
+        write_text(stats.to_json())
         return
-    write_file(out, text.encode())
+    write_file(out, stats.to_json().encode())
     if json:
         say_json({"file": out, "method": stats.method, "samples": stats.samples, "values": len(stats.values)})
     else:
@@ -74,6 +72,7 @@ def annotate(
     model: ModelFile,
     *,
     stats: StatsOption = None,
+    method: MethodOption = None,
     annotations: AnnotationsOption = None,
     out: Annotated[
         str | None,
@@ -90,7 +89,7 @@ def annotate(
 
     only_one_stdin(model, stats, annotations)
     keep_from(out, model, stats, annotations)
-    plain, seen = read_model(model), None if stats is None else read_stats(stats)
+    plain, seen = read_model(model), None if stats is None else read_stats(stats, method)
     for warning in stats_warnings(plain, seen):
         warn(warning)
     graph = planner.annotate(

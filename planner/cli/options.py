@@ -47,7 +47,12 @@ StatsOption: TypeAlias = Annotated[
     str | None, typer.Option("--stats", metavar="JSON", help="Statistics of an earlier calibrate.")
 ]
 MethodOption: TypeAlias = Annotated[
-    str, typer.Option("--method", metavar="M", help="minmax, percentile, or percentile:99.9.")
+    str | None,
+    typer.Option(
+        "--method",
+        metavar="M",
+        help="minmax (the default), percentile, percentile:99.9, mse or entropy; over the one of --stats.",
+    ),
 ]
 AnnotationsOption: TypeAlias = Annotated[
     str | None, typer.Option("--annotations", metavar="YAML", help="Constraints by value name or glob.")
@@ -100,11 +105,16 @@ def read_model(name: str) -> "Graph":
     return planner.load_model(data, format=model_format(data))
 
 
-def read_stats(name: str) -> "Statistics":
-    """Read saved statistics from a path or standard input."""
-    from planner.calibration.statsjson import load_statistics, read_statistics
+def read_stats(name: str, method: str | None = None) -> "Statistics":
+    """Read saved statistics from a path or standard input; with a method, its ranges instead of their own."""
+    import planner
+    from planner.calibration.statsjson import read_statistics
 
-    return read_statistics(read_text(name, "statistics"), "stdin") if name == STDIN else load_statistics(name)
+    is_piped = name == STDIN
+    found = (
+        read_statistics(read_text(name, "statistics"), "stdin") if is_piped else planner.load_statistics(name)
+    )
+    return found if method is None else found.by(method)
 
 
 def read_annotations_argument(name: str) -> str:

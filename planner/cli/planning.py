@@ -72,7 +72,7 @@ def plan(
     data: DataOption = None,
     eval_data: EvalDataOption = None,
     stats: StatsOption = None,
-    method: MethodOption = "minmax",
+    method: MethodOption = None,
     annotations: AnnotationsOption = None,
     strategy: Annotated[
         Literal["minimal", "rfc"], typer.Option(help="Least price, or the greedy order of MLIR's RFC.")
@@ -196,14 +196,16 @@ def _check_judging(judging: Judging, formats: list[str], data: str | None, eval_
         raise InputError("no samples to judge by", hint="--eval-data, held out, or --data")
 
 
-def statistics_of(graph: "Graph", samples: str | None, stats: str | None, method: str) -> "Statistics | None":
+def statistics_of(
+    graph: "Graph", samples: str | None, stats: str | None, method: str | None
+) -> "Statistics | None":
     """Statistics of the samples, else those of a file, if any."""
     import planner
 
     if samples is None:
-        return None if stats is None else read_stats(stats)
+        return None if stats is None else read_stats(stats, method)
     with progress("calibrating") as bar:
-        return planner.calibrate(graph, samples, method=method, progress=bar)
+        return planner.calibrate(graph, samples, method=method or "minmax", progress=bar)
 
 
 def _odd_data(

@@ -56,7 +56,7 @@ def search(
         typer.Option("--eval-data", metavar="DIR|NPZ", help="Measure with these, held out, not with --data."),
     ] = None,
     stats: StatsOption = None,
-    method: MethodOption = "minmax",
+    method: MethodOption = None,
     annotations: AnnotationsOption = None,
     trials: Annotated[int, typer.Option(min=1, metavar="N", help="Plans that are measured, at most.")] = 40,
     metric: MetricOption = None,

@@ -158,6 +158,11 @@ def stats(document: Mapping[str, Any] | str | Path) -> Steps[dict[str, Any]]:
     return (yield from _object(Ask("POST", "/v1/stats", json=body)))
 
 
+def get_stats(digest: str) -> Steps[dict[str, Any]]:
+    """Fetch statistics, sent or made by `calibrate`: the document, `qplan.stats/2`."""
+    return (yield from _object(Ask("GET", f"/v1/stats/{_quoted(digest)}")))
+
+
 def plan(
     model: str | Mapping[str, Any],
     target: str,

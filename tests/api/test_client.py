@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import planner
-from planner.calibration.statsjson import write_statistics
+from planner.calibration.statsjson import read_statistics
 from planner.client import AsyncClient, Client, ServiceError, calls
 from planner.client import client as client_module
 from planner.client.steps import Ask
@@ -78,10 +78,11 @@ def test_the_whole_job(client, tmp_path):
     assert client.target("litert-int8")["mode"] == "fixed"
     stats = planner.calibrate(planner.load_model(DIGITS), ROOT / "examples" / "digits" / "calibration.npz")
     path = tmp_path / "stats.json"
-    path.write_text(write_statistics(stats))
+    stats.save(path)
     model, kept = client.model(DIGITS), client.stats(path)
     plan = client.plan(model["digest"], "onnxruntime-cpu", stats=kept["digest"], bit_price=2.0)
     assert client.get_plan(plan["key"]) == plan
+    assert client.get_stats(kept["digest"]) == json.loads(stats.to_json())
     text = client.explain(plan["key"], plan["kernels"][0]["name"])
     assert text == planner.explain(planner.plan_from_json(json.dumps(plan)), plan["kernels"][0]["name"])
     data = client.export(model["digest"], plan["key"], "onnx-qoperator")
@@ -116,6 +117,8 @@ def test_jobs(client, tmp_path):
     whole = np.load(ROOT / "examples" / "digits" / "calibration.npz")
     np.savez(tmp_path / "few.npz", **{name: whole[name][:3] for name in whole.files})
     stats = client.calibrate(model, tmp_path / "few.npz")
+    made = read_statistics(json.dumps(client.get_stats(stats["digest"])))
+    assert (made.method, made.samples) == ("minmax", 3)
     key = client.plan(model, "onnxruntime-cpu", stats=stats["digest"])["key"]
     data = client.export(model, key, "onnx-qdq", as_job=True)
     found = client.compare(model, data, (tmp_path / "few.npz").read_bytes(), values=True)

@@ -30,6 +30,7 @@ OPERATIONS = {
     "get_model": ("get", "/v1/models/{digest}"),
     "get_plan": ("get", "/v1/plans/{key}"),
     "get_schema": ("get", "/v1/schemas/{name}"),
+    "get_stats": ("get", "/v1/stats/{stats}"),
     "get_target": ("get", "/v1/targets/{name}"),
     "get_upload": ("get", "/v1/uploads/{id}"),
     "head_blob": ("head", "/v1/blobs/{digest}"),

@@ -8,7 +8,6 @@ import pytest
 
 import planner
 from api.planning.planning import SMALL
-from planner.calibration.statsjson import write_statistics
 from planner.version import VERSION
 from tests.api.documents import OCTETS, YAML, chain, digest, put, relu
 
@@ -26,7 +25,7 @@ def digits(service):
     few = {name: samples[name][:4] for name in samples.files}
     stats = planner.calibrate(graph, [{n: few[n][i : i + 1] for n in few} for i in range(4)])
     record = service.post("/v1/models", json={"blob": put(service, data)}).json()
-    kept = service.post("/v1/stats", json=json.loads(write_statistics(stats))).json()
+    kept = service.post("/v1/stats", json=json.loads(stats.to_json())).json()
     body = {"model": record["digest"], "target": "onnxruntime-cpu", "stats": kept["digest"]}
     answer = service.post("/v1/plans", json=body)
     assert answer.status_code == 200, answer.text

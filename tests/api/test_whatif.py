@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import planner
-from planner.calibration.statsjson import write_statistics
 from tests.api.documents import chain, put
 from tests.api.test_problems import check
 
@@ -34,7 +33,7 @@ def digits(service):
     samples = np.load(DIGITS / "calibration.npz")
     stats = planner.calibrate(graph, [{n: samples[n][i : i + 1] for n in samples.files} for i in range(8)])
     model = service.post("/v1/models", json={"blob": put(service, data)}).json()["digest"]
-    kept = service.post("/v1/stats", json=json.loads(write_statistics(stats))).json()["digest"]
+    kept = service.post("/v1/stats", json=json.loads(stats.to_json())).json()["digest"]
     body = {"model": model, "target": TARGET, "stats": kept}
     plan = planner.plan(planner.annotate(graph, stats=stats), TARGET)
     assert service.post("/v1/plans", json=body).json()["key"] == plan.key

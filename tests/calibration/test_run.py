@@ -140,7 +140,7 @@ def test_integer_and_constant_values_are_not_observed():
         (
             lambda: calibrate(branchy(), draw(1), method="max"),
             StatsError,
-            "unknown calibration method 'max' (minmax, percentile, percentile:99.9)",
+            "unknown calibration method 'max' (minmax, percentile, percentile:99.9, mse, entropy)",
         ),
         (
             lambda: calibrate(branchy(), draw(1), values=["mm"]),

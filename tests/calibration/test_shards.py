@@ -8,7 +8,6 @@ import pytest
 from planner import pipeline
 from planner.calibration.run import calibrate
 from planner.calibration.shards import cut, merge_shards
-from planner.calibration.statsjson import write_statistics
 from planner.errors import SampleError, StatsError
 from planner.pipeline import load_model
 from tests.api.conftest import ROOT
@@ -49,7 +48,7 @@ def test_shards_joined_are_the_whole_to_the_last_bit(method, parts):
     images = feeds()
     whole = run(0, SAMPLES)
     joined = merge_shards([run(*shard) for shard in cut(SAMPLES, parts)])
-    assert write_statistics(joined) == write_statistics(whole)
+    assert joined.to_json() == whole.to_json()
 
 
 @pytest.mark.parametrize("kind", [ThreadPoolExecutor, ProcessPoolExecutor])
@@ -60,7 +59,7 @@ def test_any_executor_calibrates_to_the_same_bits(kind):
         here = pipeline.calibrate(
             graph, samples, executor=executor, parts=3, progress=lambda *done: told.append(done)
         )
-    assert write_statistics(here) == write_statistics(calibrate(graph, samples, threads=1))
+    assert here.to_json() == calibrate(graph, samples, threads=1).to_json()
     assert told == [(32, 128), (64, 128), (96, 128), (128, 128)]
 
 

@@ -13,7 +13,7 @@ import planner
 from planner.annotated.document import read_annotated
 from planner.calibration.run import calibrate
 from planner.calibration.statistics import Mean, merge
-from planner.calibration.statsjson import read_statistics, write_statistics
+from planner.calibration.statsjson import read_statistics
 from planner.errors import Conflict, StatsError
 from planner.fusion.fuse import fuse
 from planner.ir.graph import Op, Value
@@ -253,7 +253,7 @@ def test_means_of_another_model_are_refused():
 def test_statistics_are_read_from_a_file_and_the_input_stays(tmp_path):
     model, stats = ready(twins(), SAMPLES)
     path = tmp_path / "stats.json"
-    path.write_text(write_statistics(stats))
+    stats.save(path)
     assert read_statistics(path.read_text()) == stats
     from_file = correct_biases(model, CPU, path)
     assert from_file.constants["b@one"].array.tolist() == [11.0, 19.75]

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from planner.checker.figures.clips import NEAR, address_of
-from planner.checker.figures.ranges import Ranges, Reals, Step
+from planner.checker.figures.ranges import Ranges, Reals, Step, cut_to, held_in
 from planner.checker.kernel_ports import refuse
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.ir.types.ranges import affine
@@ -173,6 +173,9 @@ def spec_of(step: Step, position: int, kind: Uniform) -> PortType:
 
 def _lost(ranges: Ranges, name: str, trail: Trail, extent: Reals | None) -> Lost:
     elements, spec = ranges.graph.values[name].elements, trail.left
+    if extent is not None and spec is not None and isinstance(spec.storage, Storage):
+        # A float use keeps more than the storage that the data left was to hold.
+        extent = cut_to(extent, held_in(ranges, name, spec.storage) or extent)
     if trail.sure and (extent is None or trail.coarsest == NEVER):
         return Lost(name, elements, 0, trail.floated)
     if spec is None or extent is None or not (trail.sure and trail.placed):

@@ -13,11 +13,12 @@ from typing import Final
 import numpy as np
 
 from planner.checker.figures.needed import ASKING, Around, needed, stated
+from planner.checker.figures.widths import ByWidth, chosen, held, narrowed
 from planner.checker.kernel_ports import Served, own_facts
 from planner.ir.borders import carried_pairs
 from planner.ir.graph import Constant, Facts, Graph, Op, Region
 from planner.ir.roles import is_mover
-from planner.ir.types.qtypes import Bipolar, Calibrated, Uniform
+from planner.ir.types.qtypes import Bipolar, Calibrated, Storage, Uniform
 from planner.plans.records import KernelPlan, Port
 from planner.target.expressions import parse_number
 from planner.target.records import Row
@@ -35,7 +36,7 @@ class Step:
       served: the kernel beside its row, None where it runs in float.
       moves: whether it hands data on as it is; `cut`: what a relu or clamp among its ops leaves.
       fixed: by position, inputs first, the type that its row or a fact of the port says.
-      required: by position, what the port has to hold; None where nothing is known.
+      required: by position, what the port has to hold, in its width; None where nothing is known.
       needed: by name, what it needs of a value it reads, where that is not everything.
       partner: the kernel at the other end of a carried value, that where it leaves first.
     """
@@ -62,6 +63,7 @@ class Step:
 class Ranges:
     """Kernels in order with what their ports have to hold; the range and the pin of each value.
 
+    `narrow`: by value and width in bits, the range that storages of that width hold instead of all of it;
     `entered`: identities of the steps through which carried values enter their loops.
     """
 
@@ -72,6 +74,7 @@ class Ranges:
     numbers: Mapping[str, Constant]
     makers: Mapping[str, Op]
     readers: Mapping[str, Sequence[Step]]
+    narrow: dict[str, ByWidth] = field(default_factory=dict)
     entered: frozenset[int] = frozenset()
 
 
@@ -94,7 +97,7 @@ def ranges_of(
     for step in steps:
         for port in step.kernel.inputs:
             readers.setdefault(port.value, []).append(step)
-    found = Ranges(graph, steps, pins, {}, numbers, makers, readers, entered)
+    found = Ranges(graph, steps, pins, {}, numbers, makers, readers, entered=entered)
     _forward(found, numbers)
     # What a loop hands to its next trip is known only behind its body: again, until nothing new comes.
     for _ in range(2 * ends):
@@ -286,17 +289,40 @@ def _forward(found: Ranges, numbers: Mapping[str, Constant]) -> None:
         names = [name for name in graph.constants if any(step.moves for step in readers.get(name, ()))]
         for name in (*graph.inputs, *names):
             _tell(of, name, _given(found, name, numbers, readers.get(name, ())))
+        for name in graph.inputs:
+            found.narrow[name] = narrowed(of.get(name), [chosen(graph.values[name].facts)])
     for step in found.steps:
-        read = [of.get(port.value) for port in step.kernel.inputs if port.value]
-        moved = hull([*read, step.handed]) if step.moves else None
+        moved = hull([*(of.get(name) for name in _read(step)), step.handed]) if step.moves else None
         moved = cut_to(moved, step.cut) if moved is not None and step.cut is not None else moved
         reads = len(step.kernel.inputs)
+        narrow = _narrow_moved(found, step) if step.moves else {}
         for i, port in enumerate(step.kernel.outputs):
             if not port.value:
                 continue
             facts = graph.values[port.value].facts
             own = _known(_seen(facts), found.pins.get(port.value), step.fixed[reads + i])
             _tell(of, port.value, cut_to(own, moved) if own and moved else own or moved)
+            found.narrow[port.value] = narrowed(of.get(port.value), [chosen(facts), narrow])
+
+
+def _narrow_moved(found: Ranges, step: Step) -> ByWidth:
+    """By width, the range around what a mover reads, as storages of that width hold it."""
+    read = [(found.of.get(name), found.narrow.get(name, {})) for name in _read(step)]
+    moved: dict[int, Reals] = {}
+    for bits in {bits for _, narrow in read for bits in narrow}:
+        extent = hull([*(narrow.get(bits, own) for own, narrow in read), step.handed])
+        if extent is not None:
+            moved[bits] = extent if step.cut is None else cut_to(extent, step.cut)
+    return moved
+
+
+def _read(step: Step) -> list[str]:
+    return [port.value for port in step.kernel.inputs if port.value]
+
+
+def held_in(found: Ranges, name: str, store: Storage | None) -> Reals | None:
+    """The range of a value as a storage is to hold it; None is float."""
+    return held(found.of.get(name), found.narrow.get(name, {}), store)
 
 
 def _tell(of: dict[str, Reals], name: str, extent: Reals | None) -> None:
@@ -375,7 +401,8 @@ def _needs(found: Ranges, step: Step, kept: Mapping[str, Reals | None]) -> Mappi
             return None
         if port.type.storage.float_name:
             return None
-        fixed, own = step.fixed[len(step.kernel.inputs) + place], found.of.get(name)
+        fixed = step.fixed[len(step.kernel.inputs) + place]
+        own = held_in(found, name, port.type.storage)
         if fixed is not None:
             return fixed.scale if fixed.is_per_tensor else None
         if own is None:
@@ -406,7 +433,7 @@ def _kept(found: Ranges, step: Step, output: int, asked: Reals | None) -> Reals 
 
 
 def _required(found: Ranges, port: Port, keeps: Reals | None) -> Reals | None:
-    extent = found.of.get(port.value)
+    extent = held_in(found, port.value, port.type.storage if isinstance(port.type, Uniform) else None)
     if extent is None:
         return None
     return cut_to(extent, keeps) if keeps is not None else (0.0, 0.0)

@@ -30,6 +30,7 @@ __all__ = [
     "RowMax",
     "Storage",
     "Uniform",
+    "WidthRange",
     "float_text",
     "full_range",
     "nested_text",
@@ -249,12 +250,32 @@ class RowMax:
 
 
 @dataclass(frozen=True, slots=True)
+class WidthRange:
+    """The part [lo, hi] of an observed range that storages of `bits` bits are to hold, in reals."""
+
+    bits: int
+    lo: float
+    hi: float
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.bits <= MAX_BITS:
+            raise QTypeError(f"a range for {self.bits} bits; accepted: 1 to {MAX_BITS}")
+        if not -math.inf < self.lo <= self.hi < math.inf:
+            raise QTypeError(f"the range {self} is none; accepted: two finite ends, min <= max")
+
+    def __str__(self) -> str:
+        return f"{self.bits} = {float_text(self.lo)}:{float_text(self.hi)}"
+
+
+@dataclass(frozen=True, slots=True)
 class Calibrated:
     """An observed range [lo, hi] in reals, per tensor or (ours) per slice of an axis; and what else was seen.
 
     Attributes:
       row_max: for each axis that a softmax goes along, the smallest maximum of a row.
       two_values: whether every number observed was `lo` or `hi`.
+      widths: ranges chosen for storages of some widths, within [lo, hi], by ascending bits; a storage of
+        another width holds all of [lo, hi]. Source: design 11, sections 2 and 5.
     """
 
     los: tuple[float, ...]
@@ -263,6 +284,7 @@ class Calibrated:
     axis: int | None = None
     row_max: tuple[RowMax, ...] = ()
     two_values: bool = False
+    widths: tuple[WidthRange, ...] = ()
     _text: str = field(default="", init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -279,6 +301,18 @@ class Calibrated:
                 raise QTypeError(f"calibrated range {lo}:{hi} has min > max")
         if len({row.axis for row in self.row_max}) < len(self.row_max):
             raise QTypeError("row_max names an axis twice")
+        if self.widths:
+            self._check_widths()
+
+    def _check_widths(self) -> None:
+        if self.axis is not None:
+            raise QTypeError(f"ranges for widths beside ranges along axis {self.axis}; they need one range")
+        bits = [width.bits for width in self.widths]
+        if bits != sorted(set(bits)):
+            raise QTypeError(f"ranges for {bits} bits; accepted: each width once, ascending")
+        for width in self.widths:
+            if not self.lo <= width.lo <= width.hi <= self.hi:
+                raise QTypeError(f"the range {width} leaves the observed one, {self.lo}:{self.hi}")
 
     @property
     def lo(self) -> float:
@@ -290,6 +324,11 @@ class Calibrated:
         """Largest observed real over all slices."""
         return max(self.his)
 
+    def at(self, bits: int) -> tuple[float, float]:
+        """The range that a storage of this width is to hold."""
+        found = ((width.lo, width.hi) for width in self.widths if width.bits == bits)
+        return next(found, (self.lo, self.hi))
+
     def __str__(self) -> str:
         if not self._text:
             object.__setattr__(self, "_text", self._written())
@@ -299,6 +338,7 @@ class Calibrated:
         pairs = [f"{float_text(lo)}:{float_text(hi)}" for lo, hi in zip(self.los, self.his, strict=True)]
         seen = [f"row_max = {{{', '.join(map(str, self.row_max))}}}"] if self.row_max else []
         seen += ["two_values = true"] if self.two_values else []
+        seen += map(str, self.widths)
         more = f", {{{', '.join(seen)}}}" if seen else ""
         if self.axis is None:
             return f"!quant.calibrated<{self.expressed}<{pairs[0]}>{more}>"

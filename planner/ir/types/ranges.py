@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.errors import QTypeError
-from planner.ir.types.qtypes import Calibrated, RowMax, Storage, Uniform
+from planner.ir.types.qtypes import Calibrated, RowMax, Storage, Uniform, WidthRange
 from planner.ir.types.scales import FORMATS, round_scale, round_scales
 
 Reals = npt.NDArray[np.float64]
@@ -240,4 +240,8 @@ def hull_of_observed(observed: Sequence[Calibrated]) -> Calibrated:
     )
     lo, hi = min(one.lo for one in observed), max(one.hi for one in observed)
     two_values = all(one.two_values and (one.lo, one.hi) == (lo, hi) for one in observed)
-    return Calibrated((lo,), (hi,), observed[0].expressed, None, joined, two_values)
+    widths = tuple(
+        WidthRange(bits, min(one.at(bits)[0] for one in observed), max(one.at(bits)[1] for one in observed))
+        for bits in sorted({width.bits for one in observed for width in one.widths})
+    )
+    return Calibrated((lo,), (hi,), observed[0].expressed, None, joined, two_values, widths)

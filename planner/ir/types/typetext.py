@@ -24,6 +24,7 @@ from planner.ir.types.qtypes import (
     RowMax,
     Storage,
     Uniform,
+    WidthRange,
     storage,
 )
 from planner.ir.types.scales import FORMATS, held_scale, held_scales, scale_problem
@@ -331,28 +332,56 @@ def _calibrated(reader: Reader) -> Calibrated:
     )
 
 
-def _seen(reader: Reader) -> tuple[tuple[RowMax, ...], bool]:
-    """What else was observed: `, {row_max = {3: -4.1 of 128}, two_values = true}`, in this order."""
-    if not reader.accept(","):
-        return (), False
-    reader.sign("{")
-    rows: list[RowMax] = []
-    at, key = reader.at, reader.take("name", "'row_max' or 'two_values'")
-    if key == "row_max":
-        reader.sign("=")
+def _seen(reader: Reader) -> tuple[tuple[RowMax, ...], bool, tuple[WidthRange, ...]]:
+    """What else was observed: `, {row_max = {3: -4.1 of 128}, two_values = true, 8 = -6.0:1.5}`."""
+    rows: tuple[RowMax, ...] = ()
+    widths: dict[int, WidthRange] = {}
+    known: set[str] = set()
+    more = reader.accept(",")
+    if more:
         reader.sign("{")
+    while more:
+        at = reader.at
+        if reader.next is not None and reader.next["number"] is not None:
+            width = _width(reader)
+            if width.bits in widths:
+                raise wrong(at, f"{width.bits} bits have two ranges")
+            widths[width.bits] = width
+        else:
+            key = reader.take("name", "'row_max', 'two_values' or a number of bits")
+            if key not in _SEEN or key in known:
+                accepted = "row_max = {AXIS: REAL}, two_values = true, BITS = LO:HI, each once"
+                raise wrong(at, f"{key!r} is not read here; accepted: {accepted}")
+            known.add(key)
+            reader.sign("=")
+            if key == "row_max":
+                rows = _row_maxima(reader)
+            elif reader.take("name", "'true'") != "true":
+                raise wrong(at, "two_values is true or not there")
+        more = reader.accept(",")
+        if not more:
+            reader.sign("}")
+    return rows, "two_values" in known, tuple(widths[bits] for bits in sorted(widths))
+
+
+_SEEN: Final = ("row_max", "two_values")
+
+
+def _width(reader: Reader) -> WidthRange:
+    at, bits = reader.at, reader.integer()
+    reader.sign("=")
+    lo, hi = _extent(reader)
+    with reader.pointing(at):
+        return WidthRange(bits, lo, hi)
+
+
+def _row_maxima(reader: Reader) -> tuple[RowMax, ...]:
+    reader.sign("{")
+    rows = [_row_max(reader)]
+    while reader.accept(","):
         rows.append(_row_max(reader))
-        while reader.accept(","):
-            rows.append(_row_max(reader))
-        reader.sign("}")
-        at, key = reader.at, (reader.take("name", "'two_values'") if reader.accept(",") else "")
-    if key:
-        reader.sign("=")
-        if key != "two_values" or reader.take("name", "'true'") != "true":
-            accepted = "row_max = {AXIS: REAL}, two_values = true"
-            raise wrong(at, f"{key!r} is not read here; accepted: {accepted}")
     reader.sign("}")
-    return tuple(rows), bool(key)
+    return tuple(rows)
 
 
 def _row_max(reader: Reader) -> RowMax:

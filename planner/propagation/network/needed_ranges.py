@@ -18,7 +18,17 @@ import numpy as np
 from planner.ir.graph import Op
 from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import Calibrated, Storage
-from planner.propagation.network.ports import ALL, Interval, Kernel, Network, Port, cut_to, hull, present
+from planner.propagation.network.ports import (
+    ALL,
+    Interval,
+    Kernel,
+    Network,
+    Port,
+    cut_to,
+    hull,
+    present,
+    range_in,
+)
 from planner.propagation.selection.reach import known_range
 
 FLOAT_STEP: Final = 2.0**-24
@@ -153,7 +163,8 @@ def _needed(ask: _Ask) -> Iterator[Interval]:
 
 def _step(network: Network, port: Port) -> float | None:
     """The step of a result in its row's storage: fixed, else of its own range; None in float."""
-    store, fixed, extent = port.spec.storage, port.fixed or port.pin, network.values[port.value].range
+    store, fixed = port.spec.storage, port.fixed or port.pin
+    extent = range_in(network.values[port.value], port.spec)
     if not isinstance(store, Storage) or store.float_name:
         return None
     if fixed is not None:

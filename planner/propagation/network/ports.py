@@ -7,12 +7,12 @@ A port is one of: `CLASS` (its label is searched), `CONSTANT` (its type comes fr
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from planner.ir.graph import Facts, Graph
-from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, Uniform
+from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, Storage, Uniform
 from planner.ir.types.wanted import Wanted
 from planner.propagation.selection.rows import FLOATING, Choice
 from planner.target.records import Costs, PortId, PortType, PortView, Target
@@ -34,7 +34,8 @@ ALL: Final[Interval] = (-math.inf, math.inf)
 class Value:
     """One value: who writes and reads it, and what is known of its reals.
 
-    `saturates`: a constant whose infinities become an end of the storage.
+    `stated`: ranges that calibration chose for some widths; `by_width`: those that storages of these widths
+    hold instead of `range`. `saturates`: a constant whose infinities become an end of the storage.
     """
 
     name: str
@@ -50,6 +51,8 @@ class Value:
     range: Interval | None = None
     kept: Interval | None = None
     saturates: bool = False
+    stated: Mapping[int, Interval] = field(default_factory=dict)
+    by_width: dict[int, Interval] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -129,6 +132,9 @@ def number_of(network: Network, name: str) -> int:
     for fact in value.facts:
         if isinstance(fact, Calibrated):
             entry.calibrated = entry.calibrated or (fact.lo, fact.hi)
+            # Constants have parameters of their own numbers, whatever the width.
+            widths = () if entry.constant else fact.widths
+            entry.stated = entry.stated or {width.bits: (width.lo, width.hi) for width in widths}
         elif isinstance(fact, Uniform):
             entry.pin = entry.pin or fact
         elif isinstance(fact, AnyType):
@@ -138,8 +144,16 @@ def number_of(network: Network, name: str) -> int:
     for fact in value.facts:
         if isinstance(fact, Bipolar):
             # No integer stands for a sign of either kind: it is computed in float, and is one of two reals.
-            entry.calibrated = (-fact.scale, fact.scale)
+            entry.calibrated, entry.stated = (-fact.scale, fact.scale), {}
     return number
+
+
+def range_in(value: Value, spec: PortType) -> Interval | None:
+    """The range of a value as a port of this type holds it: the one of its width, where one was chosen."""
+    store = spec.storage
+    if not value.by_width or not isinstance(store, Storage) or store.float_name:
+        return value.range
+    return value.by_width.get(store.bits, value.range)
 
 
 def present(network: Network, numbers: Iterable[int]) -> list[Port]:

@@ -6,7 +6,7 @@ convolutional net are plain. Source: design 01, section 5, the price: items 1 to
 """
 
 from planner.ir.types.qtypes import Storage
-from planner.propagation.network.ports import CLASS, FLOAT, SETTLED, Network, Port, Value
+from planner.propagation.network.ports import CLASS, FLOAT, SETTLED, Network, Port, Value, range_in
 from planner.propagation.solver.classes import label_for, storable, typed
 
 
@@ -42,7 +42,7 @@ def _stored(network: Network, value: Value) -> list[Port] | None:
             or layout is None
             or layout.calls
             or port.side in layout.joined
-            or port.required != value.range
+            or port.required != range_in(value, port.spec)
             or (found and port.spec is not found[0].spec and port.spec != found[0].spec)
         ):
             return None
@@ -52,9 +52,10 @@ def _stored(network: Network, value: Value) -> list[Port] | None:
 
 def _settle(ports: list[Port], value: Value) -> None:
     spec = ports[0].spec
-    if value.range is None or not isinstance(spec.storage, Storage):
+    extent = range_in(value, spec)
+    if extent is None or not isinstance(spec.storage, Storage):
         return
-    label = label_for(value.range, spec)
+    label = label_for(extent, spec)
     if not storable(label, spec):
         return
     kind = typed(label, spec.storage)

@@ -2,11 +2,12 @@
 
 Two passes, forward (ranges) and backward (kept), over kernels in topological order; then each port's
 required range is its value's range cut to what is kept. Clipping what nobody keeps is free; a state that a
-recurrent kernel hands to its own next step is kept, whether or not anything else reads it.
+recurrent kernel hands to its own next step is kept, whether or not anything else reads it. Where calibration
+chose a range for a width, a port of that width holds this one (`Value.by_width`); movers hand it on.
 Source: design 01, section 5, the price, item 1.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -26,6 +27,7 @@ from planner.propagation.network.ports import (
     cut_to,
     hull,
     present,
+    range_in,
 )
 from planner.propagation.parameters.constant_ranges import constant_range, oddity
 from planner.propagation.selection.row_layout import moves_alone, moves_data
@@ -138,15 +140,16 @@ def _forward(network: Network) -> list[int]:
                 value.range = (0.0, 0.0)
             if value.constant and value.range is None and tensor.is_float and _counts(network, value):
                 value.range = constant_range(network.graph.constants[value.name]) or _finite(network, number)
+            value.by_width = _by_width(value, {})
     rangeless = []
     network.visits += len(network.kernels)
     for index, kernel in enumerate(network.kernels):
-        _write(network, kernel, _moved(network, kernel) if kernel.moves else None, served=True)
+        _write(network, kernel, moves=kernel.moves, served=True)
         if kernel.choice.row is not None and _lacks_range(network, kernel):
             rangeless.append(index)
             # What follows sees it in float at once, so that one pass finds all of them.
             alone = moves_alone(network.graph, kernel.choice.region)
-            _write(network, kernel, _moved(network, kernel) if alone else None, served=False)
+            _write(network, kernel, moves=alone, served=False)
     return rangeless
 
 
@@ -156,8 +159,10 @@ def _counts(network: Network, value: Value) -> bool:
     return any(kernel.choice.row is not None or kernel.moves for kernel in readers)
 
 
-def _write(network: Network, kernel: Kernel, moved: Interval | None, *, served: bool) -> None:
+def _write(network: Network, kernel: Kernel, *, moves: bool, served: bool) -> None:
     """Fill in the ranges of a kernel's results; `served`: with the types that its row fixes."""
+    moved = _moved(network, kernel) if moves else None
+    moved_by_width = _moved_by_width(network, kernel) if moves else {}
     for p in kernel.outputs:
         if p < 0:
             continue
@@ -166,6 +171,20 @@ def _write(network: Network, kernel: Kernel, moved: Interval | None, *, served: 
         value.range = _known(value.calibrated, value.pin, (port.fixed if served else None) or port.pin)
         if moved is not None:
             value.range = moved if value.range is None else cut_to(value.range, moved)
+        value.by_width = _by_width(value, moved_by_width)
+
+
+def _by_width(value: Value, moved: Mapping[int, Interval]) -> dict[int, Interval]:
+    """The ranges of single widths: what is stated of them, what a mover hands on, both within `range`."""
+    if value.range is None:
+        return {}
+    found: dict[int, Interval] = {}
+    for bits in value.stated.keys() | moved.keys():
+        extent = cut_to(value.stated.get(bits, value.range), value.range)
+        extent = cut_to(moved.get(bits, extent), extent)
+        if extent != value.range:
+            found[bits] = extent
+    return found
 
 
 def demote(graph: Graph, choices: Sequence[Choice], rangeless: Sequence[int]) -> list[Choice]:
@@ -199,8 +218,9 @@ def backward(network: Network) -> None:
             kept = kept_by.get(port.id, ALL)
             if value.definition < 0:
                 value.kept = ALL
-        if value.range is not None:
-            port.required = cut_to(value.range, kept) if kept is not None else (0.0, 0.0)
+        extent = range_in(value, port.spec)
+        if extent is not None:
+            port.required = cut_to(extent, kept) if kept is not None else (0.0, 0.0)
 
 
 def _backward(network: Network) -> dict[int, Interval | None]:
@@ -257,11 +277,20 @@ def _known(observed: Interval | None, *types: Uniform | None) -> Interval | None
     return extent
 
 
-def _moved(network: Network, kernel: Kernel) -> Interval | None:
-    """Hull of what a mover reads; unknown inputs are left out."""
-    extents = [network.values[port.value].range for port in present(network, kernel.inputs)]
+def _moved(network: Network, kernel: Kernel, bits: int = 0) -> Interval | None:
+    """Hull of what a mover reads, of what ports of `bits` bits hold of it; unknown inputs are left out."""
+    read = [network.values[port.value] for port in present(network, kernel.inputs)]
+    extents = [value.by_width.get(bits, value.range) for value in read]
     extent = hull([*extents, kernel.handed] if kernel.handed else extents)
     return cut_to(extent, kernel.cut) if extent and kernel.cut else extent
+
+
+def _moved_by_width(network: Network, kernel: Kernel) -> dict[int, Interval]:
+    """The same for each width that a range was chosen for."""
+    ports = present(network, kernel.inputs)
+    widths = {bits for port in ports for bits in network.values[port.value].by_width}
+    found = {bits: _moved(network, kernel, bits) for bits in widths}
+    return {bits: extent for bits, extent in found.items() if extent is not None}
 
 
 def _lacks_range(network: Network, kernel: Kernel) -> bool:

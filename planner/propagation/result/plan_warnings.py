@@ -27,6 +27,7 @@ from planner.propagation.network.ports import (
     Value,
     ports_of,
     present,
+    range_in,
 )
 from planner.propagation.network.value_ranges import odd_constant
 from planner.propagation.parameters.constant_types import BIAS_LIMIT
@@ -141,7 +142,7 @@ def _of_clip(network: Network, kernel: Kernel, port: Port, max_clip: float) -> I
         return
     # A fixed input keeps its own range and no more, so what it requires never clips: the value's range does.
     unread = port.fixed is not None and port.side[0] == "in" and value.pin is None
-    extent = value.range if unread else port.required
+    extent = range_in(value, port.spec) if unread else port.required
     share = clip_of(extent, port.type) if extent is not None else 0.0
     if share > max_clip:
         address = port_address(kernel.choice.region.name, *port.side)

@@ -13,7 +13,7 @@ Source: MLIR quantization RFC, "Propagation pass"; design 01, section 5.
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from planner.propagation.network.ports import Network
+from planner.propagation.network.ports import Network, range_in
 from planner.propagation.solver.classes import Label, LabelClass, Labels, label_for, label_of, storable
 
 
@@ -58,7 +58,7 @@ def _resolved(network: Network, group: LabelClass, decided: dict[int, Label]) ->
         if label is not None and all(storable(label, other.spec) for other in group.ports):
             return label
     for port in group.ports:  # Calibrated: a range, as the row's storage holds it
-        extent = network.values[port.value].range
+        extent = range_in(network.values[port.value], port.spec)
         if extent is not None:
             return label_for(extent, port.spec)
     return group.own

@@ -13,7 +13,18 @@ from typing import Final, NamedTuple
 
 from planner.ir.types.qtypes import Uniform
 from planner.propagation.network.per_axis import given_units
-from planner.propagation.network.ports import CLASS, DERIVED, FLOAT, GIVEN, Interval, Network, Port, present
+from planner.propagation.network.ports import (
+    CLASS,
+    DERIVED,
+    FLOAT,
+    GIVEN,
+    Interval,
+    Network,
+    Port,
+    cut_to,
+    present,
+    range_in,
+)
 from planner.propagation.solver.classes import Label, Offered, Offers, label_for, log_units
 from planner.target.records import PortType
 
@@ -286,9 +297,11 @@ def _consumed(network: Network, port: Port, trace: _Trace) -> Loss | None:
 def _loss(
     network: Network, index: int, trace: _Trace, spec: PortType | None, extent: Interval | None
 ) -> Loss | None:
-    if spec is None or extent is None or not (trace.members or trace.constant > NEVER):
+    held = None if spec is None else range_in(network.values[index], spec)
+    if spec is None or extent is None or held is None or not (trace.members or trace.constant > NEVER):
         return None
-    own = log_units(label_for(extent, spec)[0])
+    # What a float use keeps is more than the storage it left was to hold, where a width has a range.
+    own = log_units(label_for(cut_to(extent, held), spec)[0])
     return Loss(index, network.values[index].elements, trace.members, trace.constant, own)
 
 

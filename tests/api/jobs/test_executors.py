@@ -15,7 +15,6 @@ from api.jobs.records import work
 from api.storage.database import default_url, open_database
 from benchmarks.clusters import free_port
 from planner.calibration.run import calibrate
-from planner.calibration.statsjson import write_statistics
 from planner.pipeline import load_model
 from tests.api.jobs.conftest import DIGITS, calibration, calibration_of, endless, keep
 
@@ -82,7 +81,7 @@ def test_statistics_are_those_of_the_library_to_the_last_bit(engine, store, make
     assert job.result["samples"] == 128
     here = calibrate(load_model(DIGITS / "digits.onnx"), DIGITS / "calibration.npz")
     kept = store.find_verified("stats", job.result["kept"]["out"])
-    assert kept.read_text(encoding="utf-8") == write_statistics(here)
+    assert kept.read_text(encoding="utf-8") == here.to_json()
     assert "progress" not in kinds(engine, job) or job.progress["done"] <= 128
 
 
