@@ -1,4 +1,4 @@
-"""Tasks of a child that only jobs ask for: calibrating, in shards or whole, and comparing.
+"""Tasks of a child that only jobs ask for: calibrating, in shards or whole, comparing, and losses.
 
 A calibration may be cut into shards of samples, each a power of two of them: then every mean of a shard times
 its samples is the very sum that calibrating in one piece has, and the merged statistics are the same to the
@@ -15,16 +15,22 @@ from typing import Any, Final
 
 from api.intake.scan import scan_onnx
 from api.intake.scan_zip import scan_npz
+from planner.accuracy.losses import losses
 from planner.accuracy.metrics import SQNR, Score
 from planner.accuracy.quality import Quality
+from planner.accuracy.told import losses_json
 from planner.calibration.run import calibrate
 from planner.calibration.samples import Samples, open_samples
 from planner.calibration.shards import merge_shards
 from planner.calibration.statistics import Statistics
 from planner.calibration.statsjson import read_statistics, write_statistics
+from planner.checker.check import check
 from planner.interpreter.compare import compare
 from planner.ir.expand import expand
-from planner.ir.graph import Graph
+from planner.ir.graph import Graph, with_facts
+from planner.plans.read_json import plan_from_json
+from planner.target.records import Target
+from planner.what_if.replan import as_planned
 
 MOST_LISTED: Final = 100
 THREADS: Final = 1
@@ -96,6 +102,44 @@ def compare_file(graph: Graph, job: Arguments) -> dict[str, Any]:
     whole = {**about, "outputs": outputs, "values": _rows(found.values)}
     Path(job["out"]).write_text(json.dumps(whole), encoding="utf-8")
     return {**about, "outputs": dict(islice(outputs.items(), MOST_LISTED))}
+
+
+def measure_losses(graph: Graph, target: Target, job: Arguments) -> dict[str, Any]:
+    """Say where a plan loses the numbers of a model.
+
+    Args:
+      target: the plan's.
+      job: `plan`, a file; `samples`; `output`, to judge by, or null; `limit`, of the kernels whose noise is
+        taken apart; `out`, where all of the losses go.
+    """
+    _work_in(Path(job["out"]).parent)
+    plan = plan_from_json(Path(job["plan"]).read_bytes())
+    model = with_facts(expand(graph), plan.graph)
+    # The plan may be a stranger's: what runs its kernels takes it to be whole.
+    check(plan, model, target)
+    found = losses(
+        model,
+        as_planned(plan, model, target),
+        _scanned(job["samples"]),
+        output=job["output"],
+        limit=job["limit"],
+        progress=job["tell"],
+    )
+    whole = losses_json(found)
+    Path(job["out"]).write_text(json.dumps(whole), encoding="utf-8")
+    return _worst(whole)
+
+
+def _worst(whole: Mapping[str, Any]) -> dict[str, Any]:
+    """Losses without their values, the worst outputs and kernels alone: an answer stays small."""
+    outputs = whole["outputs"][:MOST_LISTED]
+    labels = [output["label"] for output in outputs]
+    kernels = [
+        {**kernel, "noise": {label: kernel["noise"][label] for label in labels}}
+        for kernel in whole["kernels"][:MOST_LISTED]
+    ]
+    about = {name: item for name, item in whole.items() if name != "values"}
+    return {**about, "outputs": outputs, "kernels": kernels}
 
 
 def _rows(found: Mapping[str, Quality]) -> dict[str, dict[str, Any]]:

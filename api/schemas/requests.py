@@ -149,6 +149,22 @@ class ComparisonRequest(BaseModel):
     )
 
 
+class LossesRequest(BaseModel):
+    """A plan whose losses are measured, kernel by kernel."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"model": NO_DIGEST, "plan": NO_DIGEST, "samples": NO_DIGEST}]},
+    )
+    model: Digest
+    plan: Digest | dict[str, Any] = Field(description="key of a plan, or a qplan.plan/1 of a known target")
+    samples: Digest = Field(description="a blob: one .npz of arrays by input name; 8 name the culprits")
+    output: str | None = Field(
+        default=None, max_length=1000, description="the output to judge by; by default the worst"
+    )
+    limit: int = Field(default=10, ge=0, le=100, description="kernels whose noise is taken apart")
+
+
 class UploadRequest(BaseModel):
     """A file that will come in parts."""
 

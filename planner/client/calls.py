@@ -307,6 +307,31 @@ def compare(
     return (yield from _made(Ask("POST", "/v1/comparisons", json=body, headers=_AS_JOB)))
 
 
+def losses(
+    model: str,
+    plan: str | Mapping[str, Any],
+    samples: Source,
+    *,
+    output: str | None = None,
+    limit: int | None = None,
+) -> Steps[dict[str, Any]]:
+    """Say where a plan loses the numbers of its model: noise of each kernel alone, and what would help.
+
+    Args:
+      plan: its key, or a plan itself, for a target that the server has.
+      samples: one `.npz`; 8 samples name the culprits.
+      output: the output to judge by; by default the worst.
+      limit: kernels whose noise is taken apart; 10 by default.
+
+    Returns:
+      The worst kernels and the remedies; the whole `qplan.losses/1`, with every value, is the `blob`.
+    """
+    body: dict[str, Any] = {"model": model, "plan": plan, "samples": (yield from upload(samples))}
+    asked = {"output": output, "limit": limit}
+    body |= {name: item for name, item in asked.items() if item is not None}
+    return (yield from _made(Ask("POST", "/v1/losses", json=body, headers=_AS_JOB)))
+
+
 def jobs(*, state: str | None = None, kind: str | None = None) -> Steps[list[dict[str, Any]]]:
     """List the jobs, the latest first."""
     given = {"state": state, "kind": kind}
