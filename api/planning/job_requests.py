@@ -127,10 +127,13 @@ async def comparison_work(service: Service, request: ComparisonRequest) -> dict[
     """The work of running a model and a quantized file of it side by side.
 
     Raises:
-      Refused: a model or blob that is not there.
+      Refused: a model, blob or statistics that are not there.
     """
     model = await run_sync(_model, service, request.model)
     given = {name: await run_sync(_blob, service, getattr(request, name)) for name in ("file", "samples")}
+    if request.stats is not None:
+        await run_sync(service.store.find, "stats", request.stats)
+        given["stats"] = stored("stats", request.stats)
     asked = {name: getattr(request, name) for name in ("values", "metrics", "output", "reference")}
     return work("compare", {**model, **given, **asked, "out": made("blobs")})
 

@@ -6,7 +6,7 @@ from api.intake.request_bodies import JsonRoute
 from api.planning.job_requests import answer_export, answer_job
 from api.routes.parameters import JOB, Sent, ServiceOf
 from api.schemas.requests import CalibrationRequest, ComparisonRequest, ExportRequest, LossesRequest
-from api.schemas.responses import ComparisonRecord, ExportRecord, LossesRecord, StatsRecord
+from api.schemas.responses import CalibrationRecord, ComparisonRecord, ExportRecord, LossesRecord
 
 router = APIRouter(tags=["exports"], route_class=JsonRoute)
 
@@ -23,7 +23,7 @@ async def post_export(body: ExportRequest, request: Request, service: ServiceOf,
     "/calibrations",
     operation_id="calibrate",
     status_code=202,
-    responses=JOB | {201: {"description": "statistics, within the time to wait", "model": StatsRecord}},
+    responses=JOB | {201: {"description": "statistics, within the time to wait", "model": CalibrationRecord}},
 )
 async def post_calibration(
     body: CalibrationRequest, request: Request, service: ServiceOf, sent: Sent

@@ -147,6 +147,9 @@ class ComparisonRequest(BaseModel):
     reference: Literal["written", "stripped"] = Field(
         default="written", description="a model with quantizers of its own as it is, or without them"
     )
+    stats: Digest | None = Field(
+        default=None, description="those of calibration: warnings say what in the samples goes beyond them"
+    )
 
 
 class LossesRequest(BaseModel):

@@ -76,6 +76,12 @@ class StatsRecord(BaseModel):
     values: int
 
 
+class CalibrationRecord(StatsRecord):
+    """Statistics that were taken, and what is odd about the samples."""
+
+    warnings: list[str]
+
+
 class BlobRecord(BaseModel):
     """A stored blob."""
 
@@ -180,6 +186,7 @@ class LossesRecord(BaseModel):
     outputs: list[OutputLossRecord]
     kernels: list[KernelLossRecord]
     remedies: list[RemedyRecord]
+    warnings: list[str]
     blob: Digest
     link: str
 

@@ -277,7 +277,7 @@ def export(model: str, plan: str, format: str, *, as_job: bool = False) -> Steps
 
 
 def calibrate(model: str, samples: Source, *, method: str = "minmax") -> Steps[dict[str, Any]]:
-    """Run samples, one `.npz`, through a model; the record has the `digest` of the statistics."""
+    """Run samples, one `.npz`, through a model; the record has `digest` of the statistics and `warnings`."""
     body = {"model": model, "samples": (yield from upload(samples)), "method": method}
     return (yield from _made(Ask("POST", "/v1/calibrations", json=body, headers=_AS_JOB)))
 
@@ -291,6 +291,7 @@ def compare(
     metrics: Sequence[str] = (),
     output: str | None = None,
     reference: str | None = None,
+    stats: str | None = None,
 ) -> Steps[dict[str, Any]]:
     """Run a quantized file and its model side by side; `outputs` has SQNR (dB) by name.
 
@@ -299,9 +300,10 @@ def compare(
       metrics: `top1`, `top5`, `cross_entropy`, judged by the samples' `label` or `labels`.
       output: the output that labels are for; by default the only one.
       reference: of a model with quantizers of its own: `written`, the default, or `stripped` of them.
+      stats: digest of those of calibration: `warnings` say what in the samples goes beyond them.
     """
     given = {"file": (yield from upload(file)), "samples": (yield from upload(samples))}
-    asked = {"metrics": list(metrics), "output": output, "reference": reference}
+    asked = {"metrics": list(metrics), "output": output, "reference": reference, "stats": stats}
     more = {name: item for name, item in asked.items() if item}
     body = {"model": model, "values": values, **given, **more}
     return (yield from _made(Ask("POST", "/v1/comparisons", json=body, headers=_AS_JOB)))

@@ -118,7 +118,9 @@ def test_jobs(client, tmp_path):
     stats = client.calibrate(model, tmp_path / "few.npz")
     key = client.plan(model, "onnxruntime-cpu", stats=stats["digest"])["key"]
     data = client.export(model, key, "onnx-qdq", as_job=True)
-    found = client.compare(model, data, (tmp_path / "few.npz").read_bytes(), values=True)
+    assert stats["warnings"] == []
+    digest = stats["digest"]
+    found = client.compare(model, data, (tmp_path / "few.npz").read_bytes(), values=True, stats=digest)
     assert found["samples"] == 3
     assert json.loads(client.download(found["blob"]))["values"]
     lost = client.losses(model, key, tmp_path / "few.npz", limit=1)

@@ -49,7 +49,7 @@ def test_losses_by_key(service, digits):
     assert service.get(record["link"]).json() == whole
     about = {name: record[name] for name in record.keys() & whole.keys()}
     assert about == {name: item for name, item in whole.items() if name != "values"}
-    assert record.keys() - whole.keys() == {"blob", "link"}
+    assert record.keys() - whole.keys() == {"blob", "link", "warnings"}
     assert (record["format"], record["begins"]) == ("qplan.losses/1", "head/softmax")
     assert record["remedies"]
 
