@@ -8,7 +8,7 @@ last bit, wherever the shards ran. Source: design 06; design 09, "Statistics".
 import json
 import math
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -186,7 +186,7 @@ def _number(value: float) -> float | None:
 
 def _odd(graph: Graph, samples: Path) -> list[str]:
     """Warnings of samples that no device will see."""
-    return list(odd_samples(graph, samples)[:MOST_LISTED])
+    return _named(odd_samples(graph, samples)[:MOST_LISTED], samples)
 
 
 def _beyond(graph: Graph, stats: str | None, samples: Path) -> list[str]:
@@ -195,7 +195,12 @@ def _beyond(graph: Graph, stats: str | None, samples: Path) -> list[str]:
         return []
     known = read_statistics(Path(stats).read_text("utf-8"))
     text = mismatch(graph, known)
-    return [text] if text else list(unlike_calibration(graph, known, samples))
+    return [text] if text else _named(unlike_calibration(graph, known, samples), samples)
+
+
+def _named(warnings: Iterable[str], samples: Path) -> list[str]:
+    """Warnings in the client's words: what lies here under a digest is its `samples`."""
+    return [text.replace(samples.name, "samples") for text in warnings]
 
 
 def _write(stats: Statistics, job: Arguments) -> dict[str, Any]:

@@ -16,9 +16,9 @@ ZERO = np.concatenate([GOOD[:3], np.zeros_like(GOOD[:1])])
 HOLE = np.where(np.arange(4)[:, None, None] == 1, np.nan, GOOD)
 ODD = {
     "good": (GOOD, ""),
-    "zero": (ZERO, "input 'x' is all zero in sample 3: give what the device will see"),
+    "zero": (ZERO, "input 'x' is all zero in samples, sample 3: give what the device will see"),
     "constant": (np.ones_like(GOOD), "is one number throughout all 4 samples"),
-    "NaN": (HOLE, "has NaN or infinity in sample 1"),
+    "NaN": (HOLE, "has NaN or infinity in samples, sample 1"),
     "one over and over": (np.repeat(GOOD[:1], 4, 0), "is the same in all 4 samples"),
 }
 
@@ -69,6 +69,7 @@ def test_samples_beyond_what_calibration_saw(service, net):
     assert told(service, net, "/v1/comparisons", "model file", twice) == []
     (found,) = told(service, net, "/v1/comparisons", "model file stats", twice)
     assert "held-out data take 'x' beyond what calibration saw" in found
+    assert " in samples, sample " in found
     assert told(service, net, "/v1/comparisons", "model file stats", GOOD) == []
     body = {name: net[name] for name in ("model", "file")} | {"samples": packed(service, GOOD)}
     check(service.post("/v1/comparisons", json=body | {"stats": NOWHERE}), "unknown-name", "statistics")
