@@ -21,7 +21,7 @@ from api.intake.confine import confine, peak_memory
 from api.intake.scan import scan_json, scan_onnx
 from api.intake.scan_text import scan_mlir, scan_yaml
 from api.intake.size_limits import check_sizes
-from api.jobs.tasks import calibrate_model, compare_file, count_samples, merge_statistics
+from api.jobs.tasks import calibrate_model, compare_file, count_samples, measure_losses, merge_statistics
 from api.planning.plan_answers import READERS, WHAT_IF
 from api.planning.plugins import load_functions
 from api.planning.provenance import make_plan
@@ -141,6 +141,7 @@ TASKS: Final[Mapping[str, Callable[[Arguments], dict[str, Any]]]] = {
     "explain": explain_plan,
     "export": export_plan,
     "lint": lint_target,
+    "losses": lambda job: measure_losses(_model(job)[1], _target(job["target"], job["functions"]), job),
     "merge": merge_statistics,
     "model": read_model,
     "plan": write_plan,

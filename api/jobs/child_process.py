@@ -37,7 +37,9 @@ MAPPED: Final = 1 << 30
 """Address space that the child's libraries map beside the memory they use."""
 PER_BYTE: Final = 10
 CHUNK: Final = 1 << 16
-FOREIGN: Final = frozenset({"address", "annotations", "arguments", "options", "steps"})
+FOREIGN: Final = frozenset(
+    {"address", "annotations", "arguments", "metrics", "method", "options", "output", "steps"}
+)
 """Arguments that clients wrote: they name no files."""
 
 T = TypeVar("T")

@@ -56,7 +56,8 @@ async def calibrate_in_shards(
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from None
     parts = [stored("answers", task.result()) for task in running]
-    return await executor.run(work("merge", {"parts": parts, "out": made("stats")}), tell)
+    merged = await executor.run(work("merge", {"parts": parts, "out": made("stats")}), tell)
+    return {**merged, "warnings": counted["warnings"]}
 
 
 def part_files(asked: Mapping[str, Any]) -> list[dict[str, Any]]:

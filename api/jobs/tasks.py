@@ -1,4 +1,4 @@
-"""Tasks of a child that only jobs ask for: calibrating, in shards or whole, and comparing.
+"""Tasks of a child that only jobs ask for: calibrating, in shards or whole, comparing, and losses.
 
 A calibration may be cut into shards of samples, each a power of two of them: then every mean of a shard times
 its samples is the very sum that calibrating in one piece has, and the merged statistics are the same to the
@@ -8,23 +8,32 @@ last bit, wherever the shards ran. Source: design 06; design 09, "Statistics".
 import json
 import math
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 from api.intake.scan import scan_onnx
 from api.intake.scan_zip import scan_npz
+from planner.accuracy.losses import losses
 from planner.accuracy.metrics import SQNR, Score
 from planner.accuracy.quality import Quality
+from planner.accuracy.told import losses_json
+from planner.accuracy.unlike import unlike_calibration
+from planner.calibration.annotate import mismatch
+from planner.calibration.odd_samples import odd_samples
 from planner.calibration.run import calibrate
 from planner.calibration.samples import Samples, open_samples
 from planner.calibration.shards import merge_shards
 from planner.calibration.statistics import Statistics
 from planner.calibration.statsjson import read_statistics
+from planner.checker.check import check
 from planner.interpreter.compare import compare
 from planner.ir.expand import expand
-from planner.ir.graph import Graph
+from planner.ir.graph import Graph, with_facts
+from planner.plans.read_json import plan_from_json
+from planner.target.records import Target
+from planner.what_if.replan import as_planned
 
 MOST_LISTED: Final = 100
 THREADS: Final = 1
@@ -39,19 +48,22 @@ def calibrate_model(graph: Graph, job: Arguments) -> dict[str, Any]:
       job: `samples`, a file; `method`; `shard`, the first sample and the one after the last, or null; `out`.
     """
     _work_in(Path(job["out"]).parent)
-    flat = expand(graph)
-    samples = open_samples(_scanned(job["samples"]), flat)
+    flat, file = expand(graph), _scanned(job["samples"])
+    samples = open_samples(file, flat)
     if job["shard"] is not None:
         first, end = job["shard"]
         samples = Samples(islice(samples.feeds, first, end), end - first)
     stats = calibrate(flat, samples, method=job["method"], progress=job["tell"], threads=THREADS)
-    return _write(stats, job)
+    # Of samples in shards the count tells: what is odd is a matter of them all.
+    warnings = _odd(flat, file) if job["shard"] is None else []
+    return _write(stats, job) | {"warnings": warnings}
 
 
 def count_samples(graph: Graph, job: Arguments) -> dict[str, Any]:
-    """Say, and write, how many samples a file holds, and how many bytes the model has."""
-    samples = open_samples(_scanned(job["samples"]), expand(graph)).count
-    found = {"samples": samples, "bytes": sum(graph.values[name].elements * 4 for name in graph.constants)}
+    """Say, and write, how many samples a file holds, what is odd, and how many bytes the model has."""
+    flat, file = expand(graph), _scanned(job["samples"])
+    size = sum(graph.values[name].elements * 4 for name in graph.constants)
+    found = {"samples": open_samples(file, flat).count, "bytes": size, "warnings": _odd(flat, file)}
     Path(job["out"]).write_text(json.dumps(found), encoding="utf-8")
     return found
 
@@ -67,13 +79,15 @@ def compare_file(graph: Graph, job: Arguments) -> dict[str, Any]:
     """Run a model and a quantized file of it side by side.
 
     Args:
-      job: `file`, the quantized one; `samples`; `values`, whether to compare inner values; `metrics`, names,
-        `output`, which they judge, or null, and `reference`; `out`, where all of the comparison goes.
+      job: `file`, the quantized one; `samples`; `stats` of calibration, a file or null; `values`, whether to
+        compare inner values; `metrics`, names, `output`, which they judge, or null, and `reference`; `out`,
+        where all of the comparison goes.
     """
     _work_in(Path(job["out"]).parent)
     flat = expand(graph)
     metrics = [name for name in job.get("metrics", ()) if name != SQNR]
-    samples = open_samples(_scanned(job["samples"]), flat, labeled=bool(metrics))
+    given = _scanned(job["samples"])
+    samples = open_samples(given, flat, labeled=bool(metrics))
     file = Path(job["file"]).read_bytes()
     scan_onnx(file, whole=True)
     kind = job.get("reference", "written")
@@ -86,16 +100,56 @@ def compare_file(graph: Graph, job: Arguments) -> dict[str, Any]:
         output=job.get("output"),
         metrics=metrics,
     )
+    odd = [*_odd(flat, given), *_beyond(flat, job.get("stats"), given)]
     about = {
         "samples": found.samples,
         "reference": found.reference,
         "metrics": {name: _score(found.scores[name]) for name in metrics},
-        "warnings": list(found.warnings)[:MOST_LISTED],
+        "warnings": [*odd, *found.warnings][:MOST_LISTED],
     }
     outputs = _rows(found.outputs)
     whole = {**about, "outputs": outputs, "values": _rows(found.values)}
     Path(job["out"]).write_text(json.dumps(whole), encoding="utf-8")
     return {**about, "outputs": dict(islice(outputs.items(), MOST_LISTED))}
+
+
+def measure_losses(graph: Graph, target: Target, job: Arguments) -> dict[str, Any]:
+    """Say where a plan loses the numbers of a model.
+
+    Args:
+      target: the plan's.
+      job: `plan`, a file; `samples`; `output`, to judge by, or null; `limit`, of the kernels whose noise is
+        taken apart; `out`, where all of the losses go.
+    """
+    _work_in(Path(job["out"]).parent)
+    plan = plan_from_json(Path(job["plan"]).read_bytes())
+    model = with_facts(expand(graph), plan.graph)
+    # The plan may be a stranger's: what runs its kernels takes it to be whole.
+    check(plan, model, target)
+    samples = _scanned(job["samples"])
+    found = losses(
+        model,
+        as_planned(plan, model, target),
+        samples,
+        output=job["output"],
+        limit=job["limit"],
+        progress=job["tell"],
+    )
+    whole = losses_json(found)
+    Path(job["out"]).write_text(json.dumps(whole), encoding="utf-8")
+    return _worst(whole) | {"warnings": _odd(model, samples)}
+
+
+def _worst(whole: Mapping[str, Any]) -> dict[str, Any]:
+    """Losses without their values, the worst outputs and kernels alone: an answer stays small."""
+    outputs = whole["outputs"][:MOST_LISTED]
+    labels = [output["label"] for output in outputs]
+    kernels = [
+        {**kernel, "noise": {label: kernel["noise"][label] for label in labels}}
+        for kernel in whole["kernels"][:MOST_LISTED]
+    ]
+    about = {name: item for name, item in whole.items() if name != "values"}
+    return {**about, "outputs": outputs, "kernels": kernels}
 
 
 def _rows(found: Mapping[str, Quality]) -> dict[str, dict[str, Any]]:
@@ -128,6 +182,25 @@ def _score(score: Score) -> dict[str, Any]:
 
 def _number(value: float) -> float | None:
     return value if math.isfinite(value) else None
+
+
+def _odd(graph: Graph, samples: Path) -> list[str]:
+    """Warnings of samples that no device will see."""
+    return _named(odd_samples(graph, samples)[:MOST_LISTED], samples)
+
+
+def _beyond(graph: Graph, stats: str | None, samples: Path) -> list[str]:
+    """Warnings of samples that go beyond statistics, a file, if there is one."""
+    if stats is None:
+        return []
+    known = read_statistics(Path(stats).read_text("utf-8"))
+    text = mismatch(graph, known)
+    return [text] if text else _named(unlike_calibration(graph, known, samples), samples)
+
+
+def _named(warnings: Iterable[str], samples: Path) -> list[str]:
+    """Warnings in the client's words: what lies here under a digest is its `samples`."""
+    return [text.replace(samples.name, "samples") for text in warnings]
 
 
 def _write(stats: Statistics, job: Arguments) -> dict[str, Any]:

@@ -17,11 +17,23 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
 from api.jobs import queue
-from api.jobs.records import File, Job, State, made, stored, work
-from api.planning.planning import find_or_make_plan, origin_of, plan_without_child, plan_work
+from api.jobs.records import File, Job, State, made, stored, work, written
+from api.planning.planning import (
+    find_or_make_plan,
+    find_origin,
+    origin_of,
+    plan_without_child,
+    plan_work,
+)
 from api.planning.service import Service, model_arguments
 from api.problems import PREFIX, TYPES, Refused
-from api.schemas.requests import CalibrationRequest, ComparisonRequest, ExportRequest, PlanRequest
+from api.schemas.requests import (
+    CalibrationRequest,
+    ComparisonRequest,
+    ExportRequest,
+    LossesRequest,
+    PlanRequest,
+)
 from api.server.responses import JSON, make_cursor, no_cursor, read_cursor
 from api.storage.idempotency import hold
 
@@ -115,12 +127,45 @@ async def comparison_work(service: Service, request: ComparisonRequest) -> dict[
     """The work of running a model and a quantized file of it side by side.
 
     Raises:
-      Refused: a model or blob that is not there.
+      Refused: a model, blob or statistics that are not there.
     """
     model = await run_sync(_model, service, request.model)
     given = {name: await run_sync(_blob, service, getattr(request, name)) for name in ("file", "samples")}
+    if request.stats is not None:
+        await run_sync(service.store.find, "stats", request.stats)
+        given["stats"] = stored("stats", request.stats)
     asked = {name: getattr(request, name) for name in ("values", "metrics", "output", "reference")}
     return work("compare", {**model, **given, **asked, "out": made("blobs")})
+
+
+async def losses_work(service: Service, request: LossesRequest) -> dict[str, Any]:
+    """The work of measuring where a plan loses the numbers of its model.
+
+    Raises:
+      Refused: a model, plan, target or blob that is not there.
+    """
+    model = await run_sync(_model, service, request.model)
+    samples = await run_sync(_blob, service, request.samples)
+    if isinstance(request.plan, str):
+        plan, target = stored("plans", request.plan), (await find_origin(service, request.plan)).target
+    else:
+        plan, target = written(json.dumps(request.plan)), _target_name(request.plan)
+    await service.targets.find(target)
+    asked = {"output": request.output, "limit": request.limit, "out": made("blobs")}
+    known = await run_sync(service.targets.argument, target)
+    return work("losses", {**model, "plan": plan, "target": known, "samples": samples, **asked})
+
+
+def _target_name(plan: Mapping[str, Any]) -> str:
+    """`id@version` of the target of a plan that came with a request.
+
+    Raises:
+      Refused: it names none.
+    """
+    match plan.get("target"):
+        case {"id": str(id_), "version": str(version)}:
+            return f"{id_}@{version}"
+    raise Refused("plan-invalid", "plan.target: expected the id and version of the plan's target")
 
 
 def _model(service: Service, digest: str) -> dict[str, Any]:
@@ -136,6 +181,7 @@ WORKS: Final[Mapping[str, Callable[[Service, Any], Awaitable[dict[str, Any]]]]] 
     "calibration": calibration_work,
     "comparison": comparison_work,
     "export": export_work,
+    "losses": losses_work,
 }
 
 
@@ -213,7 +259,7 @@ def _calibration(_: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, A
     return {"digest": result["kept"]["out"], **about}
 
 
-def _comparison(_: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
+def _with_blob(_: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
     blob = result["kept"]["out"]
     about = {name: item for name, item in result.items() if name != "kept"}
     return {**about, "blob": blob, "link": f"/v1/blobs/{blob}"}
@@ -221,8 +267,9 @@ def _comparison(_: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, An
 
 RESULTS: Final[Mapping[str, Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Any]]]] = {
     "calibration": _calibration,
-    "comparison": _comparison,
+    "comparison": _with_blob,
     "export": _export,
+    "losses": _with_blob,
     "plan": _plan,
 }
 """The answer of each kind of job, from its work and the result of that."""

@@ -1,12 +1,12 @@
-"""Exports, calibrations and comparisons: work that runs models, as jobs."""
+"""Exports, calibrations, comparisons and losses: work that runs models, as jobs."""
 
 from fastapi import APIRouter, Request, Response
 
 from api.intake.request_bodies import JsonRoute
 from api.planning.job_requests import answer_export, answer_job
 from api.routes.parameters import JOB, Sent, ServiceOf
-from api.schemas.requests import CalibrationRequest, ComparisonRequest, ExportRequest
-from api.schemas.responses import ComparisonRecord, ExportRecord, StatsRecord
+from api.schemas.requests import CalibrationRequest, ComparisonRequest, ExportRequest, LossesRequest
+from api.schemas.responses import CalibrationRecord, ComparisonRecord, ExportRecord, LossesRecord
 
 router = APIRouter(tags=["exports"], route_class=JsonRoute)
 
@@ -23,7 +23,7 @@ async def post_export(body: ExportRequest, request: Request, service: ServiceOf,
     "/calibrations",
     operation_id="calibrate",
     status_code=202,
-    responses=JOB | {201: {"description": "statistics, within the time to wait", "model": StatsRecord}},
+    responses=JOB | {201: {"description": "statistics, within the time to wait", "model": CalibrationRecord}},
 )
 async def post_calibration(
     body: CalibrationRequest, request: Request, service: ServiceOf, sent: Sent
@@ -44,3 +44,14 @@ async def post_comparison(
 ) -> Response:
     """Run a quantized file and its model side by side."""
     return await answer_job(service, request, "comparison", body, sent)
+
+
+@router.post(
+    "/losses",
+    operation_id="losses",
+    status_code=202,
+    responses=JOB | {201: {"description": "losses, within the time to wait", "model": LossesRecord}},
+)
+async def post_losses(body: LossesRequest, request: Request, service: ServiceOf, sent: Sent) -> Response:
+    """Say where a plan loses the numbers of its model: noise of each kernel alone, and what would help."""
+    return await answer_job(service, request, "losses", body, sent)

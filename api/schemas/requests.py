@@ -152,6 +152,25 @@ class ComparisonRequest(BaseModel):
     reference: Literal["written", "stripped"] = Field(
         default="written", description="a model with quantizers of its own as it is, or without them"
     )
+    stats: Digest | None = Field(
+        default=None, description="those of calibration: warnings say what in the samples goes beyond them"
+    )
+
+
+class LossesRequest(BaseModel):
+    """A plan whose losses are measured, kernel by kernel."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"model": NO_DIGEST, "plan": NO_DIGEST, "samples": NO_DIGEST}]},
+    )
+    model: Digest
+    plan: Digest | dict[str, Any] = Field(description="key of a plan, or a qplan.plan/1 of a known target")
+    samples: Digest = Field(description="a blob: one .npz of arrays by input name; 8 name the culprits")
+    output: str | None = Field(
+        default=None, max_length=1000, description="the output to judge by; by default the worst"
+    )
+    limit: int = Field(default=10, ge=0, le=100, description="kernels whose noise is taken apart")
 
 
 class UploadRequest(BaseModel):

@@ -1,17 +1,20 @@
 """Responses: bodies of answers, for OpenAPI; `requests` has the others. pydantic stays in these two."""
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.schemas.requests import Digest, ExternalData
+
+JobKind: TypeAlias = Literal["plan", "export", "calibration", "comparison", "losses"]
+"""Grows with what can be asked for."""
 
 
 class JobRecord(BaseModel):
     """A job; times are seconds since 1970, `result` as the route that asked for it says."""
 
     id: str
-    kind: Literal["plan", "export", "calibration", "comparison"]
+    kind: JobKind
     state: Literal["queued", "running", "done", "failed", "cancelled"]
     progress: dict[str, Any] | None
     attempt: int
@@ -73,6 +76,12 @@ class StatsRecord(BaseModel):
     values: int
 
 
+class CalibrationRecord(StatsRecord):
+    """Statistics that were taken, and what is odd about the samples."""
+
+    warnings: list[str]
+
+
 class BlobRecord(BaseModel):
     """A stored blob."""
 
@@ -121,6 +130,62 @@ class ComparisonRecord(BaseModel):
     reference: Literal["float", "stripped", "written"]
     outputs: dict[str, QualityRecord]
     metrics: dict[str, ScoreRecord]
+    warnings: list[str]
+    blob: Digest
+    link: str
+
+
+class OutputLossRecord(BaseModel):
+    """An output, or a group of its slices, of the whole quantized program; null dB is no noise (`exact`)."""
+
+    output: str
+    slices: str
+    label: str
+    sqnr: float | None
+    exact: bool
+    predicted: float | None
+
+
+class PartsRecord(BaseModel):
+    """Noise powers of one kernel at the judged output, by what makes them."""
+
+    weights: float | None
+    rounding: float | None
+    clip: float | None
+
+
+class KernelLossRecord(BaseModel):
+    """The noise of one kernel, or of the rounding of an input, alone; null dB is no noise."""
+
+    name: str
+    kernel: str
+    share: float | None
+    sqnr: float | None
+    noise: dict[str, float | None]
+    parts: PartsRecord | None
+
+
+class RemedyRecord(BaseModel):
+    """One change of a plan, and the SQNR that it predicts for the judged output."""
+
+    names: list[str]
+    what: str
+    sqnr: float | None
+    how: str
+
+
+class LossesRecord(BaseModel):
+    """Losses of a plan, worst first, at most 100 outputs and kernels; all, and every value, is the blob."""
+
+    format: Literal["qplan.losses/1"]
+    model: str
+    target: str
+    samples: int
+    judged: str
+    begins: str
+    outputs: list[OutputLossRecord]
+    kernels: list[KernelLossRecord]
+    remedies: list[RemedyRecord]
     warnings: list[str]
     blob: Digest
     link: str

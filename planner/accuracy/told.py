@@ -4,6 +4,7 @@ Source: design 11, section 3; docs/accuracy.md.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -73,8 +74,17 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def losses_json(losses: Losses) -> dict[str, Any]:
-    """Everything, as JSON data."""
+    """Everything, as JSON data, which has no word for infinity: null, and `exact` says of an output which."""
     found = asdict(losses)
     for output, told in zip(losses.outputs, found["outputs"], strict=True):
-        told["label"] = output.label
-    return {"format": "qplan.losses/1", "judged": losses.outputs[0].label, **found}
+        told |= {"label": output.label, "exact": output.sqnr == math.inf}
+    document: dict[str, Any] = _plain(found)
+    return {"format": "qplan.losses/1", "judged": losses.outputs[0].label, **document}
+
+
+def _plain(item: Any) -> Any:
+    if isinstance(item, float) and not math.isfinite(item):
+        return None
+    if isinstance(item, Mapping):
+        return {name: _plain(value) for name, value in item.items()}
+    return [_plain(value) for value in item] if isinstance(item, list | tuple) else item

@@ -48,7 +48,7 @@ from planner.annotated.structure import (
 from planner.errors import AnnotationError, PlanFormatError, QTypeError
 from planner.ir.dtypes import NUMPY
 from planner.ir.edges import with_edges
-from planner.ir.graph import Constant, Facts, Graph, Op, Region, Value, validate
+from planner.ir.graph import Constant, Facts, Graph, Op, Region, Value, validate, without_written
 from planner.ir.topology import topological
 from planner.ir.types.fit import refuse_misfits
 from planner.ir.types.qtypes import QType
@@ -94,7 +94,8 @@ def _annotated(document: AnnotatedDoc) -> Graph:
 
 
 def write_annotated(graph: Graph) -> str:
-    """Write a graph as an annotated model; `read_annotated` gives an equal graph back."""
+    """Write a graph as an annotated model; `read_annotated` gives an equal one back, less `written`."""
+    graph = without_written(graph)
     document = {"format": VERSION, **graph_to_document(graph)}
     if graph.functions:
         bodies = map(graph_to_document, graph.functions.values())

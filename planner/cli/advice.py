@@ -217,7 +217,9 @@ def _write(planned: "Planned", out: str, saved: Saved, target: str, *, json: boo
     import planner
 
     planner.check(planned, planned.annotated, planned.whole_target)
-    told = with_sources(planned, Path(out).parent, model=saved.model_name, target=target)
+    told = with_sources(
+        planned, Path(out).parent, model=saved.model_name, target=target, reference=saved.reference_name
+    )
     write_file(out, told.to_json().encode())
     if json:
         document: dict[str, Any] = plan_summary(planned) | {"file": out}

@@ -27,13 +27,18 @@ TARGETS: Final = (".yaml", ".yml", ".json")
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A plan with its model and its target, and what these are called on a command line."""
+    """A plan with its model and its target, and what these are called on a command line.
+
+    Attributes:
+      reference_name: of the float model whose biases were corrected; `STDIN` where the plan names none.
+    """
 
     plan: "Plan"
     model: "Graph"
     target: "Target"
     model_name: str
     target_name: str
+    reference_name: str
 
 
 def read_saved(
@@ -61,7 +66,7 @@ def read_saved(
     else:
         target, device = _found(plan, plan_file, "target", TARGETS, lambda it: _target(plan, it, functions))
     keep_from(out, model_name, target, functions, *others)
-    return Saved(plan, graph, device, model_name, target)
+    return Saved(plan, graph, device, model_name, target, _reference_place(plan, plan_file) or STDIN)
 
 
 def read_saved_model(plan: "Plan", plan_file: str, model: str | None) -> "tuple[str, Graph]":
@@ -133,11 +138,16 @@ def _folder(plan_file: str) -> Path:
 
 def read_reference(plan: "Plan", plan_file: str, reference: str | None) -> "Graph | None":
     """The float model given, or that whose biases were corrected for the plan; None where none is there."""
-    told = plan.sources.get("reference")
-    if reference is None and told is not None:
-        place = Path(os.path.normpath(_folder(plan_file) / told))
-        reference = str(place) if place.is_file() else None
+    place = _reference_place(plan, plan_file)
+    if reference is None and place is not None:
+        reference = place if Path(place).is_file() else None
     return None if reference is None else read_model(reference)
+
+
+def _reference_place(plan: "Plan", plan_file: str) -> str | None:
+    """Where a plan says that the float model whose biases were corrected lies."""
+    told = plan.sources.get("reference")
+    return None if told is None else os.path.normpath(_folder(plan_file) / told)
 
 
 def with_sources(

@@ -282,7 +282,7 @@ def export(model: str, plan: str, format: str, *, as_job: bool = False) -> Steps
 
 
 def calibrate(model: str, samples: Source, *, method: str = "minmax") -> Steps[dict[str, Any]]:
-    """Run samples, one `.npz`, through a model; the record has the `digest` of the statistics."""
+    """Run samples, one `.npz`, through a model; the record has `digest` of the statistics and `warnings`."""
     body = {"model": model, "samples": (yield from upload(samples)), "method": method}
     return (yield from _made(Ask("POST", "/v1/calibrations", json=body, headers=_AS_JOB)))
 
@@ -296,6 +296,7 @@ def compare(
     metrics: Sequence[str] = (),
     output: str | None = None,
     reference: str | None = None,
+    stats: str | None = None,
 ) -> Steps[dict[str, Any]]:
     """Run a quantized file and its model side by side; `outputs` has SQNR (dB) by name.
 
@@ -304,12 +305,38 @@ def compare(
       metrics: `top1`, `top5`, `cross_entropy`, judged by the samples' `label` or `labels`.
       output: the output that labels are for; by default the only one.
       reference: of a model with quantizers of its own: `written`, the default, or `stripped` of them.
+      stats: digest of those of calibration: `warnings` say what in the samples goes beyond them.
     """
     given = {"file": (yield from upload(file)), "samples": (yield from upload(samples))}
-    asked = {"metrics": list(metrics), "output": output, "reference": reference}
+    asked = {"metrics": list(metrics), "output": output, "reference": reference, "stats": stats}
     more = {name: item for name, item in asked.items() if item}
     body = {"model": model, "values": values, **given, **more}
     return (yield from _made(Ask("POST", "/v1/comparisons", json=body, headers=_AS_JOB)))
+
+
+def losses(
+    model: str,
+    plan: str | Mapping[str, Any],
+    samples: Source,
+    *,
+    output: str | None = None,
+    limit: int | None = None,
+) -> Steps[dict[str, Any]]:
+    """Say where a plan loses the numbers of its model: noise of each kernel alone, and what would help.
+
+    Args:
+      plan: its key, or a plan itself, for a target that the server has.
+      samples: one `.npz`; 8 samples name the culprits.
+      output: the output to judge by; by default the worst.
+      limit: kernels whose noise is taken apart; 10 by default.
+
+    Returns:
+      The worst kernels and the remedies; the whole `qplan.losses/1`, with every value, is the `blob`.
+    """
+    body: dict[str, Any] = {"model": model, "plan": plan, "samples": (yield from upload(samples))}
+    asked = {"output": output, "limit": limit}
+    body |= {name: item for name, item in asked.items() if item is not None}
+    return (yield from _made(Ask("POST", "/v1/losses", json=body, headers=_AS_JOB)))
 
 
 def jobs(*, state: str | None = None, kind: str | None = None) -> Steps[list[dict[str, Any]]]:

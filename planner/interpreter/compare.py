@@ -20,7 +20,7 @@ from planner.errors import ModelError, SampleError, expect, require_name
 from planner.interpreter.memory import as_f32
 from planner.interpreter.reference import ReferenceKind, Run, named_in_reference, open_reference, run_session
 from planner.interpreter.requantize import Array
-from planner.ir.graph import Graph
+from planner.ir.graph import WRITTEN_LEFT_OUT, Graph
 from planner.ir.types.qtypes import Uniform
 from planner.onnx.quantized.dialect import QONNX
 from planner.onnx.quantized.lowering import lower
@@ -49,6 +49,10 @@ _REFERENCES: Final = {
     "stripped": "the model without its own quantizers",
     "written": "the model with its own quantizers",
 }
+_LEFT_OUT: Final = (
+    "the model is an annotated one, without the quantizers that its own file had, so what is judged against "
+    "is the bare float net: compare with the ONNX file"
+)
 # QONNX's quantizers as a file spells the type of a node, its length before it; a file without has none.
 _QUANTIZERS: Final = (b"\x05Quant", b"\x08IntQuant", b"\x0cBipolarQuant", b"\x0aFloatQuant", b"\x05Trunc")
 
@@ -64,7 +68,7 @@ class Comparison:
       scores: by name of a metric, where the samples have labels or a metric was given.
       reference: `written` or `stripped`, with or without quantizers of its own, else `float`.
       held_out: whether the samples are others than those of calibration; None where nobody said.
-      notes: labels that judge nothing, and why.
+      notes: labels that judge nothing, and why; a reference that is not the one asked for.
     """
 
     samples: int
@@ -152,13 +156,14 @@ def compare(
     if not done:
         raise SampleError("no samples to compare on", hint="the calibration samples will do")
     found = {name: tally.quality() for name, tally in tallies.items()}
+    is_left_out = graph.written is None and WRITTEN_LEFT_OUT in graph.notes
     return Comparison(
         done,
         _some(found, pair.outputs),
         _some(found, watched),
         judge.scores(),
-        "float" if graph.written is None else reference,
-        notes=tuple(judge.notes),
+        "stripped" if is_left_out else "float" if graph.written is None else reference,
+        notes=(*([_LEFT_OUT] if is_left_out and reference == "written" else ()), *judge.notes),
     )
 
 

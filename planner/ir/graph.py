@@ -26,6 +26,8 @@ Shape: TypeAlias = tuple[Dim, ...]
 FLOAT_DTYPES: Final = frozenset({"f16", "bf16", "f32", "f64", "f8E4M3FN", "f8E5M2"})
 BOUNDARY: Final = "@model"
 LINEAR: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+WRITTEN_LEFT_OUT: Final = "the quantizers of the model's own file are not here, only the types that they gave"
+"""Note of an annotated model whose source had quantizers of its own."""
 """Ops that add up products of their first two operands."""
 
 
@@ -218,6 +220,13 @@ def _told_of_bodies(graph: Graph) -> Iterator[object]:
     for step in (*graph.steps(), *graph.all_ops()) if graph.functions or graph.scopes else ():
         if step.structure is not None or step.scope:
             yield step.name, step.structure, step.scope
+
+
+def without_written(model: Graph) -> Graph:
+    """The model as an annotated file holds it: without `written`, and a note of that."""
+    if model.written is None:
+        return model
+    return replace(model, written=None, notes=(*model.notes, WRITTEN_LEFT_OUT))
 
 
 def with_facts(model: Graph, other: Graph) -> Graph:

@@ -121,9 +121,15 @@ def test_jobs(client, tmp_path):
     assert (made.method, made.samples) == ("minmax", 3)
     key = client.plan(model, "onnxruntime-cpu", stats=stats["digest"])["key"]
     data = client.export(model, key, "onnx-qdq", as_job=True)
-    found = client.compare(model, data, (tmp_path / "few.npz").read_bytes(), values=True)
+    assert stats["warnings"] == []
+    digest = stats["digest"]
+    found = client.compare(model, data, (tmp_path / "few.npz").read_bytes(), values=True, stats=digest)
     assert found["samples"] == 3
     assert json.loads(client.download(found["blob"]))["values"]
+    lost = client.losses(model, key, tmp_path / "few.npz", limit=1)
+    assert json.loads(client.download(lost["blob"]))["values"]
+    assert sum(kernel["parts"] is not None for kernel in lost["kernels"]) == 1
+    assert client.losses(model, client.get_plan(key), tmp_path / "few.npz", limit=1) == lost
     ids = [job["id"] for job in client.jobs(state="done", kind="comparison")]
     job = client.job(ids[0])
     assert (job["state"], job["result"]) == ("done", found)

@@ -41,6 +41,7 @@ OPERATIONS = {
     "list_models": ("get", "/v1/models"),
     "list_ports": ("get", "/v1/plans/{key}/ports"),
     "list_targets": ("get", "/v1/targets"),
+    "losses": ("post", "/v1/losses"),
     "live": ("get", "/v1/health/live"),
     "make_plan": ("post", "/v1/plans"),
     "pareto": ("get", "/v1/plans/{key}/pareto"),

@@ -61,6 +61,30 @@ def test_corrected_biases_are_measured_against_the_model_that_was_given(qplan, p
     assert found == named != other
 
 
+@pytest.mark.parametrize("verb", ["replan", "restore", "retarget"])
+def test_a_plan_made_of_another_still_knows_the_model_that_was_given(qplan, planned, few, tmp_path, verb):
+    """Else the correction of the biases would count as noise of the new plan."""
+    edits = tmp_path / "edits.yaml"
+    edits.write_text("format: qplan.annotations/1\nvalues: {res/relu1_out: '!quant.none'}\n")
+    more = {"replan": ["--edits", edits], "restore": ["head/softmax"], "retarget": ["onnxruntime-cpu"]}
+    out = tmp_path / "other" / "plan.json"
+    out.parent.mkdir()
+    assert qplan(verb, planned, *more[verb], "--out", out).code == 0
+    told = json.loads(out.read_text())["sources"]["reference"]
+    assert (out.parent / told).resolve() == Path(MODEL).resolve()
+    if verb == "restore":
+        line = ("losses", out, "--data", few, "--json", "--limit", 0)
+        assert qplan(*line).json == qplan(*line, "--reference", MODEL).json
+
+
+def test_a_plan_without_corrected_biases_names_no_other_model(qplan, tmp_path):
+    line = ["plan", MODEL, "-t", "litert-int8", "--data", DATA, "--no-bias-correction", "-o", tmp_path / "a"]
+    assert qplan(*line).code == 0
+    out = tmp_path / "plan.json"
+    assert qplan("restore", tmp_path / "a", "head/softmax", "--out", out).code == 0
+    assert json.loads(out.read_text())["sources"].keys() == {"model", "target"}
+
+
 def test_bad_input(qplan, planned, few, tmp_path):
     assert qplan("losses", planned, "--data", few, "--output", "probabilitys").code == 2
     assert qplan("losses", planned, "--data", few, "--limit", -1).code == 2

@@ -8,10 +8,13 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import planner
+from planner.annotated.document import write_annotated
 from planner.errors import ModelError, UnknownName
 from planner.interpreter.compare import compare
 from planner.interpreter.models import run_model
 from planner.interpreter.reference import open_reference
+from planner.ir.graph import WRITTEN_LEFT_OUT
+from planner.mlir.module import write_mlir
 from tests.conftest import ROOT
 
 QONNX = "qonnx.custom_op.general"
@@ -119,3 +122,28 @@ def test_trained_models_are_judged_by_what_was_trained(models, name, least):
     file = planner.export(ready, planner.plan(ready, "onnxruntime-cpu"), "onnx-qdq")
     assert planner.compare(model, file, samples).worst_sqnr > least
     assert planner.compare(model, file, samples, reference="stripped").worst_sqnr < 20
+
+
+@pytest.mark.parametrize("format_", ["json", "mlir"])
+@pytest.mark.parametrize("kind", ["written", "stripped"])
+def test_an_annotated_model_says_that_its_quantizers_are_left_out(format_, kind):
+    """It holds their types, and no rounding: judged as if it were the model, it would mislead."""
+    data = trained("FLOOR")
+    model = planner.load_model(data)
+    text = {"json": write_annotated, "mlir": write_mlir}[format_](model)
+    again = planner.load_model(text.encode(), format=format_)
+    assert again.notes == (*model.notes, WRITTEN_LEFT_OUT)
+    found = compare(again, data, SAMPLES, reference=kind)
+    stripped = compare(model, data, SAMPLES, reference="stripped")
+    assert found.outputs == stripped.outputs
+    assert found.reference == "stripped"
+    told = [text for text in found.warnings if "compare with the ONNX file" in text]
+    assert len(told) == (kind == "written")
+    twice = {"json": write_annotated, "mlir": write_mlir}[format_](again)
+    assert planner.load_model(twice.encode(), format=format_).notes == again.notes
+
+
+def test_a_float_model_has_no_such_note():
+    model = planner.load_model(ROOT / "examples/digits/digits.onnx")
+    again = planner.load_model(write_annotated(model).encode(), format="json")
+    assert again.notes == model.notes

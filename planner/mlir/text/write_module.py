@@ -14,7 +14,7 @@ from planner.annotated.attributes import array_to_json
 from planner.annotated.document import definition_order
 from planner.annotated.structure import scope_to_json
 from planner.ir.dtypes import NUMPY
-from planner.ir.graph import Constant, Facts, Graph, Op, Region, Value
+from planner.ir.graph import Constant, Facts, Graph, Op, Region, Value, without_written
 from planner.ir.structure import Loop, Structure
 from planner.ir.types.qtypes import FloatType, float_text
 from planner.ir.types.wanted import wanted_to_data
@@ -52,6 +52,8 @@ def write_mlir(
       attributes: attributes of the module, likewise; a module without any is its function alone.
       specs: whether the specs of regions show the facts of values, or of ports and nothing else.
     """
+    # A plan is not judged by: as before, whether it is in memory or from a file.
+    graph = without_written(graph) if specs == "values" else graph
     parts = {"main": graph, **graph.functions}
     text = "".join([_Writer(part, extras, specs, name).function() for name, part in parts.items()])
     if not attributes:

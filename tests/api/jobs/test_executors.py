@@ -183,6 +183,7 @@ def test_a_calibration_in_shards_is_that_of_one_worker(engine, store, cluster):
     whole = run(engine, Cluster(address, store.root, "", BOUNDS), calibration(store))
     shards = run(engine, Cluster(address, store.root, "", BOUNDS, fan_from=0), calibration(store))
     assert shards.result == whole.result
+    assert whole.result["warnings"] == []
     assert len(list(store.digests("answers"))) > 2
 
 
