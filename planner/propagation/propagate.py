@@ -193,15 +193,7 @@ def decide(
     choices = demote(graph, choices, out_of_reach(graph, choices))
     choices, network = _ranged(choices, _network(graph, target, choices, request), request)
     if floats := read_in_float(network, unranged=True):
-        # Results without a range are no reason for float where they are handed on as such.
-        choices = hand_on_floats(graph, choices, target, floats, remedies.left)
-        network = _network(graph, target, choices, request, network.visits)
-        choices, network = _ranged(choices, network, request)
-        stored = floats - read_in_float(network)
-        gone = [i for i, choice in enumerate(choices) if choice.row and choice.region.name in stored]
-        choices = demote(graph, choices, gone)
-        network = _network(graph, target, choices, request, network.visits)
-        choices, network = _ranged(choices, network, request)
+        choices, network = _unranged_handed_on(choices, network, request, floats, remedies)
     if target.islands == "float" and (islands := integer_islands(network)):
         choices = afloat(choices, islands, ISLAND)
         network = _network(graph, target, choices, request, network.visits)
@@ -236,6 +228,24 @@ def _ranged(choices: list[Choice], network: Network, request: Request) -> tuple[
         choices = demote(network.graph, choices, rangeless)
         network = _network(network.graph, network.target, choices, request, network.visits)
     return choices, network
+
+
+def _unranged_handed_on(
+    choices: list[Choice], network: Network, request: Request, floats: set[str], remedies: Remedies
+) -> tuple[list[Choice], Network]:
+    """The same with rows for kernels whose results alone lack a range: those that are handed on need none.
+
+    Args:
+      floats: names of the kernels in float for want of a range whose results nothing stores.
+    """
+    graph, target = network.graph, network.target
+    choices = hand_on_floats(graph, choices, target, floats, remedies.left)
+    choices, network = _ranged(choices, _network(graph, target, choices, request, network.visits), request)
+    # One of them may read, and so store, what another hands on.
+    kept = read_in_float(network)
+    gone = [i for i, one in enumerate(choices) if one.row and one.region.name in floats - kept]
+    choices = demote(graph, choices, gone)
+    return _ranged(choices, _network(graph, target, choices, request, network.visits), request)
 
 
 def _network(

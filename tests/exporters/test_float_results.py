@@ -180,7 +180,6 @@ def test_a_quantizer_far_behind_does_not_round_the_result(tmp_path):
     ("form", "text"),
     [
         ("finn", "op_y.out[0] (row gemm@32): thresholds do not compute Gemm"),
-        ("hls4ml", "op_y.out[0] ('y', row gemm@32) is handed on as float, hls4ml computes in fixed point"),
         ("tosa", "op_y.out[0] (row gemm@32): no TOSA operators compute Gemm"),
     ],
 )

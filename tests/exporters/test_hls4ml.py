@@ -16,6 +16,7 @@ from planner.exporters.qonnx.hls4ml import write_hls4ml
 from planner.exporters.qonnx.hls4ml_ops import READ
 from planner.interpreter.evaluate import Interpreter
 from planner.interpreter.models import ModelRunner
+from planner.ir.types.qtypes import storage, uniform
 from planner.onnx.read import read_written
 from planner.onnx.write import write_graph
 from tests.exporters.plans import i8, model, op, plan_of, u8
@@ -233,6 +234,20 @@ def test_the_c_simulation_computes_the_logits_of_the_example(tmp_path):
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("tail", [(), ("Relu",)])
+def test_the_c_simulation_hands_on_sums_as_they_are(tmp_path, tail):
+    """A float result of a product has the type of its accumulator, so no bit of it is lost."""
+    ops = [op("Gemm", "x w b", "c" if tail else "y"), *(op(kind, "c", "y") for kind in tail)]
+    arrays = {"w": RNG.normal(size=(16, 5)).astype(np.float32), "b": RNG.normal(size=5).astype(np.float32)}
+    graph = model(ops, inputs={"x": (1, 16)}, outputs={"y": (1, 5)}, constants=arrays)
+    types = {"x": i8(2**-5), "w": i8(2**-6), "b": uniform(storage("i32"), 2**-11)}
+    plan = plan_of(graph, [([o.outputs[0] for o in ops], "x w b", "y")], types)
+    samples = RNG.normal(size=(6, 16)).astype(np.float32)
+    (got,) = simulate(tmp_path, [(write_hls4ml(graph, plan), samples)])
+    wanted = [Interpreter(graph, plan).run({"x": x[None]}).outputs["y"] for x in samples]
+    np.testing.assert_array_equal(np.asarray(got).reshape(6, 5), np.concatenate(wanted))
+
+
 def test_the_c_simulation_computes_the_example(tmp_path):
     """The probabilities are as softmax's tables have them; so are those of jettagging, in any run."""
     graph, plan, images = digits()

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from planner.errors import UnsupportedExport
 from planner.exporters.common.blocks import Block, blocks
 from planner.exporters.qonnx.hls4ml_ops import readable, refuse_what_is_not_read, window
 from planner.exporters.qonnx.model_builder import FloatModelBuilder
@@ -57,7 +56,6 @@ def write_hls4ml(graph: Graph, plan: Plan) -> bytes:
     builder = FloatModelBuilder(graph, plan)
     found: Precisions = {}
     for block in parts:
-        _refuse_float_result(block)
         if _is_gemm(block):
             _write_gemm(builder, block)
         else:
@@ -80,18 +78,6 @@ def write_hls4ml(graph: Graph, plan: Plan) -> bytes:
         "Model": {"Precision": {"default": _default(graph, plan)}, "ReuseFactor": 1, "Strategy": "Latency"},
     }
     return _zipped({CONFIG_FILE: json.dumps(config, indent=2).encode() + b"\n", MODEL_FILE: builder.finish()})
-
-
-def _refuse_float_result(block: Block) -> None:
-    port = next(
-        (port for port in block.kernel.outputs if port.value and port.value == block.float_result), None
-    )
-    if port is not None:
-        raise UnsupportedExport(
-            f"{port.address} ({port.value!r}, row {block.kernel.row}) is handed on as float, hls4ml computes "
-            "in fixed point throughout; hls4ml accepts results that are stored",
-            hint="use a target whose rows store their results, or pin the value to a type",
-        )
 
 
 def fixed_point(kind: Uniform, *, guard: int = 0) -> str:
@@ -197,7 +183,8 @@ def _precisions(graph: Graph, block: Block) -> Precisions:
         total = _sum_type(graph, block)
         if total:
             found.setdefault(op.name, {})["accum"] = total
-            for name in inner[:-1]:
+            # A float result is the sum as it is: fixed point has no other word for it.
+            for name in inner if block.float_result else inner[:-1]:
                 found.setdefault(name, {})["result"] = total
     for port in block.kernel.outputs:
         if port.value and port.value == block.region.ops[-1].outputs[0]:
