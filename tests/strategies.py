@@ -14,8 +14,10 @@ from planner.ir.types.qtypes import (
     Calibrated,
     FloatType,
     NoneType,
+    RowMax,
     Storage,
     Uniform,
+    WidthRange,
     full_range,
     round_scales,
 )
@@ -83,8 +85,18 @@ def calibrated(draw):
     axis = draw(st.none() | st.integers(0, 3))
     count = 1 if axis is None else draw(st.integers(1, 4))
     pairs = [sorted((draw(REALS), draw(REALS))) for _ in range(count)]
+    rows = draw(st.dictionaries(st.integers(0, 4), st.tuples(REALS, st.none() | st.just(7))))
+    lo, hi = pairs[0]
+    inner = st.lists(st.floats(lo, hi), min_size=2, max_size=2).map(sorted)
+    widths = draw(st.dictionaries(st.integers(1, 64), inner, max_size=3)) if axis is None else {}
     return Calibrated(
-        tuple(lo for lo, _ in pairs), tuple(hi for _, hi in pairs), draw(st.sampled_from(EXPRESSED)), axis
+        tuple(lo for lo, _ in pairs),
+        tuple(hi for _, hi in pairs),
+        draw(st.sampled_from(EXPRESSED)),
+        axis,
+        tuple(RowMax(axis, *row) for axis, row in sorted(rows.items())),
+        draw(st.booleans()),
+        tuple(WidthRange(bits, *widths[bits]) for bits in sorted(widths)),
     )
 
 

@@ -77,16 +77,18 @@ def test_a_job_is_asked_for_and_watched(service, digits):
     assert (job["state"], job["kind"], job["problem"]) == ("done", "calibration", None)
     stats = planner.calibrate(digits["graph"], digits["arrays"])
     assert job["result"]["samples"] == 4
+    assert service.get(f"/v1/stats/{job['result']['digest']}").json() == json.loads(stats.to_json())
     request = {"model": digits["model"], "target": "onnxruntime-cpu", "stats": job["result"]["digest"]}
     plan = planner.plan(planner.annotate(digits["graph"], stats=stats), "onnxruntime-cpu")
     assert service.post("/v1/plans", json=request).json()["key"] == plan.key
 
 
-def test_an_export_and_a_comparison_within_the_time_to_wait(service, digits):
-    body = {"model": digits["model"], "samples": digits["samples"], "method": "percentile"}
+@pytest.mark.parametrize("method", ["percentile", "mse"])
+def test_an_export_and_a_comparison_within_the_time_to_wait(service, digits, method):
+    body = {"model": digits["model"], "samples": digits["samples"], "method": method}
     stats = service.post("/v1/calibrations", json=body, headers=WAIT)
     assert (stats.status_code, stats.headers["preference-applied"]) == (201, "wait=60")
-    assert stats.json()["method"] == "percentile"
+    assert stats.json()["method"] == method
     request = {"model": digits["model"], "target": "onnxruntime-cpu", "stats": stats.json()["digest"]}
     key = service.post("/v1/plans", json=request).json()["key"]
     body = {"model": digits["model"], "plan": key, "format": "onnx-qdq"}

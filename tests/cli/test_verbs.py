@@ -131,6 +131,33 @@ def test_calibrate_by_percentile(qplan, tmp_path):
     assert any("bins" in value for value in json.loads(path.read_text())["values"].values())
 
 
+def test_one_calibration_serves_every_method(qplan, stats, tmp_path):
+    """Statistics with histograms give the ranges of another method; those of minmax have none."""
+    path = tmp_path / "seen.json"
+    assert qplan("calibrate", MODEL, "--data", DATA, "--method", "mse", "-o", path).code == 0
+    facts = {
+        method: qplan("annotate", MODEL, "--stats", path, *(("--method", method) if method else ())).out
+        for method in ("", "mse", "entropy", "percentile:99", "minmax")
+    }
+    assert facts[""] == facts["mse"]
+    assert len(set(facts.values())) == 4
+    assert ", 8 = " in facts["mse"]
+    assert ", 8 = " not in facts["percentile:99"]
+    line = ("plan", MODEL, "-t", "litert-int8", "--stats", path, "--method", "entropy")
+    assert qplan(*line, "-o", tmp_path / "out").code == 0
+    plan = planner.plan_from_json((tmp_path / "out" / "plan.json").read_text())
+    planner.check(plan)
+    assert any(fact.widths for value in plan.graph.values.values() for fact in value.facts)
+    refused = qplan("plan", MODEL, "-t", "litert-int8", "--stats", stats, "--method", "mse", "-o", tmp_path)
+    assert refused.code == 2
+    assert "statistics taken by minmax have no histograms for mse" in refused.err
+    unknown = qplan("calibrate", MODEL, "--data", DATA, "--method", "kl")
+    assert unknown.code == 2
+    assert (
+        "unknown calibration method 'kl' (minmax, percentile, percentile:99.9, mse, entropy)" in unknown.err
+    )
+
+
 @pytest.mark.parametrize("suffix", [".json", ".mlir"])
 def test_annotate_writes_a_model_that_plans(qplan, stats, tmp_path, suffix):
     model = tmp_path / f"annotated{suffix}"

@@ -15,8 +15,10 @@ from planner.ir.types.qtypes import (
     Calibrated,
     FloatType,
     NoneType,
+    RowMax,
     Storage,
     Uniform,
+    WidthRange,
     float_text,
     storage,
     uniform,
@@ -57,6 +59,20 @@ def test_spaces_mean_nothing(kind):
         ),
         ("!quant.calibrated<f32<-0.998:1.23>>", Calibrated((-0.998,), (1.23,))),
         ("!quant.calibrated<f32:0, {-0.1:0.1, -0.2:0.3}>", Calibrated((-0.1, -0.2), (0.1, 0.3), axis=0)),
+        (
+            "!quant.calibrated<f32<-124.4:15.7>, {8 = -60.0:15.7}>",
+            Calibrated((-124.4,), (15.7,), widths=(WidthRange(8, -60.0, 15.7),)),
+        ),
+        (
+            "!quant.calibrated<f32<-2.0:2.0>, {row_max = {3: -1.0 of 9}, two_values = true, 4 = 0.0:1.0, 8 = -1.0:2.0}>",
+            Calibrated(
+                (-2.0,),
+                (2.0,),
+                row_max=(RowMax(3, -1.0, 9),),
+                two_values=True,
+                widths=(WidthRange(4, 0.0, 1.0), WidthRange(8, -1.0, 2.0)),
+            ),
+        ),
         ("!quant.none", NoneType()),
         ("!quant.bipolar<f32, 0.5>", Bipolar("f32", 0.5)),
         ("bf16", FloatType("bf16")),
@@ -78,6 +94,10 @@ def test_canonical_text(text, kind):
         ("!quant.uniform<i8:f64, 0.1>", "!quant.uniform<i8:f64, 0.1>"),
         ("!quant.uniform<i8:f32:{1:2,0:1}, {{0.5}}>", "!quant.uniform<i8:f32:{0:1, 1:2}, {{0.5}}>"),
         ("!quant.any<i8<-8:7>:f32>", "!quant.any<i8<-8:7>:f32>"),
+        (
+            "!quant.calibrated<f32<-2:2>, {8=-1:2, two_values=true, 4=0:1}>",
+            "!quant.calibrated<f32<-2.0:2.0>, {two_values = true, 4 = 0.0:1.0, 8 = -1.0:2.0}>",
+        ),
     ],
 )
 def test_what_is_printed_is_canonical(text, canonical):
@@ -114,6 +134,16 @@ def test_what_is_printed_is_canonical(text, canonical):
         ("!quant.uniform<i8:f32:{0:1}, {{0.1},{0.1,0.2}}>", "column 45: scale lists of 1 and 2 entries on one level"),
         ("!quant.calibrated<f32<1.0:-1.0>>", "column 23: calibrated range 1.0:-1.0 has min > max"),
         ("!quant.calibrated<f32<-1e999:1.0>>", "column 23: calibrated range -inf:1.0 must be finite"),
+        ("!quant.calibrated<f32<-1.0:1.0>, {8 = -2.0:1.0}>", "column 19: the range 8 = -2.0:1.0 leaves the observed one, -1.0:1.0"),
+        ("!quant.calibrated<f32<-1.0:1.0>, {8 = 0:1, 8 = 0:1}>", "column 44: 8 bits have two ranges"),
+        ("!quant.calibrated<f32<-1.0:1.0>, {0 = 0:1}>", "column 35: a range for 0 bits; accepted: 1 to 64"),
+        ("!quant.calibrated<f32<-1.0:1.0>, {65 = 0:1}>", "column 35: a range for 65 bits; accepted: 1 to 64"),
+        ("!quant.calibrated<f32<-1.0:1.0>, {8 = 1:0}>", "column 39: calibrated range 1.0:0.0 has min > max"),
+        ("!quant.calibrated<f32<-1.0:1.0>, {8 = 0}>", "column 40: expected ':', found '}>' in '!quant.calibrated<f32<-1.0:1.0>, {8 = 0}>'"),
+        ("!quant.calibrated<f32<-1.0:1.0>, {}>", "column 35: expected 'row_max', 'two_values' or a number of bits, found '}>' in '!quant.calibrated<f32<-1.0:1.0>, {}>'"),
+        ("!quant.calibrated<f32<-1.0:1.0>, {i8 = 0:1}>", "column 35: 'i8' is not read here; accepted: row_max = {AXIS: REAL}, two_values = true, BITS = LO:HI, each once"),
+        ("!quant.calibrated<f32<-1.0:1.0>, {two_values = no}>", "column 35: two_values is true or not there"),
+        ("!quant.calibrated<f32:0, {0:1, 0:2}, {8 = 0:1}>", "column 19: ranges for widths beside ranges along axis 0; they need one range"),
     ],
 )  # fmt: skip
 def test_refused(text, message):

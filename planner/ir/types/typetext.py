@@ -314,22 +314,22 @@ def _any(reader: Reader) -> AnyType:
 
 
 def _calibrated(reader: Reader) -> Calibrated:
-    expressed = _expressed(reader)
-    if not reader.accept(":"):
+    at, expressed, axis = reader.at, _expressed(reader), None
+    if reader.accept(":"):
+        axis = _axis(reader)
+        reader.sign(",")
+        reader.sign("{")
+        pairs = [_extent(reader)]
+        while reader.accept(","):
+            pairs.append(_extent(reader))
+        reader.sign("}")
+    else:
         reader.sign("<")
-        lo, hi = _extent(reader)
+        pairs = [_extent(reader)]
         reader.sign(">")
-        return Calibrated((lo,), (hi,), expressed, None, *_seen(reader))
-    axis = _axis(reader)
-    reader.sign(",")
-    reader.sign("{")
-    pairs = [_extent(reader)]
-    while reader.accept(","):
-        pairs.append(_extent(reader))
-    reader.sign("}")
-    return Calibrated(
-        tuple(lo for lo, _ in pairs), tuple(hi for _, hi in pairs), expressed, axis, *_seen(reader)
-    )
+    seen = _seen(reader)
+    with reader.pointing(at):
+        return Calibrated(tuple(lo for lo, _ in pairs), tuple(hi for _, hi in pairs), expressed, axis, *seen)
 
 
 def _seen(reader: Reader) -> tuple[tuple[RowMax, ...], bool, tuple[WidthRange, ...]]:
