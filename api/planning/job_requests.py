@@ -19,6 +19,7 @@ from starlette.responses import FileResponse, Response
 from api.jobs import queue
 from api.jobs.records import File, Job, State, made, stored, work
 from api.planning.planning import find_or_make_plan, origin_of, plan_without_child, plan_work
+from api.planning.searching import search_answer, search_work
 from api.planning.service import Service, model_arguments
 from api.problems import PREFIX, TYPES, Refused
 from api.schemas.requests import CalibrationRequest, ComparisonRequest, ExportRequest, PlanRequest
@@ -136,6 +137,7 @@ WORKS: Final[Mapping[str, Callable[[Service, Any], Awaitable[dict[str, Any]]]]] 
     "calibration": calibration_work,
     "comparison": comparison_work,
     "export": export_work,
+    "search": search_work,
 }
 
 
@@ -224,6 +226,7 @@ RESULTS: Final[Mapping[str, Callable[[Mapping[str, Any], Mapping[str, Any]], dic
     "comparison": _comparison,
     "export": _export,
     "plan": _plan,
+    "search": search_answer,
 }
 """The answer of each kind of job, from its work and the result of that."""
 

@@ -1,12 +1,12 @@
-"""Exports, calibrations and comparisons: work that runs models, as jobs."""
+"""Exports, calibrations, comparisons and searches: work that runs models, as jobs."""
 
 from fastapi import APIRouter, Request, Response
 
 from api.intake.request_bodies import JsonRoute
 from api.planning.job_requests import answer_export, answer_job
 from api.routes.parameters import JOB, Sent, ServiceOf
-from api.schemas.requests import CalibrationRequest, ComparisonRequest, ExportRequest
-from api.schemas.responses import ComparisonRecord, ExportRecord, StatsRecord
+from api.schemas.requests import CalibrationRequest, ComparisonRequest, ExportRequest, SearchRequest
+from api.schemas.responses import ComparisonRecord, ExportRecord, SearchRecord, StatsRecord
 
 router = APIRouter(tags=["exports"], route_class=JsonRoute)
 
@@ -44,3 +44,14 @@ async def post_comparison(
 ) -> Response:
     """Run a quantized file and its model side by side."""
     return await answer_job(service, request, "comparison", body, sent)
+
+
+@router.post(
+    "/searches",
+    operation_id="search",
+    status_code=202,
+    responses=JOB | {201: {"description": "a search, within the time to wait", "model": SearchRecord}},
+)
+async def post_search(body: SearchRequest, request: Request, service: ServiceOf, sent: Sent) -> Response:
+    """Find the plan of least work that is as good as asked, or the best within means; the plan is kept."""
+    return await answer_job(service, request, "search", body, sent)

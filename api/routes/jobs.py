@@ -23,7 +23,7 @@ _STREAM: Final[dict[int | str, dict[str, Any]]] = {
     }
 }
 _State = Literal["queued", "running", "done", "failed", "cancelled"]
-_Kind = Literal["plan", "export", "calibration", "comparison"]
+_Kind = Literal["plan", "export", "calibration", "comparison", "search"]
 
 
 @router.get("/jobs", operation_id="list_jobs")
