@@ -12,7 +12,7 @@ from planner.annotated.document import read_annotated
 from planner.errors import InputError
 from planner.plan_search.chart import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Axis, chart
 from planner.plan_search.search import Search
-from tests.search.searches import a_search, a_trial
+from tests.plan_search.searches import a_search, a_trial
 
 NASTY = "<img src=x onerror=alert(1)>"
 

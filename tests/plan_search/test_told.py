@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from planner.plan_search.told import FRONT_HEAD, front_rows, search_json, sentence, share
-from tests.search.searches import a_search, a_trial
+from tests.plan_search.searches import a_search, a_trial
 
 _ALONE = a_trial("planned", 0.0, math.inf, kernels={})
 _SCORED = a_trial("program", 1_500_000.0, 12.0, metric=-0.95, reference=-0.9287)
