@@ -260,9 +260,12 @@ def _regular(path: Path) -> bytes | None:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None
+    found = os.fstat(file)
+    if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_STATE:
+        os.close(file)
+        return None
     with os.fdopen(file, "rb") as opened:
-        found = os.fstat(file)
-        return opened.read() if stat.S_ISREG(found.st_mode) and found.st_size <= MAX_STATE else None
+        return opened.read()
 
 
 def _keep(
