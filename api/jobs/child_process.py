@@ -173,14 +173,10 @@ def run_child(
     """
     try:
         with store.draft() as folder:
+            tell = _carrying(store, work, folder, tell)
             line = _line(store, work, bounds, folder)
-
-            def hear(progress: Mapping[str, Any]) -> None:
-                _carry(store, work, folder)
-                tell(progress)
-
             with ended(start(store.root)) as child:
-                answer = _converse(child, line, bounds.seconds, stopped, hear)
+                answer = _converse(child, line, bounds.seconds, stopped, tell)
             note_peak(answer.get("peak", 0))
             if "problem" in answer:
                 raise Refused(**answer["problem"])
@@ -245,13 +241,18 @@ def files_of(root: Path, arguments: Mapping[str, Any]) -> dict[str, list[str]]:
     return found
 
 
-def _carry(store: Store, work: Mapping[str, Any], folder: Path) -> None:
-    """Keep the files that a task goes on with, as they are now."""
-    for k, file in enumerate(work["files"]):
-        data = _regular(folder / f"file{k}") if file["how"] == "carried" else None
-        if data is not None:
-            kind, digest = file["what"]
-            store.replace(kind, digest, data)
+def _carrying(store: Store, work: Mapping[str, Any], folder: Path, tell: Tell) -> Tell:
+    """Tell progress, and keep the files that the task goes on with as they are then."""
+    states = [(k, file["what"]) for k, file in enumerate(work["files"]) if file["how"] == "carried"]
+
+    def carry(progress: Mapping[str, Any]) -> None:
+        for k, (kind, digest) in states:
+            data = _regular(folder / f"file{k}")
+            if data is not None:
+                store.replace(kind, digest, data)
+        tell(progress)
+
+    return carry
 
 
 def _regular(path: Path) -> bytes | None:

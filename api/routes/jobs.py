@@ -10,7 +10,7 @@ from sse_starlette.sse import EventSourceResponse
 from api.jobs import queue
 from api.planning.job_requests import job_events, list_jobs, record_of
 from api.routes.parameters import Cursor, JobId, Limit, ServiceOf
-from api.schemas.responses import JobPage, JobRecord
+from api.schemas.responses import JobKind, JobPage, JobRecord
 from api.server.responses import PAGE, next_link
 
 router = APIRouter(tags=["jobs"])
@@ -23,7 +23,6 @@ _STREAM: Final[dict[int | str, dict[str, Any]]] = {
     }
 }
 _State = Literal["queued", "running", "done", "failed", "cancelled"]
-_Kind = Literal["plan", "export", "calibration", "comparison", "search"]
 
 
 @router.get("/jobs", operation_id="list_jobs")
@@ -35,7 +34,7 @@ async def get_jobs(
     limit: Limit = PAGE,
     cursor: Cursor = None,
     state: Annotated[_State | None, Query(examples=["done"])] = None,
-    kind: Annotated[_Kind | None, Query(examples=["export"])] = None,
+    kind: Annotated[JobKind | None, Query(examples=["export"])] = None,
 ) -> JobPage:
     """List the jobs, the latest first."""
     page = await run_sync(list_jobs, service, limit, cursor, state, kind)

@@ -1,17 +1,20 @@
 """Responses: bodies of answers, for OpenAPI; `requests` has the others. pydantic stays in these two."""
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.schemas.requests import Digest, ExternalData
+
+JobKind: TypeAlias = Literal["plan", "export", "calibration", "comparison", "search"]
+"""Grows with what can be asked for."""
 
 
 class JobRecord(BaseModel):
     """A job; times are seconds since 1970, `result` as the route that asked for it says."""
 
     id: str
-    kind: Literal["plan", "export", "calibration", "comparison", "search"]
+    kind: JobKind
     state: Literal["queued", "running", "done", "failed", "cancelled"]
     progress: dict[str, Any] | None
     attempt: int

@@ -65,6 +65,10 @@ BREAKS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         ),
         "make_plan: body/options/strategy: ['rfc'] differs",
     ),
+    "a state of jobs that nobody knows": (
+        lambda d: at(d, "components", "schemas", "JobRecord", "properties", "state")["enum"].append("lost"),
+        "get_job: answer 200/state: ['lost'] differs",
+    ),
     "an answer without a field": (
         lambda d: at(d, *RECORD)["required"].remove("digest"),
         "read_model: answer 201/digest is not always there",
