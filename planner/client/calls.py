@@ -332,7 +332,7 @@ def search(
       reference: of a model with quantizers of its own: `written`, the default, or `stripped` of them.
 
     Returns:
-      Whether the goal is `met`, the `trials` with the places of the `best` and of the `front` in them, the key
+      Whether the goal is `met`, the `trials` with the places of `best` and `front` in them, the key
       of the best `plan` and the `annotations` that make it; all that was found is the `blob`.
     """
     body: dict[str, Any] = {"model": model, "target": target, "goal": goal}
