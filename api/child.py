@@ -21,6 +21,7 @@ from api.intake.confine import confine, peak_memory
 from api.intake.scan import scan_json, scan_onnx
 from api.intake.scan_text import scan_mlir, scan_yaml
 from api.intake.size_limits import check_sizes
+from api.jobs.search_task import search_model
 from api.jobs.tasks import calibrate_model, compare_file, count_samples, measure_losses, merge_statistics
 from api.planning.plan_answers import READERS, WHAT_IF
 from api.planning.plugins import load_functions
@@ -28,13 +29,13 @@ from api.planning.provenance import make_plan
 from api.problems import DISK_FULL, Problem, Refused, as_arguments, disk_full, problem_of
 from api.server.logs import frames
 from api.storage.digests import value_names_digest
-from planner.calibration.statistics import calibration_digest
+from planner.calibration.statistics import Statistics, calibration_digest
 from planner.calibration.statsjson import read_statistics
 from planner.checker.check import check
 from planner.cli.files import model_format
 from planner.errors import InputError, PlannerError
 from planner.ir.graph import Graph, model_digest
-from planner.pipeline import export, load_model
+from planner.pipeline import annotate, export, load_model
 from planner.plans.explain import explain
 from planner.plans.plan import Plan, Planned
 from planner.plans.read_json import plan_from_json
@@ -134,6 +135,13 @@ def lint_target(job: Arguments) -> dict[str, Any]:
     return {**about, "findings": findings}
 
 
+def search_plans(job: Arguments) -> dict[str, Any]:
+    """Search for the plan of least work that reaches a goal."""
+    _, graph = _model(job)
+    model = annotate(graph, stats=_statistics(job), annotations=job["annotations"])
+    return search_model(model, _target(job["target"], job["functions"]), job)
+
+
 TASKS: Final[Mapping[str, Callable[[Arguments], dict[str, Any]]]] = {
     "calibrate": lambda job: calibrate_model(_model(job)[1], job),
     "compare": lambda job: compare_file(_model(job)[1], job),
@@ -146,6 +154,7 @@ TASKS: Final[Mapping[str, Callable[[Arguments], dict[str, Any]]]] = {
     "model": read_model,
     "plan": write_plan,
     "read": answer_from_plans,
+    "search": search_plans,
     "stats": read_stats,
     "study": answer_what_if,
 }
@@ -289,8 +298,11 @@ def _model(job: Arguments) -> tuple[str, Graph]:
 
 def _planned(job: Arguments) -> Planned:
     _, graph = _model(job)
-    stats = read_statistics(_scanned(Path(job["stats"]).read_bytes())) if job["stats"] else None
-    return make_plan(graph, stats, _target(job["target"], job["functions"]), job, job["steps"])
+    return make_plan(graph, _statistics(job), _target(job["target"], job["functions"]), job, job["steps"])
+
+
+def _statistics(job: Arguments) -> Statistics | None:
+    return read_statistics(_scanned(Path(job["stats"]).read_bytes())) if job["stats"] else None
 
 
 def _target(target: Mapping[str, str], functions: Mapping[str, QuantFn]) -> Target:

@@ -11,6 +11,7 @@ import json
 import os
 import selectors
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -33,12 +34,13 @@ from api.storage.store import Store
 TICK: Final = 0.1
 MAX_REPLY: Final = 8 << 20
 MAX_FILE: Final = 2 << 30
+MAX_STATE: Final = 256 << 20
 MAPPED: Final = 1 << 30
 """Address space that the child's libraries map beside the memory they use."""
 PER_BYTE: Final = 10
 CHUNK: Final = 1 << 16
 FOREIGN: Final = frozenset(
-    {"address", "annotations", "arguments", "metrics", "method", "options", "output", "steps"}
+    {"address", "annotations", "arguments", "goal", "metrics", "method", "options", "output", "steps"}
 )
 """Arguments that clients wrote: they name no files."""
 
@@ -173,6 +175,7 @@ def run_child(
     """
     try:
         with store.draft() as folder:
+            tell = _carrying(store, work, folder, tell)
             line = _line(store, work, bounds, folder)
             with ended(start(store.root)) as child:
                 answer = _converse(child, line, bounds.seconds, stopped, tell)
@@ -208,10 +211,14 @@ def _lay_out(store: Store, file: Mapping[str, Any], arguments: Any, path: Path) 
         path = store.find_verified(*file["what"])
     elif file["how"] == "written":
         path.write_bytes(file["what"][0].encode())
+    elif file["how"] == "carried":
+        left = store.read(*file["what"])
+        if left is not None:
+            path.write_bytes(left)
     *parents, last = file["at"]
     holder = reduce(getitem, parents, arguments)
     holder[last] = str(path)
-    return 0 if file["how"] == "made" else path.stat().st_size
+    return path.stat().st_size if path.exists() else 0
 
 
 def files_of(root: Path, arguments: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -236,6 +243,34 @@ def files_of(root: Path, arguments: Mapping[str, Any]) -> dict[str, list[str]]:
     return found
 
 
+def _carrying(store: Store, work: Mapping[str, Any], folder: Path, tell: Tell) -> Tell:
+    """Tell progress, and keep the files that the task goes on with as they are then."""
+    states = [(k, file["what"]) for k, file in enumerate(work["files"]) if file["how"] == "carried"]
+
+    def carry(progress: Mapping[str, Any]) -> None:
+        for k, (kind, digest) in states:
+            data = _regular(folder / f"file{k}")
+            if data is not None:
+                store.replace(kind, digest, data)
+        tell(progress)
+
+    return carry
+
+
+def _regular(path: Path) -> bytes | None:
+    """Bytes of a file that a child writes; None for what is no file: it may have put anything there."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    found = os.fstat(file)
+    if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_STATE:
+        os.close(file)
+        return None
+    with os.fdopen(file, "rb") as opened:
+        return opened.read()
+
+
 def _keep(
     store: Store,
     work: Mapping[str, Any],
@@ -252,7 +287,7 @@ def _keep(
         check(path)
         digest = digests[0] if digests else result.get("key") or digest_of_file(path)
         kept[".".join(map(str, file["at"]))] = digest
-        if kind == "plans" and work["link"] is not None:
+        if kind == "plans" and work["origin"] is not None:
             store.keep_plan(work["link"], digest, path, work["origin"].encode())
         else:
             store.keep(kind, digest, path)

@@ -1,28 +1,52 @@
-"""Fan-out: one job as several works on a cluster, and their results as one. Nothing here knows rows.
+"""Fan-out: one job as several works, and their results as one. Nothing here knows rows.
 
+A search is two works: the search, and the plan that it found, made as any other is.
 A calibration is cut by samples; what its shards and their joining write is the same, to the last bit, as one
 worker writes alone (`tasks`). Source: design 06, "Past one machine".
 """
 
 import asyncio
+import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
-from api.jobs.child_process import Tell
+from api.jobs.child_process import Tell, accept
 from api.jobs.executors import Executor
 from api.jobs.records import made, stored, work
 from planner.calibration.shards import cut
 
+PLANNED: Final = ("model", "external", "stats", "target", "options", "steps")
+"""Arguments of a search that its plan has too."""
+
 
 async def run_work(executor: Executor, asked: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    """Run a job's work, in parts where that pays.
+    """Run a job's work, in parts where that pays or where one follows from another.
 
     Raises:
       Refused, Unavailable, WorkerLost: as `Executor.run`.
     """
     if executor.fan_from is not None and asked["task"] == "calibrate" and asked["arguments"]["shard"] is None:
         return await calibrate_in_shards(executor, asked, tell, executor.fan_from)
+    if asked["task"] == "search":
+        return await search_and_plan(executor, asked, tell)
     return await executor.run(asked, tell)
+
+
+async def search_and_plan(executor: Executor, asked: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+    """Search, and keep the best plan with its origin, as the request for it would."""
+    found = await executor.run(asked, tell)
+    plan = await executor.run(best_plan(asked, found["annotations"]), accept)
+    return {**found, "plan": plan["key"]}
+
+
+def best_plan(asked: Mapping[str, Any], annotations: Mapping[str, Any]) -> dict[str, Any]:
+    """The work of planning what a search was asked for, with other annotations."""
+    arguments = {name: asked["arguments"][name] for name in PLANNED}
+    planned = work("plan", {**arguments, "annotations": annotations, "out": made("plans")})
+    files = [file for file in asked["files"] if file["at"][0] in PLANNED]
+    origin = json.loads(asked["origin"])
+    origin["request"][0]["annotations"] = annotations
+    return {**planned, "files": [*files, *planned["files"]], "origin": json.dumps(origin)}
 
 
 async def calibrate_in_shards(

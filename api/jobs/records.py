@@ -1,7 +1,7 @@
 """Job records, and the work a job asks for.
 
-A work is a task of `api.child` and its arguments, in which `stored`, `written` and `made` stand for files:
-only digests travel, whoever runs it opens the files from the store. Source: design 06, "Jobs".
+A work is a task of `api.child` and its arguments, in which `stored`, `written`, `made` and `carried` stand
+for files: only digests travel, whoever runs it opens the files from the store. Source: design 06, "Jobs".
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ class Job:
 
     Attributes:
       id: 32 hexadecimal digits; later ones sort later.
-      kind: what the client asked for: `plan`, `export`, `calibration`, `comparison`, `losses`.
+      kind: what the client asked for: `plan`, `export`, `calibration`, `comparison`, `losses`, `search`.
       request: the work, of `work`.
       result: once done; written once.
       problem: once failed: `name`, `detail` and the members of its type.
@@ -72,9 +72,9 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """An argument that is the path of a file: `stored` kind and digest, `written` text, or `made` kind."""
+    """An argument that is a path: `stored` and `carried` kind and digest, `written` text, or `made` kind."""
 
-    how: Literal["stored", "written", "made"]
+    how: Literal["stored", "written", "made", "carried"]
     what: tuple[str, ...]
 
 
@@ -95,6 +95,14 @@ def made(kind: Kind, *digest: str) -> File:
     has the digests in `kept`, by where the files stand in the arguments (`out`, `parts.0`).
     """
     return File("made", (kind, *digest))
+
+
+def carried(digest: str) -> File:
+    """A file that the task goes on with, if an earlier child left one, and writes again.
+
+    It is kept, as `states`, whenever the task tells its progress: whoever runs the work next goes on there.
+    """
+    return File("carried", ("states", digest))
 
 
 def work(

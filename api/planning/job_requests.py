@@ -25,6 +25,7 @@ from api.planning.planning import (
     plan_without_child,
     plan_work,
 )
+from api.planning.searching import search_answer, search_work
 from api.planning.service import Service, model_arguments
 from api.problems import PREFIX, TYPES, Refused
 from api.schemas.requests import (
@@ -182,6 +183,7 @@ WORKS: Final[Mapping[str, Callable[[Service, Any], Awaitable[dict[str, Any]]]]] 
     "comparison": comparison_work,
     "export": export_work,
     "losses": losses_work,
+    "search": search_work,
 }
 
 
@@ -271,6 +273,7 @@ RESULTS: Final[Mapping[str, Callable[[Mapping[str, Any], Mapping[str, Any]], dic
     "export": _export,
     "losses": _with_blob,
     "plan": _plan,
+    "search": search_answer,
 }
 """The answer of each kind of job, from its work and the result of that."""
 

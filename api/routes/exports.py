@@ -1,12 +1,24 @@
-"""Exports, calibrations, comparisons and losses: work that runs models, as jobs."""
+"""Exports, calibrations, comparisons, losses and searches: work that runs models, as jobs."""
 
 from fastapi import APIRouter, Request, Response
 
 from api.intake.request_bodies import JsonRoute
 from api.planning.job_requests import answer_export, answer_job
 from api.routes.parameters import JOB, Sent, ServiceOf
-from api.schemas.requests import CalibrationRequest, ComparisonRequest, ExportRequest, LossesRequest
-from api.schemas.responses import CalibrationRecord, ComparisonRecord, ExportRecord, LossesRecord
+from api.schemas.requests import (
+    CalibrationRequest,
+    ComparisonRequest,
+    ExportRequest,
+    LossesRequest,
+    SearchRequest,
+)
+from api.schemas.responses import (
+    CalibrationRecord,
+    ComparisonRecord,
+    ExportRecord,
+    LossesRecord,
+    SearchRecord,
+)
 
 router = APIRouter(tags=["exports"], route_class=JsonRoute)
 
@@ -55,3 +67,14 @@ async def post_comparison(
 async def post_losses(body: LossesRequest, request: Request, service: ServiceOf, sent: Sent) -> Response:
     """Say where a plan loses the numbers of its model: noise of each kernel alone, and what would help."""
     return await answer_job(service, request, "losses", body, sent)
+
+
+@router.post(
+    "/searches",
+    operation_id="search",
+    status_code=202,
+    responses=JOB | {201: {"description": "a search, within the time to wait", "model": SearchRecord}},
+)
+async def post_search(body: SearchRequest, request: Request, service: ServiceOf, sent: Sent) -> Response:
+    """Find the plan of least work that is as good as asked, or the best within means; the plan is kept."""
+    return await answer_job(service, request, "search", body, sent)

@@ -13,6 +13,7 @@ from api.storage.digests import DIGEST
 from planner.calibration.statistics import ACCEPTED
 
 STRICT: Final = ConfigDict(extra="forbid")
+MOST_TRIALS: Final = 200
 LOCATION: Final = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*$"
 """A file in the model's folder or below, none that is hidden or goes up."""
 
@@ -171,6 +172,49 @@ class LossesRequest(BaseModel):
         default=None, max_length=1000, description="the output to judge by; by default the worst"
     )
     limit: int = Field(default=10, ge=0, le=100, description="kernels whose noise is taken apart")
+
+
+class SearchRequest(BaseModel):
+    """What to plan, for what, and how good or how cheap the plan is to be."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"model": NO_DIGEST, "target": "litert-int8", "samples": NO_DIGEST, "goal": "sqnr=20"}
+            ]
+        },
+    )
+    model: Digest | dict[str, Any] = Field(description="digest of a model, or an annotated model itself")
+    target: str = Field(max_length=200, description="id or id@version of a target")
+    stats: Digest | dict[str, Any] | None = Field(None, description="digest of statistics, or qplan.stats/2")
+    annotations: dict[str, Any] | None = Field(None, description="qplan.annotations/1")
+    samples: Digest = Field(
+        description="a blob: one .npz of arrays by input name; label or labels is what a metric judges by"
+    )
+    goal: (
+        Annotated[str, Field(max_length=100)]
+        | Annotated[
+            dict[str, Annotated[float, Field(strict=True)] | Annotated[str, Field(max_length=40)]],
+            Field(min_length=1, max_length=1),
+        ]
+    ) = Field(description="sqnr=30, metric=0.9, drop=1%, work=0.5, weight_bits=4.5; or one such pair")
+    metric: Literal["sqnr", "top1", "top5", "cross_entropy"] | None = Field(
+        default=None, description="what quality is; without one, or as sqnr, that of the worst output"
+    )
+    output: str | None = Field(
+        default=None, max_length=1000, description="the output that labels are for; by default the only one"
+    )
+    trials: int = Field(default=40, ge=1, le=MOST_TRIALS, description="plans that are measured, at most")
+    reference: Literal["written", "stripped"] = Field(
+        default="written", description="a model with quantizers of its own as it is, or without them"
+    )
+
+    @field_validator("metric")
+    @classmethod
+    def _is_no_other(cls, given: str | None) -> str | None:
+        """SQNR is measured anyway."""
+        return None if given == "sqnr" else given
 
 
 class UploadRequest(BaseModel):

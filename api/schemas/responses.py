@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from api.schemas.requests import Digest, ExternalData
 
-JobKind: TypeAlias = Literal["plan", "export", "calibration", "comparison", "losses"]
+JobKind: TypeAlias = Literal["plan", "export", "calibration", "comparison", "losses", "search"]
 """Grows with what can be asked for."""
 
 
@@ -187,6 +187,58 @@ class LossesRecord(BaseModel):
     kernels: list[KernelLossRecord]
     remedies: list[RemedyRecord]
     warnings: list[str]
+    blob: Digest
+    link: str
+
+
+class GoalRecord(BaseModel):
+    """A goal: what it bounds, and by what; per cent of the model's own metric where it is relative."""
+
+    text: str
+    kind: Literal["sqnr", "metric", "drop", "work", "weight_bits"]
+    bound: float
+    is_relative: bool
+
+
+class TrialRecord(BaseModel):
+    """A plan that was measured; SQNR in dB, null where there is no error at all (`exact`) or only error.
+
+    `share` is its work as a part of the dearest plan's; a metric counts so that larger is better; `asked` is
+    the number of kernels that it asks something of; where there is an `error` the figures mean nothing.
+    """
+
+    origin: str
+    work: float | None
+    share: float | None
+    weight_bits: float | None
+    predicted: float | None
+    sqnr: float | None
+    exact: bool
+    metric: float | None
+    reference: float | None
+    error: str
+    asked: int
+
+
+class SearchRecord(BaseModel):
+    """A search; the best plan is `plan`, as `annotations` make it; `best` and `front` are places in `trials`.
+
+    The whole of it, with what each trial asks of kernels and its outputs, is the blob.
+    """
+
+    format: Literal["qplan.search-result/1"]
+    goal: GoalRecord
+    met: bool
+    sentence: str
+    unit: str
+    dearest: float | None
+    bound: float | None
+    gap: float | None
+    best: int
+    front: list[int]
+    trials: list[TrialRecord]
+    annotations: dict[str, Any]
+    plan: Digest
     blob: Digest
     link: str
 

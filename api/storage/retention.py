@@ -34,6 +34,7 @@ _SWEPT: Final[tuple[Kind, ...]] = (
     "origins",
     "plans",
     "requests",
+    "states",
     "stats",
 )
 

@@ -2,8 +2,8 @@
 
 `blobs` are bytes as sent, `models` records of what a blob holds, `stats` and `plans` JSON text, `requests`
 links from a request's digest to its plan, `origins` the requests of plans by their keys, `answers` what
-follows from plans, `targets` by id and version with their `descriptions`, `keys` of requests that may come
-twice. A restart finds everything. Source: design 06, "Shape".
+follows from plans, `states` of work that may have to go on later, `targets` by id and version with their
+`descriptions`, `keys` of requests that may come twice. A restart finds everything. Source: design 06.
 """
 
 import fcntl
@@ -24,7 +24,17 @@ from api.storage.digests import DIGEST, digest_of_file
 from api.storage.objects import Objects
 
 Kind: TypeAlias = Literal[
-    "answers", "blobs", "descriptions", "keys", "models", "origins", "plans", "requests", "stats", "targets"
+    "answers",
+    "blobs",
+    "descriptions",
+    "keys",
+    "models",
+    "origins",
+    "plans",
+    "requests",
+    "states",
+    "stats",
+    "targets",
 ]
 
 _NAMES: Final[dict[Kind, str]] = {
@@ -36,6 +46,7 @@ _NAMES: Final[dict[Kind, str]] = {
     "origins": "origin of plan",
     "plans": "plan",
     "requests": "request",
+    "states": "state",
     "stats": "statistics",
     "targets": "target",
 }
@@ -45,7 +56,7 @@ _UNCHANGING: Final = frozenset({"answers", "blobs", "descriptions", "origins", "
 """Kinds that are the same for ever: a copy of them need not be looked after."""
 _BY_CONTENT: Final = frozenset({"blobs", "descriptions", "stats"})
 """Kinds whose digest is that of their bytes."""
-_MADE_AGAIN: Final = frozenset({"answers", "origins", "plans", "requests"})
+_MADE_AGAIN: Final = frozenset({"answers", "origins", "plans", "requests", "states"})
 """Kinds that the same question brings back."""
 _MOST_CHECKED: Final = 10_000
 
@@ -188,6 +199,13 @@ class Store:
             os.fsync(file.fileno())
         self._give_name(kind, digest, draft)
 
+    def replace(self, kind: Kind, digest: str, data: bytes) -> None:
+        """Keep bytes under a digest in the place of what is there: of kinds that change."""
+        with self._drafted([_make_file]) as [(path, file)]:
+            _write(file, data)
+            os.fsync(file)
+            self._give_name(kind, digest, path)
+
     def _give_name(self, kind: Kind, digest: str, draft: Path) -> None:
         goal = self.path(kind, digest)
         if self.objects is not None:
@@ -197,14 +215,15 @@ class Store:
             with _opened(goal.parent) as folder:
                 os.fsync(folder)
 
-    def keep_plan(self, request: str, key: str, plan: bytes | Path, origin: bytes) -> None:
-        """Keep a plan, its bytes or a finished file, as the answer of a request, with its provenance."""
+    def keep_plan(self, request: str | None, key: str, plan: bytes | Path, origin: bytes) -> None:
+        """Keep a plan, its bytes or a finished file, with its provenance, as the answer of a request."""
         if isinstance(plan, Path):
             self.put("origins", key, origin)
             self.keep("plans", key, plan)
         else:
             self.put_all([("origins", key, origin), ("plans", key, plan)])
-        self.link(request, key)
+        if request is not None:
+            self.link(request, key)
 
     def link(self, digest: str, plan: str) -> None:
         """Note that a request's answer is a plan."""

@@ -339,6 +339,42 @@ def losses(
     return (yield from _made(Ask("POST", "/v1/losses", json=body, headers=_AS_JOB)))
 
 
+def search(
+    model: str | Mapping[str, Any],
+    target: str,
+    samples: Source,
+    *,
+    goal: str | Mapping[str, float | str],
+    metric: str | None = None,
+    output: str | None = None,
+    stats: str | Mapping[str, Any] | None = None,
+    annotations: Mapping[str, Any] | None = None,
+    trials: int | None = None,
+    reference: str | None = None,
+) -> Steps[dict[str, Any]]:
+    """Find the plan of least work that reaches a goal, or the best within means.
+
+    Args:
+      model, target, stats, annotations: as `plan` takes them.
+      samples: one `.npz`, with `label` or `labels` where a metric wants them.
+      goal: `sqnr=30`, `metric=0.9`, `drop=1%` (least work); `work=0.5`, `weight_bits=4.5` (best quality).
+      metric: `top1`, `top5`, `cross_entropy`.
+      output: the output that labels are for; by default the only one.
+      trials: plans that are measured, at most; the server's default is 40.
+      reference: of a model with quantizers of its own: `written`, the default, or `stripped` of them.
+
+    Returns:
+      Whether the goal is `met`, the `trials` with the places of `best` and `front` in them, the key
+      of the best `plan` and the `annotations` that make it; all that was found is the `blob`.
+    """
+    body: dict[str, Any] = {"model": model, "target": target, "goal": goal}
+    given: dict[str, Any] = {"metric": metric, "output": output, "stats": stats, "annotations": annotations}
+    given |= {"trials": trials, "reference": reference}
+    body |= {name: item for name, item in given.items() if item is not None}
+    body["samples"] = yield from upload(samples)
+    return (yield from _made(Ask("POST", "/v1/searches", json=body, headers=_AS_JOB)))
+
+
 def jobs(*, state: str | None = None, kind: str | None = None) -> Steps[list[dict[str, Any]]]:
     """List the jobs, the latest first."""
     given = {"state": state, "kind": kind}

@@ -26,8 +26,8 @@ def sentence(search: Search) -> str:
 
 def _quality(trial: Trial) -> str:
     """`31.2 dB`, with the metric and the model's own where there is one, and what weights take."""
-    score = "" if trial.metric is None else f", metric {_score(trial.metric)}"
-    given = "" if trial.reference is None else f" (the model {_score(trial.reference)})"
+    score = "" if trial.metric is None else f", metric {score_text(trial.metric)}"
+    given = "" if trial.reference is None else f" (the model {score_text(trial.reference)})"
     return f"{decibels(trial.sqnr)}{score}{given}, {trial.weight_bits:.3g} bits a weight"
 
 
@@ -42,7 +42,7 @@ def _row(search: Search, trial: Trial) -> tuple[str, ...]:
         f"{share(search, trial.work):.1%}",
         decibels(trial.predicted),
         decibels(trial.sqnr),
-        "" if trial.metric is None else _score(trial.metric),
+        "" if trial.metric is None else score_text(trial.metric),
         trial.origin,
         str(len(trial.kernels)),
         "best" if trial == search.best else "",
@@ -59,7 +59,8 @@ def work_text(search: Search, work: float) -> str:
     return f"{work:,.0f} {search.unit}".rstrip()
 
 
-def _score(value: float) -> str:
+def score_text(value: float) -> str:
+    """A metric."""
     return f"{value:.4g}"
 
 

@@ -13,12 +13,14 @@ from planner.accuracy.quality import decibels
 from planner.errors import expect
 from planner.interpreter.compare import Comparison
 from planner.ir.types.qtypes import Uniform
+from planner.plan_search.search import Search
 from planner.plans.explain import explain, type_text
 from planner.plans.plan import Plan, require_plan
 from planner.plans.records import KernelPlan, Port, Rescale
 from planner.report.lost import losses_part
 from planner.report.markup import Markup, element, join, table
 from planner.report.resources import policy, script, style
+from planner.report.searched import search_part
 from planner.report.totals import is_integer, port_text, row_text, totals
 from planner.report.view import view_json
 
@@ -39,6 +41,7 @@ td code { overflow-wrap: normal; } td:first-child { min-width: 9rem; }
   .wide table { min-width: 50rem; } }
 code, pre, .type { font: 12px/1.45 ui-monospace, monospace; }
 pre { white-space: pre-wrap; margin: 0; } .none, .quiet { opacity: .7; } .float { color: var(--mark); }
+figure { margin: 0; max-width: 48rem; } .front .best { color: var(--mark); } .front .goal { opacity: .7; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1.2rem; margin: 0; }
 dt { opacity: .7; } dd { margin: 0; overflow-wrap: anywhere; }
 @media print { body { margin: 0; max-width: none; font-size: 11px; } table { font-size: 9px; }
@@ -52,6 +55,7 @@ def write_report(
     *,
     before: Plan | None = None,
     losses: Losses | None = None,
+    search: Search | None = None,
 ) -> str:
     """Write the report of a plan.
 
@@ -59,6 +63,7 @@ def write_report(
       comparisons: by name of the format, how the exported file compares with the model.
       before: another plan; the graph then marks changes since, as `planner.diff` has it.
       losses: of the plan; a section then says where its numbers are lost.
+      search: that found the plan; a section then shows its front.
 
     Returns:
       A whole HTML document that needs nothing else.
@@ -72,6 +77,8 @@ def write_report(
         expect(comparison, Comparison, "a comparison is what compare gives")
     if losses is not None:
         expect(losses, Losses, "losses are what planner.losses gives")
+    if search is not None:
+        expect(search, Search, "a search is what planner.search gives")
     title = f"{plan.graph.name} on {plan.target.id}"
     sections = [
         element("h1", title),
@@ -79,6 +86,7 @@ def write_report(
         *_section("Warnings", _items(plan.warnings), shown=bool(plan.warnings)),
         *_section("Quality", _quality(given), shown=bool(given)),
         *(_section("Where the numbers are lost", losses_part(losses)) if losses is not None else ()),
+        *(_section("Search", search_part(search)) if search is not None else ()),
         _graph(),
         _scripts(plan, before),
         *_section("Kernels", _kernels(plan)),

@@ -141,6 +141,22 @@ def test_jobs(client, tmp_path):
         client.calibrate(model, b"none")
 
 
+def test_searches(client, tmp_path):
+    whole = np.load(ROOT / "examples" / "digits" / "calibration.npz")
+    np.savez(tmp_path / "few.npz", **{name: whole[name][:2] for name in whole.files})
+    model, given = client.model(DIGITS)["digest"], {"kernels": {"head/*": "float"}}
+    stats = client.calibrate(model, tmp_path / "few.npz")["digest"]
+    note = {"format": "qplan.annotations/1", **given}
+    asked = {"goal": {"weight_bits": 0.5}, "stats": stats, "annotations": note, "trials": 2}
+    found = client.search(model, "litert-int8", tmp_path / "few.npz", **asked)
+    assert (found["met"], len(found["trials"])) == (False, 2)
+    assert found["annotations"]["kernels"]["head/*"] == "float"
+    assert client.get_plan(found["plan"])["key"] == found["plan"]
+    assert json.loads(client.download(found["blob"]))["format"] == "qplan.search-result/1"
+    with pytest.raises(UnknownName, match="goal"):
+        client.search(model, "litert-int8", tmp_path / "few.npz", goal="speed=1")
+
+
 def test_models_and_targets(client):
     record = client.model(json.dumps({**chain(3), "name": "short-lived"}).encode())
     assert client.get_model(record["digest"]) == record

@@ -52,6 +52,7 @@ OPERATIONS = {
     "ready": ("get", "/v1/health/ready"),
     "replan": ("post", "/v1/plans/{key}:replan"),
     "report": ("get", "/v1/plans/{key}/report"),
+    "search": ("post", "/v1/searches"),
     "server": ("get", "/v1/server"),
     "suggest": ("get", "/v1/plans/{key}/suggest"),
 }
