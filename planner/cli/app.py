@@ -12,7 +12,7 @@ from typing import Annotated, Final
 
 import typer
 
-from planner.cli import advice, convert, cost, mlir, models, planning, plans, service, targets
+from planner.cli import advice, condition, convert, mlir, models, planning, plans, service, targets
 from planner.cli.console import complain
 from planner.cli.run import run as run_model
 from planner.errors import Conflict, InputError, PlannerError
@@ -53,6 +53,7 @@ VERBS: Final[Mapping[str, Callable[..., int | None]]] = {
     "plan": planning.plan,
     "calibrate": models.calibrate,
     "annotate": models.annotate,
+    "condition": condition.condition,
     "export": plans.export,
     "explain": plans.explain,
     "check": plans.check,
@@ -69,7 +70,7 @@ VERBS: Final[Mapping[str, Callable[..., int | None]]] = {
     "mlir": mlir.mlir,
     "convert": convert.convert,
     "run": run_model,
-    "cost": cost.cost,
+    "cost": convert.cost,
     "serve": service.serve,
     "doctor": service.doctor,
     "token": service.token,

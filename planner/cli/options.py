@@ -49,6 +49,12 @@ StatsOption: TypeAlias = Annotated[
 MethodOption: TypeAlias = Annotated[
     str, typer.Option("--method", metavar="M", help="minmax, percentile, or percentile:99.9.")
 ]
+ConditionOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--condition", metavar="M", help="Condition weights first: equalize,absorb,migrate:0.8,round."
+    ),
+]
 AnnotationsOption: TypeAlias = Annotated[
     str | None, typer.Option("--annotations", metavar="YAML", help="Constraints by value name or glob.")
 ]
