@@ -26,10 +26,12 @@ from planner.weight_conditioning.absorb import absorbable, absorbed
 from planner.weight_conditioning.biases import correct_biases
 from planner.weight_conditioning.equalize import equalized
 from planner.weight_conditioning.follow import Known, followed, forgotten, observed_again, with_ranges
+from planner.weight_conditioning.layers import grams, patches_of
 from planner.weight_conditioning.methods import Method, read_methods
 from planner.weight_conditioning.migrate import migrated
 from planner.weight_conditioning.observe import channel_moments, output_change
 from planner.weight_conditioning.operands import Reals, without_unread
+from planner.weight_conditioning.rounding import given_slices, planned_slices, rounded
 from planner.weight_conditioning.seams import Seam, find_seams
 
 
@@ -98,16 +100,17 @@ def condition(
 ) -> Conditioned:
     """Change the weights of a float model so that less is lost when it is quantized.
 
-    Methods run in the order `equalize`, `absorb`, `migrate`, `correct`. The first and third keep the
+    Methods run in the order `equalize`, `absorb`, `migrate`, `round`, `correct`. The first and third keep the
     float function up to rounding; what each moved is in `changes`. Constants and values that are pinned, or
     have a type asked of them, stay as they are, and so does what they would be rescaled with.
 
     Args:
       model: of ops; its facts stay, but for calibrated ranges of values that were rescaled.
-      methods: `equalize,migrate:0.8`, or one text each.
-      target: whose plan says the types of weights; needed by `correct`.
+      methods: `equalize,migrate:0.8`, or one text each; `round:4x32` rounds to 4 bits in blocks of 32 inputs,
+        whatever target there is.
+      target: whose plan says the types of weights; needed by `round` and `correct`.
       stats: of the model, from `calibrate`, or a file of them.
-      samples: as for `calibrate`; needed by `absorb` and `migrate`, and to measure changes.
+      samples: as for `calibrate`; needed by `absorb`, `migrate` and `round`, and to measure changes.
 
     Raises:
       InputError: methods that are none, or lack what they need.
@@ -154,7 +157,7 @@ def _check_needs(asked: Iterable[Method], *, has_target: bool, has_stats: bool, 
     given = {"a target": has_target, "samples": has_samples, "samples or stats": has_samples or has_stats}
     for method in asked:
         for need in NEEDS.get(method.name, ()):
-            if not given[need]:
+            if not given[need] and not (need == "a target" and method.bits):
                 raise InputError(f"method {method.name!r} needs {need}", hint=_WHY[need])
 
 
@@ -170,7 +173,7 @@ def _equalize(work: _Work, _method: Method) -> tuple[_Work, Change]:
 def _migrate(work: _Work, method: Method) -> tuple[_Work, Change]:
     found = find_seams(work.model)
     seen = channel_moments(work.model, _given(work), {seam.value: seam.axis for seam in found.seams})
-    model, changed = migrated(work.model, found, seen, method.number)
+    model, changed = migrated(work.model, found, seen, method.alpha)
     return _scaled(work, model, changed, str(method), found.left)
 
 
@@ -184,15 +187,35 @@ def _absorb(work: _Work, _method: Method) -> tuple[_Work, Change]:
     return replace(work, model=model, known=known), change
 
 
+def _round(work: _Work, method: Method) -> tuple[_Work, Change]:
+    if method.bits:
+        slices = given_slices(work.model, method.bits, method.block)
+    else:
+        work = _with_stats(work)
+        slices = planned_slices(annotate(work.model, stats=work.known.stats), _target(work))
+    ops = {op.name: op for op in work.model.ops if op.name in slices}
+    met = {name: found for name, op in ops.items() if (found := patches_of(work.model, op)) is not None}
+    seen = grams(work.model, _given(work), met.values())
+    done = rounded(work.model, slices, met, seen)
+    change = Change(str(method), _renumbered(work.model, done.model), left=done.left)
+    return replace(work, model=done.model, meant={**work.meant, **done.meant}), change
+
+
 def _correct(work: _Work, _method: Method) -> tuple[_Work, Change]:
     work = _with_stats(work)
     stats = work.known.stats
-    if work.target is None or stats is None:
-        raise InputError("method 'correct' needs a target and statistics")
+    if stats is None:
+        raise InputError("method 'correct' needs statistics")
     ready = annotate(work.model, stats=stats)
-    model = with_facts(correct_biases(ready, work.target, stats, meant=work.meant), work.model)
+    model = with_facts(correct_biases(ready, _target(work), stats, meant=work.meant), work.model)
     model = replace(model, notes=work.model.notes)
     return replace(work, model=model), Change("correct", _renumbered(work.model, model))
+
+
+def _target(work: _Work) -> Target:
+    if work.target is None:
+        raise InputError("a target is needed")
+    return work.target
 
 
 def _given(work: _Work) -> Source:
@@ -267,12 +290,14 @@ RUN: Final[Mapping[str, Run]] = {
     "correct": _correct,
     "equalize": _equalize,
     "migrate": _migrate,
+    "round": _round,
 }
 """The function of each method."""
 NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "absorb": ("samples",),
     "correct": ("a target", "samples or stats"),
     "migrate": ("samples",),
+    "round": ("a target", "samples"),
 }
 _WHY: Final[Mapping[str, str]] = {
     "a target": "it works on the types that a plan for the target gives to weights",

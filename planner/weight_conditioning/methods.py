@@ -1,7 +1,8 @@
 """Methods of conditioning as users name them: which exist, their order, their parameters, what they need."""
 
 import math
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,13 +15,25 @@ ORDER: Final = ("equalize", "absorb", "migrate", "round", "correct")
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One method asked for; `number` is its parameter: alpha of `migrate`."""
+    """One method asked for.
+
+    Attributes:
+      alpha: of `migrate`.
+      bits, block: of `round`: the grid of its own, blocks of inputs that share a scale (0: none); 0 bits: the
+        grid is that of a target's plan.
+    """
 
     name: str
-    number: float = ALPHA
+    alpha: float = ALPHA
+    bits: int = 0
+    block: int = 0
 
     def __str__(self) -> str:
-        return f"{self.name}:{self.number:g}" if self.name == "migrate" else self.name
+        if self.name == "migrate":
+            return f"migrate:{self.alpha:g}"
+        if not self.bits:
+            return self.name
+        return f"{self.name}:{self.bits}" + (f"x{self.block}" if self.block else "")
 
 
 def read_methods(asked: str | Iterable[str]) -> tuple[Method, ...]:
@@ -51,12 +64,31 @@ def _read(text: object) -> Method:
         raise UnknownName(f"unknown method of conditioning {name!r}", hint=f"there are {', '.join(ORDER)}")
     if not colon:
         return Method(name)
-    if name != "migrate":
+    if name not in _PARAMETERS:
         raise InputError(f"method {text!r}: {name!r} takes no parameter")
+    return _PARAMETERS[name](text, parameter)
+
+
+def _migrate(text: str, parameter: str) -> Method:
     try:
         alpha = float(parameter)
     except ValueError:
         alpha = math.nan
     if not 0 <= alpha <= 1:
         raise InputError(f"method {text!r}: accepted is migrate:ALPHA, a number of 0 to 1")
-    return Method(name, alpha)
+    return Method("migrate", alpha)
+
+
+def _round(text: str, parameter: str) -> Method:
+    match = _GRID.fullmatch(parameter)
+    if match is None or int(match[1]) not in BITS or (match[2] and not int(match[2])):
+        raise InputError(
+            f"method {text!r}: accepted is round:BITS or round:BITSxBLOCK, bits {BITS[0]} to {BITS[-1]}",
+            hint="round alone takes the grids that the target's plan gives to weights",
+        )
+    return Method("round", bits=int(match[1]), block=int(match[2] or 0))
+
+
+_GRID: Final = re.compile(r"(\d{1,2})(?:x(\d{1,6}))?")
+BITS: Final = range(2, 9)
+_PARAMETERS: Final[Mapping[str, Callable[[str, str], Method]]] = {"migrate": _migrate, "round": _round}
