@@ -15,6 +15,11 @@ from planner.weight_conditioning.condition import condition
 from tests.weight_conditioning.nets import depthwise, images, normed, rows
 
 CPU = "onnxruntime-cpu"
+GRIDS = (
+    "accepted is round:BITS or round:BITSxBLOCK, bits 2 to 8 "
+    "(round alone takes the grids that the target's plan gives to weights)"
+)
+TYPES = "it works on the types that a plan for the target gives to weights"
 CHANNELS = "it works on the channels of activations, and statistics have tensors"
 
 
@@ -32,6 +37,18 @@ CHANNELS = "it works on the channels of activations, and statistics have tensors
         ("migrate:nan", "method 'migrate:nan': accepted is migrate:ALPHA, a number of 0 to 1"),
         ("migrate:x", "method 'migrate:x': accepted is migrate:ALPHA, a number of 0 to 1"),
         ("equalize:1", "method 'equalize:1': 'equalize' takes no parameter"),
+        *(
+            (
+                f"round:{bad}",
+                f"method 'round:{bad}': {GRIDS}",
+            )
+            for bad in ("", "1", "9", "4x", "4x0", "x32", "-4", "4.5")
+        ),
+        (
+            "round",
+            f"method 'round' needs a target ({TYPES})",
+        ),
+        ("round:4", f"method 'round' needs samples ({CHANNELS})"),
         (3, "methods are texts such as 'equalize,migrate:0.8', not a int"),
         ([3], "a method is a text such as 'migrate:0.8', not a int"),
         (
@@ -44,10 +61,7 @@ CHANNELS = "it works on the channels of activations, and statistics have tensors
         ),
         (
             "correct",
-            (
-                "method 'correct' needs a target (it works on the types that a plan for the "
-                "target gives to weights)"
-            ),
+            (f"method 'correct' needs a target ({TYPES})"),
         ),
     ],
 )
@@ -129,10 +143,10 @@ def test_calibrated_ranges_follow_or_go(gives_samples):
 
 
 def test_absorbing_moves_what_channels_always_have():
-    """A channel of 10 +- 1 behind the depthwise layer: its 7 and more go into the last bias."""
+    """Channels of about 100 behind the depthwise layer: most of that goes into the last bias."""
     graph, samples = depthwise(), images(8)
     graph.constants["b2"].array[:] = 100
-    graph.constants["w2"].array[:] /= np.abs(graph.constants["w2"].array).max()
+    graph.constants["w2"].array[:] /= 100 * np.abs(graph.constants["w2"].array).max()
     done = condition(graph, "absorb", samples=samples)
     (change,) = done.changes
     assert set(change.values) == {"b2", "b3"}
