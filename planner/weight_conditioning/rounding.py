@@ -1,12 +1,12 @@
 """Rounding: weights of a model as points of the grids that a plan gives them, and pinned there.
 
 A pin (a Uniform fact on the constant) keeps planning on the very grid: ranges of rounded weights would give
-another scale. Below 8 bits each slice's scale is the share of its range that loses least, errors weighted by
-the diagonal of H. Without a target a grid is given: bits, and a block of inputs that share a scale.
-Source: design 11, section 6; `second_order`; for the search of scales Frantar et al. 2022, appendix.
+another scale. Below 8 bits scales are narrower than the range where a row's output then loses less. Without
+a target a grid is given: bits, and a block of inputs that share a scale.
+Source: design 11, section 6; `second_order` for the method.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -26,8 +26,12 @@ from planner.weight_conditioning.operands import Key, numbers_of, with_operands
 from planner.weight_conditioning.second_order import Grid, factored, second_order
 
 Reals = npt.NDArray[Any]
-SHARES: Final = tuple((np.arange(15, 51) / 50).tolist())
-"""Of a slice's range, 0.3 to 1: what is tried as the range of its scale."""
+SHARES: Final = (0.95, 0.9, 0.8, 0.7, 0.6)
+"""Of each slice's range: what is tried as the range of all scales of a row."""
+AT_ONCE: Final = 1 << 22
+"""Weights, over all grids that are tried together."""
+FINE_SHARES: Final = tuple((np.arange(50, 14, -1) / 50).tolist())
+"""1 to 0.3, tried for each slice by itself."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -186,19 +190,11 @@ def rounded(
 
 
 def _on_grid(
-    graph: Graph, op: Op, own: Slices, gram: Reals, factors: Iterable[tuple[Reals, Reals]]
+    graph: Graph, op: Op, own: Slices, gram: Reals, factors: Sequence[tuple[Reals, Reals]]
 ) -> tuple[Reals, Uniform | None]:
     """A layer's weights on its grid, float32, and the type of that."""
     weight = np.asarray(graph.constants[op.inputs[1]].array)
-    rows = as_rows(op, weight).astype(np.float64)
-    if own.store.bits < 8 and not own.zeros.any():
-        own = _tightened(rows, own, gram)
-    stored = np.stack(
-        [
-            second_order(part, own.grid(group), *known)
-            for group, (part, known) in enumerate(zip(rows, factors, strict=True))
-        ]
-    )
+    own, stored = _least(as_rows(op, weight).astype(np.float64), own, gram, factors)
     if own.kind is not None:
         integers = from_rows(op, stored, weight.shape).astype(stored_dtype(own.store))
         return dequantize_array(integers, own.kind), own.kind
@@ -206,22 +202,78 @@ def _on_grid(
     return from_rows(op, reals, weight.shape), None
 
 
-def _tightened(rows: Reals, own: Slices, gram: Reals) -> Slices:
-    """The grid with each slice's scale that loses least, of `SHARES` of it; powers of two stay."""
-    if np.all(np.frexp(own.scales)[0] == 0.5):
-        return own
+def _least(
+    rows: Reals, own: Slices, gram: Reals, factors: Sequence[tuple[Reals, Reals]]
+) -> tuple[Slices, Reals]:
+    """The grid, of those to be tried, and the stored integers that move each row's output least.
+
+    What a narrower range clips falls on all samples alike, which no sum over single weights sees: so rows are
+    judged by what their output loses, errors of all their weights together.
+    """
+    best, chosen, kept = np.full(rows.shape[:2], np.inf), own.scales.copy(), np.zeros_like(rows)
+    is_shared = not _is_one_row_each(own.of)
+    for tried, stored in _rounded_onto(list(_tried(rows, own, gram)), rows, factors):
+        errors = (stored - own.zeros[own.of]) * tried.scales[own.of] - rows
+        lost = np.einsum("goi,goi->go", errors @ gram, errors)
+        is_better = np.broadcast_to(lost.sum() < best.sum(), lost.shape) if is_shared else lost < best
+        best = np.where(is_better, lost, best)
+        kept = np.where(is_better[..., None], stored, kept)
+        slices = own.of[is_better]
+        chosen[slices] = tried.scales[slices]
+    return (own if np.array_equal(chosen, own.scales) else _with_scales(own, chosen)), kept
+
+
+def _rounded_onto(
+    grids: Sequence[Slices], rows: Reals, factors: Sequence[tuple[Reals, Reals]]
+) -> Iterator[tuple[Slices, Reals]]:
+    """Rows rounded onto each of the grids; a row knows nothing of another, so several grids go at once."""
+    at_once = max(1, AT_ONCE // max(1, rows.size))
+    for begin in range(0, len(grids), at_once):
+        part = grids[begin : begin + at_once]
+        done = np.empty((len(part), *rows.shape))
+        for group, known in enumerate(factors):
+            wide = [tried.grid(group) for tried in part]
+            scales, zeros = (
+                np.concatenate([getattr(grid, name) for grid in wide]) for name in ("scales", "zeros")
+            )
+            whole = Grid(scales, zeros, wide[0].qmin, wide[0].qmax)
+            stored = second_order(np.tile(rows[group], (len(part), 1)), whole, *known)
+            done[:, group] = stored.reshape(len(part), *rows[group].shape)
+        yield from zip(part, done, strict=True)
+
+
+def _is_one_row_each(of: npt.NDArray[np.int64]) -> bool:
+    """Whether every slice lies within one row."""
+    rows = np.broadcast_to(np.arange(of.shape[0] * of.shape[1]).reshape(*of.shape[:2], 1), of.shape)
+    first = np.full(int(of.max(initial=0)) + 1, -1)
+    first[of.reshape(-1)] = rows.reshape(-1)
+    return bool(np.all(first[of] == rows))
+
+
+def _tried(rows: Reals, own: Slices, gram: Reals) -> Iterator[Slices]:
+    """Grids to round onto: the range's own; below 8 bits narrower ones too, but for powers of two."""
+    yield own
+    if own.store.bits >= 8 or own.zeros.any() or np.all(np.frexp(own.scales)[0] == 0.5):
+        return
+    for share in SHARES:
+        yield _with_scales(own, own.scales * share)
+    yield _with_scales(own, _searched(rows, own, gram))
+
+
+def _searched(rows: Reals, own: Slices, gram: Reals) -> Reals:
+    """Each slice's scale that loses least by itself, errors of weights weighted by the diagonal of H."""
     weights = np.maximum(np.diagonal(gram, axis1=1, axis2=2), 0)[:, None, :]
     best, chosen = np.full(own.scales.size, np.inf), own.scales
-    for share in SHARES:
+    for share in FINE_SHARES:
         scales = own.scales * share
         steps = scales[own.of]
         nearest = np.clip(np.rint(rows / steps), own.store.qmin, own.store.qmax) * steps
-        errors = weights * (nearest - rows) ** 2
-        lost = np.bincount(own.of.reshape(-1), errors.reshape(-1), minlength=best.size)
-        # At equal loss the wider scale: it is the range's own.
-        chosen = np.where(lost <= best, scales, chosen)
+        lost = np.bincount(
+            own.of.reshape(-1), (weights * (nearest - rows) ** 2).reshape(-1), minlength=best.size
+        )
+        chosen = np.where(lost < best, scales, chosen)
         best = np.minimum(best, lost)
-    return _with_scales(own, chosen)
+    return chosen
 
 
 def _pinned(graph: Graph, kinds: Mapping[str, Uniform]) -> Graph:
