@@ -25,9 +25,9 @@ from planner.ir.types.ranges import uniform_from_range
 from planner.onnx.sessions import open_session, session_options
 from planner.onnx.write import write_graph
 from planner.target.load import load_target
+from planner.weight_conditioning.activations import activations, output_change
 from planner.weight_conditioning.equalize import numbers, rescale, touched
 from planner.weight_conditioning.layers import as_rows, from_rows
-from planner.weight_conditioning.observe import activations, output_change
 from planner.weight_conditioning.operands import numbers_of, with_operands
 from planner.weight_conditioning.rounding import Slices, given_slices, planned_slices
 from planner.weight_conditioning.seams import find_seams, weighted

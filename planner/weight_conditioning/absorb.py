@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from planner.ir.graph import Graph, Op
-from planner.weight_conditioning.observe import Moments
+from planner.weight_conditioning.activations import Moments
 from planner.weight_conditioning.operands import Key, Reals, with_operands
 from planner.weight_conditioning.seams import Found, Seam, weighted
 

@@ -23,13 +23,13 @@ from planner.ir.graph import Graph, Op, with_facts
 from planner.target.load import TargetSource, as_target
 from planner.target.records import Target
 from planner.weight_conditioning.absorb import absorbable, absorbed
+from planner.weight_conditioning.activations import channel_moments, output_change
 from planner.weight_conditioning.biases import correct_biases
 from planner.weight_conditioning.equalize import equalized
 from planner.weight_conditioning.follow import Known, followed, forgotten, observed_again, with_ranges
 from planner.weight_conditioning.layers import grams, patches_of
 from planner.weight_conditioning.methods import Method, read_methods
 from planner.weight_conditioning.migrate import migrated
-from planner.weight_conditioning.observe import channel_moments, output_change
 from planner.weight_conditioning.operands import Reals, without_unread
 from planner.weight_conditioning.rounding import given_slices, planned_slices, rounded
 from planner.weight_conditioning.seams import Seam, find_seams

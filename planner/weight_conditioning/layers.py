@@ -14,7 +14,7 @@ import numpy.typing as npt
 from planner.calibration.samples import Source
 from planner.interpreter.kernels.geometry import conv_geometry
 from planner.ir.graph import Graph, Op
-from planner.weight_conditioning.observe import activations
+from planner.weight_conditioning.activations import activations
 
 Reals = npt.NDArray[Any]
 

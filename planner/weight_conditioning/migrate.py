@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 
 from planner.ir.graph import Graph
+from planner.weight_conditioning.activations import Moments
 from planner.weight_conditioning.equalize import numbers, rescale, touched
-from planner.weight_conditioning.observe import Moments
 from planner.weight_conditioning.operands import Reals, with_operands
 from planner.weight_conditioning.seams import Found, Seam
 
