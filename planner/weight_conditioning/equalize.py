@@ -15,7 +15,7 @@ from planner.ir.graph import Graph
 from planner.weight_conditioning.operands import Key, Reals, with_operands
 from planner.weight_conditioning.seams import Found, Seam, weighted
 
-MOST_SWEEPS: Final = 50
+MOST_SWEEPS: Final = 500
 AT_REST: Final = 1e-3
 """Natural logarithm of the factors below which a sweep is the last."""
 

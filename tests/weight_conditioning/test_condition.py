@@ -1,6 +1,8 @@
 """The door of conditioning: order, what each method needs, statistics that follow, models left alone."""
 
+import os
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -179,3 +181,54 @@ def test_the_model_given_is_not_changed():
     before = {name: constant.array.copy() for name, constant in graph.constants.items()}
     condition(graph, "equalize,absorb,migrate", samples=images())
     assert all(np.array_equal(graph.constants[name].array, array) for name, array in before.items())
+
+
+FOLDER = Path(os.environ.get("QPLAN_MODELS", "../shared/models"))
+needs_models = pytest.mark.skipif(not FOLDER.exists(), reason="no model folder; set QPLAN_MODELS")
+
+
+@needs_models
+@pytest.mark.parametrize("name", ["kwsmlp_w3a3", "unsw_nb15-mlp-w2a2"])
+def test_a_model_with_quantizers_of_its_own_stays(name):
+    """What training put on a grid is pinned there."""
+    model = planner.load_model(FOLDER / "qonnx" / f"{name}.onnx")
+    done = condition(model, "equalize,round:4", samples=_noise(model))
+    assert done.changes[0].values == done.changes[1].values == ()
+    assert done.changes[0].left
+    assert done.model.constants == model.constants
+
+
+@needs_models
+@pytest.mark.parametrize(
+    ("path", "methods"),
+    [
+        ("vision/mnist.onnx", "equalize,absorb,migrate:0.7,round:4"),
+        ("mlperf-tiny/ad01_fp32.onnx", "equalize,absorb,migrate:0.7"),
+        ("sequence/silero_vad_16k_op15.onnx", "equalize,migrate:0.7"),
+        ("sequence/bilstm_ctc.onnx", "equalize,migrate,round:8"),
+    ],
+)
+def test_trained_models_keep_their_function(path, methods):
+    model = planner.load_model(FOLDER / path)
+    done = condition(model, methods, samples=_noise(model))
+    assert len(done.changes) == methods.count(",") + 1
+    for change in done.changes:
+        bound = {"equalize": 1e-4, "migrate": 1e-4, "absorb": 0.3, "round": 0.3}[change.method.split(":")[0]]
+        assert change.outputs < bound
+
+
+def _noise(model):
+    """Three samples of noise; dimensions left open are 1, the last one 576."""
+    rng = np.random.default_rng(3)
+    found = []
+    for _ in range(3):
+        sample = {}
+        for name in model.inputs:
+            value = model.values[name]
+            *front, last = value.shape or (1,)
+            shape = [d if isinstance(d, int) else 1 for d in front]
+            shape += [last if isinstance(last, int) else 576][: len(value.shape)]
+            noise = rng.normal(size=shape).astype(np.float32)
+            sample[name] = noise if value.is_float else np.full(shape, 16000, np.int64)
+        found.append(sample)
+    return found
