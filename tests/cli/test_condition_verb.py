@@ -2,9 +2,12 @@
 
 import json
 
+import numpy as np
 import pytest
 
 import planner
+from planner.constants.quantize import dequantize_array, quantize_array
+from planner.ir.types.qtypes import Uniform
 from tests.cli.conftest import DATA, MODEL
 
 TARGET = "litert-int8"
@@ -90,3 +93,33 @@ def test_bad_input(qplan, tmp_path, words, told):
     assert answer.code == 2
     assert told in answer.err
     assert not (tmp_path / "o").exists()
+
+
+def test_rounded_weights_are_planned_as_they_are(qplan, tmp_path):
+    """Pins go into the annotations beside the model; what is planned with them stores the very numbers."""
+    out, plan = tmp_path / "conditioned", tmp_path / "plan"
+    answer = qplan("condition", MODEL, "--methods", "round", "-t", TARGET, "--data", DATA, "-o", out)
+    assert (answer.code, answer.err) == (0, "")
+    words = answer.out.splitlines()[-1].split()
+    words[-1] = str(plan)
+    assert qplan(*words[1:], "--no-bias-correction").code == 0
+    model = planner.load_model(out / "digits.onnx")
+    made = planner.plan_from_json((plan / "plan.json").read_text())
+    stored = 0
+    for kernel in made.kernels_in_order:
+        for port in kernel.inputs:
+            constant = model.constants.get(port.value)
+            if constant is None or constant.array.ndim < 2 or not isinstance(port.type, Uniform):
+                continue
+            integers = quantize_array(constant.array, port.type)
+            assert np.array_equal(dequantize_array(integers, port.type), constant.array)
+            stored += 1
+    assert stored > 3
+
+
+def test_planning_rounds_too(qplan, tmp_path):
+    line = ("plan", MODEL, "-t", TARGET, "--data", DATA, "--condition", "round,equalize", "--json")
+    answer = qplan(*line, "-o", tmp_path, "-f", "onnx-qdq")
+    assert answer.code == 0
+    assert [change["method"] for change in answer.json["conditioned"]] == ["equalize", "round", "correct"]
+    assert qplan("check", tmp_path).code == 0
