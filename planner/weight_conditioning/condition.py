@@ -17,7 +17,7 @@ from planner.calibration.run import calibrate
 from planner.calibration.samples import Source
 from planner.calibration.statistics import Statistics
 from planner.calibration.statsjson import load_statistics
-from planner.errors import InputError, ModelError
+from planner.errors import InputError, ModelError, expect
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, Op, with_facts
 from planner.target.load import TargetSource, as_target
@@ -124,6 +124,8 @@ def condition(
             f"model {flat.name!r} is made of kernels, whose constants are ports",
             hint="condition the model of ops, then fuse and plan",
         )
+    if stats is not None:
+        expect(stats, (Statistics, str, Path), "statistics are what calibrate gives, or a file of them")
     read = load_statistics(stats) if isinstance(stats, str | Path) else stats
     held = _kept(samples)
     _check_needs(
