@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from planner.target.load import load_target, target_ids
     from planner.target.records import Target
     from planner.weight_conditioning.biases import correct_biases
+    from planner.weight_conditioning.condition import condition
     from planner.what_if.pareto import pareto
     from planner.what_if.replan import replan
     from planner.what_if.restore import restore
@@ -51,6 +52,7 @@ _HOMES: Final = {
     "calibrate": "planner.pipeline",
     "check": "planner.pipeline",
     "compare": "planner.pipeline",
+    "condition": "planner.weight_conditioning.condition",
     "convert": "planner.conversion.convert",
     "correct_biases": "planner.weight_conditioning.biases",
     "cost": "planner.costs",
@@ -92,6 +94,7 @@ __all__ = [
     "calibrate",
     "check",
     "compare",
+    "condition",
     "convert",
     "correct_biases",
     "cost",

@@ -142,6 +142,21 @@ WRONG = {
         InputError,
         "a quantized file is a path",
     ),
+    "a path to condition": (
+        lambda *_: planner.condition("m.onnx", "equalize"),
+        InputError,
+        "a model is what load_model",
+    ),
+    "no statistics to condition with": (
+        lambda m, *_: planner.condition(m, "equalize", stats=3),
+        InputError,
+        "statistics are what calibrate gives, or a file of them, not a int",
+    ),
+    "no samples to condition with": (
+        lambda m, *_: planner.condition(m, "migrate", samples=3),
+        SampleError,
+        "samples cannot be a int",
+    ),
     "a path to correct": (
         lambda _, s, *__: planner.correct_biases("m.onnx", "litert-int8", s),
         InputError,

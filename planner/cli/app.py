@@ -12,7 +12,7 @@ from typing import Annotated, Final
 
 import typer
 
-from planner.cli import advice, dialects, mlir, models, planning, plans, search, service, targets
+from planner.cli import advice, condition, dialects, models, planning, plans, search, service, targets
 from planner.cli.console import complain
 from planner.cli.run import run as run_model
 from planner.errors import Conflict, InputError, PlannerError
@@ -54,6 +54,7 @@ VERBS: Final[Mapping[str, Callable[..., int | None]]] = {
     "plan": planning.plan,
     "calibrate": models.calibrate,
     "annotate": models.annotate,
+    "condition": condition.condition,
     "export": plans.export,
     "explain": plans.explain,
     "check": plans.check,
@@ -68,7 +69,7 @@ VERBS: Final[Mapping[str, Callable[..., int | None]]] = {
     "replan": advice.replan,
     "restore": advice.restore,
     "retarget": advice.retarget,
-    "mlir": mlir.mlir,
+    "mlir": dialects.mlir,
     "convert": dialects.convert,
     "run": run_model,
     "cost": dialects.cost,

@@ -1,13 +1,14 @@
-"""Verbs for ONNX files of any quantized dialect: `convert` to another one, `cost`; no plan."""
+"""Verbs for models in other dialects, without a plan: `convert`, `cost`, `mlir`."""
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import typer
 
-from planner.cli.console import say, say_json, say_table
-from planner.cli.files import STDIN, keep_from, read_bytes, write_file
+from planner.cli.console import complain, say, say_json, say_table, warn, write_text
+from planner.cli.files import STDIN, keep_from, read_bytes, read_text, write_file
 from planner.cli.options import JsonOption
 from planner.errors import InputError
 
@@ -63,8 +64,6 @@ def cost(
     json: JsonOption = False,
 ) -> None:
     """Count what a model costs: multiply-accumulates, bit operations, weight bits, per layer and in all."""
-    from dataclasses import asdict
-
     from planner.costs import cost as count
     from planner.costs import rows
 
@@ -79,3 +78,43 @@ def cost(
     other = sum(layer.other for layer in found.layers)
     if other:
         say(f"{other:,} elementwise results besides, which no mode counts")
+
+
+def mlir(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="MLIR text, or an annotated model as JSON.")],
+    *,
+    split_input_file: Annotated[
+        bool, typer.Option("--split-input-file", help="Lines of // ----- separate modules.")
+    ] = False,
+    passes: Annotated[
+        list[str] | None, typer.Option("--pass", metavar="NAME", help="Run this pass; repeat it for several.")
+    ] = None,
+    truncating: Annotated[
+        bool, typer.Option("--truncating", help="lower-quant-ops as upstream: towards zero, wrapping.")
+    ] = False,
+    to: Annotated[
+        Literal["mlir", "json"], typer.Option("--to", help="Print a module, or an annotated model as JSON.")
+    ] = "mlir",
+    json: JsonOption = False,
+) -> int:
+    """Parse, verify, transform and print MLIR modules."""
+    from planner.mlir.passes.tool import SEPARATOR, run_parts
+
+    parts = run_parts(
+        read_text(file, "module"),
+        passes or [],
+        separate=split_input_file,
+        truncating=truncating,
+        to_json=to == "json",
+    )
+    if json:
+        say_json({"parts": [asdict(part) for part in parts]})
+    else:
+        written = [part.text or f"// error: {part.error}\n" for part in parts]
+        write_text(f"{SEPARATOR}\n".join(written))
+        for part in parts:
+            for warning in part.warnings:
+                warn(warning)
+            if part.error:
+                complain(part.error)
+    return 1 if any(part.error for part in parts) else 0

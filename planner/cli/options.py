@@ -54,6 +54,12 @@ MethodOption: TypeAlias = Annotated[
         help="minmax (the default), percentile, percentile:99.9, mse or entropy; over the one of --stats.",
     ),
 ]
+ConditionOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--condition", metavar="M", help="Condition weights first: equalize,absorb,migrate:0.8,round."
+    ),
+]
 AnnotationsOption: TypeAlias = Annotated[
     str | None, typer.Option("--annotations", metavar="YAML", help="Constraints by value name or glob.")
 ]

@@ -1,6 +1,5 @@
 """The verb `plan`: it makes a plan, writes it, and judges what is written."""
 
-import re
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -23,11 +22,13 @@ from planner.cli.comparing import (
     quality_text,
     read_judging,
 )
+from planner.cli.condition import Preparation, change_json, change_text, prepared
 from planner.cli.console import progress, say, say_json, say_missed, warn
 from planner.cli.files import STDIN, as_samples, keep_inputs, only_one_stdin, write_folder
 from planner.cli.options import (
     AnnotationsOption,
     BestEffortOption,
+    ConditionOption,
     DataOption,
     EvalDataOption,
     FunctionsOption,
@@ -57,11 +58,9 @@ if TYPE_CHECKING:
     from planner.interpreter.compare import Comparison
     from planner.ir.graph import Graph
     from planner.plans.plan import Plan
-    from planner.target.records import Target
 
 _NO_DATA: Final = "give samples with --data or statistics with --stats"
 _NO_NUMBERS: Final = "no sample gives any value a finite number: clean them"
-_UNSAFE: Final = re.compile(r"[^\w.+-]+")
 
 
 def plan(
@@ -74,6 +73,7 @@ def plan(
     stats: StatsOption = None,
     method: MethodOption = None,
     annotations: AnnotationsOption = None,
+    condition: ConditionOption = None,
     strategy: Annotated[
         Literal["minimal", "rfc"], typer.Option(help="Least price, or the greedy order of MLIR's RFC.")
     ] = "minimal",
@@ -125,7 +125,8 @@ def plan(
         samples = None if data is None else stack.enter_context(as_samples(data, graph))
         held_out = None if eval_data is None else stack.enter_context(as_samples(eval_data, graph))
         seen = statistics_of(graph, samples, stats, method)
-        ready = _prepared(graph, device, seen, given, correct=bias_correction)
+        wanted = Preparation(condition, seen, samples, given, correct=bias_correction)
+        ready, changes = prepared(graph, device, wanted)
         planned = make(ready)
         require_ranges(graph, planned, _NO_DATA if samples is None else _NO_NUMBERS)
         judging = replace(judging, samples=held_out or samples, held_out=held_out is not None)
@@ -152,13 +153,16 @@ def plan(
     if json:
         quality = {"quality": quality_json(comparisons), "files": list(written), "missed": short}
         judged = {name: judged_json(comparison) for name, comparison in comparisons.items()}
-        say_json(plan_summary(planned) | quality | {"judged": judged})
+        conditioned = {"conditioned": [change_json(change) for change in changes]} if changes else {}
+        say_json(plan_summary(planned) | quality | {"judged": judged} | conditioned)
     else:
         say(summary_text(planned))
+        say("\n".join(f"  {change_text(change)}" for change in changes))
         say(quality_text(comparisons))
         say(f"wrote {', '.join(written)}")
         given_data = eval_data if eval_data is not None else data
-        say(next_steps(out, planned, files, model, given_data, is_poor=is_poor(comparisons)))
+        poor = is_poor(comparisons)
+        say(next_steps(out, planned, files, model, given_data, is_poor=poor, conditioned=bool(changes)))
         say(lost_text(lost))
         if short:
             say_missed(f"missed: {'; '.join(short)}")
@@ -225,23 +229,6 @@ def _odd_data(
     return (*odd, *planner.unlike_calibration(graph, stats, held_out))
 
 
-def _prepared(
-    graph: "Graph", device: "Target", stats: "Statistics | None", given: str | None, *, correct: bool
-) -> "Graph":
-    """Annotate, and correct biases where statistics allow it; the result has a name that files can have."""
-    import planner
-
-    ranged = planner.annotate(graph, stats=stats, annotations=given)
-    if stats is None or not stats.values or not correct:
-        return ranged
-    corrected = planner.correct_biases(ranged, device, stats)
-    for note in corrected.notes[len(ranged.notes) :]:
-        warn(note)
-    if corrected.constants == ranged.constants:
-        return ranged
-    return replace(corrected, name=_UNSAFE.sub("_", corrected.name) or "model")
-
-
 def _corrected_file(name: str) -> str:
     """The file of the float model with corrected biases: one that nobody takes for the result."""
     from planner.onnx.read import CORRECTED
@@ -267,8 +254,13 @@ def next_steps(
     data: str | None,
     *,
     is_poor: bool = False,
+    conditioned: bool = False,
 ) -> str:
-    """The purpose of each file, and commands to go on with: where it is lost, if quality is poor."""
+    """The purpose of each file, and commands to go on with: where it is lost, if quality is poor.
+
+    Args:
+      conditioned: the float model written beside the plan has other weights than the one given.
+    """
     from planner.exporters.table import EXPORTERS, file_name
     from planner.report.totals import totals
 
@@ -276,7 +268,8 @@ def next_steps(
     corrected = _corrected_file(planned.graph.name)
     source = str(folder / corrected) if corrected in files else model
     if corrected in files:
-        lines.append(f"{source} is the float model with corrected biases: this plan is for it")
+        kind = "conditioned float model" if conditioned else "float model with corrected biases"
+        lines.append(f"{source} is the {kind}: this plan is for it")
     count = totals(planned)
     if 0 < count.integer < count.kernels:
         floats = count.kernels - count.integer
@@ -300,7 +293,7 @@ def _float_model(graph: "Graph", ready: "Graph") -> dict[str, bytes]:
     """The corrected float model, which later verbs need beside the plan; nothing if it is the one given."""
     from planner.onnx.write import write_graph
 
-    if ready.constants.keys() == graph.constants.keys():
+    if all(graph.constants.get(name) is constant for name, constant in ready.constants.items()):
         return {}
     try:
         return {_corrected_file(ready.name): write_graph(ready)}

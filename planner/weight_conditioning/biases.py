@@ -24,6 +24,7 @@ from planner.plans.records import PortTyped
 from planner.propagation.propagate import operand_types
 from planner.propagation.selection.weight_axes import linear_op
 from planner.target.load import TargetSource, as_target
+from planner.weight_conditioning.operands import without_unread
 from planner.weight_conditioning.taps import tap_shares
 
 NO_MEANS: Final = "biases are not corrected: the statistics hold no channel means (calibrate again)"
@@ -53,7 +54,13 @@ class _Layer:
         return self.reader.inputs[self.index]
 
 
-def correct_biases(model: Graph, target: TargetSource, stats: Statistics | str | Path) -> Graph:
+def correct_biases(
+    model: Graph,
+    target: TargetSource,
+    stats: Statistics | str | Path,
+    *,
+    meant: Mapping[str, np.ndarray] | None = None,
+) -> Graph:
     """Return the model with the biases of its integer linear kernels corrected for one target.
 
     Conv, ConvTranspose, Gemm and MatMul + Add with a constant weight, planned as integers, and a constant
@@ -64,6 +71,7 @@ def correct_biases(model: Graph, target: TargetSource, stats: Statistics | str |
     Args:
       model: annotated (see `annotate`); its labels are solved here for the types of its weights.
       stats: from `calibrate`, or a file of them. Without channel means the model stays, with a note.
+      meant: weights that were rounded before, as they were, by name: their error counts, too.
 
     Constraints that cannot all hold are no matter here: weights have the types of a best-effort plan.
 
@@ -85,7 +93,7 @@ def correct_biases(model: Graph, target: TargetSource, stats: Statistics | str |
         mean = None if layer is None else means.get(layer.op.inputs[0])
         if layer is None or mean is None:
             continue
-        array = _corrected(fused, layer, mean)
+        array = _corrected(fused, layer, mean, meant or {})
         if array is not None:
             corrected[layer] = array
     return _with_biases(model, corrected)
@@ -130,12 +138,12 @@ def _bias_place(graph: Graph, region: Region, op: Op) -> tuple[Op, int] | None:
     return place if constant is not None and constant.array is not None else None
 
 
-def _corrected(graph: Graph, layer: _Layer, mean: Mean) -> np.ndarray | None:
+def _corrected(graph: Graph, layer: _Layer, mean: Mean, meant: Mapping[str, np.ndarray]) -> np.ndarray | None:
     """The new bias, of the old one's shape and type; None where it has not one number per output channel."""
     weight, bias = graph.constants[layer.op.inputs[1]].array, graph.constants[layer.bias].array
     if weight is None or bias is None:
         return None
-    shift = mean_error(layer.op, graph, layer.weight, mean)
+    shift = mean_error(layer.op, graph, layer.weight, mean, meant.get(layer.op.inputs[1]))
     attributes = layer.op.attributes
     alpha, beta = float(attributes.get("alpha", 1.0)), float(attributes.get("beta", 1.0))
     if not bias.ndim or bias.size != shift.size or bias.shape[-1] != shift.size or not beta:
@@ -145,14 +153,20 @@ def _corrected(graph: Graph, layer: _Layer, mean: Mean) -> np.ndarray | None:
     return moved.astype(bias.dtype) if np.isfinite(moved).all() else None
 
 
-def mean_error(op: Op, graph: Graph, kind: Uniform, mean: Mean) -> np.ndarray:
+def mean_error(
+    op: Op, graph: Graph, kind: Uniform, mean: Mean, meant: np.ndarray | None = None
+) -> np.ndarray:
     """Mean error of a linear op's output once its weight is quantized, reals, shape `(n_out,)`.
+
+    Args:
+      meant: what the weight stands for, where it has been rounded already.
 
     Raises:
       StatsError: a mean along another axis or of another number of channels than the weight sums over.
     """
     weight = np.asarray(graph.constants[op.inputs[1]].array)
-    errors = dequantize_array(quantize_array(weight, kind), kind) - weight.astype(np.float32)
+    right = weight if meant is None else meant
+    errors = dequantize_array(quantize_array(weight, kind), kind) - right.astype(np.float32)
     matrices = _matrices(op, errors, graph)
     groups, n_in, _ = matrices.shape
     if mean.axis != channel_axis(op, graph) or len(mean.values) != groups * n_in:
@@ -207,7 +221,7 @@ def _with_biases(model: Graph, corrected: Mapping[_Layer, np.ndarray]) -> Graph:
             for region in model.regions
         ),
     )
-    return _without_unread(graph, {layer.bias for layer in corrected})
+    return without_unread(graph, {layer.bias for layer in corrected})
 
 
 def _rewired(ops: tuple[Op, ...], operands: Mapping[str, Mapping[int, str]]) -> tuple[Op, ...]:
@@ -221,17 +235,3 @@ def _rewired(ops: tuple[Op, ...], operands: Mapping[str, Mapping[int, str]]) -> 
 
 def _renamed(names: tuple[str, ...], old: str, new: str) -> tuple[str, ...]:
     return tuple(new if name == old else name for name in names)
-
-
-def _without_unread(graph: Graph, names: set[str]) -> Graph:
-    read = {*graph.outputs}
-    for op in graph.all_ops():
-        read.update(op.inputs, op.captures)
-    for region in graph.regions:
-        read.update(region.inputs)
-    gone = names - read
-    return replace(
-        graph,
-        values={name: value for name, value in graph.values.items() if name not in gone},
-        constants={name: constant for name, constant in graph.constants.items() if name not in gone},
-    )
