@@ -21,6 +21,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from api.intake.arrivals import Arrivals
 from api.intake.request_bodies import BodyLimits
 from api.intake.sandbox import Sandbox
 from api.jobs.dispatcher import Dispatcher
@@ -82,7 +83,8 @@ def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN2
         sandbox = Sandbox(settings, store, app.state.metrics)
         sandbox.start()
         targets = KnownTargets(store, await run_sync(shipped_targets), load_functions(settings.functions))
-        threads, body_limits = CapacityLimiter(THREADS), BodyLimits(settings.waiting)
+        threads = CapacityLimiter(THREADS)
+        body_limits = BodyLimits(settings.waiting, Arrivals(store.drafts, settings.bodies))
         app.state.quota = Quota(settings.quota, partial(store.size, "blobs"))
         await run_sync(app.state.quota.count)
         uploads = Uploads(settings, store, app.state.quota)

@@ -61,12 +61,17 @@ class Store:
     objects: Objects | None = None
     checked: set[tuple[str, int, int]] = field(default_factory=set, compare=False)
 
+    @property
+    def drafts(self) -> Path:
+        """Folder of what is not kept yet."""
+        return self.root / "drafts"
+
     def open(self) -> None:
         """Make the folders, and clear what an earlier server left half done."""
         for name in (*_KINDS, "drafts"):
             (self.root / name).mkdir(parents=True, exist_ok=True)
-        with _holding(self.root / "drafts", fcntl.LOCK_EX):
-            for draft in (self.root / "drafts").iterdir():
+        with _holding(self.drafts, fcntl.LOCK_EX):
+            for draft in self.drafts.iterdir():
                 if not _in_use(draft):
                     _remove(draft)
 
@@ -223,7 +228,7 @@ class Store:
     @contextmanager
     def _drafted(self, makers: Sequence[Callable[[Path], int]]) -> Iterator[list[tuple[Path, int]]]:
         """Make files or folders among the drafts and hold them; those that are still there go."""
-        folder = self.root / "drafts"
+        folder = self.drafts
         drafts: list[tuple[Path, int]] = []
         try:
             if makers:
