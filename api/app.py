@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -37,6 +38,7 @@ from api.server.metrics import Metrics
 from api.server.middleware import PROBLEM, ServiceMiddleware, render, request_id
 from api.settings import Settings, settings_from
 from api.storage.database import default_url, failure_of, open_database
+from api.storage.kept_bytes import kept_bytes
 from api.storage.objects import open_objects
 from api.storage.retention import keep_sweeping
 from api.storage.store import Store
@@ -78,14 +80,15 @@ def create_app(settings: Settings) -> FastAPI:
 def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN202 - contextlib's own type
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        store = Store(settings.data, open_objects(settings.blobs))
+        bare = Store(settings.data, open_objects(settings.blobs))
+        app.state.quota = Quota(settings.quota, partial(kept_bytes, bare))
+        store = replace(bare, quota=app.state.quota)
         store.open()
         sandbox = Sandbox(settings, store, app.state.metrics)
         sandbox.start()
         targets = KnownTargets(store, await run_sync(shipped_targets), load_functions(settings.functions))
         threads = CapacityLimiter(THREADS)
         body_limits = BodyLimits(settings.waiting, Arrivals(store.drafts, settings.bodies))
-        app.state.quota = Quota(settings.quota, partial(store.size, "blobs"))
         await run_sync(app.state.quota.count)
         uploads = Uploads(settings, store, app.state.quota)
         engine = await run_sync(open_database, settings.database_url or default_url(settings.data))

@@ -66,7 +66,7 @@ TYPES: Final[Mapping[str, tuple[int, str]]] = {
     "plan-invalid": (422, "the plan does not fit the model"),
     "precondition-failed": (412, "what If-Match names is not what is there"),
     "queue-full": (503, "too many jobs wait already"),
-    "quota": (507, "the blobs together are as big as they may be"),
+    "quota": (507, "what is kept is as big as it may be"),
     "range-invalid": (416, "the file has no such bytes"),
     "rate-limited": (429, "too many requests in too short a time"),
     "request-invalid": (422, "the request does not fit its schema"),

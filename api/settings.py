@@ -40,7 +40,7 @@ class Settings:
       connections: open connections of one process; more are closed at once.
       drain_seconds: how long a server that was told to end waits for requests under way.
       rate, burst: requests a second of one token, and how many more at once; 0 is no limit.
-      quota: bytes of all blobs together; 0 is no limit.
+      quota: bytes of everything kept; 0 is no limit.
       keep_days, keep_bytes: what is unused for longer is swept away, and blobs beyond; 0 keeps for ever.
       job_workers, job_seconds, job_memory: jobs at work in this process, and what each may use, memory beside
         ten times what it reads.

@@ -162,8 +162,10 @@ async def _submit(
     """Put a job into the queue, or find the one that was put there under the key.
 
     Raises:
-      Refused: `queue-full`.
+      Refused: `queue-full`, `quota`.
     """
+    if service.store.quota is not None:
+        service.store.quota.check(len(json.dumps(asked)))  # a job's result would not be kept either
     who = request.scope.get("qplan.token") or ""
     most = service.settings.max_jobs
     job = await run_sync(lambda: queue.submit(service.engine, kind, asked, key=key, principal=who, most=most))

@@ -24,15 +24,12 @@ async def put_blob(digest: BlobDigest, request: Request, service: ServiceOf) -> 
     """Keep bytes; 201 whether or not they were there."""
     require_media(request, BYTES)
     service.store.path("blobs", digest)
-    quota = request.app.state.quota
     with service.store.draft() as folder:
-        found = await write_body(request, folder / "data", quota)
+        found = await write_body(request, folder / "data", service.store.quota)
         if found != digest:
             raise Refused("digest-mismatch", f"the body is {found}", found=found)
         size = (folder / "data").stat().st_size
-        is_new = not await run_sync(service.store.has, "blobs", digest)
         await run_sync(service.store.keep, "blobs", digest, folder / "data")
-        quota.add(size if is_new else 0)
     return BlobRecord(digest=digest, bytes=size)
 
 
