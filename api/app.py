@@ -36,6 +36,7 @@ from api.schemas.responses import ProblemDocument
 from api.server.limits import Quota
 from api.server.metrics import Metrics
 from api.server.middleware import PROBLEM, ServiceMiddleware, render, request_id
+from api.server.readiness import Readiness
 from api.settings import Settings, settings_from
 from api.storage.database import default_url, failure_of, open_database
 from api.storage.kept_bytes import kept_bytes
@@ -96,6 +97,7 @@ def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN2
         app.state.service = Service(
             settings, store, sandbox, threads, targets, body_limits, uploads, engine, dispatcher
         )
+        app.state.readiness = Readiness(store, engine, sandbox)
         await dispatcher.start()
         sweeping = asyncio.create_task(keep_sweeping(store, engine, settings, app.state.quota))
         gc.freeze()

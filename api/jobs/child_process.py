@@ -31,6 +31,8 @@ from api.storage.digests import digest_of_file
 from api.storage.store import Store
 
 TICK: Final = 0.1
+PATIENCE: Final = 3
+"""Times its processor time that a work has on the clock: what takes longer was kept waiting by others."""
 MAX_REPLY: Final = 8 << 20
 MAX_FILE: Final = 2 << 30
 MAPPED: Final = 1 << 30
@@ -57,7 +59,7 @@ class Bounds:
 
     Attributes:
       memory: bytes beside ten times the size of the files it reads.
-      seconds: on the clock, and of the processor.
+      seconds: of the processor; `PATIENCE` times that on the clock.
       functions: QuantFns that targets may name, each with its `module:function`.
     """
 
@@ -283,7 +285,7 @@ def _answer(code: int, reply: bytes) -> dict[str, Any]:
 def ending_of(code: int) -> Problem:
     """Word how a child ended that said nothing: its exit code, or the signal, negative."""
     if code == -signal.SIGXCPU:
-        return Problem("timeout", "the processor time allowed was used up")
+        return Problem("timeout", "the processor time that a work may use was used up")
     if code == -signal.SIGKILL:
         return Problem("out-of-memory", "the system ended the reader of this input")
     how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
@@ -292,7 +294,7 @@ def ending_of(code: int) -> Problem:
 
 def _lines(answer: int, seconds: int, stopped: Stopped) -> Iterator[bytes]:
     """Lines of a child's answer as they come, the last one ended by the end of the answer."""
-    until = time.monotonic() + seconds
+    until = time.monotonic() + PATIENCE * seconds
     waiting = b""
     with selectors.DefaultSelector() as selector:
         selector.register(answer, selectors.EVENT_READ)
@@ -300,7 +302,10 @@ def _lines(answer: int, seconds: int, stopped: Stopped) -> Iterator[bytes]:
             if stopped():
                 raise Cancelled
             if time.monotonic() > until:
-                raise Refused("timeout", f"no answer within {seconds} s")
+                # The system ends what uses its processor time up, so this one never had it.
+                raise Refused(
+                    "overloaded", f"within {PATIENCE * seconds} s it did not get the {seconds} s it may use"
+                )
             if not selector.select(TICK):
                 continue
             part = os.read(answer, CHUNK)
