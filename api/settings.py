@@ -30,7 +30,7 @@ class Settings:
       max_upload, upload_hours: longest file that comes in parts, and how long it may take.
       max_values: most values in one JSON body.
       inline_kernels: annotated models up to this size are planned in the server's own process.
-      child_seconds: processor time of one child; three times that on the clock.
+      child_seconds: processor time of one child; five times that on the clock.
       child_memory: memory of one child beside ten times what it reads.
       children, waiting: children at work at once, requests that may wait for one.
       head_seconds, body_seconds: time for a request's head to arrive; for a JSON or YAML body, and longest

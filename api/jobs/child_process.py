@@ -31,7 +31,7 @@ from api.storage.digests import digest_of_file
 from api.storage.store import Store
 
 TICK: Final = 0.1
-PATIENCE: Final = 3
+PATIENCE: Final = 5
 """Times its processor time that a work has on the clock: what takes longer was kept waiting by others."""
 MAX_REPLY: Final = 8 << 20
 MAX_FILE: Final = 2 << 30
