@@ -59,13 +59,14 @@ class Bounds:
 
     Attributes:
       memory: bytes beside ten times the size of the files it reads.
-      seconds: of the processor; `PATIENCE` times that on the clock.
+      seconds: of the processor; `patience` times that on the clock.
       functions: QuantFns that targets may name, each with its `module:function`.
     """
 
     memory: int
     seconds: int
     functions: tuple[tuple[str, str], ...] = ()
+    patience: int = PATIENCE
 
 
 class SpareChildren:
@@ -175,7 +176,7 @@ def run_child(
         with store.draft() as folder:
             line = _line(store, work, bounds, folder)
             with ended(start(store.root)) as child:
-                answer = _converse(child, line, bounds.seconds, stopped, tell)
+                answer = _converse(child, line, bounds, stopped, tell)
             note_peak(answer.get("peak", 0))
             if "problem" in answer:
                 raise Refused(**answer["problem"])
@@ -259,14 +260,14 @@ def _keep(
     return kept
 
 
-def _converse(child: Child, line: bytes, seconds: int, stopped: Stopped, tell: Tell) -> dict[str, Any]:
+def _converse(child: Child, line: bytes, bounds: Bounds, stopped: Stopped, tell: Tell) -> dict[str, Any]:
     if child.stdin is None or child.stdout is None:
         raise RuntimeError("a child is started with pipes")
     with suppress(BrokenPipeError):
         child.stdin.write(line)
         child.stdin.flush()
     last = b""
-    for last in _lines(child.stdout.fileno(), seconds, stopped):
+    for last in _lines(child.stdout.fileno(), bounds, stopped):
         said = json.loads(last) if last.startswith(b'{"progress"') else {}
         if "progress" in said:
             tell(said["progress"])
@@ -292,9 +293,10 @@ def ending_of(code: int) -> Problem:
     return Problem("worker-crashed", f"the reader of this input ended with {how}")
 
 
-def _lines(answer: int, seconds: int, stopped: Stopped) -> Iterator[bytes]:
+def _lines(answer: int, bounds: Bounds, stopped: Stopped) -> Iterator[bytes]:
     """Lines of a child's answer as they come, the last one ended by the end of the answer."""
-    until = time.monotonic() + PATIENCE * seconds
+    clock = bounds.patience * bounds.seconds
+    until = time.monotonic() + clock
     waiting = b""
     with selectors.DefaultSelector() as selector:
         selector.register(answer, selectors.EVENT_READ)
@@ -304,7 +306,7 @@ def _lines(answer: int, seconds: int, stopped: Stopped) -> Iterator[bytes]:
             if time.monotonic() > until:
                 # The system ends what uses its processor time up, so this one never had it.
                 raise Refused(
-                    "overloaded", f"within {PATIENCE * seconds} s it did not get the {seconds} s it may use"
+                    "overloaded", f"within {clock} s it did not get the {bounds.seconds} s it may use"
                 )
             if not selector.select(TICK):
                 continue
