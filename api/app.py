@@ -27,6 +27,7 @@ from api.intake.request_bodies import BodyLimits
 from api.intake.sandbox import Sandbox
 from api.jobs.dispatcher import Dispatcher
 from api.jobs.executors import open_executor
+from api.jobs.watch import Watch
 from api.planning.known_targets import KnownTargets, shipped_targets
 from api.planning.plugins import load_functions
 from api.planning.service import Service
@@ -94,8 +95,18 @@ def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN2
         uploads = Uploads(settings, store, app.state.quota)
         engine = await run_sync(open_database, settings.database_url or default_url(settings.data))
         dispatcher = Dispatcher(engine, open_executor(settings, store), seconds=settings.lease_seconds)
+        watch = Watch(engine)
         app.state.service = Service(
-            settings, store, sandbox, threads, targets, body_limits, uploads, engine, dispatcher
+            settings,
+            store,
+            sandbox,
+            threads,
+            targets,
+            body_limits,
+            uploads,
+            engine,
+            dispatcher,
+            watch,
         )
         app.state.readiness = Readiness(store, engine, sandbox)
         await dispatcher.start()

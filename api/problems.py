@@ -50,6 +50,7 @@ TYPES: Final[Mapping[str, tuple[int, str]]] = {
     "exists": (409, "something else is kept under this name already"),
     "expired": (410, "the upload was not finished in time"),
     "forbidden": (403, "the token's scopes do not include this"),
+    "head-too-large": (431, "the head of the request is larger than allowed"),
     "http-invalid": (400, "what came is no HTTP/1.1 request"),
     "input-invalid": (422, "something given is not usable"),
     "internal": (500, "a bug of the service"),

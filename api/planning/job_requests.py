@@ -253,7 +253,7 @@ async def job_events(
 ) -> AsyncIterator[dict[str, str]]:
     """Events of a job, from the one after a number to its end, as server-sent events."""
     while not draining.is_set():
-        has_ended = (await run_sync(queue.get, service.engine, job)).has_ended
+        has_ended = await service.watch.news(job, after)
         found = await run_sync(queue.events_after, service.engine, job, after)
         for event in found:
             after = event.number
@@ -261,4 +261,3 @@ async def job_events(
             yield {"id": str(event.number), "event": event.kind, "data": data}
         if has_ended:
             return
-        await asyncio.sleep(LAST_LOOK / 2)

@@ -112,6 +112,11 @@ class BodyStream:
         await self._drain()
         await self._send({"type": "http.response.body", "body": b""})
 
+    def forsake(self) -> None:
+        """Have the connection close with the answer, whatever of the body is still to come."""
+        self.waited_for = True
+        self.complete = False
+
     async def close(self) -> None:
         """End a stream of events whole that ended because the server does."""
         if self.streams and not self.ended and self.draining.is_set():

@@ -21,6 +21,7 @@ from api.app import create_app
 from api.jobs.executors import open_executor
 from api.planning.plugins import load_functions
 from api.server.logs import configure
+from api.server.middleware import HEAD_BYTES
 from api.server.protocol import protocol
 from api.server.workers import supervise, watch_lifeline
 from api.settings import Settings, settings_from
@@ -29,7 +30,6 @@ from api.storage.objects import open_objects
 from api.storage.store import Store
 from planner.errors import InputError
 
-HEADER_BYTES: Final = 16_384
 BACKLOG: Final = 1024
 BETWEEN_COLLECTIONS: Final = 50_000
 """Objects more than before; a small plan stays below while it is made, and leaves few behind."""
@@ -49,7 +49,7 @@ class Server(uvicorn.Server):
         config = uvicorn.Config(
             app,
             http=protocol(settings.head_seconds, settings.connections),
-            h11_max_incomplete_event_size=HEADER_BYTES,
+            h11_max_incomplete_event_size=HEAD_BYTES,
             timeout_graceful_shutdown=settings.drain_seconds,
             access_log=False,
             log_config=None,
