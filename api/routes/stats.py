@@ -1,16 +1,27 @@
-"""Statistics: keep what `qplan calibrate` wrote."""
+"""Statistics: keep what `qplan calibrate` wrote, list, give, take away."""
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Request
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Body, Request, Response
+from starlette.responses import FileResponse
 
 from api.intake.request_bodies import JsonRoute
+from api.planning.kept import list_files
 from api.planning.service import read_stats
-from api.routes.parameters import ServiceOf
+from api.routes.parameters import NOT_MODIFIED, Cursor, IfMatch, Limit, ServiceOf, StatsDigest
 from api.schemas.examples import STATS
-from api.schemas.responses import StatsRecord
+from api.schemas.responses import FilePage, StatsRecord
+from api.server.responses import PAGE, UNCHANGING, file_answer, next_link, require_match
 
 router = APIRouter(tags=["statistics"], route_class=JsonRoute)
+
+_STATS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "statistics, qplan.stats/2",
+        "content": {"application/json": {"schema": {"type": "object"}}},
+    }
+}
 
 
 @router.post("/stats", operation_id="put_stats", status_code=201)
@@ -21,3 +32,38 @@ async def post_stats(
 ) -> StatsRecord:
     """Keep statistics of format qplan.stats/2 (or 1), sent as they are or before, as a blob."""
     return StatsRecord.model_validate(await read_stats(service, body, await request.body()))
+
+
+@router.get("/stats", operation_id="list_stats")
+async def get_all_stats(
+    request: Request, response: Response, service: ServiceOf, limit: Limit = PAGE, cursor: Cursor = None
+) -> FilePage:
+    """List the statistics in the order of their digests."""
+    page = await run_sync(list_files, service.store, "stats", limit, cursor)
+    response.headers.update(next_link(request, page["next"]))
+    return FilePage.model_validate(page)
+
+
+@router.get(
+    "/stats/{digest}",
+    operation_id="get_stats",
+    response_class=FileResponse,
+    responses=_STATS | NOT_MODIFIED,
+)
+async def get_stats(digest: StatsDigest, request: Request, service: ServiceOf) -> Response:
+    """Give statistics as they are kept: what `qplan plan --stats` and `planner.plan` take."""
+    path = await run_sync(service.store.find_verified, "stats", digest)
+    return file_answer(request, path, digest, **UNCHANGING)
+
+
+@router.delete("/stats/{digest}", operation_id="delete_stats", status_code=204)
+async def delete_stats(
+    digest: StatsDigest,
+    request: Request,
+    service: ServiceOf,
+    if_match: IfMatch = None,  # noqa: ARG001 - for OpenAPI; `require_match` reads it
+) -> None:
+    """Take statistics away; plans made with them stay, but cannot be edited."""
+    await run_sync(service.store.find, "stats", digest)
+    require_match(request, digest)
+    await run_sync(service.store.drop, "stats", digest)

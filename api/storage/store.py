@@ -175,8 +175,8 @@ class Store:
         if self.objects is not None:
             self.objects.drop(self._name(kind, digest))
         path.unlink(missing_ok=True)
-        if self.quota is not None:
-            self.quota.give_back(size)
+        if self.quota is not None and (kind != "requests" or self.objects is not None):
+            self.quota.give_back(size)  # a request's link in the folder is a second name of its plan
 
     def put(self, kind: Kind, digest: str, data: bytes) -> None:
         """Keep bytes under a digest; what is there stays."""

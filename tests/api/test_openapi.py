@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from api.app import create_app
-from api.schemas.examples import ANNOTATED_TEXT, BLOB, NO_DIGEST, NO_JOB, UPLOAD
+from api.schemas.examples import ANNOTATED_TEXT, BLOB, NO_DIGEST, NO_JOB, NO_STATS, UPLOAD
 from api.settings import Settings
 from tests.api.documents import digest, put
 
@@ -20,7 +20,10 @@ OPERATIONS = {
     "calibrate": ("post", "/v1/calibrations"),
     "cancel_job": ("post", "/v1/jobs/{id}:cancel"),
     "compare": ("post", "/v1/comparisons"),
+    "delete_blob": ("delete", "/v1/blobs/{digest}"),
     "delete_model": ("delete", "/v1/models/{digest}"),
+    "delete_plan": ("delete", "/v1/plans/{key}"),
+    "delete_stats": ("delete", "/v1/stats/{digest}"),
     "delete_upload": ("delete", "/v1/uploads/{id}"),
     "diff_plans": ("get", "/v1/plans/{key}/diff"),
     "explain_plan": ("get", "/v1/plans/{key}/explain"),
@@ -30,15 +33,19 @@ OPERATIONS = {
     "get_model": ("get", "/v1/models/{digest}"),
     "get_plan": ("get", "/v1/plans/{key}"),
     "get_schema": ("get", "/v1/schemas/{name}"),
+    "get_stats": ("get", "/v1/stats/{digest}"),
     "get_target": ("get", "/v1/targets/{name}"),
     "get_upload": ("get", "/v1/uploads/{id}"),
     "head_blob": ("head", "/v1/blobs/{digest}"),
     "head_upload": ("head", "/v1/uploads/{id}"),
     "job_events": ("get", "/v1/jobs/{id}/events"),
     "lint_target": ("post", "/v1/targets:lint"),
+    "list_blobs": ("get", "/v1/blobs"),
     "list_jobs": ("get", "/v1/jobs"),
     "list_models": ("get", "/v1/models"),
+    "list_plans": ("get", "/v1/plans"),
     "list_ports": ("get", "/v1/plans/{key}/ports"),
+    "list_stats": ("get", "/v1/stats"),
     "list_targets": ("get", "/v1/targets"),
     "live": ("get", "/v1/health/live"),
     "make_plan": ("post", "/v1/plans"),
@@ -106,6 +113,7 @@ def known(service, kept) -> dict[str, Callable[[], str]]:
     model, plan, content = kept["model"], kept["plan"], ANNOTATED_TEXT.encode()
     return {name: partial(str, own) for name, own in kept.items()} | {
         "file": posted("exports", "blob", model=model, plan=plan, format="onnx-qdq"),
+        NO_STATS: partial(str, kept["stats"]),
         NO_JOB: posted("calibrations", "id", model=model, samples=kept["samples"]),
         UPLOAD: posted("uploads", "id", digest=digest(content), bytes=len(content)),
     }
@@ -146,7 +154,9 @@ def test_examples_work(service, known, name):
     headers: dict[str, str] = {}
     for parameter in entry.get("parameters", ()):
         example = (parameter["schema"].get("examples") or parameter["examples"])[0]
-        stand_in = {NO_DIGEST: parameter["name"], NO_JOB: NO_JOB, UPLOAD: UPLOAD}.get(example)
+        stand_in = {NO_DIGEST: parameter["name"], NO_JOB: NO_JOB, NO_STATS: NO_STATS, UPLOAD: UPLOAD}.get(
+            example
+        )
         text = str(example if stand_in is None else known[stand_in]())
         if parameter["in"] == "path":
             path = path.replace(f"{{{parameter['name']}}}", text)
