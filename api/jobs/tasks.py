@@ -17,7 +17,7 @@ from api.intake.scan import scan_onnx
 from api.intake.scan_zip import scan_npz
 from planner.accuracy.metrics import SQNR, Score
 from planner.accuracy.quality import Quality
-from planner.calibration.run import calibrate
+from planner.calibration.run import calibrate, require_numbers
 from planner.calibration.samples import Samples, open_samples
 from planner.calibration.shards import merge_shards
 from planner.calibration.statistics import Statistics
@@ -45,7 +45,7 @@ def calibrate_model(graph: Graph, job: Arguments) -> dict[str, Any]:
         first, end = job["shard"]
         samples = Samples(islice(samples.feeds, first, end), end - first)
     stats = calibrate(flat, samples, method=job["method"], progress=job["tell"], threads=THREADS)
-    return _write(stats, job)
+    return _write(stats if job["shard"] is not None else require_numbers(flat, stats), job)
 
 
 def count_samples(graph: Graph, job: Arguments) -> dict[str, Any]:
