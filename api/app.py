@@ -33,6 +33,7 @@ from api.planning.plugins import load_functions
 from api.planning.service import Service
 from api.problems import Problem, Refused, http_problem, problem_of
 from api.routes import ROUTERS, metrics
+from api.schemas.openapi import openapi_of
 from api.schemas.responses import ProblemDocument
 from api.server.limits import Quota
 from api.server.metrics import Metrics
@@ -76,6 +77,8 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(
         ServiceMiddleware, settings=settings, metrics=app.state.metrics, draining=app.state.draining
     )
+    # FastAPI's own way to extend the document.
+    app.openapi = partial(openapi_of, app)  # type: ignore[method-assign]
     return app
 
 

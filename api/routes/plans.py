@@ -19,6 +19,7 @@ from api.planning.what_if import (
 )
 from api.routes.parameters import JOB, NOT_MODIFIED, Cursor, IfMatch, Limit, PlanKey, Sent, ServiceOf
 from api.schemas.examples import NO_DIGEST, PORT, RESCALE, VALUE
+from api.schemas.openapi import PLAN_REF
 from api.schemas.requests import EditsRequest, PlanRequest
 from api.schemas.responses import Difference, Explanation, PlanPage, PortPage, Suggestions, Tradeoffs
 from api.server.responses import JSON, PAGE, UNCHANGING, file_answer, json_answer, next_link, require_match
@@ -28,7 +29,7 @@ router = APIRouter(tags=["plans"], route_class=JsonRoute)
 _PLAN: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "a plan, qplan.plan/1",
-        "content": {"application/json": {"schema": {"type": "object"}}},
+        "content": {"application/json": {"schema": PLAN_REF}},
     }
 }
 _PAGE: dict[int | str, dict[str, Any]] = {

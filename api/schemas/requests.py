@@ -15,6 +15,23 @@ STRICT: Final = ConfigDict(extra="forbid")
 LOCATION: Final = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*$"
 """A file in the model's folder or below, none that is hidden or goes up."""
 
+METHOD: Final = r"^(minmax|percentile(:[0-9.e+/-]{1,30})?)$"
+ExportFormat = Literal[
+    "finn",
+    "hls4ml",
+    "onnx-integer",
+    "onnx-matmulnbits",
+    "onnx-qcdq",
+    "onnx-qdq",
+    "onnx-qoperator",
+    "onnx-qoperator-clip",
+    "qonnx",
+    "stablehlo",
+    "stablehlo-int",
+    "tosa",
+]
+"""Keys of `EXPORTERS`, which the server does not load: they bring onnx with them."""
+
 Digest = Annotated[str, Field(pattern=DIGEST, description="sha256: and 64 hexadecimal digits")]
 
 
@@ -109,9 +126,7 @@ class ExportRequest(BaseModel):
     )
     model: Digest
     plan: Digest
-    format: str = Field(
-        max_length=100, description="a format of docs/formats.md: onnx-qdq, onnx-integer, qonnx, ..."
-    )
+    format: ExportFormat = Field(description="a format of docs/formats.md")
 
 
 class CalibrationRequest(BaseModel):
@@ -122,7 +137,9 @@ class CalibrationRequest(BaseModel):
     )
     model: Digest
     samples: Digest = Field(description="a blob: one .npz of arrays by input name")
-    method: str = Field("minmax", max_length=40, description="minmax, percentile, percentile:99.9")
+    method: str = Field(
+        "minmax", max_length=40, pattern=METHOD, description="minmax, percentile, percentile:99.9"
+    )
 
 
 class ComparisonRequest(BaseModel):

@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from jsonschema import Draft202012Validator, ValidationError
 
 from api.app import create_app
-from api.schemas.examples import ANNOTATED_TEXT, BLOB, NO_DIGEST, NO_JOB, NO_STATS, UPLOAD
+from api.schemas.examples import ANNOTATED, ANNOTATED_TEXT, BLOB, NO_DIGEST, NO_JOB, NO_STATS, UPLOAD
 from api.settings import Settings
+from planner.exporters.table import EXPORTERS
 from tests.api.documents import digest, put
+from tests.api.test_problems import check
 
 OPERATIONS = {
     "append_upload": ("patch", "/v1/uploads/{id}"),
@@ -187,3 +190,46 @@ def test_the_example_of_a_blob_is_its_digest():
 def test_every_answer_can_be_a_problem():
     for name, (_, _, entry) in operations().items():
         assert "default" in entry["responses"], name
+
+
+def test_the_document_knows_tokens_servers_and_problems():
+    found = document()
+    assert found["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
+    assert found["security"] == [{"bearer": []}, {}]
+    assert [server["url"] for server in found["servers"]] == ["/"]
+    for name, (_, path, entry) in operations().items():
+        problem = entry["responses"]["default"]["content"]["application/problem+json"]
+        assert problem["schema"] == {"$ref": "#/components/schemas/ProblemDocument"}, name
+        assert ("security" in entry) == path.startswith("/v1/health/"), name
+
+
+def references(tree: Any) -> set[str]:
+    if isinstance(tree, dict):
+        own = {tree["$ref"]} if isinstance(tree.get("$ref"), str) else set()
+        return own.union(*map(references, tree.values()))
+    return set().union(*map(references, tree)) if isinstance(tree, list) else set()
+
+
+def test_every_reference_leads_somewhere():
+    prefix = "#/components/schemas/"
+    assert {name.removeprefix(prefix) for name in references(document())} <= set(
+        document()["components"]["schemas"]
+    )
+
+
+def test_plans_are_typed_as_they_are(service):
+    schema = {"$ref": "#/components/schemas/Plan", "components": document()["components"]}
+    plan = service.post("/v1/plans", json={"model": ANNOTATED, "target": "litert-int8"}).json()
+    Draft202012Validator(schema).validate(plan)
+    with pytest.raises(ValidationError):
+        Draft202012Validator(schema).validate({**plan, "kernels": 5})
+
+
+def test_formats_and_methods_are_checked_at_the_door(service, kept):
+    request = document()["components"]["schemas"]["ExportRequest"]["properties"]["format"]
+    assert request["enum"] == sorted(EXPORTERS)
+    body = {"model": kept["model"], "plan": kept["plan"], "format": "onnx-qdc"}
+    check(service.post("/v1/exports", json=body), "request-invalid", "onnx-qdq")
+    for method in ("minmx", "minmax:3", "percentile:", "percentile:x"):
+        asked = {"model": kept["model"], "samples": kept["samples"], "method": method}
+        check(service.post("/v1/calibrations", json=asked), "request-invalid", "/method")
