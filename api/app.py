@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -21,21 +22,26 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from api.intake.arrivals import Arrivals
 from api.intake.request_bodies import BodyLimits
 from api.intake.sandbox import Sandbox
 from api.jobs.dispatcher import Dispatcher
 from api.jobs.executors import open_executor
+from api.jobs.watch import Watch
 from api.planning.known_targets import KnownTargets, shipped_targets
 from api.planning.plugins import load_functions
 from api.planning.service import Service
 from api.problems import Problem, Refused, http_problem, problem_of
 from api.routes import ROUTERS, metrics
+from api.schemas.openapi import openapi_of
 from api.schemas.responses import ProblemDocument
 from api.server.limits import Quota
 from api.server.metrics import Metrics
 from api.server.middleware import PROBLEM, ServiceMiddleware, render, request_id
+from api.server.readiness import Readiness
 from api.settings import Settings, settings_from
 from api.storage.database import default_url, failure_of, open_database
+from api.storage.kept_bytes import kept_bytes
 from api.storage.objects import open_objects
 from api.storage.retention import keep_sweeping
 from api.storage.store import Store
@@ -71,26 +77,41 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(
         ServiceMiddleware, settings=settings, metrics=app.state.metrics, draining=app.state.draining
     )
+    # FastAPI's own way to extend the document.
+    app.openapi = partial(openapi_of, app)  # type: ignore[method-assign]
     return app
 
 
 def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN202 - contextlib's own type
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        store = Store(settings.data, open_objects(settings.blobs))
+        bare = Store(settings.data, open_objects(settings.blobs))
+        app.state.quota = Quota(settings.quota, partial(kept_bytes, bare))
+        store = replace(bare, quota=app.state.quota)
         store.open()
         sandbox = Sandbox(settings, store, app.state.metrics)
         sandbox.start()
         targets = KnownTargets(store, await run_sync(shipped_targets), load_functions(settings.functions))
-        threads, body_limits = CapacityLimiter(THREADS), BodyLimits(settings.waiting)
-        app.state.quota = Quota(settings.quota, partial(store.size, "blobs"))
+        threads = CapacityLimiter(THREADS)
+        body_limits = BodyLimits(settings.waiting, Arrivals(store.drafts, settings.bodies))
         await run_sync(app.state.quota.count)
         uploads = Uploads(settings, store, app.state.quota)
         engine = await run_sync(open_database, settings.database_url or default_url(settings.data))
         dispatcher = Dispatcher(engine, open_executor(settings, store), seconds=settings.lease_seconds)
+        watch = Watch(engine)
         app.state.service = Service(
-            settings, store, sandbox, threads, targets, body_limits, uploads, engine, dispatcher
+            settings,
+            store,
+            sandbox,
+            threads,
+            targets,
+            body_limits,
+            uploads,
+            engine,
+            dispatcher,
+            watch,
         )
+        app.state.readiness = Readiness(store, engine, sandbox)
         await dispatcher.start()
         sweeping = asyncio.create_task(keep_sweeping(store, engine, settings, app.state.quota))
         gc.freeze()

@@ -264,10 +264,11 @@ def _place_model(job: Arguments) -> dict[str, str]:
 def _limit(limits: Arguments) -> None:
     used = resource.getrusage(resource.RUSAGE_SELF)
     seconds = int(used.ru_utime + used.ru_stime) + 1 + limits["seconds"]
+    # At a hard limit the system kills without saying why; a second before, it says that it is the time.
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     for kind, amount in (
         (resource.RLIMIT_AS, limits["memory"] + limits["mapped"]),
         (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_CPU, seconds),
         (resource.RLIMIT_DATA, limits["memory"]),
         (resource.RLIMIT_FSIZE, limits["file"]),
         (resource.RLIMIT_NOFILE, 64),

@@ -30,15 +30,17 @@ class Settings:
       max_upload, upload_hours: longest file that comes in parts, and how long it may take.
       max_values: most values in one JSON body.
       inline_kernels: annotated models up to this size are planned in the server's own process.
-      child_seconds: wall and processor time of one child.
+      child_seconds: processor time of one child; five times that on the clock.
       child_memory: memory of one child beside ten times what it reads.
       children, waiting: children at work at once, requests that may wait for one.
       head_seconds, body_seconds: time for a request's head to arrive; for a JSON or YAML body, and longest
         silence in a blob.
+      body_rate: bytes a second that a blob comes at, on average, once `body_seconds` are over; 0 is no limit.
+      bodies: JSON bodies of one process that are here or on their way, in bytes.
       connections: open connections of one process; more are closed at once.
       drain_seconds: how long a server that was told to end waits for requests under way.
       rate, burst: requests a second of one token, and how many more at once; 0 is no limit.
-      quota: bytes of all blobs together; 0 is no limit.
+      quota: bytes of everything kept; 0 is no limit.
       keep_days, keep_bytes: what is unused for longer is swept away, and blobs beyond; 0 keeps for ever.
       job_workers, job_seconds, job_memory: jobs at work in this process, and what each may use, memory beside
         ten times what it reads.
@@ -63,6 +65,8 @@ class Settings:
     waiting: int = 32
     head_seconds: int = 10
     body_seconds: int = 30
+    body_rate: int = KIB
+    bodies: int = 256 * MIB
     connections: int = 1024
     drain_seconds: int = 20
     rate: int = 50
@@ -214,6 +218,8 @@ VARIABLES: Final[Mapping[str, tuple[str, Callable[[str, str], Any]]]] = {
     "QPLAN_WAITING": ("waiting", _positive),
     "QPLAN_HEAD_SECONDS": ("head_seconds", _positive),
     "QPLAN_BODY_SECONDS": ("body_seconds", _positive),
+    "QPLAN_BODY_RATE": ("body_rate", _count),
+    "QPLAN_BODIES": ("bodies", _positive),
     "QPLAN_CONNECTIONS": ("connections", _positive),
     "QPLAN_DRAIN_SECONDS": ("drain_seconds", _positive),
 }

@@ -13,7 +13,7 @@ import numpy as np
 from planner import annotated, mlir
 from planner.accuracy.metrics import Metric
 from planner.calibration.run import calibrate as run_calibration
-from planner.calibration.run import calibrate_on
+from planner.calibration.run import calibrate_on, require_numbers
 from planner.calibration.statistics import ACCEPTED, Statistics
 from planner.checker.check import check as check_plan
 from planner.errors import InputError, ModelError, expect, require_name
@@ -93,7 +93,7 @@ def calibrate(
       executor: runs `parts` of the samples at once, one thread each; any of `concurrent.futures`.
 
     Raises:
-      SampleError: a sample of the wrong name, shape or element type.
+      SampleError: a sample of the wrong name, shape or element type; samples of nothing but NaN.
     """
     flat = expand(model)
     expect(method, str, f"a calibration method is one of {ACCEPTED}")
@@ -102,8 +102,9 @@ def calibrate(
     if executor is not None:
         if not hasattr(executor, "submit"):
             raise InputError(f"executor is one of concurrent.futures, with a submit, not {executor!r}")
-        return calibrate_on(executor, flat, samples, parts=parts, method=method, progress=progress)
-    return run_calibration(flat, samples, method=method, progress=progress)
+        sharded = calibrate_on(executor, flat, samples, parts=parts, method=method, progress=progress)
+        return require_numbers(flat, sharded)
+    return require_numbers(flat, run_calibration(flat, samples, method=method, progress=progress))
 
 
 def check(plan: Plan, model: Graph | None = None, target: TargetSource | None = None) -> None:

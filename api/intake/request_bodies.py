@@ -1,7 +1,12 @@
-"""Bodies: JSON is scanned before anything parses it, streams are written as they come."""
+"""Bodies: JSON is scanned before anything parses it, streams are written as they come.
+
+A body is whole (`arrivals`) before it takes one of the places in which bodies are parsed, so that nobody who
+is slow, or sends nothing, keeps others waiting.
+"""
 
 import hashlib
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,13 +15,14 @@ from anyio.to_thread import run_sync
 from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Message, Receive
 
+from api.intake.arrivals import SMALL, Arrivals
 from api.intake.scan import require_unicode, scan_json
 from api.problems import Refused
 from api.server.limits import Quota
 
 CHUNK: Final = 1 << 18
-SMALL: Final = 1 << 16
 JSON: Final = ("application/json",)
 YAML: Final = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", "text/plain")
 BYTES: Final = ("application/octet-stream",)
@@ -25,27 +31,41 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class BodyLimits:
-    """Bounds how many bodies are in memory at once, by size, so that all of them stay small.
+    """Bounds how many bodies are parsed at once, by size, so that all of them stay small in memory.
 
     JSON takes up to thirty times its length once parsed: 64 bodies of 64 KiB, or 2 of 4 MiB.
     """
 
-    def __init__(self, waiting: int) -> None:
+    def __init__(self, waiting: int, arrivals: Arrivals) -> None:
         self.waiting = waiting
+        self.arrivals = arrivals
         self.small = CapacityLimiter(64)
         self.big = CapacityLimiter(2)
 
-    def of(self, request: Request) -> CapacityLimiter:
-        """The limiter of a request, by the length it announces; none announced is big.
+    @asynccontextmanager
+    async def whole(self, request: Request) -> AsyncIterator[bytes]:
+        """Give the body of a request, which then has a place to be parsed in.
 
         Raises:
-          Refused: too many wait already.
+          Refused: too many wait for one already.
         """
-        length = request.headers.get("content-length", "")
-        limiter = self.small if length.isdecimal() and int(length) <= SMALL else self.big
+        async with self.arrivals.receive(request) as body, self._place(body.size):
+            yield await body.read()
+
+    @asynccontextmanager
+    async def _place(self, size: int) -> AsyncIterator[None]:
+        limiter = self.small if size <= SMALL else self.big
         if limiter.statistics().tasks_waiting >= self.waiting:
             raise Refused("busy", f"{self.waiting} requests with a body wait already")
-        return limiter
+        owner = object()
+        try:
+            limiter.acquire_on_behalf_of_nowait(owner)
+        except WouldBlock:
+            await limiter.acquire_on_behalf_of(owner)
+        try:
+            yield
+        finally:
+            limiter.release_on_behalf_of(owner)
 
 
 class JsonRoute(APIRoute):
@@ -64,20 +84,22 @@ class JsonRoute(APIRoute):
                 return await parse(request)
             require_media(request, JSON)
             service = request.app.state.service
-            limiter = service.body_limits.of(request)
-            try:
-                limiter.acquire_on_behalf_of_nowait(request)
-            except WouldBlock:
-                await limiter.acquire_on_behalf_of(request)
-            try:
-                body = await request.body()
+            async with service.body_limits.whole(request) as body:
                 require_unicode(body)
                 scan_json(body, service.settings.max_values)
-                return await parse(request)
-            finally:
-                limiter.release_on_behalf_of(request)
+                return await parse(Request(request.scope, _again(body, request)))
 
         return handle
+
+
+def _again(body: bytes, request: Request) -> Receive:
+    """Give a body that is here to whoever asks for the next message, then what the client says."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> Message:
+        return messages.pop() if messages else await request.receive()
+
+    return receive
 
 
 def require_media(request: Request, accepted: tuple[str, ...]) -> None:

@@ -7,11 +7,12 @@ imports done, so that no request pays for starting it.
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from api.jobs.child_process import Bounds, SpareChildren, Stopped, accept, run_child, run_in_thread
+from api.jobs.child_process import Bounds, SpareChildren, Stopped, accept, ended, run_child, run_in_thread
 from api.problems import Refused
 from api.server.metrics import Metrics
 from api.settings import Settings
@@ -34,6 +35,18 @@ class Sandbox:
     def start(self) -> None:
         """Start the child that waits."""
         self.spares.fill(self.store.root)
+
+    def has_child(self) -> bool:
+        """Whether the child that waits lives; in the place of one that does not, another is started."""
+        waiting = self.spares.waiting.get(self.store.root)
+        if waiting is not None and waiting.poll() is None:
+            return True
+        with suppress(OSError):
+            gone = self.spares.fill(self.store.root)
+            if gone is not None:
+                with ended(gone):
+                    pass
+        return False
 
     def stop(self) -> None:
         """End the child that waits."""

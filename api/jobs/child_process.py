@@ -32,6 +32,8 @@ from api.storage.digests import digest_of_file
 from api.storage.store import Store
 
 TICK: Final = 0.1
+PATIENCE: Final = 5
+"""Times its processor time that a work has on the clock: what takes longer was kept waiting by others."""
 MAX_REPLY: Final = 8 << 20
 MAX_FILE: Final = 2 << 30
 MAX_STATE: Final = 256 << 20
@@ -61,13 +63,14 @@ class Bounds:
 
     Attributes:
       memory: bytes beside ten times the size of the files it reads.
-      seconds: on the clock, and of the processor.
+      seconds: of the processor; `patience` times that on the clock.
       functions: QuantFns that targets may name, each with its `module:function`.
     """
 
     memory: int
     seconds: int
     functions: tuple[tuple[str, str], ...] = ()
+    patience: int = PATIENCE
 
 
 class SpareChildren:
@@ -178,7 +181,7 @@ def run_child(
             tell = _carrying(store, work, folder, tell)
             line = _line(store, work, bounds, folder)
             with ended(start(store.root)) as child:
-                answer = _converse(child, line, bounds.seconds, stopped, tell)
+                answer = _converse(child, line, bounds, stopped, tell)
             note_peak(answer.get("peak", 0))
             if "problem" in answer:
                 raise Refused(**answer["problem"])
@@ -294,14 +297,14 @@ def _keep(
     return kept
 
 
-def _converse(child: Child, line: bytes, seconds: int, stopped: Stopped, tell: Tell) -> dict[str, Any]:
+def _converse(child: Child, line: bytes, bounds: Bounds, stopped: Stopped, tell: Tell) -> dict[str, Any]:
     if child.stdin is None or child.stdout is None:
         raise RuntimeError("a child is started with pipes")
     with suppress(BrokenPipeError):
         child.stdin.write(line)
         child.stdin.flush()
     last = b""
-    for last in _lines(child.stdout.fileno(), seconds, stopped):
+    for last in _lines(child.stdout.fileno(), bounds, stopped):
         said = json.loads(last) if last.startswith(b'{"progress"') else {}
         if "progress" in said:
             tell(said["progress"])
@@ -320,16 +323,17 @@ def _answer(code: int, reply: bytes) -> dict[str, Any]:
 def ending_of(code: int) -> Problem:
     """Word how a child ended that said nothing: its exit code, or the signal, negative."""
     if code == -signal.SIGXCPU:
-        return Problem("timeout", "the processor time allowed was used up")
+        return Problem("timeout", "the processor time that a work may use was used up")
     if code == -signal.SIGKILL:
         return Problem("out-of-memory", "the system ended the reader of this input")
     how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     return Problem("worker-crashed", f"the reader of this input ended with {how}")
 
 
-def _lines(answer: int, seconds: int, stopped: Stopped) -> Iterator[bytes]:
+def _lines(answer: int, bounds: Bounds, stopped: Stopped) -> Iterator[bytes]:
     """Lines of a child's answer as they come, the last one ended by the end of the answer."""
-    until = time.monotonic() + seconds
+    clock = bounds.patience * bounds.seconds
+    until = time.monotonic() + clock
     waiting = b""
     with selectors.DefaultSelector() as selector:
         selector.register(answer, selectors.EVENT_READ)
@@ -337,7 +341,10 @@ def _lines(answer: int, seconds: int, stopped: Stopped) -> Iterator[bytes]:
             if stopped():
                 raise Cancelled
             if time.monotonic() > until:
-                raise Refused("timeout", f"no answer within {seconds} s")
+                # The system ends what uses its processor time up, so this one never had it.
+                raise Refused(
+                    "overloaded", f"within {clock} s it did not get the {bounds.seconds} s it may use"
+                )
             if not selector.select(TICK):
                 continue
             part = os.read(answer, CHUNK)

@@ -145,6 +145,13 @@ def events_after(engine: Engine, job: str, number: int = 0) -> list[Event]:
         return [Event(**row._mapping) for row in connection.execute(wanted.order_by(events.c.number))]  # noqa: SLF001
 
 
+def stands(engine: Engine, names: Iterable[str]) -> dict[str, tuple[int, bool]]:
+    """The number of the last event of each job, and whether it has ended; of those that are there."""
+    wanted = select(jobs.c.id, jobs.c.events, jobs.c.state).where(jobs.c.id.in_(sorted(names)))
+    with reading(engine) as connection:
+        return {row.id: (row.events, row.state in ENDED) for row in connection.execute(wanted)}
+
+
 def lease(engine: Engine, owner: str, limit: int, *, seconds: float) -> list[Job]:
     """Take jobs to run: waiting ones, and those whose owner was silent for `seconds`; oldest first."""
     with reading(engine) as connection:

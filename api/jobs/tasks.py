@@ -22,7 +22,7 @@ from planner.accuracy.told import losses_json
 from planner.accuracy.unlike import unlike_calibration
 from planner.calibration.annotate import mismatch
 from planner.calibration.odd_samples import odd_samples
-from planner.calibration.run import calibrate
+from planner.calibration.run import calibrate, require_numbers
 from planner.calibration.samples import Samples, open_samples
 from planner.calibration.shards import merge_shards
 from planner.calibration.statistics import Statistics
@@ -54,9 +54,10 @@ def calibrate_model(graph: Graph, job: Arguments) -> dict[str, Any]:
         first, end = job["shard"]
         samples = Samples(islice(samples.feeds, first, end), end - first)
     stats = calibrate(flat, samples, method=job["method"], progress=job["tell"], threads=THREADS)
+    kept = stats if job["shard"] is not None else require_numbers(flat, stats)
     # Of samples in shards the count tells: what is odd is a matter of them all.
     warnings = _odd(flat, file) if job["shard"] is None else []
-    return _write(stats, job) | {"warnings": warnings}
+    return _write(kept, job) | {"warnings": warnings}
 
 
 def count_samples(graph: Graph, job: Arguments) -> dict[str, Any]:

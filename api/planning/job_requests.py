@@ -210,8 +210,10 @@ async def _submit(
     """Put a job into the queue, or find the one that was put there under the key.
 
     Raises:
-      Refused: `queue-full`.
+      Refused: `queue-full`, `quota`.
     """
+    if service.store.quota is not None:
+        service.store.quota.check(len(json.dumps(asked)))  # a job's result would not be kept either
     who = request.scope.get("qplan.token") or ""
     most = service.settings.max_jobs
     job = await run_sync(lambda: queue.submit(service.engine, kind, asked, key=key, principal=who, most=most))
@@ -301,7 +303,7 @@ async def job_events(
 ) -> AsyncIterator[dict[str, str]]:
     """Events of a job, from the one after a number to its end, as server-sent events."""
     while not draining.is_set():
-        has_ended = (await run_sync(queue.get, service.engine, job)).has_ended
+        has_ended = await service.watch.news(job, after)
         found = await run_sync(queue.events_after, service.engine, job, after)
         for event in found:
             after = event.number
@@ -309,4 +311,3 @@ async def job_events(
             yield {"id": str(event.number), "event": event.kind, "data": data}
         if has_ended:
             return
-        await asyncio.sleep(LAST_LOOK / 2)

@@ -20,6 +20,7 @@ from api.intake.request_bodies import BodyLimits
 from api.intake.sandbox import Sandbox
 from api.jobs.dispatcher import Dispatcher
 from api.jobs.records import made, stored, work, written
+from api.jobs.watch import Watch
 from api.planning.known_targets import KnownTargets
 from api.planning.provenance import Origin
 from api.problems import Refused
@@ -52,6 +53,7 @@ class Service:
     uploads: Uploads
     engine: Engine
     dispatcher: Dispatcher
+    watch: Watch
     edited: deque[tuple[Origin, Planned]] = field(default_factory=partial(deque, maxlen=MOST_EDITED))
 
 

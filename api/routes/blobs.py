@@ -7,11 +7,12 @@ from fastapi import APIRouter, Request, Response
 from starlette.responses import FileResponse
 
 from api.intake.request_bodies import BYTES, require_media, write_body
+from api.planning.kept import list_files
 from api.problems import Refused
-from api.routes.parameters import NOT_MODIFIED, BlobDigest, ServiceOf
+from api.routes.parameters import NOT_MODIFIED, BlobDigest, Cursor, IfMatch, Limit, ServiceOf
 from api.schemas.examples import ANNOTATED_TEXT
-from api.schemas.responses import BlobRecord
-from api.server.responses import file_answer
+from api.schemas.responses import BlobRecord, FilePage
+from api.server.responses import PAGE, UNCHANGING, file_answer, next_link, require_match
 
 router = APIRouter(tags=["blobs"])
 
@@ -24,15 +25,12 @@ async def put_blob(digest: BlobDigest, request: Request, service: ServiceOf) -> 
     """Keep bytes; 201 whether or not they were there."""
     require_media(request, BYTES)
     service.store.path("blobs", digest)
-    quota = request.app.state.quota
     with service.store.draft() as folder:
-        found = await write_body(request, folder / "data", quota)
+        found = await write_body(request, folder / "data", service.store.quota)
         if found != digest:
             raise Refused("digest-mismatch", f"the body is {found}", found=found)
         size = (folder / "data").stat().st_size
-        is_new = not await run_sync(service.store.has, "blobs", digest)
         await run_sync(service.store.keep, "blobs", digest, folder / "data")
-        quota.add(size if is_new else 0)
     return BlobRecord(digest=digest, bytes=size)
 
 
@@ -50,4 +48,27 @@ async def put_blob(digest: BlobDigest, request: Request, service: ServiceOf) -> 
 async def get_blob(digest: BlobDigest, request: Request, service: ServiceOf) -> Response:
     """Give bytes back, or (HEAD) say whether and how many there are."""
     path = await run_sync(service.store.find_verified, "blobs", digest)
-    return file_answer(request, path, digest, BYTES[0], **{"Content-Disposition": "attachment"})
+    return file_answer(request, path, digest, BYTES[0], **UNCHANGING, **{"Content-Disposition": "attachment"})
+
+
+@router.get("/blobs", operation_id="list_blobs")
+async def get_blobs(
+    request: Request, response: Response, service: ServiceOf, limit: Limit = PAGE, cursor: Cursor = None
+) -> FilePage:
+    """List the blobs in the order of their digests."""
+    page = await run_sync(list_files, service.store, "blobs", limit, cursor)
+    response.headers.update(next_link(request, page["next"]))
+    return FilePage.model_validate(page)
+
+
+@router.delete("/blobs/{digest}", operation_id="delete_blob", status_code=204)
+async def delete_blob(
+    digest: BlobDigest,
+    request: Request,
+    service: ServiceOf,
+    if_match: IfMatch = None,  # noqa: ARG001 - for OpenAPI; `require_match` reads it
+) -> None:
+    """Take bytes away; a model that lies in them can be looked at, not planned, until they come again."""
+    await run_sync(service.store.find, "blobs", digest)
+    require_match(request, digest)
+    await run_sync(service.store.drop, "blobs", digest)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, TypeAlias
 from fastapi import Depends, Header, Path, Query, Request
 
 from api.planning.service import Service
-from api.schemas.examples import BLOB, NO_DIGEST, NO_JOB
+from api.schemas.examples import BLOB, NO_DIGEST, NO_JOB, NO_STATS
 from api.schemas.responses import JobRecord
 from api.server.responses import MOST, PAGE
 from api.storage.idempotency import IdempotencyKey
@@ -37,7 +37,7 @@ Sent: TypeAlias = Annotated[str | None, Depends(_sent)]
 """The `Idempotency-Key` of a request that may become a job; `Prefer` comes with it."""
 BlobDigest: TypeAlias = Annotated[str, Path(description="sha256: of the bytes", examples=[BLOB])]
 ModelDigest: TypeAlias = Annotated[str, Path(description="digest of a model", examples=[NO_DIGEST])]
-StatsDigest: TypeAlias = Annotated[str, Path(description="digest of statistics", examples=[NO_DIGEST])]
+StatsDigest: TypeAlias = Annotated[str, Path(description="digest of statistics", examples=[NO_STATS])]
 PlanKey: TypeAlias = Annotated[str, Path(description="key of a plan", examples=[NO_DIGEST])]
 Limit: TypeAlias = Annotated[int, Query(ge=1, le=MOST, description="items of a page", examples=[PAGE])]
 Cursor: TypeAlias = Annotated[

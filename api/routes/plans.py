@@ -8,6 +8,7 @@ from starlette.responses import FileResponse
 
 from api.intake.request_bodies import JsonRoute
 from api.planning.job_requests import answer_plan
+from api.planning.kept import delete_plan, list_plans
 from api.planning.what_if import (
     answer_from_plans,
     answer_tag,
@@ -16,18 +17,19 @@ from api.planning.what_if import (
     page_of_lines,
     replan,
 )
-from api.routes.parameters import JOB, NOT_MODIFIED, Cursor, Limit, PlanKey, Sent, ServiceOf
+from api.routes.parameters import JOB, NOT_MODIFIED, Cursor, IfMatch, Limit, PlanKey, Sent, ServiceOf
 from api.schemas.examples import NO_DIGEST, PORT, RESCALE, VALUE
+from api.schemas.openapi import PLAN_REF
 from api.schemas.requests import EditsRequest, PlanRequest
-from api.schemas.responses import Difference, Explanation, PortPage, Suggestions, Tradeoffs
-from api.server.responses import JSON, PAGE, file_answer, json_answer, next_link
+from api.schemas.responses import Difference, Explanation, PlanPage, PortPage, Suggestions, Tradeoffs
+from api.server.responses import JSON, PAGE, UNCHANGING, file_answer, json_answer, next_link, require_match
 
 router = APIRouter(tags=["plans"], route_class=JsonRoute)
 
 _PLAN: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "a plan, qplan.plan/1",
-        "content": {"application/json": {"schema": {"type": "object"}}},
+        "content": {"application/json": {"schema": PLAN_REF}},
     }
 }
 _PAGE: dict[int | str, dict[str, Any]] = {
@@ -41,12 +43,35 @@ async def post_plan(body: PlanRequest, request: Request, service: ServiceOf, sen
     return await answer_plan(service, request, body, sent)
 
 
+@router.get("/plans", operation_id="list_plans")
+async def get_plans(
+    request: Request, response: Response, service: ServiceOf, limit: Limit = PAGE, cursor: Cursor = None
+) -> PlanPage:
+    """List the plans in the order of their keys."""
+    page = await run_sync(list_plans, service.store, limit, cursor)
+    response.headers.update(next_link(request, page["next"]))
+    return PlanPage.model_validate(page)
+
+
+@router.delete("/plans/{key}", operation_id="delete_plan", status_code=204)
+async def remove_plan(
+    key: PlanKey,
+    request: Request,
+    service: ServiceOf,
+    if_match: IfMatch = None,  # noqa: ARG001 - for OpenAPI; `require_match` reads it
+) -> None:
+    """Take a plan away; the same request makes it again."""
+    await run_sync(service.store.find, "plans", key)
+    require_match(request, key)
+    await delete_plan(service, key)
+
+
 @router.get(
     "/plans/{key}", operation_id="get_plan", response_class=FileResponse, responses=_PLAN | NOT_MODIFIED
 )
 async def get_plan(key: PlanKey, request: Request, service: ServiceOf) -> Response:
     """Give a plan that was made before."""
-    return file_answer(request, await run_sync(service.store.find, "plans", key), key)
+    return file_answer(request, await run_sync(service.store.find, "plans", key), key, **UNCHANGING)
 
 
 @router.post("/plans/{key}:replan", operation_id="replan", response_class=Response, responses=_PLAN)

@@ -1,4 +1,4 @@
-"""Statistics: keep what `qplan calibrate` wrote, give back what was kept or made by a job."""
+"""Statistics: keep what `qplan calibrate` wrote or a job made, list, give, take away."""
 
 from typing import Annotated, Any
 
@@ -7,11 +7,12 @@ from fastapi import APIRouter, Body, Request, Response
 from starlette.responses import FileResponse
 
 from api.intake.request_bodies import JsonRoute
+from api.planning.kept import list_files
 from api.planning.service import read_stats
-from api.routes.parameters import NOT_MODIFIED, ServiceOf, StatsDigest
+from api.routes.parameters import NOT_MODIFIED, Cursor, IfMatch, Limit, ServiceOf, StatsDigest
 from api.schemas.examples import STATS
-from api.schemas.responses import StatsRecord
-from api.server.responses import file_answer
+from api.schemas.responses import FilePage, StatsRecord
+from api.server.responses import PAGE, UNCHANGING, file_answer, next_link, require_match
 
 router = APIRouter(tags=["statistics"], route_class=JsonRoute)
 
@@ -33,9 +34,36 @@ async def post_stats(
     return StatsRecord.model_validate(await read_stats(service, body, await request.body()))
 
 
+@router.get("/stats", operation_id="list_stats")
+async def get_all_stats(
+    request: Request, response: Response, service: ServiceOf, limit: Limit = PAGE, cursor: Cursor = None
+) -> FilePage:
+    """List the statistics in the order of their digests."""
+    page = await run_sync(list_files, service.store, "stats", limit, cursor)
+    response.headers.update(next_link(request, page["next"]))
+    return FilePage.model_validate(page)
+
+
 @router.get(
-    "/stats/{stats}", operation_id="get_stats", response_class=FileResponse, responses=_STATS | NOT_MODIFIED
+    "/stats/{digest}",
+    operation_id="get_stats",
+    response_class=FileResponse,
+    responses=_STATS | NOT_MODIFIED,
 )
-async def get_stats(stats: StatsDigest, request: Request, service: ServiceOf) -> Response:
-    """Give statistics that were sent, or made by a calibration."""
-    return file_answer(request, await run_sync(service.store.find_verified, "stats", stats), stats)
+async def get_stats(digest: StatsDigest, request: Request, service: ServiceOf) -> Response:
+    """Give statistics as they are kept: what `qplan plan --stats` and `planner.plan` take."""
+    path = await run_sync(service.store.find_verified, "stats", digest)
+    return file_answer(request, path, digest, **UNCHANGING)
+
+
+@router.delete("/stats/{digest}", operation_id="delete_stats", status_code=204)
+async def delete_stats(
+    digest: StatsDigest,
+    request: Request,
+    service: ServiceOf,
+    if_match: IfMatch = None,  # noqa: ARG001 - for OpenAPI; `require_match` reads it
+) -> None:
+    """Take statistics away; plans made with them stay, but cannot be edited."""
+    await run_sync(service.store.find, "stats", digest)
+    require_match(request, digest)
+    await run_sync(service.store.drop, "stats", digest)

@@ -7,6 +7,9 @@ from typing import Any, Final
 NO_DIGEST: Final = f"sha256:{'0' * 64}"
 """Stands for a digest that depends on the version of the planner."""
 
+NO_STATS: Final = f"sha256:{'1' * 64}"
+"""The same for the digest of statistics."""
+
 ANNOTATED: Final[dict[str, Any]] = {
     "format": "qplan.annotated/1",
     "name": "demo",

@@ -17,6 +17,23 @@ MOST_TRIALS: Final = 200
 LOCATION: Final = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*$"
 """A file in the model's folder or below, none that is hidden or goes up."""
 
+METHOD: Final = r"^(minmax|mse|entropy|percentile(:[0-9.e+/-]{1,30})?)$"
+ExportFormat = Literal[
+    "finn",
+    "hls4ml",
+    "onnx-integer",
+    "onnx-matmulnbits",
+    "onnx-qcdq",
+    "onnx-qdq",
+    "onnx-qoperator",
+    "onnx-qoperator-clip",
+    "qonnx",
+    "stablehlo",
+    "stablehlo-int",
+    "tosa",
+]
+"""Keys of `EXPORTERS`, which the server does not load: they bring onnx with them."""
+
 Digest = Annotated[str, Field(pattern=DIGEST, description="sha256: and 64 hexadecimal digits")]
 
 
@@ -115,9 +132,7 @@ class ExportRequest(BaseModel):
     )
     model: Digest
     plan: Digest
-    format: str = Field(
-        max_length=100, description="a format of docs/formats.md: onnx-qdq, onnx-integer, qonnx, ..."
-    )
+    format: ExportFormat = Field(description="a format of docs/formats.md")
 
 
 class CalibrationRequest(BaseModel):
@@ -128,7 +143,7 @@ class CalibrationRequest(BaseModel):
     )
     model: Digest
     samples: Digest = Field(description="a blob: one .npz of arrays by input name")
-    method: str = Field("minmax", max_length=40, description=ACCEPTED)
+    method: str = Field("minmax", max_length=40, pattern=METHOD, description=ACCEPTED)
 
 
 class ComparisonRequest(BaseModel):

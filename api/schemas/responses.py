@@ -89,6 +89,33 @@ class BlobRecord(BaseModel):
     bytes: int
 
 
+class FilePage(BaseModel):
+    """Some of the files of a kind; `next` is the cursor of the following page."""
+
+    items: list[BlobRecord]
+    next: str | None
+
+
+class PlanRecord(BaseModel):
+    """A stored plan; `model` and `stats` are null where the request brought them itself, or had none."""
+
+    key: Digest
+    bytes: int
+    link: str
+    model: str | None = None
+    stats: str | None = None
+    target: str | None = None
+    edits: int | None = None
+    version: str | None = None
+
+
+class PlanPage(BaseModel):
+    """Some of the plans; `next` is the cursor of the following page."""
+
+    items: list[PlanRecord]
+    next: str | None
+
+
 class UploadRecord(BaseModel):
     """An upload as it stands; `expires` is seconds since 1970."""
 

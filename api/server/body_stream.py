@@ -39,8 +39,9 @@ class BodyStream:
     ) -> None:
         self.limit = limit
         self.seconds = settings.body_seconds
+        self.rate = settings.body_rate
         self.patient_from = settings.max_body
-        self.deadline: float | None = None
+        self.begun: float | None = None
         self.scope, self._receive, self._send = channel
         self.draining = draining
         self.size = 0
@@ -77,11 +78,13 @@ class BodyStream:
         return message
 
     def _deadline(self) -> float:
-        """When the next part is due: a JSON body within its seconds in all, a blob part by part."""
+        """When the next part is due: a JSON body in its seconds, a blob part by part, at its rate."""
         now = asyncio.get_running_loop().time()
-        if self.deadline is None or self.limit > self.patient_from:
-            self.deadline = now + self.seconds
-        return self.deadline
+        self.begun = now if self.begun is None else self.begun
+        latest = self.begun + self.seconds
+        if self.limit <= self.patient_from:
+            return latest
+        return min(now + self.seconds, latest + self.size / self.rate) if self.rate else now + self.seconds
 
     async def _until_drained(self) -> Message:
         """Wait, for a stream of events, until its client leaves or the server ends."""
@@ -108,6 +111,11 @@ class BodyStream:
         await self._send({**message, "more_body": True})
         await self._drain()
         await self._send({"type": "http.response.body", "body": b""})
+
+    def forsake(self) -> None:
+        """Have the connection close with the answer, whatever of the body is still to come."""
+        self.waited_for = True
+        self.complete = False
 
     async def close(self) -> None:
         """End a stream of events whole that ended because the server does."""

@@ -1,4 +1,4 @@
-"""Limits between clients: requests a second, bytes of all blobs. Processes of one server count together.
+"""Limits between clients: requests a second, bytes of what is kept. Processes of one server count together.
 
 `workers` gives its processes a folder (as for metrics), and a file there is mapped; a server of one process
 counts in memory of its own. What a killed process locked is free again: the system's locks end with it.
@@ -96,10 +96,10 @@ def retry_after(wait: float) -> str:
 
 
 class Quota:
-    """Bytes of all blobs: measured now and then, counted as they come; a quota of 0 allows any number.
+    """Bytes of everything kept: measured now and then, counted as it comes; a quota of 0 allows any number.
 
     Args:
-      measure: how many bytes there are.
+      measure: counts the bytes there are.
     """
 
     def __init__(self, most: int, measure: Callable[[], int]) -> None:
@@ -110,7 +110,7 @@ class Quota:
 
     @property
     def used(self) -> int:
-        """Bytes of all blobs; without a quota, of those that came since the server started."""
+        """Bytes of everything kept; without a quota, of what came since the server started."""
         (found,) = _BYTES.unpack_from(self.shared.view)
         return int(found)
 
@@ -122,15 +122,30 @@ class Quota:
                 _BYTES.pack_into(view, 0, found)
 
     def check(self, size: int) -> None:
-        """Refuse a blob that does not fit.
+        """Refuse what does not fit.
 
         Raises:
           Refused: `quota`.
         """
-        if self.most and self.used + size > self.most:
-            raise Refused("quota", f"all blobs together may have {self.most} bytes; {self.used} are taken")
+        self._require(self.used, size)
 
-    def add(self, size: int) -> None:
-        """Count a blob that was kept."""
+    def take(self, size: int) -> None:
+        """Count bytes that are about to be kept, if they fit.
+
+        Raises:
+          Refused: `quota`.
+        """
         with self.threads, self.shared.locked() as view:
-            _BYTES.pack_into(view, 0, _BYTES.unpack_from(view)[0] + size)
+            (used,) = _BYTES.unpack_from(view)
+            self._require(used, size)
+            _BYTES.pack_into(view, 0, used + size)
+
+    def give_back(self, size: int) -> None:
+        """Count bytes no more that went, or were not kept after all."""
+        with self.threads, self.shared.locked() as view:
+            (used,) = _BYTES.unpack_from(view)
+            _BYTES.pack_into(view, 0, max(used - size, 0))
+
+    def _require(self, used: int, size: int) -> None:
+        if self.most and size and used + size > self.most:
+            raise Refused("quota", f"all that is kept may have {self.most} bytes; {used} are taken")

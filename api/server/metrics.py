@@ -63,8 +63,14 @@ class Metrics:
         self.jobs = Gauge(
             "qplan_jobs", "Jobs by state.", ["state"], registry=registry, multiprocess_mode="mostrecent"
         )
+        self.kept_bytes = Gauge(
+            "qplan_kept_bytes", "Bytes of everything kept.", registry=registry, multiprocess_mode="mostrecent"
+        )
         self.blob_bytes = Gauge(
-            "qplan_blob_bytes", "Bytes of all blobs.", registry=registry, multiprocess_mode="mostrecent"
+            "qplan_blob_bytes",
+            "Older name of qplan_kept_bytes.",
+            registry=registry,
+            multiprocess_mode="mostrecent",
         )
         self._peak = 0
         self._route: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
@@ -90,11 +96,12 @@ class Metrics:
             self._peak = peak
             self.child_peak.set(peak)
 
-    def text(self, jobs: Mapping[str, int], blob_bytes: int) -> bytes:
+    def text(self, jobs: Mapping[str, int], kept_bytes: int) -> bytes:
         """Everything, as Prometheus reads it; the arguments are looked up when asked."""
         for state, count in jobs.items():
             self.jobs.labels(state).set(count)
-        self.blob_bytes.set(blob_bytes)
+        for gauge in (self.kept_bytes, self.blob_bytes):
+            gauge.set(kept_bytes)
         return generate_latest(self._source())
 
     def _source(self) -> CollectorRegistry:

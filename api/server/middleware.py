@@ -32,8 +32,13 @@ READY: Final = "/v1/health/ready"
 OPEN_PATHS: Final = ("/v1/health/live", READY)
 BLOBS: Final = "/v1/blobs/"
 UPLOADS: Final = "/v1/uploads/"
+EVENTS: Final = "/events"
 PREFIX: Final = "/v1"
 LONGEST_PATH: Final = 200
+HEAD_BYTES: Final = 16_384
+"""Of the address and the headers of a request."""
+HEADER_SIGNS: Final = 4
+"""Colon, space and end of the line of a header."""
 UNKNOWN_RATE: Final = 5
 """Requests a second of one address that bear no token we know, and three times that at once."""
 
@@ -77,10 +82,14 @@ class ServiceMiddleware:
             self._log(scope, stream, problem, perf_counter() - start)
 
     async def _serve(self, scope: Scope, stream: BodyStream) -> Problem | None:
-        problem = self._refusal(scope)
+        problem = _refused_head(scope)
+        if problem is not None:
+            stream.forsake()
+        else:
+            problem = self._refusal(scope)
         try:
             if problem is None:
-                await self.app(scope, stream.receive, stream.send)
+                await self._answer(scope, stream)
                 await stream.close()
                 return None
         except Refused as error:
@@ -91,6 +100,16 @@ class ServiceMiddleware:
         if not stream.started:
             await render(problem, scope[REQUEST_ID])(scope, stream.receive, stream.send)
         return problem
+
+    async def _answer(self, scope: Scope, stream: BodyStream) -> None:
+        if not _answered_as_get(scope):
+            await self.app(scope, stream.receive, stream.send)
+            return
+        asked = {**scope, "method": "GET"}
+        try:
+            await self.app(asked, stream.receive, stream.send)
+        finally:
+            scope.update({name: asked[name] for name in ("route", PROBLEM) if name in asked})
 
     def _log(self, scope: Scope, stream: BodyStream, problem: Problem | None, seconds: float) -> None:
         route = _template(scope)
@@ -155,6 +174,35 @@ class ServiceMiddleware:
             more = {"scope": scope_needed}
             return Problem("forbidden", f"this needs a token with the scope {scope_needed}", more)
         return None
+
+
+def _answered_as_get(scope: Scope) -> bool:
+    """Whether HEAD is answered by the route of GET: not where a route of its own is, and not for streams.
+
+    The server leaves the body out by the method that it has seen itself. Source: RFC 9110, section 9.3.2.
+    """
+    path = scope["path"]
+    return scope["method"] == "HEAD" and not path.startswith((BLOBS, UPLOADS)) and not path.endswith(EVENTS)
+
+
+def _refused_head(scope: Scope) -> Problem | None:
+    """Refuse a head after which nobody can be sure where the request ends, or one that is too large.
+
+    Source: RFC 9112, section 6.1; RFC 6585, section 5.
+    """
+    names = [name for name, _ in scope["headers"]]
+    if b"content-length" in names and b"transfer-encoding" in names:
+        return Problem("http-invalid", "Content-Length and Transfer-Encoding in one request")
+    size = len(scope.get("raw_path") or b"") + len(scope["query_string"])
+    size += sum(len(name) + len(text) + HEADER_SIGNS for name, text in scope["headers"])
+    if size > HEAD_BYTES:
+        return head_too_large()
+    return None
+
+
+def head_too_large() -> Problem:
+    """Make the problem of a head beyond the limit."""
+    return Problem("head-too-large", f"a head has at most {HEAD_BYTES} bytes", {"limit": HEAD_BYTES})
 
 
 def request_id(request: Request) -> str:

@@ -7,6 +7,7 @@ is answered as problem+json too. Source: RFC 9112; uvicorn's `H11Protocol`.
 import asyncio
 import json
 import secrets
+import sys
 from typing import Any, Final
 
 import h11
@@ -14,6 +15,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from api.problems import MEDIA_TYPE, Problem, document
 from api.server.body_stream import HEADERS
+from api.server.middleware import head_too_large
+
+TOO_LARGE: Final = 431
 
 
 def protocol(head_seconds: float, connections: int) -> type[H11Protocol]:
@@ -48,7 +52,9 @@ def protocol(head_seconds: float, connections: int) -> type[H11Protocol]:
                 self._wait_for_head()
 
         def send_400_response(self, msg: str) -> None:
-            self._refuse(Problem("http-invalid", msg))
+            # uvicorn calls this while it handles h11's error, and keeps to itself which one it was.
+            too_large = getattr(sys.exc_info()[1], "error_status_hint", 400) == TOO_LARGE
+            self._refuse(head_too_large() if too_large else Problem("http-invalid", msg))
 
         def _wait_for_head(self) -> None:
             self.late = self.loop.call_later(head_seconds, self._give_up)
@@ -80,4 +86,8 @@ def protocol(head_seconds: float, connections: int) -> type[H11Protocol]:
     return Bounded
 
 
-_REASONS: Final = {400: b"Bad Request", 408: b"Request Timeout"}
+_REASONS: Final = {
+    400: b"Bad Request",
+    408: b"Request Timeout",
+    TOO_LARGE: b"Request Header Fields Too Large",
+}

@@ -20,6 +20,8 @@ from api.problems import Refused
 JSON: Final = "application/json"
 PAGE: Final = 100
 MOST: Final = 1000
+UNCHANGING: Final = {"Cache-Control": "private, max-age=31536000, immutable"}
+"""Headers of what its address names by content. Private: another token may not have it."""
 _RANGE: Final = re.compile(r"bytes=(\d{1,18})-(\d{0,18})|bytes=-(\d{1,18})")
 _TAGS: Final = re.compile(r'(?:W/)?("[^"]*")')
 
@@ -51,6 +53,7 @@ def file_answer(request: Request, path: Path, tag: str, media: str = JSON, **hea
     """
     same = unchanged(request, tag)
     if same is not None:
+        same.headers.update({name: text for name, text in headers.items() if name in UNCHANGING})
         return same
     _check_range(request, path)
     return FileResponse(path, media_type=media, headers={"ETag": f'"{tag}"', **headers})

@@ -5,6 +5,7 @@
 
 import gc
 import ipaddress
+import logging
 import os
 import socket
 import sys
@@ -17,16 +18,27 @@ import uvicorn
 from fastapi import FastAPI
 
 from api.app import create_app
+from api.jobs.executors import open_executor
+from api.planning.plugins import load_functions
 from api.server.logs import configure
+from api.server.middleware import HEAD_BYTES
 from api.server.protocol import protocol
 from api.server.workers import supervise, watch_lifeline
 from api.settings import Settings, settings_from
+from api.storage.database import default_url, open_database
+from api.storage.objects import open_objects
+from api.storage.store import Store
 from planner.errors import InputError
 
-HEADER_BYTES: Final = 16_384
 BACKLOG: Final = 1024
 BETWEEN_COLLECTIONS: Final = 50_000
 """Objects more than before; a small plan stays below while it is made, and leaves few behind."""
+
+
+class CannotStart(InputError):
+    """A part of the server cannot be used; nothing was wrong with the command, so the exit code is 1."""
+
+    exit_code = 1
 
 
 class Server(uvicorn.Server):
@@ -37,7 +49,7 @@ class Server(uvicorn.Server):
         config = uvicorn.Config(
             app,
             http=protocol(settings.head_seconds, settings.connections),
-            h11_max_incomplete_event_size=HEADER_BYTES,
+            h11_max_incomplete_event_size=HEAD_BYTES,
             timeout_graceful_shutdown=settings.drain_seconds,
             access_log=False,
             log_config=None,
@@ -64,11 +76,12 @@ def serve(host: str, port: int, data: str | None, processes: int, tell: Callable
 
     Raises:
       InputError: an address beyond this machine and no tokens, or one that cannot be had; a data folder that
-        cannot be made.
+        cannot be made; what `require_parts` says.
     """
     environment = {**os.environ, **({"QPLAN_DATA": data} if data else {})}
     settings = settings_from(environment)
     _make(settings.data)
+    require_parts(settings)
     with ExitStack() as stack:
         listening = [stack.enter_context(one) for one in _sockets(host, port, processes, settings)]
         tell(_url(listening[0]), str(settings.data))
@@ -93,6 +106,29 @@ def _make(folder: Path) -> None:
     except OSError as error:
         reason = "it is a file" if isinstance(error, FileExistsError) else error.strerror
         raise InputError(f"cannot keep data in {str(folder)!r}: {reason}", hint="give a folder") from error
+
+
+def require_parts(settings: Settings) -> None:
+    """Open what a server needs, and close it again, so that a fault is one line before anybody can ask.
+
+    Raises:
+      CannotStart: a database, object store, executor or function that cannot be used, a broken data folder.
+    """
+    try:
+        _open_parts(settings)
+    except InputError as error:
+        raise CannotStart(error.message, hint=error.hint) from error
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        raise CannotStart(f"cannot keep data in {str(settings.data)!r}: {error.strerror}{where}") from error
+
+
+def _open_parts(settings: Settings) -> None:
+    open_database(settings.database_url or default_url(settings.data)).dispose()
+    store = Store(settings.data, open_objects(settings.blobs))
+    open_executor(settings, store)
+    load_functions(settings.functions)
+    store.open()
 
 
 def _sockets(host: str, port: int, count: int, settings: Settings) -> list[socket.socket]:
@@ -143,4 +179,11 @@ def is_loopback(host: str) -> bool:
 
 if __name__ == "__main__":
     watch_lifeline(int(sys.argv[2]))
-    run(settings_from(os.environ), socket.socket(fileno=int(sys.argv[1])))
+    configure()
+    found = settings_from(os.environ)
+    try:
+        require_parts(found)
+    except CannotStart as fault:
+        logging.getLogger("qplan.api").error("cannot start: %s", fault)  # noqa: TRY400 - its places say nothing
+        sys.exit(1)
+    run(found, socket.socket(fileno=int(sys.argv[1])))

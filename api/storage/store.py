@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 from api.problems import Refused, unknown
+from api.server.limits import Quota
 from api.storage.digests import DIGEST, digest_of_file
 from api.storage.objects import Objects
 
@@ -65,19 +66,26 @@ _MOST_CHECKED: Final = 10_000
 class Store:
     """A folder of content-addressed files; in front of an object store it holds what was asked for here.
 
-    `checked` are files whose bytes were compared with their digest: where, how big, how old.
+    `checked` are files whose bytes were compared with their digest: where, how big, how old. A `quota` counts
+    what is kept and taken away; none allows everything.
     """
 
     root: Path
     objects: Objects | None = None
+    quota: Quota | None = field(default=None, compare=False)
     checked: set[tuple[str, int, int]] = field(default_factory=set, compare=False)
+
+    @property
+    def drafts(self) -> Path:
+        """Folder of what is not kept yet."""
+        return self.root / "drafts"
 
     def open(self) -> None:
         """Make the folders, and clear what an earlier server left half done."""
         for name in (*_KINDS, "drafts"):
             (self.root / name).mkdir(parents=True, exist_ok=True)
-        with _holding(self.root / "drafts", fcntl.LOCK_EX):
-            for draft in (self.root / "drafts").iterdir():
+        with _holding(self.drafts, fcntl.LOCK_EX):
+            for draft in self.drafts.iterdir():
                 if not _in_use(draft):
                     _remove(draft)
 
@@ -174,9 +182,12 @@ class Store:
           Refused: it is not there; with the nearest digests.
         """
         path = self.find(kind, digest)
+        size = path.stat().st_size
         if self.objects is not None:
             self.objects.drop(self._name(kind, digest))
         path.unlink(missing_ok=True)
+        if self.quota is not None and (kind != "requests" or self.objects is not None):
+            self.quota.give_back(size)  # a request's link in the folder is a second name of its plan
 
     def put(self, kind: Kind, digest: str, data: bytes) -> None:
         """Keep bytes under a digest; what is there stays."""
@@ -208,12 +219,31 @@ class Store:
 
     def _give_name(self, kind: Kind, digest: str, draft: Path) -> None:
         goal = self.path(kind, digest)
-        if self.objects is not None:
-            self.objects.send(draft, self._name(kind, digest))
-        _in_folder(os.replace, draft, goal)
+        with self._counted(kind, digest, draft):
+            if self.objects is not None:
+                self.objects.send(draft, self._name(kind, digest))
+            _in_folder(os.replace, draft, goal)
         if kind not in _MADE_AGAIN:
             with _opened(goal.parent) as folder:
                 os.fsync(folder)
+
+    @contextmanager
+    def _counted(self, kind: Kind, digest: str, draft: Path) -> Iterator[None]:
+        """Count the bytes of a file that is kept, unless it is there or its keeping fails.
+
+        Raises:
+          Refused: `quota`.
+        """
+        if self.quota is None or self.path(kind, digest).is_file():
+            yield
+            return
+        size = draft.stat().st_size
+        self.quota.take(size)
+        try:
+            yield
+        except BaseException:
+            self.quota.give_back(size)
+            raise
 
     def keep_plan(self, request: str | None, key: str, plan: bytes | Path, origin: bytes) -> None:
         """Keep a plan, its bytes or a finished file, with its provenance, as the answer of a request."""
@@ -242,7 +272,7 @@ class Store:
     @contextmanager
     def _drafted(self, makers: Sequence[Callable[[Path], int]]) -> Iterator[list[tuple[Path, int]]]:
         """Make files or folders among the drafts and hold them; those that are still there go."""
-        folder = self.root / "drafts"
+        folder = self.drafts
         drafts: list[tuple[Path, int]] = []
         try:
             if makers:

@@ -26,6 +26,7 @@ from api.problems import Refused, unknown
 from api.server.limits import Quota
 from api.settings import Settings
 from api.storage.digests import digest_of_file
+from api.storage.kept_bytes import UPLOADS
 from api.storage.store import Store
 
 ID: Final = r"^[0-9a-f]{8,12}-[0-9a-f]{32}$"
@@ -49,7 +50,7 @@ class Uploads:
         self.settings = settings
         self.store = store
         self.quota = quota
-        self.root = settings.data / "uploads"
+        self.root = settings.data / UPLOADS
 
     def begin(self, digest: str, size: int, id_: str = "") -> Upload:
         """Announce a file.
@@ -94,13 +95,13 @@ class Uploads:
         Raises:
           Refused: none of this id, or `expired`.
         """
-        shutil.rmtree(self._folder(id_), ignore_errors=True)
+        self._drop(self._folder(id_))
 
     def sweep(self) -> None:
         """Take away what ran out."""
         for folder in self.root.iterdir() if self.root.is_dir() else ():
             if re.fullmatch(ID, folder.name) and self._expires(folder.name) < time.time():
-                shutil.rmtree(folder, ignore_errors=True)
+                self._drop(folder)
 
     async def append(self, id_: str, offset: int, request: Request) -> Upload:
         """Add the body of a request to an upload; the last part makes it a blob.
@@ -116,7 +117,7 @@ class Uploads:
             stands = os.fstat(file).st_size
             if stands != offset:
                 raise Refused("offset-mismatch", f"the upload stands at byte {stands}", offset=stands)
-            await _write(request, file, upload.bytes - offset)
+            await _write(request, file, upload.bytes - offset, self.quota)
             if os.fstat(file).st_size == upload.bytes:
                 await run_sync(self._finish, upload)
         return await run_sync(self.find, id_)
@@ -127,9 +128,18 @@ class Uploads:
         if found != upload.digest:
             self.drop(upload.id)
             raise Refused("digest-mismatch", f"what was uploaded is {found}", found=found)
-        self.quota.check(upload.bytes)
-        self.store.keep("blobs", upload.digest, data)
-        self.quota.add(upload.bytes)
+        self.quota.give_back(upload.bytes)  # as parts; the store counts it as a blob
+        try:
+            self.store.keep("blobs", upload.digest, data)
+        except BaseException:
+            self.quota.take(upload.bytes)
+            raise
+
+    def _drop(self, folder: Path) -> None:
+        data = folder / "data"
+        size = data.stat().st_size if data.exists() else 0
+        shutil.rmtree(folder, ignore_errors=True)
+        self.quota.give_back(size)
 
     def _folder(self, id_: str) -> Path:
         if not re.fullmatch(ID, id_):
@@ -169,11 +179,16 @@ def _locked(path: Path) -> Iterator[int]:
         os.close(file)
 
 
-async def _write(request: Request, file: int, room: int) -> None:
-    """Append a body as it arrives; what came before a break stays."""
+async def _write(request: Request, file: int, room: int, quota: Quota) -> None:
+    """Append a body as it arrives; what came before a break stays.
+
+    Raises:
+      Refused: `too-large`; `quota`, as soon as a part does not fit.
+    """
     waiting = bytearray()
 
     def write(data: bytes) -> None:
+        quota.take(len(data))
         while data:
             data = data[os.write(file, data) :]
 

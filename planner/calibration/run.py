@@ -138,6 +138,24 @@ def calibrate(
     return Statistics(calibration_digest(graph), method, done, kept)
 
 
+def require_numbers(graph: Graph, stats: Statistics) -> Statistics:
+    """Return statistics that saw a finite number at an input of their model, if that has inputs in float.
+
+    Not for shards: one of them may have nothing but NaN where others have numbers.
+
+    Raises:
+      SampleError: they saw nothing but NaN and infinities.
+    """
+    inputs = [name for name in graph.inputs if graph.values[name].dtype in OBSERVED_DTYPES]
+    if inputs and not any(name in stats.values for name in inputs):
+        named = ", ".join(repr(name) for name in inputs[:3])
+        raise SampleError(
+            f"no finite number in any of {stats.samples} samples for {named}: all are NaN or infinite",
+            hint="look at how the samples are made; ranges come from numbers",
+        )
+    return stats
+
+
 def observe_each(
     graph: Graph, samples: Source, *, values: Iterable[str] | None = None
 ) -> Iterator[tuple[str, Mapping[str, Observed]]]:

@@ -163,6 +163,36 @@ def get_stats(digest: str) -> Steps[dict[str, Any]]:
     return (yield from _object(Ask("GET", f"/v1/stats/{_quoted(digest)}")))
 
 
+def list_stats() -> Steps[list[dict[str, Any]]]:
+    """List the statistics: digests and sizes."""
+    return (yield from _items("/v1/stats", {}))
+
+
+def delete_stats(digest: str) -> Steps[None]:
+    """Take statistics away; plans made with them stay, but cannot be edited."""
+    yield Ask("DELETE", f"/v1/stats/{_quoted(digest)}")
+
+
+def blobs() -> Steps[list[dict[str, Any]]]:
+    """List the blobs: digests and sizes."""
+    return (yield from _items("/v1/blobs", {}))
+
+
+def delete_blob(digest: str) -> Steps[None]:
+    """Take a blob away; models that lie in it stay as records."""
+    yield Ask("DELETE", f"/v1/blobs/{_quoted(digest)}")
+
+
+def plans() -> Steps[list[dict[str, Any]]]:
+    """List the plans: keys, sizes, targets and models."""
+    return (yield from _items("/v1/plans", {}))
+
+
+def delete_plan(key: str) -> Steps[None]:
+    """Take a plan away; the same request makes it again."""
+    yield Ask("DELETE", f"/v1/plans/{_quoted(key)}")
+
+
 def plan(
     model: str | Mapping[str, Any],
     target: str,

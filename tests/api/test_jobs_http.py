@@ -241,3 +241,12 @@ def test_preferences_that_say_nothing_to_us(service, digits, prefer):
     answer = service.post("/v1/calibrations", json=body, headers={"Prefer": prefer})
     assert answer.status_code == 202
     assert "preference-applied" not in answer.headers
+
+
+def test_calibrating_on_nothing_but_nan_is_refused(service, digits):
+    file = io.BytesIO()
+    shapes = {name: array.shape for name, array in digits["arrays"][0].items()}
+    np.savez(file, **{name: np.full(shape, np.nan, np.float32) for name, shape in shapes.items()})
+    asked = {"model": digits["model"], "samples": put(service, file.getvalue())}
+    answer = service.post("/v1/calibrations", json=asked, headers=WAIT)
+    check(answer, "input-invalid", "no finite number in any of 1 samples")

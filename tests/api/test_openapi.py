@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from jsonschema import Draft202012Validator, ValidationError
 
 from api.app import create_app
-from api.schemas.examples import ANNOTATED_TEXT, BLOB, NO_DIGEST, NO_JOB, UPLOAD
+from api.schemas.examples import ANNOTATED, ANNOTATED_TEXT, BLOB, NO_DIGEST, NO_JOB, NO_STATS, UPLOAD
 from api.settings import Settings
+from planner.exporters.table import EXPORTERS
 from tests.api.documents import digest, put
+from tests.api.test_problems import check
 
 OPERATIONS = {
     "append_upload": ("patch", "/v1/uploads/{id}"),
@@ -20,7 +23,10 @@ OPERATIONS = {
     "calibrate": ("post", "/v1/calibrations"),
     "cancel_job": ("post", "/v1/jobs/{id}:cancel"),
     "compare": ("post", "/v1/comparisons"),
+    "delete_blob": ("delete", "/v1/blobs/{digest}"),
     "delete_model": ("delete", "/v1/models/{digest}"),
+    "delete_plan": ("delete", "/v1/plans/{key}"),
+    "delete_stats": ("delete", "/v1/stats/{digest}"),
     "delete_upload": ("delete", "/v1/uploads/{id}"),
     "diff_plans": ("get", "/v1/plans/{key}/diff"),
     "explain_plan": ("get", "/v1/plans/{key}/explain"),
@@ -30,16 +36,19 @@ OPERATIONS = {
     "get_model": ("get", "/v1/models/{digest}"),
     "get_plan": ("get", "/v1/plans/{key}"),
     "get_schema": ("get", "/v1/schemas/{name}"),
-    "get_stats": ("get", "/v1/stats/{stats}"),
+    "get_stats": ("get", "/v1/stats/{digest}"),
     "get_target": ("get", "/v1/targets/{name}"),
     "get_upload": ("get", "/v1/uploads/{id}"),
     "head_blob": ("head", "/v1/blobs/{digest}"),
     "head_upload": ("head", "/v1/uploads/{id}"),
     "job_events": ("get", "/v1/jobs/{id}/events"),
     "lint_target": ("post", "/v1/targets:lint"),
+    "list_blobs": ("get", "/v1/blobs"),
     "list_jobs": ("get", "/v1/jobs"),
     "list_models": ("get", "/v1/models"),
+    "list_plans": ("get", "/v1/plans"),
     "list_ports": ("get", "/v1/plans/{key}/ports"),
+    "list_stats": ("get", "/v1/stats"),
     "list_targets": ("get", "/v1/targets"),
     "losses": ("post", "/v1/losses"),
     "live": ("get", "/v1/health/live"),
@@ -109,6 +118,7 @@ def known(service, kept) -> dict[str, Callable[[], str]]:
     model, plan, content = kept["model"], kept["plan"], ANNOTATED_TEXT.encode()
     return {name: partial(str, own) for name, own in kept.items()} | {
         "file": posted("exports", "blob", model=model, plan=plan, format="onnx-qdq"),
+        NO_STATS: partial(str, kept["stats"]),
         NO_JOB: posted("calibrations", "id", model=model, samples=kept["samples"]),
         UPLOAD: posted("uploads", "id", digest=digest(content), bytes=len(content)),
     }
@@ -149,7 +159,9 @@ def test_examples_work(service, known, name):
     headers: dict[str, str] = {}
     for parameter in entry.get("parameters", ()):
         example = (parameter["schema"].get("examples") or parameter["examples"])[0]
-        stand_in = {NO_DIGEST: parameter["name"], NO_JOB: NO_JOB, UPLOAD: UPLOAD}.get(example)
+        stand_in = {NO_DIGEST: parameter["name"], NO_JOB: NO_JOB, NO_STATS: NO_STATS, UPLOAD: UPLOAD}.get(
+            example
+        )
         text = str(example if stand_in is None else known[stand_in]())
         if parameter["in"] == "path":
             path = path.replace(f"{{{parameter['name']}}}", text)
@@ -180,3 +192,46 @@ def test_the_example_of_a_blob_is_its_digest():
 def test_every_answer_can_be_a_problem():
     for name, (_, _, entry) in operations().items():
         assert "default" in entry["responses"], name
+
+
+def test_the_document_knows_tokens_servers_and_problems():
+    found = document()
+    assert found["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
+    assert found["security"] == [{"bearer": []}, {}]
+    assert [server["url"] for server in found["servers"]] == ["/"]
+    for name, (_, path, entry) in operations().items():
+        problem = entry["responses"]["default"]["content"]["application/problem+json"]
+        assert problem["schema"] == {"$ref": "#/components/schemas/ProblemDocument"}, name
+        assert ("security" in entry) == path.startswith("/v1/health/"), name
+
+
+def references(tree: Any) -> set[str]:
+    if isinstance(tree, dict):
+        own = {tree["$ref"]} if isinstance(tree.get("$ref"), str) else set()
+        return own.union(*map(references, tree.values()))
+    return set().union(*map(references, tree)) if isinstance(tree, list) else set()
+
+
+def test_every_reference_leads_somewhere():
+    prefix = "#/components/schemas/"
+    assert {name.removeprefix(prefix) for name in references(document())} <= set(
+        document()["components"]["schemas"]
+    )
+
+
+def test_plans_are_typed_as_they_are(service):
+    schema = {"$ref": "#/components/schemas/Plan", "components": document()["components"]}
+    plan = service.post("/v1/plans", json={"model": ANNOTATED, "target": "litert-int8"}).json()
+    Draft202012Validator(schema).validate(plan)
+    with pytest.raises(ValidationError):
+        Draft202012Validator(schema).validate({**plan, "kernels": 5})
+
+
+def test_formats_and_methods_are_checked_at_the_door(service, kept):
+    request = document()["components"]["schemas"]["ExportRequest"]["properties"]["format"]
+    assert request["enum"] == sorted(EXPORTERS)
+    body = {"model": kept["model"], "plan": kept["plan"], "format": "onnx-qdc"}
+    check(service.post("/v1/exports", json=body), "request-invalid", "onnx-qdq")
+    for method in ("minmx", "minmax:3", "percentile:", "percentile:x"):
+        asked = {"model": kept["model"], "samples": kept["samples"], "method": method}
+        check(service.post("/v1/calibrations", json=asked), "request-invalid", "/method")

@@ -18,6 +18,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from api.routes.metrics import STATES
+from api.schemas.examples import TARGET, TARGET_NAME
 from api.server.body_stream import REQUEST_ID, BodyStream
 from api.server.logs import ACCESS
 from api.settings import Settings
@@ -315,6 +316,59 @@ def test_the_quota(make_service):
     check(service.put(f"/v1/blobs/{digest(more)}", content=more, headers=kind), "quota", "1000 bytes")
     assert service.head(f"/v1/blobs/{digest(more)}").status_code == 404
     put(service, b"2" * 300)
+
+
+def test_the_quota_counts_plans(make_service):
+    """100 plans of 100 kB were kept under a quota of 100 kB, when only blobs counted."""
+    service = make_service(quota=100_000)
+    answers = [
+        service.post("/v1/plans", json={"model": chain(k), "target": "litert-int8"}) for k in range(1, 40)
+    ]
+    refused = [answer for answer in answers if answer.is_error]
+    check(refused[0], "quota", "100000 bytes")
+    kept = service.app.state.quota.measure()
+    assert 50_000 < kept <= 100_000
+    assert service.app.state.quota.used == kept
+    first = answers[0].json()["key"]
+    assert service.get(f"/v1/plans/{first}").json() == answers[0].json()
+    assert service.post("/v1/plans", json={"model": chain(1), "target": "litert-int8"}).status_code == 200
+
+
+def test_the_quota_counts_targets_and_what_children_make(make_service):
+    service = make_service(quota=400_000)
+    quota = service.app.state.quota
+    before = quota.used
+    kind = {"content-type": "application/yaml"}
+    assert service.put(f"/v1/targets/{TARGET_NAME}", content=TARGET, headers=kind).status_code == 201
+    assert quota.used >= before + len(TARGET)
+    key = service.post("/v1/plans", json={"model": chain(2), "target": "litert-int8"}).json()["key"]
+    before = quota.used
+    page = service.get(f"/v1/plans/{key}/report")
+    assert quota.used == before + len(page.content) == quota.measure()
+    put(service, bytes(400_000 - quota.used))
+    before = quota.used
+    assert before == 400_000
+    check(service.get(f"/v1/plans/{key}/diff", params={"against": key}), "quota")
+    assert service.get(f"/v1/plans/{key}/report").content == page.content
+    job = {"model": chain(2), "target": "onnxruntime-cpu"}
+    check(service.post("/v1/plans", json=job), "quota")
+    assert quota.used == before == quota.measure()
+
+
+def test_the_quota_counts_parts_and_what_is_given_up(make_service):
+    service = make_service(quota=1000)
+    quota, content = service.app.state.quota, b"3" * 700
+    asked = {"digest": digest(content), "bytes": len(content)}
+    first, second = (service.post("/v1/uploads", json=asked).json()["link"] for _ in range(2))
+    kind = {"content-type": "application/octet-stream", "upload-offset": "0"}
+    assert service.patch(first, content=content[:600], headers=kind).status_code == 204
+    assert quota.used == quota.measure() == 600
+    check(service.patch(second, content=content[:600], headers=kind), "quota")
+    assert quota.used == quota.measure() == 600
+    assert service.patch(first, content=content[600:], headers=kind | {"upload-offset": "600"}).is_success
+    assert quota.used == 700
+    service.delete(second)
+    assert quota.used == 700
 
 
 def test_a_report_may_style_itself_and_run_its_one_script(service):

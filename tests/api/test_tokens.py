@@ -161,7 +161,7 @@ import sys
 from api.server.limits import RateLimiter, Quota
 buckets, quota = RateLimiter("test", 1, 500), Quota(9000, int)
 for _ in range(400):
-    quota.add(10)
+    quota.take(10)
 print(sum(buckets.take("a", 0.0) == 0 for _ in range(400)), quota.used)
 """
 

@@ -1,6 +1,7 @@
 """Calibrating: every float activation, derived or observed, and equal to onnxruntime's own calibrator."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from onnxruntime.quantization.calibrate import CalibrationDataReader, CalibrationMethod, create_calibrator
 
+import planner
 from planner.calibration.run import calibrate, threads_for
 from planner.calibration.statistics import merge
 from planner.errors import ModelError, SampleError, StatsError, UnknownName
@@ -112,6 +114,21 @@ def test_what_is_small_or_goes_step_by_step_runs_in_one_thread(kind, width, thre
 def test_a_value_with_nothing_finite_has_no_statistics():
     stats = calibrate(branchy(), [{"x": np.full((3, 4), np.nan, np.float32)}], values=["x", "m"])
     assert stats.values == {}
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("parts", [0, 2])
+def test_nothing_but_nan_is_refused(bad, parts):
+    """Statistics of no number planned a model whose every range was a guess."""
+    arrays = [{"x": np.full((3, 4), bad, np.float32)}] * 2
+    with ThreadPoolExecutor(2) as pool:
+        more = {"executor": pool, "parts": parts} if parts else {}
+        with pytest.raises(SampleError, match="no finite number in any of 2 samples for 'x'"):
+            planner.calibrate(branchy(), arrays, **more)
+        arrays[1] = {"x": np.full((3, 4), bad, np.float32)}
+        arrays[1]["x"][0, 0] = 2.0
+        stats = planner.calibrate(branchy(), arrays, **more)
+    assert (stats.values["x"].lo, stats.values["x"].hi) == (2.0, 2.0)
 
 
 def test_regions_run_too_and_facts_do_not_matter():

@@ -96,7 +96,7 @@ FAILURES = {
         lambda store, _: calibration_of(store, (DIGITS / "digits.onnx").read_bytes(), b"PK"),
         "input-invalid",
     ),
-    "too long": (Bounds(GIB, 3), endless, "timeout"),
+    "too long": (Bounds(GIB, 1, patience=100), endless, "timeout"),
     "too much memory": (Bounds(200 << 20, 100), endless, "out-of-memory"),
     "a bug": (BOUNDS, lambda *_: work("export", {}), "worker-crashed"),
     "gone": (

@@ -1,0 +1,83 @@
+"""Kept things: lists of plans, statistics and blobs, and taking them away.
+
+A list reads no documents but the origins of its plans. Source: design 06, "Shape".
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from api.planning.service import Service
+from api.problems import Refused
+from api.server.responses import page_of
+from api.storage.digests import digest_of
+from api.storage.store import Kind, Store
+from planner.errors import PlannerError
+
+
+def list_files(store: Store, kind: Kind, limit: int, cursor: str | None) -> dict[str, Any]:
+    """A page of the files of a kind, with their sizes, in the order of their digests."""
+    digests, after = page_of(store.digests(kind), limit, cursor)
+    paths = ((digest, store.look(kind, digest)) for digest in digests)
+    items = [{"digest": digest, "bytes": path.stat().st_size} for digest, path in paths if path is not None]
+    return {"items": items, "next": after}
+
+
+def list_plans(store: Store, limit: int, cursor: str | None) -> dict[str, Any]:
+    """A page of the records of plans, in the order of their keys."""
+    keys, after = page_of(store.digests("plans"), limit, cursor)
+    paths = ((key, store.look("plans", key)) for key in keys)
+    return {"items": [_record(store, key, path) for key, path in paths if path is not None], "next": after}
+
+
+def _record(store: Store, key: str, path: Path) -> dict[str, Any]:
+    """What is known of a plan without reading it; one whose request was not kept has no more than a size."""
+    record = {"key": key, "bytes": path.stat().st_size, "link": f"/v1/plans/{key}"}
+    text = store.read("origins", key)
+    if text is None:
+        return record
+    origin = json.loads(text)
+    request, *_, version = origin["request"]
+    named = {name: request[name] if isinstance(request[name], str) else None for name in ("model", "stats")}
+    return {**record, **named, "target": origin["target"], "edits": len(origin["steps"]), "version": version}
+
+
+async def delete_plan(service: Service, key: str) -> None:
+    """Take a plan away, with its origin and the links by which its requests find it.
+
+    Raises:
+      Refused: there is none, with the nearest.
+    """
+    store = service.store
+    path = store.find("plans", key)
+    text = store.read("origins", key)
+    if text is not None:
+        try:
+            target = await service.targets.find(json.loads(text)["target"])
+        except (
+            PlannerError,
+            Refused,
+        ):  # gone, or a description that this version cannot load has no plans made by it either
+            target = None
+        if target is not None:
+            _drop(store, "requests", digest_of(text + target.digest.encode()))
+        _drop(store, "origins", key)
+    for link in list(_links(store, path)):
+        _drop(store, "requests", link)
+    store.drop("plans", key)
+
+
+def _links(store: Store, plan: Path) -> Iterator[str]:
+    """Digests of further requests that lead to a plan: each is another name of its file."""
+    stands = plan.stat()
+    if stands.st_nlink == 1:
+        return
+    for path in (store.root / "requests").glob("*/*"):
+        if path.stat().st_ino == stands.st_ino:
+            yield f"sha256:{path.name}"
+
+
+def _drop(store: Store, kind: Kind, digest: str) -> None:
+    if store.has(kind, digest):
+        store.drop(kind, digest)

@@ -1,0 +1,56 @@
+"""The OpenAPI document: what FastAPI draws from the routes, and what it cannot know: tokens, servers, plans.
+
+Source: OpenAPI 3.1; RFC 9457; RFC 6750.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from api.problems import MEDIA_TYPE
+from planner.plans.planschema import PLAN
+
+PLAN_REF: Final = {"$ref": "#/components/schemas/Plan"}
+_PARTS: Final = "#/components/schemas/Plan{model}"
+_PROBLEM: Final = {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}
+_BEARER: Final = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "a token of `qplan token`; a server without tokens answers on loopback and needs none",
+}
+_OPEN: Final = ("/v1/health/live", "/v1/health/ready")
+
+
+def openapi_of(app: FastAPI) -> dict[str, Any]:
+    """The document of an application, made once."""
+    if app.openapi_schema is None:
+        found = get_openapi(
+            title=app.title, version=app.version, description=app.description, routes=app.routes
+        )
+        found["servers"] = [{"url": "/", "description": "the server that gives this document"}]
+        found["security"] = [{"bearer": []}, {}]
+        components = found["components"]
+        components["securitySchemes"] = {"bearer": _BEARER}
+        components["schemas"] |= _plan_schemas()
+        for path, operation in _operations(found):
+            # Clients of the first documents know problems as plain JSON, which stays beside what they are.
+            operation["responses"]["default"]["content"] |= {MEDIA_TYPE: _PROBLEM}
+            if path in _OPEN:
+                operation["security"] = []
+        app.openapi_schema = found
+    return app.openapi_schema
+
+
+def _operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for path, entries in document["paths"].items():
+        for operation in entries.values():
+            yield path, operation
+
+
+def _plan_schemas() -> dict[str, Any]:
+    """The schema of a plan, its parts beside it under names of their own."""
+    plan = PLAN.json_schema(ref_template=_PARTS)
+    parts = plan.pop("$defs", {})
+    return {"Plan": plan, **{f"Plan{name}": part for name, part in parts.items()}}

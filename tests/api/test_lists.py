@@ -1,0 +1,133 @@
+"""Lists of what is kept, taking it away, HEAD, and how long an answer may be kept by a client."""
+
+import json
+
+import pytest
+
+import planner
+from planner.calibration.statistics import calibration_digest
+from planner.client import Client
+from tests.api.documents import chain, digest, put, relu
+from tests.api.test_problems import check
+
+STATS = {
+    "format": "qplan.stats/2",
+    "method": "minmax",
+    "samples": 1,
+    "values": {"y": {"min": -1.0, "max": 2.0}},
+}
+
+
+def planned(service, kernels: int = 2, **more) -> str:
+    body = {"model": chain(kernels), "target": "litert-int8", **more}
+    return service.post("/v1/plans", json=body).json()["key"]
+
+
+def test_plans_are_listed_with_where_they_come_from(make_service):
+    service = make_service()
+    model = service.post("/v1/models", json={"blob": put(service, relu())}).json()["digest"]
+    asked = {"model": model, "target": "onnxruntime-cpu", "options": {"best_effort": True}}
+    keys = {planned(service): None, service.post("/v1/plans", json=asked).json()["key"]: model}
+    edited = service.post(f"/v1/plans/{next(iter(keys))}:replan", json={"restore": ["k0"]}).json()["key"]
+    found = {item["key"]: item for item in service.get("/v1/plans").json()["items"]}
+    assert {key: item["model"] for key, item in found.items()} == {**keys, edited: None}
+    assert [found[key]["edits"] for key in (*keys, edited)] == [0, 0, 1]
+    assert found[edited]["target"].startswith("litert-int8@")
+    for key, item in found.items():
+        assert item["bytes"] == len(service.get(item["link"]).content), key
+    first = service.get("/v1/plans", params={"limit": 2}).json()
+    rest = service.get("/v1/plans", params={"limit": 2, "cursor": first["next"]}).json()
+    assert [item["key"] for item in first["items"] + rest["items"]] == sorted(found)
+    assert rest["next"] is None
+
+
+def test_a_plan_that_went_is_made_again_by_its_request(make_service):
+    service = make_service(quota=10_000_000)
+    empty = service.app.state.quota.measure()
+    key = planned(service)
+    same = planned(service, options={"costs": {}, "strategy": "minimal"})
+    assert same == key
+    text = service.get(f"/v1/plans/{key}").content
+    address = f"/v1/plans/{key}"
+    check(service.delete(address, headers={"If-Match": '"other"'}), "precondition-failed")
+    assert service.delete(address, headers={"If-Match": f'"{key}"'}).status_code == 204
+    check(service.get(address), "unknown-name")
+    check(service.delete(address), "unknown-name")
+    assert service.get("/v1/plans").json()["items"] == []
+    assert list((service.app.state.service.store.root / "requests").glob("*/*")) == []
+    assert service.app.state.quota.used == service.app.state.quota.measure() == empty
+    assert planned(service) == key
+    assert service.get(address).content == text
+
+
+def test_statistics_come_back_as_the_library_takes_them(make_service, tmp_path):
+    service = make_service()
+    model = planner.load_model(relu())
+    names = [value for value in model.values if value not in model.constants]
+    values = {name: {"min": -1.0, "max": 2.0} for name in names}
+    mine = STATS | {"model": calibration_digest(model), "values": values}
+    with Client(str(service.base_url)) as client:
+        kept = client.stats(mine)
+        again = client.get_stats(kept["digest"])
+        assert again["values"].keys() == values.keys()
+        assert client.stats(again)["digest"] == kept["digest"]
+        (tmp_path / "again.json").write_text(json.dumps(again))
+        planner.annotate(model, stats=tmp_path / "again.json")
+        assert [item["digest"] for item in client.list_stats()] == [kept["digest"]]
+        client.delete_stats(kept["digest"])
+        assert client.list_stats() == []
+    check(service.get(f"/v1/stats/{kept['digest']}"), "unknown-name")
+
+
+def test_blobs_are_listed_and_go(make_service):
+    service = make_service()
+    contents = [b"1", b"22", b"333"]
+    for content in contents:
+        put(service, content)
+    with Client(str(service.base_url)) as client:
+        assert {item["digest"]: item["bytes"] for item in client.blobs()} == {
+            digest(content): len(content) for content in contents
+        }
+        client.delete_blob(digest(b"22"))
+        assert len(client.blobs()) == 2
+    check(service.get(f"/v1/blobs/{digest(b'22')}"), "unknown-name")
+    put(service, b"22")
+    assert service.get(f"/v1/blobs/{digest(b'22')}").content == b"22"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/plans",
+        "/v1/plans/{key}",
+        "/v1/plans/{key}/report",
+        "/v1/targets",
+        "/v1/server",
+        "/v1/health/live",
+    ],
+)
+def test_head_is_get_without_the_body(service, path):
+    address = path.replace("{key}", planned(service))
+    got, asked = service.get(address), service.head(address)
+    assert (asked.status_code, asked.content) == (200, b"")
+    same = ("content-type", "content-length", "etag", "cache-control")
+    assert {name: asked.headers.get(name) for name in same} == {name: got.headers.get(name) for name in same}
+    assert asked.headers["content-length"] == str(len(got.content))
+
+
+def test_head_of_what_is_not_there_and_of_streams(service):
+    assert service.head("/v1/plans/none").status_code == 404
+    assert service.head("/v1/exports").status_code == 405
+    assert service.head(f"/v1/jobs/{'0' * 32}/events").status_code == 405
+
+
+def test_what_its_address_names_never_changes(service):
+    key = planned(service)
+    for address in (f"/v1/plans/{key}", f"/v1/blobs/{put(service, b'1')}"):
+        answer = service.get(address)
+        assert answer.headers["cache-control"] == "private, max-age=31536000, immutable"
+        known = service.get(address, headers={"If-None-Match": answer.headers["etag"]})
+        assert known.status_code == 304
+        assert known.headers["cache-control"] == answer.headers["cache-control"]
+    for address in (f"/v1/plans/{key}/report", "/v1/plans", "/v1/targets/litert-int8"):
+        assert "immutable" not in service.get(address).headers.get("cache-control", "")

@@ -1,0 +1,111 @@
+"""Starting and being ready: what cannot be used is one line, and `ready` tries what requests need."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from api.jobs.child_process import PATIENCE, Bounds, run_child, start_child
+from api.jobs.records import work
+from api.problems import Refused
+from api.server.readiness import LASTS
+from api.storage.store import Store
+from benchmarks.clusters import free_port
+from tests.api.conftest import COMMAND, ROOT
+from tests.api.test_problems import check
+
+
+def broken_file(data: Path) -> dict[str, str]:
+    (data / "qplan.sqlite").write_text("no database " * 100)
+    return {}
+
+
+def no_server(_: Path) -> dict[str, str]:
+    return {"QPLAN_DATABASE_URL": f"postgresql://user:hidden@127.0.0.1:{free_port()}/name"}
+
+
+def broken_folder(data: Path) -> dict[str, str]:
+    (data / "blobs").write_text("")
+    return {}
+
+
+def no_executor(_: Path) -> dict[str, str]:
+    return {"QPLAN_EXECUTOR": "smoke://signals"}
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize(
+    ("break_", "words"),
+    [
+        (broken_file, "file is not a database"),
+        (no_server, "cannot use the database at postgresql"),
+        (broken_folder, "cannot keep data in"),
+        (no_executor, "QPLAN_EXECUTOR is 'smoke://signals'"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line(tmp_path, processes, break_, words):
+    line = [sys.executable, "-c", COMMAND, "serve", "--port", "0", "--processes", processes]
+    known = {name: text for name, text in os.environ.items() if not name.startswith("QPLAN_")}
+    variables = {**known, "PYTHONPATH": str(ROOT), "QPLAN_DATA": str(tmp_path), **break_(tmp_path)}
+    ended = subprocess.run(line, env=variables, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert words in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert "hidden" not in ended.stderr
+    assert ended.stderr.startswith("qplan: error: ")
+
+
+def test_ready_says_what_is_missing(make_service, tmp_path):
+    service = make_service()
+    assert service.get("/v1/health/ready").json() == {"status": "ok"}
+    state = service.app.state
+    child = state.service.sandbox.spares.waiting[tmp_path]
+    child.kill()
+    child.wait()
+    state.readiness.until = 0.0
+    found = check(service.get("/v1/health/ready"), "not-ready", "child")
+    assert found["missing"] == ["no child process stays to read what comes"]
+    (tmp_path / "drafts").rmdir()
+    state.service.engine.dispose()
+    for file in tmp_path.glob("qplan.sqlite*"):
+        file.unlink()
+    (tmp_path / "qplan.sqlite").mkdir()
+    state.readiness.until = 0.0
+    found = check(service.get("/v1/health/ready"), "not-ready", "database")
+    assert [text.split(":")[0] for text in found["missing"]] == [
+        "the database does not answer",
+        "the data folder takes no files",
+    ]
+    (tmp_path / "drafts").mkdir()
+
+
+def test_ready_looks_once_a_second(make_service):
+    service = make_service()
+    looked = []
+    readiness = service.app.state.readiness
+    readiness.parts = (lambda: looked.append(1),)
+    start = time.monotonic()
+    for _ in range(20):
+        assert service.get("/v1/health/ready").status_code == 200
+    assert len(looked) <= 1 + (time.monotonic() - start) / LASTS
+
+
+def test_what_gets_no_processor_is_not_too_much(tmp_path):
+    """A child that the machine keeps waiting was told that its input is too much, 422."""
+    store = Store(tmp_path)
+    store.open()
+
+    def start(folder: Path):
+        child = start_child(folder)
+        os.kill(child.pid, signal.SIGSTOP)
+        return child
+
+    asked = work("lint", {"text": "", "name": "x"})
+    with pytest.raises(Refused) as caught:
+        run_child(store, asked, Bounds(1 << 30, 1), start=start)
+    assert (caught.value.problem.name, caught.value.problem.status) == ("overloaded", 503)
+    assert f"{PATIENCE} s" in caught.value.problem.detail
