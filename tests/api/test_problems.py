@@ -246,7 +246,7 @@ def test_an_export_without_numbers(service):
 
 
 def test_an_export_in_no_format(service):
-    check(exported(service, json.dumps(chain(1)).encode(), chain(1), "onnx"), "unknown-name", "onnx-qdq")
+    check(exported(service, json.dumps(chain(1)).encode(), chain(1), "onnx"), "request-invalid", "onnx-qdq")
 
 
 def test_an_address_that_is_not_in_the_plan(service):
