@@ -69,6 +69,7 @@ def extreme(call: Call) -> Sequence[Tensor] | None:
 def where(call: Call) -> Sequence[Tensor] | None:
     """SELECT_V2 by a condition."""
     found = aligned(call, (0, 1, 2))
+    found[1:] = [onto(call, i, tensor) for i, tensor in enumerate(found[1:], 1)]
     like = call.like(_broadcast(found), found[0].order, _element(call, found[1:]))
     return [call.emit("SELECT_V2", found, like, "SelectV2Options", {})]
 
@@ -78,6 +79,7 @@ def unary(call: Call) -> Sequence[Tensor] | None:
     operator, table, options = _form(call.op)
     if not operator:
         return None
+    check_result(call, operator)
     x = call.tensor(0)
     return [call.emit(operator, [x], call.like(x.shape, x.order, _element(call, [x])), table, options)]
 
@@ -87,11 +89,29 @@ def along_last(call: Call) -> Sequence[Tensor] | None:
     operator, table, options = LAST[call.op.type]
     if call.op.type == "LpNormalization" and call.op.attributes.get("p", 2) != 2:
         return None
+    check_result(call, operator)
     x = call.tensor(0)
     axis = call.op.attributes.get("axis", -1) % len(x.shape)
     order = (*(i for i in x.order if i != axis), axis)
     x = call.builder.program.ordered(x, order)
     return [call.emit(operator, [x], call.like(x.shape, order), table, options)]
+
+
+def check_result(call: Call, operator: str) -> None:
+    """Refuse a type of the result that the runtime's kernel does not take: it knows one for each width.
+
+    Raises:
+      UnsupportedExport: with the scale and zero point that it takes.
+    """
+    known = None if call.y is None else RESULTS.get((operator, call.y.storage.bits))
+    if call.y is None or known is None or (call.y.scale, call.y.zero_point) == known:
+        return
+    scale, zero_point = known
+    raise call.builder.refuse(
+        f"the result of {call.op.type} has scale {call.y.scale!r} and zero point {call.y.zero_point}; "
+        f"{operator} accepts {scale!r} and {zero_point} in {call.y.storage.bits} bits",
+        "use a target whose row fixes it, as litert-int8 does",
+    )
 
 
 def prelu(call: Call) -> Sequence[Tensor] | None:
@@ -120,6 +140,14 @@ def cast(call: Call) -> Sequence[Tensor] | None:
         return [x]
     options = {"InDataType": _CODES[x.element], "OutDataType": _CODES[wanted]}
     return [call.emit("CAST", [x], call.like(x.shape, x.order, wanted), "CastOptions", options)]
+
+
+def onto(call: Call, index: int, tensor: Tensor) -> Tensor:
+    """An operand on the result's grid: itself, or a QUANTIZE of it."""
+    kind = call.kind(index)
+    if kind is None or call.y is None:
+        return tensor
+    return call.builder.rescale(call.op.inputs[index], tensor, kind, call.y)
 
 
 def aligned(call: Call, indices: Sequence[int]) -> list[Tensor]:
@@ -206,6 +234,17 @@ LAST: Final[Mapping[str, tuple[str, str, Options]]] = {
     "LpNormalization": ("L2_NORMALIZATION", "L2NormOptions", {}),
     "Softmax": ("SOFTMAX", "SoftmaxOptions", {"Beta": 1.0}),
 }
+RESULTS: Final[Mapping[tuple[str, int], tuple[float, int]]] = {
+    ("L2_NORMALIZATION", 8): (1 / 128, 0),
+    ("LOGISTIC", 8): (1 / 256, -128),
+    ("LOGISTIC", 16): (1 / 32768, 0),
+    ("LOG_SOFTMAX", 8): (16 / 256, 127),
+    ("SOFTMAX", 8): (1 / 256, -128),
+    ("SOFTMAX", 16): (1 / 32768, 0),
+    ("TANH", 8): (1 / 128, 0),
+    ("TANH", 16): (1 / 32768, 0),
+}
+"""Scale and zero point of results, by operator and bits, that the runtime insists on."""
 UNARIES: Final[Mapping[str, tuple[str, str]]] = {
     "Abs": ("ABS", "AbsOptions"),
     "Ceil": ("CEIL", ""),

@@ -40,7 +40,7 @@ def conv(call: Call) -> Sequence[Tensor] | None:
     channels = weight.shape[0]
     options = {**windows.options(padding), "FusedActivationFunction": call.activation}
     like = call.like((x.shape[0], *windows.count, channels), _LAST)
-    if geometry.group == x.sizes[1] and weight.shape[1] == 1:
+    if geometry.group == x.sizes[1] > 1:
         options["DepthMultiplier"] = channels // geometry.group
         w = _stored(call, weight.transpose(1, 2, 3, 0), 3)
         operands = (x, w, _bias(call, channels))
@@ -68,7 +68,9 @@ def conv_transpose(call: Call) -> Sequence[Tensor] | None:
     # Forward, the result's windows would be the input's pixels.
     forward = windows_over(kernel, strides, (1, 1), pads, x.sizes[2:])
     padding = forward.padding(count)
-    whole = count if padding is not None else [count[i] + pads[i] for i in range(2)]
+    # What VALID gives is all that the windows reach: begins and ends are sliced off, or missing ends added.
+    reach = [(x.sizes[2 + i] - 1) * strides[i] + kernel[i] for i in range(2)]
+    whole = count if padding is not None else [max(count[i] + pads[i], reach[i]) for i in range(2)]
     sizes = (x.shape[0], *whole, weight.shape[1])
     options = {"Padding": VALID if padding is None else padding, "StrideH": strides[0], "StrideW": strides[1]}
     w = _stored(call, weight.transpose(1, 2, 3, 0), 0)

@@ -24,7 +24,7 @@ from planner.exporters.common.layouts import (
 )
 from planner.exporters.common.values import Array
 from planner.exporters.litert.calls import Call
-from planner.exporters.litert.elementwise import aligned
+from planner.exporters.litert.elementwise import aligned, onto
 from planner.exporters.litert.geometry import padded
 from planner.exporters.litert.operations import Options, Tensor
 
@@ -56,8 +56,9 @@ def transpose(call: Call) -> Sequence[Tensor]:
 
 
 def concat(call: Call) -> Sequence[Tensor] | None:
-    """Concat: stored integers of one type; LiteRT's operator rescales nothing."""
+    """Concat: CONCATENATION takes one type, so operands of others are requantized in front of it."""
     tensors = aligned(call, range(len(call.op.inputs)))
+    tensors = [onto(call, i, tensor) for i, tensor in enumerate(tensors)]
     first = tensors[0]
     at = first.at(call.op.attributes["axis"] % len(first.shape))
     shape = list(first.shape)

@@ -154,7 +154,7 @@ class Program:
           dimension: the stored axis that the scales of `kind` go along.
         """
         order = plain(array.ndim) if order is None else order
-        stored = np.ascontiguousarray(array.transpose(order), DTYPES[element])
+        stored = np.asarray(array.transpose(order), DTYPES[element], order="C")
         key = (element, stored.shape, kind, dimension, stored.tobytes())
         if key not in self._constants:
             entry = Entry(self._fresh(stem), stored.shape, element, kind, stored, dimension)

@@ -67,8 +67,24 @@ def reduction(call: Call) -> Sequence[Tensor] | None:
     axes = axes_of(call.builder.values, call.op, len(x.shape))
     if axes is None:
         return None
+    if call.op.type == "ReduceSum":
+        _check_sum(call)
     keeps = bool(call.op.attributes.get("keepdims", 1))
     return [_reduced(call, _REDUCTIONS[call.op.type], x, axes, keeps=keeps)]
+
+
+def _check_sum(call: Call) -> None:
+    """Refuse sums of stored integers as they are: SUM takes zero points and scales off in one case only."""
+    x, y = call.kind(0), call.y
+    if x is None or y is None:
+        return
+    is_same = (x.scale, x.zero_point) == (y.scale, y.zero_point)
+    if x.storage.bits > 8 or is_same:
+        what = "16-bit integers" if x.storage.bits > 8 else "integers of the result's own type"
+        raise call.builder.refuse(
+            f"ReduceSum of {what}, whose zero points and scales SUM leaves in; litert accepts 8 bits, "
+            "the result on another scale"
+        )
 
 
 def _reduced(call: Call, operator: str, x: Tensor, axes: Sequence[int], *, keeps: bool) -> Tensor:

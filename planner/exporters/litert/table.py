@@ -87,3 +87,7 @@ WRITERS: Final[Mapping[str, Writer]] = {
 }
 FUSING: Final = frozenset({"Add", "AveragePool", "Conv", "Gemm", "MatMul", "Mul", "Sub"})
 """Ops whose operators have an activation inside."""
+ONE_TYPE: Final = frozenset({"AveragePool", "Resize"})
+"""Ops besides those that move data whose operators read and write integers of one type."""
+RESCALING: Final = frozenset({"Concat", "Where"})
+"""Ops that move data whose operands get a QUANTIZE where they are of another type."""

@@ -15,10 +15,10 @@ from planner.exporters.litert.clamps import fused_activation
 from planner.exporters.litert.flatbuffer import file_bytes
 from planner.exporters.litert.operations import Tensor
 from planner.exporters.litert.program_builder import ProgramBuilder
-from planner.exporters.litert.table import FUSING, WRITERS
+from planner.exporters.litert.table import FUSING, ONE_TYPE, RESCALING, WRITERS
 from planner.exporters.onnx.port_support import common_problem, refusal, typed_ports
 from planner.ir.graph import Graph, Op, port_address
-from planner.ir.roles import NON_PORT_INPUTS
+from planner.ir.roles import NON_PORT_INPUTS, is_mover
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
@@ -117,7 +117,9 @@ def _write_integers(builder: ProgramBuilder, block: Block) -> None:
     bias = _added_bias(builder, block)
     is_one = len(block.core) == 1 or (len(block.core) == 2 and bias is not None)
     kinds = {i: kind for (name, i), kind in block.kinds.items() if name == op.name}
-    if not is_one or not _is_whole(builder, op, kinds) or None in typed.values():
+    if not (is_one and _is_whole(builder, op, kinds) and _is_one_type(builder, op, kinds, y)):
+        raise _refusal(builder, block)
+    if None in typed.values():
         raise _refusal(builder, block)
     clamp = None if y is None else clamp_of(builder.values, block.activation, y)
     if y is not None and clamp is None:
@@ -151,6 +153,12 @@ def _is_whole(builder: ProgramBuilder, op: Op, kinds: dict[int, PortTyped]) -> b
     others, values = NON_PORT_INPUTS.get(op.type, frozenset()), builder.graph.values
     data = (i for i, name in enumerate(op.inputs) if name and i not in others and values[name].is_float)
     return all(isinstance(kinds.get(i), Uniform) for i in data)
+
+
+def _is_one_type(builder: ProgramBuilder, op: Op, kinds: dict[int, PortTyped], y: Uniform | None) -> bool:
+    """Whether ops that hand integers on as they are have one type on both sides."""
+    is_rescaled = op.type in RESCALING or not (is_mover(op, builder.graph) or op.type in ONE_TYPE)
+    return y is None or is_rescaled or all(builder.values.is_same(kind, y) for kind in kinds.values())
 
 
 def _results(call: Call) -> list[Tensor] | None:
