@@ -6,6 +6,7 @@ Source: TensorFlow Lite's schema, version 3; LiteRT, "signatures" and "metadata"
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from types import ModuleType
 from typing import Any, Final
 
@@ -56,30 +57,27 @@ def file_bytes(program: Program, *, name: str, description: str) -> bytes:
     return _Writer(found).model(name, description)
 
 
-def schema() -> ModuleType:
-    """The package of the schema.
+def extra(name: str) -> ModuleType:
+    """A package of the extra `litert`.
 
     Raises:
       UnsupportedExport: it is not installed.
     """
     try:
-        import tflite
+        return import_module(name)
     except ImportError as error:
         raise UnsupportedExport(
             f"litert files are written with the packages flatbuffers and tflite: {error}",
             hint="pip install 'quant-planner[litert]'",
         ) from error
-    return tflite  # type: ignore[no-any-return]
 
 
 class _Writer:
     """Tables of one file, children before their parents, as flatbuffers are built."""
 
     def __init__(self, program: Program) -> None:
-        self._schema = schema()
-        import flatbuffers
-
-        self._builder = flatbuffers.Builder(1 << 20)
+        self._schema = extra("tflite")
+        self._builder = extra("flatbuffers").Builder(1 << 20)
         self._program = program
         # The first buffer is empty by the schema's rule: it is that of every tensor without numbers.
         self._buffers: dict[bytes, int] = {b"": 0}

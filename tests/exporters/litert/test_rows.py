@@ -3,6 +3,9 @@
 What differs is in docs/litert.md: the kernels round otherwise than the row's arithmetic says.
 """
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -75,3 +78,19 @@ def count(counts, item, answer):
             total + off.size,
             max(most, int(off.max(initial=0))),
         )
+
+
+def test_the_page_has_these_figures():
+    text = (Path(__file__).resolve().parents[3] / "docs" / "litert.md").read_text("utf-8")
+    rows = [line for line in text.splitlines() if " of 256" in line or " of 1024" in line or " of 16" in line]
+    told = " ".join(rows)
+    for name, (count, total, _) in DIFFER.items():
+        assert re.search(rf"\b{count}\b", told), name
+        assert f" of {total}" in told or name == "ReduceSum-1", name
+
+
+def test_the_page_has_a_target_that_computes_as_the_runtime(tmp_path):
+    text = (Path(__file__).resolve().parents[3] / "docs" / "litert.md").read_text("utf-8")
+    (tmp_path / "own.yaml").write_text(re.search(r"```yaml\n(.*?)```", text, re.DOTALL)[1])
+    rows = planner.load_target(tmp_path / "own.yaml").rows["fully_connected"]
+    assert [row.requantize for row in rows][:2] == ["tosa_single", "tosa_double"]
