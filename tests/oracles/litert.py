@@ -19,7 +19,6 @@ def run(folder, files, *, kernels="reference"):
       files: (bytes, samples) pairs; a sample is a mapping of arrays by the names of the signature.
       kernels: `reference`, or `optimized`, those that a runtime takes by default.
     """
-    pytest.importorskip("tflite", reason="no tflite: pip install '.[litert]'")
     if not PYTHON.exists():
         pytest.skip("no .oracles/litert: run make oracles")
     folder, jobs = Path(folder), []

@@ -13,6 +13,8 @@ from tests.exporters.tosa.running import with_all_results
 
 __all__ = ["Told", "integers", "runtime_target", "told", "with_all_results"]
 
+tflite = pytest.importorskip("tflite", reason="no tflite: pip install '.[litert]'")
+
 REFERENCE_LACKS = ("DEPTH_TO_SPACE", "ELU", "TILE")
 """Operators that the registry of reference kernels has not, or not in the version that takes bytes."""
 
@@ -45,7 +47,6 @@ class Told:
 
 def told(data):
     """Take a file apart with the schema's own readers."""
-    tflite = pytest.importorskip("tflite", reason="no tflite: pip install '.[litert]'")
     model = tflite.Model.GetRootAs(data, 0)
     graph = model.Subgraphs(0)
     names = {code: name for name, code in vars(tflite.BuiltinOperator).items() if isinstance(code, int)}

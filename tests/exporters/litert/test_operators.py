@@ -71,7 +71,6 @@ PADDED = {
 @pytest.fixture(scope="module")
 def computed(tmp_path_factory):
     """By case: graph, plan, samples, the file's own parts and what LiteRT gave; all in two runs."""
-    pytest.importorskip("tflite", reason="no tflite: pip install '.[litert]'")
     found, device = {}, runtime_target(islands="integer")
     for name, (text, shape, constants) in ALL.items():
         if name in REFUSED:
