@@ -19,11 +19,15 @@ REFERENCE_LACKS = ("DEPTH_TO_SPACE", "ELU", "TILE")
 """Operators that the registry of reference kernels has not, or not in the version that takes bytes."""
 
 
-def runtime_target(name="litert-int8", **changes):
-    """A target whose matrices are rounded once, as the reference kernel rounds them."""
-    target = planner.load_target(name)
-    rows = [replace(row, requantize="tosa_single") for row in target.rows["fully_connected"]]
-    return replace(target, rows={**target.rows, "fully_connected": tuple(rows)}, **changes)
+def runtime_target(**changes):
+    """`litert-int8` in the runtime's own arithmetic: matrices rounded once, words by 16-bit multipliers."""
+    target = planner.load_target("litert-int8")
+    rows = dict(target.rows)
+    rows["fully_connected"] = tuple(replace(row, requantize="tosa_single") for row in rows["fully_connected"])
+    for kernel in ("conv2d", "depthwise_conv2d", "transpose_conv"):
+        byte, word = rows[kernel]
+        rows[kernel] = (byte, replace(word, requantize="litert_16"))
+    return replace(target, rows=rows, **changes)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 import planner
 from planner.target_tests.probe_kit import make_kit
-from tests.exporters.litert.running import kernels_for
+from tests.exporters.litert.running import kernels_for, runtime_target
 from tests.oracles import litert
 
 SEEDS = 4
@@ -76,6 +76,23 @@ def count(counts, item, answer):
             total + off.size,
             max(most, int(off.max(initial=0))),
         )
+
+
+def test_rows_that_name_the_runtimes_arithmetic(tmp_path):
+    known = {f"{name}-{i}" for name in ("conv2d", "depthwise_conv2d", "transpose_conv") for i in (1, 2)}
+    known |= {"fully_connected-1", "fully_connected-2"}
+    counts = {}
+    for seed in range(SEEDS):
+        kit = make_kit(runtime_target(), form="litert", seed=seed)
+        items = [item for item in kit.items if item.name in known]
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        for item, answer in zip(
+            items, litert.run(folder, [(i.file, [i.inputs]) for i in items]), strict=True
+        ):
+            assert not isinstance(answer, str), f"{item.name}: {answer}"
+            count(counts, item, answer[0])
+    assert {name: told[0] for name, told in counts.items()} == dict.fromkeys(known, 0)
 
 
 def test_the_page_has_these_figures():
