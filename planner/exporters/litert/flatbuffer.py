@@ -89,7 +89,8 @@ class _Writer:
                 self._buffer(entry.data.tobytes())
         runtime = self._buffer(_least_runtime(program.operators).encode().ljust(ALIGNMENT, b"\0"))
         codes = tuple(dict.fromkeys((item.name, item.version) for item in program.operators))
-        buffers = self._tables("Buffer", [{"Data": self._bytes(data)} for data in self._buffers])
+        fields_of = [{"Data": self._bytes(data)} if data else {} for data in self._buffers]
+        buffers = self._tables("Buffer", fields_of)
         subgraph = self._subgraph(name, codes)
         metadata = self._table("Metadata", {"Name": self._text(RUNTIME_METADATA), "Buffer": runtime})
         fields = {

@@ -62,7 +62,7 @@ def test_average_pool_divides_stored_integers(bits, zero_point, kernels, tmp_pat
     ],
 )
 def test_mean_has_the_count_in_its_multiplier(bits, x, y, size, tmp_path):
-    """The reference kernel: a multiplier of 31 bits, shifted left by the bits of the count, over the count."""
+    """The reference kernel: a multiplier of 31 bits times a power of two below the count, over the count."""
     kinds = [uniform(storage(f"i{bits}"), scale, zero) for scale, zero in (x, y)]
     array, count = drawn(bits, (4, size, size, 256), 1), size * size
     data = one("MEAN", array, kinds, (4, 1, 1, 256), ("ReducerOptions", {"KeepDims": True}), (1, 2))
