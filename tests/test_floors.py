@@ -50,6 +50,7 @@ FLOORS: Final[Mapping[str, int]] = {
 # A library is known to these modules alone; everybody else gets our own records.
 LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
     "fastapi": ("api",),
+    "flatbuffers": ("planner.exporters.litert.flatbuffer",),
     "highspy": ("planner.propagation.solver.highs",),
     "httpx": ("planner.client",),
     "networkx": ("planner.plans.networkx_graph",),
@@ -57,6 +58,7 @@ LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
     "onnxruntime": ("planner.calibration", "planner.interpreter", "planner.onnx.sessions"),
     "pydantic": ("planner.annotated", "planner.plans", "planner.target", "api"),
     "rich": ("planner.cli",),
+    "tflite": ("planner.exporters.litert.flatbuffer",),
     "typer": ("planner.cli",),
     "xdsl": ("planner.mlir", "planner.stablehlo_reader"),
     "yaml": ("planner.target",),
@@ -83,6 +85,7 @@ BY_NAME: Final = {
     "planner.annotated": "pydantic",
     "planner.cli.options": "the user's module of functions",
     "planner.cli.service": "the service, which is an extra",
+    "planner.exporters.litert.flatbuffer": "tflite and flatbuffers, an extra",
     "planner.mlir": "xdsl",
     "planner.stablehlo_reader.custom_form": "jaxlib, an extra",
 }

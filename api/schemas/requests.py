@@ -21,6 +21,7 @@ METHOD: Final = r"^(minmax|mse|entropy|percentile(:[0-9.e+/-]{1,30})?)$"
 ExportFormat = Literal[
     "finn",
     "hls4ml",
+    "litert",
     "onnx-integer",
     "onnx-matmulnbits",
     "onnx-qcdq",

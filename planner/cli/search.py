@@ -107,7 +107,7 @@ def search(
         ANNOTATIONS: jsonlib.dumps(asked, indent=1) + "\n",
         "plan.json": recorded.to_json(),
         "plan.mlir": planned.to_mlir(),
-        "report.html": planner.write_report(planned),
+        "report.html": planner.write_report(planned, search=found),
     }
     files = {name: text.encode() for name, text in documents.items()}
     keep_inputs(out, files, (model, target, data, eval_data, stats, annotations, functions))

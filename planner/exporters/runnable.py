@@ -1,7 +1,7 @@
 """Runnable: an exported file as one that onnxruntime runs, for comparing it with the float model.
 
 QONNX ops become plain ones; a FINN file is left to the reference interpreter, its thresholds are no ONNX ops,
-and so are programs in MLIR.
+and so are LiteRT files and programs in MLIR.
 """
 
 import io
@@ -13,7 +13,7 @@ from planner.onnx.quantized.lowering import lower
 from planner.onnx.read import read_written
 from planner.onnx.write import write_graph
 
-_OTHERS: Final = frozenset({"finn", "stablehlo", "stablehlo-int", "tosa"})
+_OTHERS: Final = frozenset({"finn", "litert", "stablehlo", "stablehlo-int", "tosa"})
 
 
 def is_runnable(name: str) -> bool:

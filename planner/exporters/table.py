@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from planner.errors import UnsupportedExport
+from planner.exporters.litert.write import write_litert
 from planner.exporters.onnx.integers.integer import write_integer
 from planner.exporters.onnx.matmulnbits import write_matmulnbits
 from planner.exporters.onnx.qcdq import write_qcdq
@@ -22,6 +23,7 @@ Exporter: TypeAlias = Callable[[Graph, Plan], bytes]
 EXPORTERS: Final[Mapping[str, Exporter]] = {
     "finn": write_finn,
     "hls4ml": write_hls4ml,
+    "litert": write_litert,
     "onnx-integer": write_integer,
     "onnx-matmulnbits": write_matmulnbits,
     "onnx-qcdq": write_qcdq,
@@ -51,6 +53,7 @@ WITH_BODIES: Final = frozenset(
 # Suffixes of files; ".onnx" where a format is not listed.
 SUFFIXES: Final[Mapping[str, str]] = {
     "hls4ml": ".zip",
+    "litert": ".tflite",
     "stablehlo": ".mlir",
     "stablehlo-int": ".mlir",
     "tosa": ".mlir",

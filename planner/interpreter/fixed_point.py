@@ -14,7 +14,14 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from planner.ir.rescaling import Integers, apply_scale_32, multiplier_and_shift, multiplier_or_zero
+from planner.ir.rescaling import (
+    Integers,
+    apply_litert_16,
+    apply_scale_32,
+    multiplier_and_shift,
+    multiplier_of_16,
+    multiplier_or_zero,
+)
 
 Array: TypeAlias = npt.NDArray[Any]
 Term: TypeAlias = tuple[Array, Array]
@@ -85,6 +92,13 @@ def _gemmlowp(terms: Sequence[Term], headroom: int) -> Integers:
     return apply(total, *multiplier_or_zero(float(twice / (1 << headroom))))
 
 
+def _litert_16(terms: Sequence[Term], headroom: int) -> Integers:
+    """LiteRT: sums of 16-bit products by a multiplier of 16 bits, once; additions as TFLite has them."""
+    if len(terms) > 1:
+        return _gemmlowp(terms, headroom)
+    return apply_litert_16(terms[0][0], *multiplier_of_16(_reals(terms[0][1])))
+
+
 def _twice_largest(terms: Sequence[Term]) -> Fraction:
     return max(Fraction(abs(number)) for _, ratio in terms for number in ratio.flat) * 2
 
@@ -149,6 +163,7 @@ def is_shift(ratio: Array) -> bool:
 ARITHMETICS: Final[Mapping[str, Callable[[Sequence[Term], int], Integers]]] = {
     "exact_even": _exact_even,
     "gemmlowp": _gemmlowp,
+    "litert_16": _litert_16,
     "power_of_two": _power_of_two,
     "tosa_double": _double,
     "tosa_single": _single,

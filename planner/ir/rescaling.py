@@ -19,12 +19,17 @@ MAX_SHIFT: Final = 62
 MIN_SHIFT: Final = 2
 BEYOND: Final = 2.0**29
 """The least scale that no multiplier of 32 bits stands for: 2^31, shifted by `MIN_SHIFT`."""
+MIN_SHIFT_16: Final = 17
+BEYOND_16: Final = 2.0**14
+"""The least scale that no multiplier of 16 bits stands for: 2^15, shifted by 1."""
 DOUBLE_ROUND_ABOVE: Final = 31
 """Shifts above this are rounded twice, if at all: first at 2^30, which the other shifts do not reach."""
 
 _WIDE: Final = 1 << 31
 _LIMIT: Final = 1 << 62
 _VALUE_BITS: Final = 48
+_PRODUCT_BITS: Final = 62
+"""Of a product to which half of a divisor is added in 64 bits."""
 
 
 def multiplier_and_shift(scale: float | Array, *, bits: int = 32) -> tuple[Integers, Integers]:
@@ -58,6 +63,35 @@ def multiplier_or_zero(scale: float | Array) -> tuple[Integers, Integers]:
     # Here TFLite's QuantizeMultiplier and TOSA differ: one flushes to 0, the other shortens the multiplier.
     is_tiny = shift > MAX_SHIFT
     return np.where(is_tiny, 0, multiplier), np.where(is_tiny, 31, shift)
+
+
+def multiplier_of_16(scale: float | Array) -> tuple[Integers, Integers]:
+    """`scale` as a multiplier of 16 bits and a shift, as LiteRT's kernels of 16-bit products have it.
+
+    That of 32 bits first, rounded half up to its upper half; scales below 2^-32 become 0.
+
+    Raises:
+      RuleError: a scale of 2^14 or more, whose shift would be below 1; an infinite one.
+    """
+    multiplier, shift = multiplier_or_zero(scale)
+    if np.any(shift < MIN_SHIFT_16):
+        raise RuleError(
+            f"a requantize by {float(np.max(scale))!r} needs a shift below 1, "
+            "multipliers of 16 bits go up to 2^14",
+            hint="a coarser output scale makes the factor smaller",
+        )
+    return np.minimum((multiplier + (1 << 15)) >> 16, (1 << 15) - 1), shift - 16
+
+
+def apply_litert_16(values: Array, multiplier: Array, shift: Array) -> Integers:
+    """`values * multiplier / 2^shift`, rounded half up once, for multipliers below 2^15.
+
+    Args:
+      values: integers; those of up to 48 bits are what 64 bits hold the product of, here any do.
+      shift: of 1 to 46.
+    """
+    wide = np.asarray(shift, np.int64)
+    return _shifted_product(values, multiplier, wide, np.left_shift(1, wide - 1))
 
 
 def reciprocal_scale(counts: int | Array) -> tuple[Integers, Integers]:
@@ -162,7 +196,9 @@ def _mantissa_and_shift(scale: float | Array, digits: int) -> tuple[Integers, In
 def _shifted_product(values: Array, multiplier: Array, shift: Array, offset: Array) -> Integers:
     numbers = np.asarray(values)
     # 31 bits of multiplier times 32 of value is 63 with the sign: more does not fit int64.
-    is_wide = numbers.size > 0 and max(-int(numbers.min()), int(numbers.max())) >= _WIDE
+    most = int(np.max(np.abs(multiplier), initial=0)).bit_length()
+    limit = 1 << (_PRODUCT_BITS - max(most, 1))
+    is_wide = numbers.size > 0 and max(-int(numbers.min()), int(numbers.max())) >= limit
     if not is_wide:
         narrow = numbers.astype(np.int64) * np.asarray(multiplier, np.int64)
         return np.asarray((narrow + offset) >> shift)

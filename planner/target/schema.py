@@ -18,6 +18,7 @@ Arithmetic: TypeAlias = Literal[
     "tosa_double",
     "gemmlowp",
     "power_of_two",
+    "litert_16",
 ]
 Number: TypeAlias = int | float | str
 PortName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*[?*]?$")]

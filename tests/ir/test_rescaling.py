@@ -10,10 +10,12 @@ from planner.errors import RuleError
 from planner.ir.rescaling import (
     BEYOND,
     MIN_SHIFT,
+    apply_litert_16,
     apply_scale_16,
     apply_scale_32,
     check_scale_32,
     multiplier_and_shift,
+    multiplier_of_16,
     multiplier_or_zero,
     reciprocal_scale,
 )
@@ -72,6 +74,43 @@ def gemmlowp(value: int, multiplier: int, shift: int) -> int:
 def values(rng, count=400):
     magnitude = np.exp2(rng.uniform(0, 31, count))
     return np.clip(np.rint(magnitude * rng.choice([-1, 1], count)), -(2**31) + 1, 2**31 - 1).astype(np.int64)
+
+
+@pytest.mark.parametrize(
+    ("scale", "multiplier", "shift"),
+    [
+        (0.5, 1 << 14, 15),
+        (1.0, 1 << 14, 14),
+        (1 - 2.0**-32, 1 << 14, 14),  # rounds up to a power of two
+        (1 - 2.0**-18, (1 << 15) - 1, 15),  # the upper half would have 16 bits
+        (0.75, 3 << 13, 15),
+        (2.0**14 * (1 - 2.0**-20), (1 << 15) - 1, 1),
+        (2.0**-32, 1 << 14, 46),
+        (2.0**-33, 0, 15),
+        (0.0, 0, 15),
+    ],
+)
+def test_a_multiplier_of_16_bits(scale, multiplier, shift):
+    assert [int(part) for part in multiplier_of_16(scale)] == [multiplier, shift]
+
+
+@pytest.mark.parametrize("scale", [2.0**14, 2.0**14 * (1 - 2.0**-40), 2.0**40, np.inf])
+def test_no_multiplier_of_16_bits(scale):
+    with pytest.raises(RuleError):
+        multiplier_of_16(scale)
+
+
+def test_apply_litert_16():
+    """One rounding, half up, of exact products, beyond 64 bits too."""
+    rng = np.random.default_rng(0)
+    values = np.concatenate([rng.integers(-(1 << 47), 1 << 47, 300), [0, 1, -1, 1 << 60, -(1 << 60)]])
+    multipliers, shifts = rng.integers(0, 1 << 15, len(values)), rng.integers(1, 47, len(values))
+    multipliers[-2:], shifts[-2:] = (1 << 15) - 1, 46
+    exact = [
+        math.floor(Fraction(v * m, 1 << s) + Fraction(1, 2))
+        for v, m, s in zip(values.tolist(), multipliers.tolist(), shifts.tolist(), strict=True)
+    ]
+    assert apply_litert_16(values, multipliers, shifts).tolist() == exact
 
 
 @pytest.mark.parametrize("shift", [31, 32, 33, 38, 45, 61, 62])

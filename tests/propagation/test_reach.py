@@ -35,7 +35,7 @@ def plan_of(arithmetic, mask, *, kernel="add"):
     return plan
 
 
-@pytest.mark.parametrize("arithmetic", ["gemmlowp", "tosa_double", "tosa_single"])
+@pytest.mark.parametrize("arithmetic", ["gemmlowp", "litert_16", "tosa_double", "tosa_single"])
 @pytest.mark.parametrize("kernel", ["add", "mul"])
 def test_a_mask_of_the_least_float_is_added_in_float(arithmetic, kernel):
     plan = plan_of(arithmetic, f"[{LOWEST}, 0]", kernel=kernel)

@@ -15,7 +15,8 @@ import numpy as np
 from planner.errors import UnsupportedExport
 from planner.exporters.common.blocks import BORDER_ARITHMETIC, Block
 from planner.exporters.common.control_flow import Border, Choice, Cycle, Item
-from planner.exporters.tosa.operations import Body, Program, Tensor, plain
+from planner.exporters.common.layouts import plain
+from planner.exporters.tosa.operations import Body, Program, Tensor
 from planner.exporters.tosa.program_builder import ProgramBuilder, held
 from planner.ir.types.qtypes import Uniform
 

@@ -10,8 +10,9 @@ from typing import Final
 import numpy as np
 
 from planner.exporters.common.blocks import Block, Clamp, Operand, operand_of
+from planner.exporters.common.layouts import Order, plain
 from planner.exporters.common.linear_operands import INT32
-from planner.exporters.tosa.operations import Order, Tensor, plain
+from planner.exporters.tosa.operations import Tensor
 from planner.exporters.tosa.program_builder import ProgramBuilder, element_of, held
 from planner.exporters.tosa.scaling import UNIT, Factor, factor_of, rescale, sum_of, widened
 from planner.interpreter.fixed_point import ratios

@@ -12,8 +12,9 @@ from typing import Final
 
 import numpy as np
 
+from planner.exporters.common.layouts import plain
 from planner.exporters.onnx.port_support import short_text
-from planner.exporters.tosa.operations import Array, Program, Tensor, plain
+from planner.exporters.tosa.operations import Array, Program, Tensor
 from planner.exporters.tosa.scaling import UNIT, rescale, widened
 from planner.ir.types.qtypes import Uniform
 

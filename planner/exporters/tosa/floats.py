@@ -12,10 +12,11 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from planner.exporters.common.blocks import Block, Clamp
+from planner.exporters.common.layouts import Order, axes_of, plain
 from planner.exporters.tosa.elementwise import joined
 from planner.exporters.tosa.float_conversion import bounded, scaled
-from planner.exporters.tosa.movement import axes_of, move
-from planner.exporters.tosa.operations import Order, Tensor, plain
+from planner.exporters.tosa.movement import move
+from planner.exporters.tosa.operations import Tensor
 from planner.exporters.tosa.pooling import reduced
 from planner.exporters.tosa.program_builder import ProgramBuilder, held
 from planner.exporters.tosa.scaling import widened
@@ -276,7 +277,7 @@ def _clip(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor 
 def _mean(builder: ProgramBuilder, op: Op, tensors: Sequence[Tensor]) -> Tensor | None:
     """ReduceMean, ReduceSum and GlobalAveragePool over constant axes."""
     x, rank = tensors[0], len(tensors[0].shape)
-    axes = range(2, rank) if op.type == "GlobalAveragePool" else axes_of(builder, op, rank)
+    axes = range(2, rank) if op.type == "GlobalAveragePool" else axes_of(builder.values, op, rank)
     if axes is None:
         return None
     count = prod(x.sizes[axis] for axis in axes)

@@ -14,6 +14,7 @@ import numpy as np
 
 from planner.constants.quantize import quantize_array
 from planner.exporters.common.blocks import Block, Clamp, operand_of
+from planner.exporters.common.layouts import channels_last, plain
 from planner.exporters.common.linear_operands import (
     INT32,
     Product,
@@ -27,7 +28,7 @@ from planner.exporters.common.values import Array
 from planner.exporters.tosa.elementwise import concatenated
 from planner.exporters.tosa.geometry import Windows, trimmed, windows_of
 from planner.exporters.tosa.movement import picked
-from planner.exporters.tosa.operations import Tensor, channels_last, plain
+from planner.exporters.tosa.operations import Tensor
 from planner.exporters.tosa.program_builder import ProgramBuilder, element_of, held, width_of
 from planner.exporters.tosa.scaling import factor_of, narrowed, rescale
 from planner.interpreter.fixed_point import ratios

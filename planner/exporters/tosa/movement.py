@@ -7,18 +7,25 @@ repeats, else GATHER along that axis. Source: TOSA 1.0, data layout and gather o
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from math import prod
 from typing import Final, TypeAlias
 
 import numpy as np
 
+from planner.exporters.common.layouts import (
+    axes_of,
+    order_after,
+    pads_of,
+    plain,
+    resized,
+    sizes_after,
+    source_indices,
+)
 from planner.exporters.common.values import Array
 from planner.exporters.tosa.elementwise import concatenated, extreme, selected
-from planner.exporters.tosa.operations import Tensor, plain
+from planner.exporters.tosa.operations import Tensor
 from planner.exporters.tosa.pooling import max_pool, reduced
 from planner.exporters.tosa.program_builder import ProgramBuilder, held
-from planner.interpreter.programs import Read, program_of
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform
 
@@ -86,61 +93,14 @@ def _same(_: ProgramBuilder, call: Move) -> Sequence[Tensor]:
 def _reshape(builder: ProgramBuilder, call: Move) -> Sequence[Tensor]:
     """Reshape, Flatten, Squeeze, Unsqueeze: in the model's own order, or any where only ones come and go."""
     x = call.tensors[0]
-    sizes = _sizes_after(builder, call.op, x.sizes) or _resized(
+    sizes = sizes_after(builder.values, call.op, x.sizes) or resized(
         builder.sizes(call.op.outputs[0]), prod(x.shape)
     )
     kept = [size for size in x.sizes if size != 1]
     if kept == [size for size in sizes if size != 1] and len(kept) < len(x.shape) + len(sizes):
-        order = _order_after(x, sizes)
+        order = order_after(x.order, x.sizes, sizes)
         return [builder.program.reshaped(x, [sizes[axis] for axis in order], order)]
     return [builder.program.reshaped(builder.program.ordered(x, plain(len(x.shape))), sizes)]
-
-
-def _sizes_after(builder: ProgramBuilder, op: Op, sizes: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Sizes of a result by the op's own numbers, where they are constants that fit."""
-    given = op.attributes.get("axes")
-    if len(op.inputs) > 1 and op.inputs[1]:
-        given = (
-            builder.values.array(op.inputs[1]).reshape(-1).tolist()
-            if builder.values.is_constant(op.inputs[1])
-            else None
-        )
-    if op.type == "Flatten":
-        axis = op.attributes.get("axis", 1)
-        axis += len(sizes) if axis < 0 else 0
-        return prod(sizes[:axis]), prod(sizes[axis:])
-    if given is None:
-        return None
-    if op.type == "Squeeze":
-        gone = {axis % len(sizes) for axis in given}
-        return tuple(size for i, size in enumerate(sizes) if i not in gone)
-    if op.type == "Unsqueeze":
-        rank, rest = len(sizes) + len(given), iter(sizes)
-        new = {axis % rank for axis in given}
-        return tuple(1 if i in new else next(rest) for i in range(rank))
-    keeps = not op.attributes.get("allowzero")
-    wanted = [sizes[i] if keeps and size == 0 else int(size) for i, size in enumerate(given)]
-    if -1 in wanted:
-        wanted[wanted.index(-1)] = prod(sizes) // max(1, -prod(wanted))
-    return tuple(wanted) if prod(wanted) == prod(sizes) else None
-
-
-def _resized(sizes: tuple[int, ...], elements: int) -> tuple[int, ...]:
-    """Sizes whose product is the number of elements: what the batch was left open for goes in front."""
-    if prod(sizes) == elements or not sizes or prod(sizes[1:]) == 0:
-        return sizes
-    return (elements // prod(sizes[1:]), *sizes[1:])
-
-
-def _order_after(x: Tensor, sizes: Sequence[int]) -> tuple[int, ...]:
-    """The order of a tensor whose axes of one element changed: the others as they are stored."""
-    old = [axis for axis in range(len(x.shape)) if x.sizes[axis] != 1]
-    new = [axis for axis in range(len(sizes)) if sizes[axis] != 1]
-    moved = [new[old.index(axis)] for axis in x.order if axis in old]
-    ones = [axis for axis in range(len(sizes)) if sizes[axis] == 1]
-    if moved == sorted(moved):
-        return plain(len(sizes))
-    return (*ones, *moved)
 
 
 def _transpose(_: ProgramBuilder, call: Move) -> Sequence[Tensor]:
@@ -158,45 +118,12 @@ def _concat(builder: ProgramBuilder, call: Move) -> Sequence[Tensor]:
 def _pick_along(builder: ProgramBuilder, call: Move) -> Sequence[Tensor] | None:
     """Ops that pick along axes: where each axis' elements come from is asked of the op itself."""
     x, stem = call.tensors[0], call.op.outputs[0]
-    picks = _asked(builder, call.op, x)
+    picks = source_indices(builder.graph, call.op, x.sizes, is_float=x.element not in ("i1", "i32"))
     if picks is None:
         return None
     rank = len(picks)
     x = builder.program.raised(x, rank)
     return [picked(builder, x, dict(enumerate(picks)), stem)]
-
-
-def _asked(builder: ProgramBuilder, op: Op, x: Tensor) -> list[Array] | None:
-    """Source indices by axis, from running the op on each axis' numbers; None where axes mix."""
-    sizes, graph = x.sizes, builder.graph
-    ends = {name: replace(graph.values[name], dtype="f32") for name in (op.inputs[0], op.outputs[0])}
-    if x.element in ("i1", "i32"):
-        graph = replace(graph, values={**graph.values, **ends})
-    program = program_of(graph, (op,), op.outputs[:1], {(op.name, 0): None})
-    if len(program.reads) != 1:
-        return None
-    found: list[Array] = []
-    rank = None
-    for axis in range(len(sizes)):
-        shape = [1] * len(sizes)
-        shape[axis] = sizes[axis]
-        ramp = np.broadcast_to(np.arange(sizes[axis], dtype=np.float32).reshape(shape), sizes)
-        result = program.run(partial(_given, np.ascontiguousarray(ramp)))[op.outputs[0]]
-        rank = result.ndim
-        own = axis + rank - len(sizes)
-        if own < 0 or not result.size:
-            return None
-        line = np.moveaxis(result, own, 0).reshape(result.shape[own], -1)
-        if (line != line[:, :1]).any():
-            return None
-        found.append(line[:, 0].astype(np.int64))
-        if axis == 0:
-            found = [np.zeros(size, np.int64) for size in result.shape[:own]] + found
-    return found
-
-
-def _given(array: Array, _: Read) -> Array:
-    return array
 
 
 def _gather(builder: ProgramBuilder, call: Move) -> Sequence[Tensor] | None:
@@ -243,7 +170,7 @@ def _pad(builder: ProgramBuilder, call: Move) -> Sequence[Tensor] | None:
     x, op = call.tensors[0], call.op
     if op.attributes.get("mode", "constant") != "constant":
         return _pick_along(builder, call)
-    pads = _pads_of(builder, op, len(x.shape))
+    pads = pads_of(builder.values, op, len(x.shape))
     if pads is None:
         return None
     rank = len(x.shape)
@@ -261,22 +188,6 @@ def _pad(builder: ProgramBuilder, call: Move) -> Sequence[Tensor] | None:
     shape = tuple(size + sum(pair) for size, pair in zip(x.shape, grown, strict=True))
     fill = program.number(zero, x.element)
     return [program.emit("pad", [x, amounts, fill], replace(x, shape=shape), op.outputs[0])]
-
-
-def _pads_of(builder: ProgramBuilder, op: Op, rank: int) -> list[int] | None:
-    if "pads" in op.attributes:
-        return [int(count) for count in op.attributes["pads"]]
-    names = [op.inputs[i] if len(op.inputs) > i else "" for i in (1, 3)]
-    if not all(builder.values.is_constant(name) for name in names if name):
-        return None
-    given = builder.values.array(names[0]).tolist()
-    axes = (
-        [axis % rank for axis in builder.values.array(names[1]).tolist()] if names[1] else list(range(rank))
-    )
-    pads = [0] * (2 * rank)
-    for i, axis in enumerate(axes):
-        pads[axis], pads[axis + rank] = given[i], given[i + len(axes)]
-    return pads
 
 
 def _blocks_to_space(builder: ProgramBuilder, call: Move) -> Sequence[Tensor]:
@@ -321,23 +232,11 @@ def _global_max_pool(builder: ProgramBuilder, call: Move) -> Sequence[Tensor]:
     return [x]
 
 
-def axes_of(builder: ProgramBuilder, op: Op, rank: int) -> Sequence[int] | None:
-    """The axes that a reduction is over, ascending; None where they are known only at run time."""
-    axes = op.attributes.get("axes")
-    if axes is None and len(op.inputs) > 1 and op.inputs[1]:
-        if not builder.values.is_constant(op.inputs[1]):
-            return None
-        axes = builder.values.array(op.inputs[1]).tolist()
-    if axes is not None and len(axes):
-        return sorted({axis % rank for axis in axes})
-    return [] if op.attributes.get("noop_with_empty_axes") else list(range(rank))
-
-
 def _reduce(builder: ProgramBuilder, call: Move) -> Sequence[Tensor] | None:
     """ReduceMax and ReduceMin over constant axes."""
     x, op = call.tensors[0], call.op
     rank = len(x.shape)
-    axes = axes_of(builder, op, rank)
+    axes = axes_of(builder.values, op, rank)
     if axes is None:
         return None
     name = "reduce_max" if op.type == "ReduceMax" else "reduce_min"

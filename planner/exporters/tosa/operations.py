@@ -16,10 +16,10 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from planner.exporters.common.layouts import Order, laid, plain
 from planner.mlir.generic import Block, Function, Operation, array_text, dense_text, ssa_name, tensor_text
 
 Array: TypeAlias = npt.NDArray[Any]
-Order: TypeAlias = tuple[int, ...]
 
 _NO_SIZES: Final = "dense<> : tensor<0xindex>"
 _KEPT: Final = 1 << 10
@@ -45,24 +45,11 @@ class Tensor:
     @property
     def sizes(self) -> tuple[int, ...]:
         """Sizes by the model's axes."""
-        found = [0] * len(self.shape)
-        for axis, size in zip(self.order, self.shape, strict=True):
-            found[axis] = size
-        return tuple(found)
+        return laid(self.order, self.shape)
 
     def at(self, axis: int) -> int:
         """The stored axis that holds an axis of the model."""
         return self.order.index(axis)
-
-
-def plain(rank: int) -> Order:
-    """The order of a tensor stored as the model has it."""
-    return tuple(range(rank))
-
-
-def channels_last(rank: int) -> Order:
-    """The order in which axis 1 comes last."""
-    return (0, *range(2, rank), 1)
 
 
 @dataclass(slots=True)

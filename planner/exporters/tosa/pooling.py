@@ -11,10 +11,11 @@ from math import prod
 import numpy as np
 
 from planner.exporters.common.blocks import Block, Clamp, Operand, operand_of
+from planner.exporters.common.layouts import channels_last, plain
 from planner.exporters.common.linear_operands import INT32
 from planner.exporters.common.values import Array
 from planner.exporters.tosa.geometry import Windows, flat, trimmed
-from planner.exporters.tosa.operations import Tensor, channels_last, plain
+from planner.exporters.tosa.operations import Tensor
 from planner.exporters.tosa.program_builder import ProgramBuilder, element_of, held
 from planner.exporters.tosa.scaling import Factor, factor_of, narrowed, rescale, widened
 from planner.interpreter.kernels.geometry import pool_geometry

@@ -11,11 +11,12 @@ from typing import Final, TypeVar
 
 from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import RuleError, UnsupportedExport
+from planner.exporters.common.layouts import Order, plain
 from planner.exporters.common.linear_operands import INT32
 from planner.exporters.common.values import Values
 from planner.exporters.onnx.port_support import short_text
 from planner.exporters.tosa.float_conversion import dequantized, problem_of, quantized
-from planner.exporters.tosa.operations import Body, Order, Program, Tensor, plain
+from planner.exporters.tosa.operations import Body, Program, Tensor
 from planner.exporters.tosa.scaling import ARITHMETICS, UNIT, clamp, factor_of, rescale
 from planner.interpreter.fixed_point import ratios
 from planner.ir.graph import BOUNDARY, Graph, port_address

@@ -12,10 +12,11 @@ import numpy as np
 
 from planner.constants.quantize import dequantize_array, quantize_array
 from planner.exporters.common.blocks import Block
+from planner.exporters.common.layouts import plain
 from planner.exporters.tosa.control_flow import Trips, count_of, looped, place, plus
 from planner.exporters.tosa.elementwise import concatenated, joined
 from planner.exporters.tosa.float_conversion import bounded
-from planner.exporters.tosa.operations import Array, Tensor, plain
+from planner.exporters.tosa.operations import Array, Tensor
 from planner.exporters.tosa.program_builder import ProgramBuilder
 from planner.ir.graph import Op
 from planner.ir.types.qtypes import Uniform

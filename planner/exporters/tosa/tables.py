@@ -13,9 +13,10 @@ import numpy as np
 
 from planner.constants.quantize import dequantize_array, quantize_array
 from planner.exporters.common.blocks import Block, Clamp, Operand
+from planner.exporters.common.layouts import plain
 from planner.exporters.common.pointwise import POINTWISE, only_stored, varying_axis
 from planner.exporters.common.values import Array
-from planner.exporters.tosa.operations import Tensor, plain
+from planner.exporters.tosa.operations import Tensor
 from planner.exporters.tosa.program_builder import ProgramBuilder, element_of, held, width_of
 from planner.exporters.tosa.scaling import widened
 from planner.interpreter.memory import as_f32

@@ -6,18 +6,25 @@ this looks at an outcome. Source: TOSA 1.0, RESCALE; design 01, section 8.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
-from planner.ir.rescaling import BEYOND
+from planner.ir.rescaling import BEYOND, BEYOND_16
 from planner.ir.types.qtypes import Uniform
 from planner.propagation.network.ports import Network, Port
 from planner.propagation.result.outcome import Outcome
 from planner.propagation.selection.rows import Choice
+from planner.target.records import Row
 
 TOO_FAR: Final = "no integer multiplier gets from its inputs' scales to its result's"
-MULTIPLIERS: Final = frozenset({"gemmlowp", "tosa_double", "tosa_single"})
+MULTIPLIERS: Final[Mapping[str, float]] = {
+    "gemmlowp": BEYOND,
+    "litert_16": BEYOND_16,
+    "tosa_double": BEYOND,
+    "tosa_single": BEYOND,
+}
+"""Arithmetics of integer multipliers, and the least factor that is out of their reach."""
 NARROW: Final = 16
 """Bits of ports that are operands; wider ones are accumulators, whose scale is a product anyway."""
 
@@ -27,17 +34,18 @@ Kind = Uniform | None
 def too_far(outcome: Outcome) -> list[int]:
     """Numbers of the kernels that no multiplier serves."""
     choices = outcome.choices
-    if not any(choice.row and choice.row.requantize in MULTIPLIERS for choice in choices):
+    reach = [MULTIPLIERS[c.row.requantize] for c in choices if c.row and c.row.requantize in MULTIPLIERS]
+    if not reach:
         return []
     scales = _scales([port.type for port in outcome.network.ports])
-    if not scales or max(scales) < BEYOND * min(scales):
+    if not scales or max(scales) < min(reach) * min(scales):
         return []
     return [
         number
         for number, (choice, kinds) in enumerate(zip(choices, _kinds(outcome), strict=True))
         if choice.row is not None
         and choice.row.requantize in MULTIPLIERS
-        and (_is_too_far(choice, kinds) or any(_steps_too_far(outcome, number, kinds)))
+        and (_is_too_far(choice, kinds) or any(_steps_too_far(outcome, number, choice.row, kinds)))
     ]
 
 
@@ -48,13 +56,13 @@ def read_as(network: Network, port: Port) -> Kind:
     return value.pin if value.pin is not None else made
 
 
-def _steps_too_far(outcome: Outcome, number: int, kinds: Sequence[Kind]) -> Iterator[bool]:
+def _steps_too_far(outcome: Outcome, number: int, row: Row, kinds: Sequence[Kind]) -> Iterator[bool]:
     """Whether rescales in front of a kernel are out of reach: the device multiplies there as well."""
     network = outcome.network
     for p, kind in zip(network.kernels[number].inputs, kinds, strict=False):
         came = read_as(network, network.ports[p]) if kind is not None and p >= 0 else None
         if kind is not None and came is not None and max(came.storage.bits, kind.storage.bits) <= NARROW:
-            yield max(came.scales) >= BEYOND * min(kind.scales)
+            yield max(came.scales) >= MULTIPLIERS[row.requantize] * min(kind.scales)
 
 
 def _scales(kinds: Sequence[Kind]) -> list[float]:
@@ -88,4 +96,4 @@ def _is_too_far(choice: Choice, kinds: Sequence[Kind]) -> bool:
             product *= max(kind.scales)
         else:
             most = max(most, *kind.scales, 0.0)
-    return max(most, product) >= BEYOND * finest
+    return max(most, product) >= MULTIPLIERS[row.requantize] * finest

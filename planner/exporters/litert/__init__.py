@@ -1,0 +1,1 @@
+"""LiteRT: planned models as .tflite files, channels last."""

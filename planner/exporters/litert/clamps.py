@@ -1,0 +1,95 @@
+"""Clamps: Relu and Clip, inside the operator in front of them, as operators of their own, or as two others.
+
+A bound is at its stored value. The runtime rounds that away from zero and the plan to even: where the two
+differ, or no activation has these bounds, MAXIMUM and MINIMUM with the plan's own numbers stand there.
+Source: TensorFlow Lite, CalculateActivationRangeQuantized; design 01, section 8.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from planner.exporters.common.blocks import Block, Clamp, clamp_of
+from planner.exporters.litert.calls import NONE, Call
+from planner.exporters.litert.operations import Tensor
+from planner.ir.types.qtypes import Uniform
+
+Bounds: TypeAlias = tuple[float | None, float | None]
+
+FUSED: Final[Mapping[int, Bounds]] = {1: (0.0, None), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
+"""Bounds in reals of the activations that operators have inside: RELU, RELU_N1_TO_1, RELU6."""
+ALONE: Final[Mapping[str, Bounds]] = {
+    "RELU": (0.0, None),
+    "RELU6": (0.0, 6.0),
+    "RELU_N1_TO_1": (-1.0, 1.0),
+}
+"""The same as operators. RELU_0_TO_1 is left out: runtimes of before 2.10 lack it, two comparisons do."""
+
+
+def clip(call: Call) -> Sequence[Tensor] | None:
+    """A Relu or Clip of constant bounds that no operator has inside."""
+    x = call.tensor(0)
+    if call.y is None:
+        return _clip_reals(call, x)
+    clamp = clamp_of(call.builder.values, call.op, call.y)
+    if clamp is None:
+        return None
+    for operator, bounds in ALONE.items():
+        if stored_bounds(call.y, bounds) == clamp and not _is_missing(operator, call.y):
+            return [call.emit(operator, [x], x, "", {})]
+    return [call.builder.cut(call.stem, call.y, x, clamp)]
+
+
+def fused_activation(block: Block, clamp: Clamp, y: Uniform) -> int:
+    """The activation inside an operator whose stored bounds are those of a clamp; NONE: it stands apart."""
+    if block.activation is None:
+        return NONE
+    found = (activation for activation, bounds in FUSED.items() if stored_bounds(y, bounds) == clamp)
+    return next(found, NONE)
+
+
+def stored_bounds(y: Uniform, bounds: Bounds) -> Clamp:
+    """Stored bounds as the runtime computes them: a float32 quotient, halves away from zero."""
+    low, high = y.storage.qmin, y.storage.qmax
+    lo, hi = (None if end is None else y.zero_point + _away(end, y.scale) for end in bounds)
+    return Clamp(low if lo is None else max(low, lo), high if hi is None else min(high, hi))
+
+
+def _away(real: float, scale: float) -> int:
+    quotient = float(np.float32(real) / np.float32(scale))
+    return int(np.copysign(np.floor(abs(quotient) + 0.5), quotient))
+
+
+def _is_missing(operator: str, y: Uniform) -> bool:
+    """Whether the runtime has no kernel of 16 bits."""
+    return operator == "RELU_N1_TO_1" and y.storage.bits > 8
+
+
+def _clip_reals(call: Call, x: Tensor) -> Sequence[Tensor] | None:
+    bounds = _bounds(call)
+    if bounds is None:
+        return None
+    for operator, known in ALONE.items():
+        if known == bounds:
+            return [call.emit(operator, [x], x, "", {})]
+    for operator, bound in zip(("MAXIMUM", "MINIMUM"), bounds, strict=True):
+        if bound is not None:
+            number = np.full((1,) * len(x.shape), bound)
+            limit = call.builder.program.constant(number, x.element, f"{call.stem}_bound")
+            x = call.emit(operator, (x, limit), x, "MaximumMinimumOptions", {})
+    return [x]
+
+
+def _bounds(call: Call) -> Bounds | None:
+    """Bounds of a Relu or Clip in reals; None where they are known only at run time."""
+    if call.op.type == "Relu":
+        return 0.0, None
+    found: list[float | None] = [call.op.attributes.get("min"), call.op.attributes.get("max")]
+    for i in (1, 2):
+        if call.has(i):
+            known = call.builder.values.known(call.op.inputs[i])
+            if known is None:
+                return None
+            found[i - 1] = float(known.reshape(()))
+    return found[0], found[1]

@@ -1,0 +1,274 @@
+"""Movement: ops whose results are elements of their operands, on stored integers, floats and indices alike.
+
+A TRANSPOSE of the model is no operator, only another order of the same tensor. What picks elements axis by
+axis (slices, tiles, nearest resizes, reflecting pads) is SLICE where they lie in a row, STRIDED_SLICE where
+they are steps apart, TILE where the axis repeats, else GATHER along that axis.
+Source: TensorFlow Lite, builtin operators; ONNX.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import prod
+from typing import Final
+
+import numpy as np
+
+from planner.exporters.common.layouts import (
+    channels_last,
+    order_after,
+    pads_of,
+    plain,
+    resized,
+    sizes_after,
+    source_indices,
+)
+from planner.exporters.common.values import Array
+from planner.exporters.litert.calls import Call
+from planner.exporters.litert.elementwise import aligned, onto
+from planner.exporters.litert.geometry import padded
+from planner.exporters.litert.operations import Options, Tensor
+
+_LAST: Final = channels_last(4)
+
+
+def same(call: Call) -> Sequence[Tensor]:
+    """Identity and Dropout."""
+    return [call.tensor(0)]
+
+
+def reshape(call: Call) -> Sequence[Tensor]:
+    """Reshape, Flatten, Squeeze, Unsqueeze: in the model's own order, or any where only ones come and go."""
+    x, builder = call.tensor(0), call.builder
+    sizes = sizes_after(builder.values, call.op, x.sizes)
+    sizes = resized(builder.sizes(call.op.outputs[0]), prod(x.shape)) if sizes is None else sizes
+    kept = [size for size in x.sizes if size != 1]
+    if kept == [size for size in sizes if size != 1] and len(kept) < len(x.shape) + len(sizes):
+        order = order_after(x.order, x.sizes, sizes)
+        return [builder.program.reshaped(x, [sizes[axis] for axis in order], order)]
+    return [builder.program.reshaped(builder.program.ordered(x, plain(len(x.shape))), sizes)]
+
+
+def transpose(call: Call) -> Sequence[Tensor]:
+    """Transpose: the same tensor in another order."""
+    x = call.tensor(0)
+    perm = list(call.op.attributes.get("perm") or reversed(range(len(x.shape))))
+    return [replace(x, order=tuple(perm.index(axis) for axis in x.order))]
+
+
+def concat(call: Call) -> Sequence[Tensor] | None:
+    """Concat: CONCATENATION takes one type, so operands of others are requantized in front of it."""
+    tensors = aligned(call, range(len(call.op.inputs)))
+    tensors = [onto(call, i, tensor) for i, tensor in enumerate(tensors)]
+    first = tensors[0]
+    at = first.at(call.op.attributes["axis"] % len(first.shape))
+    shape = list(first.shape)
+    shape[at] = sum(tensor.shape[at] for tensor in tensors)
+    like = replace(first, shape=tuple(shape), kind=call.y)
+    options = {"Axis": at, "FusedActivationFunction": call.activation}
+    return [call.emit("CONCATENATION", tensors, like, "ConcatenationOptions", options)]
+
+
+def pick_along(call: Call) -> Sequence[Tensor] | None:
+    """Ops that pick along axes: where each axis' elements come from is asked of the op itself."""
+    x, builder = call.tensor(0), call.builder
+    picks = source_indices(builder.graph, call.op, x.sizes, is_float=x.element in ("f32", "i8", "i16"))
+    if picks is None:
+        return None
+    x = builder.program.raised(x, len(picks))
+    return [picked(call, x, dict(enumerate(picks)))]
+
+
+def gather(call: Call) -> Sequence[Tensor] | None:
+    """Gather by constant indices, or by indices computed or given (not below 0, as GATHER has them)."""
+    x, op, program = call.tensor(0), call.op, call.builder.program
+    axis = op.attributes.get("axis", 0) % len(x.shape)
+    x = program.ordered(x, plain(len(x.shape)))
+    if call.builder.values.is_constant(op.inputs[1]):
+        given = call.builder.values.array(op.inputs[1])
+        at = program.constant(np.where(given < 0, given + x.sizes[axis], given), "i32", op.inputs[1])
+    else:
+        at = program.ordered(call.tensor(1), plain(len(call.builder.sizes(op.inputs[1]))))
+    shape = (*x.shape[:axis], *at.shape, *x.shape[axis + 1 :])
+    like = replace(x, shape=shape, order=plain(len(shape)))
+    return [call.emit("GATHER", (x, at), like, "GatherOptions", {"Axis": axis})]
+
+
+def gather_nd(call: Call) -> Sequence[Tensor] | None:
+    """GatherND without batch axes."""
+    op, program = call.op, call.builder.program
+    if op.attributes.get("batch_dims", 0):
+        return None
+    x = program.ordered(call.tensor(0), plain(len(call.builder.sizes(op.inputs[0]))))
+    at = call.tensor(1)
+    at = program.ordered(at, plain(len(at.shape)))
+    if call.builder.values.is_constant(op.inputs[1]):
+        given = call.builder.values.array(op.inputs[1])
+        sizes = np.asarray(x.shape[: given.shape[-1]])
+        at = program.constant(np.where(given < 0, given + sizes, given), "i32", op.inputs[1])
+    shape = (*at.shape[:-1], *x.shape[at.shape[-1] :])
+    like = replace(x, shape=shape, order=plain(len(shape)))
+    return [call.emit("GATHER_ND", (x, at), like, "GatherNdOptions", {})]
+
+
+def split(call: Call) -> Sequence[Tensor]:
+    """Split, each part a slice."""
+    x, op = call.tensor(0), call.op
+    axis = op.attributes.get("axis", 0) % len(x.shape)
+    found, start = [], 0
+    for name in op.outputs:
+        size = call.builder.sizes(name)[axis]
+        found.append(picked(call, x, {axis: np.arange(start, start + size)}, name))
+        start += size
+    return found
+
+
+def pad(call: Call) -> Sequence[Tensor] | None:
+    """PAD with real zero; negative pads cut first. Other modes pick along axes."""
+    x, op = call.tensor(0), call.op
+    if op.attributes.get("mode", "constant") != "constant":
+        return pick_along(call)
+    pads, rank = pads_of(call.builder.values, op, len(x.shape)), len(x.shape)
+    if pads is None or _has_filling(call):
+        return None
+    cut = {
+        axis: np.arange(max(0, -pads[axis]), x.sizes[axis] - max(0, -pads[axis + rank]))
+        for axis in range(rank)
+    }
+    x = picked(call, x, cut)
+    grown = {x.at(axis): (max(0, pads[axis]), max(0, pads[axis + rank])) for axis in range(rank)}
+    return [padded(call.builder.program, x, grown, call.stem)]
+
+
+def _has_filling(call: Call) -> bool:
+    """Whether a Pad fills with another number than zero."""
+    if not call.has(2):
+        return bool(call.op.attributes.get("value", 0.0))
+    known = call.builder.values.known(call.op.inputs[2])
+    return known is None or bool(np.any(known))
+
+
+def depth_to_space(call: Call) -> Sequence[Tensor]:
+    """DepthToSpace: DEPTH_TO_SPACE has the block in front of the channels (DCR); else by transposes."""
+    x, op, program = call.last(), call.op, call.builder.program
+    block = op.attributes["blocksize"]
+    batch, channels, height, width = x.sizes
+    depth = channels // block**2
+    shape = batch, height * block, width * block, depth
+    if op.attributes.get("mode", "DCR") == "DCR":
+        like, options = replace(x, shape=shape), {"BlockSize": block}
+        return [call.emit("DEPTH_TO_SPACE", [x], like, "DepthToSpaceOptions", options)]
+    # The stored axes n h w d b1 b2 in the order n h b1 w b2 d, of five axes: the batch joins the rows.
+    wide = program.reshaped(x, (batch * height, width, depth, block, block))
+    turned = program.ordered(wide, (0, 3, 1, 4, 2))
+    return [program.reshaped(turned, shape, _LAST)]
+
+
+def space_to_depth(call: Call) -> Sequence[Tensor]:
+    """SpaceToDepth."""
+    x, block = call.last(), call.op.attributes["blocksize"]
+    batch, channels, height, width = x.sizes
+    like = replace(x, shape=(batch, height // block, width // block, channels * block**2))
+    return [call.emit("SPACE_TO_DEPTH", [x], like, "SpaceToDepthOptions", {"BlockSize": block})]
+
+
+def resize(call: Call) -> Sequence[Tensor] | None:
+    """RESIZE_BILINEAR, and nearest: RESIZE_NEAREST_NEIGHBOR where it reads the same pixels, else GATHERs."""
+    mode, x = call.op.attributes.get("mode", "nearest"), call.tensor(0)
+    if mode == "linear":
+        return _bilinear(call)
+    if mode != "nearest":
+        return None
+    picks = source_indices(call.builder.graph, call.op, x.sizes)
+    if picks is None or len(x.shape) != 4 or any(len(picks[i]) != x.sizes[i] for i in (0, 1)):
+        return pick_along(call)
+    x = call.last()
+    sizes = [(x.sizes[2 + i], picks[2 + i]) for i in range(2)]
+    for options in ({}, {"HalfPixelCenters": True}, {"AlignCorners": True}):
+        if all(_reads(size, pick, options) for size, pick in sizes):
+            return [_resized(call, "RESIZE_NEAREST_NEIGHBOR", x, [len(pick) for _, pick in sizes], options)]
+    return pick_along(call)
+
+
+def _bilinear(call: Call) -> Sequence[Tensor] | None:
+    if len(call.builder.sizes(call.op.inputs[0])) != 4:
+        return None
+    x, wanted = call.last(), call.builder.sizes(call.op.outputs[0])
+    scaled = {"asymmetric": {}, "align_corners": {"AlignCorners": True}}
+    halves = {"half_pixel": {"HalfPixelCenters": True}, "pytorch_half_pixel": {"HalfPixelCenters": True}}
+    options: Options | None = {**scaled, **halves}.get(
+        call.op.attributes.get("coordinate_transformation_mode", "half_pixel")
+    )
+    is_plain = not call.op.attributes.get("antialias") and "axes" not in call.op.attributes
+    if options is None or wanted[:2] != x.sizes[:2] or not is_plain or 1 in wanted[2:]:
+        return None
+    return [_resized(call, "RESIZE_BILINEAR", x, wanted[2:], options)]
+
+
+def _resized(call: Call, operator: str, x: Tensor, spatial: Sequence[int], options: Options) -> Tensor:
+    like = call.like((x.shape[0], *spatial, x.shape[3]), _LAST)
+    table = "ResizeBilinearOptions" if operator == "RESIZE_BILINEAR" else "ResizeNearestNeighborOptions"
+    return call.emit(operator, (x, call.builder.program.numbers(spatial)), like, table, options)
+
+
+def _reads(size: int, pick: Array, options: Options) -> bool:
+    """Whether RESIZE_NEAREST_NEIGHBOR reads these pixels of an axis; float32, as the runtime computes it."""
+    count = len(pick)
+    is_aligned = bool(options.get("AlignCorners")) and count > 1
+    scale = np.float32((size - 1) / (count - 1)) if is_aligned else np.float32(size) / np.float32(count)
+    offset = np.float32(0.5 if options.get("HalfPixelCenters") else 0.0)
+    places = (np.arange(count, dtype=np.float32) + offset) * scale
+    whole = np.floor(places + np.float32(0.5)) if options.get("AlignCorners") else np.floor(places)
+    return bool((np.clip(whole, 0, size - 1).astype(np.int64) == pick).all())
+
+
+def picked(call: Call, tensor: Tensor, picks: Mapping[int, Array], stem: str = "") -> Tensor:
+    """The elements at the indices given, axis by axis of the model; other axes whole."""
+    whole = {axis: np.asarray(indices, np.int64).reshape(-1) for axis, indices in picks.items()}
+    empty = next((axis for axis, indices in whole.items() if not len(indices)), None)
+    if empty is not None:
+        raise call.builder.refuse(f"{call.stem!r} has no elements; litert accepts no empty tensor")
+    rows = {axis: _row(indices) for axis, indices in whole.items()}
+    slices = {tensor.at(axis): row for axis, row in rows.items() if row is not None}
+    tensor = _sliced(call, tensor, slices, stem or call.stem)
+    for axis, indices in whole.items():
+        if rows[axis] is None:
+            tensor = _pick(call, tensor, tensor.at(axis), indices, stem or call.stem)
+    return tensor
+
+
+def _row(indices: Array) -> tuple[int, int, int] | None:
+    """Start, count and step of indices that ascend evenly."""
+    if len(indices) == 1:
+        return int(indices[0]), 1, 1
+    step = int(indices[1] - indices[0])
+    is_even = step > 0 and bool((np.diff(indices) == step).all())
+    return (int(indices[0]), len(indices), step) if is_even else None
+
+
+def _sliced(call: Call, tensor: Tensor, rows: Mapping[int, tuple[int, int, int]], stem: str) -> Tensor:
+    program, rank = call.builder.program, len(tensor.shape)
+    parts = [rows.get(i, (0, tensor.shape[i], 1)) for i in range(rank)]
+    shape = tuple(count for _, count, _ in parts)
+    if shape == tensor.shape:
+        return tensor
+    like, starts = replace(tensor, shape=shape), program.numbers([start for start, _, _ in parts], "begin")
+    if all(step == 1 for _, _, step in parts):
+        operands = (tensor, starts, program.numbers(shape, "size"))
+        return program.emit("SLICE", operands, like, stem, ("SliceOptions", {}))
+    ends = program.numbers([start + (count - 1) * step + 1 for start, count, step in parts], "end")
+    steps = program.numbers([step for _, _, step in parts], "strides")
+    return program.emit(
+        "STRIDED_SLICE", (tensor, starts, ends, steps), like, stem, ("StridedSliceOptions", {})
+    )
+
+
+def _pick(call: Call, tensor: Tensor, at: int, indices: Array, stem: str) -> Tensor:
+    program, size = call.builder.program, tensor.shape[at]
+    shape = (*tensor.shape[:at], len(indices), *tensor.shape[at + 1 :])
+    like = replace(tensor, shape=shape)
+    times, rest = divmod(len(indices), size)
+    if not rest and (indices == np.tile(np.arange(size), times)).all():
+        multiples = program.numbers([times if i == at else 1 for i in range(len(shape))], "multiples")
+        return program.emit("TILE", (tensor, multiples), like, stem, ("TileOptions", {}))
+    where = program.numbers(indices.tolist(), "indices")
+    return program.emit("GATHER", (tensor, where), like, stem, ("GatherOptions", {"Axis": at}))

@@ -1,0 +1,268 @@
+"""Operations: the LiteRT operators written so far, and the tensors they define.
+
+A tensor knows which axis of the model each of its own axes holds (`order`), so a transpose of the model costs
+nothing until somebody needs the elements in another order; that is made once, and going back is the tensor
+it came from. Nothing here knows plans or the file's bytes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from planner.exporters.common.layouts import Order, laid, plain
+from planner.exporters.common.values import Array
+from planner.exporters.litert.versions import Sight, version_of
+from planner.ir.types.qtypes import Uniform
+
+Options: TypeAlias = Mapping[str, int | float | bool]
+
+DTYPES: Final[Mapping[str, Any]] = {
+    "bool": np.bool_,
+    "f32": np.float32,
+    "i16": np.int16,
+    "i32": np.int32,
+    "i64": np.int64,
+    "i8": np.int8,
+}
+"""Element types of tensors, and how numpy holds them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor of the file.
+
+    Attributes:
+      index: its place in the list of tensors.
+      shape: sizes as it is stored.
+      element: a key of `DTYPES`.
+      order: the model's axis that each stored axis is.
+      kind: its quantized type; None: plain numbers.
+    """
+
+    index: int
+    shape: tuple[int, ...]
+    element: str
+    order: Order
+    kind: Uniform | None = None
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Sizes by the model's axes."""
+        return laid(self.order, self.shape)
+
+    def at(self, axis: int) -> int:
+        """The stored axis that holds an axis of the model."""
+        return self.order.index(axis)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """A tensor as the file lists it.
+
+    Attributes:
+      data: the numbers of a constant; None: computed, or given.
+      dimension: the stored axis that scales go along.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    element: str
+    kind: Uniform | None
+    data: Array | None = None
+    dimension: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operator:
+    """An operator as the file lists it: tensors by index, options by their schema's table."""
+
+    name: str
+    version: int
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    table: str
+    options: Options
+
+
+@dataclass(slots=True)
+class Program:
+    """Tensors and operators of one subgraph, appended one by one.
+
+    Attributes:
+      inputs, outputs: (name in the model, index of the tensor).
+    """
+
+    entries: list[Entry] = field(default_factory=list)
+    operators: list[Operator] = field(default_factory=list)
+    inputs: list[tuple[str, int]] = field(default_factory=list)
+    outputs: list[tuple[str, int]] = field(default_factory=list)
+    _names: set[str] = field(default_factory=set)
+    _constants: dict[tuple[Any, ...], int] = field(default_factory=dict)
+    _turned: dict[tuple[int, Order], int] = field(default_factory=dict)
+    _shaped: dict[tuple[int, tuple[int, ...]], int] = field(default_factory=dict)
+    _unshaped: dict[int, Tensor] = field(default_factory=dict)
+
+    def argument(self, name: str, shape: Sequence[int], element: str, kind: Uniform | None) -> Tensor:
+        """Append an input of the model."""
+        index = self._entry(Entry(self._fresh(name), tuple(shape), element, kind))
+        self.inputs.append((name, index))
+        return Tensor(index, tuple(shape), element, plain(len(shape)), kind)
+
+    def result(self, name: str, tensor: Tensor) -> None:
+        """Append an output of the model."""
+        self.outputs.append((name, tensor.index))
+
+    def emit(
+        self,
+        operator: str,
+        operands: Sequence[Tensor | None],
+        like: Tensor,
+        stem: str,
+        options: tuple[str, Options] = ("", {}),
+    ) -> Tensor:
+        """Append an operator; its result has shape, element, order and type of `like`.
+
+        Args:
+          operands: None: an optional one that is absent.
+          options: the table of the schema that holds them, and its fields.
+        """
+        entry = Entry(self._fresh(stem), like.shape, like.element, like.kind)
+        result = replace(like, index=self._entry(entry))
+        sight = _sight(operator, operands, like, options[1])
+        inputs = tuple(-1 if item is None else item.index for item in operands)
+        version = version_of(operator, sight)
+        self.operators.append(Operator(operator, version, inputs, (result.index,), *options))
+        return result
+
+    def constant(
+        self,
+        array: Array,
+        element: str,
+        stem: str,
+        *,
+        order: Order | None = None,
+        kind: Uniform | None = None,
+        dimension: int = 0,
+    ) -> Tensor:
+        """A constant given by the model's axes, stored in an order; equal ones are one tensor.
+
+        Args:
+          kind: its quantized type; `array` then holds stored integers.
+          dimension: the stored axis that the scales of `kind` go along.
+        """
+        order = plain(array.ndim) if order is None else order
+        stored = np.asarray(array.transpose(order), DTYPES[element], order="C")
+        key = (element, stored.shape, kind, dimension, stored.tobytes())
+        if key not in self._constants:
+            entry = Entry(self._fresh(stem), stored.shape, element, kind, stored, dimension)
+            self._constants[key] = self._entry(entry)
+        return Tensor(self._constants[key], stored.shape, element, order, kind)
+
+    def numbers(self, values: Sequence[int], stem: str = "sizes") -> Tensor:
+        """A constant of 32-bit integers: axes, sizes, paddings."""
+        return self.constant(np.asarray(values, np.int32), "i32", stem)
+
+    def ordered(self, tensor: Tensor, order: Order) -> Tensor:
+        """The tensor with its axes stored in an order: itself, an earlier transpose, or a new one.
+
+        Where only axes of one element change places, a RESHAPE does.
+        """
+        if tensor.order == order:
+            return tensor
+        perms = tuple(tensor.at(axis) for axis in order)
+        like = replace(tensor, shape=tuple(tensor.shape[i] for i in perms), order=order)
+        known = self._turned.get((tensor.index, perms))
+        if known is not None:
+            return replace(like, index=known)
+        moved = [i for i in perms if tensor.shape[i] != 1]
+        if moved == sorted(moved):
+            return self.reshaped(tensor, like.shape, order)
+        operands = (tensor, self.numbers(perms, "perm"))
+        stem = f"{self.entries[tensor.index].name}_t"
+        result = self.emit("TRANSPOSE", operands, like, stem, ("TransposeOptions", {}))
+        self._turned[tensor.index, perms] = result.index
+        back = tuple(perms.index(i) for i in range(len(perms)))
+        self._turned[result.index, back] = tensor.index
+        return result
+
+    def reshaped(self, tensor: Tensor, shape: Sequence[int], order: Order | None = None) -> Tensor:
+        """The stored elements in another shape, to be read in an order (as the model has it)."""
+        like = replace(tensor, shape=tuple(shape), order=plain(len(shape)) if order is None else order)
+        if prod(like.shape) != prod(tensor.shape):
+            raise ValueError(f"{tensor} has not the elements of {shape}")
+        source = self._unshaped.get(tensor.index, tensor)
+        if like.shape == source.shape:
+            return replace(like, index=source.index)
+        known = self._shaped.get((source.index, like.shape))
+        if known is None:
+            operands = (source, self.numbers(shape, "shape"))
+            stem = f"{self.entries[source.index].name}_r"
+            known = self.emit("RESHAPE", operands, like, stem, ("ReshapeOptions", {})).index
+            self._shaped[source.index, like.shape] = known
+            self._unshaped[known] = source
+        return replace(like, index=known)
+
+    def raised(self, tensor: Tensor, rank: int) -> Tensor:
+        """A tensor brought to so many axes by ones in front, where it has fewer."""
+        extra = rank - len(tensor.shape)
+        if not extra:
+            return tensor
+        order = (*range(extra), *(axis + extra for axis in tensor.order))
+        return self.reshaped(tensor, (*(1,) * extra, *tensor.shape), order)
+
+    def trimmed(self) -> "Program":
+        """The same without what no output rests on; tensors are listed as they are met."""
+        needed, kept = {index for _, index in self.outputs}, []
+        for operator in reversed(self.operators):
+            if not needed.isdisjoint(operator.outputs):
+                kept.append(operator)
+                needed.update(operator.inputs)
+        kept.reverse()
+        met = [index for _, index in self.inputs]
+        met += [index for operator in kept for index in (*operator.inputs, *operator.outputs)]
+        met += [index for _, index in self.outputs]
+        places = {index: i for i, index in enumerate(dict.fromkeys(index for index in met if index >= 0))}
+        places[-1] = -1
+
+        def moved(operator: Operator) -> Operator:
+            inputs, outputs = (
+                tuple(places[index] for index in indices) for indices in (operator.inputs, operator.outputs)
+            )
+            return replace(operator, inputs=inputs, outputs=outputs)
+
+        return Program(
+            [self.entries[index] for index in places if index >= 0],
+            [moved(operator) for operator in kept],
+            [(name, places[index]) for name, index in self.inputs],
+            [(name, places[index]) for name, index in self.outputs],
+        )
+
+    def _entry(self, entry: Entry) -> int:
+        self.entries.append(entry)
+        return len(self.entries) - 1
+
+    def _fresh(self, stem: str) -> str:
+        name, count = stem, 0
+        while name in self._names:
+            count += 1
+            name = f"{stem}_{count}"
+        self._names.add(name)
+        return name
+
+
+def _sight(operator: str, operands: Sequence[Tensor | None], like: Tensor, options: Options) -> Sight:
+    there = [item for item in operands if item is not None]
+    # The first operand of TRANSPOSE_CONV is a size, and SELECT_V2 has one version for all.
+    decisive = like if operator in ("QUANTIZE", "TRANSPOSE_CONV") else there[0]
+    kinds = [item.kind for item in (*there, like)]
+    scales = tuple(kind.scale for kind in kinds if kind is not None)
+    return Sight(
+        decisive.element,
+        max(len(item.shape) for item in there),
+        len({item.shape for item in there}) > 1,
+        scales,
+        options,
+    )

@@ -1,0 +1,152 @@
+"""Pooling and reductions: AVERAGE_POOL_2D, MAX_POOL_2D, MEAN, SUM, REDUCE_MAX, REDUCE_MIN.
+
+AVERAGE_POOL_2D divides by what is there, so padding that is neither SAME nor VALID has no operator: a PAD in
+front would be counted. Source: TensorFlow Lite's reference kernels.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from planner.exporters.common.layouts import axes_of, channels_last, plain
+from planner.exporters.litert.calls import Call
+from planner.exporters.litert.geometry import VALID, Windows, lowest, padded_with, windows_over
+from planner.exporters.litert.operations import Tensor
+from planner.interpreter.kernels.geometry import pool_geometry
+from planner.interpreter.kernels.pooling import pooled_sizes
+
+_REDUCTIONS: Final = {
+    "ReduceMax": "REDUCE_MAX",
+    "ReduceMean": "MEAN",
+    "ReduceMin": "REDUCE_MIN",
+    "ReduceSum": "SUM",
+}
+_GLOBAL: Final = {"GlobalAveragePool": "MEAN", "GlobalMaxPool": "REDUCE_MAX"}
+
+
+def average_pool(call: Call) -> Sequence[Tensor] | None:
+    """AveragePool over one or two spatial axes, where padding does not count and is SAME or VALID."""
+    x, windows = _opened(call)
+    padding = windows.padding(x.sizes[2:])
+    counts_padding = bool(call.op.attributes.get("count_include_pad", 0)) and any(windows.pads)
+    if windows.dilations != (1, 1) or counts_padding:
+        return None
+    if padding is None:
+        raise call.builder.refuse(
+            f"AveragePool pads by {list(windows.pads)}; AVERAGE_POOL_2D accepts no padding, or that of SAME: "
+            f"{list(_same(windows, x.sizes[2:]))} here"
+        )
+    return [_pooled(call, "AVERAGE_POOL_2D", x, windows, padding)]
+
+
+def max_pool(call: Call) -> Sequence[Tensor] | None:
+    """MaxPool over one or two spatial axes, without dilations."""
+    if len(call.op.outputs) > 1 and call.op.outputs[1]:
+        return None
+    x, windows = _opened(call)
+    if windows.dilations != (1, 1):
+        return None
+    padding = windows.padding(x.sizes[2:])
+    if padding is None:
+        top, left, bottom, right = windows.missing(x.sizes[2:])
+        amounts = {1: (top, bottom), 2: (left, right)}
+        x = padded_with(call.builder.program, x, amounts, lowest(call.y), call.stem)
+        padding = VALID
+    return [_pooled(call, "MAX_POOL_2D", x, windows, padding)]
+
+
+def global_pool(call: Call) -> Sequence[Tensor] | None:
+    """GlobalAveragePool and GlobalMaxPool: reductions over the spatial axes."""
+    x = call.last()
+    return [_reduced(call, _GLOBAL[call.op.type], x, range(2, len(x.shape)), keeps=True)]
+
+
+def reduction(call: Call) -> Sequence[Tensor] | None:
+    """ReduceMax, ReduceMean, ReduceMin and ReduceSum over constant axes."""
+    x = call.tensor(0)
+    axes = axes_of(call.builder.values, call.op, len(x.shape))
+    if axes is None:
+        return None
+    if call.op.type == "ReduceSum":
+        _check_sum(call)
+    keeps = bool(call.op.attributes.get("keepdims", 1))
+    return [_reduced(call, _REDUCTIONS[call.op.type], x, axes, keeps=keeps)]
+
+
+def _check_sum(call: Call) -> None:
+    """Refuse sums of stored integers as they are: SUM takes zero points and scales off in one case only."""
+    x, y = call.kind(0), call.y
+    if x is None or y is None:
+        return
+    is_same = (x.scale, x.zero_point) == (y.scale, y.zero_point)
+    if x.storage.bits > 8 or is_same:
+        what = "16-bit integers" if x.storage.bits > 8 else "integers of the result's own type"
+        raise call.builder.refuse(
+            f"ReduceSum of {what}, whose zero points and scales SUM leaves in; litert accepts 8 bits, "
+            "the result on another scale"
+        )
+
+
+def _reduced(call: Call, operator: str, x: Tensor, axes: Sequence[int], *, keeps: bool) -> Tensor:
+    places = call.builder.program.numbers(sorted(x.at(axis) for axis in axes), "axes")
+    shape = [1 if x.order[i] in axes else size for i, size in enumerate(x.shape)]
+    order = x.order
+    if not keeps:
+        shape = [size for i, size in enumerate(x.shape) if x.order[i] not in axes]
+        order = tuple(axis - sum(gone < axis for gone in axes) for axis in x.order if axis not in axes)
+    like = call.like(shape, order, "" if x.element in ("f32", "i8", "i16") else x.element)
+    return call.emit(operator, (x, places), like, "ReducerOptions", {"KeepDims": keeps})
+
+
+def _opened(call: Call) -> tuple[Tensor, Windows]:
+    """The input with its channels last and two spatial axes, and the windows over it."""
+    x = call.last()
+    spatial = x.sizes[2:]
+    geometry = pool_geometry(call.op.attributes, spatial).filled()
+    count = pooled_sizes(spatial, geometry)
+    windows = windows_over(geometry.kernel, geometry.strides, geometry.dilations, geometry.pads, count)
+    if len(spatial) == 1:
+        x = call.builder.program.reshaped(x, (x.shape[0], 1, *x.shape[1:]), channels_last(4))
+    return x, windows
+
+
+def _pooled(call: Call, operator: str, x: Tensor, windows: Windows, padding: int) -> Tensor:
+    like = call.like((x.shape[0], *windows.count, x.shape[3]), x.order)
+    options = {**windows.pool_options(padding), "FusedActivationFunction": call.activation}
+    result = call.emit(operator, [x], like, "Pool2DOptions", options)
+    rank = len(call.builder.sizes(call.op.inputs[0]))
+    if rank == 4:
+        return result
+    shape = (result.shape[0], *result.shape[2:])
+    return call.builder.program.reshaped(result, shape, channels_last(3))
+
+
+def _same(windows: Windows, spatial: Sequence[int]) -> tuple[int, ...]:
+    """The padding of SAME: begins, then ends."""
+    count = [-(-size // stride) for size, stride in zip(spatial, windows.strides, strict=True)]
+    totals = [
+        max(0, (count[i] - 1) * windows.strides[i] + windows.reach[i] - size)
+        for i, size in enumerate(spatial)
+    ]
+    return (*(total // 2 for total in totals), *(total - total // 2 for total in totals))
+
+
+def argmax(call: Call) -> Sequence[Tensor] | None:
+    """ArgMax: the first of equal ones; its indices are i64, as the model's are."""
+    op, x = call.op, call.tensor(0)
+    if op.attributes.get("select_last_index"):
+        return None
+    axis = op.attributes.get("axis", 0) % len(x.shape)
+    at = x.at(axis)
+    order = tuple(i - (i > axis) for i in x.order if i != axis)
+    like = replace(call.like((*x.shape[:at], *x.shape[at + 1 :]), order, "i64"), kind=None)
+    operands = (x, call.builder.program.numbers([at], "axis"))
+    found = call.emit("ARG_MAX", operands, like, "ArgMaxOptions", {"OutputType": _INT64})
+    if not op.attributes.get("keepdims", 1):
+        return [found]
+    found = call.builder.program.ordered(found, plain(len(order)))
+    kept = [1 if i == axis else size for i, size in enumerate(x.sizes)]
+    return [call.builder.program.reshaped(found, kept)]
+
+
+_INT64: Final = 4

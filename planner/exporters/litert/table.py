@@ -1,0 +1,93 @@
+"""Table: the writer of LiteRT operators for each op, on stored integers and floats alike."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from planner.exporters.litert.calls import Writer
+from planner.exporters.litert.clamps import clip
+from planner.exporters.litert.elementwise import (
+    BINARIES,
+    COMPARISONS,
+    LAST,
+    UNARIES,
+    along_last,
+    binary,
+    cast,
+    compare,
+    extreme,
+    prelu,
+    reciprocal,
+    unary,
+    where,
+)
+from planner.exporters.litert.linear import conv, conv_transpose, fully_connected
+from planner.exporters.litert.movement import (
+    concat,
+    depth_to_space,
+    gather,
+    gather_nd,
+    pad,
+    pick_along,
+    reshape,
+    resize,
+    same,
+    space_to_depth,
+    split,
+    transpose,
+)
+from planner.exporters.litert.pooling import argmax, average_pool, global_pool, max_pool, reduction
+
+_MORE: Final[Mapping[str, Writer]] = {
+    "ArgMax": argmax,
+    "AveragePool": average_pool,
+    "Cast": cast,
+    "Clip": clip,
+    "Concat": concat,
+    "Conv": conv,
+    "ConvTranspose": conv_transpose,
+    "DepthToSpace": depth_to_space,
+    "Dropout": same,
+    "Expand": pick_along,
+    "Flatten": reshape,
+    "Gather": gather,
+    "GatherND": gather_nd,
+    "Gemm": fully_connected,
+    "GlobalAveragePool": global_pool,
+    "GlobalMaxPool": global_pool,
+    "Identity": same,
+    "MatMul": fully_connected,
+    "Max": extreme,
+    "MaxPool": max_pool,
+    "Min": extreme,
+    "PRelu": prelu,
+    "Pad": pad,
+    "Reciprocal": reciprocal,
+    "ReduceMax": reduction,
+    "ReduceMean": reduction,
+    "ReduceMin": reduction,
+    "ReduceSum": reduction,
+    "Relu": clip,
+    "Reshape": reshape,
+    "Resize": resize,
+    "Slice": pick_along,
+    "SpaceToDepth": space_to_depth,
+    "Split": split,
+    "Squeeze": reshape,
+    "Tile": pick_along,
+    "Transpose": transpose,
+    "Unsqueeze": reshape,
+    "Where": where,
+}
+WRITERS: Final[Mapping[str, Writer]] = {
+    **dict.fromkeys(BINARIES, binary),
+    **dict.fromkeys(COMPARISONS, compare),
+    **dict.fromkeys(LAST, along_last),
+    **dict.fromkeys(UNARIES, unary),
+    **_MORE,
+}
+FUSING: Final = frozenset({"Add", "AveragePool", "Conv", "Gemm", "MatMul", "Mul", "Sub"})
+"""Ops whose operators have an activation inside."""
+ONE_TYPE: Final = frozenset({"AveragePool", "Resize"})
+"""Ops besides those that move data whose operators read and write integers of one type."""
+RESCALING: Final = frozenset({"Concat", "Where"})
+"""Ops that move data whose operands get a QUANTIZE where they are of another type."""

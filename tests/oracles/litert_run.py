@@ -1,0 +1,43 @@
+"""Run by the oracle's own Python in a folder of jobs: .tflite files in LiteRT's interpreter.
+
+`jobs.json` lists {"file", "samples": [[archive, names of its arrays], ...], "kernels"}. Job n leaves
+`answer_n.json` (names of outputs) and `answer_n_k.npz` for its k-th sample, or `answer_n.txt` with what was
+refused.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+KERNELS = {
+    "optimized": OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+    "reference": OpResolverType.BUILTIN_REF,
+}
+
+
+def answer(folder, job, number):
+    interpreter = Interpreter(
+        str(folder / job["file"]), experimental_op_resolver_type=KERNELS[job["kernels"]], num_threads=1
+    )
+    runner = interpreter.get_signature_runner()
+    names = None
+    for k, (archive_name, keys) in enumerate(job["samples"]):
+        with np.load(folder / archive_name) as archive:
+            found = runner(**{key: archive[str(i)] for i, key in enumerate(keys)})
+        names = sorted(found)
+        np.savez(folder / f"answer_{number}_{k}.npz", **{str(i): found[name] for i, name in enumerate(names)})
+    (folder / f"answer_{number}.json").write_text(json.dumps(names))
+
+
+def main(folder):
+    for number, job in enumerate(json.loads((folder / "jobs.json").read_text())):
+        try:
+            answer(folder, job, number)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the test says it
+            (folder / f"answer_{number}.txt").write_text(str(error))
+
+
+main(Path(sys.argv[1]))
