@@ -85,6 +85,8 @@ def measure(name: str, target: str, count: int, trials: int) -> Sequence[str]:
     low, high = levels[""].work.total, levels[LEVELS[target]].work.total
     raised = bench.measured("raised", levels_wish(levels, LEVELS[target]), 0.0)
     plain = bench.measured("planned", {}, 0.0)
+    if raised.error or plain.error:
+        return (name, target, *["-"] * (len(HEAD) - 3), (raised.error or plain.error)[:60])
     goal = raised.sqnr - BELOW if math.isfinite(raised.sqnr) else FLOAT_GOAL
     begun = time.perf_counter()
     found = planner.search(ready, device, feeds, goal=f"sqnr={goal}", trials=trials)

@@ -94,7 +94,7 @@ def test_missing_statistics(refused):
 def test_samples_without_a_number(refused, tmp_path):
     np.savez(tmp_path / "nan.npz", image=np.full((2, 1, 8, 8), np.nan, np.float32))
     assert refused(MODEL, "-t", "litert-int8", "--data", tmp_path / "nan.npz").endswith(
-        "(no sample gives any value a finite number: clean them)"
+        "(look at how the samples are made; ranges come from numbers)"
     )
 
 

@@ -203,7 +203,7 @@ def detector(path):
 def test_the_worst_group_counts(qplan, tmp_path):
     """An output of boxes and scores: a fine figure over all, and scores of a few steps."""
     model, data = detector(tmp_path)
-    answer = qplan("plan", model, "-t", "onnxruntime-cpu", "--data", data, "-f", "onnx-qdq",
+    answer = qplan("plan", model, "-t", "litert-int8", "--data", data, "-f", "onnx-qdq",
                    "-o", tmp_path / "out", "--min-sqnr", "20")  # fmt: skip
     assert answer.code == 1
     lines = [line.split(" dB")[0] for line in answer.out.splitlines() if "dB, " in line]

@@ -89,7 +89,10 @@ def test_onnx_integer_has_no_float_between_its_first_quantize_and_last_dequantiz
     proto = onnx.shape_inference.infer_shapes(loaded(EXPORTERS["onnx-integer"](graph, plan)))
     nodes = proto.graph.node
     assert [node.op_type for node in nodes].count("QuantizeLinear") == len(graph.inputs)
-    assert [node.op_type for node in nodes].count("DequantizeLinear") == len(graph.outputs)
+    # Rows with float results hand on floats without one.
+    stored = [port for kernel in plan.kernels_in_order for port in kernel.outputs if port.type is not None]
+    rounded = {port.value for port in stored} & set(graph.outputs)
+    assert [node.op_type for node in nodes].count("DequantizeLinear") == len(rounded)
     infos = (*proto.graph.value_info, *proto.graph.input, *proto.graph.output)
     types = {info.name: info.type.tensor_type.elem_type for info in infos}
     types |= {tensor.name: tensor.data_type for tensor in proto.graph.initializer}
@@ -98,7 +101,8 @@ def test_onnx_integer_has_no_float_between_its_first_quantize_and_last_dequantiz
     found = [
         node.op_type for node in nodes if node.op_type not in borders and not floats.isdisjoint(node.input)
     ]
-    assert found == []
+    # A float result is its sum, cast, times the product of the scales: no more than that.
+    assert found == ["Mul"] * (len(graph.outputs) - len(rounded))
     assert [node.op_type for node in nodes if node.domain] in ([], ["QLinearSoftmax"])
 
 

@@ -68,14 +68,20 @@ def test_digits(target):
 def test_mlperf_tiny(name, values, target):
     path, samples = tiny(name)
     graph, plan = planned(path, samples, target)
-    assert assert_file_agrees(graph, plan, samples) == values
+    assert assert_file_agrees(graph, plan, samples) == values - handed_on(plan)
+
+
+def handed_on(plan):
+    """How many results integer kernels hand on as floats: they are stored nowhere."""
+    kernels = [kernel for kernel in plan.kernels_in_order if kernel.row is not None]
+    return sum(port.type is None for kernel in kernels for port in kernel.outputs)
 
 
 LARGER = {
     "bert_l4_h256": 109,
-    "bilstm_ctc": 7,
-    "mnist": 6,
-    "mobilenetv2_100": 65,
+    "bilstm_ctc": 6,
+    "mnist": 5,
+    "mobilenetv2_100": 64,
     "squeezenet_real_fp32": 41,
     "superres_real": 5,
     "ultraface_slim320_op13": 60,

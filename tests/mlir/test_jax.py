@@ -29,7 +29,8 @@ def test_a_jax_model_is_planned_and_reads_the_digits_as_well(tmp_path):
     assert [line.partition(":")[0] for line in kernels] == [
         "Transpose", "conv", "MaxPool", "conv", "MaxPool", "Transpose", "Reshape", "gemm",
     ]  # fmt: skip
-    assert all("None" not in line for line in kernels)
+    # The last product hands on floats.
+    assert all("None" not in line for line in kernels[:-1])
     assert share(trained) > 85
     assert share(planned) >= share(trained) - 3
     assert out.stat().st_size > 0

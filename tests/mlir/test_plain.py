@@ -230,7 +230,7 @@ def test_a_stated_model_is_planned():
         "%s",
     )
     model = planner.load_model(source.encode(), format="mlir")
-    plan = planner.plan(model, "onnxruntime-cpu")
+    plan = planner.plan(model, "litert-int8")
     (kernel,) = plan.kernels.values()
     assert str(kernel.inputs[0].type) == Q
     assert str(kernel.outputs[0].type).startswith("!quant.uniform<")
