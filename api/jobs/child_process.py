@@ -6,6 +6,7 @@ this process, however that ends: it watches the pipe between them. Source: desig
 """
 
 import asyncio
+import contextlib
 import copy
 import json
 import os
@@ -254,7 +255,9 @@ def _carrying(store: Store, work: Mapping[str, Any], folder: Path, tell: Tell) -
         for k, (kind, digest) in states:
             data = _regular(folder / f"file{k}")
             if data is not None:
-                store.replace(kind, digest, data)
+                # A state that finds no room is not kept; the job goes on.
+                with contextlib.suppress(Refused):
+                    store.replace(kind, digest, data)
         tell(progress)
 
     return carry

@@ -229,21 +229,23 @@ class Store:
 
     @contextmanager
     def _counted(self, kind: Kind, digest: str, draft: Path) -> Iterator[None]:
-        """Count the bytes of a file that is kept, unless it is there or its keeping fails.
+        """Count the bytes by which a file that is kept is larger than one in its place, unless that fails.
 
         Raises:
           Refused: `quota`.
         """
-        if self.quota is None or self.path(kind, digest).is_file():
+        if self.quota is None:
             yield
             return
-        size = draft.stat().st_size
-        self.quota.take(size)
+        there = self.path(kind, digest)
+        more = draft.stat().st_size - (there.stat().st_size if there.is_file() else 0)
+        self.quota.take(max(more, 0))
         try:
             yield
         except BaseException:
-            self.quota.give_back(size)
+            self.quota.give_back(max(more, 0))
             raise
+        self.quota.give_back(max(-more, 0))
 
     def keep_plan(self, request: str | None, key: str, plan: bytes | Path, origin: bytes) -> None:
         """Keep a plan, its bytes or a finished file, with its provenance, as the answer of a request."""

@@ -193,7 +193,8 @@ def annotations_document(source: str | Path | Mapping[str, Any]) -> dict[str, An
     read_annotations(source)
     if isinstance(source, Mapping):
         return dict(source)
-    name = "annotations" if isinstance(source, str) and "\n" in source else Path(source).name
-    text = str(source) if name == "annotations" else Path(source).read_text(encoding="utf-8")
-    found: dict[str, Any] = json.loads(text) if name.endswith(".json") else plain(read_yaml(text, name))
-    return found
+    if isinstance(source, str) and "\n" in source:
+        return dict(plain(read_yaml(source, "annotations")))
+    path = Path(source)
+    text = path.read_text(encoding="utf-8")
+    return dict(json.loads(text) if path.suffix == ".json" else plain(read_yaml(text, path.name)))

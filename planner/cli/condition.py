@@ -114,6 +114,7 @@ def _beside(done: "Conditioned", data: bytes, name: str) -> dict[str, bytes]:
     """Statistics and facts of a conditioned model, which its ONNX file does not hold, if there are any."""
     from planner.calibration.annotations import FORMAT
     from planner.calibration.statistics import calibration_digest
+    from planner.ir.types.wanted import wanted_to_data
     from planner.onnx.read import read_onnx
 
     found = {}
@@ -124,9 +125,12 @@ def _beside(done: "Conditioned", data: bytes, name: str) -> dict[str, bytes]:
     facts = {
         name: [str(fact) for fact in value.facts] for name, value in done.model.values.items() if value.facts
     }
-    if facts:
+    kernels = {key: wanted_to_data(wanted) for key, wanted in done.model.wanted.items()}
+    if facts or kernels:
+        sections = {"values": facts} if facts else {}
+        sections |= {"kernels": kernels} if kernels else {}
         # JSON is YAML, and quotes any name.
-        found[PINS] = (json_text.dumps({"format": FORMAT, "values": facts}, indent=1) + "\n").encode()
+        found[PINS] = (json_text.dumps({"format": FORMAT, **sections}, indent=1) + "\n").encode()
     return found
 
 

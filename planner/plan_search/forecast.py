@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from planner.accuracy.own_noise import decibels
 from planner.ir.graph import BOUNDARY
 from planner.ir.roles import is_mover
 from planner.plan_search.options import FLOAT, Noise, Option, Table, store_text
@@ -58,10 +59,7 @@ class Forecast:
     def sqnr(self, table: Table) -> float:
         """Of the worst part of the outputs, dB."""
         return min(
-            (
-                10 * math.log10(signal / noise) if noise else math.inf
-                for signal, noise in zip(table.signal, self.noise, strict=True)
-            ),
+            (decibels(signal, noise) for signal, noise in zip(table.signal, self.noise, strict=True)),
             default=math.inf,
         )
 
@@ -140,6 +138,11 @@ def price(plan: Planned, held: str, wanted: str) -> float:
     return costs.quantize if held == FLOAT else costs.requantize
 
 
+def is_forbidden(table: Table, edge: Edge, reader: str) -> bool:
+    """Whether the target changes no type between this writer and reader; the model's own ends may."""
+    return not table.base.whole_target.rescale_allowed and bool(edge.writer) and reader != BOUNDARY
+
+
 def forecast(table: Table, edges: tuple[Edge, ...], chosen: Chosen) -> Forecast:
     """Add up what a choice of options costs, and what it does to the outputs."""
     options = {name: found[chosen.get(name, 0)] for name, found in table.kernels.items()}
@@ -147,10 +150,12 @@ def forecast(table: Table, edges: tuple[Edge, ...], chosen: Chosen) -> Forecast:
     noises = [option.noise for option in options.values()]
     for edge in edges:
         held = edge.held or options[edge.writer].stores[edge.value]
-        for store in dict.fromkeys(_wanted(edge, options)):
-            if store != held:
-                works.append(edge.elements * price(table.base, held, store))
-                noises.append(edge.noise.get(store, ()))
+        changed = [(reader, store) for reader, store in _wanted(edge, options) if store != held]
+        for store in dict.fromkeys(store for _, store in changed):
+            works.append(edge.elements * price(table.base, held, store))
+            noises.append(edge.noise.get(store, ()))
+        if any(is_forbidden(table, edge, reader) for reader, _ in changed):
+            works.append(math.inf)
     bits = math.fsum(option.weight_bits for option in options.values())
     return Forecast(
         math.fsum(works),
@@ -159,6 +164,7 @@ def forecast(table: Table, edges: tuple[Edge, ...], chosen: Chosen) -> Forecast:
     )
 
 
-def _wanted(edge: Edge, options: Mapping[str, Option]) -> Iterator[str]:
+def _wanted(edge: Edge, options: Mapping[str, Option]) -> Iterator[tuple[str, str]]:
+    """Readers, and what they want a value stored in; the model's own end last."""
     for reader in edge.readers:
-        yield edge.wanted if reader == BOUNDARY else options[reader].stores[edge.value]
+        yield reader, edge.wanted if reader == BOUNDARY else options[reader].stores[edge.value]

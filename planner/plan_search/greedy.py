@@ -16,7 +16,7 @@ def raised(table: Table, level: str) -> Mapping[str, int]:
         name: at
         for name, options in table.kernels.items()
         for at, option in enumerate(options)
-        if at and option.level == level
+        if at and level in option.levels
     }
 
 

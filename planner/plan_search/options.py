@@ -39,7 +39,7 @@ class Option:
     """One way to run a kernel.
 
     Attributes:
-      level: the first that has it.
+      levels: those that have it.
       wish: what to ask for; None for nothing.
       work: of the kernel alone.
       stores: storage, or `float`, in which it reads and writes each value that is no constant.
@@ -48,7 +48,7 @@ class Option:
       weight_bits: of all constants it reads.
     """
 
-    level: str
+    levels: tuple[str, ...]
     wish: Wish | None
     work: float
     stores: Mapping[str, str]
@@ -155,8 +155,10 @@ def table_of(model: Graph, levels: Mapping[str, Planned], measure: Measure) -> T
     names = sorted(places, key=lambda name: (places[name], name))
     noise = measure([choices[places[name]][name] for name in names])
     parts = tuple(part for part, power in noise.signal.items() if power > 0)
+    # Where an infinity of the model saturates, its noise says nothing of what options do.
     whole = {
-        name: tuple(powers[part] for part in parts) for name, powers in zip(names, noise.power, strict=True)
+        name: tuple(powers[part] if math.isfinite(powers[part]) else 0.0 for part in parts)
+        for name, powers in zip(names, noise.power, strict=True)
     }
     seen = _Measured(tuple(levels.items()), choices, places, whole, {}, (0.0,) * len(parts))
     seen = replace(seen, weights=_of_weights(seen, measure, parts))
@@ -166,7 +168,7 @@ def table_of(model: Graph, levels: Mapping[str, Planned], measure: Measure) -> T
     return Table(
         parts,
         tuple(noise.signal[part] for part in parts),
-        {name: tuple(_options(seen, region, is_asked=name in asked)) for name, region in regions.items()},
+        {name: _options(seen, region, is_asked=name in asked) for name, region in regions.items()},
         {name: dict(_input(seen, name)) for name in base.graph.inputs if name in places},
         levels,
         _numbers(base),
@@ -232,22 +234,22 @@ def _of_weights(seen: _Measured, measure: Measure, parts: Sequence[Part]) -> Map
     }
 
 
-def _options(seen: _Measured, region: Region, *, is_asked: bool) -> Iterator[Option]:
+def _options(seen: _Measured, region: Region, *, is_asked: bool) -> tuple[Option, ...]:
     """The different types that a kernel has at the levels; the first alone where the user asked."""
-    base, known = seen.levels[0][1], set[tuple[str, ...]]()
+    base, found = seen.levels[0][1], dict[tuple[str, ...], Option]()
     for at, (level, plan) in enumerate(seen.levels[:1] if is_asked else seen.levels):
         kernel = plan.kernels.get(region.name)
         if kernel is None:
             continue  # this level takes it apart
         ports = [port for port in (*kernel.inputs, *kernel.outputs) if port.value]
         key = tuple(store_text(port.type) for port in ports)
-        if key in known:
+        if key in found:
+            found[key] = replace(found[key], levels=(*found[key].levels, level))
             continue
-        known.add(key)
         wish = None if _follows(plan, kernel, base.kernels[region.name]) else plan.annotated.wanted["*"]
         rounding, weight = seen.noise(region.name, at)
-        yield Option(
-            level,
+        found[key] = Option(
+            (level,),
             None if wish is None else wanted_to_data(wish),
             kernel_work(kernel, region, plan.graph, plan.target),
             {port.value: text for port, text in zip(ports, key, strict=True)},
@@ -255,6 +257,7 @@ def _options(seen: _Measured, region: Region, *, is_asked: bool) -> Iterator[Opt
             rounding,
             _weight_bits(kernel, plan.graph),
         )
+    return tuple(found.values())
 
 
 def _follows(plan: Planned, kernel: KernelPlan, before: KernelPlan) -> bool:

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from planner.ir.graph import BOUNDARY
-from planner.plan_search.forecast import Chosen, Edge, price
+from planner.plan_search.forecast import Chosen, Edge, is_forbidden, price
 from planner.plan_search.options import FLOAT, Noise, Table
 from planner.propagation.solver.highs import Branching, least, rows_of
 
@@ -124,14 +124,20 @@ def _add_reader(draft: _Draft, table: Table, edge: Edge, reader: str) -> None:
         others = [name for name in held if name != store]
         if not others:
             continue
-        key = (edge.value, store)
-        if key not in draft.changes:
-            # One column for whatever it is rescaled from: the dearest, as which one is not known here.
-            work = edge.elements * max(price(table.base, name, store) for name in others)
-            draft.changes[key] = draft.column(work, edge.noise.get(store, ()))
-        plus, minus = [draft.changes[key], *(held.get(store) or ())], [*(readers or ())]
+        plus, minus = [*(held.get(store) or ())], [*(readers or ())]
+        if not is_forbidden(table, edge, reader):
+            plus.append(_change(draft, table, edge, store, others))
         right = 0 if readers is not None else 1
         draft.rows.append((right, [*plus, *minus], [1] * len(plus) + [-1] * len(minus)))
+
+
+def _change(draft: _Draft, table: Table, edge: Edge, store: str, others: Sequence[str]) -> int:
+    """The column of a rescale, one for whatever it starts from: the dearest, as which is not known here."""
+    key = (edge.value, store)
+    if key not in draft.changes:
+        work = edge.elements * max(price(table.base, name, store) for name in others)
+        draft.changes[key] = draft.column(work, edge.noise.get(store, ()))
+    return draft.changes[key]
 
 
 def _stores(draft: _Draft, table: Table, kernel: str, value: str) -> dict[str, list[int] | None]:

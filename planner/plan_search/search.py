@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from planner.accuracy.choices import Choice
 from planner.accuracy.groups import Groups, output_groups
-from planner.accuracy.metrics import Metric
+from planner.accuracy.metrics import SQNR, Metric
 from planner.accuracy.own_noise import OwnNoise, own_noise, require_float_output
 from planner.calibration.annotations import FORMAT as ANNOTATIONS
 from planner.calibration.samples import Source, open_samples
@@ -24,7 +24,7 @@ from planner.errors import InputError, UnsupportedExport
 from planner.interpreter.reference import ReferenceKind, open_reference
 from planner.ir.expand import expand
 from planner.ir.graph import Graph
-from planner.plan_search.forecast import Chosen, edges_of, forecast
+from planner.plan_search.forecast import Chosen, Edge, edges_of, forecast
 from planner.plan_search.goals import Goal, goal_of
 from planner.plan_search.greedy import greedy, raised
 from planner.plan_search.options import Table, Wish, levels_of, table_of
@@ -132,7 +132,7 @@ def search(
       UnsupportedExport: a plan that no ONNX QDQ file can say, so that nothing can be measured.
     """
     wanted = goal_of(goal)
-    if wanted.needs_metric and metric is None:
+    if wanted.needs_metric and metric in (None, SQNR):
         raise InputError(
             f"the goal {wanted} needs a metric",
             hint="top1, top5, cross_entropy, or a function (outputs, labels)",
@@ -182,7 +182,7 @@ class _Run:
         self._trials: dict[str, Trial] = {}
         self._asked: list[tuple[float, Trial]] = []
         self._bound: tuple[float, float] | None = None
-        self.dearest = max(plan.work.total for plan in table.levels.values())
+        self.dearest = _dearest(table, self._edges)
 
     def search(self) -> Search:
         """Base, levels, bisection, then the gaps of the front."""
@@ -312,7 +312,8 @@ class _Run:
         best = self._best([trial for _, trial in sound])
         sqnr = next(sqnr for sqnr, trial in sound if trial is best)
         start = greedy(self._table, self._edges, bounds_of(self._table, sqnr), weight_bits=self._weight_bits)
-        if start is not None:
+        # Infinite: it takes rescales that the target has not.
+        if start is not None and math.isfinite(start[1].work):
             self._trial("greedy", start[0])
 
     def _spread(self) -> None:
@@ -337,7 +338,7 @@ class _Run:
             case "metric":
                 return trial.quality >= goal.bound
             case "drop":
-                given = trial.reference or 0.0
+                given = math.inf if trial.reference is None else trial.reference
                 drop = abs(given) * goal.bound / 100 if goal.is_relative else goal.bound
                 return trial.quality >= given - drop
             case "work":
@@ -354,10 +355,21 @@ class _Run:
         return min(trials, key=lambda trial: (getattr(trial, means), -trial.quality))
 
 
+def _dearest(table: Table, edges: tuple[Edge, ...]) -> float:
+    """Work of the plan with every kernel at its dearest: of a level, or predicted of their mixture."""
+    chosen = {
+        name: max(range(len(options)), key=lambda at, own=options: own[at].work)  # type: ignore[misc]
+        for name, options in table.kernels.items()
+    }
+    mixed = forecast(table, edges, chosen).work
+    levels = [plan.work.total for plan in table.levels.values()]
+    return max([*levels, mixed] if math.isfinite(mixed) else levels)
+
+
 def _front(trials: Sequence[Trial]) -> tuple[Trial, ...]:
     """Trials that no other beats, least work first."""
     found: list[Trial] = []
     for trial in sorted(trials, key=lambda one: (one.work, -one.quality)):
-        if not found or trial.quality > found[-1].quality:
+        if trial.quality > (found[-1].quality if found else -math.inf):
             found.append(trial)
     return tuple(found)

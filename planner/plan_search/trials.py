@@ -63,8 +63,9 @@ class Trial:
 
     @property
     def quality(self) -> float:
-        """What larger is better of: the metric, else the SQNR."""
-        return self.sqnr if self.metric is None else self.metric
+        """What larger is better of: the metric, else the SQNR; NaN is worse than anything."""
+        found = self.sqnr if self.metric is None else self.metric
+        return -math.inf if math.isnan(found) else found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,6 +106,11 @@ class Bench:
             self.output,
         ]
         digest.update(json.dumps([*parts, self.reference]).encode())
+        # A function that was changed is another metric.
+        code = getattr(self.metric, "__code__", None)
+        if code is not None:
+            plain = [item for item in code.co_consts if isinstance(item, bool | int | float | str | None)]
+            digest.update(repr((code.co_code, plain, code.co_names)).encode())
         for feed in open_samples(self.samples, self.model, labeled=True).feeds:
             arrays = {**feed.arrays, **({} if feed.labels is None else {"": feed.labels})}
             for name, array in sorted(arrays.items()):
@@ -165,6 +171,8 @@ class State:
         self._key, self._path = key, path
         self._noise: list[tuple[list[Part], list[float], list[list[float]], int]] = []
         self.trials: dict[str, Trial] = {}
+        if path is not None and not path.parent.is_dir():
+            raise InputError(f"{path}: cannot write the state: there is no folder {path.parent}")
         if path is not None and path.exists():
             self._read(path)
 
@@ -218,7 +226,9 @@ class State:
                 "w", encoding="utf-8", dir=self._path.parent, prefix=f".{self._path.name}-", delete=False
             ) as file:
                 file.write(text)
-            Path(file.name).replace(self._path)
+            written = Path(file.name)
+            written.chmod(self._path.stat().st_mode if self._path.exists() else 0o644)
+            written.replace(self._path)
         except OSError as error:
             raise InputError(f"{self._path}: cannot write the state: {error.strerror}") from error
 

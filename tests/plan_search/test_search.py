@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -182,7 +183,7 @@ def test_states_of_something_else_are_refused(tmp_path):
         with pytest.raises(InputError, match=r"search\.json"):
             planner.search(digits(), TARGET, samples(), goal="sqnr=30", trials=1, state=path)
         assert path.read_text() == text
-    with pytest.raises(InputError, match="cannot write"):
+    with pytest.raises(InputError, match="no folder"):
         planner.search(
             digits(), TARGET, samples(), goal="sqnr=30", trials=1, state=tmp_path / "no" / "where.json"
         )
@@ -202,6 +203,8 @@ def test_any_executor_finds_the_same():
     [
         ({"goal": "metric=1"}, InputError, "metric"),
         ({"goal": "drop=1%"}, InputError, "metric"),
+        ({"goal": "drop=1%", "metric": "sqnr"}, InputError, "metric"),
+        ({"goal": "sqnr=30", "state": "/no/where/search.json"}, InputError, "folder"),
         ({"goal": "sqnr=30", "trials": 0}, InputError, "trials"),
         ({"goal": "sqnr=30", "trials": True}, InputError, "trials"),
         ({"goal": "sqnr=30", "metric": "accuracy"}, UnknownName, "top1"),
@@ -244,3 +247,48 @@ def test_unmet_wishes_end_as_trials_with_a_reason():
     search = found("sqnr=58")
     assert all(not one.error for one in search.trials)
     assert UnsupportedExport is not None
+
+
+def test_where_nothing_is_rescaled_between_kernels_nothing_is_proposed_that_would_be():
+    text = (ROOT / "targets" / "qnn-htp.yaml").read_text().replace("allowed: true", "allowed: false")
+    search = planner.search(digits(), text, samples(), goal="sqnr=50", trials=8)
+    assert [one.error for one in search.trials if one.origin in ("program", "greedy")] == [
+        "" for one in search.trials if one.origin in ("program", "greedy")
+    ]
+    assert search.best.sqnr > search.trials[0].sqnr
+
+
+def test_an_output_of_infinities_is_searched():
+    model = read_model_text(
+        "x : f32[1,8] {-1, 1}\nw = constant : f32[8,8] {-1, 1}\ny = MatMul(x, w) : f32[1,8] {-3, 3}\n"
+        "p = constant [0, 1, 0, 0] : i64[4]\nv = constant : f32[] {-1, 0}\n"
+        "z = Pad(y, p, v) : f32[1,9] {-3.4e38, 3}\n",
+        "pads",
+    )
+    weights = np.random.default_rng(5).normal(size=(8, 8)).astype(np.float32)
+    constants = {**model.constants, "w": replace(model.constants["w"], array=weights)}
+    constants["v"] = replace(constants["v"], array=np.float32(-np.inf).reshape(()))
+    feeds = tuple({"x": np.full((1, 8), 0.1 * k, np.float32)} for k in range(1, 4))
+    search = planner.search(replace(model, constants=constants), "qnn-htp", feeds, goal="work=1", trials=6)
+    assert search.trials
+
+
+def test_a_metric_without_a_number_is_never_the_best():
+    given = iter([0.5, float("nan")] + [0.5, 0.2] * 20)
+    search = found("metric=0.1", metric=lambda *_: next(given), trials=3)
+    assert search.best.metric == 0.2
+    assert all(one.metric == 0.2 for one in search.front)
+
+
+def test_another_function_of_the_same_name_is_another_metric(tmp_path):
+    path = tmp_path / "search.json"
+    options = {"goal": "metric=0.4", "trials": 1, "state": path}
+    planner.search(digits(), TARGET, samples(), metric=lambda *_: 0.5, **options)
+    planner.search(digits(), TARGET, samples(), metric=lambda *_: 0.5, **options)
+    with pytest.raises(InputError, match="another"):
+        planner.search(digits(), TARGET, samples(), metric=lambda *_: 0.9, **options)
+
+
+def test_the_dearest_plan_works_no_less_than_any_other():
+    for search in (found("sqnr=58"), found("work=0.1")):
+        assert all(one.work <= search.dearest * (1 + 1e-9) for one in search.trials)

@@ -10,6 +10,7 @@ from planner.checker.check import check
 from planner.errors import PlanInvalid
 from planner.ir.graph import model_digest
 from planner.ir.types.qtypes import Uniform
+from planner.ir.types.wanted import wanted_from_data
 from planner.plans.explain import explain
 from planner.plans.read_json import plan_from_json
 from planner.plans.read_mlir import plan_from_mlir
@@ -273,3 +274,23 @@ def test_texts_are_read_back_and_planned_again_as_they_are():
         assert read.to_json() == plan.to_json()
         planner.check(read, made, on)
     assert isinstance(plan.kernels["op_y"].inputs[0].type, Uniform)
+
+
+@pytest.mark.parametrize(
+    ("asked", "stored"),
+    [
+        ({}, False),
+        ({"cat": "u8"}, True),
+        ({"mm": "i8"}, True),
+        ({"cat": "float"}, False),
+        ({"mm": "any"}, False),
+    ],
+)
+def test_what_is_asked_of_a_kernel_or_of_a_mover_behind_it_stores_its_result(asked, stored):
+    row = "- {kernel: cat, in: {xs*: u8}, out: {y: u8}, rules: [{same_scale: [xs, y]}]}"
+    on = target(f"{STORED}\n{FLOATS}\n{row}")
+    made = graph(("cat", "cat", "y y", "c"), outputs="c")
+    made = replace(made, wanted={key: wanted_from_data(data) for key, data in asked.items()})
+    plan = propagate(made, on, model=model_digest(made))
+    check(plan, made, on)
+    assert isinstance(plan.kernels["mm"].outputs[0].type, Uniform) == stored

@@ -6,6 +6,7 @@ Source: design 11, section 7, "Rows with float results".
 from collections.abc import Mapping
 from typing import Final
 
+from planner.checker.asked import asked_of, has_asked
 from planner.checker.figures.ranges import Ranges, Step
 from planner.checker.kernel_ports import Served, own_facts, refuse
 from planner.checker.row_choice import merit_of
@@ -101,6 +102,9 @@ def _can_be_float(ranges: Ranges, step: Step) -> bool:
     """Whether a mover is stored or float as its neighbours are."""
     if step.served is None:
         return step.kernel.reason == MOVED
+    asked = asked_of(ranges.graph, step.region)
+    if asked is not None and not asked.wanted.float and has_asked(step.served, asked.wanted):
+        return False
     present = [i for i, port in enumerate(step.served.ports) if port.value]
     if not any(set(present) <= set(group) for group in step.served.groups):
         return False
