@@ -150,7 +150,7 @@ def forecast(table: Table, edges: tuple[Edge, ...], chosen: Chosen) -> Forecast:
     noises = [option.noise for option in options.values()]
     for edge in edges:
         held = edge.held or options[edge.writer].stores[edge.value]
-        changed = [(reader, store) for reader, store in _wanted(edge, options) if store != held]
+        changed = [(reader, store) for reader, store in wanted(edge, options) if store != held]
         for store in dict.fromkeys(store for _, store in changed):
             works.append(edge.elements * price(table.base, held, store))
             noises.append(edge.noise.get(store, ()))
@@ -164,7 +164,7 @@ def forecast(table: Table, edges: tuple[Edge, ...], chosen: Chosen) -> Forecast:
     )
 
 
-def _wanted(edge: Edge, options: Mapping[str, Option]) -> Iterator[tuple[str, str]]:
+def wanted(edge: Edge, options: Mapping[str, Option]) -> Iterator[tuple[str, str]]:
     """Readers, and what they want a value stored in; the model's own end last."""
     for reader in edge.readers:
         yield reader, edge.wanted if reader == BOUNDARY else options[reader].stores[edge.value]

@@ -113,7 +113,7 @@ def _wishes(plan: Planned, target: Target) -> Iterator[Wanted]:
     """Float, each storage that a row's results have, and rows that no storage names, as they come."""
     kinds = {kernel.kernel for kernel in plan.kernels_in_order}
     rows = [row for kind in sorted(kinds) for row in target.rows.get(kind, ())]
-    seen: dict[Wanted, None] = {Wanted(float=True): None} if target.on_no_kernel == FLOAT else {}
+    seen: dict[Wanted, None] = {Wanted(float=True): None} if target.on_no_kernel == "float" else {}
     for row in rows:
         stores = {_result(port) for port in row.outputs}
         if len(stores) == 1 and None not in stores:

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from planner.ir.graph import BOUNDARY
-from planner.plan_search.forecast import Chosen, Edge, is_forbidden, price
+from planner.plan_search.forecast import Chosen, Edge, is_forbidden, price, wanted
 from planner.plan_search.options import FLOAT, Noise, Table
 from planner.propagation.solver.highs import Branching, least, rows_of
 
@@ -116,9 +116,9 @@ def _draft(table: Table, edges: Sequence[Edge]) -> _Draft:
 
 def _add_reader(draft: _Draft, table: Table, edge: Edge, reader: str) -> None:
     """Rows that ask for a rescale wherever a reader wants what the writer has not."""
-    wanted = {edge.wanted: None} if reader == BOUNDARY else _stores(draft, table, reader, edge.value)
+    stores = {edge.wanted: None} if reader == BOUNDARY else _stores(draft, table, reader, edge.value)
     held = {edge.held: None} if edge.held else _stores(draft, table, edge.writer, edge.value)
-    for store, readers in wanted.items():
+    for store, readers in stores.items():
         if store in held and held[store] is None:
             continue  # it is always stored so
         others = [name for name in held if name != store]
@@ -176,10 +176,9 @@ def _columns(table: Table, edges: Sequence[Edge], draft: _Draft, chosen: Chosen)
     options = {name: own[chosen.get(name, 0)] for name, own in table.kernels.items()}
     for edge in edges:
         held = edge.held or options[edge.writer].stores[edge.value]
-        for reader in edge.readers:
-            wanted = edge.wanted if reader == BOUNDARY else options[reader].stores[edge.value]
-            if wanted != held and (edge.value, wanted) in draft.changes:
-                found[draft.changes[edge.value, wanted]] = 1
+        for _, store in wanted(edge, options):
+            if store != held and (edge.value, store) in draft.changes:
+                found[draft.changes[edge.value, store]] = 1
     return found
 
 

@@ -142,7 +142,8 @@ def search(
     flat = expand(model)
     held = [*samples] if isinstance(samples, Iterator) else samples
     bench = Bench(flat, as_target(target, functions), held, metric, output, reference)
-    kept = State(bench.key(), None if state is None else Path(state))
+    # The key goes through all samples: only a file wants it.
+    kept = State("", None) if state is None else State(bench.key(), Path(state))
     levels = levels_of(flat, bench.target)
     require_float_output(levels[""])
     groups = _groups(flat, held, reference)

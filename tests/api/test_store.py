@@ -4,13 +4,16 @@ import json
 import os
 import signal
 import stat
+from typing import get_args
 
 import httpx
 import pytest
 
 from api.problems import Refused
+from api.server.limits import Quota
 from api.storage.digests import digest_of
-from api.storage.store import Store
+from api.storage.kept_bytes import kept_bytes
+from api.storage.store import Kind, Store
 from tests.api.conftest import serving
 from tests.api.documents import chain, put, relu
 
@@ -105,3 +108,22 @@ def test_several_files_are_kept_in_order_or_none_is_left_half_done(tmp_path):
 def test_what_is_no_digest_is_no_path(tmp_path, name):
     with pytest.raises(Refused, match="unknown-name"):
         Store(tmp_path).path("blobs", name)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in get_args(Kind) if kind != "requests"])
+def test_every_kind_counts_for_the_quota_as_it_grows_shrinks_and_goes(tmp_path, kind):
+    store = Store(tmp_path)
+    store.open()
+    before = kept_bytes(store)
+    quota = Quota(10_000, lambda: kept_bytes(store))
+    quota.count()
+    counted = Store(tmp_path, quota=quota)
+    digest = f"sha256:{'0' * 64}"
+    for size in (100, 5000, 300):
+        counted.replace(kind, digest, b"x" * size)
+        assert quota.used == kept_bytes(store) == before + size
+    with pytest.raises(Refused, match="quota"):
+        counted.replace(kind, digest, b"x" * 20_000)
+    assert quota.used == kept_bytes(store) == before + 300
+    counted.drop(kind, digest)
+    assert quota.used == kept_bytes(store) == before
