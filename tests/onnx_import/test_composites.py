@@ -1,11 +1,16 @@
 """Composites: what is taken apart computes what onnxruntime computes for the operator whole."""
 
+import warnings
+from functools import cache
+
 import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx.backend.test.case.node import collect_testcases
+from onnx.reference import ReferenceEvaluator
 
 from planner.onnx.composites.take_apart import BODIES
 from planner.onnx.read import read_onnx
@@ -503,3 +508,76 @@ def test_another_form_stays_whole_and_a_note_says_why(made, inputs, constants, r
     kind = f"{made.domain}::{made.op_type}" if made.domain else made.op_type
     assert [op.type for op in read.ops] == [kind]
     assert f"{made.op_type} at 'op' stays whole: {reason}" in read.notes
+
+
+@cache
+def node_cases():
+    """The onnx package's own node tests of operators that have bodies; those called "expanded" have none."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        every = collect_testcases(None)
+    return {
+        case.name: case
+        for case in every
+        if any(node.op_type in BODIES and not node.domain for node in case.model.graph.node)
+    }
+
+
+@pytest.mark.parametrize("name", list(node_cases()))
+def test_a_node_case_of_onnx_is_computed(name):
+    case = node_cases()[name]
+    read = read_onnx(case.model.SerializeToString())
+    if any(op.type in BODIES for op in read.ops):
+        assert name in WHOLE and any("stays whole" in note for note in read.notes)
+        return
+    file, names = write_graph(read), [info.name for info in case.model.graph.input]
+    # onnxruntime has few kernels in bf16, onnx's own evaluator all.
+    compute = run if "bf16" not in name and "bfloat16" not in name else evaluated
+    for given, wanted in case.data_sets:
+        feeds = {
+            name: array_of(item) for name, item in zip(names, given, strict=False) if name in read.inputs
+        }
+        for have, want in zip(compute(file, feeds), map(array_of, wanted), strict=True):
+            assert have.dtype == want.dtype
+            found, expected = have.astype(np.float64), want.astype(np.float64)
+            if name in MASKED_ROWS:
+                masked = np.broadcast_to(~expected.any(axis=-1, keepdims=True), found.shape)
+                assert masked.any()
+                found = np.where(masked, 0, found)
+            # A step of bf16 is 2^-7 of a number.
+            rtol = case.rtol if compute is run else 2e-2
+            np.testing.assert_allclose(found, expected, rtol=rtol, atol=max(case.atol, 1e-6))
+
+
+def array_of(item):
+    return numpy_helper.to_array(item) if isinstance(item, TensorProto) else np.asarray(item)
+
+
+def evaluated(data, feeds):
+    return ReferenceEvaluator(onnx.load_from_string(data)).run(None, feeds)
+
+
+WHOLE = frozenset(
+    {
+        "test_attention_4d_with_past_and_present_qk_matmul_bias_3d_mask_causal",
+        "test_attention_4d_with_past_and_present_qk_matmul_bias_4d_mask_causal",
+        "test_einsum_batch_diagonal",
+        "test_einsum_scalar",
+        "test_einsum_sum",
+        "test_einsum_sum_bfloat16",
+        "test_einsum_transpose",
+        "test_einsum_transpose_bfloat16",
+    }
+)
+MASKED_ROWS = frozenset(
+    {
+        "test_attention_23_boolmask_fullymasked_row_nan_robustness",
+        "test_attention_23_fullymasked_qk_matmul_output_mode3_zero",
+        "test_attention_24_fullymasked_qk_matmul_output_mode3_zero",
+        "test_attention_24_qk_matmul_output_mode3_softmax_precision",
+        "test_attention_4d_causal_nonpad_negative_offset_structural_empty",
+        "test_attention_causal_boolmask_nan_robustness",
+        "test_attention_local_window_gqa_rank4_mask",
+    }
+)
+"""Rows that are masked whole are 0 in ONNX since Attention 24 was amended; ours are the mean of the values."""

@@ -1,6 +1,6 @@
 """Attention: scaled dot products as two MatMuls and a Softmax, as ONNX and onnxruntime spell them.
 
-What is masked gets half the least float added. A row that is masked whole therefore comes out as the mean of
+What is masked gets a quarter of the least float added. A row that is masked whole therefore comes out as the mean of
 the values; ONNX says 0 there, onnxruntime anything. Source: ONNX Attention 23 and 24; onnxruntime's contrib
 operators Attention, MultiHeadAttention, GroupQueryAttention; Vaswani et al., 2017; Ainslie et al., GQA, 2023.
 """
@@ -44,9 +44,14 @@ def attention(body: Body) -> None:
     value = _cached(body, body.input(5), value, body.output(2))
     filled = body.input(6)
     bias = [*_mask(body, body.input(3), key), *_filled(body, filled, key)]
+    left, right = (body.attribute(f"{side}_window_size", -1) for side in ("left", "right"))
     if body.attribute("is_causal", 0):
+        right = 0
+    if (left >= 0 or right >= 0) and body.output(3) and _mode(body) == "biased":
+        raise StaysWhole("its masked scores are read")
+    if left >= 0 or right >= 0:
         before = body("Sub", filled, body.size(query, 2)) if filled else _length(body, body.input(4))
-        bias.append(_causal(body, query, key, before, per_sample=bool(filled)))
+        bias.append(_window(body, query, key, before, left=left, right=right))
     heads = _repeated(body, _Heads(query, key, value), own, groups)
     mixed = _attended(
         body,
@@ -55,7 +60,7 @@ def attention(body: Body) -> None:
         scale=body.attribute("scale", 0.0) or 1 / math.sqrt(_head(body, x, own)),
         softcap=body.attribute("softcap", 0.0),
         precision=NAMES.get(body.attribute("softmax_precision", 0), ""),
-        shown=(body.output(3), _MODES[body.attribute("qk_matmul_output_mode", 0)]),
+        shown=(body.output(3), _mode(body)),
     )
     _written(body, mixed, joined=flat)
 
@@ -89,7 +94,7 @@ def multi_head_attention(body: Body) -> None:
     value = _cached(body, body.input(7), value, body.output(2))
     added = [*_padding(body, body.input(4), key), *filter(None, (body.input(5),))]
     if body.attribute("unidirectional", 0):
-        added.append(_causal(body, query, key, _length(body, body.input(6))))
+        added.append(_window(body, query, key, _length(body, body.input(6))))
     scale = body.attribute("scale", 0.0) or 1 / math.sqrt(width)
     _written(body, _attended(body, _Heads(query, key, value), added, scale=scale), joined=True)
 
@@ -120,7 +125,7 @@ def contrib_attention(body: Body) -> None:
         body("Concat", *stacked, out=body.output(1), axis=0)
     bias_of_scores = [*_padding(body, mask, key), *filter(None, (added,))]
     if body.attribute("unidirectional", 0):
-        bias_of_scores.append(_causal(body, query, key, _length(body, pasts[0])))
+        bias_of_scores.append(_window(body, query, key, _length(body, pasts[0])))
     scale = body.attribute("scale", 0.0) or 1 / math.sqrt(sizes[0] / count)
     mixed = _attended(body, _Heads(query, key, value), bias_of_scores, scale=scale)
     _written(body, mixed, joined=True)
@@ -168,7 +173,7 @@ def group_query_attention(body: Body) -> None:
     bias = [body.input(10)] if body.input(10) else []
     if body.attribute("causal", 1):
         window = body.attribute("local_window_size", -1)
-        bias.append(_causal(body, query, key, before, per_sample=True, window=window))
+        bias.append(_window(body, query, key, before, left=window - 1 if window > 0 else -1, right=0))
     heads = _repeated(body, _Heads(query, key, value), own, groups)
     scale = body.attribute("scale", 0.0) or 1 / math.sqrt(width)
     mixed = _attended(body, heads, bias, scale=scale, softcap=body.attribute("softcap", 0.0))
@@ -316,22 +321,34 @@ def _repeated(body: Body, heads: _Heads, own: int, groups: int) -> _Heads:
     return _Heads(heads.query, *(body("Gather", name, picked, axis=1) for name in (heads.key, heads.value)))
 
 
-def _causal(
-    body: Body, query: str, key: str, before: str, *, per_sample: bool = False, window: int = -1
-) -> str:
-    """What is added so that a row sees no later one: 0 or the least; row i stands at `before + i`."""
+def _window(body: Body, query: str, key: str, before: str, *, left: int = -1, right: int = 0) -> str:
+    """What is added so that a row sees few earlier rows and few later ones (-1: all): 0 or the least.
+
+    Row i stands at `before + i`; `before` is one number, or one of each sample.
+    """
     like = body.input(0)
     rows = body("Range", body.integer(0), body.size(query, 2), body.integer(1))
     columns = body("Range", body.integer(0), body.size(key, 2), body.integer(1))
     rows = body("Unsqueeze", rows, body.integers(1))
-    if per_sample:
-        before = body("Reshape", before, body.integers(-1, 1, 1, 1))
-    rows = body("Add", rows, before)
-    allowed = body("LessOrEqual", columns, rows)
-    if window > 0:
-        oldest = body("Sub", rows, body.integer(window))
-        allowed = body("And", allowed, body("Greater", columns, oldest))
+    places = body("Add", rows, body("Reshape", before, body.integers(-1, 1, 1, 1)))
+    sides = []
+    if right >= 0:
+        sides.append(body("LessOrEqual", columns, _moved(body, places, right)))
+    if left >= 0:
+        sides.append(body("GreaterOrEqual", columns, _moved(body, places, -left)))
+    allowed = sides[0] if len(sides) == 1 else body("And", *sides)
     return body("Where", allowed, body.real(0.0, like), body.lowest(like))
+
+
+def _moved(body: Body, places: str, by: int) -> str:
+    return body("Add", places, body.integer(by)) if by else places
+
+
+def _mode(body: Body) -> str:
+    number = body.attribute("qk_matmul_output_mode", 0)
+    if not 0 <= number < len(_MODES):
+        raise StaysWhole(f"no scores have the mode {number}")
+    return _MODES[number]
 
 
 def _mask(body: Body, mask: str, key: str) -> list[str]:
@@ -362,7 +379,7 @@ def _filled(body: Body, filled: str, key: str) -> list[str]:
 
 
 def _padding(body: Body, mask: str, key: str) -> list[str]:
-    """Masks of onnxruntime: 1 for what is seen, of (batch, keys) or (batch, rows, keys), or lengths of (batch,)."""
+    """Masks of onnxruntime: 1 for what is seen, of (batch, keys) or (batch, rows, keys), or lengths."""
     if not mask:
         return []
     shape = body.shape(mask) or (None,)

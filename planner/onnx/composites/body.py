@@ -130,16 +130,19 @@ class Body:
         return self.constant("number", np.asarray(number, NUMPY[self.dtype(like)]))
 
     def lowest(self, like: str) -> str:
-        """Half the least number of an element type, without dimensions: what a mask adds."""
+        """A quarter of the least number of an element type, without dimensions: what a mask adds."""
         # A row that is masked whole comes out even, not as NaN, and the sum with a score stays finite.
         kind = NUMPY[self.dtype(like)]
-        # Half of it: a second mask may be added.
+        # A quarter of it, as further masks may be added.
         most = float(ml_dtypes.finfo(kind).max)  # type: ignore[no-untyped-call]
-        return self.constant("masked", np.asarray(-most / 2, kind))
+        return self.constant("masked", np.asarray(-most / 4, kind))
 
     def size(self, name: str, axis: int) -> str:
         """A size as an integer without dimensions, computed where it is not fixed."""
-        sizes = self("Shape", name, start=axis, end=axis + 1)
+        # The last axis has no end: -1 + 1 is the first.
+        sizes = (
+            self("Shape", name, start=axis) if axis == -1 else self("Shape", name, start=axis, end=axis + 1)
+        )
         return self("Squeeze", sizes, self.integers(0))
 
     def cast(self, name: str, dtype: str) -> str:

@@ -37,7 +37,7 @@ def einsum(body: Body) -> None:
     """Einsum of two operands that is one MatMul.
 
     Each side is brought into the order batch, own, summed letters. Several summed letters become one axis,
-    several own ones too, but for those of the left side where there is no batch: MatMul takes them as they are.
+    several own ones too, but for those of the left side where there is no batch: MatMul takes them so.
     """
     (left, right), out = _equation(body)
     batch = [c for c in left if c in right and c in out]
@@ -107,8 +107,11 @@ def _equation(body: Body) -> tuple[tuple[str, str], str]:
     text = (text.decode() if isinstance(text, bytes) else text).replace(" ", "")
     given, arrow, out = text.partition("->")
     operands = given.split(",")
-    if not arrow or len(operands) != 2 or "." in text:
+    if len(operands) != 2 or "." in text:
         raise StaysWhole(f"its equation is {text!r}")
+    if not arrow:
+        # Without a result in the equation it has the letters that come once, in order.
+        out = "".join(sorted(c for c in set(given) - {","} if given.count(c) == 1))
     for letters, name in zip(operands, body.op.inputs, strict=True):
         if len(set(letters)) != len(letters) or len(letters) != body.rank(name):
             raise StaysWhole(f"its equation is {text!r}")

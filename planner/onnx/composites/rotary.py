@@ -52,7 +52,7 @@ def _embedded(body: Body, x: str, cos: str, sin: str, dim: int) -> None:
 
 
 def rotated(body: Body, x: str, cos: str, sin: str, *, dim: int, interleaved: bool) -> str:
-    """The first `dim` (0: all) of the last of four axes turned; `cos` and `sin` broadcast against half of them."""
+    """The first `dim` (0: all) numbers of a head turned; `cos` and `sin` broadcast against half of them."""
     rest = ""
     if dim:
         last = body.integers(-1)
