@@ -1,7 +1,7 @@
 """Attention: scaled dot products as two MatMuls and a Softmax, as ONNX and onnxruntime spell them.
 
-What is masked gets a quarter of the least float added. A row that is masked whole therefore comes out as the mean of
-the values; ONNX says 0 there, onnxruntime anything. Source: ONNX Attention 23 and 24; onnxruntime's contrib
+What is masked gets a quarter of the least float added. A row that is masked whole therefore comes out as a
+mean of values; ONNX says 0 there, onnxruntime anything. Source: ONNX Attention 23 to 25; onnxruntime's contrib
 operators Attention, MultiHeadAttention, GroupQueryAttention; Vaswani et al., 2017; Ainslie et al., GQA, 2023.
 """
 

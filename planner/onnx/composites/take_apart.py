@@ -23,7 +23,8 @@ Rule: TypeAlias = Callable[[Body], None]
 _HEADS: Final = "num_heads scale mask_filter_value unidirectional"
 _GROUPS: Final = (
     "num_heads kv_num_heads scale softcap causal do_rotary rotary_interleaved local_window_size "
-    "smooth_softmax qk_output qk_norm_epsilon sliding_window_cache kv_cache_bit_width k_quant_type v_quant_type"
+    "smooth_softmax qk_output qk_norm_epsilon sliding_window_cache "
+    "kv_cache_bit_width k_quant_type v_quant_type"
 )
 _ATTENTION: Final = (
     "is_causal kv_num_heads left_window_size q_num_heads qk_matmul_output_mode right_window_size scale "
