@@ -18,6 +18,7 @@ from planner.ir.expand import expand
 from planner.ir.graph import Graph, validate
 from planner.ir.topology import topological
 from planner.ir.unknowns import shapeless
+from planner.onnx.composites.take_apart import has_composites, take_apart
 from planner.onnx.decoding import decoded
 from planner.onnx.normalise import normalise
 from planner.onnx.operators.limits import refuse_operands
@@ -53,7 +54,7 @@ def read_onnx(
     """
     graph = _as_written(source, name)
     sizes = sizes_of(graph, dims or {})
-    written = to_opset_21(sound(named_dims(graph, sizes)))
+    written = to_opset_21(take_apart(sound(named_dims(graph, sizes)), told=False))
     opened = expand(_normal(written))
     if _has_quantizers(written, opened):
         opened = replace(opened, written=_settled(written))
@@ -75,7 +76,10 @@ def read_written(source: str | Path | bytes, *, dims: Mapping[str, int] | None =
 
 def _normal(graph: Graph) -> Graph:
     """A graph of opset 21, or a body, in normal form, its bodies opened."""
-    plain = normalise(absorb(graph))
+    plain = normalise(absorb(take_apart(graph, told=False)))
+    if has_composites(plain):
+        # Sizes that only folding tells may decide how one is taken apart.
+        plain = normalise(take_apart(plain))
     # Of a body, and of what follows from sizes that are known by now.
     refuse_operands(plain)
     return open_bodies(plain, _normal)
