@@ -1,8 +1,8 @@
 """Attention: scaled dot products as two MatMuls and a Softmax, as ONNX and onnxruntime spell them.
 
 What is masked gets a quarter of the least float added. A row that is masked whole therefore comes out as a
-mean of values; ONNX says 0 there, onnxruntime anything. Source: ONNX Attention 23 to 25; onnxruntime's contrib
-operators Attention, MultiHeadAttention, GroupQueryAttention; Vaswani et al., 2017; Ainslie et al., GQA, 2023.
+mean of values; ONNX says 0 there, onnxruntime anything. Source: ONNX Attention 23 to 25; onnxruntime's
+Attention, MultiHeadAttention, GroupQueryAttention; Vaswani et al., 2017; Ainslie et al., GQA, 2023.
 """
 
 import math
