@@ -585,4 +585,4 @@ MASKED_ROWS = frozenset(
         "test_attention_local_window_gqa_rank4_mask",
     }
 )
-"""Rows that are masked whole are 0 in ONNX since Attention 24 was amended; ours are the mean of the values."""
+"""Rows that are masked whole are 0 in ONNX since Attention 24 was amended; ours are a mean of values."""
