@@ -93,7 +93,8 @@ def test_newer_opsets_come_down_where_they_can():
 
 
 def test_newer_ops_keep_their_opset():
-    text = "g (float[2,4] x, float[2,1] u, int64[2] i) => (float[2,4] y) { [put] y = TensorScatter<axis = 1>(x, u, i) }"
+    put = "[put] y = TensorScatter<axis = 1>(x, u, i)"
+    text = f"g (float[2,4] x, float[2,1] u, int64[2] i) => (float[2,4] y) {{ {put} }}"
     graph = read_onnx(model(text, opset=24))
     assert (graph.opsets[""], op_types(graph)) == (24, ["TensorScatter"])
     assert graph.notes == ("opset 24 is kept: TensorScatter at 'put' is newer than opset 21",)
