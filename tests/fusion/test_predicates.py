@@ -187,8 +187,10 @@ def test_attributes_of_any_spelling():
         (
             "holds",
             "x.rank",
-            "predicate holds: column 7: expected a comparison (==, !=, <=, >=, <, >, in 1..8), "
-            "found the end in 'x.rank'",
+            (
+                "predicate holds: column 7: expected a comparison (==, !=, <=, >=, <, >, in 1..8), "
+                "found the end in 'x.rank'"
+            ),
         ),
         ("holds", "v.rank == 1", "predicate 'v.rank' names no port (ports here are x, w, b, none, xs)"),
         ("Conv.group", "< many", "predicate Conv.group: '<' compares a number with the text 'many'"),
