@@ -236,7 +236,9 @@ class Builder(Draft[State]):
                 own = scales
         reals = (tensor.data.astype(np.float64) * own).astype(np.float32)
         # Beyond 24 bits a real of f32 may be rounded up to a number that 32 bits do not hold.
-        return np.where(np.abs(reals.astype(np.float64) / own) > _most(tensor), np.nextafter(reals, np.float32(0)), reals)
+        return np.where(
+            np.abs(reals.astype(np.float64) / own) > _most(tensor), np.nextafter(reals, np.float32(0)), reals
+        )
 
 
 def _most(tensor: Tensor) -> float:

@@ -23,6 +23,8 @@ def pool(builder: Builder, op: Operator) -> None:
     kernel = options.FilterHeight(), options.FilterWidth()
     strides = options.StrideH(), options.StrideW()
     attributes = window_attributes(builder, op, 0, (kernel, strides, (1, 1)), options.Padding())
+    # onnxruntime's quantized pools do not know the attribute.
+    del attributes["dilations"]
     activation = options.FusedActivationFunction()
     builder.result(op, _POOLS[op.name], [builder.image(op)], attributes, activation=activation, order=LAST)
 

@@ -47,7 +47,7 @@ class _Work:
             self.constant(f"{result}/zero_point", zeros.astype(NUMPY[dtype]), dtype),
         ]
         attributes = {} if kind.axis is None else {"axis": kind.axis}
-        self.ops.append(Op(result, operator, (source, *names), (result,), attributes))
+        self.ops.append(Op(f"{result}/{operator}", operator, (source, *names), (result,), attributes))
 
 
 def with_quantizers(graph: Graph, *, stored: bool = False) -> Graph:
