@@ -216,8 +216,9 @@ class _Pair:
     ) -> tuple[Mapping[str, Array], Mapping[str, Array]]:
         """Results of both, in reals, by name."""
         pinned = {name: kind for name, kind in pins(self.graph).items() if kind is not None}
+        whole = {port.name for port in self.quantized.get_inputs() if "int" in port.type}
         stored = {
-            name: quantize_array(as_f32(array), pinned[name]) if name in pinned else array
+            name: quantize_array(as_f32(array), pinned[name]) if name in pinned and name in whole else array
             for name, array in arrays.items()
         }
         wanted = self.reference(label, arrays, names)

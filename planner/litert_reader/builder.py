@@ -234,6 +234,8 @@ class Builder(Draft[State]):
             scales = np.broadcast_to(scales, own.shape) if own.size > scales.size else scales
             if not tensor.scales or np.allclose(own, scales, rtol=_OF_BIAS, atol=0):
                 own = scales
+        if not (np.isfinite(own).all() and (own > 0).all()):
+            raise Unread(f"its bias {tensor.name!r} has scales that are not positive and finite")
         reals = (tensor.data.astype(np.float64) * own).astype(np.float32)
         # Beyond 24 bits a real of f32 may be rounded up to a number that 32 bits do not hold.
         return np.where(

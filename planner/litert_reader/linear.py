@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Final, TypeAlias
 
+import numpy as np
+
 from planner.litert_reader.builder import FIRST, LAST, Builder, Unread
 from planner.litert_reader.file import Operator
 
@@ -150,7 +152,7 @@ def fully_connected(builder: Builder, op: Operator) -> None:
         return
     if x.shape[:-1] != result.shape[:-1]:
         raise Unread(f"its result has shape {list(result.shape)}")
-    if not bias:
+    if not bias or not np.any(builder.array(bias[0]) if builder.array(bias[0]) is not None else 1):
         builder.result(op, "MatMul", [name, weight], activation=activation)
         return
     product = builder.between("MatMul", [name, weight], result.shape)

@@ -78,7 +78,7 @@ def _drafted(source: str | Path | bytes, name: str | None) -> Graph:
     for operator in file.operators:
         _read(builder, operator)
     outputs = _outputs(builder)
-    tidy(builder, outputs)
+    tidy(builder, outputs, pools=False)
     return validate(_graph(builder, name or stem or file.name, inputs, outputs))
 
 

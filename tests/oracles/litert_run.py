@@ -22,7 +22,9 @@ def answer(folder, job, number):
     interpreter = Interpreter(
         str(folder / job["file"]), experimental_op_resolver_type=KERNELS[job["kernels"]], num_threads=1
     )
-    runner = interpreter.get_signature_runner() if interpreter.get_signature_list() else by_tensor(interpreter)
+    runner = (
+        interpreter.get_signature_runner() if interpreter.get_signature_list() else by_tensor(interpreter)
+    )
     names = None
     for k, (archive_name, keys) in enumerate(job["samples"]):
         with np.load(folder / archive_name) as archive:

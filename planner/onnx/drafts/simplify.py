@@ -30,9 +30,13 @@ _ALONG: Final = frozenset({"LogSoftmax", "LpNormalization", "Softmax"})
 _REDUCING: Final = frozenset({"ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"})
 
 
-def tidy(draft: Draft[Any], outputs: Sequence[str]) -> None:
-    """Rewrite a draft's ops, in one pass front to back, and drop unread ones."""
-    work = _Work(draft, {}, frozenset(outputs))
+def tidy(draft: Draft[Any], outputs: Sequence[str], *, pools: bool = True) -> None:
+    """Rewrite a draft's ops, in one pass front to back, and drop unread ones.
+
+    Args:
+      pools: whether a mean of all spatial axes becomes GlobalAveragePool.
+    """
+    work = _Work(draft, {}, frozenset(outputs), pools)
     ops, draft.read.ops = draft.read.ops, []
     for op in ops:
         work.take(op)
@@ -56,6 +60,7 @@ class _Work:
     draft: Draft[Any]
     makers: dict[str, Op]
     outputs: frozenset[str]
+    pools: bool = True
     names: dict[str, str] = field(default_factory=dict)
 
     def take(self, op: Op) -> None:
@@ -203,7 +208,13 @@ def _reduction(work: _Work, op: Op) -> bool:
     # Only if the axes that stay keep their order, the transpose can go without another behind.
     if stay != sorted(stay):
         return False
-    if op.type == "ReduceMean" and len(shape) > 3 and stay == [0, 1] and work.is_plain(op.outputs[0]):
+    if (
+        work.pools
+        and op.type == "ReduceMean"
+        and len(shape) > 3
+        and stay == [0, 1]
+        and work.is_plain(op.outputs[0])
+    ):
         _global_pool(work, op, name)
     else:
         work.put(replace(op, inputs=(name, work.draft.integers(reduced))))
