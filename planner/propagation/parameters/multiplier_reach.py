@@ -20,6 +20,7 @@ from planner.target.records import Row
 TOO_FAR: Final = "no integer multiplier gets from its inputs' scales to its result's"
 MULTIPLIERS: Final[Mapping[str, float]] = {
     "gemmlowp": BEYOND,
+    "litert": BEYOND,
     "litert_16": BEYOND_16,
     "tosa_double": BEYOND,
     "tosa_single": BEYOND,
