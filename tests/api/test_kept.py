@@ -118,7 +118,7 @@ def test_targets_put_wrongly(service):
     check(put_target(service, "own-npu@1.0.0", OWN.replace("mode: fixed", "mode: x")), "target-invalid", "T0")
     check(put_target(service, "own-npu", OWN), "request-invalid", "/name")
     shipped = OWN.replace("id: own-npu", "id: litert-int8", 1)
-    check(put_target(service, "litert-int8@1.1.0", shipped), "exists", "a shipped target")
+    check(put_target(service, "litert-int8@1.0.0", shipped), "exists", "a shipped target")
     check(service.put("/v1/targets/own-npu@1.0.0", json={}), "unsupported-media")
 
 
