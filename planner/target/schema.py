@@ -18,6 +18,7 @@ Arithmetic: TypeAlias = Literal[
     "tosa_double",
     "gemmlowp",
     "power_of_two",
+    "litert",
     "litert_16",
 ]
 Number: TypeAlias = int | float | str
