@@ -4,9 +4,10 @@ bytes -> `load_model` -> `annotate` -> `plan` (fuse, choose rows, propagate) -> 
 Every step is a pure function of what it is given. Source: design 03, "One `plan` call".
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from planner import annotated, mlir
 from planner.accuracy.metrics import Metric
 from planner.calibration.run import calibrate as run_calibration
 from planner.calibration.run import calibrate_on, require_numbers
+from planner.calibration.samples import Source
 from planner.calibration.statistics import ACCEPTED, Statistics
 from planner.checker.check import check as check_plan
 from planner.errors import InputError, ModelError, expect, require_name
@@ -35,9 +37,9 @@ from planner.target.load import TargetSource, as_target
 
 __all__ = ["annotate", "calibrate", "check", "compare", "evaluate", "export", "load_model", "plan"]
 
-Source = str | Path | bytes
+ModelSource: TypeAlias = str | Path | bytes
 
-_READERS: Mapping[str, Callable[[Source, Mapping[str, int]], Graph]] = {
+_READERS: Mapping[str, Callable[[ModelSource, Mapping[str, int]], Graph]] = {
     "json": lambda source, dims: with_dims(annotated.read_annotated(_text(source)), dims),
     "mlir": lambda source, dims: with_dims(_normal(mlir.read_mlir(_text(source))), dims),
     "onnx": lambda source, dims: read_onnx(source, dims=dims),
@@ -45,7 +47,7 @@ _READERS: Mapping[str, Callable[[Source, Mapping[str, int]], Graph]] = {
 
 
 def load_model(
-    source: Source,
+    source: ModelSource,
     *,
     format: str | None = None,  # noqa: A002 - the public name
     dims: Mapping[str, int] | None = None,
@@ -77,7 +79,7 @@ def load_model(
 
 def calibrate(
     model: Graph,
-    samples: str | Path | Iterable[Mapping[str, np.ndarray]],
+    samples: Source,
     *,
     method: str = "minmax",
     progress: Callable[[int, int | None], None] | None = None,
@@ -152,19 +154,22 @@ def evaluate(
 
 
 def compare(
-    model: Graph,
+    model: Graph | ModelSource,
     data: bytes | str | Path,
-    samples: str | Path | Iterable[Mapping[str, np.ndarray]],
+    samples: Source,
     *,
     optimisation: Optimisation = "none",
     exact_products: bool = False,
     reference: ReferenceKind = "written",
     output: str | None = None,
     metrics: Sequence[str | Metric] = (),
+    progress: Callable[[int, int | None], None] | None = None,
 ) -> Comparison:
     """Run a model and a quantized ONNX file of it side by side: SQNR (dB), largest error, metrics.
 
     Args:
+      model: the float model, loaded or as `load_model` takes it.
+      data: the quantized file, a path or its bytes.
       samples: with arrays `label` or `labels` beside the inputs, scores of classes are judged by them.
       optimisation: the level at which onnxruntime loads the file; its own default is `all`.
       exact_products: x86 without VNNI adds products of u8 and i8 in 16 bits, unless it is told not to.
@@ -172,13 +177,14 @@ def compare(
       output: the output that labels are for; by default the only one.
       metrics: `top1`, `top5`, `cross_entropy`, or functions `metric(outputs, labels) -> float`: arrays of all
         samples by name of the output, larger is better.
+      progress: called with (samples done, samples in all or None).
 
     Raises:
       SampleError: samples or labels that do not fit.
       InputError: a metric that raises, or returns no number.
     """
     return compare_models(
-        expand(model),
+        expand(model if isinstance(model, Graph) else load_model(model)),
         data,
         samples,
         optimisation=optimisation,
@@ -186,6 +192,7 @@ def compare(
         reference=reference,
         output=output,
         metrics=metrics,
+        progress=progress,
     )
 
 
@@ -194,7 +201,7 @@ def _normal(model: Graph) -> Graph:
     return normalise(model) if model.opsets and not model.regions else model
 
 
-def _text(source: Source) -> str:
+def _text(source: ModelSource) -> str:
     try:
         return (source if isinstance(source, bytes) else Path(source).read_bytes()).decode()
     except UnicodeDecodeError as error:

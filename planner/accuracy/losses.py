@@ -30,6 +30,7 @@ from planner.errors import InputError, expect, require_name
 from planner.ir.expand import expand
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
+from planner.notebook import html_of, html_table
 from planner.plans.plan import Plan, require_plan
 
 LIMIT: Final = 10
@@ -133,6 +134,14 @@ class Losses:
         judged = self.outputs[0]
         begin = f", begins at {self.begins!r}" if self.begins else ""
         return f"<Losses of {self.model!r} on {self.target}: {judged.label} {judged.sqnr:.1f} dB{begin}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the kernels, worst first, and what would help."""
+        kernels = [(loss.name, loss.kernel, f"{loss.share:.1%}", f"{loss.sqnr:.1f}") for loss in self.kernels]
+        judged = self.outputs[0]
+        title = f"Losses of {self.model} on {self.target}: {judged.label} {judged.sqnr:.1f} dB"
+        head = ("kernel", "kind", "share of the noise", "dB if alone")
+        return html_of(title, html_table(head, kernels))
 
 
 def losses(

@@ -24,6 +24,7 @@ from planner.errors import InputError, UnsupportedExport
 from planner.interpreter.reference import ReferenceKind, open_reference
 from planner.ir.expand import expand
 from planner.ir.graph import Graph
+from planner.notebook import html_of, html_table
 from planner.plan_search.forecast import Chosen, Edge, edges_of, forecast
 from planner.plan_search.goals import Goal, goal_of
 from planner.plan_search.greedy import greedy, raised
@@ -79,6 +80,22 @@ class Search:
             f"<Search for {self.goal}, {met}: work {self.best.work:g} at {self.best.sqnr:.1f} dB, "
             f"{len(self.trials)} trials, front of {len(self.front)}>"
         )
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the front, least work first."""
+        rows = [
+            (
+                f"{trial.work:g}",
+                f"{trial.sqnr:.1f}",
+                None if trial.metric is None else f"{trial.metric:.4g}",
+                len(trial.kernels),
+                "the best" if trial is self.best else "",
+            )
+            for trial in self.front
+        ]
+        title = f"Search for {self.goal}, {'met' if self.met else 'not met'}: {len(self.trials)} trials"
+        head = (f"work ({self.unit})", "SQNR, dB", "metric", "kernels asked", "")
+        return html_of(title, html_table(head, rows))
 
     @property
     def annotations(self) -> dict[str, Any]:
