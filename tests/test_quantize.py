@@ -171,7 +171,7 @@ def test_what_a_notebook_shows_is_escaped_and_short():
         assert "<script" not in page
         assert len(repr(item)) < 200
         assert "\n" not in repr(item)
-    assert all("&lt;script&gt;" in item._repr_html_() for item in shown[:5])
+    assert all("&lt;script&gt;" in item._repr_html_() for item in shown[:4])
 
 
 def test_long_tables_are_cut_with_a_count():

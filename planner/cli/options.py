@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import typer
 
 from planner.cli.files import STDIN, model_format, read_bytes, read_text
+from planner.cli.help.choices import complete_target
 from planner.errors import InputError, ModelError, PlanFormatError, QTypeError, StatsError, unknown_name
 
 if TYPE_CHECKING:
@@ -37,7 +38,21 @@ PlannedTargetOption: TypeAlias = Annotated[
     typer.Option("--target", "-t", metavar="T", help="The plan's target; by default where the plan has it."),
 ]
 TargetOption: TypeAlias = Annotated[
-    str, typer.Option("--target", "-t", metavar="T", help="Shipped name (see target list) or a YAML file.")
+    str,
+    typer.Option(
+        "--target",
+        "-t",
+        metavar="T",
+        help="Shipped name (see target list) or a YAML file.",
+        autocompletion=complete_target,
+    ),
+]
+TargetName: TypeAlias = Annotated[
+    str,
+    typer.Argument(metavar="T", help="Shipped name, or a YAML file.", autocompletion=complete_target),
+]
+RequiredData: TypeAlias = Annotated[
+    str, typer.Option("--data", metavar="DIR|NPZ", help="Samples: a folder of .npz, or one .npz of many.")
 ]
 DataOption: TypeAlias = Annotated[
     str | None,

@@ -25,6 +25,7 @@ from planner.cli.comparing import (
 from planner.cli.condition import Preparation, change_json, change_text, prepared
 from planner.cli.console import progress, say, say_json, say_missed, warn
 from planner.cli.files import STDIN, as_samples, keep_inputs, only_one_stdin, write_folder
+from planner.cli.help.choices import complete_format
 from planner.cli.options import (
     AnnotationsOption,
     BestEffortOption,
@@ -79,7 +80,13 @@ def plan(
     ] = "minimal",
     formats: Annotated[
         list[str] | None,
-        typer.Option("--format", "-f", metavar="F", help="Also write this format; repeatable."),
+        typer.Option(
+            "--format",
+            "-f",
+            metavar="F",
+            help="Also write this format; repeatable.",
+            autocompletion=complete_format,
+        ),
     ] = None,
     functions: FunctionsOption = None,
     settings: Annotated[
@@ -108,16 +115,18 @@ def plan(
     graph = read_model(model)
 
     def make(ready: "Graph") -> "Plan":
-        made = planner.plan(
-            ready,
-            device,
-            strategy=strategy,
-            functions=None,
-            best_effort=best_effort,
-            bias_pins="error",
-            **costs,
-        )
-        planner.check(made, ready, device)
+        with progress("planning"):
+            made = planner.plan(
+                ready,
+                device,
+                strategy=strategy,
+                functions=None,
+                best_effort=best_effort,
+                bias_pins="error",
+                **costs,
+            )
+        with progress("checking"):
+            planner.check(made, ready, device)
         return made
 
     given = None if annotations is None else read_annotations_argument(annotations)
@@ -317,7 +326,8 @@ def _exports(
     files = _float_model(graph, ready)
     comparisons: dict[str, Comparison] = {}
     for name in dict.fromkeys(formats):
-        exported = planner.export(ready, planned, name)
+        with progress(f"exporting {name}"):
+            exported = planner.export(ready, planned, name)
         files[file_name(name)] = exported
         plain = None if judging.samples is None else runnable(name, exported)
         if plain is not None and judging.samples is not None:
