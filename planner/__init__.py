@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from planner.accuracy.losses import Losses, losses
     from planner.accuracy.unlike import unlike_calibration
     from planner.calibration.odd_samples import odd_samples
+    from planner.calibration.sources.images import images
     from planner.calibration.statistics import Statistics
     from planner.calibration.statsjson import load_statistics
     from planner.conversion.convert import convert
@@ -68,6 +69,7 @@ _HOMES: Final = {
     "evaluate": "planner.pipeline",
     "explain": "planner.plans.explain",
     "export": "planner.pipeline",
+    "images": "planner.calibration.sources.images",
     "load_model": "planner.pipeline",
     "load_statistics": "planner.calibration.statsjson",
     "load_target": "planner.target.load",
@@ -116,6 +118,7 @@ __all__ = [
     "evaluate",
     "explain",
     "export",
+    "images",
     "load_model",
     "load_statistics",
     "load_target",

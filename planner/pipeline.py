@@ -7,7 +7,7 @@ Every step is a pure function of what it is given. Source: design 03, "One `plan
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from planner.calibration.statistics import ACCEPTED, Statistics
 from planner.checker.check import check as check_plan
 from planner.errors import InputError, ModelError, expect, require_name
 from planner.exporters.table import EXPORTERS, refuse_bodies
+from planner.foreign_files import foreign_folder, refuse_foreign
 from planner.interpreter.compare import Comparison
 from planner.interpreter.compare import compare as compare_models
 from planner.interpreter.evaluate import Evaluation
@@ -28,6 +29,7 @@ from planner.interpreter.reference import ReferenceKind
 from planner.ir.dims import with_dims
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, with_facts
+from planner.model_objects import as_bytes, sniffed
 from planner.onnx.normalise import normalise
 from planner.onnx.read import read_onnx
 from planner.onnx.sessions import Optimisation
@@ -37,9 +39,11 @@ from planner.target.load import TargetSource, as_target
 
 __all__ = ["annotate", "calibrate", "check", "compare", "evaluate", "export", "load_model", "plan"]
 
-ModelSource: TypeAlias = str | Path | bytes
+ModelSource: TypeAlias = Any
+"""What `load_model` takes; see there."""
+_File: TypeAlias = str | Path | bytes
 
-_READERS: Mapping[str, Callable[[ModelSource, Mapping[str, int]], Graph]] = {
+_READERS: Mapping[str, Callable[[_File, Mapping[str, int]], Graph]] = {
     "json": lambda source, dims: with_dims(annotated.read_annotated(_text(source)), dims),
     "mlir": lambda source, dims: with_dims(_normal(mlir.read_mlir(_text(source))), dims),
     "onnx": lambda source, dims: read_onnx(source, dims=dims),
@@ -51,30 +55,49 @@ def load_model(
     *,
     format: str | None = None,  # noqa: A002 - the public name
     dims: Mapping[str, int] | None = None,
+    outputs: Sequence[str] | None = None,
 ) -> Graph:
-    """Read a model: an ONNX file, or an annotated model as JSON or MLIR.
+    """Read a model: an ONNX file, an annotated model as JSON or MLIR, a StableHLO program.
 
     Args:
-      source: a path, or the file's bytes (then `format` is needed, unless it is ONNX).
-      format: `onnx`, `json` or `mlir`; by default the file's suffix says.
+      source: a path, the bytes of a file or an open one, an `onnx.ModelProto`, an MLIR module of xDSL or of
+        MLIR's own bindings, a `torch.export.ExportedProgram` (through PyTorch's exporter), a
+        `jax.export.Exported`.
+      format: `onnx`, `json` or `mlir`; by default a file's suffix says, or the bytes do.
       dims: sizes of dimensions that the model leaves open, by name (`batch`) or place (`input[0]`).
+      outputs: values that the model shall end at; what computes others is left out. Of ONNX models only.
 
     Raises:
-      ModelError: what is wrong with the file, and where.
-      UnknownName: no input has such an open dimension.
+      ModelError: what is wrong with the file, and where; what it is instead of a model.
+      InputError: an object that is no model.
+      UnknownName: no input has such an open dimension; no value has such a name.
+
+    Example:
+      >>> model = planner.load_model("examples/digits/digits.onnx")
+      >>> model.inputs, model.outputs
+      (('image',), ('probabilities',))
     """
-    if not isinstance(source, bytes | str | Path):
-        raise InputError(
-            f"a model is read from a path or the bytes of a file, not from a {type(source).__name__}",
-            hint="of an onnx.ModelProto, give its SerializeToString()",
-        )
+    given = as_bytes(source)
     if format is None:
-        suffix = "onnx" if isinstance(source, bytes) else Path(source).suffix.removeprefix(".").lower()
-        format = suffix if suffix in _READERS else "onnx"  # noqa: A001
+        suffix = "" if isinstance(given, bytes) else Path(given).suffix.removeprefix(".").lower()
+        format = sniffed(given) if isinstance(given, bytes) else suffix  # noqa: A001
+        format = format if format in _READERS else "onnx"  # noqa: A001
     require_name("model format", format, _READERS)
-    if not isinstance(source, bytes) and not Path(source).is_file():
-        raise ModelError(f"{source}: {'a folder, not a file' if Path(source).is_dir() else 'no such file'}")
-    return _READERS[format](source, dims or {})
+    if not isinstance(given, bytes):
+        given = Path(given)
+        if not given.exists():
+            raise ModelError(f"{source}: no such file")
+        if given.is_dir() and foreign_folder(given) is None:
+            raise ModelError(f"{source}: a folder, not a file")
+    if format == "json":
+        text = given if isinstance(given, bytes) else given.read_bytes()
+        refuse_foreign("the model" if isinstance(given, bytes) else repr(str(given)), text)
+    if outputs is None:
+        return _READERS[format](given, dims or {})
+    if format != "onnx":
+        raise InputError(f"outputs are chosen of ONNX models, not of {format}")
+    expect(outputs, (list, tuple), "outputs are a list of names of values")
+    return read_onnx(given, dims=dims, outputs=tuple(outputs))
 
 
 def calibrate(
@@ -201,7 +224,7 @@ def _normal(model: Graph) -> Graph:
     return normalise(model) if model.opsets and not model.regions else model
 
 
-def _text(source: ModelSource) -> str:
+def _text(source: _File) -> str:
     try:
         return (source if isinstance(source, bytes) else Path(source).read_bytes()).decode()
     except UnicodeDecodeError as error:

@@ -4,7 +4,7 @@ Every step is one of `pipeline`'s and can be called alone; nothing is decided he
 `plan` call".
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +14,7 @@ from planner.accuracy.unlike import unlike_calibration
 from planner.accuracy.verdict import Verdict
 from planner.calibration.odd_samples import odd_samples
 from planner.calibration.samples import Source
+from planner.calibration.sources.foreign import replayable
 from planner.calibration.statistics import Statistics
 from planner.errors import InputError, ModelError, UnsupportedExport, require_name
 from planner.exporters.runnable import runnable
@@ -133,10 +134,8 @@ def quantize(
     tell = progress or (lambda _what, _done, _total: None)
     device = as_target(target, functions)
     graph = model if isinstance(model, Graph) else load_model(model)
-    held = list(samples) if isinstance(samples, Iterator) else samples
-    judged_by = held if eval_samples is None else eval_samples
-    if isinstance(judged_by, Iterator):
-        judged_by = list(judged_by)
+    held = replayable(samples)
+    judged_by = held if eval_samples is None else replayable(eval_samples)
     stats = calibrate(graph, held, method=method, progress=lambda done, all_: tell("calibrating", done, all_))
     ready = annotate(graph, stats=stats, annotations=annotations, kernels=kernels)
     if correct_biases:

@@ -25,6 +25,7 @@ from planner.accuracy.remedies import Measure, Parts, Remedy, remedies
 from planner.accuracy.steps import with_reference
 from planner.accuracy.values import Seen, values_seen
 from planner.calibration.samples import Source
+from planner.calibration.sources.foreign import replayable
 from planner.checker.origins import check_model
 from planner.errors import InputError, expect, require_name
 from planner.ir.expand import expand
@@ -190,7 +191,7 @@ def losses(
         require_name(
             "output", output, [name for name in plan.graph.outputs if plan.graph.values[name].is_float]
         )
-    held = [*samples] if isinstance(samples, Iterator) else samples
+    held = replayable(samples)
     base = None if reference is None else with_reference(flat, expand(reference))
     chosen = choices_of(plan)
     job = Job(flat, plan, chosen, held, {}, base)

@@ -9,7 +9,7 @@ import typer
 
 from planner.cli.console import complain, progress, say, say_json, say_table, warn, write_text
 from planner.cli.files import STDIN, as_samples, keep_from, only_one_stdin, read_bytes, read_text, write_file
-from planner.cli.options import JsonOption, RequiredData
+from planner.cli.options import CutOption, JsonOption, RequiredData, cut_names
 from planner.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def convert(
         list[str] | None,
         typer.Option("--dim", metavar="NAME=SIZE", help="Give an open dimension its size; repeatable."),
     ] = None,
+    cut: CutOption = None,
     json: JsonOption = False,
 ) -> None:
     """Write a model in another dialect with the same numbers, or say why that cannot be."""
@@ -36,7 +37,7 @@ def convert(
         raise InputError("a model cannot go to standard output", hint="name a file with --out")
     keep_from(out, model)
     source = read_bytes(model, "model") if model == STDIN else Path(model)
-    data = convert_model(source, to, dims=_sizes(dim or ()))
+    data = convert_model(source, to, dims=_sizes(dim or ()), outputs=cut_names(cut))
     write_file(out, data)
     if json:
         say_json({"file": out, "to": to, "bytes": len(data)})

@@ -10,6 +10,7 @@ from planner.cli.files import STDIN
 from planner.cli.help.choices import complete_format, complete_target
 from planner.cli.options import (
     AnnotationsOption,
+    CutOption,
     EvalDataOption,
     FunctionsOption,
     JsonOption,
@@ -59,6 +60,7 @@ def quantize(
     ] = None,
     method: MethodOption = None,
     annotations: AnnotationsOption = None,
+    cut: CutOption = None,
     functions: FunctionsOption = None,
     output: OutputOption = None,
     metric: MetricOption = None,
@@ -84,6 +86,7 @@ def quantize(
         eval_data=eval_data,
         method=method,
         annotations=annotations,
+        cut=cut,
         formats=written,
         functions=functions,
         output=output,

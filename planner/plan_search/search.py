@@ -7,7 +7,7 @@ that the program is asked for corrects its predictions, until the goal is met as
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import pairwise
@@ -20,6 +20,7 @@ from planner.accuracy.metrics import SQNR, Metric
 from planner.accuracy.own_noise import OwnNoise, own_noise, require_float_output
 from planner.calibration.annotations import FORMAT as ANNOTATIONS
 from planner.calibration.samples import Source, open_samples
+from planner.calibration.sources.foreign import replayable
 from planner.errors import InputError, UnsupportedExport
 from planner.interpreter.reference import ReferenceKind, open_reference
 from planner.ir.expand import expand
@@ -157,7 +158,7 @@ def search(
     if not isinstance(trials, int) or isinstance(trials, bool) or trials < 1:
         raise InputError(f"trials is {trials!r}; accepted: a number of plans, 1 or more")
     flat = expand(model)
-    held = [*samples] if isinstance(samples, Iterator) else samples
+    held = replayable(samples)
     bench = Bench(flat, as_target(target, functions), held, metric, output, reference)
     # The key goes through all samples: only a file wants it.
     kept = State("", None) if state is None else State(bench.key(), Path(state))
