@@ -289,6 +289,7 @@ def test_a_zipmap_is_cut_with_one_option():
     assert found.outputs == ("p",)
     assert [op.type for op in found.ops] == ["MatMul", "Softmax"]
     assert found.values["p"].shape == (1, 3)
+    assert planner.load_model(zipmap_model(), outputs=["maps"]).outputs == ("p",)
     assert planner.load_model(zipmap_model(), outputs=["label", "p"]).outputs == ("label", "p")
 
 

@@ -14,6 +14,8 @@ from planner.errors import ModelError, require_name
 def cut_to(graph: GraphProto, outputs: tuple[str, ...]) -> None:
     """End a graph, in place, at these values; nodes and inputs that nothing needs any more go.
 
+    The result of a ZipMap stands for the tensor that it reads.
+
     Raises:
       UnknownName: no value of the graph, or of its top level, has such a name.
       ModelError: a value named twice.
@@ -21,6 +23,8 @@ def cut_to(graph: GraphProto, outputs: tuple[str, ...]) -> None:
     made = {name for node in graph.node for name in node.output if name} | {port.name for port in graph.input}
     for name in outputs:
         require_name("value of the model", name, made)
+    maps = {node.output[0]: node.input[0] for node in graph.node if node.op_type == "ZipMap"}
+    outputs = tuple(maps.get(name, name) for name in outputs)
     if len(set(outputs)) < len(outputs):
         raise ModelError(f"the model cannot end twice at one value: {', '.join(outputs)}")
     known = {port.name: port for port in (*graph.value_info, *graph.output, *graph.input)}
