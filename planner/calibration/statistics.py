@@ -122,7 +122,7 @@ class Statistics:
           StatsError: a path that cannot be written.
         """
         try:
-            Path(path).write_text(self.to_json(), encoding="utf-8")
+            Path(path).write_bytes(self.to_json().encode())  # "\n" on every system
         except OSError as error:
             raise StatsError(f"{path}: cannot write statistics: {error.strerror}") from error
 
