@@ -119,6 +119,12 @@ def calibrate(
 
     Raises:
       SampleError: a sample of the wrong name, shape or element type; samples of nothing but NaN.
+
+    Example:
+      >>> model = planner.load_model("examples/digits/digits.onnx")
+      >>> stats = planner.calibrate(model, "examples/digits/calibration.npz")
+      >>> stats
+      <Statistics of 22 values over 128 samples, minmax>
     """
     flat = expand(model)
     expect(method, str, f"a calibration method is one of {ACCEPTED}")
@@ -142,6 +148,13 @@ def check(plan: Plan, model: Graph | None = None, target: TargetSource | None = 
 
     Raises:
       PlanInvalid: the first thing that does not hold; `.port` is its address, `.row` the row's file:line.
+
+    Example:
+      >>> model = planner.load_model("examples/digits/digits.onnx")
+      >>> stats = planner.calibrate(model, "examples/digits/calibration.npz")
+      >>> ready = planner.annotate(model, stats=stats)
+      >>> plan = planner.plan(ready, "litert-int8")
+      >>> planner.check(plan, ready, "litert-int8")
     """
     require_plan(plan)
     check_plan(plan, model, None if target is None else as_target(target))
@@ -153,6 +166,13 @@ def export(model: Graph, plan: Plan, format: str) -> bytes:  # noqa: A002 - the 
     Raises:
       UnsupportedExport: the format cannot express this plan; names port and row.
       PlanInvalid: the plan does not fit the model.
+
+    Example:
+      >>> model = planner.load_model("examples/digits/digits.onnx")
+      >>> stats = planner.calibrate(model, "examples/digits/calibration.npz")
+      >>> ready = planner.annotate(model, stats=stats)
+      >>> plan = planner.plan(ready, "litert-int8")
+      >>> file = planner.export(ready, plan, "onnx-qdq")
     """
     require_name("export format", format, EXPORTERS)
     model = expand(model)
@@ -170,6 +190,15 @@ def evaluate(
 
     Args:
       arithmetic: requantize by this instead of each row's own (`float32_even` is onnxruntime's).
+
+    Example:
+      >>> model = planner.load_model("examples/digits/digits.onnx")
+      >>> stats = planner.calibrate(model, "examples/digits/calibration.npz")
+      >>> ready = planner.annotate(model, stats=stats)
+      >>> plan = planner.plan(ready, "litert-int8")
+      >>> sample = {"image": np.zeros((1, 1, 8, 8), "float32")}
+      >>> planner.evaluate(ready, plan, sample).outputs["probabilities"].shape
+      (1, 10)
     """
     flat = expand(model)
     require_plan(plan)
@@ -205,6 +234,15 @@ def compare(
     Raises:
       SampleError: samples or labels that do not fit.
       InputError: a metric that raises, or returns no number.
+
+    Example:
+      >>> model = planner.load_model("examples/digits/digits.onnx")
+      >>> stats = planner.calibrate(model, "examples/digits/calibration.npz")
+      >>> ready = planner.annotate(model, stats=stats)
+      >>> plan = planner.plan(ready, "litert-int8")
+      >>> file = planner.export(ready, plan, "onnx-qdq")
+      >>> planner.compare(model, file, "examples/digits/test.npz").samples
+      450
     """
     return compare_models(
         expand(model if isinstance(model, Graph) else load_model(model)),

@@ -131,6 +131,12 @@ def quantize(
     Raises:
       InputError: a model, samples or a target that cannot be read, or the wrong format for the plan.
       Conflict: constraints that cannot all hold.
+
+    Example:
+      >>> model, samples = "examples/digits/digits.onnx", "examples/digits/calibration.npz"
+      >>> done = planner.quantize(model, samples, target="litert-int8")
+      >>> done.verdict.level
+      'good'
     """
     require_name("export format", format, EXPORTERS)
     tell = progress or (lambda _what, _done, _total: None)

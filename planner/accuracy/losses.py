@@ -175,6 +175,14 @@ def losses(
       PlanInvalid: the plan of another model.
       SampleError: no samples, or one that does not fit.
       UnknownName: no such float output.
+
+    Example:
+      >>> model = planner.load_model("examples/digits/digits.onnx")
+      >>> stats = planner.calibrate(model, "examples/digits/calibration.npz")
+      >>> ready = planner.annotate(model, stats=stats)
+      >>> plan = planner.plan(ready, "litert-int8")
+      >>> planner.losses(ready, plan, "examples/digits/calibration.npz", reference=model).samples
+      128
     """
     require_plan(plan)
     expect(limit, int, "limit is a number of kernels")

@@ -211,7 +211,7 @@ def _check_tensors(proto: GraphProto) -> None:
         for info in infos:
             kind = info.type.WhichOneof("value")
             if kind not in (None, "tensor_type"):
-                ends = tensors_before(proto)
+                ends = tensors_before(proto) if side == "output" else ()
                 named = f": outputs={[*ends]} (--cut {','.join(ends)})" if ends else ""
                 raise ModelError(
                     f"{side} {info.name!r} is of kind {kind.removesuffix('_type')}; only tensors can be "
