@@ -78,6 +78,10 @@ def load_target(
       TargetError: every error found, as `file:line:column: T0xx ...`; `.errors` has them as records.
       UnknownName: no such shipped target.
       InputError: a file that cannot be read.
+
+    Example:
+      >>> planner.load_target("litert-int8").title
+      'LiteRT reference int8 kernels'
     """
     if not isinstance(source, str | Path | Mapping):
         raise InputError(
@@ -105,7 +109,12 @@ def as_target(target: TargetSource, functions: Mapping[str, QuantFn] | None = No
 
 
 def target_ids() -> tuple[str, ...]:
-    """Names of the shipped targets, sorted."""
+    """Names of the shipped targets, sorted.
+
+    Example:
+      >>> "onnxruntime-cpu" in planner.target_ids()
+      True
+    """
     return tuple(sorted(name for name in _shipped() if not name.startswith("_")))
 
 
