@@ -33,10 +33,26 @@ class Layout:
     bends: tuple[tuple[float, ...], ...]
 
 
-def place(nodes: int, edges: Sequence[tuple[int, int]]) -> Layout:
-    """Place nodes `0 .. nodes - 1`, numbered so that every edge (from, to) goes upwards in number."""
-    ranks = _ranks(nodes, edges)
-    drawn = _Drawn(list(ranks), [1.0] * nodes, [[] for _ in ranks], [[] for _ in ranks])
+def place(
+    nodes: int,
+    edges: Sequence[tuple[int, int]],
+    widths: Sequence[float] | None = None,
+    *,
+    entries: int = 0,
+    exits: int = 0,
+) -> Layout:
+    """Place nodes `0 .. nodes - 1`, numbered so that every edge (from, to) goes upwards in number.
+
+    Args:
+      widths: of the nodes, in columns; 1 each by default.
+      entries, exits: how many of the first nodes stand in a rank above all, of the last in one below all.
+    """
+    ranks = _ranks(nodes, [edge for edge in edges if edge[0] >= entries] if entries else edges)
+    if entries:
+        ranks = [0] * entries + [1 + rank for rank in ranks[entries:]]
+    if exits:
+        ranks[nodes - exits :] = [1 + max(ranks[: nodes - exits], default=0)] * exits
+    drawn = _Drawn(list(ranks), list(widths or [1.0] * nodes), [[] for _ in ranks], [[] for _ in ranks])
     lanes = _lanes(drawn, ranks, edges)
     columns = _sweep(drawn)
     left = min(columns, default=0.0)
