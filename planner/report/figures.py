@@ -16,9 +16,9 @@ DIGITS: Final = 5
 
 
 def figures(plan: Plan, losses: Losses | None) -> dict[str, dict[str, Any]]:
-    """By kernel name: `macs`, `work` (the target's unit), `lost` (bits), `share` (of noise), `sqnr` (dB).
+    """By kernel name `macs`, `work` (the target's unit), `lost` (bits), `share` (of noise), `sqnr` (dB).
 
-    `lost` is the most that a reader of its results loses. Share and SQNR are None where they were not measured,
+    `lost` is the most that a reader of its results loses. Share and SQNR are None where nothing was measured,
     SQNR also where a kernel has no noise of its own.
     """
     regions = {region.name: region for region in plan.graph.regions}

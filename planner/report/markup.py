@@ -43,7 +43,7 @@ def table(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> Markup:
     cells = [element("tr", *(element("td", cell) for cell in row)) for row in rows]
     whole = element(
         "table",
-        element("thead", element("tr", *(element("th", title) for title in head))),
+        element("thead", element("tr", *(element("th", title, scope="col") for title in head))),
         element("tbody", *cells),
     )
-    return element("div", whole, class_="wide")
+    return element("div", whole, class_="wide", tabindex="0")

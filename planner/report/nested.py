@@ -1,8 +1,8 @@
-"""Places of nodes in groups in groups: each group is a rectangle of ranks and columns that holds its own alone.
+"""Places of nodes in groups in groups: a group is a rectangle of ranks and columns, for its own alone.
 
 Every group is placed as a graph of its nodes and inner groups, innermost first; edges that cross its border
-enter and leave it by lanes. Without groups it is `layout.place`. Source: Sugiyama and Misue, "Visualization of
-structural information", 1991 (compound graphs), with borders instead of their global ordering.
+enter and leave it by lanes. Without groups it is `layout.place`. Source: Sugiyama and Misue,
+"Visualization of structural information", 1991 (compound graphs), with borders for their global ordering.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from planner.report.scopes import Group
 FRAME: Final = 0.3
 """Columns of a group's frame, both sides together."""
 Item: TypeAlias = tuple[str, int]
-"""What stands in a group: ("node", i), ("group", g), or a lane of node i at its border, ("in", i), ("out", i)."""
+"""In a group: ("node", i), ("group", g), and lanes of node i at the border, ("in", i) and ("out", i)."""
 
 Path: TypeAlias = list[tuple[int, Item, Item]]
 """An edge through frames: in which, from which item, to which."""
@@ -45,7 +45,7 @@ class _Frame:
 
 @dataclass(frozen=True, slots=True)
 class _Nest:
-    """All frames, and the rank and the column that the first ones inside each have on the page; -1 is the page."""
+    """All frames, and the rank and column of the first inside each on the page; -1 is the page itself."""
 
     frames: dict[int, _Frame]
     tops: dict[int, int]

@@ -17,7 +17,7 @@ LEAST: Final = 2
 DOTTED: Final = 0.5
 """Share of names with a dot from which on dots are taken for borders of scopes, where no name has a slash."""
 
-_LAYER: Final = re.compile(r"[A-Za-z_]+\.\d+(?=\.)")
+_LAYER: Final = re.compile(r"(?:layers?|blocks?|resblocks|stages?|h)\.\d+(?=\.)")
 _BORDER: Final = re.compile(r"(?:^|/)(?:begin|end|join):")
 
 
@@ -38,11 +38,11 @@ class Group:
 
 
 def scopes_of(names: Sequence[str], weights: Sequence[Sequence[str]]) -> list[Scope]:
-    """The scope of each kernel: the parts of its name but the last; else that of the layer's weights it follows.
+    """The scope of each kernel: the parts of its name but the last; else the layer whose weights it follows.
 
     Args:
       names: of kernels, in plan order.
-      weights: names of the constants that each reads. An exporter may number its kernels, but these it leaves.
+      weights: names of the constants that each reads; an exporter that numbers its kernels leaves these.
     """
     if any("/" in name for name in names):
         return [_parts(name, "/") for name in names]

@@ -98,7 +98,10 @@ def view_of(
             "bits": [node.accumulator_bits for node in nodes],
             "rank": list(layout.ranks),
             "column": list(layout.columns),
-            **{key: [known[node.name][key] if node.kind != MODEL else None for node in nodes] for key in FIGURES},
+            **{
+                key: [known[node.name][key] if node.kind != MODEL else None for node in nodes]
+                for key in FIGURES
+            },
         },
         "groups": {
             "name": [texts(group.name) for group in groups],

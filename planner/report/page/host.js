@@ -79,3 +79,82 @@ if (about.live) {
     if (event.source === window.parent && window.parent !== window) CALLS[event.data?.type]?.(event.data);
   });
 }
+
+// ---- what is offered, and what was chosen ---------------------------------------------------------------------
+
+const WIDTHS = ["i4", "i8", "u8", "i16"];
+
+// Buttons that ask something of a place; `texts` are (label, what an annotations file has there).
+function asks(of, at, texts, help) {
+  const list = classed(make("div", "", ...texts.map(([label, value]) => titled(button(label, () => planPage.edit({ of, at, value })), `ask ${value} of ${at}`))), "asks");
+  return make("div", "", classed(make("span", help), "quiet"), list);
+}
+
+function kernelAsks(g, node) {
+  return asks("kernel", g.nameOf(node), [["float", "float"], ...WIDTHS.map((width) => [width, width])], "What if it ran in");
+}
+
+// A result is asked of the value, for all its readers; an operand of the port alone.
+function portAsks(g, port) {
+  const [of, at] = g.ports.out[port] ? ["value", g.texts[g.ports.value[port]]] : ["port", addressOf(g, port)];
+  const type = g.texts[g.ports.type[port]];
+  const texts = type.startsWith("!quant.uniform") ? [["pin as it is", type]] : [];
+  texts.push(["float", "!quant.none"], ...WIDTHS.map((width) => [width, `!quant.any<${width}>`]));
+  return asks(of, at, texts, `What if ${of === "value" ? "the value" : "this operand"} were`);
+}
+
+function copier(text, name) {
+  const made = titled(button("copy", async () => {
+    made.textContent = (await copied(text())) ? "copied" : "select and copy";
+    setTimeout(() => { made.textContent = "copy"; }, 1500);
+  }), `copy ${name}`);
+  return made;
+}
+
+// The clipboard may be refused, as in a frame without an origin; a selection may not.
+async function copied(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const area = make("textarea", text);
+    document.body.append(area);
+    area.select();
+    const done = document.execCommand("copy");
+    area.remove();
+    return done;
+  }
+}
+
+function showEdits() {
+  const place = document.getElementById("view-edits");
+  place.hidden = !edits.length;
+  if (!edits.length) return place.replaceChildren();
+  const list = make("ul", "", ...edits.map(({ of, at, value }) => make("li", "", `${of} `, make("code", at), " → ", make("code", shortType(value)))));
+  const file = make("pre", annotationsText());
+  const parts = [make("h3", `What if: ${plural(edits.length, "edit")}`), list];
+  parts.push(classed(make("div", "", button("undo", planPage.undo), button("clear", planPage.clear), button("save edits.yaml", () => save(new Blob([annotationsText()], { type: "text/yaml" }), "edits.yaml"))), "asks"));
+  if (!about.live) parts.push(classed(make("p", "This page cannot plan. Save the edits beside plan.json, and run the command:"), "quiet"));
+  parts.push(make("h4", "edits.yaml", " ", copier(annotationsText, "edits.yaml")), file);
+  parts.push(make("h4", "Command", " ", copier(commandText, "the command")), make("pre", commandText()), Object.assign(make("p"), { id: "view-said", role: "status" }));
+  place.replaceChildren(...parts);
+}
+
+function sayOfEdits(text) {
+  const place = document.getElementById("view-said");
+  if (place) place.textContent = text;
+}
+
+// Another plan of the same model: folds, place and choice stay, by name.
+function showView(view) {
+  const pane = panes.at(-1);
+  const chosen = pane.view.selected === null ? "" : itemName(pane.graph, pane.view.selected);
+  const open = new Set(pane.scene.frames.map((i) => pathOf(pane.graph, i)));
+  data = view;
+  pane.graph = graphOf(view);
+  pane.folded = new Set([...pane.graph.groups.name.keys()].filter((i) => !open.has(pathOf(pane.graph, i))));
+  Object.assign(pane.view, { nodes: pane.graph.count, edges: pane.graph.edges.from.length, selected: null });
+  reshape(pane);
+  legend(pane);
+  selectNamed(chosen);
+}
