@@ -34,6 +34,8 @@ MOST: Final = 12
 """Bars of a chart."""
 BESIDE: Final = 6
 """Small charts of a kind."""
+WEIGHT_BITS: Final = 16
+"""A constant of more bits is a bias."""
 BINS: Final = 80
 """Bars of a histogram."""
 POOR, BAD = 20.0, 10.0
@@ -132,6 +134,8 @@ def channels_chart(plan: Plan) -> Markup:
         for port in kernel.inputs:
             kind = port.type
             if port.value not in plan.graph.constants or not isinstance(kind, Uniform) or kind.axis is None:
+                continue
+            if kind.storage.bits > WEIGHT_BITS:
                 continue
             top = max(abs(kind.storage.qmin), kind.storage.qmax)
             found.setdefault(f"{kernel.name}: {port.value}", tuple([scale * top for scale in kind.scales]))

@@ -74,6 +74,7 @@ def along(title: str, levels: Sequence[Level], limits: tuple[float, float]) -> M
     for limit, name in zip(limits, ("poor", "bad"), strict=True):
         at = f"{y.place(limit):.1f}"
         parts.append(element("line", x1="46", x2=str(WIDE - 12), y1=at, y2=at, class_=f"limit {name}"))
+        parts.append(label(f"{name} below", WIDE - 12, y.place(limit) - 4, "end", class_="quiet"))
     places = [
         (x.place(float(i)), y.place(level.sqnr)) for i, level in enumerate(levels) if level.sqnr > -math.inf
     ]

@@ -9,7 +9,7 @@ function paintMap(pane) {
   if (!map) return;
   const whole = scene.high * view.unit <= size.h && scene.wide * view.unit <= size.w;
   map.hidden = whole || !g.count;
-  if (map.hidden) return;
+  if (map.hidden || !map.clientHeight) return;
   const ratio = window.devicePixelRatio || 1;
   const [w, h] = [MAP.w, map.clientHeight];
   if (map.width !== Math.round(w * ratio) || map.height !== Math.round(h * ratio) || !pane.mapped) {

@@ -24,11 +24,11 @@ function select(item, { told = true } = {}) {
   view.selected = item;
   view.address = item === null ? "" : itemName(g, item);
   panel.replaceChildren(...(item === null ? overview() : item >= g.count ? ofGroup(g, item - g.count) : ofNode(g, item)));
-  panel.scrollTop = 0;
+  side.scrollTop = 0;
   for (const pane of panes) {
     if (pane !== active) {
       const twin = item === null ? null : itemNamed(pane.graph, view.address);
-      pane.view.selected = twin;
+      Object.assign(pane.view, { selected: twin, address: twin === null ? "" : view.address });
       if (twin !== null) moveTo(pane, twin);
     }
     refresh(pane);

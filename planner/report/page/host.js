@@ -138,6 +138,7 @@ function showEdits() {
   parts.push(make("h4", "edits.yaml", " ", copier(annotationsText, "edits.yaml")), file);
   parts.push(make("h4", "Command", " ", copier(commandText, "the command")), make("pre", commandText()), Object.assign(make("p"), { id: "view-said", role: "status" }));
   place.replaceChildren(...parts);
+  side.scrollTop = place.offsetTop;
 }
 
 function sayOfEdits(text) {

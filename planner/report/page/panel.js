@@ -2,6 +2,7 @@
 // What it shows as text is text, never markup.
 
 const panel = document.getElementById("view-panel");
+const side = document.getElementById("view-side");
 let active = null; // the pane that the panel speaks of
 
 function make(name, text, ...children) {
@@ -169,7 +170,7 @@ function explained(address, type, step, notes) {
   else why.append(chain(g, step, 1, new Set()));
   for (const note of notes) why.append(make("p", note));
   panel.append(why);
-  panel.scrollTop = why.offsetTop - panel.offsetTop;
+  side.scrollTop = why.offsetTop;
   return why;
 }
 

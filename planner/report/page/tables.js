@@ -16,6 +16,7 @@
     const rows = [...body.rows];
     const heads = [...table.tHead.rows[0].cells];
     heads.forEach((head, column) => {
+      if (!head.textContent) return;
       const sorter = Object.assign(document.createElement("button"), { type: "button", textContent: head.textContent, className: "sort" });
       head.replaceChildren(sorter);
       sorter.addEventListener("click", () => sort(column, head.getAttribute("aria-sort") === "ascending" ? -1 : 1));
