@@ -27,8 +27,11 @@ HEADERS: Final = (
 )
 _STREAM: Final = b"text/event-stream"
 _PAGE: Final = b"text/html"
-# A report styles itself and runs its one script, which reaches nothing; it is no page of this origin.
-PAGE_POLICY: Final = (_POLICY, f"{policy()}; frame-ancestors 'none'; sandbox allow-scripts".encode())
+# A report styles itself, runs its own scripts, which reach nothing, and saves files; no page of this origin.
+PAGE_POLICY: Final = (
+    _POLICY,
+    f"{policy()}; frame-ancestors 'none'; sandbox allow-scripts allow-downloads".encode(),
+)
 
 
 class BodyStream:
