@@ -130,8 +130,9 @@ class BodyStream:
         given = list(message["headers"])
         kind = next((text for name, text in given if name == b"content-type"), b"")
         self.streams = kind.startswith(_STREAM)
+        own = any(name == _POLICY for name, _ in given)
         policy = PAGE_POLICY if kind.startswith(_PAGE) else HEADERS[0]
-        more = [policy, *HEADERS[1:], (b"x-request-id", self.scope[REQUEST_ID].encode())]
+        more = [*(() if own else (policy,)), *HEADERS[1:], (b"x-request-id", self.scope[REQUEST_ID].encode())]
         if (self.waited_for and not self.complete) or self.draining.is_set():
             more.append((b"connection", b"close"))
         return {**message, "headers": [*given, *more]}
