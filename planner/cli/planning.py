@@ -151,7 +151,7 @@ def plan(
     documents = {
         "plan.json": told.to_json(),
         "plan.mlir": planned.to_mlir(),
-        "report.html": planner.write_report(planned, comparisons, losses=lost),
+        "report.html": planner.write_report(planned, comparisons, losses=lost, stats=seen),
     }
     files = {name: text.encode() for name, text in documents.items()} | files
     keep_inputs(out, files, (model, target, data, eval_data, stats, annotations, functions))
