@@ -56,6 +56,7 @@ def reasons(plan: Plan) -> list[Reason]:
 def _reason(kernel: KernelPlan) -> str:
     """The reason with the kernel's own kind left out, so that like ones are one."""
     text = kernel.reason or "its row takes and gives floats"
+    text = text.replace(f" for kernel {kernel.kernel!r}", " for the kernel")
     return text.replace(f" names {kernel.kernel} ", " names it ")
 
 

@@ -1,7 +1,7 @@
 """Charts and the top of a report: figures where they belong, in words too, and names as text."""
 
-import json
 import math
+from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -107,19 +107,13 @@ def test_weights_count_once_for_each_type(digits):
 
 
 def test_like_reasons_are_one():
-    names = ("Odd", "Odd", "Other")
-    values = [{"name": f"v{i}", "shape": [4]} for i in range(4)]
-    kernels = [
-        {"name": f"k{i}", "kernel": kind, "inputs": [f"v{i}"], "outputs": [f"v{i + 1}"]}
-        for i, kind in enumerate(names)
-    ]
-    document = {"format": "qplan.annotated/1", "name": "m", "values": values, "kernels": kernels,
-                "inputs": ["v0"], "outputs": ["v3"]}  # fmt: skip
-    ((reason, kinds),) = reasons(planner.plan(read_annotated(json.dumps(document)), "teaching-npu"))
-    assert (reason, dict(kinds)) == (
-        "no fusion of 'teaching-npu' names it and no row is called so",
-        {"Odd": 2, "Other": 1},
-    )
+    plan = planner.plan(read_annotated(MODEL % (("m",) * 4)), "teaching-npu")
+    (odd,) = [kernel for kernel in plan.kernels_in_order if kernel.kernel == "Mystery"]
+    other = replace(odd, kernel="Other", reason=odd.reason.replace("Mystery", "Other"))
+    several = replace(plan, kernels_in_order=(odd, odd, other))
+    ((reason, kinds),) = reasons(several)
+    assert reason == "teaching-npu has no row for the kernel"
+    assert dict(kinds) == {"Mystery": 2, "Other": 1}
     many = {"Pow": 3, "Sqrt": 3, "Neg": 1, "Cos": 1, "Sin": 1}
     assert kinds_text(many) == "3 Pow, 3 Sqrt, 1 Cos, 1 Neg and 1 other kind"
 
