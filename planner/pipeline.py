@@ -26,6 +26,8 @@ from planner.interpreter.reference import ReferenceKind
 from planner.ir.dims import with_dims
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, with_facts
+from planner.litert_reader.read import read_litert
+from planner.litert_reader.scan import starts_as_litert
 from planner.onnx.normalise import normalise
 from planner.onnx.read import read_onnx
 from planner.onnx.sessions import Optimisation
@@ -39,6 +41,7 @@ Source = str | Path | bytes
 
 _READERS: Mapping[str, Callable[[Source, Mapping[str, int]], Graph]] = {
     "json": lambda source, dims: with_dims(annotated.read_annotated(_text(source)), dims),
+    "litert": lambda source, dims: with_dims(read_litert(source), dims),
     "mlir": lambda source, dims: with_dims(_normal(mlir.read_mlir(_text(source))), dims),
     "onnx": lambda source, dims: read_onnx(source, dims=dims),
 }
@@ -50,11 +53,11 @@ def load_model(
     format: str | None = None,  # noqa: A002 - the public name
     dims: Mapping[str, int] | None = None,
 ) -> Graph:
-    """Read a model: an ONNX file, or an annotated model as JSON or MLIR.
+    """Read a model: an ONNX or LiteRT file, or an annotated model as JSON or MLIR.
 
     Args:
-      source: a path, or the file's bytes (then `format` is needed, unless it is ONNX).
-      format: `onnx`, `json` or `mlir`; by default the file's suffix says.
+      source: a path, or the file's bytes (then `format` is needed, unless it is ONNX or LiteRT).
+      format: `onnx`, `litert`, `json` or `mlir`; by default the file's suffix says, of LiteRT its bytes.
       dims: sizes of dimensions that the model leaves open, by name (`batch`) or place (`input[0]`).
 
     Raises:
@@ -68,7 +71,9 @@ def load_model(
         )
     if format is None:
         suffix = "onnx" if isinstance(source, bytes) else Path(source).suffix.removeprefix(".").lower()
+        suffix = "litert" if suffix == "tflite" else suffix
         format = suffix if suffix in _READERS else "onnx"  # noqa: A001
+        format = "litert" if format == "onnx" and starts_as_litert(source) else format  # noqa: A001
     require_name("model format", format, _READERS)
     if not isinstance(source, bytes) and not Path(source).is_file():
         raise ModelError(f"{source}: {'a folder, not a file' if Path(source).is_dir() else 'no such file'}")

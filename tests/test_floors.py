@@ -32,6 +32,7 @@ FLOORS: Final[Mapping[str, int]] = {
     "planner.interpreter": 3,
     "planner.checker": 2,
     "planner.ir": 0,
+    "planner.litert_reader": 1,
     "planner.mlir": 1,
     "planner.onnx": 1,
     "planner.pipeline": 4,
@@ -85,7 +86,7 @@ BY_NAME: Final = {
     "planner.annotated": "pydantic",
     "planner.cli.options": "the user's module of functions",
     "planner.cli.service": "the service, which is an extra",
-    "planner.exporters.litert.flatbuffer": "tflite and flatbuffers, an extra",
+    "planner.litert_reader.schema": "tflite and flatbuffers, an extra",
     "planner.mlir": "xdsl",
     "planner.stablehlo_reader.custom_form": "jaxlib, an extra",
 }

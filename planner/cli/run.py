@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def run(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="ONNX file of any quantized dialect.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="ONNX file of any quantized dialect, or .tflite.")
+    ],
     *,
     data: RequiredData,
     out: Annotated[
