@@ -14,6 +14,7 @@ from planner.checker.asked import FOR_NEIGHBOURS, asked_of, check_asked, check_g
 from planner.checker.edges import check_edges
 from planner.checker.facts import check_facts
 from planner.checker.figures.clips import check_clips, check_needs
+from planner.checker.figures.finer_weights import check_finer
 from planner.checker.figures.float_results import check_float_results
 from planner.checker.figures.islands import check_islands
 from planner.checker.figures.losses import check_lost, check_price, losses_of
@@ -104,6 +105,7 @@ def check(plan: Plan, model: Graph | None = None, target: Target | None = None) 
     _check_caches(plan.graph)
     check_globs(plan, judged, numbers)
     ranges = ranges_of(plan.graph, judged, numbers) if numbers is not None else None
+    told = frozenset(step[2] for step in log if step[3] == "finer")
     for at, (_, _, served) in enumerate(judged):
         if served is None:
             continue
@@ -112,6 +114,7 @@ def check(plan: Plan, model: Graph | None = None, target: Target | None = None) 
             check_rules(served)
         else:
             extents = check_constants(served, notes.constants, stored_parts(ranges, ranges.steps[at]))
+            check_finer(served, extents, told)
             check_rules(served)
             check_sums(served, extents)
     check_values(plan, log)

@@ -30,7 +30,7 @@ from planner.propagation.network.ports import (
     range_in,
 )
 from planner.propagation.network.value_ranges import odd_constant
-from planner.propagation.parameters.constant_types import BIAS_LIMIT
+from planner.propagation.parameters.bias_grids import BIAS_LIMIT
 from planner.propagation.result.unmet import unmet_globs
 from planner.propagation.selection.conflicts import Concession
 from planner.propagation.selection.rows import NO_RANGE, port_facts
