@@ -1,10 +1,10 @@
 """Readers: how many dB rounding a value to a width leaves at the results of the ops that read it.
 
 One reader deep: an op that computes is run on the rounded value and, of everything else it reads, on the
-float model's; what only moves data is looked through. All of it is one model for onnxruntime, which hands back
-sums of squares and no tensor. The ranges of all samples come first, then the first few samples are run in
-order, so the result does not depend on how calibration was cut into shards. Values inside loops and branches
-are left out. Source: design 11, section 7, "Rows that hold too little".
+float model's; what only moves data is looked through. All of it is one model for onnxruntime, which hands
+back sums of squares and no tensor. The ranges of all samples come first, then the first few samples are run
+in order, so the result does not depend on how calibration was cut into shards. Values inside loops and
+branches are left out. Source: design 11, section 7, "Rows that hold too little".
 """
 
 import math
@@ -57,13 +57,17 @@ class _Work:
     """The model as it grows.
 
     Attributes:
+      flat: as it was; `ops_read` are its ops that are looked at, and `readers` their places by value.
       stats: of its values.
       needed: by value and width, the range that its own readers need, where that is less than all of it.
       signals: the result that holds a value's sum of squares; the same within what is needed of it.
       pairs: by value and width, signal and noise of each reader's result.
     """
 
+    flat: Graph
     stats: Statistics
+    ops_read: Sequence[Op]
+    readers: Mapping[str, Sequence[int]]
     values: dict[str, Value]
     constants: dict[str, Constant]
     ops: list[Op]
@@ -169,7 +173,6 @@ def _every_op(kinds: Iterable[str], store: Storage) -> Target:
 
 def _grown(flat: Graph, stats: Statistics, widths: Sequence[int]) -> _Work:
     """The model with the readers of every rounded value, and the sums that tell of them."""
-    work = _Work(stats, dict(flat.values), dict(flat.constants), list(flat.ops))
     # What a body reads or writes runs many times, or not at all.
     ops = [op for op in flat.ops if not op.scope and op.type not in BORDERS and not op.captures]
     made = {*flat.inputs, *(name for op in ops for name in op.outputs)}
@@ -177,6 +180,7 @@ def _grown(flat: Graph, stats: Statistics, widths: Sequence[int]) -> _Work:
     for place, op in enumerate(ops):
         for name in dict.fromkeys(port_inputs(op, flat)):
             readers.setdefault(name, []).append(place)
+    work = _Work(flat, stats, ops, readers, dict(flat.values), dict(flat.constants), list(flat.ops))
     for bits in widths:
         kinds = value_types(flat, stats, bits)
         known = {name: kind for name, kind in kinds.items() if name in stats.values and name in made}
@@ -186,25 +190,19 @@ def _grown(flat: Graph, stats: Statistics, widths: Sequence[int]) -> _Work:
                 work.needed[name, bits] = kind.lo, kind.hi
         for name, kind in known.items():
             if flat.values[name].dtype in OBSERVED_DTYPES:
-                work.pairs[name, bits] = _pairs(work, flat, name, kind, ops, readers)
+                work.pairs[name, bits] = _pairs(work, name, kind)
     return work
 
 
-def _pairs(
-    work: _Work,
-    flat: Graph,
-    name: str,
-    kind: Uniform,
-    ops: Sequence[Op],
-    readers: Mapping[str, Sequence[int]],
-) -> list[tuple[str, str]]:
+def _pairs(work: _Work, name: str, kind: Uniform) -> list[tuple[str, str]]:
     """Signal and noise of the results that a value's readers make of it, once it is rounded."""
+    flat, readers = work.flat, work.readers
     rounded = {name: _rounded(work, name, kind)}
     told = [name] if name in flat.outputs else []
     waiting, seen, left = sorted(readers.get(name, ())), set[int](), MOST_READERS
     while waiting and left:
         place = waiting.pop(0)
-        op = ops[place]
+        op = work.ops_read[place]
         moves = is_mover(op, flat)
         left -= not moves
         copies = () if op.type in UNLIKE else port_outputs(op, flat)
@@ -301,9 +299,7 @@ def _with_readers(
         least = min((db for db in known if db is not None), default=None)
         if least is not None:
             found.setdefault(name, []).append(AtReaders(bits, round(least, 1)))
-    values = {
-        name: replace(seen, readers=tuple(found.get(name, ()))) for name, seen in stats.values.items()
-    }
+    values = {name: replace(seen, readers=tuple(found.get(name, ()))) for name, seen in stats.values.items()}
     return replace(stats, values=values)
 
 

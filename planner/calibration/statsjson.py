@@ -21,7 +21,18 @@ MAX_EXPONENT: Final = 1024
 MAX_READ_BINS: Final = 1 << 20
 
 _FIELDS: Final = ("format", "method", "model", "samples", "values")
-_VALUE_FIELDS: Final = ("axis", "bins", "inf", "max", "mean", "min", "nan", "readers", "row_max", "two_values")
+_VALUE_FIELDS: Final = (
+    "axis",
+    "bins",
+    "inf",
+    "max",
+    "mean",
+    "min",
+    "nan",
+    "readers",
+    "row_max",
+    "two_values",
+)
 _BINS_FIELDS: Final = ("counts", "exponent", "first")
 _MEAN_FIELDS: Final = ("axis", "values")
 _ROWS_FIELDS: Final = ("apart", "axis", "entries", "least", "sample")

@@ -350,7 +350,9 @@ def _first_line(node: Node) -> int:
 
 
 def _floats(costs: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: None if value is None else float(value) for key, value in costs.items()}
+    return {
+        k: value if value is None or isinstance(value, bool) else float(value) for k, value in costs.items()
+    }
 
 
 def _columns(root: Node) -> Mapping[str, int]:

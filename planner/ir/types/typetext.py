@@ -354,10 +354,8 @@ def _seen(
         else:
             key = reader.take("name", "'row_max', 'two_values', 'readers' or a number of bits")
             if key not in _SEEN or key in known:
-                accepted = (
-                    "row_max = {AXIS: REAL}, two_values = true, BITS = LO:HI, readers = {BITS = DB}, each once"
-                )
-                raise wrong(at, f"{key!r} is not read here; accepted: {accepted}")
+                accepted = "row_max = {AXIS: REAL}, two_values = true, BITS = LO:HI, readers = {BITS = DB}"
+                raise wrong(at, f"{key!r} is not read here; accepted: {accepted}, each once")
             known.add(key)
             reader.sign("=")
             if key == "row_max":
