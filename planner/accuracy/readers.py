@@ -28,6 +28,7 @@ from planner.ir.structure import BORDERS
 from planner.ir.types.qtypes import AtReaders, Calibrated, Storage, Uniform
 from planner.ir.types.ranges import uniform_from_range
 from planner.ir.types.typetext import parse_storage
+from planner.onnx.dtypes import NUMPY
 from planner.onnx.sessions import FAILURES, observing_options, one_line, open_graph
 from planner.propagation.propagate import operand_types
 from planner.target.records import Costs, PortPattern, PortType, Row, Target
@@ -86,7 +87,7 @@ class _Work:
         """A constant."""
         name = f"@readers:{dtype}:{real!r}"
         self.values[name] = Value(name, (), dtype)
-        self.constants[name] = Constant(np.asarray(real, np.float64 if dtype == "f64" else np.float32))
+        self.constants[name] = Constant(np.asarray(real, NUMPY[dtype]))
         return name
 
 
@@ -243,22 +244,24 @@ def _rounded(work: _Work, name: str, kind: Uniform) -> str:
 def _signal(work: _Work, name: str, bits: int) -> str:
     key = name, work.needed.get((name, bits))
     if key not in work.signals:
-        array, seen, dtype = _cut(work, name, name, bits), work.stats.values[name], work.values[name].dtype
-        if seen.nan or seen.inf:
-            tests = [work.add(kind, (array,), "bool") for kind in ("IsNaN", "IsInf")]
-            array = work.add("Where", (work.add("Or", tests, "bool"), work.number(0.0, dtype), array), dtype)
-        work.signals[key] = _squares(work, array, name)
+        array = _cut(work, name, name, bits)
+        work.signals[key] = _squares(work, _finite(work, array, array, name), name)
     return work.signals[key]
 
 
 def _noise(work: _Work, name: str, other: str, bits: int) -> str:
-    dtype, seen = work.values[name].dtype, work.stats.values[name]
-    error = work.add("Sub", [_cut(work, array, name, bits) for array in (other, name)], dtype)
-    if seen.nan or seen.inf:
-        # Of two infinities, as of what was no number before, nothing can be said.
-        odd = work.add("IsNaN", (error,), "bool")
-        error = work.add("Where", (odd, work.number(0.0, dtype), error), dtype)
-    return _squares(work, error, name)
+    array, rounded = (_cut(work, one, name, bits) for one in (name, other))
+    error = work.add("Sub", (rounded, array), work.values[name].dtype)
+    return _squares(work, _finite(work, error, array, name), name)
+
+
+def _finite(work: _Work, told: str, array: str, name: str) -> str:
+    """0 where the array was no number, or infinite, before anything was rounded."""
+    seen, dtype = work.stats.values[name], work.values[name].dtype
+    if not (seen.nan or seen.inf):
+        return told
+    tests = [work.add(kind, (array,), "bool") for kind in ("IsNaN", "IsInf")]
+    return work.add("Where", (work.add("Or", tests, "bool"), work.number(0.0, dtype), told), dtype)
 
 
 def _cut(work: _Work, array: str, name: str, bits: int) -> str:

@@ -46,6 +46,15 @@ DataOption: TypeAlias = Annotated[
 StatsOption: TypeAlias = Annotated[
     str | None, typer.Option("--stats", metavar="JSON", help="Statistics of an earlier calibrate.")
 ]
+ReadersOption: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        "--readers",
+        metavar="N",
+        min=0,
+        help="Samples to measure what rounding a value leaves at its readers.",
+    ),
+]
 MethodOption: TypeAlias = Annotated[
     str | None,
     typer.Option(

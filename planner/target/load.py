@@ -372,7 +372,7 @@ def _places(root: Node) -> Mapping[str, tuple[str, int, int]]:
         for name, node in table.items() if table is not None else ():
             line, column = table.keys.get(name, (node.line, node.column)) if table else (1, 1)
             found[f"{key}.{name}"] = (node.source.name, line, column)
-    for key in ("defaults", "legalize"):
+    for key in ("costs", "defaults", "legalize"):
         entry = root.get(key)
         if entry is not None:
             found[key] = (entry.source.name, entry.line, entry.column)

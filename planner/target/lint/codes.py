@@ -44,6 +44,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "L035": "an accumulator of a kernel without products, whose sums are not counted",
     "L036": "`derive` of ports from each other that nothing satisfies",
     "L037": "a rule that decides or bounds the scale of a result that is float",
+    "L038": "`wanted_float` where it has no effect",
     "T001": "no YAML, or no UTF-8",
     "T002": "beyond a limit of size or number of values",
     "T003": "nested too deep",

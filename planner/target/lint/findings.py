@@ -129,5 +129,6 @@ CHECKS: Final[Mapping[str, tuple[Severity, Check]]] = {
     "L035": ("warning", lintfusions.idle_accumulator),
     "L036": ("warning", lintwords.derived_in_a_circle),
     "L037": ("warning", lintrows.scale_of_a_float),
+    "L038": ("warning", lintfile.idle_wanted_float),
 }
 """Severity and check by code; codes are never reused."""
