@@ -228,6 +228,8 @@ def _remedies(outcome: Outcome, kernel: Kernel) -> list[tuple[str, str, str]]:
         said.append((key, "left", f"{left.why} ({left.seen})" if left.seen else left.why))
     if kernel.choice.row is None:
         return said
+    if not outcome.moves_in_float(kernel):
+        said += [(key, "short", why) for key, why in kernel.choice.short]
     for side, grown in remedies.grown.get(name, {}).items():
         said.append((port_address(name, *side), "grown", grown.why))
     for rule, reasons in (("grown", network.widened), ("finer", network.finer)):
