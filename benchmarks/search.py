@@ -22,6 +22,7 @@ from benchmarks.samples import Sample, model_folder, models, samples
 from planner.accuracy.own_noise import own_noise
 from planner.ir.expand import expand
 from planner.ir.graph import Graph
+from planner.ir.types.wanted import wanted_to_data
 from planner.plan_search.forecast import edges_of
 from planner.plan_search.greedy import greedy
 from planner.plan_search.options import levels_of, table_of
@@ -112,7 +113,7 @@ def measure(name: str, target: str, count: int, trials: int) -> Sequence[str]:
 
 def levels_wish(levels: Mapping[str, Any], level: str) -> Mapping[str, Any]:
     """What a level asks of all kernels."""
-    return {key: str(wish) for key, wish in levels[level].annotated.wanted.items()}
+    return {key: wanted_to_data(wish) for key, wish in levels[level].annotated.wanted.items()}
 
 
 def _greedy(table: Any, edges: Any, bench: Bench, low: float, high: float) -> Iterator[Trial]:

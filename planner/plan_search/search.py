@@ -20,8 +20,8 @@ from planner.accuracy.metrics import SQNR, Metric
 from planner.accuracy.own_noise import OwnNoise, own_noise, require_float_output
 from planner.calibration.annotations import FORMAT as ANNOTATIONS
 from planner.calibration.samples import Source, open_samples
-from planner.errors import InputError, UnsupportedExport
-from planner.interpreter.reference import ReferenceKind, open_reference
+from planner.errors import InputError
+from planner.interpreter.reference import ReferenceKind, Run, open_reference, remembered
 from planner.ir.expand import expand
 from planner.ir.graph import Graph
 from planner.plan_search.forecast import Chosen, Edge, edges_of, forecast
@@ -129,7 +129,6 @@ def search(
       InputError: no goal, a goal that needs a metric without one, a model without a float output, the state
         of another search, or a metric that raises.
       SampleError: no samples, or one that does not fit.
-      UnsupportedExport: a plan that no ONNX QDQ file can say, so that nothing can be measured.
     """
     wanted = goal_of(goal)
     if wanted.needs_metric and metric in (None, SQNR):
@@ -141,12 +140,14 @@ def search(
         raise InputError(f"trials is {trials!r}; accepted: a number of plans, 1 or more")
     flat = expand(model)
     held = [*samples] if isinstance(samples, Iterator) else samples
-    bench = Bench(flat, as_target(target, functions), held, metric, output, reference)
+    numbers = [name for name in flat.outputs if flat.values[name].dtype not in ("", "string")]
+    known = remembered(open_reference(flat, (), reference), numbers)
+    bench = Bench(flat, as_target(target, functions), held, metric, output, reference, known)
     # The key goes through all samples: only a file wants it.
     kept = State("", None) if state is None else State(bench.key(), Path(state))
     levels = levels_of(flat, bench.target)
     require_float_output(levels[""])
-    groups = _groups(flat, held, reference)
+    groups = _groups(flat, held, known)
     asked = iter(range(2))
 
     def measure(choices: Sequence[Choice]) -> OwnNoise:
@@ -162,9 +163,8 @@ def search(
     return _Run(bench, kept, table, goal=wanted, most=trials, progress=progress).search()
 
 
-def _groups(model: Graph, samples: Source, reference: ReferenceKind) -> Mapping[str, Groups]:
+def _groups(model: Graph, samples: Source, run: Run) -> Mapping[str, Groups]:
     """Groups of like slices of every float output, as they are judged."""
-    run = open_reference(model, (), reference)
     names = tuple(name for name in model.outputs if model.values[name].is_float)
     opened = open_samples(samples, model)
     found = [run(feed.name, feed.arrays, names) for feed in opened.feeds]
@@ -188,12 +188,8 @@ class _Run:
     def search(self) -> Search:
         """Base, levels, bisection, then the gaps of the front."""
         self._tell()
-        base = self._trial("planned", {})
-        if base is None or base.error:
-            message = "" if base is None else base.error
-            raise UnsupportedExport(f"the plan without wishes cannot be measured: {message}")
-        ends = self._levels()
-        self._bisect(base.predicted, ends)
+        self._trial("planned", {})
+        self._bisect(*self._levels())
         self._greedy()
         self._spread()
         found = tuple(self._trials.values())
@@ -229,19 +225,19 @@ class _Run:
         if len(self._trials) >= self._most:
             return None
         known = self._kept.trials.get(key)
-        if known is None:
+        if known is None or known.error:
             predicted = forecast(self._table, self._edges, chosen).sqnr(self._table)
-            known = self._bench.measured(origin, kernels, predicted)
+            known = self._bench.measured(origin, kernels, predicted, None if kernels else self._table.base)
             self._kept.keep(known)
         self._trials[key] = known
         self._tell()
         return known
 
-    def _levels(self) -> float:
+    def _levels(self) -> tuple[float, float]:
         """All or nothing: each level, unless predictions say that it is worse and dearer than another.
 
         Returns:
-          The SQNR (dB) predicted of the finest that is within reach.
+          The SQNR (dB) predicted without wishes, and of the finest level that is within reach.
         """
         plain = forecast(self._table, self._edges, {})
         told = {"": (plain.work, plain.sqnr(self._table))}
@@ -254,8 +250,8 @@ class _Run:
             others = [told[other] for other in told if other != level]
             if not any(other[0] <= work and other[1] >= sqnr and other != (work, sqnr) for other in others):
                 self._trial(f"all {level}", options)
-        most = plain.sqnr(self._table) + REACH
-        return min(most, max(sqnr for _, sqnr in told.values()))
+        low = plain.sqnr(self._table)
+        return low, min(low + REACH, max(sqnr for _, sqnr in told.values()))
 
     def _bisect(self, low: float, high: float) -> None:
         """Ask the program for more or less, until the goal is met closely."""
