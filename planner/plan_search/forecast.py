@@ -5,15 +5,16 @@ Movers round nothing themselves: what they hand on was rounded at its origins. S
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from planner.accuracy.own_noise import decibels
 from planner.ir.graph import BOUNDARY
 from planner.ir.roles import is_mover
 from planner.plan_search.options import FLOAT, Noise, Option, Table, store_text
-from planner.plans.plan import Planned
-from planner.plans.rescales import pins
+from planner.plans.records import PortTyped
+from planner.plans.rescales import kind_of, pins, price_of
 
 Chosen = Mapping[str, int]
 """The place of each kernel's option; the first, 0, is as planned without being asked."""
@@ -31,6 +32,7 @@ class Edge:
       wanted: what it is stored in at the boundary of the model.
       elements: times runs.
       noise: of rounding it, by storage.
+      prices: work of an element that changes its storage, by the one that is held and the one wanted.
     """
 
     value: str
@@ -40,6 +42,7 @@ class Edge:
     wanted: str
     elements: float
     noise: Mapping[str, Noise]
+    prices: Mapping[tuple[str, str], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,8 @@ class Forecast:
 def edges_of(table: Table) -> tuple[Edge, ...]:
     """Every value that a kernel reads or the model hands out, constants left out."""
     plan, graph = table.base, table.base.graph
-    pinned = {name: store_text(kind) for name, kind in pins(graph).items()}
+    pinned = pins(graph)
+    ends = {name: store_text(kind) for name, kind in pinned.items()}
     writers = {port.value: kernel.name for kernel in plan.kernels_in_order for port in kernel.outputs}
     trips = {kernel.name: kernel.trip_count for kernel in plan.kernels_in_order}
     readers: dict[str, list[str]] = {}
@@ -83,14 +87,37 @@ def edges_of(table: Table) -> tuple[Edge, ...]:
         Edge(
             name,
             writers.get(name, ""),
-            "" if name in writers else pinned.get(name, FLOAT),
+            "" if name in writers else ends.get(name, FLOAT),
             tuple(found),
-            pinned.get(name, FLOAT),
+            ends.get(name, FLOAT),
             graph.values[name].elements * max(trips.get(reader, 1) for reader in found),
             noise(name),
+            _prices(table, name, writers.get(name, ""), found, pinned.get(name)),
         )
         for name, found in readers.items()
     )
+
+
+def _prices(
+    table: Table, value: str, writer: str, readers: Sequence[str], end: PortTyped
+) -> Mapping[tuple[str, str], float]:
+    """Work of an element, by storages; of the dearest change where options have other types of these."""
+    costs = table.base.target.costs
+    held = _types(table, writer, value) if writer else [end]
+    wanted = [
+        kind for name in readers for kind in ([end] if name == BOUNDARY else _types(table, name, value))
+    ]
+    found: dict[tuple[str, str], float] = {}
+    for source, other in product(held, dict.fromkeys(wanted)):
+        kind, key = kind_of(source, other, costs), (store_text(source), store_text(other))
+        if kind is not None and key[0] != key[1]:
+            found[key] = max(found.get(key, 0.0), price_of(kind, costs))
+    return found
+
+
+def _types(table: Table, kernel: str, value: str) -> list[PortTyped]:
+    """The types that a kernel's options have a value in."""
+    return [*dict.fromkeys(option.types[value] for option in table.kernels[kernel])]
 
 
 def _rounded(table: Table, writers: Mapping[str, str]) -> Callable[[str], Mapping[str, Noise]]:
@@ -130,14 +157,6 @@ def _sum(first: Noise | None, other: Noise) -> Noise:
     return other if first is None else tuple(a + b for a, b in zip(first, other, strict=True))
 
 
-def price(plan: Planned, held: str, wanted: str) -> float:
-    """Work of an element that changes its storage."""
-    costs = plan.target.costs
-    if wanted == FLOAT:
-        return costs.dequantize
-    return costs.quantize if held == FLOAT else costs.requantize
-
-
 def is_forbidden(table: Table, edge: Edge, reader: str) -> bool:
     """Whether the target changes no type between this writer and reader; the model's own ends may."""
     return not table.base.whole_target.rescale_allowed and bool(edge.writer) and reader != BOUNDARY
@@ -152,7 +171,7 @@ def forecast(table: Table, edges: tuple[Edge, ...], chosen: Chosen) -> Forecast:
         held = edge.held or options[edge.writer].stores[edge.value]
         changed = [(reader, store) for reader, store in wanted(edge, options) if store != held]
         for store in dict.fromkeys(store for _, store in changed):
-            works.append(edge.elements * price(table.base, held, store))
+            works.append(edge.elements * edge.prices[held, store])
             noises.append(edge.noise.get(store, ()))
         if any(is_forbidden(table, edge, reader) for reader, _ in changed):
             works.append(math.inf)

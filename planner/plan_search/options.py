@@ -43,6 +43,7 @@ class Option:
       wish: what to ask for; None for nothing.
       work: of the kernel alone.
       stores: storage, or `float`, in which it reads and writes each value that is no constant.
+      types: type in which it reads and writes each of them, in the first of its levels.
       noise: of its weights and of its rounding where it stores its results.
       rounding: of that the part without its weights.
       weight_bits: of all constants it reads.
@@ -55,6 +56,7 @@ class Option:
     noise: Noise
     rounding: Noise
     weight_bits: int
+    types: Mapping[str, PortTyped]
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +258,7 @@ def _options(seen: _Measured, region: Region, *, is_asked: bool) -> tuple[Option
             tuple(map(sum, zip(rounding, weight, strict=True))),
             rounding,
             _weight_bits(kernel, plan.graph),
+            {port.value: port.type for port in ports},
         )
     return tuple(found.values())
 

@@ -8,12 +8,16 @@ import numpy as np
 import pytest
 
 from planner.accuracy.own_noise import own_noise
+from planner.ir.asked import with_wanted
+from planner.plan_model import plan as plan_model
 from planner.plan_search.forecast import edges_of, forecast
 from planner.plan_search.greedy import greedy, raised
 from planner.plan_search.options import Table, levels_of, table_of
 from planner.plan_search.program import bounds_of, propose
 from planner.target.load import load_target
 from planner.target.modeltext import read_model_text
+from planner.target.records import Target
+from tests.conftest import ROOT
 
 MODELS = {
     "chain": """
@@ -39,7 +43,18 @@ return e, c
 }
 
 
-def _table(name: str, seed: int) -> Table:
+COSTS = "{requantize: 3.0, zero_point: 0.25, clamp: 0.1, widen: 0.5, narrow: 6.0, quantize: 2.0, dequantize: 0.7}"
+
+
+def _device(costs: str = "") -> Target:
+    """litert-int8, with prices of rescales of one's own."""
+    if not costs:
+        return load_target("litert-int8")
+    text = (ROOT / "targets" / "litert-int8.yaml").read_text()
+    return load_target(f"rescale: {{allowed: true, cost: {costs}}}\n{text}")
+
+
+def _table(name: str, seed: int, costs: str = "") -> Table:
     """A real table whose noise is drawn anew, over many orders of size."""
     rng = np.random.default_rng(seed)
     text = MODELS[name]
@@ -49,7 +64,7 @@ def _table(name: str, seed: int) -> Table:
         key: replace(one, array=array) if key == "w" else one for key, one in model.constants.items()
     }
     model = replace(model, constants=constants)
-    levels = levels_of(model, load_target("litert-int8"))
+    levels = levels_of(model, _device(costs))
     feeds = [{"x": rng.uniform(-1, 1, (1, 8)).astype(np.float32)}]
     table = table_of(model, levels, lambda some: own_noise(model, levels[""], some, feeds))
     size = len(table.parts)
@@ -70,9 +85,10 @@ def _all_choices(table: Table):
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("costs", ["", COSTS], ids=["alike", "apart"])
 @pytest.mark.parametrize("seed", range(6))
-def test_no_choice_within_the_bounds_works_less(name, seed):
-    table = _table(name, seed)
+def test_no_choice_within_the_bounds_works_less(name, seed, costs):
+    table = _table(name, seed, costs)
     edges = edges_of(table)
     told = [(forecast(table, edges, chosen), chosen) for chosen in _all_choices(table)]
     assert len(told) > 16
@@ -137,3 +153,26 @@ def test_forecast_counts_a_rescale_for_readers_that_want_the_same_once():
     own = sum(kernels[name][floats[name]].work - kernels[name][0].work for name in ("b", "c"))
     # `a` is dequantized once for both; `b` and `c` are quantized for `d`, `c` leaves the model as it is.
     assert both - plain - own == pytest.approx(8 + 8 + 8 - 8)
+
+
+def test_forecast_prices_a_change_as_the_plan_does():
+    model = read_model_text(MODELS["chain"], "chain")
+    array = np.random.default_rng(3).normal(size=(8, 8)).astype(np.float32)
+    model = replace(model, constants={"w": replace(model.constants["w"], array=array)})
+    device = _device(COSTS)
+    levels = levels_of(model, device)
+    feeds = [{"x": np.full((1, 8), 0.5, np.float32)}]
+    table = table_of(model, levels, lambda some: own_noise(model, levels[""], some, feeds))
+    edges, wide, floats = edges_of(table), raised(table, "i16"), raised(table, "float")
+    for chosen in (
+        {},
+        {"b": floats["b"]},
+        {"c": wide["c"]},
+        {"a": wide["a"]},
+        {"a": floats["a"], "c": wide["c"]},
+    ):
+        wishes = {name: table.kernels[name][at].wish for name, at in chosen.items()}
+        plan = plan_model(with_wanted(model, wishes), device)
+        assert forecast(table, edges, chosen).work == pytest.approx(plan.work.total), chosen
+        kinds = {rescale.kind for rescale in plan.rescales}
+        assert bool(chosen) == bool(kinds - {"quantize", "dequantize"}) or "float" in wishes.values()
