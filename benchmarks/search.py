@@ -23,7 +23,7 @@ from planner.accuracy.own_noise import own_noise
 from planner.ir.expand import expand
 from planner.ir.graph import Graph
 from planner.ir.types.wanted import wanted_to_data
-from planner.plan_search.forecast import edges_of
+from planner.plan_search.forecast import net_of
 from planner.plan_search.greedy import greedy
 from planner.plan_search.options import levels_of, table_of
 from planner.plan_search.program import bounds_of
@@ -82,7 +82,7 @@ def measure(name: str, target: str, count: int, trials: int) -> Sequence[str]:
     kernels = len(table.kernels)
     passes = (time.process_time() - begun) / (one * len(feeds)) * 100 / kernels
     bench = Bench(ready, device, feeds)
-    edges = edges_of(table)
+    net = net_of(table)
     low, high = levels[""].work.total, levels[LEVELS[target]].work.total
     raised = bench.measured("raised", levels_wish(levels, LEVELS[target]), 0.0)
     plain = bench.measured("planned", {}, 0.0)
@@ -92,7 +92,7 @@ def measure(name: str, target: str, count: int, trials: int) -> Sequence[str]:
     begun = time.perf_counter()
     found = planner.search(ready, device, feeds, goal=f"sqnr={goal}", trials=trials)
     seconds = (time.perf_counter() - begun) / len(found.trials)
-    rivals = [*_greedy(table, edges, bench, plain.sqnr, min(raised.sqnr, plain.sqnr + 20))]
+    rivals = [*_greedy(table, net, bench, plain.sqnr, min(raised.sqnr, plain.sqnr + 20))]
     enough = [trial.work for trial in rivals if trial.sqnr >= goal]
     return (
         name,
@@ -116,10 +116,10 @@ def levels_wish(levels: Mapping[str, Any], level: str) -> Mapping[str, Any]:
     return {key: wanted_to_data(wish) for key, wish in levels[level].annotated.wanted.items()}
 
 
-def _greedy(table: Any, edges: Any, bench: Bench, low: float, high: float) -> Iterator[Trial]:
+def _greedy(table: Any, net: Any, bench: Bench, low: float, high: float) -> Iterator[Trial]:
     """Greedy plans for SQNRs between two."""
     for sqnr in np.linspace(low, high, POINTS):
-        found = greedy(table, edges, bounds_of(table, float(sqnr)), weight_bits=math.inf)
+        found = greedy(table, net, bounds_of(table, float(sqnr)), weight_bits=math.inf)
         if found is not None:
             chosen, told = found
             wishes = {name: table.kernels[name][at].wish for name, at in chosen.items()}

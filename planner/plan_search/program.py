@@ -8,13 +8,16 @@ Source: design 11, section 7.
 
 import math
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
 from planner.ir.graph import BOUNDARY
-from planner.plan_search.forecast import Chosen, Edge, is_forbidden, wanted
+from planner.plan_search.edges import Chosen, Edge, is_forbidden, wanted
+from planner.plan_search.followers import Follower, settled
+from planner.plan_search.forecast import Net
 from planner.plan_search.options import FLOAT, Noise, Table
 from planner.propagation.solver.highs import Branching, least, rows_of
 
@@ -55,7 +58,7 @@ class _Draft:
 
 def propose(
     table: Table,
-    edges: Sequence[Edge],
+    net: Net,
     bounds: Noise,
     start: Chosen,
     *,
@@ -70,7 +73,7 @@ def propose(
       weight_bits: mean bits of numbers in constants, at most.
       nodes: of branch and bound, at most.
     """
-    draft = _draft(table, edges)
+    draft = _draft(table, net)
     width = len(draft.works)
     for at, bound in enumerate(bounds):
         fixed = math.fsum(noise[at] for noise in draft.fixed_noise)
@@ -84,7 +87,7 @@ def propose(
         return Proposal({}, draft.fixed_work)
     cost = np.asarray(draft.works)
     scale = float(cost.max(initial=0.0)) or 1.0
-    known = _columns(table, edges, draft, start)
+    known = _columns(table, net.edges, draft, settled(table, net.followers, start))
     whole = [column for own in draft.picks.values() for column in own]
     equal: list[Row] = [(1, own, [1] * len(own)) for own in draft.picks.values()]
     answer = least(cost / scale, rows_of(draft.rows), rows_of(equal), Branching(whole, known, nodes))
@@ -98,7 +101,7 @@ def propose(
     return Proposal(chosen, draft.fixed_work + bound)
 
 
-def _draft(table: Table, edges: Sequence[Edge]) -> _Draft:
+def _draft(table: Table, net: Net) -> _Draft:
     draft = _Draft()
     for name, options in table.kernels.items():
         if len(options) == 1:
@@ -109,10 +112,36 @@ def _draft(table: Table, edges: Sequence[Edge]) -> _Draft:
             draft.picks[name] = [
                 draft.column(option.work, option.noise, option.weight_bits) for option in options
             ]
-    for edge in edges:
+    for edge in net.edges:
         for reader in edge.readers:
             _add_reader(draft, table, edge, reader)
+    for name, follower in net.followers.items():
+        if name in draft.picks and follower.falls_to is not None:
+            _add_follower(draft, table, name, follower)
     return draft
+
+
+def _add_follower(draft: _Draft, table: Table, name: str, follower: Follower) -> None:
+    """Rows that let a kernel follow where there is something to follow."""
+    for column, option in zip(draft.picks[name], table.kernels[name], strict=True):
+        wanted_here = {*option.stores.values()} - {FLOAT}
+        if not option.follows or wanted_here & follower.ends:
+            continue
+        held = _holding(draft, table, follower, wanted_here)
+        if held is not None:
+            draft.rows.append((0, [*held, column], [1] * len(held) + [-1]))
+
+
+def _holding(draft: _Draft, table: Table, follower: Follower, stores: AbstractSet[str]) -> list[int] | None:
+    """Columns of options around a follower that store its values in some of the storages; None for always."""
+    found: dict[int, None] = {}
+    for name, value in follower.around:
+        for store, columns in _stores(draft, table, name, value).items():
+            if store in stores and columns is None:
+                return None
+            if store in stores:
+                found.update(dict.fromkeys(columns or ()))
+    return [*found]
 
 
 def _add_reader(draft: _Draft, table: Table, edge: Edge, reader: str) -> None:

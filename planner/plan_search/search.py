@@ -24,7 +24,8 @@ from planner.errors import InputError
 from planner.interpreter.reference import ReferenceKind, Run, open_reference, remembered
 from planner.ir.expand import expand
 from planner.ir.graph import Graph
-from planner.plan_search.forecast import Chosen, Edge, edges_of, forecast
+from planner.plan_search.edges import Chosen
+from planner.plan_search.forecast import Net, forecast, net_of
 from planner.plan_search.goals import Goal, goal_of
 from planner.plan_search.greedy import greedy, raised
 from planner.plan_search.options import Table, Wish, levels_of, table_of
@@ -177,13 +178,13 @@ class _Run:
     def __init__(
         self, bench: Bench, kept: State, table: Table, *, goal: Goal, most: int, progress: Progress | None
     ) -> None:
-        self._bench, self._kept, self._table, self._edges = bench, kept, table, edges_of(table)
+        self._bench, self._kept, self._table, self._net = bench, kept, table, net_of(table)
         self._goal, self._most, self._progress = goal, most, progress
         self._weight_bits = goal.bound if goal.kind == "weight_bits" else math.inf
         self._trials: dict[str, Trial] = {}
         self._asked: list[tuple[float, Trial]] = []
         self._bound: tuple[float, float] | None = None
-        self.dearest = _dearest(table, self._edges)
+        self.dearest = _dearest(table, self._net)
 
     def search(self) -> Search:
         """Base, levels, bisection, then the gaps of the front."""
@@ -226,7 +227,7 @@ class _Run:
             return None
         known = self._kept.trials.get(key)
         if known is None or known.error:
-            predicted = forecast(self._table, self._edges, chosen).sqnr(self._table)
+            predicted = forecast(self._table, self._net, chosen).sqnr(self._table)
             known = self._bench.measured(origin, kernels, predicted, None if kernels else self._table.base)
             self._kept.keep(known)
         self._trials[key] = known
@@ -239,11 +240,11 @@ class _Run:
         Returns:
           The SQNR (dB) predicted without wishes, and of the finest level that is within reach.
         """
-        plain = forecast(self._table, self._edges, {})
+        plain = forecast(self._table, self._net, {})
         told = {"": (plain.work, plain.sqnr(self._table))}
         chosen = {level: raised(self._table, level) for level in self._table.levels if level}
         for level, options in chosen.items():
-            found = forecast(self._table, self._edges, options)
+            found = forecast(self._table, self._net, options)
             told[level] = found.work, found.sqnr(self._table)
         for level, options in chosen.items():
             work, sqnr = told[level]
@@ -284,17 +285,17 @@ class _Run:
     def _proposed(self, sqnr: float) -> Trial | None:
         """Measure the program's proposal for an SQNR (dB); None where it has none, or no trial is left."""
         bounds = bounds_of(self._table, sqnr)
-        start = greedy(self._table, self._edges, bounds, weight_bits=self._weight_bits)
+        start = greedy(self._table, self._net, bounds, weight_bits=self._weight_bits)
         found = propose(
             self._table,
-            self._edges,
+            self._net,
             bounds,
             {} if start is None else start[0],
             weight_bits=self._weight_bits,
         )
         if found is None:
             return None
-        work = forecast(self._table, self._edges, found.chosen).work
+        work = forecast(self._table, self._net, found.chosen).work
         self._bound = found.bound, max(0.0, work / found.bound - 1) if found.bound else 0.0
         trial = self._trial("program", found.chosen)
         if trial is not None and not trial.error:
@@ -308,7 +309,7 @@ class _Run:
             return
         best = self._best([trial for _, trial in sound])
         sqnr = next(sqnr for sqnr, trial in sound if trial is best)
-        start = greedy(self._table, self._edges, bounds_of(self._table, sqnr), weight_bits=self._weight_bits)
+        start = greedy(self._table, self._net, bounds_of(self._table, sqnr), weight_bits=self._weight_bits)
         # Infinite: it takes rescales that the target has not.
         if start is not None and math.isfinite(start[1].work):
             self._trial("greedy", start[0])
@@ -352,13 +353,13 @@ class _Run:
         return min(trials, key=lambda trial: (getattr(trial, means), -trial.quality))
 
 
-def _dearest(table: Table, edges: tuple[Edge, ...]) -> float:
+def _dearest(table: Table, net: Net) -> float:
     """Work of the plan with every kernel at its dearest: of a level, or predicted of their mixture."""
     chosen = {
         name: max(range(len(options)), key=lambda at, own=options: own[at].work)  # type: ignore[misc]
         for name, options in table.kernels.items()
     }
-    mixed = forecast(table, edges, chosen).work
+    mixed = forecast(table, net, chosen).work
     levels = [plan.work.total for plan in table.levels.values()]
     return max([*levels, mixed] if math.isfinite(mixed) else levels)
 
