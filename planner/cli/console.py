@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 WIDE: Final = 200
@@ -72,15 +73,26 @@ def clean(text: str) -> str:
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
     """Show a bar on a terminal, nothing elsewhere; call its result with (done, in all)."""
+    with progress_of_phases(what) as (tell,):
+        yield tell
+
+
+@contextmanager
+def progress_of_phases(*phases: str) -> Iterator[tuple[Callable[[int, int | None], None], ...]]:
+    """The same of work with phases one after the other, on one bar: a function for each."""
     if not sys.stderr.isatty():
-        yield lambda _done, _total: None
+        yield tuple(lambda _done, _total: None for _ in phases)
         return
     from rich.console import Console
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        task = bar.add_task(phases[0], total=None)
+
+        def tell(what: str, done: int, total: int | None) -> None:
+            bar.update(task, description=what, completed=done, total=total)
+
+        yield tuple(partial(tell, what) for what in phases)
 
 
 def _plain(item: Any) -> Any:

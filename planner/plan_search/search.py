@@ -18,6 +18,7 @@ from planner.accuracy.choices import Choice
 from planner.accuracy.groups import Groups, output_groups
 from planner.accuracy.metrics import SQNR, Metric
 from planner.accuracy.own_noise import OwnNoise, own_noise, require_float_output
+from planner.accuracy.own_noise import Progress as NoiseProgress
 from planner.calibration.annotations import FORMAT as ANNOTATIONS
 from planner.calibration.samples import Source, open_samples
 from planner.errors import InputError
@@ -106,6 +107,7 @@ def search(
     functions: Mapping[str, QuantFn] | None = None,
     state: str | Path | None = None,
     progress: Progress | None = None,
+    measuring: NoiseProgress | None = None,
     executor: Executor | None = None,
     parts: int = 4,
 ) -> Search:
@@ -124,6 +126,8 @@ def search(
       reference: of a model with quantizers of its own, as `compare` takes it.
       state: a file that keeps what was measured; a search that finds it goes on.
       progress: called with (trials done, trials at most), and once before the first.
+      measuring: called with (runs done, runs in all or None) while noise is measured, before any trial: once
+        through for the kernels, then for the weights of those that matter.
       executor: runs `parts` of the samples at once where noise is measured; any of `concurrent.futures`.
 
     Raises:
@@ -156,7 +160,14 @@ def search(
             next(asked),
             choices,
             lambda some: own_noise(
-                flat, levels[""], some, held, groups=groups, executor=executor, parts=parts
+                flat,
+                levels[""],
+                some,
+                held,
+                groups=groups,
+                progress=measuring,
+                executor=executor,
+                parts=parts,
             ),
         )
 
