@@ -40,9 +40,8 @@ CLOSE: Final = 0.1
 """dB between the SQNR asked of the program that does and the one that does not, where bisection ends."""
 REACH: Final = 60.0
 """dB beyond the plan without wishes that are looked at, where float makes any SQNR possible."""
-SPREAD: Final = 8
-"""Trials at most that fill the widest gaps of the front, of more than `GAP` dB."""
-GAP: Final = 1.0
+GAP: Final = 0.2
+"""dB between neighbours of the front from which on what lies between is tried, while trials are left."""
 
 Progress = Callable[[int, int], None]
 
@@ -59,8 +58,8 @@ class Search:
       front: no other trial is as good at less work; least work first.
       trials: all of them, in the order measured.
       dearest: work of the plan with every kernel at its dearest, of which goals of work are shares.
-      bound: work that any plan with the predicted noise of the program's last proposal needs at least; of the
-        prediction, not of the measurement. None where the program proposed nothing.
+      bound: work that any plan with the predicted noise of the best needs at least; of the prediction, not of
+        the measurement. None where the program did not propose the best.
       gap: how far that proposal is above the bound, as a share.
       unit: the target's word for the unit of work.
     """
@@ -152,7 +151,7 @@ def search(
     kept = State("", None) if state is None else State(bench.key(), Path(state))
     levels = levels_of(flat, bench.target)
     require_float_output(levels[""])
-    groups = _groups(flat, held, known)
+    groups = groups_of(flat, held, known)
     asked = iter(range(2))
 
     def measure(choices: Sequence[Choice]) -> OwnNoise:
@@ -175,7 +174,7 @@ def search(
     return _Run(bench, kept, table, goal=wanted, most=trials, progress=progress).search()
 
 
-def _groups(model: Graph, samples: Source, run: Run) -> Mapping[str, Groups]:
+def groups_of(model: Graph, samples: Source, run: Run) -> Mapping[str, Groups]:
     """Groups of like slices of every float output, as they are judged."""
     names = tuple(name for name in model.outputs if model.values[name].is_float)
     opened = open_samples(samples, model)
@@ -194,7 +193,7 @@ class _Run:
         self._weight_bits = goal.bound if goal.kind == "weight_bits" else math.inf
         self._trials: dict[str, Trial] = {}
         self._asked: list[tuple[float, Trial]] = []
-        self._bound: tuple[float, float] | None = None
+        self._bounds: dict[str, tuple[float, float]] = {}
         self.dearest = _dearest(table, self._net)
 
     def search(self) -> Search:
@@ -207,7 +206,7 @@ class _Run:
         found = tuple(self._trials.values())
         sound = [trial for trial in found if not trial.error]
         best = self._best(sound)
-        bound, gap = (None, None) if self._bound is None else self._bound
+        bound, gap = self._bounds.get(kernels_key(best.kernels), (None, None))
         return Search(
             self._goal,
             self._meets(best),
@@ -306,10 +305,11 @@ class _Run:
         )
         if found is None:
             return None
-        work = forecast(self._table, self._net, found.chosen).work
-        self._bound = found.bound, max(0.0, work / found.bound - 1) if found.bound else 0.0
         trial = self._trial("program", found.chosen)
         if trial is not None and not trial.error:
+            work = forecast(self._table, self._net, found.chosen).work
+            gap = max(0.0, work / found.bound - 1) if found.bound else 0.0
+            self._bounds.setdefault(kernels_key(trial.kernels), (found.bound, gap))
             self._asked.append((sqnr, trial))
         return trial
 
@@ -319,23 +319,39 @@ class _Run:
         if not sound:
             return
         best = self._best([trial for _, trial in sound])
-        sqnr = next(sqnr for sqnr, trial in sound if trial is best)
+        self._by_greedy(next(sqnr for sqnr, trial in sound if trial is best))
+
+    def _by_greedy(self, sqnr: float) -> None:
+        """Measure the greedy choice for an SQNR (dB)."""
         start = greedy(self._table, self._net, bounds_of(self._table, sqnr), weight_bits=self._weight_bits)
         # Infinite: it takes rescales that the target has not.
         if start is not None and math.isfinite(start[1].work):
             self._trial("greedy", start[0])
 
     def _spread(self) -> None:
-        """Fill the widest gaps of the front, between trials that predictions put a number on."""
+        """Fill the widest gaps of the front, by the program and by greedy, while trials are left."""
         asked: set[float] = set()
-        for _ in range(SPREAD):
-            front = _front([trial for trial in self._trials.values() if not trial.error])
-            known = sorted({*asked, *(one.predicted for one in front if math.isfinite(one.predicted))})
-            widest, start = max(((b - a, a) for a, b in pairwise(known)), default=(0.0, 0.0))
-            if widest <= GAP or len(self._trials) >= self._most:
+        top = self._top()
+        while len(self._trials) < self._most:
+            gaps = []
+            for a, b in pairwise(_front([trial for trial in self._trials.values() if not trial.error])):
+                middle = (a.predicted + b.predicted) / 2
+                if math.isfinite(middle) and a.sqnr < top and round(middle, 3) not in asked:
+                    gaps.append((min(b.sqnr, top) - a.sqnr, middle))
+            widest, middle = max(gaps, default=(0.0, 0.0))
+            if widest <= GAP:
                 return
-            asked.add(start + widest / 2)
-            self._proposed(start + widest / 2)
+            asked.add(round(middle, 3))
+            self._proposed(middle)
+            self._by_greedy(middle)
+
+    def _top(self) -> float:
+        """The SQNR (dB) up to which the front is filled: the best trial's, or that of the finest level."""
+        sound = [trial for trial in self._trials.values() if not trial.error]
+        raised = [
+            trial.sqnr for trial in sound if trial.origin.startswith("all") and math.isfinite(trial.sqnr)
+        ]
+        return max([self._best(sound).sqnr, *raised])
 
     def _meets(self, trial: Trial) -> bool:
         goal = self._goal

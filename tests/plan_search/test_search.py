@@ -9,10 +9,14 @@ import numpy as np
 import pytest
 
 import planner
+from planner.accuracy.own_noise import own_noise
 from planner.errors import AnnotationError, InputError, SampleError, UnknownName, UnsupportedExport
 from planner.interpreter import reference
 from planner.ir.asked import with_wanted
 from planner.plan_search import options, trials
+from planner.plan_search.forecast import net_of
+from planner.plan_search.greedy import greedy
+from planner.plan_search.program import bounds_of
 from planner.plan_search.search import merged_annotations
 from planner.plan_search.trials import Bench
 from planner.target.load import load_target
@@ -63,6 +67,41 @@ def test_no_trial_beats_the_front():
     for a, b in zip(search.front, search.front[1:], strict=False):
         assert a.work < b.work
         assert a.quality < b.quality
+
+
+def test_greedy_is_nowhere_better_at_no_more_work():
+    model, device = digits(), load_target("qnn-htp")
+    search = planner.search(model, device, samples(), goal="sqnr=54", trials=40)
+    levels = options.levels_of(model, device)
+    table = options.table_of(
+        model, levels, lambda some: own_noise(model, levels[""], some, samples(), groups={})
+    )
+    net, bench = net_of(table), Bench(model, device, samples())
+    low, high = (
+        next(one.sqnr for one in search.trials if one.origin == name) for name in ("planned", "all u16")
+    )
+    for sqnr in np.linspace(low, high, 8):
+        chosen, _ = greedy(table, net, bounds_of(table, float(sqnr)), weight_bits=np.inf)
+        wishes = {name: table.kernels[name][at].wish for name, at in chosen.items()}
+        rival = bench.measured(
+            "greedy", {name: wish for name, wish in wishes.items() if wish is not None}, 0.0
+        )
+        assert max(one.sqnr for one in search.front if one.work <= rival.work) >= rival.sqnr - 0.2
+
+
+def test_trials_that_are_left_fill_the_front():
+    few, many = (
+        planner.search(digits(), "qnn-htp", samples(), goal="sqnr=54", trials=most) for most in (10, 40)
+    )
+    assert many.trials[:10] == few.trials
+    assert len(many.front) > len(few.front)
+
+
+def test_the_bound_is_of_the_best():
+    search = found("sqnr=58")
+    assert search.best.origin == "program"
+    assert search.bound <= search.best.work * 1.01
+    assert planner.search(digits(), TARGET, samples(), goal="sqnr=10", trials=2).bound is None
 
 
 def test_annotations_make_the_best_plan_again():
