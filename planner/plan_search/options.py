@@ -168,7 +168,8 @@ def table_of(model: Graph, levels: Mapping[str, Planned], measure: Measure) -> T
     seen = _Measured(tuple(levels.items()), choices, places, whole, {}, (0.0,) * len(parts))
     seen = replace(seen, weights=_of_weights(seen, measure, parts))
     base = plans[0]
-    regions = {region.name: region for region in base.fused.regions}
+    # A border of a body that hands on what nothing reads is no kernel.
+    regions = {region.name: region for region in base.fused.regions if region.name in base.kernels}
     asked = {name for name, region in regions.items() if asked_of(model, region) is not None}
     return Table(
         parts,

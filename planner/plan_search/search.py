@@ -330,18 +330,14 @@ class _Run:
 
     def _spread(self) -> None:
         """Fill the widest gaps of the front, by the program and by greedy, while trials are left."""
-        asked: set[float] = set()
-        top = self._top()
+        asked: list[float] = []
         while len(self._trials) < self._most:
-            gaps = []
-            for a, b in pairwise(_front([trial for trial in self._trials.values() if not trial.error])):
-                middle = (a.predicted + b.predicted) / 2
-                if math.isfinite(middle) and a.sqnr < top and round(middle, 3) not in asked:
-                    gaps.append((min(b.sqnr, top) - a.sqnr, middle))
+            front = _front([trial for trial in self._trials.values() if not trial.error])
+            gaps = [_gap(a, b, self._top(), asked) for a, b in pairwise(front)]
             widest, middle = max(gaps, default=(0.0, 0.0))
-            if widest <= GAP:
+            if widest <= 0:
                 return
-            asked.add(round(middle, 3))
+            asked.append(middle)
             self._proposed(middle)
             self._by_greedy(middle)
 
@@ -378,6 +374,17 @@ class _Run:
             return max(meeting or trials, key=lambda trial: (trial.quality, -trial.work))
         means = "work" if self._goal.kind == "work" else "weight_bits"
         return min(trials, key=lambda trial: (getattr(trial, means), -trial.quality))
+
+
+def _gap(a: Trial, b: Trial, top: float, asked: Sequence[float]) -> tuple[float, float]:
+    """How much of a gap of the front (dB) nothing was asked in, 0 for too little, and the SQNR amid it."""
+    low, high = sorted((a.predicted, b.predicted))
+    width = min(b.sqnr, top) - a.sqnr
+    if not (math.isfinite(high - low) and width > GAP and high - low > CLOSE):
+        return 0.0, 0.0
+    known = sorted({low, high, *(sqnr for sqnr in asked if low < sqnr < high)})
+    part, start = max((right - left, left) for left, right in pairwise(known))
+    return (width * part / (high - low) if part > CLOSE else 0.0), start + part / 2
 
 
 def _dearest(table: Table, net: Net) -> float:
