@@ -221,8 +221,10 @@ def _watch() -> None:
     os._exit(1)
 
 
-def _tell(answer: int, done: int, total: int | None) -> None:
-    os.write(answer, json.dumps({"progress": {"done": done, "total": total}}).encode() + b"\n")
+def _tell(answer: int, done: int, total: int | None, phase: str = "") -> None:
+    """Write a line of progress; `phase` is what is counted, where that changes while the work goes on."""
+    progress = {"done": done, "total": total, **({"phase": phase} if phase else {})}
+    os.write(answer, json.dumps({"progress": progress}).encode() + b"\n")
 
 
 def _done(job: Arguments) -> dict[str, Any]:

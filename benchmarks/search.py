@@ -9,8 +9,10 @@ Usage, from the repository root: `python -m benchmarks.search [--samples 8] [--t
 
 import argparse
 import math
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import count as count_up
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,15 +21,18 @@ import numpy as np
 import planner
 from benchmarks.losses import decoder, float_pass, yolox
 from benchmarks.samples import Sample, model_folder, models, samples
-from planner.accuracy.own_noise import own_noise
+from planner.accuracy.choices import Choice
+from planner.accuracy.own_noise import OwnNoise, own_noise
+from planner.interpreter.reference import open_reference
 from planner.ir.expand import expand
 from planner.ir.graph import Graph
-from planner.plan_search.forecast import edges_of
+from planner.ir.types.wanted import wanted_to_data
+from planner.plan_search.forecast import net_of
 from planner.plan_search.greedy import greedy
 from planner.plan_search.options import levels_of, table_of
 from planner.plan_search.program import bounds_of
-from planner.plan_search.search import Search
-from planner.plan_search.trials import Bench, Trial
+from planner.plan_search.search import Search, groups_of
+from planner.plan_search.trials import Bench, State, Trial
 from planner.target.load import load_target
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -74,24 +79,33 @@ def measure(name: str, target: str, count: int, trials: int) -> Sequence[str]:
     model, feeds = read(name, count)
     ready = expand(planner.annotate(model, stats=planner.calibrate(model, feeds)))
     device = load_target(target)
-    one = float_pass(model, feeds)
-    begun = time.process_time()
-    levels = levels_of(ready, device)
-    table = table_of(ready, levels, lambda some: own_noise(ready, levels[""], some, feeds))
-    kernels = len(table.kernels)
-    passes = (time.process_time() - begun) / (one * len(feeds)) * 100 / kernels
     bench = Bench(ready, device, feeds)
-    edges = edges_of(table)
-    low, high = levels[""].work.total, levels[LEVELS[target]].work.total
-    raised = bench.measured("raised", levels_wish(levels, LEVELS[target]), 0.0)
-    plain = bench.measured("planned", {}, 0.0)
-    if raised.error or plain.error:
-        return (name, target, *["-"] * (len(HEAD) - 3), (raised.error or plain.error)[:60])
-    goal = raised.sqnr - BELOW if math.isfinite(raised.sqnr) else FLOAT_GOAL
-    begun = time.perf_counter()
-    found = planner.search(ready, device, feeds, goal=f"sqnr={goal}", trials=trials)
-    seconds = (time.perf_counter() - begun) / len(found.trials)
-    rivals = [*_greedy(table, edges, bench, plain.sqnr, min(raised.sqnr, plain.sqnr + 20))]
+    with tempfile.TemporaryDirectory(prefix="search.") as folder:
+        path = Path(folder) / "state.json"
+        state, asked = State(bench.key(), path), count_up()
+        groups = groups_of(ready, feeds, open_reference(ready))
+        one = float_pass(model, feeds)
+        begun = time.process_time()
+        levels = levels_of(ready, device)
+
+        def noise(choices: Sequence[Choice]) -> OwnNoise:
+            return state.noise(
+                next(asked),
+                choices,
+                lambda some: own_noise(ready, levels[""], some, feeds, groups=groups),
+            )
+
+        table = table_of(ready, levels, noise)
+        kernels = len(table.kernels)
+        passes = (time.process_time() - begun) / (one * len(feeds)) * 100 / kernels
+        low, high = levels[""].work.total, levels[LEVELS[target]].work.total
+        raised = bench.measured("raised", levels_wish(levels, LEVELS[target]), 0.0)
+        plain = bench.measured("planned", {}, 0.0)
+        goal = raised.sqnr - BELOW if math.isfinite(raised.sqnr) else FLOAT_GOAL
+        begun = time.perf_counter()
+        found = planner.search(ready, device, feeds, goal=f"sqnr={goal}", trials=trials, state=path)
+        seconds = (time.perf_counter() - begun) / len(found.trials)
+    rivals = [*_greedy(table, net_of(table), bench, plain.sqnr, min(raised.sqnr, plain.sqnr + 20))]
     enough = [trial.work for trial in rivals if trial.sqnr >= goal]
     return (
         name,
@@ -112,13 +126,13 @@ def measure(name: str, target: str, count: int, trials: int) -> Sequence[str]:
 
 def levels_wish(levels: Mapping[str, Any], level: str) -> Mapping[str, Any]:
     """What a level asks of all kernels."""
-    return {key: str(wish) for key, wish in levels[level].annotated.wanted.items()}
+    return {key: wanted_to_data(wish) for key, wish in levels[level].annotated.wanted.items()}
 
 
-def _greedy(table: Any, edges: Any, bench: Bench, low: float, high: float) -> Iterator[Trial]:
+def _greedy(table: Any, net: Any, bench: Bench, low: float, high: float) -> Iterator[Trial]:
     """Greedy plans for SQNRs between two."""
     for sqnr in np.linspace(low, high, POINTS):
-        found = greedy(table, edges, bounds_of(table, float(sqnr)), weight_bits=math.inf)
+        found = greedy(table, net, bounds_of(table, float(sqnr)), weight_bits=math.inf)
         if found is not None:
             chosen, told = found
             wishes = {name: table.kernels[name][at].wish for name, at in chosen.items()}
@@ -153,10 +167,20 @@ def main() -> None:
         for target in given.targets:
             lines.append(f"| {' | '.join(measure(name, target, given.samples, given.trials))} |")
             print(lines[-1], flush=True)
-    if given.write:
-        text = PAGE.read_text(encoding="utf-8")
-        head, _, _ = text.partition("\n| model |")
-        PAGE.write_text(head + "\n" + "\n".join(lines) + "\n", encoding="utf-8")
+            if given.write:
+                _write(lines)
+
+
+def _write(lines: Sequence[str]) -> None:
+    """Put the rows by now into the page; those of other models and targets stay."""
+    text = PAGE.read_text(encoding="utf-8")
+    head, _, old = text.partition("\n| model |")
+    rows, _, rest = old.partition("\n\n")
+    known = {tuple(row.split(" | ")[:2]): row for row in rows.splitlines()[2:]}
+    known |= {tuple(row.split(" | ")[:2]): row for row in lines[2:]}
+    order = [(f"| {name}", target) for name in NAMES for target in LEVELS]
+    table = [*lines[:2], *(known[key] for key in order if key in known)]
+    PAGE.write_text(head + "\n" + "\n".join(table) + ("\n\n" + rest if rest else "\n"), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ search with another goal. Source: design 06, "Jobs"; design 11, section 7.
 
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +19,22 @@ from planner.target.records import Target
 
 APART: Final = ("kernels", "outputs")
 """Of a trial: as long as the model, so only the whole document has them."""
+NOISE: Final = "noise"
+"""The phase in front of trials, in progress: runs with one kernel quantized are counted."""
+
+
+def _by_percent(tell: Callable[[int, int | None], None]) -> Callable[[int, int | None], None]:
+    """Tell only what changes the per cent."""
+    told = -1
+
+    def some(done: int, total: int | None) -> None:
+        nonlocal told
+        percent = 100 * done // total if total else done
+        if percent != told:
+            told = percent
+            tell(done, total)
+
+    return some
 
 
 def search_model(model: Graph, target: Target, job: Mapping[str, Any]) -> dict[str, Any]:
@@ -45,6 +62,7 @@ def search_model(model: Graph, target: Target, job: Mapping[str, Any]) -> dict[s
         reference=job["reference"],
         state=job["state"],
         progress=job["tell"],
+        measuring=_by_percent(partial(job["tell"], phase=NOISE)),
     )
     document = search_json(found)
     Path(job["out"]).write_text(json.dumps(document), encoding="utf-8")

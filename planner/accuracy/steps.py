@@ -4,10 +4,9 @@ Each kernel is a session of its own in onnxruntime, so that a run may start anyw
 kernel is taken from the float run, what it does not reach is not computed. Source: design 11, section 3.
 """
 
-import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,14 +19,12 @@ from planner.interpreter.bodies import Item, items_of
 from planner.interpreter.evaluate import Interpreter
 from planner.interpreter.kernels.table import KERNELS, SUMS_OF_PRODUCTS
 from planner.interpreter.memory import Memory, as_f32
+from planner.interpreter.store import Store
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
 
 Array: TypeAlias = NDArray[Any]
-
-LIMIT: Final = 1 << 30
-"""Bytes of activations of one sample that are kept in memory; the rest goes into a file."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,25 +43,6 @@ class Start:
     computed: Mapping[Step, tuple[Item, ...]]
     arithmetic: tuple[Block, Block] | None
     steps: tuple[Step, ...]
-
-
-@dataclass(slots=True)
-class Store:
-    """Arrays of one run; those beyond the limit lie in files."""
-
-    limit: int = field(default_factory=lambda: LIMIT)
-    held: int = 0
-
-    def kept(self, array: Array) -> Array:
-        """The array, or the same in a file that is mapped."""
-        self.held += array.nbytes
-        if self.held <= self.limit or array.dtype.hasobject or not array.nbytes:
-            return array
-        self.held -= array.nbytes
-        # The file has no name and goes with the array.
-        with tempfile.TemporaryFile(prefix="qplan-") as file:
-            array.tofile(file)
-            return np.memmap(file, array.dtype, "r", shape=array.shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,6 +12,7 @@ from typing import Final
 
 from planner.interpreter.blocks import Floats, needed_regions
 from planner.interpreter.bodies import Item, items_of
+from planner.interpreter.calls import FLOAT32_QDQ
 from planner.ir.borders import border_op, inner_scope
 from planner.ir.graph import Graph, Region
 from planner.ir.structure import JOIN
@@ -19,7 +20,7 @@ from planner.ir.topology import reads, writes
 from planner.plans.plan import Plan
 
 # Every op in float32 between two roundings: no kernel on integers, which would want all of its operands so.
-ROUNDED: Final = "float32_qdq"
+ROUNDED: Final = FLOAT32_QDQ
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 Bar: TypeAlias = Callable[[int, int | None], None]
@@ -115,11 +116,18 @@ def progress(what: str) -> Iterator[Bar]:
 
     A bar on a terminal, nothing elsewhere or where asked to be quiet; lines elsewhere if asked for.
     """
+    with progress_of_phases(what) as (tell,):
+        yield tell
+
+
+@contextmanager
+def progress_of_phases(*phases: str) -> Iterator[tuple[Bar, ...]]:
+    """The same of work with phases one after the other, on one bar: a function for each."""
     manner, is_terminal = _MANNER.get(), sys.stderr.isatty()
     if manner.quiet or manner.progress is False or not (is_terminal or manner.progress):
-        yield lambda _done, _total: None
+        yield tuple(lambda _done, _total: None for _ in phases)
     elif not is_terminal:
-        yield _lines(what)
+        yield (_lines(phases[0]), *map(_lines_once_begun, phases[1:]))
     else:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -131,8 +139,24 @@ def progress(what: str) -> Iterator[Bar]:
             TimeRemainingColumn(elapsed_when_finished=True),
         )
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task(what, total=None)
-            yield lambda done, total: bar.update(task, completed=done, total=total)
+            task = bar.add_task(phases[0], total=None)
+
+            def tell(what: str, done: int, total: int | None) -> None:
+                bar.update(task, description=what, completed=done, total=total)
+
+            yield tuple(partial(tell, what) for what in phases)
+
+
+def _lines_once_begun(what: str) -> Bar:
+    """The lines of a later phase, which begins with its first step."""
+    begun: list[Bar] = []
+
+    def tell(done: int, total: int | None) -> None:
+        if not begun:
+            begun.append(_lines(what))
+        begun[0](done, total)
+
+    return tell
 
 
 def _lines(what: str) -> Bar:

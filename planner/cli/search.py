@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from planner.cli.comparing import read_judging
-from planner.cli.console import progress, say, say_json, say_missed, say_table, warn
+from planner.cli.console import progress_of_phases, say, say_json, say_missed, say_table, warn
 from planner.cli.files import as_samples, keep_inputs, only_one_stdin, write_folder
 from planner.cli.options import (
     AnnotationsOption,
@@ -88,7 +88,7 @@ def search(
         few = 0 if device.costs.wanted_db is None else SAMPLES
         seen = statistics_of(graph, None if stats else samples, stats, method, readers=few)
         ready = planner.annotate(graph, stats=seen, annotations=given)
-        bar = stack.enter_context(progress("searching"))
+        runs, bar = stack.enter_context(progress_of_phases("measuring noise", "searching"))
         found = planner.search(
             ready,
             device,
@@ -100,6 +100,7 @@ def search(
             reference=reference,
             state=kept,
             progress=bar,
+            measuring=runs,
         )
     asked = merged_annotations(None if given is None else annotations_document(given), found.best.kernels)
     planned = planner.plan(planner.annotate(graph, stats=seen, annotations=asked), device)

@@ -19,6 +19,7 @@ from planner.plans.rescales import SAME_SCALE
 
 FLOAT32_SPEC: Final = "float32_spec"
 FLOAT32_EVEN: Final = "float32_even"
+FLOAT32_QDQ: Final = "float32_qdq"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,6 +18,8 @@ from planner.accuracy.verdict import Verdict, verdict_of
 from planner.calibration.samples import Samples, Source, open_samples
 from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import ModelError, SampleError, expect, require_name
+from planner.interpreter.calls import FLOAT32_QDQ
+from planner.interpreter.evaluate import Interpreter
 from planner.interpreter.memory import as_f32
 from planner.interpreter.reference import ReferenceKind, Run, named_in_reference, open_reference, run_session
 from planner.interpreter.requantize import Array
@@ -39,6 +41,7 @@ from planner.onnx.sessions import (
 )
 from planner.onnx.structure.expose_outputs import inner_tensors, with_outputs
 from planner.onnx.write import write_graph
+from planner.plans.plan import Plan
 from planner.plans.rescales import pins
 
 Found = TypeVar("Found")
@@ -136,13 +139,14 @@ class Comparison:
 
 def compare(
     graph: Graph,
-    data: bytes | str | Path,
+    data: bytes | str | Path | Plan,
     samples: Source | Samples,
     *,
     values: bool = False,
     optimisation: Optimisation = "none",
     exact_products: bool = False,
     reference: ReferenceKind = "written",
+    known: Run | None = None,
     output: str | None = None,
     metrics: Sequence[str | Metric] = (),
     progress: Callable[[int, int | None], None] | None = None,
@@ -151,12 +155,14 @@ def compare(
 
     Args:
       graph: the model; its pins say how stored inputs and outputs of the file are to be read.
-      data: the quantized file, as bytes or a path.
+      data: the quantized file, as bytes or a path; or a plan, which the interpreter runs as its file with
+        Q/DQ pairs would be, for plans that no such file can say.
       samples: anything `open_samples` reads, labels among it; gone through once.
       values: compare inner values too.
       optimisation: of the quantized file in onnxruntime; the reference always runs as written.
       exact_products: see `sessions.session_options`.
       reference: `stripped` leaves out the quantizers that the model's own file has.
+      known: that reference, opened before, for outputs alone.
       output: the one that labels judge; by default the only one.
       metrics: names of `metrics.BUILT_IN`, or functions; top-1 and top-5 are there wherever labels fit.
       progress: called with (samples done, samples in all or None).
@@ -169,12 +175,16 @@ def compare(
     """
     require_name("reference", reference, get_args(ReferenceKind))
     opened = samples if isinstance(samples, Samples) else open_samples(samples, graph, labeled=True)
-    data = _plain(data)
-    watched = named_in_reference(graph, _watched(graph, data), reference) if values else ()
-    options = session_options(optimisation, exact_products=exact_products)
-    run = open_reference(graph, watched, reference)
-    pair = _Pair(graph, run, _quantized_session(data, watched, options))
-    pair.check_ports()
+    watched: tuple[str, ...] = ()
+    if isinstance(data, Plan):
+        quantized = _run_of_plan(graph, data)
+    else:
+        file = _plain(data)
+        watched = named_in_reference(graph, _watched(graph, file), reference) if values else ()
+        options = session_options(optimisation, exact_products=exact_products)
+        quantized = _run_of_file(graph, _quantized_session(file, watched, options))
+    run = open_reference(graph, watched, reference) if known is None or watched else known
+    pair = _Pair(graph, run, quantized)
     judge = judge_of(pair.outputs, output, metrics)
     tallies = {name: Tally(is_cut=name in pair.outputs) for name in (*pair.outputs, *watched)}
     done = 0
@@ -208,7 +218,7 @@ def _some(found: Mapping[str, Found], names: Iterable[str]) -> dict[str, Found]:
 class _Pair:
     graph: Graph
     reference: Run
-    quantized: onnxruntime.InferenceSession
+    quantized: Run
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -216,45 +226,66 @@ class _Pair:
         values = self.graph.values
         return tuple(name for name in self.graph.outputs if values[name].dtype not in ("", "string"))
 
-    def check_ports(self) -> None:
-        """Compare the names at both models' boundaries.
-
-        Raises:
-          ModelError: an input of the file that the model lacks, or an output the other way round; an input
-            that the file has stored and the model does not pin.
-        """
-        given = [port.name for port in self.quantized.get_outputs()]
-        asked = [port.name for port in self.quantized.get_inputs()]
-        for kind, names, known in (
-            ("input", asked, self.graph.inputs),
-            ("output", self.graph.outputs, given),
-        ):
-            for name in names:
-                if name not in known:
-                    here, there = ("the file", "the model") if kind == "input" else ("the model", "the file")
-                    listed = ", ".join(map(repr, known)) or "none"
-                    raise ModelError(
-                        f"{here} has the {kind} {name!r}, {there} does not",
-                        hint=f"is it another model's? {there} has {listed}",
-                    )
-        pinned = pins(self.graph)
-        for port in self.quantized.get_inputs():
-            if "int" in port.type and self.graph.values[port.name].is_float and port.name not in pinned:
-                raise _unpinned(port.name, port.type.removeprefix("tensor(").removesuffix(")"), "write")
-
     def run(
         self, label: str, arrays: Mapping[str, Array], names: tuple[str, ...]
     ) -> tuple[Mapping[str, Array], Mapping[str, Array]]:
         """Results of both, in reals, by name."""
-        pinned = {name: kind for name, kind in pins(self.graph).items() if kind is not None}
-        whole = {port.name for port in self.quantized.get_inputs() if "int" in port.type}
-        stored = {
-            name: quantize_array(as_f32(array), pinned[name]) if name in pinned and name in whole else array
-            for name, array in arrays.items()
-        }
+        pinned = _pinned(self.graph)
         wanted = self.reference(label, arrays, names)
-        got = run_session(self.quantized, label, stored, names)
+        got = self.quantized(label, arrays, names)
         return wanted, {name: _real(got[name], wanted[name], pinned.get(name), name) for name in names}
+
+
+def _pinned(graph: Graph) -> Mapping[str, Uniform]:
+    """Types of the model's ends that are pinned to integers."""
+    return {name: kind for name, kind in pins(graph).items() if kind is not None}
+
+
+def _stored(arrays: Mapping[str, Array], kinds: Mapping[str, Uniform]) -> Mapping[str, Array]:
+    """Inputs with those of `kinds` in integers."""
+    return {
+        name: quantize_array(as_f32(array), kinds[name]) if name in kinds else array
+        for name, array in arrays.items()
+    }
+
+
+def _run_of_plan(graph: Graph, plan: Plan) -> Run:
+    interpreter, pinned = Interpreter(graph, plan, arithmetic=FLOAT32_QDQ), _pinned(graph)
+    return lambda _, arrays, names: _some(interpreter.run(_stored(arrays, pinned)).outputs, names)
+
+
+def _run_of_file(graph: Graph, session: onnxruntime.InferenceSession) -> Run:
+    _check_ports(graph, session)
+    whole = {port.name for port in session.get_inputs() if "int" in port.type}
+    pinned = {name: kind for name, kind in _pinned(graph).items() if name in whole}
+    return lambda label, arrays, names: run_session(session, label, _stored(arrays, pinned), names)
+
+
+def _check_ports(graph: Graph, quantized: onnxruntime.InferenceSession) -> None:
+    """Compare the names at both models' boundaries.
+
+    Raises:
+      ModelError: an input of the file that the model lacks, or an output the other way round; an input
+        that the file has stored and the model does not pin.
+    """
+    given = [port.name for port in quantized.get_outputs()]
+    asked = [port.name for port in quantized.get_inputs()]
+    for kind, names, known in (
+        ("input", asked, graph.inputs),
+        ("output", graph.outputs, given),
+    ):
+        for name in names:
+            if name not in known:
+                here, there = ("the file", "the model") if kind == "input" else ("the model", "the file")
+                listed = ", ".join(map(repr, known)) or "none"
+                raise ModelError(
+                    f"{here} has the {kind} {name!r}, {there} does not",
+                    hint=f"is it another model's? {there} has {listed}",
+                )
+    pinned = pins(graph)
+    for port in quantized.get_inputs():
+        if "int" in port.type and graph.values[port.name].is_float and port.name not in pinned:
+            raise _unpinned(port.name, port.type.removeprefix("tensor(").removesuffix(")"), "write")
 
 
 def _real(got: Array, wanted: Array, kind: Uniform | None, name: str) -> Array:

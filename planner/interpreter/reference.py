@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 from planner.errors import ModelError, SampleError
 from planner.interpreter.models import ModelRunner
 from planner.interpreter.requantize import Array
+from planner.interpreter.store import Store
 from planner.ir.graph import Graph
 from planner.onnx.quantized.quantizers import find_quantizers
 from planner.onnx.sessions import FAILURES, one_line, open_graph, session_options
@@ -38,6 +39,22 @@ def open_reference(graph: Graph, watched: Iterable[str] = (), kind: ReferenceKin
     if kind == "stripped" or graph.written is None:
         return _float_model(graph, tuple(watched))
     return _written_model(graph.written, tuple(watched))
+
+
+def remembered(run: Run, names: Iterable[str]) -> Run:
+    """A reference that runs each sample once and keeps these results of it, by the sample's name.
+
+    For samples that are gone through many times, each under a name of its own.
+    """
+    wanted, known, store = tuple(names), dict[str, Mapping[str, Array]](), Store()
+
+    def again(label: str, arrays: Mapping[str, Array], names: tuple[str, ...]) -> Mapping[str, Array]:
+        if label not in known:
+            found = run(label, arrays, wanted)
+            known[label] = {name: store.kept(array) for name, array in found.items()}
+        return {name: known[label][name] for name in names}
+
+    return again
 
 
 def named_in_reference(

@@ -1,45 +1,30 @@
 """Forecast: work and noise of chosen options, with a rescale wherever neighbours store a value differently.
 
-The rounding of a stored value is its writer's; where a reader wants another storage, it is rounded again.
-Movers round nothing themselves: what they hand on was rounded at its origins. Source: design 11, section 7.
+Source: design 11, section 7.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from planner.accuracy.own_noise import decibels
-from planner.ir.graph import BOUNDARY
-from planner.ir.roles import is_mover
-from planner.plan_search.options import FLOAT, Noise, Option, Table, store_text
-from planner.plans.plan import Planned
-from planner.plans.rescales import pins
-
-Chosen = Mapping[str, int]
-"""The place of each kernel's option; the first, 0, is as planned without being asked."""
+from planner.plan_search.edges import Chosen, Edge, edges_of, is_forbidden, wanted
+from planner.plan_search.followers import Follower, followers_of, settled
+from planner.plan_search.options import Noise, Table
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
-    """One value between kernels.
+class Net:
+    """What lies between the kernels, and which of them follow others."""
 
-    Attributes:
-      value: its name.
-      writer: the kernel that writes it; "" of a model input.
-      held: storage of a model input, or `float`; "" where a kernel writes it.
-      readers: kernels that read it; `BOUNDARY` for a model output.
-      wanted: what it is stored in at the boundary of the model.
-      elements: times runs.
-      noise: of rounding it, by storage.
-    """
+    edges: tuple[Edge, ...]
+    followers: Mapping[str, Follower]
 
-    value: str
-    writer: str
-    held: str
-    readers: tuple[str, ...]
-    wanted: str
-    elements: float
-    noise: Mapping[str, Noise]
+
+def net_of(table: Table) -> Net:
+    """The net of a table."""
+    edges = edges_of(table)
+    return Net(edges, followers_of(table, edges))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,95 +49,17 @@ class Forecast:
         )
 
 
-def edges_of(table: Table) -> tuple[Edge, ...]:
-    """Every value that a kernel reads or the model hands out, constants left out."""
-    plan, graph = table.base, table.base.graph
-    pinned = {name: store_text(kind) for name, kind in pins(graph).items()}
-    writers = {port.value: kernel.name for kernel in plan.kernels_in_order for port in kernel.outputs}
-    trips = {kernel.name: kernel.trip_count for kernel in plan.kernels_in_order}
-    readers: dict[str, list[str]] = {}
-    for kernel in plan.kernels_in_order:
-        for name in dict.fromkeys(port.value for port in kernel.inputs if port.value):
-            if name not in graph.constants:
-                readers.setdefault(name, []).append(kernel.name)
-    for name in graph.outputs:
-        if graph.values[name].is_float:
-            readers.setdefault(name, []).append(BOUNDARY)
-    noise = _rounded(table, writers)
-    return tuple(
-        Edge(
-            name,
-            writers.get(name, ""),
-            "" if name in writers else pinned.get(name, FLOAT),
-            tuple(found),
-            pinned.get(name, FLOAT),
-            graph.values[name].elements * max(trips.get(reader, 1) for reader in found),
-            noise(name),
-        )
-        for name, found in readers.items()
-    )
-
-
-def _rounded(table: Table, writers: Mapping[str, str]) -> Callable[[str], Mapping[str, Noise]]:
-    """A function that says what rounding a value does, by storage."""
-    plan = table.base
-    regions = {region.name: region for region in plan.fused.regions}
-    known: dict[str, Mapping[str, Noise]] = {}
-
-    def noise(name: str) -> Mapping[str, Noise]:
-        if name not in known:
-            known[name] = {}  # a value that comes round in a loop rests on others
-            known[name] = found(name)
-        return known[name]
-
-    def found(name: str) -> Mapping[str, Noise]:
-        writer = writers.get(name)
-        if writer is None:
-            return table.inputs.get(name, {})
-        region = regions[writer]
-        if not region.ops or not all(is_mover(op, plan.fused) for op in region.ops):
-            return {
-                option.stores[name]: option.rounding
-                for option in reversed(table.kernels[writer])
-                if option.stores[name] != FLOAT
-            }
-        total: dict[str, Noise] = {}
-        for source in dict.fromkeys(region.inputs):
-            if source and source not in plan.graph.constants:
-                for store, power in noise(source).items():
-                    total[store] = _sum(total.get(store), power)
-        return total
-
-    return noise
-
-
-def _sum(first: Noise | None, other: Noise) -> Noise:
-    return other if first is None else tuple(a + b for a, b in zip(first, other, strict=True))
-
-
-def price(plan: Planned, held: str, wanted: str) -> float:
-    """Work of an element that changes its storage."""
-    costs = plan.target.costs
-    if wanted == FLOAT:
-        return costs.dequantize
-    return costs.quantize if held == FLOAT else costs.requantize
-
-
-def is_forbidden(table: Table, edge: Edge, reader: str) -> bool:
-    """Whether the target changes no type between this writer and reader; the model's own ends may."""
-    return not table.base.whole_target.rescale_allowed and bool(edge.writer) and reader != BOUNDARY
-
-
-def forecast(table: Table, edges: tuple[Edge, ...], chosen: Chosen) -> Forecast:
+def forecast(table: Table, net: Net, chosen: Chosen) -> Forecast:
     """Add up what a choice of options costs, and what it does to the outputs."""
+    chosen = settled(table, net.followers, chosen)
     options = {name: found[chosen.get(name, 0)] for name, found in table.kernels.items()}
     works = [option.work for option in options.values()]
     noises = [option.noise for option in options.values()]
-    for edge in edges:
+    for edge in net.edges:
         held = edge.held or options[edge.writer].stores[edge.value]
         changed = [(reader, store) for reader, store in wanted(edge, options) if store != held]
         for store in dict.fromkeys(store for _, store in changed):
-            works.append(edge.elements * price(table.base, held, store))
+            works.append(edge.elements * edge.prices[held, store])
             noises.append(edge.noise.get(store, ()))
         if any(is_forbidden(table, edge, reader) for reader, _ in changed):
             works.append(math.inf)
@@ -162,9 +69,3 @@ def forecast(table: Table, edges: tuple[Edge, ...], chosen: Chosen) -> Forecast:
         tuple(math.fsum(noise[at] for noise in noises if noise) for at in range(len(table.parts))),
         bits / table.weights if table.weights else 0.0,
     )
-
-
-def wanted(edge: Edge, options: Mapping[str, Option]) -> Iterator[tuple[str, str]]:
-    """Readers, and what they want a value stored in; the model's own end last."""
-    for reader in edge.readers:
-        yield reader, edge.wanted if reader == BOUNDARY else options[reader].stores[edge.value]

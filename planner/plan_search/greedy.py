@@ -4,9 +4,10 @@ What most tools do; here it is where the program starts from, so that a proposal
 Source: design 11, section 7.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from planner.plan_search.forecast import Chosen, Edge, Forecast, forecast
+from planner.plan_search.edges import Chosen
+from planner.plan_search.forecast import Forecast, Net, forecast
 from planner.plan_search.options import Noise, Table
 
 
@@ -20,9 +21,7 @@ def raised(table: Table, level: str) -> Mapping[str, int]:
     }
 
 
-def greedy(
-    table: Table, edges: Sequence[Edge], bounds: Noise, *, weight_bits: float
-) -> tuple[Chosen, Forecast] | None:
+def greedy(table: Table, net: Net, bounds: Noise, *, weight_bits: float) -> tuple[Chosen, Forecast] | None:
     """The cheapest of the levels' greedy choices that keep within the bounds; None where none does.
 
     Args:
@@ -31,7 +30,7 @@ def greedy(
     """
     found: list[tuple[float, str, Chosen, Forecast]] = []
     for level in table.levels:
-        first = _first_within(table, tuple(edges), raised(table, level), bounds, weight_bits)
+        first = _first_within(table, net, raised(table, level), bounds, weight_bits)
         if first is not None:
             found.append((first[1].work, level, *first))
     best = min(found, key=lambda one: one[:2], default=None)
@@ -39,14 +38,14 @@ def greedy(
 
 
 def _first_within(
-    table: Table, edges: tuple[Edge, ...], options: Mapping[str, int], bounds: Noise, weight_bits: float
+    table: Table, net: Net, options: Mapping[str, int], bounds: Noise, weight_bits: float
 ) -> tuple[Chosen, Forecast] | None:
     """The fewest kernels in order that will do, by bisection."""
     order = sorted(options, key=lambda name: (-_worth(table, name, options[name], bounds), name))
 
     def told(count: int) -> tuple[Chosen, Forecast]:
         chosen = {name: options[name] for name in order[:count]}
-        return chosen, forecast(table, edges, chosen)
+        return chosen, forecast(table, net, chosen)
 
     def is_within(found: Forecast) -> bool:
         quiet = all(noise <= bound for noise, bound in zip(found.noise, bounds, strict=True))

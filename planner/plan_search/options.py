@@ -16,8 +16,9 @@ from planner.accuracy.own_noise import OwnNoise, Part
 from planner.errors import PlannerError
 from planner.ir.asked import asked_of
 from planner.ir.graph import Graph, Region
+from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import Uniform
-from planner.ir.types.wanted import Wanted, wanted_to_data
+from planner.ir.types.wanted import Wanted, is_stored_in, wanted_to_data
 from planner.plan_model import plan as plan_model
 from planner.plans.plan import Plan, Planned
 from planner.plans.records import KernelPlan, PortTyped
@@ -43,6 +44,8 @@ class Option:
       wish: what to ask for; None for nothing.
       work: of the kernel alone.
       stores: storage, or `float`, in which it reads and writes each value that is no constant.
+      types: type in which it reads and writes each of them, in the first of its levels.
+      follows: whether it has these only where a kernel beside it has them: it moves data of any storage.
       noise: of its weights and of its rounding where it stores its results.
       rounding: of that the part without its weights.
       weight_bits: of all constants it reads.
@@ -55,6 +58,8 @@ class Option:
     noise: Noise
     rounding: Noise
     weight_bits: int
+    types: Mapping[str, PortTyped]
+    follows: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +168,8 @@ def table_of(model: Graph, levels: Mapping[str, Planned], measure: Measure) -> T
     seen = _Measured(tuple(levels.items()), choices, places, whole, {}, (0.0,) * len(parts))
     seen = replace(seen, weights=_of_weights(seen, measure, parts))
     base = plans[0]
-    regions = {region.name: region for region in base.fused.regions}
+    # A border of a body that hands on what nothing reads is no kernel.
+    regions = {region.name: region for region in base.fused.regions if region.name in base.kernels}
     asked = {name for name, region in regions.items() if asked_of(model, region) is not None}
     return Table(
         parts,
@@ -246,7 +252,9 @@ def _options(seen: _Measured, region: Region, *, is_asked: bool) -> tuple[Option
         if key in found:
             found[key] = replace(found[key], levels=(*found[key].levels, level))
             continue
-        wish = None if _follows(plan, kernel, base.kernels[region.name]) else plan.annotated.wanted["*"]
+        follows = _follows(plan, region, kernel)
+        is_asked_for = not follows and _is_by_wish(plan, kernel, base.kernels[region.name])
+        wish = plan.annotated.wanted.get("*") if is_asked_for else None
         rounding, weight = seen.noise(region.name, at)
         found[key] = Option(
             (level,),
@@ -256,14 +264,30 @@ def _options(seen: _Measured, region: Region, *, is_asked: bool) -> tuple[Option
             tuple(map(sum, zip(rounding, weight, strict=True))),
             rounding,
             _weight_bits(kernel, plan.graph),
+            {port.value: port.type for port in ports},
+            follows,
         )
     return tuple(found.values())
 
 
-def _follows(plan: Planned, kernel: KernelPlan, before: KernelPlan) -> bool:
-    """Whether a kernel has other types since its neighbours have: by the same row, or one of any storage."""
+def _follows(plan: Planned, region: Region, kernel: KernelPlan) -> bool:
+    """Whether a kernel moves data by a row of any storage, so that nobody can ask it for one."""
     row = plan.row_of(kernel.name)
-    return kernel.row == before.row or (row is not None and _is_wild(row))
+    return row is not None and _is_wild(row) and all(is_mover(op, plan.fused) for op in region.ops)
+
+
+def _is_by_wish(plan: Planned, kernel: KernelPlan, before: KernelPlan) -> bool:
+    """Whether a kernel has other types than before for being asked, not for its neighbours having others."""
+    row, wish = plan.row_of(kernel.name), plan.annotated.wanted.get("*")
+    if wish is None or row is None or not _is_wild(row):
+        return kernel.row != before.row
+    results = wish.outputs if wish.result is None else (wish.result,) * len(kernel.outputs)
+    return all(
+        isinstance(port.type, Uniform) and is_stored_in(asked, port.type.storage)
+        for stores, ports in ((wish.inputs, kernel.inputs), (results, kernel.outputs))
+        for asked, port in zip(stores, ports, strict=False)
+        if port.value and asked is not None
+    )
 
 
 def mean_weight_bits(plan: Plan) -> float:

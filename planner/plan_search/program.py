@@ -1,19 +1,23 @@
 """Program: the options of least work whose predicted noise keeps within bounds, by HiGHS.
 
-One column for every option of a kernel, one for every value and storage it is rescaled to: a reader that
-wants a storage which the writer has not needs that rescale. Noise is a sum over columns for each part of the
-outputs. Numbers of rows are whole, noise in parts of 2^-20 of its bound. Source: design 11, section 7.
+One column for every option of a kernel, one for every value, storage it is rescaled to and price of that: a
+reader that wants a storage which the writer has not needs that rescale. Noise is a sum over columns for each
+part of the outputs. Numbers of rows are whole, noise in parts of 2^-20 of its bound.
+Source: design 11, section 7.
 """
 
 import math
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
 from planner.ir.graph import BOUNDARY
-from planner.plan_search.forecast import Chosen, Edge, is_forbidden, price, wanted
+from planner.plan_search.edges import Chosen, Edge, is_forbidden, wanted
+from planner.plan_search.followers import Follower, settled
+from planner.plan_search.forecast import Net
 from planner.plan_search.options import FLOAT, Noise, Table
 from planner.propagation.solver.highs import Branching, least, rows_of
 
@@ -42,7 +46,7 @@ class _Draft:
     fixed_bits: int = 0
     fixed_noise: list[Noise] = field(default_factory=list)
     picks: dict[str, list[int]] = field(default_factory=dict)
-    changes: dict[tuple[str, str], int] = field(default_factory=dict)
+    changes: dict[tuple[str, str, float], int] = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
 
     def column(self, work: float, noise: Noise, bits: int = 0) -> int:
@@ -54,7 +58,7 @@ class _Draft:
 
 def propose(
     table: Table,
-    edges: Sequence[Edge],
+    net: Net,
     bounds: Noise,
     start: Chosen,
     *,
@@ -69,7 +73,7 @@ def propose(
       weight_bits: mean bits of numbers in constants, at most.
       nodes: of branch and bound, at most.
     """
-    draft = _draft(table, edges)
+    draft = _draft(table, net)
     width = len(draft.works)
     for at, bound in enumerate(bounds):
         fixed = math.fsum(noise[at] for noise in draft.fixed_noise)
@@ -83,7 +87,7 @@ def propose(
         return Proposal({}, draft.fixed_work)
     cost = np.asarray(draft.works)
     scale = float(cost.max(initial=0.0)) or 1.0
-    known = _columns(table, edges, draft, start)
+    known = _columns(table, net.edges, draft, settled(table, net.followers, start))
     whole = [column for own in draft.picks.values() for column in own]
     equal: list[Row] = [(1, own, [1] * len(own)) for own in draft.picks.values()]
     answer = least(cost / scale, rows_of(draft.rows), rows_of(equal), Branching(whole, known, nodes))
@@ -97,7 +101,7 @@ def propose(
     return Proposal(chosen, draft.fixed_work + bound)
 
 
-def _draft(table: Table, edges: Sequence[Edge]) -> _Draft:
+def _draft(table: Table, net: Net) -> _Draft:
     draft = _Draft()
     for name, options in table.kernels.items():
         if len(options) == 1:
@@ -108,10 +112,36 @@ def _draft(table: Table, edges: Sequence[Edge]) -> _Draft:
             draft.picks[name] = [
                 draft.column(option.work, option.noise, option.weight_bits) for option in options
             ]
-    for edge in edges:
+    for edge in net.edges:
         for reader in edge.readers:
             _add_reader(draft, table, edge, reader)
+    for name, follower in net.followers.items():
+        if name in draft.picks and follower.falls_to is not None:
+            _add_follower(draft, table, name, follower)
     return draft
+
+
+def _add_follower(draft: _Draft, table: Table, name: str, follower: Follower) -> None:
+    """Rows that let a kernel follow where there is something to follow."""
+    for column, option in zip(draft.picks[name], table.kernels[name], strict=True):
+        wanted_here = {*option.stores.values()} - {FLOAT}
+        if not option.follows or wanted_here & follower.ends:
+            continue
+        held = _holding(draft, table, follower, wanted_here)
+        if held is not None:
+            draft.rows.append((0, [*held, column], [1] * len(held) + [-1]))
+
+
+def _holding(draft: _Draft, table: Table, follower: Follower, stores: AbstractSet[str]) -> list[int] | None:
+    """Columns of options around a follower that store its values in some of the storages; None for always."""
+    found: dict[int, None] = {}
+    for name, value in follower.around:
+        for store, columns in _stores(draft, table, name, value).items():
+            if store in stores and columns is None:
+                return None
+            if store in stores:
+                found.update(dict.fromkeys(columns or ()))
+    return [*found]
 
 
 def _add_reader(draft: _Draft, table: Table, edge: Edge, reader: str) -> None:
@@ -124,20 +154,28 @@ def _add_reader(draft: _Draft, table: Table, edge: Edge, reader: str) -> None:
         others = [name for name in held if name != store]
         if not others:
             continue
-        plus, minus = [*(held.get(store) or ())], [*(readers or ())]
-        if not is_forbidden(table, edge, reader):
-            plus.append(_change(draft, table, edge, store, others))
+        own, picks = [*(held.get(store) or ())], [*(readers or ())]
+        changes = {} if is_forbidden(table, edge, reader) else _changes(draft, edge, store, others)
         right = 0 if readers is not None else 1
-        draft.rows.append((right, [*plus, *minus], [1] * len(plus) + [-1] * len(minus)))
+        plus = [*own, *changes]
+        draft.rows.append((right, [*plus, *picks], [1] * len(plus) + [-1] * len(picks)))
+        for column, starts in changes.items() if len(changes) > 1 else ():
+            # This price, where the writer has one of these storages and the reader wants the other.
+            from_here = [pick for name in starts for pick in held[name] or ()]
+            signs = [1] + [-1] * (len(from_here) + len(picks))
+            draft.rows.append((right - 1, [column, *from_here, *picks], signs))
 
 
-def _change(draft: _Draft, table: Table, edge: Edge, store: str, others: Sequence[str]) -> int:
-    """The column of a rescale, one for whatever it starts from: the dearest, as which is not known here."""
-    key = (edge.value, store)
-    if key not in draft.changes:
-        work = edge.elements * max(price(table.base, name, store) for name in others)
-        draft.changes[key] = draft.column(work, edge.noise.get(store, ()))
-    return draft.changes[key]
+def _changes(draft: _Draft, edge: Edge, store: str, others: Sequence[str]) -> dict[int, list[str]]:
+    """Columns of a rescale, one for each price, with the storages that it starts from."""
+    found: dict[int, list[str]] = {}
+    for name in others:
+        price = edge.prices[name, store]
+        key = (edge.value, store, price)
+        if key not in draft.changes:
+            draft.changes[key] = draft.column(edge.elements * price, edge.noise.get(store, ()))
+        found.setdefault(draft.changes[key], []).append(name)
+    return found
 
 
 def _stores(draft: _Draft, table: Table, kernel: str, value: str) -> dict[str, list[int] | None]:
@@ -177,8 +215,8 @@ def _columns(table: Table, edges: Sequence[Edge], draft: _Draft, chosen: Chosen)
     for edge in edges:
         held = edge.held or options[edge.writer].stores[edge.value]
         for _, store in wanted(edge, options):
-            if store != held and (edge.value, store) in draft.changes:
-                found[draft.changes[edge.value, store]] = 1
+            if store != held and (key := (edge.value, store, edge.prices[held, store])) in draft.changes:
+                found[draft.changes[key]] = 1
     return found
 
 

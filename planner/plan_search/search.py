@@ -18,15 +18,17 @@ from planner.accuracy.choices import Choice
 from planner.accuracy.groups import Groups, output_groups
 from planner.accuracy.metrics import SQNR, Metric
 from planner.accuracy.own_noise import OwnNoise, own_noise, require_float_output
+from planner.accuracy.own_noise import Progress as NoiseProgress
 from planner.calibration.annotations import FORMAT as ANNOTATIONS
 from planner.calibration.samples import Source, open_samples
 from planner.calibration.sources.foreign import replayable
-from planner.errors import InputError, UnsupportedExport
-from planner.interpreter.reference import ReferenceKind, open_reference
+from planner.errors import InputError
+from planner.interpreter.reference import ReferenceKind, Run, open_reference, remembered
 from planner.ir.expand import expand
 from planner.ir.graph import Graph
 from planner.notebook import html_of, html_table
-from planner.plan_search.forecast import Chosen, Edge, edges_of, forecast
+from planner.plan_search.edges import Chosen
+from planner.plan_search.forecast import Net, forecast, net_of
 from planner.plan_search.goals import Goal, goal_of
 from planner.plan_search.greedy import greedy, raised
 from planner.plan_search.options import Table, Wish, levels_of, table_of
@@ -40,9 +42,8 @@ CLOSE: Final = 0.1
 """dB between the SQNR asked of the program that does and the one that does not, where bisection ends."""
 REACH: Final = 60.0
 """dB beyond the plan without wishes that are looked at, where float makes any SQNR possible."""
-SPREAD: Final = 8
-"""Trials at most that fill the widest gaps of the front, of more than `GAP` dB."""
-GAP: Final = 1.0
+GAP: Final = 0.2
+"""dB between neighbours of the front from which on what lies between is tried, while trials are left."""
 
 Progress = Callable[[int, int], None]
 
@@ -59,8 +60,8 @@ class Search:
       front: no other trial is as good at less work; least work first.
       trials: all of them, in the order measured.
       dearest: work of the plan with every kernel at its dearest, of which goals of work are shares.
-      bound: work that any plan with the predicted noise of the program's last proposal needs at least; of the
-        prediction, not of the measurement. None where the program proposed nothing.
+      bound: work that any plan with the predicted noise of the best needs at least; of the prediction, not of
+        the measurement. None where the program did not propose the best.
       gap: how far that proposal is above the bound, as a share.
       unit: the target's word for the unit of work.
     """
@@ -123,6 +124,7 @@ def search(
     functions: Mapping[str, QuantFn] | None = None,
     state: str | Path | None = None,
     progress: Progress | None = None,
+    measuring: NoiseProgress | None = None,
     executor: Executor | None = None,
     parts: int = 4,
 ) -> Search:
@@ -141,13 +143,14 @@ def search(
       reference: of a model with quantizers of its own, as `compare` takes it.
       state: a file that keeps what was measured; a search that finds it goes on.
       progress: called with (trials done, trials at most), and once before the first.
+      measuring: called with (runs done, runs in all or None) while noise is measured, before any trial: once
+        through for the kernels, then for the weights of those that matter.
       executor: runs `parts` of the samples at once where noise is measured; any of `concurrent.futures`.
 
     Raises:
       InputError: no goal, a goal that needs a metric without one, a model without a float output, the state
         of another search, or a metric that raises.
       SampleError: no samples, or one that does not fit.
-      UnsupportedExport: a plan that no ONNX QDQ file can say, so that nothing can be measured.
     """
     wanted = goal_of(goal)
     if wanted.needs_metric and metric in (None, SQNR):
@@ -159,12 +162,14 @@ def search(
         raise InputError(f"trials is {trials!r}; accepted: a number of plans, 1 or more")
     flat = expand(model)
     held = replayable(samples)
-    bench = Bench(flat, as_target(target, functions), held, metric, output, reference)
+    numbers = [name for name in flat.outputs if flat.values[name].dtype not in ("", "string")]
+    known = remembered(open_reference(flat, (), reference), numbers)
+    bench = Bench(flat, as_target(target, functions), held, metric, output, reference, known)
     # The key goes through all samples: only a file wants it.
     kept = State("", None) if state is None else State(bench.key(), Path(state))
     levels = levels_of(flat, bench.target)
     require_float_output(levels[""])
-    groups = _groups(flat, held, reference)
+    groups = groups_of(flat, held, known)
     asked = iter(range(2))
 
     def measure(choices: Sequence[Choice]) -> OwnNoise:
@@ -172,7 +177,14 @@ def search(
             next(asked),
             choices,
             lambda some: own_noise(
-                flat, levels[""], some, held, groups=groups, executor=executor, parts=parts
+                flat,
+                levels[""],
+                some,
+                held,
+                groups=groups,
+                progress=measuring,
+                executor=executor,
+                parts=parts,
             ),
         )
 
@@ -180,9 +192,8 @@ def search(
     return _Run(bench, kept, table, goal=wanted, most=trials, progress=progress).search()
 
 
-def _groups(model: Graph, samples: Source, reference: ReferenceKind) -> Mapping[str, Groups]:
+def groups_of(model: Graph, samples: Source, run: Run) -> Mapping[str, Groups]:
     """Groups of like slices of every float output, as they are judged."""
-    run = open_reference(model, (), reference)
     names = tuple(name for name in model.outputs if model.values[name].is_float)
     opened = open_samples(samples, model)
     found = [run(feed.name, feed.arrays, names) for feed in opened.feeds]
@@ -195,29 +206,25 @@ class _Run:
     def __init__(
         self, bench: Bench, kept: State, table: Table, *, goal: Goal, most: int, progress: Progress | None
     ) -> None:
-        self._bench, self._kept, self._table, self._edges = bench, kept, table, edges_of(table)
+        self._bench, self._kept, self._table, self._net = bench, kept, table, net_of(table)
         self._goal, self._most, self._progress = goal, most, progress
         self._weight_bits = goal.bound if goal.kind == "weight_bits" else math.inf
         self._trials: dict[str, Trial] = {}
         self._asked: list[tuple[float, Trial]] = []
-        self._bound: tuple[float, float] | None = None
-        self.dearest = _dearest(table, self._edges)
+        self._bounds: dict[str, tuple[float, float]] = {}
+        self.dearest = _dearest(table, self._net)
 
     def search(self) -> Search:
         """Base, levels, bisection, then the gaps of the front."""
         self._tell()
-        base = self._trial("planned", {})
-        if base is None or base.error:
-            message = "" if base is None else base.error
-            raise UnsupportedExport(f"the plan without wishes cannot be measured: {message}")
-        ends = self._levels()
-        self._bisect(base.predicted, ends)
+        self._trial("planned", {})
+        self._bisect(*self._levels())
         self._greedy()
         self._spread()
         found = tuple(self._trials.values())
         sound = [trial for trial in found if not trial.error]
         best = self._best(sound)
-        bound, gap = (None, None) if self._bound is None else self._bound
+        bound, gap = self._bounds.get(kernels_key(best.kernels), (None, None))
         return Search(
             self._goal,
             self._meets(best),
@@ -247,33 +254,33 @@ class _Run:
         if len(self._trials) >= self._most:
             return None
         known = self._kept.trials.get(key)
-        if known is None:
-            predicted = forecast(self._table, self._edges, chosen).sqnr(self._table)
-            known = self._bench.measured(origin, kernels, predicted)
+        if known is None or known.error:
+            predicted = forecast(self._table, self._net, chosen).sqnr(self._table)
+            known = self._bench.measured(origin, kernels, predicted, None if kernels else self._table.base)
             self._kept.keep(known)
         self._trials[key] = known
         self._tell()
         return known
 
-    def _levels(self) -> float:
+    def _levels(self) -> tuple[float, float]:
         """All or nothing: each level, unless predictions say that it is worse and dearer than another.
 
         Returns:
-          The SQNR (dB) predicted of the finest that is within reach.
+          The SQNR (dB) predicted without wishes, and of the finest level that is within reach.
         """
-        plain = forecast(self._table, self._edges, {})
+        plain = forecast(self._table, self._net, {})
         told = {"": (plain.work, plain.sqnr(self._table))}
         chosen = {level: raised(self._table, level) for level in self._table.levels if level}
         for level, options in chosen.items():
-            found = forecast(self._table, self._edges, options)
+            found = forecast(self._table, self._net, options)
             told[level] = found.work, found.sqnr(self._table)
         for level, options in chosen.items():
             work, sqnr = told[level]
             others = [told[other] for other in told if other != level]
             if not any(other[0] <= work and other[1] >= sqnr and other != (work, sqnr) for other in others):
                 self._trial(f"all {level}", options)
-        most = plain.sqnr(self._table) + REACH
-        return min(most, max(sqnr for _, sqnr in told.values()))
+        low = plain.sqnr(self._table)
+        return low, min(low + REACH, max(sqnr for _, sqnr in told.values()))
 
     def _bisect(self, low: float, high: float) -> None:
         """Ask the program for more or less, until the goal is met closely."""
@@ -306,20 +313,21 @@ class _Run:
     def _proposed(self, sqnr: float) -> Trial | None:
         """Measure the program's proposal for an SQNR (dB); None where it has none, or no trial is left."""
         bounds = bounds_of(self._table, sqnr)
-        start = greedy(self._table, self._edges, bounds, weight_bits=self._weight_bits)
+        start = greedy(self._table, self._net, bounds, weight_bits=self._weight_bits)
         found = propose(
             self._table,
-            self._edges,
+            self._net,
             bounds,
             {} if start is None else start[0],
             weight_bits=self._weight_bits,
         )
         if found is None:
             return None
-        work = forecast(self._table, self._edges, found.chosen).work
-        self._bound = found.bound, max(0.0, work / found.bound - 1) if found.bound else 0.0
         trial = self._trial("program", found.chosen)
         if trial is not None and not trial.error:
+            work = forecast(self._table, self._net, found.chosen).work
+            gap = max(0.0, work / found.bound - 1) if found.bound else 0.0
+            self._bounds.setdefault(kernels_key(trial.kernels), (found.bound, gap))
             self._asked.append((sqnr, trial))
         return trial
 
@@ -329,23 +337,35 @@ class _Run:
         if not sound:
             return
         best = self._best([trial for _, trial in sound])
-        sqnr = next(sqnr for sqnr, trial in sound if trial is best)
-        start = greedy(self._table, self._edges, bounds_of(self._table, sqnr), weight_bits=self._weight_bits)
+        self._by_greedy(next(sqnr for sqnr, trial in sound if trial is best))
+
+    def _by_greedy(self, sqnr: float) -> None:
+        """Measure the greedy choice for an SQNR (dB)."""
+        start = greedy(self._table, self._net, bounds_of(self._table, sqnr), weight_bits=self._weight_bits)
         # Infinite: it takes rescales that the target has not.
         if start is not None and math.isfinite(start[1].work):
             self._trial("greedy", start[0])
 
     def _spread(self) -> None:
-        """Fill the widest gaps of the front, between trials that predictions put a number on."""
-        asked: set[float] = set()
-        for _ in range(SPREAD):
+        """Fill the widest gaps of the front, by the program and by greedy, while trials are left."""
+        asked: list[float] = []
+        while len(self._trials) < self._most:
             front = _front([trial for trial in self._trials.values() if not trial.error])
-            known = sorted({*asked, *(one.predicted for one in front if math.isfinite(one.predicted))})
-            widest, start = max(((b - a, a) for a, b in pairwise(known)), default=(0.0, 0.0))
-            if widest <= GAP or len(self._trials) >= self._most:
+            gaps = [_gap(a, b, self._top(), asked) for a, b in pairwise(front)]
+            widest, middle = max(gaps, default=(0.0, 0.0))
+            if widest <= 0:
                 return
-            asked.add(start + widest / 2)
-            self._proposed(start + widest / 2)
+            asked.append(middle)
+            self._proposed(middle)
+            self._by_greedy(middle)
+
+    def _top(self) -> float:
+        """The SQNR (dB) up to which the front is filled: the best trial's, or that of the finest level."""
+        sound = [trial for trial in self._trials.values() if not trial.error]
+        raised = [
+            trial.sqnr for trial in sound if trial.origin.startswith("all") and math.isfinite(trial.sqnr)
+        ]
+        return max([self._best(sound).sqnr, *raised])
 
     def _meets(self, trial: Trial) -> bool:
         goal = self._goal
@@ -374,13 +394,24 @@ class _Run:
         return min(trials, key=lambda trial: (getattr(trial, means), -trial.quality))
 
 
-def _dearest(table: Table, edges: tuple[Edge, ...]) -> float:
+def _gap(a: Trial, b: Trial, top: float, asked: Sequence[float]) -> tuple[float, float]:
+    """How much of a gap of the front (dB) nothing was asked in, 0 for too little, and the SQNR amid it."""
+    low, high = sorted((a.predicted, b.predicted))
+    width = min(b.sqnr, top) - a.sqnr
+    if not (math.isfinite(high - low) and width > GAP and high - low > CLOSE):
+        return 0.0, 0.0
+    known = sorted({low, high, *(sqnr for sqnr in asked if low < sqnr < high)})
+    part, start = max((right - left, left) for left, right in pairwise(known))
+    return (width * part / (high - low) if part > CLOSE else 0.0), start + part / 2
+
+
+def _dearest(table: Table, net: Net) -> float:
     """Work of the plan with every kernel at its dearest: of a level, or predicted of their mixture."""
     chosen = {
         name: max(range(len(options)), key=lambda at, own=options: own[at].work)  # type: ignore[misc]
         for name, options in table.kernels.items()
     }
-    mixed = forecast(table, edges, chosen).work
+    mixed = forecast(table, net, chosen).work
     levels = [plan.work.total for plan in table.levels.values()]
     return max([*levels, mixed] if math.isfinite(mixed) else levels)
 

@@ -1,7 +1,8 @@
 """Trials: plans with some kernels asked for, exported, run and judged; each is measured once and kept.
 
-A trial runs as its ONNX QDQ file does in onnxruntime, optimisations off, beside the model as given. What was
-measured lies in a file of state, so that a search which was stopped goes on. Source: design 11, section 7.
+A trial runs as its ONNX QDQ file does in onnxruntime, optimisations off, or, where no such file can say the
+plan, in the interpreter; the model as given has run once for all trials. What was measured lies in a file of
+state, so that a search which was stopped goes on. Source: design 11, section 7.
 """
 
 import hashlib
@@ -19,7 +20,7 @@ from planner.accuracy.own_noise import OwnNoise, Part
 from planner.calibration.samples import Source, open_samples
 from planner.errors import Conflict, InputError, QTypeError, UnsupportedExport
 from planner.interpreter.compare import compare
-from planner.interpreter.reference import ReferenceKind
+from planner.interpreter.reference import ReferenceKind, Run
 from planner.ir.asked import with_wanted
 from planner.ir.graph import Graph, model_digest
 from planner.pipeline import export
@@ -76,6 +77,7 @@ class Bench:
       model: annotated and flat.
       samples: that can be gone through again.
       metric: name or function; None for SQNR alone.
+      known: the reference, opened before; None to open it anew for every trial.
     """
 
     model: Graph
@@ -84,6 +86,7 @@ class Bench:
     metric: str | Metric | None = None
     output: str | None = None
     reference: ReferenceKind = "written"
+    known: Run | None = None
 
     @property
     def metric_name(self) -> str:
@@ -122,16 +125,26 @@ class Bench:
         """The plan of a trial."""
         return plan_model(with_wanted(self.model, kernels), self.target)
 
-    def measured(self, origin: str, kernels: Mapping[str, Wish], predicted: float) -> Trial:
-        """Plan, export and judge."""
+    def measured(
+        self, origin: str, kernels: Mapping[str, Wish], predicted: float, plan: Planned | None = None
+    ) -> Trial:
+        """Plan, export and judge.
+
+        Args:
+          plan: that of these wishes, where it is there already.
+        """
         try:
-            plan = self.planned(kernels)
-            data = export(plan.annotated, plan, FILE)
-        except (Conflict, QTypeError, UnsupportedExport) as error:
+            made = self.planned(kernels) if plan is None else plan
+        except (Conflict, QTypeError) as error:
             return Trial(origin, kernels, 0.0, 0.0, predicted, -math.inf, error=error.message)
-        asked = () if self.metric is None else (self.metric,)
         found = compare(
-            plan.annotated, data, self.samples, reference=self.reference, output=self.output, metrics=asked
+            made.annotated,
+            _runnable(made),
+            self.samples,
+            reference=self.reference,
+            known=self.known,
+            output=self.output,
+            metrics=() if self.metric is None else (self.metric,),
         )
         score = None
         if self.metric is not None:
@@ -145,14 +158,22 @@ class Bench:
         return Trial(
             origin,
             kernels,
-            plan.work.total,
-            mean_weight_bits(plan),
+            made.work.total,
+            mean_weight_bits(made),
             predicted,
             found.worst_sqnr,
             outputs,
             None if score is None else sign * score.quantized,
             None if score is None else sign * score.reference,
         )
+
+
+def _runnable(plan: Planned) -> bytes | Planned:
+    """The file of a plan, or the plan itself where no such file can say it."""
+    try:
+        return export(plan.annotated, plan, FILE)
+    except (QTypeError, UnsupportedExport):
+        return plan
 
 
 class State:

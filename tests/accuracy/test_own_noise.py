@@ -11,9 +11,10 @@ from onnx import TensorProto
 import planner
 from planner.accuracy.choices import choices_of, in_float, with_choice
 from planner.accuracy.own_noise import decibels, error_of, own_noise, power
-from planner.accuracy.steps import Steps, Store
+from planner.accuracy.steps import Steps
 from planner.errors import InputError, SampleError
 from planner.interpreter.evaluate import Interpreter
+from planner.interpreter.store import Store
 from planner.ir.expand import expand
 from tests.accuracy.nets import digits, net, node, normal, of_folder, planned
 from tests.awkward import control
@@ -135,7 +136,7 @@ def test_a_small_store_changes_nothing(monkeypatch):
     plan = planned(model, samples)
     flat, choices = expand(model), choices_of(plan)
     wanted = own_noise(flat, plan, choices, samples).power
-    monkeypatch.setattr("planner.accuracy.steps.LIMIT", 1000)
+    monkeypatch.setattr("planner.interpreter.store.LIMIT", 1000)
     run = Steps(flat, plan).run(samples[0])
     assert isinstance(run.memory.real("stem/relu_out"), np.memmap)
     assert own_noise(flat, plan, choices, samples).power == wanted

@@ -10,6 +10,7 @@ import planner
 from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import UnsupportedExport
 from planner.exporters.onnx.qdq import write_qdq
+from planner.exporters.onnx.storage_types import held
 from planner.exporters.table import EXPORTERS
 from planner.interpreter.evaluate import evaluate
 from planner.ir.graph import Constant, Op, Opaque
@@ -337,7 +338,7 @@ def test_a_half_precision_model_casts_at_the_border():
     np.testing.assert_array_equal(got, fake(-fake(x, kind).astype(np.float16), kind).astype(np.float16))
 
 
-def test_wide_biases_fit_or_are_refused():
+def test_wide_biases_fit_or_are_floats_of_their_grid():
     graph = conv_graph()
     w = weight(W)
     kernels = [(["c"], "x w b", "c")]
@@ -345,8 +346,16 @@ def test_wide_biases_fit_or_are_refused():
     got = run(write_qdq(graph, plan_of(graph, kernels, wide)), {"x": X})[0]
     np.testing.assert_array_equal(got, run(write_qdq(graph, conv_plan(graph, wide["c"])), {"x": X})[0])
     tiny = uniform(storage("i64"), 1e-12)
+    data = write_qdq(graph, plan_of(graph, kernels, wide | {"b": tiny}))
+    (found,) = [one for one in onnx.load_from_string(data).graph.initializer if one.name == "b_dequantized"]
+    reals = dequantize_array(quantize_array(np.asarray(graph.constants["b"].array), tiny), tiny)
+    np.testing.assert_array_equal(onnx.numpy_helper.to_array(found), reals)
+    plan = plan_of(graph, kernels, wide | {"b": tiny})
+    wanted = evaluate(graph, plan, {"x": X}, arithmetic="float32_qdq").outputs["c"]
+    np.testing.assert_array_equal(run(data, {"x": X})[0], wanted)
+    # What a format has to write as integers is refused.
     with pytest.raises(UnsupportedExport, match="constant 'b' stored as i64 needs more than 32 bits"):
-        write_qdq(graph, plan_of(graph, kernels, wide | {"b": tiny}))
+        held(quantize_array(np.asarray(graph.constants["b"].array), tiny), "b", tiny)
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,17 @@ import numpy as np
 import pytest
 
 import planner
+from planner.accuracy.own_noise import own_noise
 from planner.errors import AnnotationError, InputError, SampleError, UnknownName, UnsupportedExport
+from planner.interpreter import reference
+from planner.ir.asked import with_wanted
+from planner.plan_search import options, trials
+from planner.plan_search.forecast import net_of
+from planner.plan_search.greedy import greedy
+from planner.plan_search.program import bounds_of
 from planner.plan_search.search import merged_annotations
 from planner.plan_search.trials import Bench
+from planner.target.load import load_target
 from planner.target.modeltext import read_model_text
 from tests.conftest import ROOT
 from tests.plans.planned import digits
@@ -59,6 +67,41 @@ def test_no_trial_beats_the_front():
     for a, b in zip(search.front, search.front[1:], strict=False):
         assert a.work < b.work
         assert a.quality < b.quality
+
+
+def test_greedy_is_nowhere_better_at_no_more_work():
+    model, device = digits(), load_target("qnn-htp")
+    search = planner.search(model, device, samples(), goal="sqnr=54", trials=40)
+    levels = options.levels_of(model, device)
+    table = options.table_of(
+        model, levels, lambda some: own_noise(model, levels[""], some, samples(), groups={})
+    )
+    net, bench = net_of(table), Bench(model, device, samples())
+    low, high = (
+        next(one.sqnr for one in search.trials if one.origin == name) for name in ("planned", "all u16")
+    )
+    for sqnr in np.linspace(low, high, 8):
+        chosen, _ = greedy(table, net, bounds_of(table, float(sqnr)), weight_bits=np.inf)
+        wishes = {name: table.kernels[name][at].wish for name, at in chosen.items()}
+        rival = bench.measured(
+            "greedy", {name: wish for name, wish in wishes.items() if wish is not None}, 0.0
+        )
+        assert max(one.sqnr for one in search.front if one.work <= rival.work) >= rival.sqnr - 0.2
+
+
+def test_trials_that_are_left_fill_the_front():
+    few, many = (
+        planner.search(digits(), "qnn-htp", samples(), goal="sqnr=54", trials=most) for most in (10, 40)
+    )
+    assert many.trials[:10] == few.trials
+    assert len(many.front) > len(few.front)
+
+
+def test_the_bound_is_of_the_best():
+    search = found("sqnr=58")
+    assert search.best.origin == "program"
+    assert search.bound <= search.best.work * 1.01
+    assert planner.search(digits(), TARGET, samples(), goal="sqnr=10", trials=2).bound is None
 
 
 def test_annotations_make_the_best_plan_again():
@@ -123,9 +166,9 @@ def test_metrics_are_goals():
 
 
 def test_trials_are_never_more_than_asked():
-    for trials in (1, 2, 3):
-        search = planner.search(digits(), TARGET, samples(), goal="sqnr=60", trials=trials)
-        assert len(search.trials) <= trials
+    for most in (1, 2, 3):
+        search = planner.search(digits(), TARGET, samples(), goal="sqnr=60", trials=most)
+        assert len(search.trials) <= most
         assert search.trials[0].origin == "planned"
 
 
@@ -171,6 +214,43 @@ def test_a_state_is_taken_up_again(tmp_path, monkeypatch):
     assert measured == []
 
 
+def test_progress_is_told_while_noise_is_measured_and_then_of_trials():
+    told, runs = [], []
+    planner.search(
+        digits(), TARGET, samples(), goal="sqnr=50", trials=3,
+        progress=lambda *one: told.append(one), measuring=lambda *one: (runs.append(one), told.append("run")),
+    )  # fmt: skip
+    # Once through for the kernels, once for weights; one run for each sample and choice.
+    ends = [done for done, total in runs if done == total]
+    assert len(ends) == 2
+    assert [done for done, _ in runs] == [*range(1, ends[0] + 1), *range(1, ends[1] + 1)]
+    assert all(end % 4 == 0 for end in ends)
+    assert told[len(runs) :] == [(0, 3), (1, 3), (2, 3), (3, 3)]
+
+
+def test_the_model_as_given_runs_once_and_the_plan_without_wishes_is_made_once(monkeypatch):
+    run, seen, made = reference.run_session, [], []
+    plan = options.plan_model
+    monkeypatch.setattr(reference, "run_session", lambda *rest: seen.append(rest[1]) or run(*rest))
+    monkeypatch.setattr(options, "plan_model", lambda model, _: made.append(model.wanted) or plan(model, _))
+    monkeypatch.setattr(trials, "plan_model", lambda model, _: made.append(model.wanted) or plan(model, _))
+    planner.search(digits(), TARGET, samples(), goal="sqnr=50", trials=4)
+    assert len(seen) == len(samples())
+    assert made.count({}) == 1
+
+
+def test_a_plan_that_no_file_can_say_is_measured_by_the_interpreter():
+    text = (ROOT / "targets" / "litert-int8.yaml").read_text()
+    head, _, _ = text.replace("i16", "i24").partition("\ntests:")
+    search = planner.search(digits(), head, samples(), goal="sqnr=60", trials=6)
+    (wide,) = (one for one in search.trials if one.origin == "all i24")
+    assert not wide.error
+    assert wide.sqnr > search.trials[0].sqnr
+    plan = planner.plan(with_wanted(digits(), wide.kernels), load_target(head))
+    with pytest.raises(UnsupportedExport, match="24 bits"):
+        planner.export(plan.annotated, plan, "onnx-qdq")
+
+
 def test_states_of_something_else_are_refused(tmp_path):
     path = tmp_path / "search.json"
     planner.search(digits(), TARGET, samples(), goal="sqnr=30", trials=1, state=path)
@@ -196,6 +276,23 @@ def test_any_executor_finds_the_same():
             digits(), TARGET, [*samples()], goal="sqnr=58", trials=6, executor=pool, parts=3
         )
     assert other == plain
+
+
+def test_a_dask_cluster_finds_the_same():
+    distributed = pytest.importorskip("distributed")
+    plain = found("sqnr=58", trials=6)
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        told = []
+        other = planner.search(
+            digits(), TARGET, [*samples()], goal="sqnr=58", trials=6, parts=4,
+            executor=client.get_executor(), measuring=lambda *one: told.append(one),
+        )  # fmt: skip
+        assert len(client.scheduler_info()["workers"]) == 2
+    assert other == plain
+    assert told[-1][0] == told[-1][1]
 
 
 @pytest.mark.parametrize(
@@ -246,7 +343,6 @@ def test_unmet_wishes_end_as_trials_with_a_reason():
         planner.annotate(digits(), annotations={"format": "qplan.annotations/1", "kernels": {"nope": "i8"}})
     search = found("sqnr=58")
     assert all(not one.error for one in search.trials)
-    assert UnsupportedExport is not None
 
 
 def test_where_nothing_is_rescaled_between_kernels_nothing_is_proposed_that_would_be():

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from planner.constants.quantize import quantize_array
+from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import UnsupportedExport
 from planner.exporters.common.blocks import Operand
 from planner.exporters.common.values import Values
@@ -21,11 +21,13 @@ from planner.exporters.onnx.storage_types import (
     Array,
     axis_of,
     dtype_text,
+    fits,
     held,
     held_dtype,
     whole_range,
 )
 from planner.ir.borders import homes
+from planner.ir.dtypes import NUMPY
 from planner.ir.graph import Graph, Op, Shape
 from planner.ir.types.qtypes import Uniform
 from planner.onnx.write import Port
@@ -166,6 +168,10 @@ class ModelBuilder:
         """The float form of a value seen through a type, or as it is."""
         if kind is None:
             return self.operand(value)
+        if (long := self._too_long(value, kind)) is not None:
+            dtype, name = self.graph.values[value].dtype, self.file.fresh(f"{value}_dequantized")
+            self.file.constants[name] = long.astype(NUMPY[dtype]), dtype
+            return name
         stored = self.stored(value, kind)
         owns_name = kind == self.values.bases.get(value) and value not in self._boundary
         result = value if owns_name else self.file.fresh(f"{value}_dequantized")
@@ -177,12 +183,24 @@ class ModelBuilder:
         """A value in float32 whatever its own element type, seen through the type a port reads it in."""
         if self.graph.values[value].dtype == "f32":
             return self.values.real(value, seen)
+        if (value, seen) not in self._reals_f32 and (long := self._too_long(value, seen)) is not None:
+            self._reals_f32[value, seen] = self.file.constant(f"{value}_f32", long)
         if (value, seen) not in self._reals_f32:
             stored, result = self.stored(value, seen), self.file.fresh(f"{value}_f32")
             with self._beside(value):
                 self.dequantize_f32(stored, seen, result)
             self._reals_f32[value, seen] = result
         return self._reals_f32[value, seen]
+
+    def _too_long(self, value: str, kind: Uniform) -> Array | None:
+        """The reals of a constant whose integers need more than 32 bits, which ONNX does not dequantize.
+
+        A bias of 64 bits beside a weight that is next to nothing is such; None for all others.
+        """
+        if value not in self.graph.constants or kind.storage.bits <= 32 or value in self._boundary:
+            return None
+        stored = quantize_array(self.values.array(value), kind)
+        return None if fits(stored, kind) else dequantize_array(stored, kind)
 
     def constant_f32(self, value: str) -> str:
         """A constant operand in float32 whatever its own element type."""

@@ -28,6 +28,12 @@ def whole_range(dtype: np.dtype[Any]) -> np.iinfo[Any]:
     return np.iinfo(dtype)
 
 
+def fits(stored: Array, kind: Uniform) -> bool:
+    """Whether the integer type of the file holds the stored integers of a constant."""
+    bounds = whole_range(held_dtype(kind))
+    return not stored.size or bool(bounds.min <= stored.min() and stored.max() <= bounds.max)
+
+
 def held(stored: Array, value: str, kind: Uniform) -> Array:
     """Stored integers of a constant in the integer type of the file.
 
@@ -36,13 +42,12 @@ def held(stored: Array, value: str, kind: Uniform) -> Array:
     """
     if kind.storage.bits <= 32:
         return stored
-    bounds = whole_range(held_dtype(kind))
-    if stored.size and not bounds.min <= stored.min() <= stored.max() <= bounds.max:
+    if not fits(stored, kind):
         raise UnsupportedExport(
             f"constant {value!r} stored as {kind.storage} needs more than 32 bits; ONNX dequantizes 32",
             hint="a coarser weight scale makes its numbers smaller",
         )
-    return stored.astype(bounds.dtype, copy=False)
+    return stored.astype(held_dtype(kind), copy=False)
 
 
 def axis_of(kind: Uniform) -> Mapping[str, int]:
