@@ -161,7 +161,7 @@ CASES = {
         65,
         model="pinned_weight_finer_for_its_bias",
         target="tight",
-        ports={"fc.in[1]": "!quant.uniform<i8<-127:127>:f32, 0.25>"},
+        ports={"fc.in[1]": "!quant.uniform<i8<-7:7>:f32, 0.25>"},
     ),
     "narrow_range_is_another_storage": Case(24, rescales=("a#0 clamp -> k2.in[0]",)),
     "weight_that_is_not_narrow": Case(

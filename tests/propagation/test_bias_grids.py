@@ -82,8 +82,7 @@ def powers(plan, pin):
         ({"b": "{storage: i14}"}, 3),  # x 8 of 4095.5
         ({"b": "{storage: i32, scale_min: 0.0001}"}, 4),
         ({"more": ", accumulator: i15"}, 4),  # (4 x 128 + 398) x 16 of 16383
-        ({"more": ", accumulator: i12"}, 1),
-        ({"more": ", accumulator: i11"}, 0),
+        ({"w": "{storage: i8, range: [-7, 7], symmetric: true}", "more": ", accumulator: i11"}, 0),
         ({"rules": (RULE, "{multiplier_scale: {out: y, of: [x, w], range: [0.01, 1]}}")}, 2),
         ({"rules": (RULE, "{multiplier_scale: {out: y, of: [x, w]}}")}, 5),
     ],
@@ -229,7 +228,7 @@ def by_search(w, b, pin, *, top, room, sums, reach, x):
 @given(
     seed=st.integers(0, 2**32 - 1),
     bits=st.integers(2, 8),
-    short=st.integers(8, 32),
+    short=st.integers(15, 32),
     axis=st.booleans(),
     scale=st.sampled_from([0.25, 0.1, 3e-3]),
 )
