@@ -22,6 +22,7 @@ from planner.calibration.width_ranges import CHOOSERS, ends_of
 from planner.errors import StatsError
 from planner.ir.graph import Graph, model_digest
 from planner.ir.types.qtypes import AtReaders, WidthRange
+from planner.notebook import html_of, html_table
 
 FORMAT: Final = "qplan.stats/2"
 PERCENTILE: Final = Fraction("99.99")
@@ -125,12 +126,23 @@ class Statistics:
           StatsError: a path that cannot be written.
         """
         try:
-            Path(path).write_text(self.to_json(), encoding="utf-8")
+            Path(path).write_bytes(self.to_json().encode())  # "\n" on every system
         except OSError as error:
             raise StatsError(f"{path}: cannot write statistics: {error.strerror}") from error
 
     def __repr__(self) -> str:
         return f"<Statistics of {len(self.values)} values over {self.samples} samples, {self.method}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: each value with the range that the method keeps and the extremes."""
+        rows = []
+        for name, seen in self.values.items():
+            los, his = range_of(seen, self.method)
+            ends = (min(los), max(his), seen.lo, seen.hi)
+            rows.append((name, *(f"{end:.6g}" for end in ends), seen.nan + seen.inf or ""))
+        title = f"Statistics of {len(self.values)} values over {self.samples} samples, {self.method}"
+        head = ("value", "range from", "to", "least seen", "largest seen", "NaN, infinite")
+        return html_of(title, html_table(head, rows))
 
 
 def percentile_of(method: str) -> Fraction | None:

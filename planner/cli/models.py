@@ -21,6 +21,7 @@ from planner.cli.options import (
     OutputOption,
     ReadersOption,
     ReferenceOption,
+    RequiredData,
     StatsOption,
     read_annotations_argument,
     read_model,
@@ -31,10 +32,6 @@ from planner.errors import InputError
 
 if TYPE_CHECKING:
     from planner.ir.graph import Graph
-
-RequiredData = Annotated[
-    str, typer.Option("--data", metavar="DIR|NPZ", help="Samples: a folder of .npz, or one .npz of many.")
-]
 
 
 def calibrate(
@@ -142,8 +139,8 @@ def compare(
         if quantized == STDIN
         else readable(quantized, "quantized model")
     )
-    with as_samples(chosen, graph) as samples:
-        comparison = planner.compare(graph, given, samples, **judging.arguments)
+    with as_samples(chosen, graph) as samples, progress("comparing") as bar:
+        comparison = planner.compare(graph, given, samples, progress=bar, **judging.arguments)
     comparison = replace(comparison, held_out=True if eval_data is not None else None)
     for warning in (*comparison.warnings, *_unlike(graph, data, eval_data)):
         warn(warning)

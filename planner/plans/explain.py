@@ -45,6 +45,14 @@ def explain(plan: Plan, address: str) -> str:
 
     Raises:
       UnknownName: no such address; the hint holds the nearest ones.
+
+    Example:
+      >>> model = planner.load_model("examples/digits/digits.onnx")
+      >>> stats = planner.calibrate(model, "examples/digits/calibration.npz")
+      >>> ready = planner.annotate(model, stats=stats)
+      >>> plan = planner.plan(ready, "litert-int8")
+      >>> "probabilities" in planner.explain(plan, "probabilities")
+      True
     """
     require_plan(plan)
     if not isinstance(address, str):

@@ -37,6 +37,14 @@ def plan_from_json(text: str | bytes) -> Plan:
     Raises:
       PlanFormatError: not such a file; the message starts with the path of what is wrong.
       ModelError: a graph that breaks a rule of validity.
+
+    Example:
+      >>> model = planner.load_model("examples/digits/digits.onnx")
+      >>> stats = planner.calibrate(model, "examples/digits/calibration.npz")
+      >>> ready = planner.annotate(model, stats=stats)
+      >>> plan = planner.plan(ready, "litert-int8")
+      >>> planner.plan_from_json(plan.to_json()).key == plan.key
+      True
     """
     document = read_checked(text, PLAN, VERSION)
     types = PortTypes()

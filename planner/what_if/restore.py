@@ -24,6 +24,14 @@ def restore(
     Raises:
       UnknownName: no such kernel.
       InputError: it runs in float already, or has no float port.
+
+    Example:
+      >>> model = planner.load_model("examples/digits/digits.onnx")
+      >>> stats = planner.calibrate(model, "examples/digits/calibration.npz")
+      >>> ready = planner.annotate(model, stats=stats)
+      >>> plan = planner.plan(ready, "litert-int8")
+      >>> planner.restore(plan, "head/gemm").kernels["head/gemm"].reason is not None
+      True
     """
     require_plan(plan)
     require_name("kernel", kernel, plan.kernels)

@@ -42,6 +42,10 @@ def parse_type(text: str) -> QType:
 
     Raises:
       QTypeError: with the column (from 1) of the first character that does not fit.
+
+    Example:
+      >>> planner.parse_type("!quant.uniform<i8:f32, 0.02:-3>").storage.bits
+      8
     """
     if not isinstance(text, str):
         raise QTypeError(f"a type is read from text, not from a {type(text).__name__}")

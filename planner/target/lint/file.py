@@ -77,7 +77,7 @@ def unused_group(target: Target) -> Found:
 
 
 def idle_wanted_float(target: Target) -> Found:
-    """L038: `wanted_float` where it has no effect."""
+    """L041: `wanted_float` where it has no effect."""
     if target.costs.wanted_float and target.costs.wanted_db is None:
         yield "costs", "wanted_float is true, and no wanted_db says when"
     elif target.costs.wanted_float and target.on_no_kernel == "error":
