@@ -1,11 +1,11 @@
 """What a floor of dB at readers is worth: quality and work of plans with `costs.wanted_db`, beside none.
 
 Trained models; plans are written as `onnx-qdq` and judged on held-out samples: SQNR (dB) of the worst output,
-of the decoder the cross entropy of its tokens. Work is `plan.work`, of all the plan without a floor. Readers are
+of the decoder the cross entropy of its tokens. Work is `plan.work`, over that without a floor. Readers are
 computed on 4 of the calibration samples; the last column is what that costs beside calibrating.
 Usage, from the repository root (the model folder is needed):
-`python -m benchmarks.wanted_db [--samples 4] [--target NAME] [MODEL ...]`; docs/results/wanted-db.md holds its
-tables.
+`python -m benchmarks.wanted_db [--samples 4] [--target NAME] [MODEL ...]`; it prints the tables of
+docs/results/wanted-db.md.
 """
 
 import argparse
