@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
@@ -28,7 +28,7 @@ class Shot(NamedTuple):
 
     name: str
     page: str
-    scheme: str
+    scheme: Literal["light", "dark"]
     act: Callable[[Page], object]
 
 
@@ -78,8 +78,7 @@ def main() -> None:
 def _taken(browser: Browser, shot: Shot, folder: Path) -> bytes:
     path = folder / "report.html"
     path.write_text(shot.page, encoding="utf-8")
-    scheme = "dark" if shot.scheme == "dark" else "light"
-    page = browser.new_page(viewport={"width": 1040, "height": 640}, color_scheme=scheme)
+    page = browser.new_page(viewport={"width": 1040, "height": 640}, color_scheme=shot.scheme)
     page.goto(path.as_uri())
     page.wait_for_function("() => window.__view && window.__view.frames > 0")
     page.locator("#view-canvas").focus()

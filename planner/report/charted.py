@@ -56,6 +56,7 @@ def reasons(plan: Plan) -> list[Reason]:
 def _reason(kernel: KernelPlan) -> str:
     """The reason with the kernel's own kind left out, so that like ones are one."""
     text = kernel.reason or "its row takes and gives floats"
+    text = text.replace(f" for kernel {kernel.kernel!r}", " for the kernel")
     return text.replace(f" names {kernel.kernel} ", " names it ")
 
 
@@ -63,7 +64,8 @@ def kinds_text(kinds: Mapping[str, int]) -> str:
     """`11 Pow, 4 Sqrt and 3 other kinds`."""
     often = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
     text = ", ".join(f"{many} {kind}" for kind, many in often[:4])
-    return f"{text} and {len(often) - 4} other kinds" if len(often) > 4 else text
+    more = len(often) - 4
+    return f"{text} and {more} other kind{'' if more == 1 else 's'}" if more > 0 else text
 
 
 def float_chart(plan: Plan) -> Markup:

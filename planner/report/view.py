@@ -25,7 +25,9 @@ from planner.report.totals import row_text
 MODEL: Final = "model"
 FLOAT: Final = "float"
 FIGURES: Final = ("macs", "work", "lost", "share", "sqnr")
-"""Columns of the nodes that are numbers; None for inputs and outputs, and where nothing was measured."""
+"""Numbers of the nodes; None for inputs and outputs, and where nothing was measured. Columns
+of losses are empty without losses."""
+OF_LOSSES: Final = ("share", "sqnr")
 
 Columns: TypeAlias = dict[str, list[Any]]
 
@@ -100,6 +102,8 @@ def view_of(
             "column": list(layout.columns),
             **{
                 key: [known[node.name][key] if node.kind != MODEL else None for node in nodes]
+                if losses is not None or key not in OF_LOSSES
+                else []
                 for key in FIGURES
             },
         },

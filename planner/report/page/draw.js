@@ -23,7 +23,7 @@ function paneOf(canvas, graph) {
       nodes: graph.count, edges: graph.edges.from.length, groups: graph.groups.name.length,
     },
   };
-  reshape(pane);
+  pane.scene = sceneOf(graph, pane.folded); // colours come with the dress
   return pane;
 }
 

@@ -46,6 +46,7 @@ function sceneOf(g, folded) {
 // stretches, as columns before and after.
 function acrossOf(g, { item, boxes }) {
   const { nodes, groups, count } = g;
+  if (!groups.name.length) return { from: [0, g.columns], to: [0, g.columns] };
   const taken = [];
   for (let node = 0; node < count; node++) if (item[node] === node) taken.push([nodes.column[node], nodes.column[node] + 1]);
   for (const i of boxes) {

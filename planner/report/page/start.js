@@ -10,7 +10,6 @@ if (data.before) {
     const after = main.graph.nodeOf(panes[0].graph.nameOf(node));
     return !panes[0].graph.isModel(node) && (after === undefined || main.graph.changed.has(after)) ? [node] : [];
   }));
-  recolor(panes[0]);
 }
 panes.push(main);
 active = main;
