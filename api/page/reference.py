@@ -35,7 +35,9 @@ def reference_page(app: FastAPI) -> bytes:
         name = operation["operationId"]
         link = element("a", f"{method.upper()} {path}", href=f"#{name}")
         index.setdefault(tag, []).append(element("li", link))
-    contents = [join(element("h3", tag), element("ul", *links)) for tag, links in index.items()]
+    contents = [
+        join(element("p", element("strong", tag)), element("ul", *links)) for tag, links in index.items()
+    ]
     body = [
         element("h1", "The API"),
         element("p", document["info"]["description"]),
