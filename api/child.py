@@ -35,6 +35,7 @@ from planner.checker.check import check
 from planner.cli.files import model_format
 from planner.errors import InputError, PlannerError
 from planner.ir.graph import Graph, model_digest
+from planner.litert_reader.scan import scan_litert
 from planner.pipeline import annotate, export, load_model
 from planner.plans.explain import explain
 from planner.plans.plan import Plan, Planned
@@ -289,6 +290,8 @@ def _model(job: Arguments) -> tuple[str, Graph]:
     kind = model_format(data)
     if kind == "onnx":
         scan_onnx(data)
+    elif kind == "litert":
+        scan_litert(data)
     elif kind == "json":
         _scanned(data)
     else:

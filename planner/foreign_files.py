@@ -56,14 +56,6 @@ _MAGIC: Final[tuple[tuple[int, bytes, Foreign], ...]] = (
         b"\x93NUMPY",
         Foreign("a single array of numpy", "a model is an ONNX file; samples are an .npz (numpy.savez)"),
     ),
-    # -- LiteRT: drop the line once .tflite files are read.
-    (
-        4,
-        b"TFL3",
-        Foreign(
-            "a LiteRT (TensorFlow Lite) file", "give the float model that it was converted from, as ONNX"
-        ),
-    ),
     (
         4,
         b"ORTM",

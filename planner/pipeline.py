@@ -29,6 +29,8 @@ from planner.interpreter.reference import ReferenceKind
 from planner.ir.dims import with_dims
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, with_facts
+from planner.litert_reader.read import read_litert
+from planner.litert_reader.scan import starts_as_litert
 from planner.model_objects import as_bytes, sniffed
 from planner.onnx.normalise import normalise
 from planner.onnx.read import read_onnx
@@ -45,6 +47,7 @@ _File: TypeAlias = str | Path | bytes
 
 _READERS: Mapping[str, Callable[[_File, Mapping[str, int]], Graph]] = {
     "json": lambda source, dims: with_dims(annotated.read_annotated(_text(source)), dims),
+    "litert": lambda source, dims: with_dims(read_litert(source), dims),
     "mlir": lambda source, dims: with_dims(_normal(mlir.read_mlir(_text(source))), dims),
     "onnx": lambda source, dims: read_onnx(source, dims=dims),
 }
@@ -57,13 +60,13 @@ def load_model(
     dims: Mapping[str, int] | None = None,
     outputs: Sequence[str] | None = None,
 ) -> Graph:
-    """Read a model: an ONNX file, an annotated model as JSON or MLIR, a StableHLO program.
+    """Read a model: an ONNX or LiteRT file, an annotated model as JSON or MLIR, a StableHLO program.
 
     Args:
       source: a path, the bytes of a file or an open one, an `onnx.ModelProto`, an MLIR module of xDSL or of
         MLIR's own bindings, a `torch.export.ExportedProgram` (through PyTorch's exporter), a
         `jax.export.Exported`.
-      format: `onnx`, `json` or `mlir`; by default a file's suffix says, or the bytes do.
+      format: `onnx`, `litert`, `json` or `mlir`; by default a file's suffix says, or the bytes do.
       dims: sizes of dimensions that the model leaves open, by name (`batch`) or place (`input[0]`).
       outputs: values that the model shall end at; what computes others is left out. Of ONNX models only.
 
@@ -80,8 +83,10 @@ def load_model(
     given = as_bytes(source)
     if format is None:
         suffix = "" if isinstance(given, bytes) else Path(given).suffix.removeprefix(".").lower()
+        suffix = "litert" if suffix == "tflite" else suffix
         format = sniffed(given) if isinstance(given, bytes) else suffix  # noqa: A001
         format = format if format in _READERS else "onnx"  # noqa: A001
+        format = "litert" if format == "onnx" and starts_as_litert(given) else format  # noqa: A001
     require_name("model format", format, _READERS)
     if not isinstance(given, bytes):
         given = Path(given)

@@ -48,7 +48,7 @@ class ModelRecord(BaseModel):
     blob: Digest
     external_data: list[ExternalData] = Field(default_factory=list)
     bytes: int
-    format: Literal["onnx", "json", "mlir"]
+    format: Literal["onnx", "json", "litert", "mlir"]
     name: str
     kernels: int
     ops: int

@@ -19,7 +19,9 @@ _TOTALS: Final = ("macs", "bops", "weights", "weight_bits", "main_macs", "main_w
 
 
 def convert(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="ONNX file of any quantized dialect.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="ONNX file of any quantized dialect, or .tflite.")
+    ],
     *,
     to: Annotated[str, typer.Option("--to", metavar="F", help="The dialect to write; see docs/qonnx.md.")],
     out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="File to write.")],
@@ -121,7 +123,9 @@ def _cells(summary: dict[str, Any]) -> tuple[str, str, str]:
 
 
 def cost(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="ONNX file of any quantized dialect.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="ONNX file of any quantized dialect, or .tflite.")
+    ],
     *,
     mode: Annotated[
         str, typer.Option("--mode", metavar="M", help="How bit operations are counted: qonnx, table3 or eq5.")

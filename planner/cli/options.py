@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from planner.target.records import QuantFn, Target
 
 ModelFile: TypeAlias = Annotated[
-    str, typer.Argument(metavar="MODEL", help="ONNX file, or annotated model (.json, .mlir).")
+    str, typer.Argument(metavar="MODEL", help="ONNX or .tflite file, or annotated model (.json, .mlir).")
 ]
 PlanFile: TypeAlias = Annotated[
     str, typer.Argument(metavar="PLAN", help="plan.json of an earlier plan, or its folder.")

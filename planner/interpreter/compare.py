@@ -23,6 +23,8 @@ from planner.interpreter.reference import ReferenceKind, Run, named_in_reference
 from planner.interpreter.requantize import Array
 from planner.ir.graph import WRITTEN_LEFT_OUT, Graph
 from planner.ir.types.qtypes import Uniform
+from planner.litert_reader.read import read_litert_written
+from planner.litert_reader.scan import is_litert
 from planner.notebook import html_of, html_table
 from planner.onnx.quantized.dialect import QONNX
 from planner.onnx.quantized.lowering import lower
@@ -245,8 +247,9 @@ class _Pair:
     ) -> tuple[Mapping[str, Array], Mapping[str, Array]]:
         """Results of both, in reals, by name."""
         pinned = {name: kind for name, kind in pins(self.graph).items() if kind is not None}
+        whole = {port.name for port in self.quantized.get_inputs() if "int" in port.type}
         stored = {
-            name: quantize_array(as_f32(array), pinned[name]) if name in pinned else array
+            name: quantize_array(as_f32(array), pinned[name]) if name in pinned and name in whole else array
             for name, array in arrays.items()
         }
         wanted = self.reference(label, arrays, names)
@@ -273,8 +276,10 @@ def _unpinned(name: str, stored: str, verb: str) -> ModelError:
 
 
 def _plain(data: bytes | str | Path) -> bytes | str | Path:
-    """The file in operators that onnxruntime has: one with QONNX's quantizers is lowered."""
+    """The file in operators that onnxruntime has: one with QONNX's quantizers is lowered, LiteRT's read."""
     held = _bytes(data)
+    if is_litert(held):
+        return write_graph(lower(read_litert_written(held, stored=True)))
     if not any(name in held for name in _QUANTIZERS):
         return data
     graph = read_written(data)

@@ -19,6 +19,8 @@ from planner.ir.expand import expand
 from planner.ir.graph import Graph, validate
 from planner.ir.topology import topological
 from planner.ir.unknowns import shapeless
+from planner.litert_reader.read import read_litert_written
+from planner.litert_reader.scan import starts_as_litert
 from planner.onnx.composites.take_apart import has_composites, take_apart
 from planner.onnx.decoding import decoded
 from planner.onnx.normalise import normalise
@@ -74,11 +76,14 @@ def read_written(
 ) -> Graph:
     """Read a model for running or converting: every op of the file, nothing folded, quantization kept.
 
-    Quantization ops of all domains are spelled one way (`quantized.dialect`); the opset is 21.
+    Of a LiteRT file the tensors with scales go through QuantizeLinear and DequantizeLinear. Quantization ops
+    of all domains are spelled one way (`quantized.dialect`); the opset is 21.
 
     Raises:
       ModelError: no ONNX model, or one that cannot be read; one line that says where and why.
     """
+    if starts_as_litert(source):
+        return with_dims(read_litert_written(source), dims or {})
     graph = sound(with_dims(_as_written(source, None, outputs), dims or {}))
     return _settled(validate(infer(to_opset_21(graph))))
 
