@@ -4,7 +4,7 @@ bytes -> `load_model` -> `annotate` -> `plan` (fuse, choose rows, propagate) -> 
 Every step is a pure function of what it is given. Source: design 03, "One `plan` call".
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -13,9 +13,10 @@ import numpy as np
 
 from planner import annotated, mlir
 from planner.accuracy.metrics import Metric
+from planner.accuracy.readers import measure_readers
 from planner.calibration.run import calibrate as run_calibration
 from planner.calibration.run import calibrate_on, require_numbers
-from planner.calibration.samples import Source
+from planner.calibration.samples import Feed, Samples, Source, open_samples
 from planner.calibration.statistics import ACCEPTED, Statistics
 from planner.checker.check import check as check_plan
 from planner.errors import InputError, ModelError, expect, require_name
@@ -83,10 +84,9 @@ def load_model(
     given = as_bytes(source)
     if format is None:
         suffix = "" if isinstance(given, bytes) else Path(given).suffix.removeprefix(".").lower()
-        suffix = "litert" if suffix == "tflite" else suffix
         format = sniffed(given) if isinstance(given, bytes) else suffix  # noqa: A001
+        format = "litert" if suffix == "tflite" or starts_as_litert(given) else format  # noqa: A001
         format = format if format in _READERS else "onnx"  # noqa: A001
-        format = "litert" if format == "onnx" and starts_as_litert(given) else format  # noqa: A001
     require_name("model format", format, _READERS)
     if not isinstance(given, bytes):
         given = Path(given)
@@ -113,6 +113,7 @@ def calibrate(
     progress: Callable[[int, int | None], None] | None = None,
     executor: Executor | None = None,
     parts: int = 4,
+    readers: int = 0,
 ) -> Statistics:
     """Run the float model over samples and record the range of every value.
 
@@ -121,6 +122,8 @@ def calibrate(
       method: `minmax`, `percentile`, `percentile:99.9`, `mse` or `entropy`; docs/accuracy.md compares them.
       progress: called with (samples done, samples in all or None).
       executor: runs `parts` of the samples at once, one thread each; any of `concurrent.futures`.
+      readers: of so many samples, the first, measure too what rounding each value to 8 and to 16 bits leaves
+        at its readers, which `costs.wanted_db` of a target is held against.
 
     Raises:
       SampleError: a sample of the wrong name, shape or element type; samples of nothing but NaN.
@@ -135,12 +138,27 @@ def calibrate(
     expect(method, str, f"a calibration method is one of {ACCEPTED}")
     if progress is not None and not callable(progress):
         raise InputError(f"progress is a function of (samples done, samples in all), not {progress!r}")
+    if isinstance(readers, bool) or not isinstance(readers, int) or readers < 0:
+        raise InputError(f"readers is a number of samples, 0 or more, not {readers!r}")
     if executor is not None:
         if not hasattr(executor, "submit"):
             raise InputError(f"executor is one of concurrent.futures, with a submit, not {executor!r}")
         sharded = calibrate_on(executor, flat, samples, parts=parts, method=method, progress=progress)
-        return require_numbers(flat, sharded)
-    return require_numbers(flat, run_calibration(flat, samples, method=method, progress=progress))
+        seen = require_numbers(flat, sharded)
+        return measure_readers(flat, seen, samples, count=readers) if readers else seen
+    opened, first = open_samples(samples, flat), list[Feed]()
+    if readers:
+        opened = Samples(_keeping(opened.feeds, first, readers), opened.count)
+    seen = require_numbers(flat, run_calibration(flat, opened, method=method, progress=progress))
+    return measure_readers(flat, seen, Samples(iter(first), len(first)), count=readers) if readers else seen
+
+
+def _keeping(feeds: Iterable[Feed], first: list[Feed], most: int) -> Iterator[Feed]:
+    """The samples as they come, the first of them kept."""
+    for feed in feeds:
+        if len(first) < most:
+            first.append(feed)
+        yield feed
 
 
 def check(plan: Plan, model: Graph | None = None, target: TargetSource | None = None) -> None:

@@ -58,7 +58,9 @@ def _sizes(texts: Iterable[str]) -> dict[str, int]:
 
 
 def run(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="ONNX file of any quantized dialect.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="ONNX file of any quantized dialect, or .tflite.")
+    ],
     *,
     data: RequiredData,
     out: Annotated[

@@ -19,6 +19,7 @@ from planner.cli.options import (
     MinSqnrOption,
     ModelFile,
     OutputOption,
+    ReadersOption,
     ReferenceOption,
     RequiredData,
     StatsOption,
@@ -42,6 +43,7 @@ def calibrate(
         str | None,
         typer.Option("--out", "-o", metavar="JSON", help="File to write; standard output if none."),
     ] = None,
+    readers: ReadersOption = 0,
     json: JsonOption = False,
 ) -> None:
     """Run the float model over samples and write the range of every value."""
@@ -51,7 +53,7 @@ def calibrate(
     keep_from(out, model, data)
     graph = read_model(model)
     with as_samples(data, graph) as samples, progress("calibrating") as bar:
-        stats = planner.calibrate(graph, samples, method=method or "minmax", progress=bar)
+        stats = planner.calibrate(graph, samples, method=method or "minmax", progress=bar, readers=readers)
         odd = planner.odd_samples(graph, samples)
     for warning in (*odd, *stats_warnings(graph, stats)):
         warn(warning)

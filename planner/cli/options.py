@@ -61,6 +61,15 @@ DataOption: TypeAlias = Annotated[
 StatsOption: TypeAlias = Annotated[
     str | None, typer.Option("--stats", metavar="JSON", help="Statistics of an earlier calibrate.")
 ]
+ReadersOption: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        "--readers",
+        metavar="N",
+        min=0,
+        help="Samples to measure what rounding a value leaves at its readers.",
+    ),
+]
 MethodOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -238,7 +247,7 @@ def parse_costs(settings: Sequence[str]) -> dict[str, float | None]:
     """
     from dataclasses import fields
 
-    from planner.target.records import Costs
+    from planner.target.records import UNLIMITED, Costs
 
     known = [field.name for field in fields(Costs)]
     costs: dict[str, float | None] = {}
@@ -248,7 +257,7 @@ def parse_costs(settings: Sequence[str]) -> dict[str, float | None]:
             raise InputError(f"--set {setting!r}: expected cost=value, such as bit_price=4")
         if name not in known:
             raise unknown_name("cost", name, known)
-        costs[name] = None if (name, text) == ("max_bits_lost", "none") else _price(setting, text)
+        costs[name] = None if name in UNLIMITED and text == "none" else _price(setting, text)
     return costs
 
 

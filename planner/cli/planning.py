@@ -41,6 +41,7 @@ from planner.cli.options import (
     MinSqnrOption,
     ModelFile,
     OutputOption,
+    ReadersOption,
     ReferenceOption,
     StatsOption,
     TargetOption,
@@ -74,6 +75,7 @@ def plan(
     eval_data: EvalDataOption = None,
     stats: StatsOption = None,
     method: MethodOption = None,
+    readers: ReadersOption = 0,
     annotations: AnnotationsOption = None,
     cut: CutOption = None,
     condition: ConditionOption = None,
@@ -107,6 +109,7 @@ def plan(
 ) -> int:
     """Plan a model for a target and write plan.json, plan.mlir, report.html and the formats asked for."""
     import planner
+    from planner.accuracy.readers import SAMPLES
 
     only_one_stdin(model, target, data, eval_data, stats, annotations)
     judging = read_judging(reference, output, metric, min_sqnr, min_metric)
@@ -135,7 +138,10 @@ def plan(
     with ExitStack() as stack:
         samples = None if data is None else stack.enter_context(as_samples(data, graph))
         held_out = None if eval_data is None else stack.enter_context(as_samples(eval_data, graph))
-        seen = statistics_of(graph, samples, stats, method)
+        floor = costs.get("wanted_db", device.costs.wanted_db)
+        seen = statistics_of(
+            graph, samples, stats, method, readers=readers or (0 if floor is None else SAMPLES)
+        )
         wanted = Preparation(condition, seen, samples, given, correct=bias_correction)
         ready, changes = prepared(graph, device, wanted)
         planned = make(ready)
@@ -151,7 +157,7 @@ def plan(
     documents = {
         "plan.json": told.to_json(),
         "plan.mlir": planned.to_mlir(),
-        "report.html": planner.write_report(planned, comparisons, losses=lost),
+        "report.html": planner.write_report(planned, comparisons, losses=lost, stats=seen),
     }
     files = {name: text.encode() for name, text in documents.items()} | files
     keep_inputs(out, files, (model, target, data, eval_data, stats, annotations, functions))
@@ -212,7 +218,7 @@ def _check_judging(judging: Judging, formats: list[str], data: str | None, eval_
 
 
 def statistics_of(
-    graph: "Graph", samples: str | None, stats: str | None, method: str | None
+    graph: "Graph", samples: str | None, stats: str | None, method: str | None, *, readers: int = 0
 ) -> "Statistics | None":
     """Statistics of the samples, else those of a file, if any."""
     import planner
@@ -220,7 +226,7 @@ def statistics_of(
     if samples is None:
         return None if stats is None else read_stats(stats, method)
     with progress("calibrating") as bar:
-        return planner.calibrate(graph, samples, method=method or "minmax", progress=bar)
+        return planner.calibrate(graph, samples, method=method or "minmax", progress=bar, readers=readers)
 
 
 def _odd_data(

@@ -83,6 +83,8 @@ def read_written(
       ModelError: no ONNX model, or one that cannot be read; one line that says where and why.
     """
     if starts_as_litert(source):
+        if outputs:
+            raise ModelError("outputs are chosen of ONNX models, not of LiteRT files")
         return with_dims(read_litert_written(source), dims or {})
     graph = sound(with_dims(_as_written(source, None, outputs), dims or {}))
     return _settled(validate(infer(to_opset_21(graph))))

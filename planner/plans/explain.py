@@ -24,6 +24,7 @@ WORDINGS: Final[Mapping[str, str]] = {
     "any": "[{n}] the model asks for at least {type} at {port}",
     "calibrated": "[{n}] {port} was observed in {type}",
     "constant": "[{n}] {port} holds constants: the type comes from {source}",
+    "finer": "[{n}] {type} has a finer scale than its pin and the same numbers ({source})",
     "float": "[{n}] {port} stays float: {source}",
     "grown": "[{n}] {type} has a coarser scale than its range asks for ({source})",
     "left": "[{n}] {port} could not keep {type}: {source}",
@@ -35,6 +36,7 @@ WORDINGS: Final[Mapping[str, str]] = {
     "range": "[{n}] {port} takes the type of {source}",
     "row": "[{n}] {port} is served by {type} ({source})",
     "shared": "[{n}] {port} takes {source}",
+    "short": "[{n}] {type} holds too little for {port}: {source}",
 }
 """What a step of each rule says; "" is for every other rule, a rule of a row."""
 
