@@ -1,7 +1,7 @@
 """MLPerf Tiny beside its official 8-bit files: SQNR against the float model, same inputs, LiteRT's kernels.
 
-Usage: `python -m benchmarks.litert_tiny`. Needs the model folder and the oracle `litert`. ad01 is calibrated on
-128 of its windows and judged on 64 others; vww has four pictures, which serve for both.
+Usage: `python -m benchmarks.litert_tiny`. Needs the model folder and the oracle `litert`. ad01 is
+calibrated on 128 of its windows and judged on 64 others; vww has four pictures, which serve for both.
 """
 
 import tempfile
