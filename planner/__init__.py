@@ -12,6 +12,7 @@ from planner.version import VERSION
 if TYPE_CHECKING:
     from planner.accuracy.losses import losses
     from planner.accuracy.unlike import unlike_calibration
+    from planner.calibration.caches.stored import with_caches
     from planner.calibration.odd_samples import odd_samples
     from planner.calibration.statistics import Statistics
     from planner.calibration.statsjson import load_statistics
@@ -78,6 +79,7 @@ _HOMES: Final = {
     "target_ids": "planner.target.load",
     "to_networkx": "planner.plans.networkx_graph",
     "unlike_calibration": "planner.accuracy.unlike",
+    "with_caches": "planner.calibration.caches.stored",
     "with_wanted": "planner.ir.asked",
     "write_report": "planner.report.html",
 }
@@ -120,6 +122,7 @@ __all__ = [
     "target_ids",
     "to_networkx",
     "unlike_calibration",
+    "with_caches",
     "with_wanted",
     "write_report",
 ]

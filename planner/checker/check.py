@@ -101,6 +101,7 @@ def check(plan: Plan, model: Graph | None = None, target: Target | None = None) 
             if served is not None:
                 _check_row(served, target, notes)
     _check_carried(plan)
+    _check_caches(plan.graph)
     check_globs(plan, judged, numbers)
     ranges = ranges_of(plan.graph, judged, numbers) if numbers is not None else None
     for at, (_, _, served) in enumerate(judged):
@@ -224,6 +225,21 @@ def _check_carried(plan: Plan) -> None:
                     f"is {brief(other)}, the next trip reads it as {brief(first)} at {ports[0].address}; "
                     "accepted: one scale and zero point",
                 )
+
+
+def _check_caches(graph: Graph) -> None:
+    """What leaves the model and comes back in the next run is read as it was stored."""
+    for past, present in graph.caches:
+        read, written = (
+            [fact for fact in graph.values[name].facts if isinstance(fact, FloatType | Uniform)]
+            for name in (past, present)
+        )
+        if read != written:
+            refuse(
+                present,
+                f"is {brief(written[0]) if written else 'float'}, the next run reads it as "
+                f"{brief(read[0]) if read else 'float'} at {past}; accepted: one type",
+            )
 
 
 def _present(kernel: KernelPlan) -> list[Port]:

@@ -141,6 +141,7 @@ class Graph:
       scopes: bodies in their place, by path, where `expand` put them in.
       written: the model as its file has it, where the file has quantizers of its own; runs alone read it.
       wanted: what is asked of kernels, by name or glob of a kernel or an op, in order (`ir.asked`).
+      caches: an input and the output that comes back as it in the next run, stored alike.
     """
 
     name: str
@@ -156,6 +157,7 @@ class Graph:
     scopes: Mapping[str, Scope] = field(default_factory=dict)
     written: "Graph | None" = None
     wanted: Mapping[str, Wanted] = field(default_factory=dict)
+    caches: tuple[tuple[str, str], ...] = ()
 
     def __repr__(self) -> str:
         counts = f"{len(self.values)} values, {sum(1 for _ in self.all_ops())} ops"
@@ -208,6 +210,7 @@ def structure_digest(graph: Graph) -> str:
         told.append((op.name, op.type, op.inputs, op.outputs, attributes, op.captures))
     told += _told_of_bodies(graph)
     told += [(key, str(wanted)) for key, wanted in graph.wanted.items()]
+    told += [("cache", *pair) for pair in graph.caches]
     return f"sha256:{hashlib.sha256(''.join(map(repr, told)).encode()).hexdigest()}"
 
 
@@ -242,7 +245,8 @@ def with_facts(model: Graph, other: Graph) -> Graph:
         else region
         for region in model.regions
     ]
-    return replace(model, values=values, regions=tuple(regions), wanted=other.wanted)
+    facts: dict[str, Any] = {"wanted": other.wanted, "caches": other.caches}
+    return replace(model, values=values, regions=tuple(regions), **facts)
 
 
 def model_digest(graph: Graph) -> str:
@@ -354,6 +358,13 @@ def _structures_fit(graph: Graph) -> Iterator[str]:
             yield from _carries_badly(step, step.structure)
 
 
+def _caches_cross(graph: Graph) -> Iterator[str]:
+    for past, present in graph.caches:
+        for name, known, side in ((past, graph.inputs, "input"), (present, graph.outputs, "output")):
+            if name not in known:
+                yield f"the cache of {past!r} and {present!r} names {name!r}, which is no {side}"
+
+
 def _carries_badly(step: "Op | Region", loop: Loop) -> Iterator[str]:
     if loop.trip_count < 1:
         yield f"{step.name!r} loops {loop.trip_count} times; accepted: 1 or more"
@@ -373,6 +384,7 @@ RULES_OF_VALIDITY: Final[tuple[Callable[[Graph], Iterator[str]], ...]] = (
     _defined_once,
     _defined_before_use,
     _structures_fit,
+    _caches_cross,
 )
 
 

@@ -21,7 +21,6 @@ from planner.target.merge import expand_groups, merge
 from planner.target.records import Costs, Fusion, PortType, QuantFn, Row, Target, TestCase
 from planner.target.schema import Document, GroupModel
 from planner.target.signature import (
-    BIASES,
     Building,
     build_row,
     build_spec,
@@ -285,7 +284,7 @@ def _rows(building: Building, document: Document, root: Node) -> list[Row]:
         elif model.remove:
             _removes_nothing(building, child(node, "remove"))
         else:
-            rows.append(build_row(building, model, node, defaults.requantize, BIASES[defaults.bias]))
+            rows.append(build_row(building, model, node, defaults))
     return rows
 
 
@@ -365,13 +364,19 @@ def _columns(root: Node) -> Mapping[str, int]:
 
 def _places(root: Node) -> Mapping[str, tuple[str, int, int]]:
     found: dict[str, tuple[str, int, int]] = {}
+    for part, key in (("kernels", "when"), ("fusions", "where")):
+        for entry in child(root, part).entries():
+            asked = entry.get(key)
+            if asked is not None:
+                for name, (line, column) in asked.keys.items():
+                    found.setdefault(f"{entry.where} {key} {name}", (asked.source.name, line, column))
     for key in ("types", "op_groups"):
         table = root.get(key)
         for name, node in table.items() if table is not None else ():
             line, column = table.keys.get(name, (node.line, node.column)) if table else (1, 1)
             found[f"{key}.{name}"] = (node.source.name, line, column)
     for key in ("defaults", "legalize"):
-        entry = root.get(key)
-        if entry is not None:
-            found[key] = (entry.source.name, entry.line, entry.column)
+        section = root.get(key)
+        if section is not None:
+            found[key] = (section.source.name, section.line, section.column)
     return found

@@ -246,6 +246,9 @@ class DefaultsModel(Model):
     duplicate_constants: bool = True
     islands: Literal["float", "integer"] = "integer"
     bias: Literal["i32", "i64", "float"] = "i32"
+    when: dict[str, Any] = Field(
+        default_factory=dict, description="Predicates of every row that has such ports."
+    )
 
 
 class RescaleCostModel(Model):

@@ -210,6 +210,29 @@ def refuse_contradictions(graph: Graph) -> None:
                 if len(facts) > 1:
                     address = port_address(region.name, side, i)
                     _refuse_pair(address, f"port {address}", address, facts)
+    _refuse_unlike_caches(graph)
+
+
+STORED: Final = (Bipolar, FloatType, Uniform)
+"""Facts that say how a value is stored at the model's border."""
+
+
+def _refuse_unlike_caches(graph: Graph) -> None:
+    """Refuse a cache that is stored in one type when it leaves, and read in another when it comes back."""
+    for past, present in graph.caches:
+        pins = [
+            next((fact for fact in graph.values[name].facts if isinstance(fact, STORED)), None)
+            for name in (past, present)
+        ]
+        if pins[0] == pins[1]:
+            continue
+        known = [(name, pin) for name, pin in zip((past, present), pins, strict=True) if pin is not None]
+        raise Conflict(
+            f"{present!r} leaves as {pins[1] or 'float'} and comes back as {past!r}: {pins[0] or 'float'}",
+            facts=tuple(f"value {name!r}: {pin}" for name, pin in known),
+            hint="give both one type",
+            concession=Concession(facts=tuple(known)),
+        )
 
 
 def _refuse_pair(place: str, where: str, name: str, facts: Facts) -> None:
