@@ -33,7 +33,7 @@ lint: $(VENV)/.test
 bench: $(VENV)/.test ## compare with onnxruntime's own quantizer (needs the model folder, see benchmarks/)
 	$(BIN)/python -m benchmarks.main_job
 
-soak: $(VENV)/.test oracles ## the slow tests and those of hours, one at a time, into docs/results/soak.md
+soak: $(VENV)/.test oracles .oracles/torch/.made ## the slow tests and those of hours, one at a time, into docs/results/soak.md
 	$(BIN)/python -m pytest -m "slow or soak" --junitxml out/soak.xml $(PYTEST_ARGS)
 	$(BIN)/python -m benchmarks.soak_page out/soak.xml docs/results/soak.md
 

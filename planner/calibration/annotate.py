@@ -71,7 +71,9 @@ def _with_statistics(graph: Graph, stats: Statistics) -> Graph:
         los, his = range_of(seen, stats.method)
         expressed = value.dtype if value.dtype in EXPRESSED else "f32"
         widths = width_ranges(seen, stats.method)
-        fact = Calibrated(los, his, expressed, seen.axis, _row_max(seen, value), seen.two_values, widths)
+        fact = Calibrated(
+            los, his, expressed, seen.axis, _row_max(seen, value), seen.two_values, widths, seen.readers
+        )
         problem = misfit(fact, value)
         if problem:
             raise StatsError(f"statistics of {name!r}: {problem}")

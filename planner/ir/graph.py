@@ -6,6 +6,7 @@ ids. Nothing here knows a file format; validity rules are in one table, `RULES_O
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import wraps
@@ -18,6 +19,7 @@ from planner.errors import ModelError
 from planner.ir.structure import Branches, Loop, Scope, Structure, functions_of
 from planner.ir.types.qtypes import QType
 from planner.ir.types.wanted import Wanted
+from planner.notebook import html_of, html_table
 
 Found = TypeVar("Found")
 Dim: TypeAlias = int | str | None
@@ -162,6 +164,21 @@ class Graph:
     def __repr__(self) -> str:
         counts = f"{len(self.values)} values, {sum(1 for _ in self.all_ops())} ops"
         return f"<Graph {self.name!r}: {counts}, inputs {self.inputs}, outputs {self.outputs}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: inputs, outputs, and ops by type."""
+        ports = [("input", name, self.values[name]) for name in self.inputs]
+        ports += [("output", name, self.values[name]) for name in self.outputs]
+        rows = [
+            (side, name, "?" if value.shape is None else " x ".join(map(str, value.shape)), value.dtype)
+            for side, name, value in ports
+        ]
+        counts = Counter(op.type for op in self.all_ops()) + Counter(
+            r.kernel for r in self.regions if not r.ops
+        )
+        title = f"Model {self.name}: {len(self.values)} values, {sum(counts.values())} ops"
+        ops = html_table(("op", "count"), counts.most_common())
+        return html_of(title, html_table(("", "name", "shape", "type"), rows), ops)
 
     def all_ops(self) -> Iterator[Op]:
         """Ops in order, wherever they stand."""

@@ -78,6 +78,10 @@ def load_target(
       TargetError: every error found, as `file:line:column: T0xx ...`; `.errors` has them as records.
       UnknownName: no such shipped target.
       InputError: a file that cannot be read.
+
+    Example:
+      >>> planner.load_target("litert-int8").title
+      'LiteRT reference int8 kernels'
     """
     if not isinstance(source, str | Path | Mapping):
         raise InputError(
@@ -105,7 +109,12 @@ def as_target(target: TargetSource, functions: Mapping[str, QuantFn] | None = No
 
 
 def target_ids() -> tuple[str, ...]:
-    """Names of the shipped targets, sorted."""
+    """Names of the shipped targets, sorted.
+
+    Example:
+      >>> "onnxruntime-cpu" in planner.target_ids()
+      True
+    """
     return tuple(sorted(name for name in _shipped() if not name.startswith("_")))
 
 
@@ -349,7 +358,9 @@ def _first_line(node: Node) -> int:
 
 
 def _floats(costs: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: None if value is None else float(value) for key, value in costs.items()}
+    return {
+        k: value if value is None or isinstance(value, bool) else float(value) for k, value in costs.items()
+    }
 
 
 def _columns(root: Node) -> Mapping[str, int]:
@@ -375,7 +386,7 @@ def _places(root: Node) -> Mapping[str, tuple[str, int, int]]:
         for name, node in table.items() if table is not None else ():
             line, column = table.keys.get(name, (node.line, node.column)) if table else (1, 1)
             found[f"{key}.{name}"] = (node.source.name, line, column)
-    for key in ("defaults", "legalize"):
+    for key in ("costs", "defaults", "legalize"):
         section = root.get(key)
         if section is not None:
             found[key] = (section.source.name, section.line, section.column)

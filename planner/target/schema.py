@@ -271,12 +271,14 @@ class RescaleModel(Model):
 
 
 class CostsModel(Model):
-    """The price of lost bits."""
+    """The price of lost bits, and what rows are to leave of a value."""
 
     bit_price: Price = 2.0
     free_bits: Price = 0.5
     max_clip: Annotated[int | float, Field(ge=0, le=1)] = 0.01
     max_bits_lost: Price | None = None
+    wanted_db: Annotated[int | float, Field(ge=0, le=200)] | None = None
+    wanted_float: bool = False
 
 
 Count: TypeAlias = Annotated[int, Field(ge=0)]

@@ -376,4 +376,4 @@ def test_standard_input_takes_any_file(qplan, stats, planned, tmp_path):
 @pytest.mark.parametrize("line", [*VERBS, *(f"target {name}" for name in TARGET_VERBS)])
 def test_every_verb_takes_json_and_help(qplan, line):
     answer = qplan(*line.split(), "--help")
-    assert (answer.code, "--json" in answer.out) == (0, True)
+    assert (answer.code, "--json" in answer.out) == (0, line not in ("help", "schema"))

@@ -47,6 +47,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "L038": "a predicate that compares a number with text, so it never holds",
     "L039": "an accumulator that is narrower than one product",
     "L040": "`same_scale` over ports that `fixed_scale` fixes apart",
+    "L041": "`wanted_float` where it has no effect",
     "T001": "no YAML, or no UTF-8",
     "T002": "beyond a limit of size or number of values",
     "T003": "nested too deep",
