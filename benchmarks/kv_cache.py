@@ -132,8 +132,10 @@ def rows(count: int) -> Iterator[str]:
             apart = np.mean(
                 [(np.exp(b) * (b - a)).sum(-1).mean() for a, b in zip(found, wanted, strict=True)]
             )
+            # Rounded first, and 0.0 added, so that no -0.0000 is told.
+            more = round(float(loss - floor), 4) + 0.0
             yield (
-                f"| {variant.title} | {cache} | {cache_bytes(session)} | {loss:.4f} | {round(loss - floor, 4) + 0.0:+.4f} "
+                f"| {variant.title} | {cache} | {cache_bytes(session)} | {loss:.4f} | {more:+.4f} "
                 f"| {100 * same:.1f} % | {apart:.5f} |"
             )
 
