@@ -85,12 +85,15 @@ def float_ops(model: ModelProto) -> Counter[str]:
     )
 
 
-def macs_by_op(model: ModelProto, sample: Mapping[str, Array] | None = None) -> dict[str, tuple[int, int]]:
+def macs_by_op(
+    model: ModelProto, sample: Mapping[str, Array] | None = None, *, stored_results: bool = True
+) -> dict[str, tuple[int, int]]:
     """Return (integer, total) multiply-adds of Conv, ConvTranspose, Gemm and MatMul, by op type.
 
     Args:
       model: a QDQ or a float file.
       sample: one input; with it the shapes are those of a run, for files whose shapes are not static.
+      stored_results: whether a product of stored integers counts only where its result is stored, too.
 
     Raises:
       ValueError: a shape that the count needs is not static and no sample was given.
@@ -103,7 +106,8 @@ def macs_by_op(model: ModelProto, sample: Mapping[str, Array] | None = None) -> 
     for node in nodes:
         macs = MAC_COUNTS[node.op_type](node, wiring)
         integer, total = found.get(node.op_type, (0, 0))
-        found[node.op_type] = (integer + macs * _is_integer(node, wiring), total + macs)
+        is_integer = (_is_integer if stored_results else _multiplies_integers)(node, wiring)
+        found[node.op_type] = (integer + macs * is_integer, total + macs)
     return found
 
 
@@ -201,6 +205,10 @@ def _is_integer(node: NodeProto, wiring: _Wiring) -> bool:
     from_integers = all(_comes_from_dequantize(name, wiring) for name in operands)
     results = [name for name in node.output if name and _is_float(name, wiring)]
     return from_integers and all(_goes_to_quantize(name, wiring) for name in results)
+
+
+def _multiplies_integers(node: NodeProto, wiring: _Wiring) -> bool:
+    return all(_comes_from_dequantize(name, wiring) for name in node.input[:2])
 
 
 def _is_folded_activation(node: NodeProto, wiring: _Wiring) -> bool:
