@@ -17,7 +17,7 @@ demo: $(VENV)/.core ## plan the digits example for three targets, run the files,
 serve: $(VENV)/.service ## serve the planner over HTTP on loopback, data in out/service
 	$(BIN)/qplan serve --data out/service
 
-oracles: .oracles/hls4ml/.made .oracles/jax/.made .oracles/litert/.made .oracles/mlir/.made .oracles/qonnx/.made .oracles/schemathesis/.made .oracles/tosa/.made ## the tools that tests compare with, each in an environment of its own
+oracles: .oracles/hls4ml/.made .oracles/jax/.made .oracles/litert/.made .oracles/mlir/.made .oracles/qonnx/.made .oracles/schemathesis/.made .oracles/tosa/.made .oracles/vela/.made ## the tools that tests compare with, each in an environment of its own
 
 test: lint oracles ## format, lint, types, and every test but those of soak
 	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
@@ -33,7 +33,7 @@ lint: $(VENV)/.test
 bench: $(VENV)/.test ## compare with onnxruntime's own quantizer (needs the model folder, see benchmarks/)
 	$(BIN)/python -m benchmarks.main_job
 
-soak: $(VENV)/.test oracles ## the slow tests and those of hours, one at a time, into docs/results/soak.md
+soak: $(VENV)/.test oracles .oracles/torch/.made ## the slow tests and those of hours, one at a time, into docs/results/soak.md
 	$(BIN)/python -m pytest -m "slow or soak" --junitxml out/soak.xml $(PYTEST_ARGS)
 	$(BIN)/python -m benchmarks.soak_page out/soak.xml docs/results/soak.md
 

@@ -32,7 +32,7 @@ from api.planning.known_targets import KnownTargets, shipped_targets
 from api.planning.plugins import load_functions
 from api.planning.service import Service
 from api.problems import Problem, Refused, http_problem, problem_of
-from api.routes import ROUTERS, metrics
+from api.routes import ROUTERS, metrics, pages
 from api.schemas.openapi import openapi_of
 from api.schemas.responses import ProblemDocument
 from api.server.limits import Quota
@@ -70,6 +70,7 @@ def create_app(settings: Settings) -> FastAPI:
     for router in ROUTERS:
         app.include_router(router, prefix="/v1")
     app.include_router(metrics.router)
+    app.include_router(pages.router)
     app.state.metrics = Metrics()
     app.state.draining = asyncio.Event()
     for kind in (Refused, PlannerError, RequestValidationError, HTTPException, DatabaseError, OSError):

@@ -35,14 +35,17 @@ from planner.checker.check import check
 from planner.cli.files import model_format
 from planner.errors import InputError, PlannerError
 from planner.ir.graph import Graph, model_digest
+from planner.litert_reader.scan import scan_litert
 from planner.pipeline import annotate, export, load_model
 from planner.plans.explain import explain
 from planner.plans.plan import Plan, Planned
 from planner.plans.read_json import plan_from_json
 from planner.report.html import write_report
+from planner.report.view import view_json
 from planner.target.lint.findings import lint
 from planner.target.load import load_target
 from planner.target.records import QuantFn, Target
+from planner.target_tests.cases import run_cases
 
 MAX_VALUES: Final = 20_000_000
 MAX_LINE: Final = 4 << 20
@@ -135,6 +138,19 @@ def lint_target(job: Arguments) -> dict[str, Any]:
     return {**about, "findings": findings}
 
 
+def try_target(job: Arguments) -> dict[str, Any]:
+    """Run the tests of a target description."""
+    data = Path(job["text"]).read_bytes()
+    scan_yaml(data, job["name"])
+    target = load_target(_text(data) + "\n", functions=job["functions"], trusted=False, name=job["name"])
+    found = run_cases(target)
+    tests = [
+        {"name": one.name, "source": one.source, "ok": one.ok, "problems": list(one.problems)}
+        for one in found
+    ]
+    return {"id": target.id, "ok": all(one.ok for one in found), "tests": tests}
+
+
 def search_plans(job: Arguments) -> dict[str, Any]:
     """Search for the plan of least work that reaches a goal."""
     _, graph = _model(job)
@@ -149,6 +165,7 @@ TASKS: Final[Mapping[str, Callable[[Arguments], dict[str, Any]]]] = {
     "explain": explain_plan,
     "export": export_plan,
     "lint": lint_target,
+    "test": try_target,
     "losses": lambda job: measure_losses(_model(job)[1], _target(job["target"], job["functions"]), job),
     "merge": merge_statistics,
     "model": read_model,
@@ -164,7 +181,15 @@ def _report(plans: Sequence[Plan], _: Arguments) -> bytes:
     return write_report(plans[0], before=plans[1] if plans[1:] else None).encode()
 
 
-_READERS: Final = {**READERS, "report": _report}
+def _live(plans: Sequence[Plan], _: Arguments) -> bytes:
+    return write_report(plans[0], live=True).encode()
+
+
+def _view(plans: Sequence[Plan], _: Arguments) -> bytes:
+    return view_json(plans[0], plans[1] if plans[1:] else None, live=True).encode()
+
+
+_READERS: Final = {**READERS, "live": _live, "report": _report, "view": _view}
 
 
 def main() -> None:
@@ -291,6 +316,8 @@ def _model(job: Arguments) -> tuple[str, Graph]:
     kind = model_format(data)
     if kind == "onnx":
         scan_onnx(data)
+    elif kind == "litert":
+        scan_litert(data)
     elif kind == "json":
         _scanned(data)
     else:

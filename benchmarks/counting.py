@@ -208,7 +208,13 @@ def _is_integer(node: NodeProto, wiring: _Wiring) -> bool:
 
 
 def _multiplies_integers(node: NodeProto, wiring: _Wiring) -> bool:
-    return all(_comes_from_dequantize(name, wiring) for name in node.input[:2])
+    """Whether both operands are stored integers, views of them included."""
+    for name in node.input[:2]:
+        while name in wiring.producer and wiring.producer[name].op_type in VIEWS:
+            name = wiring.producer[name].input[0]  # noqa: PLW2901 - what the view is of
+        if not _comes_from_dequantize(name, wiring):
+            return False
+    return True
 
 
 def _is_folded_activation(node: NodeProto, wiring: _Wiring) -> bool:
@@ -297,6 +303,7 @@ def _gemm_macs(node: NodeProto, wiring: _Wiring) -> int:
     return prod(_dims(node.output[0], wiring)) * rows_first[0 if transposed else 1]
 
 
+VIEWS: Final = frozenset({"Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 MAC_COUNTS: Final = {
     "Conv": _conv_macs,
     "ConvTranspose": _conv_transpose_macs,

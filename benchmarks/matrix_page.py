@@ -11,7 +11,7 @@ MOST_CLAUSES: Final = 3
 MOST_MODELS: Final = 4
 _HAS: Final = ", the row has "
 _TYPE: Final = re.compile(
-    r"!quant\.uniform<([iuf]\w+(?:<-?\d+:-?\d+>)?):[^{}>]*(?:\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\})?>?"
+    r"!quant\.uniform<([iuf]\w+(?:<-?\d+:-?\d+>)?):[^{}>]*(?:\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}[^{}>]*)*>?"
 )
 
 HEAD: Final = """# Every model on every target
@@ -81,7 +81,7 @@ def _cell(record: Record | None) -> str:
 
 def _refusal(record: Record) -> str:
     text = record.get("refused") or record["crash"]
-    return f"- {record['model']} on {record['target']}: {_escaped(shorten(text))}"
+    return f"- {record['model']} on {record['target']}: {escaped(shorten(text))}"
 
 
 def _reasons(target: str, records: Sequence[Record]) -> str:
@@ -98,7 +98,7 @@ def _reasons(target: str, records: Sequence[Record]) -> str:
     lines = ["| kernel | reason | kernels | models |", "|---|---|---|---|"]
     for (kernel, reason), count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         named = _some(list(models[kernel, reason]))
-        lines.append(f"| {kernel} | {_escaped(reason)} | {count} | {named} |")
+        lines.append(f"| {kernel} | {escaped(reason)} | {count} | {named} |")
     return f"{title}\n" + "\n".join(lines) + "\n"
 
 
@@ -131,5 +131,6 @@ def _clauses(text: str) -> Iterator[str]:
         yield re.sub(r"^[\w.-]+\.yaml:\d+:? ?", "", clause).strip()
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Text for a cell of a table."""
     return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")

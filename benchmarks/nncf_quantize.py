@@ -1,7 +1,7 @@
 """NNCF's post-training quantization of an ONNX file, in an environment of its own; prints one JSON line.
 
 Knows nothing of planner; run by `benchmarks.quantizers` as
-`.oracles/nncf/bin/python -P benchmarks/nncf_quantize.py MODEL SAMPLES OUT`, with SAMPLES a folder of .npz files.
+`.oracles/nncf/bin/python -P benchmarks/nncf_quantize.py MODEL SAMPLES OUT`, SAMPLES a folder of .npz files.
 """
 
 import json

@@ -1,9 +1,10 @@
 """One phase of onnxruntime's own quantizer in a process of its own, timed; prints one JSON line.
 
-Run by `onnxruntime_baseline` and `quantizers`, never imported. Phases: `preprocess`, or `convert` where its result is
-refused; `pieces` (calibrator and QDQQuantizer called one after the other, as `quantize_static` does);
-`static` (`quantize_static` as a user calls it); `cached` (the same with the ranges given). Peak memory
-is this process's own, the samples are read one at a time.
+Run by `onnxruntime_baseline` and `quantizers`, never imported. Phases: `preprocess`, or `convert` where its
+result is refused; `pieces` (calibrator and QDQQuantizer called one after the other, as `quantize_static`
+does); `static` (`quantize_static` as a user calls it); `cached` (the same with the ranges given); `entropy`,
+`percentile`, `distribution` (by another method of calibration). Peak memory is this process's own, the
+samples are read one at a time.
 """
 
 import json

@@ -3,8 +3,8 @@
 Same samples on all sides, SQNR of held-out samples in onnxruntime, optimisations off; multiply-adds whose two
 operands are stored integers, whatever becomes of the result. A search on `onnxruntime-cpu` is asked for what
 NNCF's file has. Usage, from the repository root: `python -m benchmarks.quantizers [--samples 8] [--only NAME
-...] [--nncf PYTHON] [--write]`, with the models of QPLAN_MODELS; `--nncf` is the Python of NNCF's environment,
-`.oracles/nncf/bin/python` (`make .oracles/nncf/.made`); `--write` writes docs/results/quantizers.md.
+...] [--nncf PYTHON] [--write]`, with the models of QPLAN_MODELS; `--nncf` is the Python of NNCF's
+environment (`make .oracles/nncf/.made`); `--write` writes docs/results/quantizers.md.
 """
 
 import argparse
@@ -211,20 +211,22 @@ def page(rows: Sequence[Sequence[str]], nncf: Sequence[Sequence[str]], count: in
     held = sum(row[-1] == "yes" for row in judged)
     return f"""# Accuracy beside other quantizers
 
-Made by `python -m benchmarks.quantizers --samples {count} --write`: trained models, {count} calibration and {count} held-out samples, the
-same on all sides; target `{TARGET}`, format `onnx-qdq`, default settings. SQNR is of the held-out samples in onnxruntime,
-optimisations off. MACs in integers: multiply-adds of Conv, Gemm and MatMul whose two operands are stored integers; of recurrent ops, and
-inside of branches, none are counted on any side.
+Made by `python -m benchmarks.quantizers --samples {count} --write`: trained models, {count} calibration and
+{count} held-out samples, the same on all sides; target `{TARGET}`, format `onnx-qdq`, default settings. SQNR
+is of the held-out samples in onnxruntime, optimisations off. MACs in integers: multiply-adds of Conv, Gemm
+and MatMul whose two operands are stored integers; of recurrent ops, and inside of branches, none are counted
+on any side.
 
 ## onnxruntime's methods
-`quantize_static`, QDQ, u8/s8, per channel, after its preprocessing, by each method of calibration. Wanted: no output below the best of
-them by more than {SLACK} dB, at no fewer MACs in integers; outputs under {LEAST:g} dB on both sides are left out. It holds for {held} of
-{len(judged)} outputs.
+`quantize_static`, QDQ, u8/s8, per channel, after its preprocessing, by each method of calibration. Wanted: no
+output below the best of them by more than {SLACK} dB, at no fewer MACs in integers; outputs under
+{LEAST:g} dB on both sides are left out. It holds for {held} of {len(judged)} outputs.
 
 {table(HEAD, rows)}
 
 ## NNCF
-`nncf.quantize` by its defaults, beside our default and a search that is asked for the SQNR of NNCF's file on the calibration samples.
+`nncf.quantize` by its defaults, beside our default and a search that is asked for the SQNR of NNCF's file on
+the calibration samples.
 Latency: defaults of onnxruntime, one thread, runs of the file and of the float model in turn, medians.
 
 {table(NNCF_HEAD, nncf)}

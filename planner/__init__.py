@@ -10,24 +10,29 @@ from typing import TYPE_CHECKING, Any, Final
 from planner.version import VERSION
 
 if TYPE_CHECKING:
-    from planner.accuracy.losses import losses
+    from planner.accuracy.losses import Losses, losses
     from planner.accuracy.unlike import unlike_calibration
+    from planner.calibration.caches.stored import with_caches
     from planner.calibration.odd_samples import odd_samples
+    from planner.calibration.sources.images import images
     from planner.calibration.statistics import Statistics
     from planner.calibration.statsjson import load_statistics
     from planner.conversion.convert import convert
     from planner.costs import cost
     from planner.errors import Conflict, PlanInvalid, PlannerError
+    from planner.interpreter.compare import Comparison
     from planner.interpreter.models import run_model as run
     from planner.ir.asked import with_wanted
+    from planner.ir.graph import Graph
     from planner.ir.types.typetext import parse_type
     from planner.pipeline import annotate, calibrate, check, compare, evaluate, export, load_model, plan
-    from planner.plan_search.search import search
+    from planner.plan_search.search import Search, search
     from planner.plans.diff import diff
     from planner.plans.explain import explain
     from planner.plans.networkx_graph import to_networkx
     from planner.plans.plan import Plan
     from planner.plans.read_json import plan_from_json
+    from planner.quantizing import Quantized, quantize
     from planner.report.html import write_report
     from planner.target.load import load_target, target_ids
     from planner.target.records import Target
@@ -42,10 +47,15 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 _HOMES: Final = {
+    "Comparison": "planner.interpreter.compare",
     "Conflict": "planner.errors",
+    "Graph": "planner.ir.graph",
+    "Losses": "planner.accuracy.losses",
     "Plan": "planner.plans.plan",
     "PlanInvalid": "planner.errors",
     "PlannerError": "planner.errors",
+    "Quantized": "planner.quantizing",
+    "Search": "planner.plan_search.search",
     "Statistics": "planner.calibration.statistics",
     "Target": "planner.target.records",
     "annotate": "planner.pipeline",
@@ -60,6 +70,7 @@ _HOMES: Final = {
     "evaluate": "planner.pipeline",
     "explain": "planner.plans.explain",
     "export": "planner.pipeline",
+    "images": "planner.calibration.sources.images",
     "load_model": "planner.pipeline",
     "load_statistics": "planner.calibration.statsjson",
     "load_target": "planner.target.load",
@@ -69,6 +80,7 @@ _HOMES: Final = {
     "parse_type": "planner.ir.types.typetext",
     "plan": "planner.pipeline",
     "plan_from_json": "planner.plans.read_json",
+    "quantize": "planner.quantizing",
     "replan": "planner.what_if.replan",
     "restore": "planner.what_if.restore",
     "retarget": "planner.what_if.retarget",
@@ -78,15 +90,21 @@ _HOMES: Final = {
     "target_ids": "planner.target.load",
     "to_networkx": "planner.plans.networkx_graph",
     "unlike_calibration": "planner.accuracy.unlike",
+    "with_caches": "planner.calibration.caches.stored",
     "with_wanted": "planner.ir.asked",
     "write_report": "planner.report.html",
 }
 
 __all__ = [
+    "Comparison",
     "Conflict",
+    "Graph",
+    "Losses",
     "Plan",
     "PlanInvalid",
     "PlannerError",
+    "Quantized",
+    "Search",
     "Statistics",
     "Target",
     "__version__",
@@ -102,6 +120,7 @@ __all__ = [
     "evaluate",
     "explain",
     "export",
+    "images",
     "load_model",
     "load_statistics",
     "load_target",
@@ -111,6 +130,7 @@ __all__ = [
     "parse_type",
     "plan",
     "plan_from_json",
+    "quantize",
     "replan",
     "restore",
     "retarget",
@@ -120,6 +140,7 @@ __all__ = [
     "target_ids",
     "to_networkx",
     "unlike_calibration",
+    "with_caches",
     "with_wanted",
     "write_report",
 ]

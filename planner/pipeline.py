@@ -4,20 +4,24 @@ bytes -> `load_model` -> `annotate` -> `plan` (fuse, choose rows, propagate) -> 
 Every step is a pure function of what it is given. Source: design 03, "One `plan` call".
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from planner import annotated, mlir
 from planner.accuracy.metrics import Metric
+from planner.accuracy.readers import measure_readers
 from planner.calibration.run import calibrate as run_calibration
 from planner.calibration.run import calibrate_on, require_numbers
+from planner.calibration.samples import Feed, Samples, Source, open_samples
 from planner.calibration.statistics import ACCEPTED, Statistics
 from planner.checker.check import check as check_plan
 from planner.errors import InputError, ModelError, expect, require_name
 from planner.exporters.table import EXPORTERS, refuse_bodies
+from planner.foreign_files import foreign_folder, refuse_foreign
 from planner.interpreter.compare import Comparison
 from planner.interpreter.compare import compare as compare_models
 from planner.interpreter.evaluate import Evaluation
@@ -26,6 +30,9 @@ from planner.interpreter.reference import ReferenceKind
 from planner.ir.dims import with_dims
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, with_facts
+from planner.litert_reader.read import read_litert
+from planner.litert_reader.scan import starts_as_litert
+from planner.model_objects import as_bytes, sniffed
 from planner.onnx.normalise import normalise
 from planner.onnx.read import read_onnx
 from planner.onnx.sessions import Optimisation
@@ -35,54 +42,78 @@ from planner.target.load import TargetSource, as_target
 
 __all__ = ["annotate", "calibrate", "check", "compare", "evaluate", "export", "load_model", "plan"]
 
-Source = str | Path | bytes
+ModelSource: TypeAlias = Any
+"""What `load_model` takes; see there."""
+_File: TypeAlias = str | Path | bytes
 
-_READERS: Mapping[str, Callable[[Source, Mapping[str, int]], Graph]] = {
+_READERS: Mapping[str, Callable[[_File, Mapping[str, int]], Graph]] = {
     "json": lambda source, dims: with_dims(annotated.read_annotated(_text(source)), dims),
+    "litert": lambda source, dims: with_dims(read_litert(source), dims),
     "mlir": lambda source, dims: with_dims(_normal(mlir.read_mlir(_text(source))), dims),
     "onnx": lambda source, dims: read_onnx(source, dims=dims),
 }
 
 
 def load_model(
-    source: Source,
+    source: ModelSource,
     *,
     format: str | None = None,  # noqa: A002 - the public name
     dims: Mapping[str, int] | None = None,
+    outputs: Sequence[str] | None = None,
 ) -> Graph:
-    """Read a model: an ONNX file, or an annotated model as JSON or MLIR.
+    """Read a model: an ONNX or LiteRT file, an annotated model as JSON or MLIR, a StableHLO program.
 
     Args:
-      source: a path, or the file's bytes (then `format` is needed, unless it is ONNX).
-      format: `onnx`, `json` or `mlir`; by default the file's suffix says.
+      source: a path, the bytes of a file or an open one, an `onnx.ModelProto`, an MLIR module of xDSL or of
+        MLIR's own bindings, a `torch.export.ExportedProgram` (through PyTorch's exporter), a
+        `jax.export.Exported`.
+      format: `onnx`, `litert`, `json` or `mlir`; by default a file's suffix says, or the bytes do.
       dims: sizes of dimensions that the model leaves open, by name (`batch`) or place (`input[0]`).
+      outputs: values that the model shall end at; what computes others is left out. Of ONNX models only.
 
     Raises:
-      ModelError: what is wrong with the file, and where.
-      UnknownName: no input has such an open dimension.
+      ModelError: what is wrong with the file, and where; what it is instead of a model.
+      InputError: an object that is no model.
+      UnknownName: no input has such an open dimension; no value has such a name.
+
+    Example:
+      >>> model = planner.load_model("examples/digits/digits.onnx")
+      >>> model.inputs, model.outputs
+      (('image',), ('probabilities',))
     """
-    if not isinstance(source, bytes | str | Path):
-        raise InputError(
-            f"a model is read from a path or the bytes of a file, not from a {type(source).__name__}",
-            hint="of an onnx.ModelProto, give its SerializeToString()",
-        )
+    given = as_bytes(source)
     if format is None:
-        suffix = "onnx" if isinstance(source, bytes) else Path(source).suffix.removeprefix(".").lower()
-        format = suffix if suffix in _READERS else "onnx"  # noqa: A001
+        suffix = "" if isinstance(given, bytes) else Path(given).suffix.removeprefix(".").lower()
+        format = sniffed(given) if isinstance(given, bytes) else suffix  # noqa: A001
+        format = "litert" if suffix == "tflite" or starts_as_litert(given) else format  # noqa: A001
+        format = format if format in _READERS else "onnx"  # noqa: A001
     require_name("model format", format, _READERS)
-    if not isinstance(source, bytes) and not Path(source).is_file():
-        raise ModelError(f"{source}: {'a folder, not a file' if Path(source).is_dir() else 'no such file'}")
-    return _READERS[format](source, dims or {})
+    if not isinstance(given, bytes):
+        given = Path(given)
+        if not given.exists():
+            raise ModelError(f"{source}: no such file")
+        if given.is_dir() and foreign_folder(given) is None:
+            raise ModelError(f"{source}: a folder, not a file")
+    if format == "json":
+        text = given if isinstance(given, bytes) else given.read_bytes()
+        refuse_foreign("the model" if isinstance(given, bytes) else repr(str(given)), text)
+    if outputs is None:
+        return _READERS[format](given, dims or {})
+    if format != "onnx":
+        raise InputError(f"outputs are chosen of ONNX models, not of {format}")
+    expect(outputs, (list, tuple), "outputs are a list of names of values")
+    return read_onnx(given, dims=dims, outputs=tuple(outputs))
 
 
 def calibrate(
     model: Graph,
-    samples: str | Path | Iterable[Mapping[str, np.ndarray]],
+    samples: Source,
     *,
     method: str = "minmax",
     progress: Callable[[int, int | None], None] | None = None,
     executor: Executor | None = None,
     parts: int = 4,
+    readers: int = 0,
 ) -> Statistics:
     """Run the float model over samples and record the range of every value.
 
@@ -91,20 +122,43 @@ def calibrate(
       method: `minmax`, `percentile`, `percentile:99.9`, `mse` or `entropy`; docs/accuracy.md compares them.
       progress: called with (samples done, samples in all or None).
       executor: runs `parts` of the samples at once, one thread each; any of `concurrent.futures`.
+      readers: of so many samples, the first, measure too what rounding each value to 8 and to 16 bits leaves
+        at its readers, which `costs.wanted_db` of a target is held against.
 
     Raises:
       SampleError: a sample of the wrong name, shape or element type; samples of nothing but NaN.
+
+    Example:
+      >>> model = planner.load_model("examples/digits/digits.onnx")
+      >>> stats = planner.calibrate(model, "examples/digits/calibration.npz")
+      >>> stats
+      <Statistics of 22 values over 128 samples, minmax>
     """
     flat = expand(model)
     expect(method, str, f"a calibration method is one of {ACCEPTED}")
     if progress is not None and not callable(progress):
         raise InputError(f"progress is a function of (samples done, samples in all), not {progress!r}")
+    if isinstance(readers, bool) or not isinstance(readers, int) or readers < 0:
+        raise InputError(f"readers is a number of samples, 0 or more, not {readers!r}")
     if executor is not None:
         if not hasattr(executor, "submit"):
             raise InputError(f"executor is one of concurrent.futures, with a submit, not {executor!r}")
         sharded = calibrate_on(executor, flat, samples, parts=parts, method=method, progress=progress)
-        return require_numbers(flat, sharded)
-    return require_numbers(flat, run_calibration(flat, samples, method=method, progress=progress))
+        seen = require_numbers(flat, sharded)
+        return measure_readers(flat, seen, samples, count=readers) if readers else seen
+    opened, first = open_samples(samples, flat), list[Feed]()
+    if readers:
+        opened = Samples(_keeping(opened.feeds, first, readers), opened.count)
+    seen = require_numbers(flat, run_calibration(flat, opened, method=method, progress=progress))
+    return measure_readers(flat, seen, Samples(iter(first), len(first)), count=readers) if readers else seen
+
+
+def _keeping(feeds: Iterable[Feed], first: list[Feed], most: int) -> Iterator[Feed]:
+    """The samples as they come, the first of them kept."""
+    for feed in feeds:
+        if len(first) < most:
+            first.append(feed)
+        yield feed
 
 
 def check(plan: Plan, model: Graph | None = None, target: TargetSource | None = None) -> None:
@@ -117,6 +171,13 @@ def check(plan: Plan, model: Graph | None = None, target: TargetSource | None = 
 
     Raises:
       PlanInvalid: the first thing that does not hold; `.port` is its address, `.row` the row's file:line.
+
+    Example:
+      >>> model = planner.load_model("examples/digits/digits.onnx")
+      >>> stats = planner.calibrate(model, "examples/digits/calibration.npz")
+      >>> ready = planner.annotate(model, stats=stats)
+      >>> plan = planner.plan(ready, "litert-int8")
+      >>> planner.check(plan, ready, "litert-int8")
     """
     require_plan(plan)
     check_plan(plan, model, None if target is None else as_target(target))
@@ -128,6 +189,13 @@ def export(model: Graph, plan: Plan, format: str) -> bytes:  # noqa: A002 - the 
     Raises:
       UnsupportedExport: the format cannot express this plan; names port and row.
       PlanInvalid: the plan does not fit the model.
+
+    Example:
+      >>> model = planner.load_model("examples/digits/digits.onnx")
+      >>> stats = planner.calibrate(model, "examples/digits/calibration.npz")
+      >>> ready = planner.annotate(model, stats=stats)
+      >>> plan = planner.plan(ready, "litert-int8")
+      >>> file = planner.export(ready, plan, "onnx-qdq")
     """
     require_name("export format", format, EXPORTERS)
     model = expand(model)
@@ -145,6 +213,15 @@ def evaluate(
 
     Args:
       arithmetic: requantize by this instead of each row's own (`float32_even` is onnxruntime's).
+
+    Example:
+      >>> model = planner.load_model("examples/digits/digits.onnx")
+      >>> stats = planner.calibrate(model, "examples/digits/calibration.npz")
+      >>> ready = planner.annotate(model, stats=stats)
+      >>> plan = planner.plan(ready, "litert-int8")
+      >>> sample = {"image": np.zeros((1, 1, 8, 8), "float32")}
+      >>> planner.evaluate(ready, plan, sample).outputs["probabilities"].shape
+      (1, 10)
     """
     flat = expand(model)
     require_plan(plan)
@@ -152,19 +229,22 @@ def evaluate(
 
 
 def compare(
-    model: Graph,
+    model: Graph | ModelSource,
     data: bytes | str | Path,
-    samples: str | Path | Iterable[Mapping[str, np.ndarray]],
+    samples: Source,
     *,
     optimisation: Optimisation = "none",
     exact_products: bool = False,
     reference: ReferenceKind = "written",
     output: str | None = None,
     metrics: Sequence[str | Metric] = (),
+    progress: Callable[[int, int | None], None] | None = None,
 ) -> Comparison:
     """Run a model and a quantized ONNX file of it side by side: SQNR (dB), largest error, metrics.
 
     Args:
+      model: the float model, loaded or as `load_model` takes it.
+      data: the quantized file, a path or its bytes.
       samples: with arrays `label` or `labels` beside the inputs, scores of classes are judged by them.
       optimisation: the level at which onnxruntime loads the file; its own default is `all`.
       exact_products: x86 without VNNI adds products of u8 and i8 in 16 bits, unless it is told not to.
@@ -172,13 +252,23 @@ def compare(
       output: the output that labels are for; by default the only one.
       metrics: `top1`, `top5`, `cross_entropy`, or functions `metric(outputs, labels) -> float`: arrays of all
         samples by name of the output, larger is better.
+      progress: called with (samples done, samples in all or None).
 
     Raises:
       SampleError: samples or labels that do not fit.
       InputError: a metric that raises, or returns no number.
+
+    Example:
+      >>> model = planner.load_model("examples/digits/digits.onnx")
+      >>> stats = planner.calibrate(model, "examples/digits/calibration.npz")
+      >>> ready = planner.annotate(model, stats=stats)
+      >>> plan = planner.plan(ready, "litert-int8")
+      >>> file = planner.export(ready, plan, "onnx-qdq")
+      >>> planner.compare(model, file, "examples/digits/test.npz").samples
+      450
     """
     return compare_models(
-        expand(model),
+        expand(model if isinstance(model, Graph) else load_model(model)),
         data,
         samples,
         optimisation=optimisation,
@@ -186,6 +276,7 @@ def compare(
         reference=reference,
         output=output,
         metrics=metrics,
+        progress=progress,
     )
 
 
@@ -194,7 +285,7 @@ def _normal(model: Graph) -> Graph:
     return normalise(model) if model.opsets and not model.regions else model
 
 
-def _text(source: Source) -> str:
+def _text(source: _File) -> str:
     try:
         return (source if isinstance(source, bytes) else Path(source).read_bytes()).decode()
     except UnicodeDecodeError as error:

@@ -36,6 +36,13 @@ def annotate(
     Raises:
       StatsError: statistics for values that are not there.
       AnnotationError: an annotation that names nothing or does not fit its tensor.
+
+    Example:
+      >>> model = planner.load_model("examples/digits/digits.onnx")
+      >>> stats = planner.calibrate(model, "examples/digits/calibration.npz")
+      >>> asked = planner.annotate(model, stats=stats, kernels={"head/gemm": "float"})
+      >>> len(asked.wanted)
+      1
     """
     return annotate_graph(expand(model), stats=stats, annotations=annotations, kernels=kernels)
 
@@ -63,6 +70,13 @@ def plan(
     Raises:
       Conflict: constraints that cannot all hold; `.facts` is a small set of them.
       AnnotationError: something is asked of a kernel that is not there.
+
+    Example:
+      >>> model = planner.load_model("examples/digits/digits.onnx")
+      >>> stats = planner.calibrate(model, "examples/digits/calibration.npz")
+      >>> ready = planner.annotate(model, stats=stats)
+      >>> planner.plan(ready, "litert-int8")
+      <Plan of 'digits' for litert-int8: 15 kernels, 3 rescales and casts, cost 458>
     """
     device = as_target(target, functions)
     model = expand(model)

@@ -20,17 +20,18 @@ from onnx import TensorProto, helper, numpy_helper
 from planner.onnx.sessions import FAILURES
 
 WEIGHTS = {
-    "ConvInteger": (1, 3),
-    "MatMulInteger": (1, 3),
-    "QGemm": (3, 5),
-    "QLinearConv": (3, 5),
-    "QLinearMatMul": (3, 5),
+    "ConvInteger": (1, 3, 2),
+    "MatMulInteger": (1, 3, 2),
+    "MatMulIntegerToFloat": (1, 5, 4),
+    "QGemm": (3, 5, 2),
+    "QLinearConv": (3, 5, 2),
+    "QLinearMatMul": (3, 5, 2),
 }
-"""Where an op has its weight and the zero point of it."""
-OPERAND_ZERO = 2
-"""Where each of them has the zero point of its first operand."""
+"""Where an op has its weight, the zero point of it, and the zero point of its first operand."""
 U8, I8, I32 = TensorProto.UINT8, TensorProto.INT8, TensorProto.INT32
 PRECISE = "session.x64quantprecision"
+TURNED = frozenset({(U8, I8), (I8, U8)})
+"""Types of operand and weight for which the weight is turned."""
 
 
 @cache
@@ -112,13 +113,13 @@ def _turn(graph: onnx.GraphProto, outer: dict[str, int]) -> None:
         for body in _bodies(node):
             _turn(body, kinds)
         if node.op_type in WEIGHTS:
-            at, zero_at = WEIGHTS[node.op_type]
+            at, zero_at, other_at = WEIGHTS[node.op_type]
             zero = node.input[zero_at] if zero_at < len(node.input) else ""
             mine = kinds.get(node.input[at], kinds.get(zero))
             # The operand's zero point tells its type where the file does not type what a node computes.
-            theirs = kinds.get(node.input[OPERAND_ZERO] if len(node.input) > OPERAND_ZERO else "")
+            theirs = kinds.get(node.input[other_at] if len(node.input) > other_at else "")
             theirs = theirs or kinds.get(node.input[0], U8)
-            if {theirs, mine} == {U8, I8}:
+            if (theirs, mine) in TURNED:
                 node.input.extend([""] * (zero_at + 1 - len(node.input)))
                 for place in (at, zero_at):
                     node.input[place] = _turned(node.input[place], theirs, nodes)

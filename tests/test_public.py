@@ -8,6 +8,7 @@ import planner
 from planner.errors import (
     AnnotationError,
     InputError,
+    ModelError,
     PlanFormatError,
     QTypeError,
     SampleError,
@@ -46,8 +47,8 @@ def ready():
 WRONG = {
     "a protobuf": (
         lambda *_: planner.load_model(onnx.ModelProto()),
-        InputError,
-        "not from a ModelProto .*Serialize",
+        ModelError,
+        "the model is no ONNX model.*: it is empty",
     ),
     "a path for a model": (
         lambda *_: planner.plan("digits.onnx", "litert-int8"),

@@ -45,7 +45,7 @@ def test_the_target_of_the_docs_is_one(elsewhere):
 def test_commands_run(elsewhere):
     lines = [line for block in blocks("README.md", "sh") for line in block.replace("\\\n", " ").splitlines()]
     commands = [shlex.split(line) for line in lines if line.startswith("qplan ")]
-    assert len(commands) == 3
+    assert len(commands) == 4
     for command in commands:
         assert run(command[1:]) == 0
     written = sorted(path.name for path in (elsewhere / "out" / "digits").iterdir())

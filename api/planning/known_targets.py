@@ -8,6 +8,7 @@ import json
 import re
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
@@ -79,6 +80,14 @@ class KnownTargets:
         if own != name:
             raise Refused("input-invalid", f"the description is of {own!r}", hint=f"put it under {own}")
         return report, await run_sync(self._keep, name, text, report)
+
+    def source(self, name: str) -> str:
+        """The YAML of a target that was found, by `id@version`."""
+        id_, _, version = name.partition("@")
+        if id_ in self.shipped and self.shipped[id_].version == version:
+            return resources.files("targets").joinpath(f"{id_}.yaml").read_text("utf-8")
+        kept = self.store.find_verified("descriptions", self._record(name)["description"])
+        return kept.read_text(encoding="utf-8-sig")
 
     def argument(self, name: str) -> dict[str, Any]:
         """The argument that tells a task its target, by `id@version`: a shipped one, or a description.
@@ -153,6 +162,17 @@ async def lint_target(sandbox: Sandbox, text: Path, name: str) -> dict[str, Any]
       Refused: errors in the description.
     """
     report = await sandbox.run(work("lint", {"text": str(text), "name": name}))
+    del report["kept"]
+    return report
+
+
+async def try_target(sandbox: Sandbox, text: Path, name: str) -> dict[str, Any]:
+    """Run the tests of a target description in a child; arguments as of `lint_target`.
+
+    Raises:
+      Refused: errors in the description.
+    """
+    report = await sandbox.run(work("test", {"text": str(text), "name": name}))
     del report["kept"]
     return report
 

@@ -11,8 +11,13 @@ from typing import Any, Final
 from planner.plans.diff import diff
 from planner.plans.plan import Plan, Planned
 from planner.plans.records import KernelPlan, Port
+from planner.report.charted import reasons
+from planner.report.summary import size_of
+from planner.report.totals import totals
 from planner.what_if.pareto import Tradeoff, pareto
 from planner.what_if.suggest import Suggestion, suggest
+
+MOST_REASONS: Final = 100
 
 Arguments = Mapping[str, Any]
 
@@ -85,9 +90,33 @@ def _tradeoff(one: Tradeoff) -> str:
     )
 
 
+def summary(plans: Sequence[Plan], _: Arguments) -> bytes:
+    """Totals of a plan, and why kernels run in float."""
+    plan = plans[0]
+    count = totals(plan)
+    document = {
+        "plan": plan.key,
+        "model": plan.graph.name,
+        "target": f"{plan.target.id}@{plan.target.version}",
+        "kernels": count.kernels,
+        "integer": count.integer,
+        "rescales": count.rescales,
+        "casts": count.casts,
+        "cost": count.cost,
+        "optimal": count.optimal,
+        "work": count.work.total,
+        "work_unit": count.work_unit,
+        "weight_bytes": size_of(plan),
+        "reasons": {reason: sum(kinds.values()) for reason, kinds in reasons(plan)[:MOST_REASONS]},
+        "warnings": list(plan.warnings[:MOST_REASONS]),
+    }
+    return json.dumps(document).encode()
+
+
 READERS: Final[Mapping[str, Callable[[Sequence[Plan], Arguments], bytes]]] = {
     "diff": difference,
     "ports": ports,
+    "summary": summary,
 }
 
 WHAT_IF: Final[Mapping[str, Callable[[Planned, Arguments], bytes]]] = {

@@ -71,14 +71,15 @@ async def answer_what_if(
 
 
 async def answer_from_plans(service: Service, verb: str, *keys: str) -> tuple[Path, str]:
-    """Path and tag of an answer that is read off plans: `ports`, `diff` or `report`.
+    """Path and tag of an answer that is read off plans: `ports`, `diff`, `summary`, `report`, its
+    `live` form, or `view`.
 
     Raises:
       Refused: no such plan.
     """
     paths = [await run_sync(service.store.find, "plans", key) for key in keys]
     # The header that goes with a report admits one script: a stored report with another would stand still.
-    tag = answer_tag(verb, keys, {"policy": policy()} if verb == "report" else {})
+    tag = answer_tag(verb, keys, {"policy": policy()} if verb in ("report", "live") else {})
     kept = await run_sync(service.store.look, "answers", tag)
     if kept is not None:
         return kept, tag

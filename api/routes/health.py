@@ -1,10 +1,15 @@
 """Health of the server, and what it is."""
 
+from typing import get_args
+
 from fastapi import APIRouter, Request
 
 from api.routes.parameters import ServiceOf
+from api.schemas.requests import ExportFormat
 from api.schemas.responses import Health, ServerRecord
 from api.schemas.schema_files import SCHEMAS
+from api.server.middleware import SCOPES, TOKEN
+from api.server.tokens import EVERYTHING
 from planner.version import VERSION
 
 router = APIRouter(tags=["server"])
@@ -24,8 +29,8 @@ async def ready(request: Request) -> Health:
 
 
 @router.get("/server", operation_id="server")
-async def server(service: ServiceOf) -> ServerRecord:
-    """Versions, limits and file formats."""
+async def server(service: ServiceOf, request: Request) -> ServerRecord:
+    """Versions, limits and file formats, and what the caller may do."""
     limits = service.settings
     return ServerRecord(
         version=VERSION,
@@ -44,4 +49,7 @@ async def server(service: ServiceOf) -> ServerRecord:
             "qplan.stats/2",
         ],
         schemas=list(SCHEMAS),
+        exports=list(get_args(ExportFormat)),
+        token=request.scope.get(TOKEN),
+        scopes=sorted(request.scope.get(SCOPES, EVERYTHING)),
     )

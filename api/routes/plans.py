@@ -21,7 +21,15 @@ from api.routes.parameters import JOB, NOT_MODIFIED, Cursor, IfMatch, Limit, Pla
 from api.schemas.examples import NO_DIGEST, PORT, RESCALE, VALUE
 from api.schemas.openapi import PLAN_REF
 from api.schemas.requests import EditsRequest, PlanRequest
-from api.schemas.responses import Difference, Explanation, PlanPage, PortPage, Suggestions, Tradeoffs
+from api.schemas.responses import (
+    Difference,
+    Explanation,
+    PlanPage,
+    PlanSummary,
+    PortPage,
+    Suggestions,
+    Tradeoffs,
+)
 from api.server.responses import JSON, PAGE, UNCHANGING, file_answer, json_answer, next_link, require_match
 
 router = APIRouter(tags=["plans"], route_class=JsonRoute)
@@ -157,6 +165,38 @@ async def get_difference(
 
 
 @router.get(
+    "/plans/{key}/summary",
+    operation_id="summarize_plan",
+    response_class=FileResponse,
+    responses={200: {"model": PlanSummary}, **NOT_MODIFIED},
+)
+async def get_summary(key: PlanKey, request: Request, service: ServiceOf) -> Response:
+    """Give the totals of a plan, and why kernels run in float."""
+    return file_answer(request, *await answer_from_plans(service, "summary", key))
+
+
+@router.get(
+    "/plans/{key}/view",
+    operation_id="view_plan",
+    response_class=FileResponse,
+    responses={200: {"description": "qplan.view/1"}, **NOT_MODIFIED},
+)
+async def get_view(
+    key: PlanKey,
+    request: Request,
+    service: ServiceOf,
+    before: Annotated[
+        str | None,
+        Query(max_length=100, description="key of a plan: what differs is marked", examples=[NO_DIGEST]),
+    ] = None,
+) -> Response:
+    """Give the drawing of a plan, for its page."""
+    return file_answer(
+        request, *await answer_from_plans(service, "view", key, *([] if before is None else [before]))
+    )
+
+
+@router.get(
     "/plans/{key}/report",
     operation_id="report",
     response_class=FileResponse,
@@ -166,11 +206,17 @@ async def get_report(
     key: PlanKey,
     request: Request,
     service: ServiceOf,
+    *,
     before: Annotated[
         str | None,
         Query(max_length=100, description="key of a plan: what is new since is marked", examples=[NO_DIGEST]),
     ] = None,
+    live: Annotated[
+        bool,
+        Query(description="for a page that plans again, see plans.md; not with before", examples=[False]),
+    ] = False,
 ) -> Response:
     """Give the report of a plan: one HTML file that needs nothing else."""
-    path, tag = await answer_from_plans(service, "report", key, *([] if before is None else [before]))
+    verb = "live" if live and before is None else "report"
+    path, tag = await answer_from_plans(service, verb, key, *([] if before is None else [before]))
     return file_answer(request, path, tag, "text/html; charset=utf-8", **{"Content-Disposition": "inline"})

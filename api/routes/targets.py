@@ -6,11 +6,12 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from api.intake.request_bodies import YAML, require_media, write_body
-from api.planning.known_targets import lint_target
+from api.planning.known_targets import lint_target, try_target
 from api.routes.parameters import NOT_MODIFIED, Cursor, ServiceOf
 from api.schemas.examples import TARGET, TARGET_NAME
-from api.schemas.responses import LintReport, TargetRecord
-from api.server.responses import MOST, json_answer, next_link, page_of
+from api.schemas.responses import LintReport, TargetRecord, TestReport
+from api.server.responses import MOST, json_answer, next_link, page_of, unchanged
+from api.storage.digests import digest_of
 from planner.target.show import target_to_json
 
 router = APIRouter(tags=["targets"])
@@ -53,6 +54,24 @@ async def get_target(name: _Name, request: Request, service: ServiceOf) -> Any:
     return json_answer(request, target.digest, lambda: target_to_json(target))
 
 
+@router.get(
+    "/targets/{name}/source",
+    operation_id="get_target_source",
+    response_class=Response,
+    responses={
+        200: {"description": "YAML", "content": {"application/yaml": {"schema": {"type": "string"}}}},
+        **NOT_MODIFIED,
+    },
+)
+async def get_source(name: _Name, request: Request, service: ServiceOf) -> Response:
+    """Give a target's description as it was written."""
+    target = await service.targets.find(name)
+    text = await run_sync(service.targets.source, f"{target.id}@{target.version}")
+    tag = digest_of(text.encode())
+    headers = {"ETag": f'"{tag}"'}
+    return unchanged(request, tag) or Response(text, media_type="application/yaml", headers=headers)
+
+
 @router.put(
     "/targets/{name}",
     operation_id="put_target",
@@ -78,3 +97,12 @@ async def lint(request: Request, service: ServiceOf) -> LintReport:
     with service.store.draft() as folder:
         await write_body(request, folder / "target")
         return LintReport.model_validate(await lint_target(service.sandbox, folder / "target", "text"))
+
+
+@router.post("/targets:test", operation_id="test_target", openapi_extra=_YAML_BODY)
+async def test(request: Request, service: ServiceOf) -> TestReport:
+    """Run the tests of a target description; a test that fails is a part of the answer."""
+    require_media(request, YAML)
+    with service.store.draft() as folder:
+        await write_body(request, folder / "target")
+        return TestReport.model_validate(await try_target(service.sandbox, folder / "target", "text"))

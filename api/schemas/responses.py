@@ -48,7 +48,7 @@ class ModelRecord(BaseModel):
     blob: Digest
     external_data: list[ExternalData] = Field(default_factory=list)
     bytes: int
-    format: Literal["onnx", "json", "mlir"]
+    format: Literal["onnx", "json", "litert", "mlir"]
     name: str
     kernels: int
     ops: int
@@ -383,6 +383,42 @@ class Difference(BaseModel):
     lines: list[str]
 
 
+class PlanSummary(BaseModel):
+    """Totals of a plan; `reasons` says why kernels run in float, and how many of them for each reason."""
+
+    plan: Digest
+    model: str
+    target: str
+    kernels: int
+    integer: int
+    rescales: int
+    casts: int
+    cost: float
+    optimal: bool
+    work: float
+    work_unit: str
+    weight_bytes: tuple[float, float] = Field(description="of the model, and as planned")
+    reasons: dict[str, int]
+    warnings: list[str]
+
+
+class TestOutcome(BaseModel):
+    """A test of a target description, and what it found wrong."""
+
+    name: str
+    source: str
+    ok: bool
+    problems: list[str]
+
+
+class TestReport(BaseModel):
+    """The tests of a target description."""
+
+    id: str
+    ok: bool
+    tests: list[TestOutcome]
+
+
 class Finding(BaseModel):
     """Something odd in a target description."""
 
@@ -410,12 +446,15 @@ class Health(BaseModel):
 
 
 class ServerRecord(BaseModel):
-    """Versions, limits and file formats of this server."""
+    """Versions, limits and file formats of this server, and what the caller may do."""
 
     version: str
     limits: dict[str, int]
     formats: list[str]
     schemas: list[str]
+    exports: list[str]
+    token: str | None = Field(description="name of the caller's token; null on a server without tokens")
+    scopes: list[str]
 
 
 class ProblemDocument(BaseModel):

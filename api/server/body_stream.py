@@ -27,8 +27,11 @@ HEADERS: Final = (
 )
 _STREAM: Final = b"text/event-stream"
 _PAGE: Final = b"text/html"
-# A report styles itself and runs its one script, which reaches nothing; it is no page of this origin.
-PAGE_POLICY: Final = (_POLICY, f"{policy()}; frame-ancestors 'none'; sandbox allow-scripts".encode())
+# A report styles itself, runs its own scripts, which reach nothing, and saves files; no page of this origin.
+PAGE_POLICY: Final = (
+    _POLICY,
+    f"{policy()}; frame-ancestors 'none'; sandbox allow-scripts allow-downloads".encode(),
+)
 
 
 class BodyStream:
@@ -127,8 +130,9 @@ class BodyStream:
         given = list(message["headers"])
         kind = next((text for name, text in given if name == b"content-type"), b"")
         self.streams = kind.startswith(_STREAM)
+        own = any(name == _POLICY for name, _ in given)
         policy = PAGE_POLICY if kind.startswith(_PAGE) else HEADERS[0]
-        more = [policy, *HEADERS[1:], (b"x-request-id", self.scope[REQUEST_ID].encode())]
+        more = [*(() if own else (policy,)), *HEADERS[1:], (b"x-request-id", self.scope[REQUEST_ID].encode())]
         if (self.waited_for and not self.complete) or self.draining.is_set():
             more.append((b"connection", b"close"))
         return {**message, "headers": [*given, *more]}

@@ -1,7 +1,7 @@
 """Middleware: the first code that a request meets, and the last that its answer does.
 
 Request id, host name, tokens and their scopes, rates, the access log and metrics, and the one form of every
-failure; bytes are `body_stream`'s. Nothing here knows a route but health, which needs no token.
+failure; bytes are `body_stream`'s. Nothing here knows a route but health and pages, which need no token.
 Source: design 06; RFC 9457; RFC 6750.
 """
 
@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from api.page.files import is_open
 from api.problems import MEDIA_TYPE, Problem, Refused, document
 from api.server.body_stream import REQUEST_ID, BodyStream, too_large
 from api.server.limits import RateLimiter, retry_after
@@ -28,6 +29,7 @@ from api.settings import Settings
 
 PROBLEM: Final = "qplan.problem"
 TOKEN: Final = "qplan.token"  # noqa: S105 - a key of the scope
+SCOPES: Final = "qplan.scopes"
 READY: Final = "/v1/health/ready"
 OPEN_PATHS: Final = ("/v1/health/live", READY)
 BLOBS: Final = "/v1/blobs/"
@@ -147,6 +149,8 @@ class ServiceMiddleware:
         if scope["path"] in OPEN_PATHS:
             ending = self.draining.is_set() and scope["path"] == READY
             return Problem("not-ready", "the server is ending") if ending else None
+        if self.settings.tokens and is_open(scope["method"], scope["path"]):
+            return None
         if self.settings.tokens:
             return self._unauthorized(scope, headers)
         # Without tokens, a page that points its own name at this address must not be answered.
@@ -166,6 +170,7 @@ class ServiceMiddleware:
             wait = self.unknown.take((scope.get("client") or ("",))[0], now)
             return _rate_limited(wait) if wait else Problem("unauthorized", "send Authorization: Bearer ...")
         scope[TOKEN] = token.name
+        scope[SCOPES] = token.scopes
         wait = self.tokens.take(token.digest, now)
         if wait:
             return _rate_limited(wait)
@@ -213,7 +218,8 @@ def request_id(request: Request) -> str:
 def _template(scope: Scope) -> str:
     """The route as `/v1/plans/{key}`; FastAPI notes it without the prefix its router has."""
     path = getattr(scope.get("route"), "path", "none")
-    return f"{PREFIX}{path}" if path not in ("none", METRICS) and not path.startswith(PREFIX) else path
+    own = path in ("none", METRICS) or path.startswith(PREFIX) or is_open("GET", scope["path"])
+    return path if own else f"{PREFIX}{path}"
 
 
 def _rate_limited(wait: float) -> Problem:

@@ -25,11 +25,13 @@ from planner.accuracy.remedies import Measure, Parts, Remedy, remedies
 from planner.accuracy.steps import with_reference
 from planner.accuracy.values import Seen, values_seen
 from planner.calibration.samples import Source
+from planner.calibration.sources.foreign import replayable
 from planner.checker.origins import check_model
 from planner.errors import InputError, expect, require_name
 from planner.ir.expand import expand
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
+from planner.notebook import html_of, html_table
 from planner.plans.plan import Plan, require_plan
 
 LIMIT: Final = 10
@@ -134,6 +136,14 @@ class Losses:
         begin = f", begins at {self.begins!r}" if self.begins else ""
         return f"<Losses of {self.model!r} on {self.target}: {judged.label} {judged.sqnr:.1f} dB{begin}>"
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the kernels, worst first, and what would help."""
+        kernels = [(loss.name, loss.kernel, f"{loss.share:.1%}", f"{loss.sqnr:.1f}") for loss in self.kernels]
+        judged = self.outputs[0]
+        title = f"Losses of {self.model} on {self.target}: {judged.label} {judged.sqnr:.1f} dB"
+        head = ("kernel", "kind", "share of the noise", "dB if alone")
+        return html_of(title, html_table(head, kernels))
+
 
 def losses(
     model: Graph,
@@ -165,6 +175,14 @@ def losses(
       PlanInvalid: the plan of another model.
       SampleError: no samples, or one that does not fit.
       UnknownName: no such float output.
+
+    Example:
+      >>> model = planner.load_model("examples/digits/digits.onnx")
+      >>> stats = planner.calibrate(model, "examples/digits/calibration.npz")
+      >>> ready = planner.annotate(model, stats=stats)
+      >>> plan = planner.plan(ready, "litert-int8")
+      >>> planner.losses(ready, plan, "examples/digits/calibration.npz", reference=model).samples
+      128
     """
     require_plan(plan)
     expect(limit, int, "limit is a number of kernels")
@@ -181,7 +199,7 @@ def losses(
         require_name(
             "output", output, [name for name in plan.graph.outputs if plan.graph.values[name].is_float]
         )
-    held = [*samples] if isinstance(samples, Iterator) else samples
+    held = replayable(samples)
     base = None if reference is None else with_reference(flat, expand(reference))
     chosen = choices_of(plan)
     job = Job(flat, plan, chosen, held, {}, base)

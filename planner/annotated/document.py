@@ -124,6 +124,8 @@ def graph_to_document(graph: Graph) -> Nested:
         document["scopes"] = (scope_to_json(path, scope) for path, scope in graph.scopes.items())
     if graph.wanted:
         document["wanted"] = {key: wanted_to_data(wanted) for key, wanted in graph.wanted.items()}
+    if graph.caches:
+        document["caches"] = [list(pair) for pair in graph.caches]
     return document
 
 
@@ -169,6 +171,7 @@ def _read_graph(document: GraphDoc, path: str) -> Graph:
         notes=tuple(document.get("notes", ())),
         scopes={e["path"]: scope_from_json(e, f"{path}scopes[{i}]") for i, e in enumerate(scopes)},
         wanted=wanted_from_json(document.get("wanted", {}), f"{path}wanted"),
+        caches=tuple((past, present) for past, present in document.get("caches", ())),
     )
 
 

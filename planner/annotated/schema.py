@@ -82,6 +82,7 @@ class GraphDoc(TypedDict):
     notes: NotRequired[list[str]]
     scopes: NotRequired[list[ScopeDoc]]
     wanted: NotRequired[dict[str, str | dict[str, list[str]]]]
+    caches: NotRequired[list[tuple[str, str]]]
 
 
 @with_config(STRICT)

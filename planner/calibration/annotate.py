@@ -12,7 +12,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
-from planner.calibration.annotations import Annotation, Annotations, read_annotations
+from planner.calibration.annotations import Annotation, Annotations, CacheAnnotation, read_annotations
+from planner.calibration.caches.stored import with_caches
 from planner.calibration.rows_seen import APART
 from planner.calibration.statistics import (
     Statistics,
@@ -70,7 +71,9 @@ def _with_statistics(graph: Graph, stats: Statistics) -> Graph:
         los, his = range_of(seen, stats.method)
         expressed = value.dtype if value.dtype in EXPRESSED else "f32"
         widths = width_ranges(seen, stats.method)
-        fact = Calibrated(los, his, expressed, seen.axis, _row_max(seen, value), seen.two_values, widths)
+        fact = Calibrated(
+            los, his, expressed, seen.axis, _row_max(seen, value), seen.two_values, widths, seen.readers
+        )
         problem = misfit(fact, value)
         if problem:
             raise StatsError(f"statistics of {name!r}: {problem}")
@@ -137,7 +140,15 @@ def _with_annotations(graph: Graph, annotations: Annotations) -> Graph:
         except AnnotationError as error:
             raise AnnotationError(f"{asked.place}: {error.message}", hint=error.hint) from None
     graph = with_wanted(graph, {asked.key: asked.wanted for asked in annotations.kernels})
-    return replace(graph, values=values, regions=tuple(regions))
+    found = replace(graph, values=values, regions=tuple(regions))
+    return found if annotations.caches is None else _with_caches(found, annotations.caches)
+
+
+def _with_caches(graph: Graph, asked: CacheAnnotation) -> Graph:
+    try:
+        return with_caches(graph, asked.stored, names=asked.names)
+    except AnnotationError as error:
+        raise AnnotationError(f"{asked.place}: {error.message}", hint=error.hint) from None
 
 
 def _assigned(graph: Graph, entries: Iterable[Annotation]) -> dict[str, Annotation]:

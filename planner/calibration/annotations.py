@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from planner.errors import AnnotationError, QTypeError, TargetError
-from planner.ir.types.qtypes import QType
+from planner.ir.types.qtypes import QType, Storage, storage
 from planner.ir.types.typetext import parse_type
 from planner.ir.types.wanted import FORMS, Wanted, wanted_from_data
 from planner.target.yamltree import Node, plain, read_yaml
 
 FORMAT: Final = "qplan.annotations/1"
-_SECTIONS: Final = ("format", "kernels", "ports", "remove", "values")
+_SECTIONS: Final = ("caches", "format", "kernels", "ports", "remove", "values")
 
 Place: TypeAlias = Callable[[str, str], str]
 
@@ -45,6 +45,18 @@ class KernelAnnotation:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheAnnotation:
+    """Inputs that outputs come back as (`calibration.caches`); no names: those that exporters use.
+
+    `stored` is their storage, None where values have their types.
+    """
+
+    stored: Storage | None
+    names: Mapping[str, str] | None
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
 class Annotations:
     """A whole file, each section in its order."""
 
@@ -52,6 +64,7 @@ class Annotations:
     ports: tuple[Annotation, ...] = ()
     remove: tuple[Annotation, ...] = ()
     kernels: tuple[KernelAnnotation, ...] = ()
+    caches: CacheAnnotation | None = None
 
 
 def read_annotations(source: str | Path | Mapping[str, Any]) -> Annotations:
@@ -135,7 +148,29 @@ def _sections(document: Any, place: Place) -> Annotations:
         _entries(document.get("ports"), "ports", place),
         _removals(document.get("remove"), place),
         _kernels(document.get("kernels"), place),
+        _caches(document.get("caches"), place("", "caches")),
     )
+
+
+def _caches(section: Any, place: str) -> CacheAnnotation | None:
+    if section is None:
+        return None
+    data = {"storage": section} if isinstance(section, str) else section
+    if not isinstance(data, Mapping) or not data or set(data) - {"storage", "names"}:
+        raise AnnotationError(
+            f"{place}: caches are a storage, or a mapping of storage and names",
+            hint='such as i8, or {storage: i8, names: {"past.*": "present.*"}}',
+        )
+    names, text = data.get("names"), data.get("storage")
+    if names is not None and not (
+        isinstance(names, Mapping) and names and all(isinstance(n, str) for n in (*names, *names.values()))
+    ):
+        raise AnnotationError(f"{place}: names must map names of inputs to names of outputs")
+    try:
+        stored = None if text is None else storage(str(text))
+    except QTypeError as error:
+        raise AnnotationError(f"{place}: {error}") from error
+    return CacheAnnotation(stored, names, place)
 
 
 def _entries(section: Any, name: str, place: Place) -> tuple[Annotation, ...]:

@@ -1,4 +1,4 @@
-"""Samples: a folder of `.npz`, one `.npz`, or Python dicts, as feeds that fit the model's inputs.
+"""Samples: files of arrays, or arrays as libraries hold them, as feeds that fit the model's inputs.
 
 One sample is in memory at a time (of a single `.npz`: the file). Every array is checked against the
 input it feeds and cast to its element type. Nothing here runs a model. Source: design 03.
@@ -6,7 +6,7 @@ input it feeds and cast to its element type. Nothing here runs a model. Source: 
 
 import difflib
 import os
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -14,17 +14,16 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from planner.calibration.npz import Array, array_names, read_arrays
+from planner.calibration.sources.foreign import LABELS, as_array, count_of, is_array, named, unwrapped
+from planner.calibration.sources.images import has_images
 from planner.errors import SampleError
 from planner.ir.graph import Dim, Graph, Shape, Value
 from planner.ir.types.fit import shape_text
 from planner.onnx.dtypes import NUMPY
 
 Sample: TypeAlias = Mapping[str, Array]
-Source: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Iterable[Mapping[str, Any]]
-
-
-LABELS: Final = ("label", "labels")
-"""Arrays of samples that say what should come out: never inputs, unless a model has one of that name."""
+Source: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Iterable[Any] | Callable[[], Iterable[Any]]
+"""What `open_samples` takes; readers of onnxruntime, which have a `get_next`, besides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +47,12 @@ def open_samples(source: Source, graph: Graph, *, labeled: bool = False) -> Samp
     """Open samples for a model.
 
     Args:
-      source: a folder of `.npz` files (one sample each, keys are input names), one `.npz` or one mapping
-        with the samples along a new first axis or along the batch axis, or an iterable of mappings. Files
-        may hold more than the model's inputs; `extra_names` says what is left out.
+      source: a folder of `.npz` files (one sample each, keys are input names); one `.npz`, mapping or array
+        (of a model with one input) with the samples along a new first axis or along the batch axis; or an
+        iterable, function without arguments or CalibrationDataReader that gives mappings, arrays, or arrays
+        in the order of the inputs, labels behind them or not: one sample each, which may lack the batch
+        axis, or a batch. Files and data sets may hold more than the model's inputs; `extra_names` says what
+        is left out of files.
       graph: whose inputs the samples are to fit.
       labeled: read arrays named as `LABELS`, too: of one `.npz` or mapping an entry for each sample.
 
@@ -65,12 +67,12 @@ def open_samples(source: Source, graph: Graph, *, labeled: bool = False) -> Samp
             return _folder(path, graph, labeled=labeled)
         arrays = _read_npz(path, graph, labeled=labeled)
         return _stacked(arrays, path.name, graph, labeled=labeled)
-    if isinstance(source, Mapping):
-        return _stacked(source, "samples", graph, labeled=labeled)
-    if not isinstance(source, Iterable):
+    if isinstance(source, Mapping) or is_array(source):
+        return _stacked(named(source, graph, "samples"), "samples", graph, labeled=labeled)
+    items = unwrapped(source, graph)
+    if not isinstance(items, Iterable):
         raise SampleError(f"samples cannot be a {type(source).__name__}", hint=_ACCEPTED)
-    count = len(source) if isinstance(source, (list, tuple)) else None
-    return Samples(_each(source, graph, labeled=labeled), count)
+    return Samples(_each(items, graph, labeled=labeled), count_of(source))
 
 
 def extra_names(source: str | os.PathLike[str], graph: Graph) -> tuple[str, ...]:
@@ -89,7 +91,7 @@ def extra_names(source: str | os.PathLike[str], graph: Graph) -> tuple[str, ...]
     return tuple(name for name in found if name not in graph.inputs and name not in LABELS)
 
 
-_ACCEPTED: Final = "a folder of .npz, one .npz, or an iterable of {input name: array}"
+_ACCEPTED: Final = "a folder of .npz, one .npz, or an iterable of {input name: array} or arrays"
 
 
 def fit(sample: Mapping[str, Any], graph: Graph, name: str) -> Sample:
@@ -110,7 +112,8 @@ def fit(sample: Mapping[str, Any], graph: Graph, name: str) -> Sample:
 def _folder(path: Path, graph: Graph, *, labeled: bool) -> Samples:
     files = sorted(path.glob("*.npz"))
     if not files:
-        raise SampleError(f"folder {str(path)!r} holds no .npz file", hint="one .npz per sample")
+        hint = "pictures need a transform: planner.images" if has_images(path) else "one .npz per sample"
+        raise SampleError(f"folder {str(path)!r} holds no .npz file", hint=hint)
     feeds = (
         _feed(_read_npz(file, graph, labeled=labeled), graph, f"sample {k} ({file.name})", labeled=labeled)
         for k, file in enumerate(files)
@@ -118,9 +121,36 @@ def _folder(path: Path, graph: Graph, *, labeled: bool) -> Samples:
     return Samples(feeds, len(files))
 
 
-def _each(source: Iterable[Mapping[str, Any]], graph: Graph, *, labeled: bool) -> Iterator[Feed]:
-    for k, sample in enumerate(source):
-        yield _feed(sample, graph, f"sample {k}", labeled=labeled)
+def _each(source: Iterable[Any], graph: Graph, *, labeled: bool) -> Iterator[Feed]:
+    for k, item in enumerate(source):
+        name = f"sample {k}"
+        sample = named(item, graph, name)
+        _check_names(sample, graph, name)
+        arrays = {key: as_array(data, f"{name}: input {key!r}") for key, data in sample.items()}
+        try:
+            yield _feed(_with_batch_axis(arrays, graph), graph, name, labeled=labeled)
+        except SampleError:
+            # A data loader gives batches, of which a model of a fixed batch takes one part after the other.
+            try:
+                parts = _stacked(arrays, name, graph, labeled=labeled)
+            except SampleError:
+                parts = None
+            if parts is None:
+                raise
+            yield from parts.feeds
+
+
+def _with_batch_axis(sample: Sample, graph: Graph) -> Sample:
+    """The sample, a first axis of size 1 in front of inputs that lack just that."""
+    return {
+        key: array[None] if key in graph.values and _lacks_batch(array, graph.values[key].shape) else array
+        for key, array in sample.items()
+    }
+
+
+def _lacks_batch(array: Array, shape: Shape | None) -> bool:
+    has_room = bool(shape) and (shape[0] == 1 or not isinstance(shape[0], int)) if shape else False
+    return has_room and shape is not None and _shape_fits(array.shape, shape[1:])
 
 
 def _feed(sample: Mapping[str, Any], graph: Graph, name: str, *, labeled: bool) -> Feed:
@@ -137,7 +167,7 @@ def _labels_of(sample: Mapping[str, Any], graph: Graph, name: str) -> Array | No
     found = [key for key in LABELS if key in sample and key not in graph.inputs]
     if len(found) > 1:
         raise SampleError(f"{name}: 'label' and 'labels' are both there", hint="labels are one array")
-    return np.asarray(sample[found[0]]) if found else None
+    return as_array(sample[found[0]], f"{name}: {found[0]!r}") if found else None
 
 
 def _read_npz(path: Path, graph: Graph, *, labeled: bool) -> Sample:
@@ -163,7 +193,7 @@ def _check_names(sample: Mapping[str, Any], graph: Graph, name: str) -> None:
 
 
 def _fit_array(data: Any, value: Value, name: str) -> Array:
-    array = np.asarray(data)
+    array = as_array(data, f"{name}: input {value.name!r}")
     if value.shape is not None and not _shape_fits(array.shape, value.shape):
         hint = ""
         if value.shape[:1] == (1,) and _shape_fits(array.shape, value.shape[1:]):
@@ -218,7 +248,7 @@ class _Split:
 def _stacked(data: Mapping[str, Any], name: str, graph: Graph, *, labeled: bool) -> Samples:
     """Cut one mapping of arrays into samples."""
     _check_names(data, graph, name)
-    arrays = {key: np.asarray(data[key]) for key in graph.inputs}
+    arrays = {key: as_array(data[key], f"{name}: input {key!r}") for key in graph.inputs}
     splits = {key: _split(arrays[key], graph.values[key], name) for key in graph.inputs}
     free = {
         (graph.values[key].shape or (None,))[0]

@@ -21,7 +21,8 @@ from planner.calibration.rows_seen import RowsSeen, Seen, join
 from planner.calibration.width_ranges import CHOOSERS, ends_of
 from planner.errors import StatsError
 from planner.ir.graph import Graph, model_digest
-from planner.ir.types.qtypes import WidthRange
+from planner.ir.types.qtypes import AtReaders, WidthRange
+from planner.notebook import html_of, html_table
 
 FORMAT: Final = "qplan.stats/2"
 PERCENTILE: Final = Fraction("99.99")
@@ -54,6 +55,7 @@ class ValueStats:
     `nan` and `inf` count the elements left out; `bins` exist per tensor only, `mean` where a linear op reads
     the value and it was finite throughout. `rows`: along each axis of a softmax that reads the value.
     `two_values`: whether every number was the least or the greatest, of a value that a constant scales.
+    `readers`: what rounding the value to a width leaves at its readers' results, where that was measured.
     """
 
     los: tuple[float, ...]
@@ -65,6 +67,7 @@ class ValueStats:
     mean: Mean | None = None
     rows: tuple[RowsSeen, ...] = ()
     two_values: bool = False
+    readers: tuple[AtReaders, ...] = ()
 
     @property
     def lo(self) -> float:
@@ -96,6 +99,8 @@ class Statistics:
     def by(self, method: str) -> "Statistics":
         """The same observations under another method, which then chooses the ranges.
 
+        What readers lose was measured within the ranges of the old one, and is gone.
+
         Raises:
           StatsError: an unknown method, or one that needs histograms where none were taken (`minmax`).
         """
@@ -105,7 +110,7 @@ class Statistics:
                 f"statistics taken by minmax have no histograms for {method}",
                 hint="calibrate with percentile, mse or entropy: their histograms serve every method",
             )
-        return replace(self, method=method)
+        return self if method == self.method else replace(without_readers(self), method=method)
 
     def to_json(self) -> str:
         """The text of a file, `qplan.stats/2`: one line a value; `statsjson` reads it."""
@@ -121,12 +126,23 @@ class Statistics:
           StatsError: a path that cannot be written.
         """
         try:
-            Path(path).write_text(self.to_json(), encoding="utf-8")
+            Path(path).write_bytes(self.to_json().encode())  # "\n" on every system
         except OSError as error:
             raise StatsError(f"{path}: cannot write statistics: {error.strerror}") from error
 
     def __repr__(self) -> str:
         return f"<Statistics of {len(self.values)} values over {self.samples} samples, {self.method}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: each value with the range that the method keeps and the extremes."""
+        rows = []
+        for name, seen in self.values.items():
+            los, his = range_of(seen, self.method)
+            ends = (min(los), max(his), seen.lo, seen.hi)
+            rows.append((name, *(f"{end:.6g}" for end in ends), seen.nan + seen.inf or ""))
+        title = f"Statistics of {len(self.values)} values over {self.samples} samples, {self.method}"
+        head = ("value", "range from", "to", "least seen", "largest seen", "NaN, infinite")
+        return html_of(title, html_table(head, rows))
 
 
 def percentile_of(method: str) -> Fraction | None:
@@ -188,6 +204,8 @@ def width_ranges(stats: ValueStats, method: str) -> tuple[WidthRange, ...]:
 def merge(a: Statistics, b: Statistics) -> Statistics:
     """Join statistics of two sets of samples; the order makes no difference, but to the last bit of a mean.
 
+    What readers lose was measured within the ranges of one part, so it is gone: measure it of the whole.
+
     Raises:
       StatsError: another model or method, or a value with slices along different axes.
     """
@@ -196,6 +214,7 @@ def merge(a: Statistics, b: Statistics) -> Statistics:
             raise StatsError(f"statistics of different {what}s do not merge: {left!r} and {right!r}")
     # A value that one part saw nothing finite of may have had other numbers there.
     alone = a.values.keys() ^ b.values.keys()
+    a, b = without_readers(a), without_readers(b)
     values = {
         name: replace(seen, two_values=False) if name in alone and a.samples and b.samples else seen
         for name, seen in {**a.values, **b.values}.items()
@@ -208,6 +227,13 @@ def merge(a: Statistics, b: Statistics) -> Statistics:
             replace(_merged(name, one, other), mean=mean), join(seen_of(one), seen_of(other))
         )
     return Statistics(a.model, a.method, a.samples + b.samples, values)
+
+
+def without_readers(stats: Statistics) -> Statistics:
+    """The statistics without what readers lose."""
+    if not any(seen.readers for seen in stats.values.values()):
+        return stats
+    return replace(stats, values={name: replace(seen, readers=()) for name, seen in stats.values.items()})
 
 
 def calibration_digest(graph: Graph) -> str:
@@ -287,4 +313,6 @@ def _entry(stats: ValueStats) -> dict[str, Any]:
         entry["row_max"] = [asdict(rows) for rows in stats.rows]
     if stats.two_values:
         entry["two_values"] = True
+    if stats.readers:
+        entry["readers"] = {str(at.bits): at.db for at in stats.readers}
     return entry

@@ -5,6 +5,7 @@ Source: design 09, "Statistics".
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -12,6 +13,7 @@ from typing import Any, Final, NoReturn
 from planner.calibration.rows_seen import RowsSeen
 from planner.calibration.statistics import FORMAT, Bins, Mean, Statistics, ValueStats, percentile_of
 from planner.errors import StatsError
+from planner.ir.types.qtypes import MAX_BITS, AtReaders
 
 READ: Final = ("qplan.stats/1", FORMAT)
 # Far beyond a float's exponents and any count of bins that calibration writes.
@@ -19,7 +21,18 @@ MAX_EXPONENT: Final = 1024
 MAX_READ_BINS: Final = 1 << 20
 
 _FIELDS: Final = ("format", "method", "model", "samples", "values")
-_VALUE_FIELDS: Final = ("axis", "bins", "inf", "max", "mean", "min", "nan", "row_max", "two_values")
+_VALUE_FIELDS: Final = (
+    "axis",
+    "bins",
+    "inf",
+    "max",
+    "mean",
+    "min",
+    "nan",
+    "readers",
+    "row_max",
+    "two_values",
+)
 _BINS_FIELDS: Final = ("counts", "exponent", "first")
 _MEAN_FIELDS: Final = ("axis", "values")
 _ROWS_FIELDS: Final = ("apart", "axis", "entries", "least", "sample")
@@ -102,7 +115,19 @@ def _value(item: Any, source: str, path: str) -> ValueStats:
     two_values = item.get("two_values", False)
     if not isinstance(two_values, bool):
         _fail(source, f"{path}.two_values", f"expected true or false, found {_shown(two_values)}")
-    return ValueStats(los, his, nan, inf, bins, axis, mean, rows, two_values)
+    readers = _readers(item.get("readers", {}), source, f"{path}.readers")
+    return ValueStats(los, his, nan, inf, bins, axis, mean, rows, two_values, readers)
+
+
+def _readers(item: Any, source: str, path: str) -> tuple[AtReaders, ...]:
+    if not isinstance(item, dict):
+        _fail(source, path, f"expected an object of dB by bits, found {_shown(item)}")
+    found = []
+    for key, db in item.items():
+        if not re.fullmatch("[1-9][0-9]?", key) or int(key) > MAX_BITS:
+            _fail(source, f"{path}.{key}", f"no width; accepted: 1 to {MAX_BITS} bits")
+        found.append(AtReaders(int(key), _real(db, source, f"{path}.{key}")))
+    return tuple(sorted(found, key=lambda at: at.bits))
 
 
 def _rows(item: Any, source: str, path: str) -> tuple[RowsSeen, ...]:

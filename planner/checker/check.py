@@ -14,6 +14,7 @@ from planner.checker.asked import FOR_NEIGHBOURS, asked_of, check_asked, check_g
 from planner.checker.edges import check_edges
 from planner.checker.facts import check_facts
 from planner.checker.figures.clips import check_clips, check_needs
+from planner.checker.figures.finer_weights import check_finer
 from planner.checker.figures.float_results import check_float_results
 from planner.checker.figures.islands import check_islands
 from planner.checker.figures.losses import check_lost, check_price, losses_of
@@ -39,9 +40,10 @@ from planner.checker.log import (
 from planner.checker.numbers import Judged, check_constants, check_sums
 from planner.checker.origins import check_model, check_target
 from planner.checker.predicates import broken_predicate
-from planner.checker.row_choice import check_choice, check_left, check_none_asked
+from planner.checker.row_choice import check_choice, check_float_for_little, check_left, check_none_asked
 from planner.checker.row_reading import Reading, read_row
 from planner.checker.rules import check_rules, one_class
+from planner.checker.too_little import NOTHING_HOLDS, with_floor
 from planner.ir.borders import bonds, carried_pairs
 from planner.ir.expand import expand
 from planner.ir.graph import Constant, Facts, Graph, Region, port_address
@@ -60,6 +62,7 @@ class _Notes:
     Attributes:
       steps: what the last step of each address says.
       left: why kernels could not keep rows, by the kernel's name and the row's key.
+      short: why rows hold too little, likewise.
       numbers: the model's constants, {} where no model was given.
       binding: values with facts that a port can break.
       types, texts: the problem of a type, "" for none, and its text, by its id (the plan keeps it alive).
@@ -69,6 +72,7 @@ class _Notes:
 
     steps: Mapping[str, StepRow]
     left: Mapping[str, Mapping[str, str]]
+    short: Mapping[str, Mapping[str, str]]
     numbers: Mapping[str, Constant]
     binding: frozenset[str]
     types: dict[int, str] = field(default_factory=dict)
@@ -81,13 +85,15 @@ def check(plan: Plan, model: Graph | None = None, target: Target | None = None) 
     """Refuse a plan that breaks a rule of its target, its model or its own log; see `pipeline.check`."""
     if target is not None:
         check_target(plan, target)
+        target = with_floor(target, plan.target.costs)
     if model is not None:
         model = expand(model)
         check_model(plan, model)
     regions = _check_coverage(plan)
     numbers = model.constants if model is not None else None
     log = step_rows(plan.steps)
-    notes = _Notes(check_steps(log), _left(log), numbers or {}, frozenset(_binding(plan.graph)))
+    left, short = (_told(log, rule) for rule in ("left", "short"))
+    notes = _Notes(check_steps(log), left, short, numbers or {}, frozenset(_binding(plan.graph)))
     check_totals(plan)
     judged: list[tuple[KernelPlan, Region, Served | None]] = []
     for kernel in plan.kernels_in_order:
@@ -97,12 +103,16 @@ def check(plan: Plan, model: Graph | None = None, target: Target | None = None) 
         if target is not None and model is not None:
             if kernel.reason in FOR_NEIGHBOURS:
                 _check_no_row_is_asked(plan, kernel, region, target, notes)
+            if (kernel.reason or "").startswith(NOTHING_HOLDS):
+                _check_holds_nothing(plan, kernel, region, target, notes)
             served = served or _unserved(plan, kernel, region, target, notes)
             if served is not None:
                 _check_row(served, target, notes)
     _check_carried(plan)
+    _check_caches(plan.graph)
     check_globs(plan, judged, numbers)
     ranges = ranges_of(plan.graph, judged, numbers) if numbers is not None else None
+    told = frozenset(step[2] for step in log if step[3] == "finer")
     for at, (_, _, served) in enumerate(judged):
         if served is None:
             continue
@@ -111,6 +121,7 @@ def check(plan: Plan, model: Graph | None = None, target: Target | None = None) 
             check_rules(served)
         else:
             extents = check_constants(served, notes.constants, stored_parts(ranges, ranges.steps[at]))
+            check_finer(served, extents, told)
             check_rules(served)
             check_sums(served, extents)
     check_values(plan, log)
@@ -130,10 +141,11 @@ def check(plan: Plan, model: Graph | None = None, target: Target | None = None) 
         check_optimal(plan, ranges, losses)
 
 
-def _left(log: Sequence[StepRow]) -> Mapping[str, Mapping[str, str]]:
+def _told(log: Sequence[StepRow], wanted: str) -> Mapping[str, Mapping[str, str]]:
+    """What the log says of rows by a rule: why, by the kernel's name and the row's key."""
     found: dict[str, dict[str, str]] = {}
     for _, name, key, rule, why, _, _ in log:
-        if rule == "left":
+        if rule == wanted:
             found.setdefault(name, {})[key] = why
     return found
 
@@ -226,6 +238,21 @@ def _check_carried(plan: Plan) -> None:
                 )
 
 
+def _check_caches(graph: Graph) -> None:
+    """What leaves the model and comes back in the next run is read as it was stored."""
+    for past, present in graph.caches:
+        read, written = (
+            [fact for fact in graph.values[name].facts if isinstance(fact, FloatType | Uniform)]
+            for name in (past, present)
+        )
+        if read != written:
+            refuse(
+                present,
+                f"is {brief(written[0]) if written else 'float'}, the next run reads it as "
+                f"{brief(read[0]) if read else 'float'} at {past}; accepted: one type",
+            )
+
+
 def _present(kernel: KernelPlan) -> list[Port]:
     return [port for port in (*kernel.inputs, *kernel.outputs) if port.value]
 
@@ -288,7 +315,8 @@ def _check_row(served: Served, target: Target, notes: _Notes) -> None:
     if left:
         check_left(served, target, left)
     if served.kernel.row is not None:
-        check_choice(served, target, notes.binding, left)
+        short = notes.short.get(served.kernel.name, {})
+        check_choice(served, target, notes.binding, left, [*short.items()])
 
 
 def _unserved(plan: Plan, kernel: KernelPlan, region: Region, target: Target, notes: _Notes) -> Served | None:
@@ -313,6 +341,19 @@ def _check_no_row_is_asked(
     if fit:
         ports = (*kernel.inputs, *kernel.outputs)
         check_none_asked(Served(kernel, region, fit[0], ports, plan.graph, notes.numbers), target)
+
+
+def _check_holds_nothing(
+    plan: Plan, kernel: KernelPlan, region: Region, target: Target, notes: _Notes
+) -> None:
+    """A kernel in float because no row leaves enough at readers could have had none that does."""
+    readings = (read_row(row, region) for row in rows_for(target, kernel.kernel))
+    found = next((reading for reading in readings if not isinstance(reading, str)), None)
+    if found is None:
+        refuse(kernel.name, f"runs in float ({kernel.reason}), and {target.id} has no row for its ports")
+    ports = (*kernel.inputs, *kernel.outputs)
+    served = Served(kernel, region, found, ports, plan.graph, notes.numbers)
+    check_float_for_little(served, target, notes.binding, notes.left.get(kernel.name, {}))
 
 
 def _check_types(plan: Plan, ports: tuple[Port, ...], notes: _Notes) -> None:

@@ -6,7 +6,7 @@ Source: design 01, sections 2 to 4.
 import numpy as np
 
 from planner.checker.kernel_ports import NEAR, Served, own_facts, refuse
-from planner.checker.pins import keeps_pin
+from planner.checker.pins import keeps_pin, times_of
 from planner.ir.graph import Facts
 from planner.ir.types.qtypes import AnyType, Bipolar, FloatType, NoneType, Uniform
 from planner.ir.types.typetext import brief
@@ -63,8 +63,9 @@ def _check_port_facts(served: Served, position: int, facts: Facts, *, binding: b
 
 def _is_signs(kind: Uniform, scale: float) -> bool:
     # Bipolar is {-scale, +scale}: it survives storage whose zero point is 0 and whose range has both signs.
-    same = all(abs(one - scale) <= NEAR * scale for one in kind.scales)
-    return same and not any(kind.zero_points) and kind.storage.qmin < 0 < kind.storage.qmax
+    signs = Uniform(kind.storage, (scale,) * len(kind.scales), kind.zero_points, axis=kind.axis)
+    times = times_of(signs, kind)
+    return times is not None and not any(kind.zero_points) and kind.storage.qmin < 0 < kind.storage.qmax
 
 
 def _derived_near(served: Served, position: int, pin: Uniform) -> bool:

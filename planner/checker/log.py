@@ -27,7 +27,7 @@ FACTS: Final[Mapping[type[QType], str]] = {
     NoneType: "none",
     Uniform: "pinned",
 }
-REMEDIES: Final = ("annotated", "apart", "left", "grown")
+REMEDIES: Final = ("annotated", "apart", "left", "short", "grown", "finer")
 HEADS: Final = (*REMEDIES, "row", "no row")
 SEARCHED: Final = frozenset({"range", "shared"})
 

@@ -1,15 +1,21 @@
 """Re-verify pinned constants independently: a port's type holds the numbers that the pin stands for.
 
-The same scales, and every integer in use within both storages. Needs the model's numbers; without them the
-scales alone are judged. Source: design 01, section 4; 02, cases 24 and 36.
+The same scales, or those over 2^k where a bias asks for it, and every integer in use within both storages.
+Needs the model's numbers; without them the scales alone are judged. Source: design 01, section 4; 02, cases
+24, 36 and 65.
 """
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from planner.checker.kernel_ports import Served
 from planner.ir.graph import Constant
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.target.records import PortType
+
+Reals = npt.NDArray[Any]
 
 
 def keeps_pin(served: Served, position: int, pin: Uniform) -> bool:
@@ -22,14 +28,24 @@ def keeps_pin(served: Served, position: int, pin: Uniform) -> bool:
     # A pin of the port itself overrules the one of the constant; a class has one type for all its members.
     if pin not in own and (joined or own):
         return True
-    if pattern.name in served.reading.biases or _grid(kind) != _grid(pin):
+    times = times_of(pin, kind)
+    if pattern.name in served.reading.biases or times is None or _grid(kind) != _grid(pin):
         return False
     numbers = served.numbers.get(port.value)
-    return numbers is None or fits(pin, kind.storage, kind.zero_points, numbers)
+    return numbers is None or fits(pin, kind.storage, kind.zero_points, numbers, times)
+
+
+def times_of(pin: Uniform, kind: Uniform) -> Reals | None:
+    """The power of two by which the scale of each slice is finer than its pin's; None of any other factor."""
+    if len(pin.scales) != len(kind.scales):
+        return None
+    times = np.asarray(pin.scales) / np.asarray(kind.scales)
+    mantissas, _ = np.frexp(times)
+    return times if np.all(times >= 1) and np.all(mantissas == 0.5) else None
 
 
 def _grid(kind: Uniform) -> tuple[object, ...]:
-    return kind.scales, kind.expressed, kind.axis, kind.blocks, kind.grid
+    return kind.expressed, kind.axis, kind.blocks, kind.grid
 
 
 def bearable(pin: Uniform, spec: PortType, constant: Constant) -> Uniform | None:
@@ -48,8 +64,14 @@ def bearable(pin: Uniform, spec: PortType, constant: Constant) -> Uniform | None
     return None
 
 
-def fits(pin: Uniform, store: Storage, zeros: tuple[int, ...], constant: Constant) -> bool:
-    """Whether the integers that a pinned constant uses lie within a storage around other zero points."""
+def fits(
+    pin: Uniform, store: Storage, zeros: tuple[int, ...], constant: Constant, times: Reals | float = 1.0
+) -> bool:
+    """Whether the integers that a pinned constant uses, so many `times`, lie within a storage.
+
+    Args:
+      zeros: zero points there, instead of the pin's.
+    """
     # 8-bit floats have no zero point to shift by.
     if store.float_name or pin.storage.float_name:
         return False
@@ -63,8 +85,8 @@ def fits(pin: Uniform, store: Storage, zeros: tuple[int, ...], constant: Constan
             return False
         low, high = np.maximum(np.rint(least), low), np.minimum(np.rint(most), high)
     # A real is (q - zero) * scale: with the scale kept, moving the zero point moves every q as far.
-    shift = np.asarray(zeros) - old
-    return bool(np.all(low + shift >= store.qmin) and np.all(high + shift <= store.qmax))
+    low, high = ((end - old) * times + np.asarray(zeros) for end in (low, high))
+    return bool(np.all(low >= store.qmin) and np.all(high <= store.qmax))
 
 
 def _reals(pin: Uniform, constant: Constant) -> tuple[object, object] | None:

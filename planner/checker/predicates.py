@@ -1,31 +1,62 @@
 """Re-verify predicates independently: a row's `when` holds for its kernel, by the checker's own reading.
 
-Shares nothing with `target.predicates` but the format. Terms that need the model's numbers (bounds of a
-clip) are passed over where no model was given; unknown terms do not hold. Source: design 04.
+Shares nothing with `target.predicates` but the format: conditions have one parser (`conditions.grammar`) and
+are judged here anew. Terms that need the model's numbers (bounds of a clip) are passed over where no model
+was given; unknown terms do not hold, nor does their contrary. Source: design 04.
 """
 
+import enum
 import math
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
 
 from planner.checker.asked import asked_bits
 from planner.checker.kernel_ports import Served, own_facts
+from planner.errors import RuleError
 from planner.ir.graph import Op
 from planner.ir.opattributes import NOTHING, REDUCTIONS, as_written, default_of
 from planner.ir.types.qtypes import AnyType, Uniform
+from planner.target.conditions.grammar import (
+    SUBJECT,
+    Compared,
+    Condition,
+    Negated,
+    Side,
+    Text,
+    is_condition,
+    parse_condition,
+    refs_of,
+)
+from planner.target.expressions import Ref, evaluate
 
 OPERANDS: Final[Mapping[tuple[str, str], tuple[int, Any]]] = {
     ("Clip", "max"): (2, math.inf),
     ("Clip", "min"): (1, -math.inf),
+    ("CumSum", "axis"): (1, None),
     ("GRU", "sequence_lens"): (4, "absent"),
     ("LSTM", "sequence_lens"): (4, "absent"),
+    ("Pad", "axes"): (3, None),
+    ("Pad", "pads"): (1, None),
     ("Pad", "value"): (2, 0.0),
     ("RNN", "sequence_lens"): (4, "absent"),
     **{(f"Reduce{how}", "axes"): (1, None) for how in REDUCTIONS},
+    ("Resize", "scales"): (2, "absent"),
+    ("Resize", "sizes"): (3, "absent"),
+    ("Slice", "axes"): (3, None),
+    ("Slice", "ends"): (2, None),
+    ("Slice", "starts"): (1, None),
+    ("Slice", "steps"): (4, 1),
+    ("Split", "split"): (1, "absent"),
+    ("Squeeze", "axes"): (1, None),
+    ("Tile", "repeats"): (1, None),
+    ("TopK", "k"): (1, None),
+    ("Unsqueeze", "axes"): (1, None),
 }
 """Operands that a predicate names like attributes: index, and the meaning of an absent one."""
 
@@ -37,8 +68,7 @@ _ORDERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_ORDER: Final = re.compile(r"\s*(==|!=|<=|>=|<|>)\s*(\S+)\s*")
-_NUMBER: Final = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+_INDEXED: Final = re.compile(r"(\w+)\[(-?\d+)\]")
 _DIMENSION: Final = re.compile(r"shape\[(-?\d+)\]")
 
 
@@ -48,6 +78,16 @@ class _Undecided(Exception):
 
 class _Unknown(Exception):
     """A term that has no value here; the text says why."""
+
+
+class _Says(enum.Enum):
+    """Answers of a condition; `SILENT`: it asks for what is not there, `NUMBERS`: for a model's numbers."""
+
+    YES = 1
+    NO = 2
+    SILENT = 3
+    UNKNOWN = 4
+    NUMBERS = 5
 
 
 def broken_predicate(served: Served) -> str | None:
@@ -67,6 +107,8 @@ def broken_predicate(served: Served) -> str | None:
 def _judge(served: Served, key: str, wanted: Any) -> str | None:
     if key == "min_bits":
         return _bits_problem(served, wanted)
+    if key == "holds":
+        return _first_broken(served, [wanted] if isinstance(wanted, str) else wanted)
     owner, dot, what = key.rpartition(".")
     names = {entry.name for entry in (*served.row.inputs, *served.row.outputs)}
     if not dot:
@@ -75,16 +117,42 @@ def _judge(served: Served, key: str, wanted: Any) -> str | None:
         return _role_problem(served, key, wanted)
     if owner not in names and (what == "rank" or _DIMENSION.fullmatch(what)):
         return f"{owner!r} names no port of the row"
-    if owner in names:
-        values: Iterator[Any] = (_of_tensor(served, port.value, what) for port in served.named(owner))
-    elif served.region.ops:
-        values = (_of_op(served, op, what) for op in served.region.ops if op.type == owner)
-    else:
-        values = iter([_of_region(served, owner, what)])
-    for value in values:
-        if not _holds(served, value, wanted):
+    for value in _values(served, owner, what):
+        if not _fits(served, value, wanted):
             return f"{key} is {value!r}"
     return None
+
+
+def _first_broken(served: Served, texts: Any) -> str | None:
+    for text in texts:
+        said = _says(served, parse_condition(text, of_key=False), None)
+        if said in (_Says.NO, _Says.UNKNOWN):
+            return f"{text!r} is not so"
+    return None
+
+
+def _values(served: Served, owner: str, what: str) -> Iterator[Any]:
+    """The values of `owner.what`: of each value at a port, of each op of a type, else of the kernel."""
+    if owner in {entry.name for entry in (*served.row.inputs, *served.row.outputs)}:
+        ports = served.named(owner)
+        if what == "count":
+            yield sum(1 for port in ports if port.value)
+        else:
+            yield from (_of_tensor(served, port.value, what) for port in ports)
+        return
+    indexed = _INDEXED.fullmatch(what)
+    name = what if indexed is None else indexed[1]
+    if served.region.ops:
+        found = [_of_op(served, op, name) for op in served.region.ops if op.type == owner]
+    else:
+        found = [_of_region(served, owner, name)]
+    for value in found:
+        if indexed is None or not isinstance(value, list):
+            yield value
+        elif -len(value) <= int(indexed[2]) < len(value):
+            yield value[int(indexed[2])]
+        else:
+            raise _Unknown(f"{owner}.{name} has {len(value)} elements")
 
 
 def _role_problem(served: Served, name: str, wanted: Any) -> str | None:
@@ -120,10 +188,17 @@ def _of_tensor(served: Served, name: str, what: str) -> Any:
     if what == "dtype":
         return value.dtype
     dimension = _DIMENSION.fullmatch(what)
-    if what != "rank" and dimension is None:
-        raise _Unknown(f"a port has rank, shape[AXIS] and dtype, not {what!r}")
+    if what not in ("elements", "rank") and dimension is None:
+        raise _Unknown(f"a port has rank, shape[AXIS], dtype, elements and count, not {what!r}")
     if value.shape is None:
         raise _Unknown(f"{name!r} has no shape")
+    if what == "elements":
+        count = 1
+        for size in value.shape:
+            if not isinstance(size, int):
+                raise _Unknown(f"the shape of {name!r} is not fixed")
+            count *= size
+        return count
     if dimension is None:
         return len(value.shape)
     axis = int(dimension[1])
@@ -153,6 +228,10 @@ def _of_op(served: Served, op: Op, what: str) -> Any:
         if found is None or found.array is None:
             raise _Undecided
         return _plain(found.array)
+    if (op.type, what) in (("Conv", "kernel_shape"), ("ConvTranspose", "kernel_shape")):
+        weights = served.graph.values[op.inputs[1]].shape
+        if weights is not None:
+            return list(weights[2:])
     return _default(op.type, what)
 
 
@@ -172,34 +251,104 @@ def _default(owner: str, what: str) -> Any:
     return default
 
 
-def _holds(served: Served, value: Any, wanted: Any) -> bool:
+def _fits(served: Served, value: Any, wanted: Any) -> bool:
     wanted = _plain(wanted)
-    order = _ORDER.fullmatch(wanted) if isinstance(wanted, str) else None
-    if order is not None:
-        compare = _ORDERS[order[1]]
-        return all(compare(value, other) for other in _terms(served, order[2]))
-    if isinstance(value, list) and isinstance(wanted, list):
-        # A list is ambiguous: the value itself (`strides: [2, 2]`), or a choice of values.
-        return value == wanted or value in wanted
-    if isinstance(value, list):
-        # `strides: 2` means 2 along every axis.
-        return all(item == wanted for item in value)
-    return value in wanted if isinstance(wanted, list) else bool(value == wanted)
+    if is_condition(wanted):
+        said = _says(served, parse_condition(wanted, of_key=True), value)
+        if said is _Says.NUMBERS:
+            raise _Undecided
+        return said in (_Says.YES, _Says.SILENT)
+    # A list is ambiguous: the value itself (`strides: [2, 2]`), or a choice of values and conditions.
+    if _equal(value, wanted):
+        return True
+    choice = wanted if isinstance(wanted, list) else []
+    return any(_fits(served, value, one) if is_condition(one) else _equal(value, one) for one in choice)
 
 
-def _terms(served: Served, text: str) -> Iterator[Any]:
-    if _NUMBER.fullmatch(text):
-        yield float(text)
-        return
-    owner, dot, what = text.rpartition(".")
-    if not dot:
-        yield text
-        return
-    ports = served.named(owner)
-    if ports:
-        yield from (_of_tensor(served, port.value, what) for port in ports)
-    else:
-        yield from (_of_op(served, op, what) for op in served.region.ops if op.type == owner)
+def _equal(value: Any, wanted: Any) -> bool:
+    """Whether a value is the one wanted; one number beside a list stands for each of its entries."""
+    if isinstance(value, list) != isinstance(wanted, list):
+        many, one = (value, wanted) if isinstance(value, list) else (wanted, value)
+        return all(item == one for item in many) and (many is value or many != [])
+    return bool(value == wanted)
+
+
+def _says(served: Served, condition: Condition, subject: Any) -> _Says:
+    if isinstance(condition, Negated):
+        said = _says(served, condition.part, subject)
+        return {_Says.YES: _Says.NO, _Says.NO: _Says.YES}.get(said, said)
+    if isinstance(condition, Compared):
+        try:
+            return _compare(served, condition, subject)
+        except (_Unknown, RuleError):
+            return _Says.UNKNOWN
+        except _Undecided:
+            return _Says.NUMBERS
+    said_by = [_says(served, part, subject) for part in condition.parts]
+    decides = _Says.YES if condition.word == "or" else _Says.NO
+    other = _Says.NO if decides is _Says.YES else _Says.YES
+    for answer in (decides, _Says.UNKNOWN, _Says.NUMBERS, other):
+        if answer in said_by:
+            return answer
+    return _Says.SILENT
+
+
+def _compare(served: Served, test: Compared, subject: Any) -> _Says:
+    """Judge a comparison on each combination of its terms' values."""
+    rows: list[dict[Ref, Any]] = [{}]
+    missing: _Unknown | None = None
+    for ref in refs_of(test):
+        owner, _, what = str(ref).rpartition(".")
+        try:
+            found = [subject] if ref == SUBJECT else list(_values(served, owner, what))
+        except _Unknown as reason:
+            # Silence about another term comes first: a test on an absent operand asks for nothing.
+            missing = reason
+            continue
+        rows = [{**row, ref: value} for row in rows for value in found]
+    if not rows:
+        return _Says.SILENT
+    if missing is not None:
+        raise missing
+    return _Says.YES if all(_true(test, row) for row in rows) else _Says.NO
+
+
+def _true(test: Compared, row: Mapping[Ref, Any]) -> bool:
+    lists = [value for value in row.values() if isinstance(value, list)]
+    if not lists:
+        left, right = _side(test.left, row), _side(test.right, row)
+        if test.sign not in ("==", "!=") and (isinstance(left, str | None) or isinstance(right, str | None)):
+            raise _Unknown("text has no order")
+        return _ORDERS[test.sign](left, right)
+    if any(len(one) != len(lists[0]) for one in lists):
+        return test.sign == "!="
+    steps = range(len(lists[0]))
+    return all(
+        _true(test, {ref: value[i] if isinstance(value, list) else value for ref, value in row.items()})
+        for i in steps
+    )
+
+
+def _side(side: Side, row: Mapping[Ref, Any]) -> Any:
+    if isinstance(side, Text):
+        return side.value
+    if isinstance(side, Ref):
+        return _exact(row[side])
+
+    def look(ref: Ref) -> Any:
+        number = _exact(row[ref])
+        if isinstance(number, str | None):
+            raise _Unknown(f"{ref} is no number")
+        return number
+
+    return evaluate(side, look)
+
+
+def _exact(value: Any) -> Any:
+    # A float means the decimal it was written as: 0.1 is a tenth.
+    if isinstance(value, float) and math.isfinite(value):
+        return Fraction(Decimal(repr(value)))
+    return Fraction(value) if isinstance(value, int) else value
 
 
 def _plain(value: Any) -> Any:

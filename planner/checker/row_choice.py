@@ -1,15 +1,15 @@
 """Re-verify the choice of a row independently: no other row that fits a kernel is to be preferred.
 
-Those that hold what facts say of ranges, then most pins met, then first in the file, less the rows that the
-log says could not be kept: of those it is computed again, at the types that the log names, that they cannot.
-Needs the target and the model's numbers. Source: design 01, section 4.
+Those that hold what facts say of ranges, then most pins met, then enough dB at readers, then first in the
+file, less the rows that the log says could not be kept: of those it is computed again, at the types that the
+log names, that they cannot. Needs the target and the model's numbers. Source: design 01, section 4.
 """
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from planner.checker.numbers import Extent, extent_of, needed_bits
 from planner.checker.pins import bearable
 from planner.checker.predicates import broken_predicate
 from planner.checker.row_reading import gives_floats, read_row
+from planner.checker.too_little import NOTHING_HOLDS, left_at_readers
 from planner.checker.weights import own_type
 from planner.errors import PlannerError
 from planner.ir.graph import Constant
@@ -35,7 +36,9 @@ from planner.ir.types.typetext import parse_type
 from planner.plans.records import Port
 from planner.target.borders import rows_for
 from planner.target.expressions import parse_number
-from planner.target.records import PortPattern, Row, Target
+from planner.target.records import Costs, PortPattern, Row, Target
+
+Merit: TypeAlias = tuple[bool, bool, int, float]
 
 UNIFORM: Final = r"!quant\.uniform<(?:[^<>]|<[^<>]*>)*>"
 SEEN: Final = re.compile(rf"\b(in|out)\[(\d+)\] ({UNIFORM})")
@@ -47,7 +50,13 @@ BEYOND: Final = 2.0**29
 """The least factor that no multiplier of 32 bits and a shift of 2 or more stands for."""
 
 
-def check_choice(served: Served, target: Target, binding: frozenset[str], left: Mapping[str, str]) -> None:
+def check_choice(
+    served: Served,
+    target: Target,
+    binding: frozenset[str],
+    left: Mapping[str, str],
+    short: Sequence[tuple[str, str]] = (),
+) -> None:
     """No other row of the target that fits holds more, meets more pins, or as many and stands earlier.
 
     Rows with float results are judged among themselves, and the others too: which sort serves depends on the
@@ -56,35 +65,112 @@ def check_choice(served: Served, target: Target, binding: frozenset[str], left: 
     Args:
       binding: values with facts that a port can break.
       left: why rows could not be kept, by key, as the log says.
+      short: rows that hold too little, by key, and why, as the log says.
     """
     sort = gives_floats(served.row)
     rows = [row for row in rows_for(target, served.kernel.kernel) if gives_floats(row) == sort]
-    region, asked = served.region, asked_of(served.graph, served.region)
-    free = asked is None and not region.input_facts and not region.output_facts
-    free = free and binding.isdisjoint(port.value for port in served.ports)
+    free = _is_free(served, binding)
     # Without facts no row meets a pin, so the first that fits wins, and the first of all needs no search.
-    max_clip = target.costs.max_clip
-    if not rows or (rows[0] == served.row and free and _holds_ranges(served, max_clip)):
+    costs = target.costs
+    is_first = bool(rows) and rows[0] == served.row and free and _holds_ranges(served, costs.max_clip)
+    if not rows or (is_first and not short and left_at_readers(served, costs.wanted_db)[0] == math.inf):
         return
-    best: tuple[tuple[bool, bool, int], Row] | None = None
-    for row in rows:
-        if row.key in left:
-            continue
-        merit = merit_of(served, row, max_clip)
-        # Strictly more: at equal merits the earlier row stays, which makes the order of the file a tie break.
-        if merit is not None and (best is None or merit > best[0]):
-            best = merit, row
-    if best is not None and best[1] != served.row:
-        is_asked, _, met = best[0]
-        why = f"fits and meets {met} pins" if met else "fits and comes first"
-        why = why if _holds_ranges(served, max_clip) else "fits and holds its ranges"
-        if asked is not None and is_asked and not has_asked(served, asked.wanted):
-            why = f"fits and is {asked.wanted}, as {asked.key!r} asks"
+    fit = [(merit, row) for row in rows if row.key not in left and (merit := merit_of(served, row, costs))]
+    if not fit:
+        return
+    # The first of equal ones: the order of the file breaks ties.
+    best = max(fit, key=lambda entry: entry[0])
+    if best[1] != served.row:
         refuse(
             served.kernel.name,
-            f"is served by {served.row.source}, {best[1].source} {why}; accepted: {best[1].key}",
+            f"is served by {served.row.source}, {best[1].source} {_why(served, best[0], costs)}; "
+            f"accepted: {best[1].key}",
             served.row,
         )
+    _check_short(served, fit, best, costs, short)
+    if best[0][3] < math.inf and costs.wanted_float and free and target.on_no_kernel == "float":
+        refuse(
+            served.kernel.name, f"is served by {served.row.source}, and no row holds enough; accepted: float"
+        )
+
+
+def _is_free(served: Served, binding: frozenset[str]) -> bool:
+    """Whether nothing but ranges has a say in a kernel's row."""
+    region = served.region
+    plain = not region.input_facts and not region.output_facts
+    return (
+        plain
+        and asked_of(served.graph, region) is None
+        and binding.isdisjoint(port.value for port in served.ports)
+    )
+
+
+def _why(served: Served, merit: Merit, costs: Costs) -> str:
+    """Why a row is to be preferred to the one that serves a kernel."""
+    asked = asked_of(served.graph, served.region)
+    is_asked, _, met, db = merit
+    if asked is not None and is_asked and not has_asked(served, asked.wanted):
+        return f"fits and is {asked.wanted}, as {asked.key!r} asks"
+    if not _holds_ranges(served, costs.max_clip):
+        return "fits and holds its ranges"
+    least, told = left_at_readers(served, costs.wanted_db)
+    own = merit_of(served, served.row, costs)
+    if own is not None and own[:3] == merit[:3] and least < db:
+        return f"fits and holds more: {told}"
+    return f"fits and meets {met} pins" if met else "fits and comes first"
+
+
+def _check_short(
+    served: Served,
+    fit: Sequence[tuple[Merit, Row]],
+    best: tuple[Merit, Row],
+    costs: Costs,
+    told: Sequence[tuple[str, str]],
+) -> None:
+    """The log tells of the rows that would come before the one that serves, held they enough."""
+    at = [row for _, row in fit].index(best[1])
+    wanted: list[tuple[str, str]] = []
+    for k, (merit, row) in enumerate(fit):
+        reading = read_row(row, served.region)
+        comes_before = merit[:3] > best[0][:3] or (merit[:3] == best[0][:3] and k <= at)
+        if merit[3] < math.inf and comes_before and not isinstance(reading, str):
+            why = left_at_readers(replace(served, reading=reading), costs.wanted_db)[1]
+            wanted.append((row.key, why))
+    if [*told] != wanted:
+        shown = "; ".join(f"{key}: {why}" for key, why in wanted) or "none"
+        refuse(
+            served.kernel.name,
+            f"is said to have {len(told)} rows that hold too little, which is not so; accepted: {shown}",
+            served.row,
+        )
+
+
+def check_float_for_little(
+    served: Served, target: Target, binding: frozenset[str], left: Mapping[str, str]
+) -> None:
+    """A kernel that runs in float as no row holds enough: none does, nothing else has a say, and it says so.
+
+    Args:
+      served: the kernel beside any row.
+    """
+    costs, kernel = target.costs, served.kernel
+    rows = [row for row in rows_for(target, kernel.kernel) if row.key not in left]
+    fit = [(merit, row) for row in rows if (merit := merit_of(served, row, costs))]
+    stored = [entry for entry in fit if not gives_floats(entry[1])] or fit
+    best = max(stored, key=lambda entry: entry[0], default=None)
+    lawful = costs.wanted_float and _is_free(served, binding) and target.on_no_kernel == "float"
+    if best is None or best[0][3] == math.inf or not lawful:
+        accepted = "a row" if best is None else best[1].key
+        refuse(kernel.name, f"runs in float ({kernel.reason}), which is not so; accepted: {accepted}")
+    whys = []
+    for _, row in fit:
+        reading = read_row(row, served.region)
+        if not isinstance(reading, str):
+            db, why = left_at_readers(replace(served, reading=reading), costs.wanted_db)
+            whys += [f"{row.source}: {why}"] if db < math.inf else []
+    reason = NOTHING_HOLDS + "; ".join(whys)
+    if kernel.reason != reason:
+        refuse(kernel.name, f"runs in float ({kernel.reason}); accepted: {reason!r}")
 
 
 def check_none_asked(served: Served, target: Target) -> None:
@@ -94,7 +180,7 @@ def check_none_asked(served: Served, target: Target) -> None:
       served: the kernel beside any row.
     """
     for row in rows_for(target, served.kernel.kernel):
-        merit = merit_of(served, row, target.costs.max_clip)
+        merit = merit_of(served, row, target.costs)
         if merit is not None and merit[0]:
             reason = served.kernel.reason
             refuse(served.kernel.name, f"runs in float ({reason}), {row.source} is asked for; accepted: it")
@@ -110,7 +196,7 @@ def check_left(served: Served, target: Target, left: Mapping[str, str]) -> None:
     known = {row.key: row for row in rows_for(target, served.kernel.kernel)}
     for key, why in left.items():
         row = known.get(key)
-        if row is None or merit_of(served, row, target.costs.max_clip) is None:
+        if row is None or merit_of(served, row, target.costs) is None:
             refuse(served.kernel.name, f"is said to have left {key!r}, which is no row that fits it")
         if not _cannot_be_kept(served, row, why):
             refuse(
@@ -270,8 +356,10 @@ def _is_too_far(served: Served) -> bool:
     return max(coarsest, product) >= BEYOND * finest * 0.999
 
 
-def merit_of(served: Served, row: Row, max_clip: float) -> tuple[bool, bool, int] | None:
-    """Whether a row was asked for, and holds what facts say of ranges; pins of its storages; None: no fit."""
+def merit_of(served: Served, row: Row, costs: Costs) -> Merit | None:
+    """Whether a row was asked for, and holds what facts say of ranges; pins of its storages; the dB that it
+    leaves at readers, where that is too little, else infinite; None: no fit.
+    """
     region = served.region
     reading = read_row(row, region)
     if isinstance(reading, str):
@@ -290,7 +378,10 @@ def merit_of(served: Served, row: Row, max_clip: float) -> tuple[bool, bool, int
         return None
     asked = asked_of(other.graph, region)
     is_asked = asked is not None and has_asked(other, asked.wanted)
-    return None if broken_predicate(other) else (is_asked, _holds_ranges(other, max_clip), met)
+    if broken_predicate(other):
+        return None
+    least = left_at_readers(other, costs.wanted_db)[0]
+    return is_asked, _holds_ranges(other, costs.max_clip), met, least
 
 
 def _holds_ranges(served: Served, max_clip: float) -> bool:

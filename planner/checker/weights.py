@@ -36,13 +36,20 @@ def check_content(served: Served, position: int, kind: Uniform, lows: Reals, hig
     spec = pattern.type
     # Weights may be kept shorter than their storage where the arithmetic saturates inside (VPMADDUBSW adds
     # two u8 x i8 products in 16 bits).
-    store = _effective(kind.storage, spec)
+    store = usable(kind.storage, spec)
     lo, hi = (lows, highs) if not kind.is_per_tensor else (lows.min(), highs.max())
     lo, hi = _as_observed(observed(served, port), kind, np.atleast_1d(lo), np.atleast_1d(hi))
     need, zero = needed_scales(spec, kind, store, lo, hi)
     # All zeros need no range: any scale would do. 1 is the convention, or what a range of multipliers takes.
     _check_fineness(served, position, kind, need)
     if zero is not None:
+        i = first_of(np.asarray(kind.zero_points) != zero)
+        if i is not None and not kind.is_per_tensor:
+            refuse(
+                port.address,
+                f"is {brief(kind)}, whose zero point in slice {i} is {kind.zero_points[i]}; accepted: {zero}",
+                served.row,
+            )
         return
     # A zero point is rounded to the nearest integer of the storage, so half a step off is still right.
     exact = np.clip(store.qmin - lo / np.asarray(kind.scales), store.qmin, store.qmax)
@@ -70,6 +77,10 @@ def needed_scales(
     # kernels add no zero point per channel), or affine over all steps.
     zero = spec.zero_point
     signed_slices = kind.axis is not None and store.signed
+    if kind.axis is not None and not store.signed and not store.float_name:
+        # Kernels take one zero point off all channels: that of the row, or the middle.
+        zero = 1 << store.bits - 1 if zero is None else zero
+        return np.maximum(hi, -lo) / max(min(zero - store.qmin, store.qmax - zero), 1e-9), zero
     if zero is not None and not (zero == 0 and signed_slices):
         need = np.maximum(hi / max(store.qmax - zero, 1e-9), -lo / max(zero - store.qmin, 1e-9))
     elif spec.symmetric or signed_slices:
@@ -100,7 +111,8 @@ def _as_observed(seen: Calibrated | None, kind: Uniform, lo: Reals, hi: Reals) -
     return np.minimum(lo, 0.0), np.maximum(hi, 0.0)
 
 
-def _effective(store: Storage, spec: PortType) -> Storage:
+def usable(store: Storage, spec: PortType) -> Storage:
+    """The part of a storage that a port's arithmetic may use of a weight."""
     bits = spec.weight_bits_effective
     if bits is None or bits >= store.bits or not store.signed:
         return store
@@ -197,11 +209,13 @@ def own_type(served: Served, position: int) -> Uniform | None:
     if trial is None:
         return None
     lo, hi = _as_observed(observed(served, port), trial, *ends)
-    need, _ = needed_scales(spec, trial, _effective(store, spec), lo, hi)
+    need, zero = needed_scales(spec, trial, usable(store, spec), lo, hi)
     need = np.maximum(np.where(need > 0, need, 1.0), _bias_need(served, port, n))
     need = np.clip(need, spec.scale_min or 0.0, spec.scale_max or math.inf)
     need = np.exp2(np.ceil(np.log2(need))) if spec.power_of_two else need
-    return Uniform(store, tuple(need.astype(np.float32).astype(float).tolist()), (0,) * n, "f32", axis)
+    return Uniform(
+        store, tuple(need.astype(np.float32).astype(float).tolist()), (zero or 0,) * n, "f32", axis
+    )
 
 
 def _ends(constant: Constant, axis: int | None) -> tuple[Reals, Reals] | None:

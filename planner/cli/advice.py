@@ -98,7 +98,8 @@ def suggest(
     import planner
 
     saved = read_saved(plan_file, model, target, functions)
-    found = planner.suggest(saved.plan, rescale, model=saved.model, target=saved.target)
+    with progress("trying edits"):
+        found = planner.suggest(saved.plan, rescale, model=saved.model, target=saved.target)
     if json:
         say_json({"rescale": rescale, "suggestions": [one.to_dict() for one in found]})
     elif not found:
@@ -124,7 +125,8 @@ def pareto(
     import planner
 
     saved = read_saved(plan_file, model, target, functions)
-    found = planner.pareto(saved.plan, address, model=saved.model, target=saved.target)
+    with progress("weighing"):
+        found = planner.pareto(saved.plan, address, model=saved.model, target=saved.target)
     if json:
         say_json({"address": address, "tradeoffs": [one.to_dict() for one in found]})
         return
@@ -159,7 +161,8 @@ def replan(
 
     saved = read_saved(plan_file, model, target, functions, edits, out=out)
     changes = read_annotations_argument(edits)
-    after = planner.replan(saved.plan, changes, model=saved.model, target=saved.target)
+    with progress("planning again"):
+        after = planner.replan(saved.plan, changes, model=saved.model, target=saved.target)
     _write(after, out, saved, saved.target_name, json=json)
 
 
@@ -177,7 +180,8 @@ def restore(
     import planner
 
     saved = read_saved(plan_file, model, target, functions, out=out)
-    after = planner.restore(saved.plan, kernel, model=saved.model, target=saved.target)
+    with progress("planning again"):
+        after = planner.restore(saved.plan, kernel, model=saved.model, target=saved.target)
     _write(after, out, saved, saved.target_name, json=json)
 
 
@@ -197,9 +201,10 @@ def retarget(
 
     saved = read_saved(plan_file, model, target, functions, other, out=out)
     fine = planner.load_target(other)
-    after = planner.retarget(
-        saved.plan, fine, model=saved.model, source=saved.target, best_effort=best_effort
-    )
+    with progress("planning again"):
+        after = planner.retarget(
+            saved.plan, fine, model=saved.model, source=saved.target, best_effort=best_effort
+        )
     _write(after, out, saved, other, json=json)
     for warning in after.warnings if best_effort else ():
         warn(warning)

@@ -12,9 +12,23 @@ from typing import Annotated, Final
 
 import typer
 
-from planner.cli import advice, condition, dialects, models, planning, plans, search, service, targets
-from planner.cli.console import complain
-from planner.cli.run import run as run_model
+from planner.cli import (
+    advice,
+    condition,
+    dialects,
+    models,
+    planning,
+    plans,
+    quantize,
+    search,
+    service,
+    targets,
+)
+from planner.cli.console import complain, say_json
+from planner.cli.help.choices import lines_of
+from planner.cli.help.everywhere import with_everywhere
+from planner.cli.help.groups import EXAMPLES, TARGET_EXAMPLES, epilog_of, group_of
+from planner.cli.help.schema import failure_json, schema
 from planner.errors import Conflict, InputError, PlannerError
 from planner.version import VERSION
 
@@ -25,11 +39,12 @@ PIPE_CLOSED: Final = 141
 app = typer.Typer(
     name="qplan",
     help="Choose a type for every tensor of a model so that a device's kernels can run it, and say why.",
-    epilog="Exit codes: 0 ok, 1 negative answer, 2 bad input, 3 goal not reached, 70 a bug. "
+    epilog="A first file: qplan quantize MODEL --data SAMPLES. Of a verb: qplan help VERB.\n\n"
+    "Exit codes: 0 ok, 1 negative answer, 2 bad input, 3 goal not reached, 70 a bug. "
     "A file named - is standard input.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 target_app = typer.Typer(help="Target descriptions: write, check, test, document.", no_args_is_help=True)
 
@@ -50,7 +65,17 @@ def _root(
     pass
 
 
+def help_on(
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[VERB]", help="A verb: plan, or target lint.")
+    ] = None,
+) -> None:
+    """Say what a verb does, with examples; without a verb, what there is."""
+    app(args=[*(words or ()), "--help"], prog_name="qplan", standalone_mode=False)
+
+
 VERBS: Final[Mapping[str, Callable[..., int | None]]] = {
+    "quantize": quantize.quantize,
     "plan": planning.plan,
     "calibrate": models.calibrate,
     "annotate": models.annotate,
@@ -71,12 +96,14 @@ VERBS: Final[Mapping[str, Callable[..., int | None]]] = {
     "retarget": advice.retarget,
     "mlir": dialects.mlir,
     "convert": dialects.convert,
-    "run": run_model,
+    "run": dialects.run,
     "cost": dialects.cost,
     "serve": service.serve,
     "doctor": service.doctor,
     "token": service.token,
     "backup": service.backup,
+    "help": help_on,
+    "schema": schema,
 }
 TARGET_VERBS: Final[Mapping[str, Callable[..., int | None]]] = {
     "list": targets.list_targets,
@@ -90,11 +117,14 @@ TARGET_VERBS: Final[Mapping[str, Callable[..., int | None]]] = {
     "probe": targets.probe_engine,
     "kit": targets.kit_target,
 }
+# Panels of help stand in the order of their first verb.
 for _name, _verb in VERBS.items():
-    app.command(_name)(_verb)
+    app.command(_name, rich_help_panel=group_of(_name), epilog=epilog_of(EXAMPLES.get(_name, ())))(
+        with_everywhere(_verb)
+    )
 for _name, _verb in TARGET_VERBS.items():
-    target_app.command(_name)(_verb)
-app.add_typer(target_app, name="target")
+    target_app.command(_name, epilog=epilog_of(TARGET_EXAMPLES.get(_name, ())))(with_everywhere(_verb))
+app.add_typer(target_app, name="target", rich_help_panel=group_of("target"))
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -104,6 +134,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code; never raises, whatever the input."""
+    told = _json_wanted(arguments)
     try:
         code = app(args=arguments, prog_name="qplan", standalone_mode=False)
         sys.stdout.flush()  # what is wrong with it is told here, and not by Python at exit
@@ -111,24 +142,43 @@ def run(arguments: list[str]) -> int:
         complain(str(error))
         for fact in error.facts if isinstance(error, Conflict) else ():
             complain(f"because of {fact}")
-        return error.exit_code
+        return _failed(error, error.exit_code, told=told)
     except typer.TyperException as error:
-        return _usage(error)
+        return _failed(error, _usage(error), told=told)
     except (typer.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except (BrokenPipeError, SystemExit):
+    except (BrokenPipeError, SystemExit) as error:
+        if isinstance(error, SystemExit) and not error.code:
+            return 0  # completion has told a shell what it wanted
         # Whoever read our output has gone; typer and rich say so with SystemExit.
         _drop_output()
         return PIPE_CLOSED
     except OSError as error:
         if error.filename is not None:
-            return _bug(error)
+            return _failed(error, _bug(error), told=told)
         _drop_output()
         complain(f"cannot write to standard output: {error.strerror}")
         return InputError.exit_code
     except Exception as error:  # noqa: BLE001 - the edge of the program: a bug gets a line and a code
-        return _bug(error)
+        return _failed(error, _bug(error), told=told)
     return code if isinstance(code, int) else 0
+
+
+def _json_wanted(arguments: list[str]) -> bool:
+    """Whether a command line asks for JSON; what stands behind `--` is no option."""
+    ends = arguments.index("--") if "--" in arguments else len(arguments)
+    return "--json" in arguments[:ends]
+
+
+def _failed(error: Exception, code: int, *, told: bool) -> int:
+    """The exit code of a failure, which is a document too where JSON is asked for."""
+    if told:
+        try:
+            say_json(failure_json(error, code))
+            sys.stdout.flush()
+        except OSError:
+            _drop_output()
+    return code
 
 
 def _drop_output() -> None:
@@ -140,7 +190,16 @@ def _usage(error: typer.TyperException) -> int:
     message = error.format_message().replace("Value error, ", "")
     if message:
         complain(f"{message} (qplan --help lists what there is)")
+        for line in lines_of(_option_of(error)):
+            sys.stderr.write(f"{line}\n")
     return error.exit_code
+
+
+def _option_of(error: typer.TyperException) -> str:
+    """The option that is missing, or given without what it takes; "" where it is something else."""
+    param = getattr(error, "param", None)
+    name = str(getattr(error, "option_name", None) or next(iter(getattr(param, "opts", ())), ""))
+    return {"-f": "--format", "-t": "--target"}.get(name, name)
 
 
 def _bug(error: Exception) -> int:

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from planner.cli.console import say, say_table, warn
+from planner.cli.console import progress, say, say_table, warn
 from planner.cli.options import load_module
 from planner.errors import InputError, ModelError
 
@@ -101,9 +101,11 @@ def compare_as_used(
     import planner
 
     asked = judging or Judging()
-    found = planner.compare(graph, data, samples, **asked.arguments)
+    with progress(f"comparing {name}") as bar:
+        found = planner.compare(graph, data, samples, progress=bar, **asked.arguments)
     try:
-        used = planner.compare(graph, data, samples, optimisation="all", **asked.arguments)
+        with progress(f"comparing {name} as optimised") as bar:
+            used = planner.compare(graph, data, samples, optimisation="all", progress=bar, **asked.arguments)
     except ModelError as error:
         warn(f"{name} does not load with onnxruntime's optimisations: {error.message}")
     else:
@@ -184,6 +186,7 @@ def judged_json(comparison: "Comparison") -> dict[str, Any]:
         "samples": comparison.samples,
         "held_out": comparison.held_out,
         "reference": comparison.reference,
+        "verdict": None if (found := comparison.verdict) is None else asdict(found),
         "metrics": {
             name: {"reference": score.reference, "quantized": score.quantized}
             for name, score in comparison.scores.items()
@@ -199,7 +202,14 @@ def quality_text(comparisons: "Mapping[str, Comparison]") -> str:
             hint = "; --eval-data takes held-out ones" if comparison.held_out is False else ""
             lines.append(f"quality {comparison.measured_on}{hint}:")
         lines += [f"  {name}: {line}" for line in figure_lines(comparison)]
-    return "\n".join(lines)
+    return "\n".join((*lines, *verdict_lines(comparisons)))
+
+
+def verdict_lines(comparisons: "Mapping[str, Comparison]") -> Iterator[str]:
+    """Whether the files are good, fair or poor: one line where there is one file, else one each."""
+    for name, comparison in comparisons.items():
+        if comparison.verdict is not None:
+            yield f"verdict{f' of {name}' if len(comparisons) > 1 else ''}: {comparison.verdict}"
 
 
 def figure_lines(comparison: "Comparison") -> Iterator[str]:
@@ -227,6 +237,8 @@ def say_comparison(comparison: "Comparison") -> None:
     ]
     say(f"quality {comparison.measured_on}:")
     say_table("Outputs", ("output", "SQNR", "largest error"), rows)
+    for line in verdict_lines({"": comparison}):
+        say(line)
     scores = [
         (name, score_text(name, score.quantized), score_text(name, score.reference))
         for name, score in comparison.scores.items()
@@ -249,7 +261,8 @@ def poor_losses(
     if samples is None or not is_poor(comparisons) or size > QUICK:
         return None
     few = [dict(feed.arrays) for feed in islice(open_samples(samples, graph).feeds, FEW)]
-    return planner.losses(ready, planned, few, reference=graph)
+    with progress("looking for the loss") as bar:
+        return planner.losses(ready, planned, few, reference=graph, progress=bar)
 
 
 def is_poor(comparisons: "Mapping[str, Comparison]") -> bool:

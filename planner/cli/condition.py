@@ -188,7 +188,8 @@ def prepared(graph: "Graph", device: "Target", wanted: Preparation) -> "tuple[Gr
     ranged = planner.annotate(graph, stats=stats, annotations=wanted.given)
     if stats is None or not stats.values or not correct:
         return ranged, ()
-    corrected = planner.correct_biases(ranged, device, stats)
+    with progress("correcting biases"):
+        corrected = planner.correct_biases(ranged, device, stats)
     for note in corrected.notes[len(ranged.notes) :]:
         warn(note)
     if corrected.constants == ranged.constants:
@@ -212,7 +213,8 @@ def _conditioned(
     if wanted.correct and wanted.stats is not None and "correct" not in asked:
         asked.append("correct")
     noted = planner.annotate(graph, annotations=wanted.given)
-    done = planner.condition(noted, asked, target=device, stats=wanted.stats, samples=wanted.samples)
+    with progress("conditioning"):
+        done = planner.condition(noted, asked, target=device, stats=wanted.stats, samples=wanted.samples)
     for text in warnings_of(done):
         warn(text)
     if done.stats is None:

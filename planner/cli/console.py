@@ -1,4 +1,4 @@
-"""Output: tables for people, one JSON document for programs, progress for terminals, errors on stderr.
+"""Output: tables for people, one JSON document for programs, progress and errors on standard error.
 
 Names from models are printed as they are, less control characters; nothing in them is markup.
 """
@@ -6,13 +6,47 @@ Names from models are printed as they are, less control characters; nothing in t
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
+
+Bar: TypeAlias = Callable[[int, int | None], None]
+"""Called with (steps done, steps in all or None)."""
 
 WIDE: Final = 200
 """Columns of a table that goes into a file or a pipe."""
+PAUSE: Final = 2.0
+"""Seconds between two lines of progress where there is no terminal to draw a bar on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a command line wants to be answered.
+
+    Attributes:
+      quiet: errors and documents alone.
+      progress: whether it shows; None: on a terminal, as a bar. Asked for elsewhere, it is lines.
+    """
+
+    quiet: bool = False
+    progress: bool | None = None
+
+
+_MANNER: Final[ContextVar[Manner]] = ContextVar("manner", default=Manner())  # noqa: B039 - it is frozen
+
+
+@contextmanager
+def spoken(manner: Manner) -> Iterator[None]:
+    """Answer in a manner until the end of the block."""
+    token = _MANNER.set(manner)
+    try:
+        yield
+    finally:
+        _MANNER.reset(token)
 
 
 def complain(message: str) -> None:
@@ -22,12 +56,16 @@ def complain(message: str) -> None:
 
 
 def warn(message: str) -> None:
-    """Print a warning on standard error."""
+    """Print a warning on standard error, unless asked to be quiet."""
+    if _MANNER.get().quiet:
+        return
     sys.stderr.write(f"qplan: warning: {clean(message)}\n")
 
 
 def say(text: str) -> None:
-    """Print lines on standard output."""
+    """Print lines on standard output, unless asked to be quiet."""
+    if _MANNER.get().quiet:
+        return
     for line in text.splitlines():
         sys.stdout.write(clean(line) + "\n")
 
@@ -50,7 +88,9 @@ def say_json(document: Any) -> None:
 
 
 def say_table(title: str, head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table; nothing at all where there are no rows."""
+    """Print a table, unless asked to be quiet; nothing at all where there are no rows."""
+    if _MANNER.get().quiet:
+        return
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -71,28 +111,70 @@ def clean(text: str) -> str:
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
-    """Show a bar on a terminal, nothing elsewhere; call its result with (done, in all)."""
+def progress(what: str) -> Iterator[Bar]:
+    """Show how far it is and how long it will take; call its result with (done, in all).
+
+    A bar on a terminal, nothing elsewhere or where asked to be quiet; lines elsewhere if asked for.
+    """
     with progress_of_phases(what) as (tell,):
         yield tell
 
 
 @contextmanager
-def progress_of_phases(*phases: str) -> Iterator[tuple[Callable[[int, int | None], None], ...]]:
+def progress_of_phases(*phases: str) -> Iterator[tuple[Bar, ...]]:
     """The same of work with phases one after the other, on one bar: a function for each."""
-    if not sys.stderr.isatty():
+    manner, is_terminal = _MANNER.get(), sys.stderr.isatty()
+    if manner.quiet or manner.progress is False or not (is_terminal or manner.progress):
         yield tuple(lambda _done, _total: None for _ in phases)
-        return
-    from rich.console import Console
-    from rich.progress import Progress
+    elif not is_terminal:
+        yield (_lines(phases[0]), *(_later_lines(what) for what in phases[1:]))
+    else:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(phases[0], total=None)
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeRemainingColumn(elapsed_when_finished=True),
+        )
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(phases[0], total=None)
 
-        def tell(what: str, done: int, total: int | None) -> None:
-            bar.update(task, description=what, completed=done, total=total)
+            def tell(what: str, done: int, total: int | None) -> None:
+                bar.update(task, description=what, completed=done, total=total)
 
-        yield tuple(partial(tell, what) for what in phases)
+            yield tuple(partial(tell, what) for what in phases)
+
+
+def _later_lines(what: str) -> Bar:
+    """Lines of progress that begin at the first call."""
+    begun: list[Bar] = []
+
+    def tell(done: int, total: int | None) -> None:
+        if not begun:
+            begun.append(_lines(what))
+        begun[0](done, total)
+
+    return tell
+
+
+def _lines(what: str) -> Bar:
+    """Lines of progress on standard error: the first step, one every `PAUSE` seconds, the last."""
+    began = time.monotonic()
+    sys.stderr.write(f"qplan: {what}\n")
+    told = [began]
+
+    def tell(done: int, total: int | None) -> None:
+        now = time.monotonic()
+        if done == total:
+            sys.stderr.write(f"qplan: {what}: {done} of {total}, {now - began:.1f} s\n")
+        elif now - told[0] >= PAUSE:
+            told[0] = now
+            rest = f", about {(now - began) / done * (total - done):.0f} s left" if total and done else ""
+            sys.stderr.write(f"qplan: {what}: {done}{f' of {total}' if total else ''}{rest}\n")
+
+    return tell
 
 
 def _plain(item: Any) -> Any:

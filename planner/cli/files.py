@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from planner.cli.console import say, warn, write_text
 from planner.errors import InputError
+from planner.litert_reader.scan import is_litert
 
 if TYPE_CHECKING:
     from planner.ir.graph import Graph
@@ -66,7 +67,9 @@ def read_text(name: str, what: str) -> str:
 
 
 def model_format(data: bytes) -> str:
-    """Tell what kind of model came in on standard input: `json`, `mlir` or `onnx`."""
+    """Tell what kind of model came in on standard input: `json`, `litert`, `mlir` or `onnx`."""
+    if is_litert(data):
+        return "litert"
     head = data[:4096].lstrip()
     if head[:1] == b"{":
         return "json"

@@ -19,7 +19,9 @@ from planner.cli.options import (
     MinSqnrOption,
     ModelFile,
     OutputOption,
+    ReadersOption,
     ReferenceOption,
+    RequiredData,
     StatsOption,
     read_annotations_argument,
     read_model,
@@ -31,10 +33,6 @@ from planner.errors import InputError
 if TYPE_CHECKING:
     from planner.ir.graph import Graph
 
-RequiredData = Annotated[
-    str, typer.Option("--data", metavar="DIR|NPZ", help="Samples: a folder of .npz, or one .npz of many.")
-]
-
 
 def calibrate(
     model: ModelFile,
@@ -45,6 +43,7 @@ def calibrate(
         str | None,
         typer.Option("--out", "-o", metavar="JSON", help="File to write; standard output if none."),
     ] = None,
+    readers: ReadersOption = 0,
     json: JsonOption = False,
 ) -> None:
     """Run the float model over samples and write the range of every value."""
@@ -54,7 +53,7 @@ def calibrate(
     keep_from(out, model, data)
     graph = read_model(model)
     with as_samples(data, graph) as samples, progress("calibrating") as bar:
-        stats = planner.calibrate(graph, samples, method=method or "minmax", progress=bar)
+        stats = planner.calibrate(graph, samples, method=method or "minmax", progress=bar, readers=readers)
         odd = planner.odd_samples(graph, samples)
     for warning in (*odd, *stats_warnings(graph, stats)):
         warn(warning)
@@ -140,8 +139,8 @@ def compare(
         if quantized == STDIN
         else readable(quantized, "quantized model")
     )
-    with as_samples(chosen, graph) as samples:
-        comparison = planner.compare(graph, given, samples, **judging.arguments)
+    with as_samples(chosen, graph) as samples, progress("comparing") as bar:
+        comparison = planner.compare(graph, given, samples, progress=bar, **judging.arguments)
     comparison = replace(comparison, held_out=True if eval_data is not None else None)
     for warning in (*comparison.warnings, *_unlike(graph, data, eval_data)):
         warn(warning)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import typer
 
 from planner.cli.files import STDIN, model_format, read_bytes, read_text
+from planner.cli.help.choices import complete_target
 from planner.errors import InputError, ModelError, PlanFormatError, QTypeError, StatsError, unknown_name
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from planner.target.records import QuantFn, Target
 
 ModelFile: TypeAlias = Annotated[
-    str, typer.Argument(metavar="MODEL", help="ONNX file, or annotated model (.json, .mlir).")
+    str, typer.Argument(metavar="MODEL", help="ONNX or .tflite file, or annotated model (.json, .mlir).")
 ]
 PlanFile: TypeAlias = Annotated[
     str, typer.Argument(metavar="PLAN", help="plan.json of an earlier plan, or its folder.")
@@ -37,7 +38,21 @@ PlannedTargetOption: TypeAlias = Annotated[
     typer.Option("--target", "-t", metavar="T", help="The plan's target; by default where the plan has it."),
 ]
 TargetOption: TypeAlias = Annotated[
-    str, typer.Option("--target", "-t", metavar="T", help="Shipped name (see target list) or a YAML file.")
+    str,
+    typer.Option(
+        "--target",
+        "-t",
+        metavar="T",
+        help="Shipped name (see target list) or a YAML file.",
+        autocompletion=complete_target,
+    ),
+]
+TargetName: TypeAlias = Annotated[
+    str,
+    typer.Argument(metavar="T", help="Shipped name, or a YAML file.", autocompletion=complete_target),
+]
+RequiredData: TypeAlias = Annotated[
+    str, typer.Option("--data", metavar="DIR|NPZ", help="Samples: a folder of .npz, or one .npz of many.")
 ]
 DataOption: TypeAlias = Annotated[
     str | None,
@@ -45,6 +60,15 @@ DataOption: TypeAlias = Annotated[
 ]
 StatsOption: TypeAlias = Annotated[
     str | None, typer.Option("--stats", metavar="JSON", help="Statistics of an earlier calibrate.")
+]
+ReadersOption: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        "--readers",
+        metavar="N",
+        min=0,
+        help="Samples to measure what rounding a value leaves at its readers.",
+    ),
 ]
 MethodOption: TypeAlias = Annotated[
     str | None,
@@ -97,18 +121,30 @@ OutFile = Annotated[
 BestEffortOption: TypeAlias = Annotated[
     bool, typer.Option("--best-effort", help="Give up, with a warning, what contradicts something else.")
 ]
+CutOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--cut", metavar="NAMES", help="End an ONNX model at these values (a,b), not at its outputs."
+    ),
+]
 JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 
 
-def read_model(name: str) -> "Graph":
-    """Load a model from a path or standard input."""
+def read_model(name: str, cut: str | None = None) -> "Graph":
+    """Load a model from a path or standard input, and let it end at other values where asked to."""
     import planner
 
+    outputs = cut_names(cut)
     if name != STDIN:
         with of_file(name):
-            return planner.load_model(name)
+            return planner.load_model(name, outputs=outputs)
     data = read_bytes(name, "model")
-    return planner.load_model(data, format=model_format(data))
+    return planner.load_model(data, format=model_format(data), outputs=outputs)
+
+
+def cut_names(cut: str | None) -> list[str] | None:
+    """Names of `--cut`."""
+    return None if cut is None else [name.strip() for name in cut.split(",") if name.strip()]
 
 
 def read_stats(name: str, method: str | None = None) -> "Statistics":
@@ -211,7 +247,7 @@ def parse_costs(settings: Sequence[str]) -> dict[str, float | None]:
     """
     from dataclasses import fields
 
-    from planner.target.records import Costs
+    from planner.target.records import UNLIMITED, Costs
 
     known = [field.name for field in fields(Costs)]
     costs: dict[str, float | None] = {}
@@ -221,7 +257,7 @@ def parse_costs(settings: Sequence[str]) -> dict[str, float | None]:
             raise InputError(f"--set {setting!r}: expected cost=value, such as bit_price=4")
         if name not in known:
             raise unknown_name("cost", name, known)
-        costs[name] = None if (name, text) == ("max_bits_lost", "none") else _price(setting, text)
+        costs[name] = None if name in UNLIMITED and text == "none" else _price(setting, text)
     return costs
 
 

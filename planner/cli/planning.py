@@ -25,10 +25,12 @@ from planner.cli.comparing import (
 from planner.cli.condition import Preparation, change_json, change_text, prepared
 from planner.cli.console import progress, say, say_json, say_missed, warn
 from planner.cli.files import STDIN, as_samples, keep_inputs, only_one_stdin, write_folder
+from planner.cli.help.choices import complete_format
 from planner.cli.options import (
     AnnotationsOption,
     BestEffortOption,
     ConditionOption,
+    CutOption,
     DataOption,
     EvalDataOption,
     FunctionsOption,
@@ -39,6 +41,7 @@ from planner.cli.options import (
     MinSqnrOption,
     ModelFile,
     OutputOption,
+    ReadersOption,
     ReferenceOption,
     StatsOption,
     TargetOption,
@@ -72,14 +75,22 @@ def plan(
     eval_data: EvalDataOption = None,
     stats: StatsOption = None,
     method: MethodOption = None,
+    readers: ReadersOption = 0,
     annotations: AnnotationsOption = None,
+    cut: CutOption = None,
     condition: ConditionOption = None,
     strategy: Annotated[
         Literal["minimal", "rfc"], typer.Option(help="Least price, or the greedy order of MLIR's RFC.")
     ] = "minimal",
     formats: Annotated[
         list[str] | None,
-        typer.Option("--format", "-f", metavar="F", help="Also write this format; repeatable."),
+        typer.Option(
+            "--format",
+            "-f",
+            metavar="F",
+            help="Also write this format; repeatable.",
+            autocompletion=complete_format,
+        ),
     ] = None,
     functions: FunctionsOption = None,
     settings: Annotated[
@@ -98,6 +109,7 @@ def plan(
 ) -> int:
     """Plan a model for a target and write plan.json, plan.mlir, report.html and the formats asked for."""
     import planner
+    from planner.accuracy.readers import SAMPLES
 
     only_one_stdin(model, target, data, eval_data, stats, annotations)
     judging = read_judging(reference, output, metric, min_sqnr, min_metric)
@@ -105,42 +117,47 @@ def plan(
     _check_judging(judging, formats or [], data, eval_data)
     costs = parse_costs(settings or [])
     device = read_target(target, functions)
-    graph = read_model(model)
+    graph = read_model(model, cut)
 
     def make(ready: "Graph") -> "Plan":
-        made = planner.plan(
-            ready,
-            device,
-            strategy=strategy,
-            functions=None,
-            best_effort=best_effort,
-            bias_pins="error",
-            **costs,
-        )
-        planner.check(made, ready, device)
+        with progress("planning"):
+            made = planner.plan(
+                ready,
+                device,
+                strategy=strategy,
+                functions=None,
+                best_effort=best_effort,
+                bias_pins="error",
+                **costs,
+            )
+        with progress("checking"):
+            planner.check(made, ready, device)
         return made
 
     given = None if annotations is None else read_annotations_argument(annotations)
     with ExitStack() as stack:
         samples = None if data is None else stack.enter_context(as_samples(data, graph))
         held_out = None if eval_data is None else stack.enter_context(as_samples(eval_data, graph))
-        seen = statistics_of(graph, samples, stats, method)
+        floor = costs.get("wanted_db", device.costs.wanted_db)
+        seen = statistics_of(
+            graph, samples, stats, method, readers=readers or (0 if floor is None else SAMPLES)
+        )
         wanted = Preparation(condition, seen, samples, given, correct=bias_correction)
         ready, changes = prepared(graph, device, wanted)
         planned = make(ready)
         require_ranges(graph, planned, _NO_DATA if samples is None else _NO_NUMBERS)
         judging = replace(judging, samples=held_out or samples, held_out=held_out is not None)
-        files, comparisons = _exports(graph, ready, planned, formats or [], judging)
+        files, comparisons = _exports(graph, ready, planned, formats or [], judging, is_cut=cut is not None)
         odd = _odd_data(graph, seen, given, samples, held_out)
         lost = poor_losses(graph, ready, planned, comparisons, judging.samples)
     corrected = _corrected_file(planned.graph.name)
     source = str(Path(out) / corrected) if corrected in files else model
-    whole = model if corrected in files else STDIN
+    whole = model if corrected in files and cut is None else STDIN
     told = with_sources(planned, out, model=source, target=target, reference=whole)
     documents = {
         "plan.json": told.to_json(),
         "plan.mlir": planned.to_mlir(),
-        "report.html": planner.write_report(planned, comparisons, losses=lost),
+        "report.html": planner.write_report(planned, comparisons, losses=lost, stats=seen),
     }
     files = {name: text.encode() for name, text in documents.items()} | files
     keep_inputs(out, files, (model, target, data, eval_data, stats, annotations, functions))
@@ -201,7 +218,7 @@ def _check_judging(judging: Judging, formats: list[str], data: str | None, eval_
 
 
 def statistics_of(
-    graph: "Graph", samples: str | None, stats: str | None, method: str | None
+    graph: "Graph", samples: str | None, stats: str | None, method: str | None, *, readers: int = 0
 ) -> "Statistics | None":
     """Statistics of the samples, else those of a file, if any."""
     import planner
@@ -209,7 +226,7 @@ def statistics_of(
     if samples is None:
         return None if stats is None else read_stats(stats, method)
     with progress("calibrating") as bar:
-        return planner.calibrate(graph, samples, method=method or "minmax", progress=bar)
+        return planner.calibrate(graph, samples, method=method or "minmax", progress=bar, readers=readers)
 
 
 def _odd_data(
@@ -289,11 +306,13 @@ def next_steps(
     return "\n".join(lines)
 
 
-def _float_model(graph: "Graph", ready: "Graph") -> dict[str, bytes]:
-    """The corrected float model, which later verbs need beside the plan; nothing if it is the one given."""
+def _float_model(graph: "Graph", ready: "Graph", *, is_cut: bool) -> dict[str, bytes]:
+    """The float model that later verbs need beside the plan; nothing if it is the file given."""
     from planner.onnx.write import write_graph
 
-    if all(graph.constants.get(name) is constant for name, constant in ready.constants.items()):
+    if not is_cut and all(
+        graph.constants.get(name) is constant for name, constant in ready.constants.items()
+    ):
         return {}
     try:
         return {_corrected_file(ready.name): write_graph(ready)}
@@ -308,16 +327,19 @@ def _exports(
     planned: "Plan",
     formats: list[str],
     judging: Judging,
+    *,
+    is_cut: bool,
 ) -> tuple[dict[str, bytes], "dict[str, Comparison]"]:
     """Write the corrected model and each format, compared with the float model where there are samples."""
     import planner
     from planner.exporters.runnable import runnable
     from planner.exporters.table import file_name
 
-    files = _float_model(graph, ready)
+    files = _float_model(graph, ready, is_cut=is_cut)
     comparisons: dict[str, Comparison] = {}
     for name in dict.fromkeys(formats):
-        exported = planner.export(ready, planned, name)
+        with progress(f"exporting {name}"):
+            exported = planner.export(ready, planned, name)
         files[file_name(name)] = exported
         plain = None if judging.samples is None else runnable(name, exported)
         if plain is not None and judging.samples is not None:

@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 
 from planner.cli.comparing import bigger
-from planner.cli.console import say, say_json, say_table, warn
+from planner.cli.console import progress, say, say_json, say_table, warn
 from planner.cli.files import keep_from, only_one_stdin, put_text, write_file
+from planner.cli.help.choices import complete_format
 from planner.cli.options import (
     FunctionsOption,
     JsonOption,
@@ -130,7 +131,10 @@ def explain(
 def export(
     plan_file: PlanFile,
     *,
-    format: Annotated[str, typer.Option("--format", "-f", metavar="F", help="onnx-qdq, ...")],  # noqa: A002
+    format: Annotated[  # noqa: A002
+        str,
+        typer.Option("--format", "-f", metavar="F", help="onnx-qdq, ...", autocompletion=complete_format),
+    ],
     out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="File to write.")],
     model: PlannedModelOption = None,
     json: JsonOption = False,
@@ -143,7 +147,8 @@ def export(
     planned = read_plan(plan_file)
     name, graph = read_saved_model(planned, plan_file, model)
     keep_from(out, name)
-    exported = planner.export(graph, planned, format)
+    with progress(f"exporting {format}"):
+        exported = planner.export(graph, planned, format)
     write_file(out, exported)
     for warning in bigger(name, {Path(out).name: exported}):
         warn(warning)

@@ -71,6 +71,7 @@ def search(
 ) -> int:
     """Find the plan of least work that reaches a goal, or the best within means; exit code 3 if none does."""
     import planner
+    from planner.accuracy.readers import SAMPLES
     from planner.calibration.annotations import annotations_document
     from planner.plan_search import told
     from planner.plan_search.search import merged_annotations
@@ -84,7 +85,8 @@ def search(
     with ExitStack() as stack:
         samples = stack.enter_context(as_samples(data, graph))
         held_out = samples if eval_data is None else stack.enter_context(as_samples(eval_data, graph))
-        seen = statistics_of(graph, None if stats else samples, stats, method)
+        few = 0 if device.costs.wanted_db is None else SAMPLES
+        seen = statistics_of(graph, None if stats else samples, stats, method, readers=few)
         ready = planner.annotate(graph, stats=seen, annotations=given)
         runs, bar = stack.enter_context(progress_of_phases("measuring noise", "searching"))
         found = planner.search(

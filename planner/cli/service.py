@@ -14,7 +14,8 @@ from planner.cli.options import JsonOption
 from planner.errors import InputError
 
 NEGATIVE: Final = 1
-
+UNIX: Final = ("fcntl", "grp", "pwd", "resource")
+"""Modules of Python that Windows lacks."""
 HostOption: TypeAlias = Annotated[
     str, typer.Option("--host", metavar="H", help="Address; others than loopback need QPLAN_TOKENS.")
 ]
@@ -108,6 +109,11 @@ def _part(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] in ("api", "planner"):
             raise
+        if error.name in UNIX:
+            raise InputError(
+                f"the service does not run on this system: it needs {error.name}, and its sandbox is Linux's",
+                hint="run it on Linux, in Docker or WSL say; the library and all other verbs work here",
+            ) from error
         raise InputError(
             f"the service needs {error.name}, which is not installed",
             hint="pip install 'quant-planner[service]'",

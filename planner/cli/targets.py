@@ -7,9 +7,11 @@ import typer
 from planner.cli.console import complain, say, say_json, say_table
 from planner.cli.files import (
     STDIN,
+    keep_from,
     only_one_stdin,
     put_text,
     read_text,
+    write_file,
     write_folder,
 )
 from planner.cli.options import (
@@ -17,6 +19,7 @@ from planner.cli.options import (
     JsonOption,
     ModelFile,
     OutFile,
+    TargetName,
     TargetOption,
     load_functions,
     read_model,
@@ -26,8 +29,6 @@ from planner.errors import TargetError
 
 if TYPE_CHECKING:
     from planner.target.records import PortPattern
-
-TargetName = Annotated[str, typer.Argument(metavar="T", help="Shipped name, or a YAML file.")]
 
 
 def list_targets(*, json: JsonOption = False) -> None:
@@ -220,10 +221,13 @@ def new_target(
     if base is not None and Path(base).is_file():
         extends = os.path.relpath(base, Path(out).parent) if out else base
     text = starter(name, None if base is None else read_target(base, functions), extends=extends, title=title)
-    if json:
-        say_json({"id": name, "text": text})
+    if not json:
+        put_text(text, out, base)
         return
-    put_text(text, out, base)
+    if out is not None:
+        keep_from(out, base)
+        write_file(out, text.encode())
+    say_json({"id": name, "text": text, "file": out})
 
 
 def cover_target(

@@ -4,7 +4,7 @@ No plan and no target: each quantizer of the graph is read into one record and w
 stay as they are. Numbers beyond a format are refused. Source: design 05; design 03, "ONNX utilities".
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -37,6 +37,7 @@ def convert(
     *,
     external: Path | None = None,
     dims: Mapping[str, int] | None = None,
+    outputs: Sequence[str] | None = None,
 ) -> bytes:
     """Write a model in another dialect.
 
@@ -45,6 +46,7 @@ def convert(
       to: a key of `CONVERSIONS`.
       external: a data file beside the result for the weights of models over 2 GB.
       dims: sizes of dimensions that the model leaves open, by name (`batch`) or place (`input[0]`).
+      outputs: values that the model shall end at, instead of its own outputs.
 
     Raises:
       UnsupportedExport: the dialect cannot say these numbers, or its engine does not load them; names the
@@ -53,7 +55,7 @@ def convert(
       UnknownName: no such dialect, or no such open dimension.
     """
     require_name("dialect", to, CONVERSIONS)
-    graph = convert_graph(read_written(source, dims=dims), to)
+    graph = convert_graph(read_written(source, dims=dims, outputs=tuple(outputs or ())), to)
     data = write_graph(infer(graph), external=external, with_shapes=True)
     if to in LOADED:
         refuse_unknown(graph, data, to, external)

@@ -142,7 +142,7 @@ def _objection(variant: _Variant, fit: Fit, root: int, index: OpIndex, taken: _T
         # An operand from within would make the kernel wait for itself.
         if index.writer.get(value) in inside:
             return f"{value!r} is written inside it"
-    ports = {name: fit.bound.get(name, "") for name in variant.names}
+    ports = {"out": index.ops[root].outputs} | {name: fit.bound.get(name, "") for name in variant.names}
     ops = tuple(index.ops[i] for i in members)
     problem = failing(variant.fusion.where, ports=ports, ops=ops, attributes={}, graph=index.graph)
     if problem:
@@ -232,7 +232,8 @@ def _take_group(group: Group, fusion: Fusion, pattern: Pattern, index: OpIndex, 
         return
     ops = tuple(index.ops[i] for i in members)
     first = (*inputs[:1], "")[0]
-    ports = {v.name: inputs[len(pattern.variables) - 1 :] if v.variadic else first for v in pattern.variables}
+    named = {v.name: inputs[len(pattern.variables) - 1 :] if v.variadic else first for v in pattern.variables}
+    ports = {"out": outputs} | named
     if failing(fusion.where, ports=ports, ops=ops, attributes={}, graph=index.graph):
         return
     if (fusion.kernel, inputs, _named(ops)) in taken.barred:

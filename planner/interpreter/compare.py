@@ -5,15 +5,16 @@ numbers is in `accuracy`. Source: design 05; design 11, "Judged".
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, get_args
 
 import onnxruntime
 
-from planner.accuracy.metrics import Metric, Score, judge_of
-from planner.accuracy.quality import Quality, Tally
+from planner.accuracy.metrics import Metric, Score, judge_of, score_text
+from planner.accuracy.quality import Quality, Tally, decibels
+from planner.accuracy.verdict import Verdict, verdict_of
 from planner.calibration.samples import Samples, Source, open_samples
 from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import ModelError, SampleError, expect, require_name
@@ -24,6 +25,9 @@ from planner.interpreter.reference import ReferenceKind, Run, named_in_reference
 from planner.interpreter.requantize import Array
 from planner.ir.graph import WRITTEN_LEFT_OUT, Graph
 from planner.ir.types.qtypes import Uniform
+from planner.litert_reader.read import read_litert_written
+from planner.litert_reader.scan import is_litert
+from planner.notebook import html_of, html_table
 from planner.onnx.quantized.dialect import QONNX
 from planner.onnx.quantized.lowering import lower
 from planner.onnx.read import read_written
@@ -60,7 +64,7 @@ _LEFT_OUT: Final = (
 _QUANTIZERS: Final = (b"\x05Quant", b"\x08IntQuant", b"\x0cBipolarQuant", b"\x0aFloatQuant", b"\x05Trunc")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
     """A quantized file against the reference, the model that the user gave.
 
@@ -81,6 +85,31 @@ class Comparison:
     reference: Literal["float", "stripped", "written"] = "float"
     held_out: bool | None = None
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Comparison {self.measured_on}: {self.verdict or 'no outputs'}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: each output and group, and metrics of both."""
+        outputs = [
+            (f"{name}{label}", decibels(part.sqnr), f"{part.max_error:.4g}")
+            for name, quality in self.outputs.items()
+            for label, part in quality.parts.items()
+        ]
+        scores = [
+            (name, score_text(name, score.quantized), score_text(name, score.reference))
+            for name, score in self.scores.items()
+        ]
+        return html_of(
+            f"Comparison {self.measured_on}: {self.verdict or 'no outputs'}",
+            html_table(("output", "SQNR", "largest error"), outputs),
+            html_table(("metric", "the file", "the model"), scores),
+        )
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """Whether the file is good, fair or poor, and by which figure; None where nothing was compared."""
+        return verdict_of(self.outputs, self.scores)
 
     @property
     def worst_sqnr(self) -> float:
@@ -120,6 +149,7 @@ def compare(
     known: Run | None = None,
     output: str | None = None,
     metrics: Sequence[str | Metric] = (),
+    progress: Callable[[int, int | None], None] | None = None,
 ) -> Comparison:
     """Run both models on the same samples.
 
@@ -135,6 +165,7 @@ def compare(
       known: that reference, opened before, for outputs alone.
       output: the one that labels judge; by default the only one.
       metrics: names of `metrics.BUILT_IN`, or functions; top-1 and top-5 are there wherever labels fit.
+      progress: called with (samples done, samples in all or None).
 
     Raises:
       ModelError: a file that is no model, that onnxruntime refuses, or whose inputs and outputs are others.
@@ -163,6 +194,8 @@ def compare(
             tally.add(wanted[name], got[name])
         judge.add(feed, _some(wanted, pair.outputs), _some(got, pair.outputs))
         done += 1
+        if progress is not None:
+            progress(done, opened.count)
     if not done:
         raise SampleError("no samples to compare on", hint="the calibration samples will do")
     found = {name: tally.quality() for name, tally in tallies.items()}
@@ -198,12 +231,8 @@ class _Pair:
     ) -> tuple[Mapping[str, Array], Mapping[str, Array]]:
         """Results of both, in reals, by name."""
         pinned = {name: kind for name, kind in pins(self.graph).items() if kind is not None}
-        stored = {
-            name: quantize_array(as_f32(array), pinned[name]) if name in pinned else array
-            for name, array in arrays.items()
-        }
         wanted = self.reference(label, arrays, names)
-        got = self.quantized(label, stored, names)
+        got = self.quantized(label, arrays, names)
         return wanted, {name: _real(got[name], wanted[name], pinned.get(name), name) for name in names}
 
 
@@ -214,7 +243,17 @@ def _run_of_plan(graph: Graph, plan: Plan) -> Run:
 
 def _run_of_file(graph: Graph, session: onnxruntime.InferenceSession) -> Run:
     _check_ports(graph, session)
-    return lambda label, arrays, names: run_session(session, label, arrays, names)
+    whole = {port.name for port in session.get_inputs() if "int" in port.type}
+    pinned = {name: kind for name, kind in pins(graph).items() if kind is not None and name in whole}
+
+    def run(label: str, arrays: Mapping[str, Array], names: tuple[str, ...]) -> Mapping[str, Array]:
+        stored = {
+            name: quantize_array(as_f32(array), pinned[name]) if name in pinned else array
+            for name, array in arrays.items()
+        }
+        return run_session(session, label, stored, names)
+
+    return run
 
 
 def _check_ports(graph: Graph, quantized: onnxruntime.InferenceSession) -> None:
@@ -263,8 +302,10 @@ def _unpinned(name: str, stored: str, verb: str) -> ModelError:
 
 
 def _plain(data: bytes | str | Path) -> bytes | str | Path:
-    """The file in operators that onnxruntime has: one with QONNX's quantizers is lowered."""
+    """The file in operators that onnxruntime has: one with QONNX's quantizers is lowered, LiteRT's read."""
     held = _bytes(data)
+    if is_litert(held):
+        return write_graph(lower(read_litert_written(held, stored=True)))
     if not any(name in held for name in _QUANTIZERS):
         return data
     graph = read_written(data)

@@ -30,6 +30,7 @@ from planner.interpreter.bodies import Body, Border, Item, choose, cross, items_
 from planner.interpreter.calls import FLOAT32_EVEN, FLOAT32_SPEC, Call
 from planner.interpreter.fixed_point import ARITHMETICS
 from planner.interpreter.kernels.geometry import pool_geometry
+from planner.interpreter.kernels.litert import LITERT, LITERT_KERNELS
 from planner.interpreter.kernels.pooling import max_pool
 from planner.interpreter.kernels.table import KERNELS, SUMS_OF_PRODUCTS
 from planner.interpreter.memory import FLOAT32_STEPS, Memory, as_f32, quantizer
@@ -270,7 +271,9 @@ def _ports(block: Block) -> tuple[Port, ...]:
 
 def _on_integers(memory: Memory, block: Block, core: tuple[Op, ...]) -> Array | None:
     """The stored or float result of the block's integer kernel; None where it has none for these types."""
-    kernel, result = KERNELS.get(tuple(op.type for op in core)), block.result
+    types, result = tuple(op.type for op in core), block.result
+    kernel = LITERT_KERNELS.get(types) if block.arithmetic == LITERT else None
+    kernel = kernel or KERNELS.get(types)
     if result is None and kernel not in SUMS_OF_PRODUCTS:
         return None
     in_float = block.arithmetic in FLOAT32_STEPS and not (

@@ -163,6 +163,7 @@ def is_shift(ratio: Array) -> bool:
 ARITHMETICS: Final[Mapping[str, Callable[[Sequence[Term], int], Integers]]] = {
     "exact_even": _exact_even,
     "gemmlowp": _gemmlowp,
+    "litert": _gemmlowp,
     "litert_16": _litert_16,
     "power_of_two": _power_of_two,
     "tosa_double": _double,

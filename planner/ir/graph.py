@@ -6,6 +6,7 @@ ids. Nothing here knows a file format; validity rules are in one table, `RULES_O
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import wraps
@@ -18,6 +19,7 @@ from planner.errors import ModelError
 from planner.ir.structure import Branches, Loop, Scope, Structure, functions_of
 from planner.ir.types.qtypes import QType
 from planner.ir.types.wanted import Wanted
+from planner.notebook import html_of, html_table
 
 Found = TypeVar("Found")
 Dim: TypeAlias = int | str | None
@@ -141,6 +143,7 @@ class Graph:
       scopes: bodies in their place, by path, where `expand` put them in.
       written: the model as its file has it, where the file has quantizers of its own; runs alone read it.
       wanted: what is asked of kernels, by name or glob of a kernel or an op, in order (`ir.asked`).
+      caches: an input and the output that comes back as it in the next run, stored alike.
     """
 
     name: str
@@ -156,10 +159,26 @@ class Graph:
     scopes: Mapping[str, Scope] = field(default_factory=dict)
     written: "Graph | None" = None
     wanted: Mapping[str, Wanted] = field(default_factory=dict)
+    caches: tuple[tuple[str, str], ...] = ()
 
     def __repr__(self) -> str:
         counts = f"{len(self.values)} values, {sum(1 for _ in self.all_ops())} ops"
         return f"<Graph {self.name!r}: {counts}, inputs {self.inputs}, outputs {self.outputs}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: inputs, outputs, and ops by type."""
+        ports = [("input", name, self.values[name]) for name in self.inputs]
+        ports += [("output", name, self.values[name]) for name in self.outputs]
+        rows = [
+            (side, name, "?" if value.shape is None else " x ".join(map(str, value.shape)), value.dtype)
+            for side, name, value in ports
+        ]
+        counts = Counter(op.type for op in self.all_ops()) + Counter(
+            r.kernel for r in self.regions if not r.ops
+        )
+        title = f"Model {self.name}: {len(self.values)} values, {sum(counts.values())} ops"
+        ops = html_table(("op", "count"), counts.most_common())
+        return html_of(title, html_table(("", "name", "shape", "type"), rows), ops)
 
     def all_ops(self) -> Iterator[Op]:
         """Ops in order, wherever they stand."""
@@ -208,6 +227,7 @@ def structure_digest(graph: Graph) -> str:
         told.append((op.name, op.type, op.inputs, op.outputs, attributes, op.captures))
     told += _told_of_bodies(graph)
     told += [(key, str(wanted)) for key, wanted in graph.wanted.items()]
+    told += [("cache", *pair) for pair in graph.caches]
     return f"sha256:{hashlib.sha256(''.join(map(repr, told)).encode()).hexdigest()}"
 
 
@@ -242,7 +262,8 @@ def with_facts(model: Graph, other: Graph) -> Graph:
         else region
         for region in model.regions
     ]
-    return replace(model, values=values, regions=tuple(regions), wanted=other.wanted)
+    facts: dict[str, Any] = {"wanted": other.wanted, "caches": other.caches}
+    return replace(model, values=values, regions=tuple(regions), **facts)
 
 
 def model_digest(graph: Graph) -> str:
@@ -354,6 +375,13 @@ def _structures_fit(graph: Graph) -> Iterator[str]:
             yield from _carries_badly(step, step.structure)
 
 
+def _caches_cross(graph: Graph) -> Iterator[str]:
+    for past, present in graph.caches:
+        for name, known, side in ((past, graph.inputs, "input"), (present, graph.outputs, "output")):
+            if name not in known:
+                yield f"the cache of {past!r} and {present!r} names {name!r}, which is no {side}"
+
+
 def _carries_badly(step: "Op | Region", loop: Loop) -> Iterator[str]:
     if loop.trip_count < 1:
         yield f"{step.name!r} loops {loop.trip_count} times; accepted: 1 or more"
@@ -373,6 +401,7 @@ RULES_OF_VALIDITY: Final[tuple[Callable[[Graph], Iterator[str]], ...]] = (
     _defined_once,
     _defined_before_use,
     _structures_fit,
+    _caches_cross,
 )
 
 

@@ -94,6 +94,16 @@ def apply_litert_16(values: Array, multiplier: Array, shift: Array) -> Integers:
     return _shifted_product(values, multiplier, wide, np.left_shift(1, wide - 1))
 
 
+def mean_factor(scale: float, count: int) -> tuple[Integers, Integers]:
+    """`scale / count` as a multiplier and a shift, as LiteRT's MEAN has it.
+
+    The multiplier of the scale, as many times 2 as the count's bits allow, over the count, cut.
+    """
+    multiplier, shift = multiplier_or_zero(scale)
+    left = min(count.bit_length() - 1, 32, MAX_SHIFT - int(shift))
+    return np.asarray((int(multiplier) << left) // count), np.asarray(int(shift) + left)
+
+
 def reciprocal_scale(counts: int | Array) -> tuple[Integers, Integers]:
     """The factor by which TOSA's AVG_POOL2D divides a sum of `counts` elements, for `apply_scale_32`.
 

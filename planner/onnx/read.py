@@ -13,11 +13,14 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import GraphProto, ModelProto, defs, inliner, shape_inference
 
 from planner.errors import ModelError, expect
+from planner.foreign_files import foreign_folder, refuse_foreign
 from planner.ir.dims import named_dims, sizes_of, with_dims
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, validate
 from planner.ir.topology import topological
 from planner.ir.unknowns import shapeless
+from planner.litert_reader.read import read_litert_written
+from planner.litert_reader.scan import starts_as_litert
 from planner.onnx.composites.take_apart import has_composites, take_apart
 from planner.onnx.decoding import decoded
 from planner.onnx.normalise import normalise
@@ -28,6 +31,7 @@ from planner.onnx.quantized.dialect import canonical
 from planner.onnx.quantized.quantizers_to_facts import QUANTIZED_OPS, absorb
 from planner.onnx.shapes import infer
 from planner.onnx.structure.calls import mark_calls
+from planner.onnx.structure.cut import cut_to, tensors_before
 from planner.onnx.structure.subgraphs_to_functions import open_bodies
 
 NEWEST: Final = int(defs.onnx_opset_version())
@@ -37,13 +41,18 @@ CORRECTED: Final = ".corrected-float"
 
 
 def read_onnx(
-    source: str | Path | bytes, *, name: str | None = None, dims: Mapping[str, int] | None = None
+    source: str | Path | bytes,
+    *,
+    name: str | None = None,
+    dims: Mapping[str, int] | None = None,
+    outputs: tuple[str, ...] = (),
 ) -> Graph:
     """Read a model from a path or from its bytes.
 
     Args:
       name: the graph's name; by default the file's stem (without `CORRECTED`), or the name in it.
       dims: sizes of open dimensions (`ir.dims`).
+      outputs: values that it shall end at, instead of its own outputs.
 
     Returns:
       A valid Graph: ops in topological order with the meaning of opset 21, constants as arrays; bodies of
@@ -52,7 +61,7 @@ def read_onnx(
     Raises:
       ModelError: no ONNX model, or one that cannot be read; one line that says where and why.
     """
-    graph = _as_written(source, name)
+    graph = _as_written(source, name, outputs)
     sizes = sizes_of(graph, dims or {})
     written = to_opset_21(take_apart(sound(named_dims(graph, sizes)), told=False))
     opened = expand(_normal(written))
@@ -62,15 +71,22 @@ def read_onnx(
     return _settled(validate(_told(named_dims(opened, sizes))))
 
 
-def read_written(source: str | Path | bytes, *, dims: Mapping[str, int] | None = None) -> Graph:
+def read_written(
+    source: str | Path | bytes, *, dims: Mapping[str, int] | None = None, outputs: tuple[str, ...] = ()
+) -> Graph:
     """Read a model for running or converting: every op of the file, nothing folded, quantization kept.
 
-    Quantization ops of all domains are spelled one way (`quantized.dialect`); the opset is 21.
+    Of a LiteRT file the tensors with scales go through QuantizeLinear and DequantizeLinear. Quantization ops
+    of all domains are spelled one way (`quantized.dialect`); the opset is 21.
 
     Raises:
       ModelError: no ONNX model, or one that cannot be read; one line that says where and why.
     """
-    graph = sound(with_dims(_as_written(source, None), dims or {}))
+    if starts_as_litert(source):
+        if outputs:
+            raise ModelError("outputs are chosen of ONNX models, not of LiteRT files")
+        return with_dims(read_litert_written(source), dims or {})
+    graph = sound(with_dims(_as_written(source, None, outputs), dims or {}))
     return _settled(validate(infer(to_opset_21(graph))))
 
 
@@ -112,11 +128,13 @@ def _settled(graph: Graph) -> Graph:
     return graph
 
 
-def _as_written(source: str | Path | bytes, name: str | None) -> Graph:
+def _as_written(source: str | Path | bytes, name: str | None, outputs: tuple[str, ...] = ()) -> Graph:
     """The file's own graph; its bytes and its protobuf, a copy of every weight each, go once read."""
     label, folder, data = _contents(source)
-    parsed = _parsed(data, label)
+    parsed = _parsed(data, label, "" if isinstance(source, bytes) else Path(source).name)
     del data
+    if outputs:
+        cut_to(parsed.graph, outputs)
     opsets = _opsets(parsed, label)
     marked, scopes = mark_calls(parsed) if parsed.functions else (parsed, {})
     model = _without_functions(marked, label)
@@ -132,6 +150,8 @@ def _contents(source: str | Path | bytes) -> tuple[str, Path | None, bytes]:
     if isinstance(source, bytes):
         return "the model", None, source
     path = Path(source)
+    if path.is_dir() and (found := foreign_folder(path)) is not None:
+        raise ModelError(f"{path} is {found.what}, and no model that is read here", hint=found.advice)
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -139,16 +159,18 @@ def _contents(source: str | Path | bytes) -> tuple[str, Path | None, bytes]:
     return repr(str(path)), path.parent, data
 
 
-def _parsed(data: bytes, label: str) -> ModelProto:
+def _parsed(data: bytes, label: str, name: str) -> ModelProto:
     if not data:
         raise ModelError(f"{label} is no ONNX model: it is empty")
     try:
         model: ModelProto = ModelProto.FromString(data)
     except DecodeError as error:
+        refuse_foreign(label, data, name)
         raise ModelError(
             f"{label} is no ONNX model, or a truncated one: its {len(data)} bytes do not parse"
         ) from error
     if not model.HasField("graph"):
+        refuse_foreign(label, data, name)
         raise ModelError(f"{label} is no ONNX model, or a truncated one: its {len(data)} bytes hold no graph")
     if not model.graph.output:
         raise ModelError(f"{label} has no outputs, so there is nothing to compute")
@@ -196,8 +218,10 @@ def _check_tensors(proto: GraphProto) -> None:
         for info in infos:
             kind = info.type.WhichOneof("value")
             if kind not in (None, "tensor_type"):
+                ends = tensors_before(proto) if side == "output" else ()
+                named = f": outputs={[*ends]} (--cut {','.join(ends)})" if ends else ""
                 raise ModelError(
                     f"{side} {info.name!r} is of kind {kind.removesuffix('_type')}; only tensors can be "
                     f"model inputs and outputs here",
-                    hint="cut the model so that the operators on other kinds stay outside",
+                    hint=f"cut the model so that the operators on other kinds stay outside{named}",
                 )

@@ -6,13 +6,13 @@ figures as a title, and the whole a description in words. Source: design 11, sec
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from planner.accuracy.told import decibels
 from planner.plan_search.search import Search
 from planner.plan_search.told import score_text, sentence, share, work_text
 from planner.plan_search.trials import Trial
+from planner.report.axes import FAINT, Axis, label
 from planner.report.markup import Markup, element
 
 WIDTH: Final = 720
@@ -20,53 +20,8 @@ HEIGHT: Final = 400
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 28, 48
 FOLD: Final = 20.0
 """From the least to the most work, where the axis becomes logarithmic."""
-TICKS: Final = 6
 ROOM: Final = 0.06
 """Of an axis, free at its ends."""
-FAINT: Final = {"stroke": "currentColor", "stroke-opacity": "0.25"}
-
-
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """Numbers along a side of the chart.
-
-    Attributes:
-      low, high: ends, in the numbers' unit; a logarithmic axis ends above 0.
-      start, end: their places, in pixels.
-      is_log: whether equal ratios are equally far apart.
-    """
-
-    low: float
-    high: float
-    start: float
-    end: float
-    is_log: bool = False
-
-    def place(self, value: float) -> float:
-        """Pixels of a number; infinity is the high end."""
-        inside = min(max(value, self.low), self.high)
-        ratio = (self._flat(inside) - self._flat(self.low)) / (self._flat(self.high) - self._flat(self.low))
-        return self.start + ratio * (self.end - self.start)
-
-    def ticks(self) -> tuple[float, ...]:
-        """Round numbers between the ends."""
-        if self.is_log:
-            found = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-            numbers = [step * 10.0**exponent for exponent in found for step in (1, 2, 5)]
-        else:
-            step = _round_step((self.high - self.low) / TICKS)
-            first, last = math.ceil(self.low / step), math.floor(self.high / step)
-            numbers = [step * at for at in range(first, last + 1)]
-        return tuple(number for number in numbers if self.low <= number <= self.high)
-
-    def _flat(self, value: float) -> float:
-        return math.log10(value) if self.is_log else value
-
-
-def _round_step(least: float) -> float:
-    """The next of 1, 2, 5 times a power of ten."""
-    power = 10.0 ** math.floor(math.log10(least))
-    return next(step * power for step in (1, 2, 5, 10) if step * power >= least * (1 - 1e-9))
 
 
 def chart(search: Search) -> Markup:
@@ -138,32 +93,32 @@ def _ticks(x: Axis, y: Axis, drawn: Sequence[Trial]) -> Iterator[Markup]:
     for number in x.ticks():
         at = f"{x.place(number):.1f}"
         yield element("line", x1=at, x2=at, y1=str(TOP), y2=str(HEIGHT - BOTTOM), **FAINT)
-        yield _text(f"{100 * number:.3g}%", x.place(number), HEIGHT - BOTTOM + 16, "middle")
+        yield label(f"{100 * number:.3g}%", x.place(number), HEIGHT - BOTTOM + 16, "middle")
     for number in y.ticks():
         at = f"{y.place(number):.1f}"
         yield element("line", x1=str(LEFT), x2=str(WIDTH - RIGHT), y1=at, y2=at, **FAINT)
-        yield _text(f"{number:.4g}", LEFT - 6, y.place(number) + 4, "end")
+        yield label(f"{number:.4g}", LEFT - 6, y.place(number) + 4, "end")
     if any(trial.quality == math.inf for trial in drawn):
-        yield _text("exact", LEFT - 6, y.place(math.inf) + 4, "end")
+        yield label("exact", LEFT - 6, y.place(math.inf) + 4, "end")
 
 
 def _titles(search: Search) -> Iterator[Markup]:
-    yield _text("work, share of the dearest plan's", (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 10, "middle")
-    yield _text("metric" if _is_scored(search) else "SQNR, dB", LEFT - 40, TOP - 12, "start")
+    yield label("work, share of the dearest plan's", (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 10, "middle")
+    yield label("metric" if _is_scored(search) else "SQNR, dB", LEFT - 40, TOP - 12, "start")
 
 
 def _goal(search: Search, x: Axis, y: Axis) -> Iterator[Markup]:
     """The goal as a line with its name; nothing where it bounds neither axis."""
     dashes = {"stroke": "currentColor", "stroke-dasharray": "6 4", "class": "goal"}
-    limit, label = _limit(search), f"goal {search.goal}"
+    limit, name = _limit(search), f"goal {search.goal}"
     if limit is not None:
         at = f"{y.place(limit):.1f}"
         yield element("line", x1=str(LEFT), x2=str(WIDTH - RIGHT), y1=at, y2=at, **dashes)
-        yield _text(label, WIDTH - RIGHT - 4, y.place(limit) - 5, "end")
+        yield label(name, WIDTH - RIGHT - 4, y.place(limit) - 5, "end")
     elif search.goal.kind == "work":
         at = f"{x.place(search.goal.bound):.1f}"
         yield element("line", x1=at, x2=at, y1=str(TOP), y2=str(HEIGHT - BOTTOM), **dashes)
-        yield _text(label, x.place(search.goal.bound), TOP - 12, "middle")
+        yield label(name, x.place(search.goal.bound), TOP - 12, "middle")
 
 
 def _front_line(search: Search, x: Axis, y: Axis) -> Markup:
@@ -198,8 +153,8 @@ def _best_label(search: Search, x: Axis, y: Axis) -> Markup:
     at, top = x.place(share(search, best.work)), y.place(best.quality)
     is_left = at < (LEFT + WIDTH - RIGHT) / 2
     side, anchor = (12, "start") if is_left else (-12, "end")
-    label = f"best: {_quality(search, best)} at {share(search, best.work):.0%}"
-    return element("g", _text(label, at + side, top + 18, anchor), class_="best")
+    text = f"best: {_quality(search, best)} at {share(search, best.work):.0%}"
+    return element("g", label(text, at + side, top + 18, anchor), class_="best")
 
 
 def _figures(search: Search, trial: Trial) -> str:
@@ -218,7 +173,3 @@ def _description(search: Search, drawn: Sequence[Trial]) -> str:
     missing = f" {left_out} without a number are not drawn." if left_out else ""
     front = "; ".join(_figures(search, trial) for trial in search.front)
     return f"{sentence(search)}. {len(drawn)} trials are points.{missing} The front: {front}."
-
-
-def _text(text: str, x: float, y: float, anchor: str) -> Markup:
-    return element("text", text, x=f"{x:.1f}", y=f"{y:.1f}", **{"text-anchor": anchor})

@@ -7,7 +7,7 @@ that the program is asked for corrects its predictions, until the goal is met as
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import pairwise
@@ -21,10 +21,12 @@ from planner.accuracy.own_noise import OwnNoise, own_noise, require_float_output
 from planner.accuracy.own_noise import Progress as NoiseProgress
 from planner.calibration.annotations import FORMAT as ANNOTATIONS
 from planner.calibration.samples import Source, open_samples
+from planner.calibration.sources.foreign import replayable
 from planner.errors import InputError
 from planner.interpreter.reference import ReferenceKind, Run, open_reference, remembered
 from planner.ir.expand import expand
 from planner.ir.graph import Graph
+from planner.notebook import html_of, html_table
 from planner.plan_search.edges import Chosen
 from planner.plan_search.forecast import Net, forecast, net_of
 from planner.plan_search.goals import Goal, goal_of
@@ -80,6 +82,22 @@ class Search:
             f"<Search for {self.goal}, {met}: work {self.best.work:g} at {self.best.sqnr:.1f} dB, "
             f"{len(self.trials)} trials, front of {len(self.front)}>"
         )
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the front, least work first."""
+        rows = [
+            (
+                f"{trial.work:g}",
+                f"{trial.sqnr:.1f}",
+                None if trial.metric is None else f"{trial.metric:.4g}",
+                len(trial.kernels),
+                "the best" if trial is self.best else "",
+            )
+            for trial in self.front
+        ]
+        title = f"Search for {self.goal}, {'met' if self.met else 'not met'}: {len(self.trials)} trials"
+        head = (f"work ({self.unit})", "SQNR, dB", "metric", "kernels asked", "")
+        return html_of(title, html_table(head, rows))
 
     @property
     def annotations(self) -> dict[str, Any]:
@@ -143,7 +161,7 @@ def search(
     if not isinstance(trials, int) or isinstance(trials, bool) or trials < 1:
         raise InputError(f"trials is {trials!r}; accepted: a number of plans, 1 or more")
     flat = expand(model)
-    held = [*samples] if isinstance(samples, Iterator) else samples
+    held = replayable(samples)
     numbers = [name for name in flat.outputs if flat.values[name].dtype not in ("", "string")]
     known = remembered(open_reference(flat, (), reference), numbers)
     bench = Bench(flat, as_target(target, functions), held, metric, output, reference, known)

@@ -75,7 +75,16 @@ class PlanDiff:
 
 
 def diff(a: Plan, b: Plan) -> PlanDiff:
-    """Compare two plans; `a` is before, `b` after."""
+    """Compare two plans; `a` is before, `b` after.
+
+    Example:
+      >>> model = planner.load_model("examples/digits/digits.onnx")
+      >>> stats = planner.calibrate(model, "examples/digits/calibration.npz")
+      >>> ready = planner.annotate(model, stats=stats)
+      >>> plan = planner.plan(ready, "litert-int8")
+      >>> planner.diff(plan, plan).is_empty
+      True
+    """
     require_plan(a)
     require_plan(b)
     ours, theirs = _rescales(a), _rescales(b)

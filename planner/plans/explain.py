@@ -24,6 +24,7 @@ WORDINGS: Final[Mapping[str, str]] = {
     "any": "[{n}] the model asks for at least {type} at {port}",
     "calibrated": "[{n}] {port} was observed in {type}",
     "constant": "[{n}] {port} holds constants: the type comes from {source}",
+    "finer": "[{n}] {type} has a finer scale than its pin and the same numbers ({source})",
     "float": "[{n}] {port} stays float: {source}",
     "grown": "[{n}] {type} has a coarser scale than its range asks for ({source})",
     "left": "[{n}] {port} could not keep {type}: {source}",
@@ -35,6 +36,7 @@ WORDINGS: Final[Mapping[str, str]] = {
     "range": "[{n}] {port} takes the type of {source}",
     "row": "[{n}] {port} is served by {type} ({source})",
     "shared": "[{n}] {port} takes {source}",
+    "short": "[{n}] {type} holds too little for {port}: {source}",
 }
 """What a step of each rule says; "" is for every other rule, a rule of a row."""
 
@@ -44,6 +46,14 @@ def explain(plan: Plan, address: str) -> str:
 
     Raises:
       UnknownName: no such address; the hint holds the nearest ones.
+
+    Example:
+      >>> model = planner.load_model("examples/digits/digits.onnx")
+      >>> stats = planner.calibrate(model, "examples/digits/calibration.npz")
+      >>> ready = planner.annotate(model, stats=stats)
+      >>> plan = planner.plan(ready, "litert-int8")
+      >>> "probabilities" in planner.explain(plan, "probabilities")
+      True
     """
     require_plan(plan)
     if not isinstance(address, str):

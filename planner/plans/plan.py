@@ -13,8 +13,9 @@ from typing import Any
 from planner.errors import expect
 from planner.ir.graph import Graph, model_digest, structure_digest, with_facts
 from planner.ir.types.qtypes import Uniform
+from planner.notebook import html_of, html_table
 from planner.plans.fields import PlanFields
-from planner.plans.records import KernelPlan, step_rows
+from planner.plans.records import KernelPlan, PortTyped, step_rows
 from planner.plans.shared_bodies import Body, bodies
 from planner.plans.wiring import Wiring
 from planner.plans.work import Work, work_of
@@ -30,6 +31,21 @@ class Plan(PlanFields):
     def __repr__(self) -> str:
         counts = f"{len(self.kernels_in_order)} kernels, {len(self.rescales)} rescales and casts"
         return f"<Plan of {self.graph.name!r} for {self.target.id}: {counts}, cost {self.cost:g}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the totals, and each kernel with the types of its results."""
+        rows = [
+            (
+                kernel.name,
+                kernel.kernel,
+                ", ".join(_storage_text(port.type) for port in kernel.outputs if port.value),
+                kernel.reason if kernel.row is None else "",
+            )
+            for kernel in self.kernels_in_order
+        ]
+        proof = "the least possible" if self.optimal else f"at least {self.bound:g} is needed"
+        title = f"Plan of {self.graph.name} for {self.target.id}: cost {self.cost:g} ({proof})"
+        return html_of(title, html_table(("kernel", "kind", "results", "why float"), rows))
 
     @property
     def ports(self) -> Mapping[str, KernelPlan]:
@@ -111,6 +127,13 @@ class Planned(Plan):
     apart: frozenset[str] = frozenset()
     left: frozenset[str] = frozenset()
     visits: int = 0
+
+
+def _storage_text(kind: PortTyped) -> str:
+    """What a port stores its numbers in, without the scale: `i8`, `float`."""
+    if kind is None:
+        return "float"
+    return str(kind.storage) if isinstance(kind, Uniform) else str(kind)
 
 
 def require_plan(plan: object) -> None:

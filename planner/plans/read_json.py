@@ -27,7 +27,7 @@ from planner.plans.planschema import (
 )
 from planner.plans.records import KernelPlan, Port, PortTyped, Refused, Step, TargetRef, ValuePlan
 from planner.plans.write_json import VERSION, TypeTexts, rescale_document, row_texts
-from planner.target.records import Costs, Row
+from planner.target.records import UNLIMITED, Costs, Row
 from planner.target.show import row_from_json, work_from_json
 
 
@@ -37,6 +37,14 @@ def plan_from_json(text: str | bytes) -> Plan:
     Raises:
       PlanFormatError: not such a file; the message starts with the path of what is wrong.
       ModelError: a graph that breaks a rule of validity.
+
+    Example:
+      >>> model = planner.load_model("examples/digits/digits.onnx")
+      >>> stats = planner.calibrate(model, "examples/digits/calibration.npz")
+      >>> ready = planner.annotate(model, stats=stats)
+      >>> plan = planner.plan(ready, "litert-int8")
+      >>> planner.plan_from_json(plan.to_json()).key == plan.key
+      True
     """
     document = read_checked(text, PLAN, VERSION)
     types = PortTypes()
@@ -108,9 +116,10 @@ def target_from_document(entry: TargetDoc) -> TargetRef:
     """
     known = {field.name for field in dataclasses.fields(Costs)}
     for name, price in entry["costs"].items():
-        if name not in known or (price is None and name != "max_bits_lost"):
+        if name not in known or (price is None and name not in UNLIMITED):
             raise PlanFormatError(f"target.costs.{name}: no such price; known: {', '.join(sorted(known))}")
     prices: dict[str, Any] = {**entry["costs"]}
+    prices["wanted_float"] = bool(prices.get("wanted_float"))
     return TargetRef(
         id=entry["id"],
         version=entry["version"],

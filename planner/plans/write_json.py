@@ -112,7 +112,9 @@ def rescale_document(rescale: Rescale, texts: TypeTexts) -> dict[str, Any]:
 
 
 def _target_doc(target: TargetRef) -> Nested:
-    costs = dataclasses.asdict(target.costs)
+    # Plans that ask for no floor read as before there was one.
+    told = dataclasses.asdict(target.costs).items()
+    costs = {k: v for k, v in told if not (k.startswith("wanted_") and (v is None or v is False))}
     work: dict[str, Any] = {}
     if target.float_work != WorkRates():
         work["float_work"] = work_to_json(target.float_work)

@@ -44,9 +44,10 @@ from planner.propagation.selection.rows import (
     refuse_floats,
     refuse_unmet,
 )
+from planner.propagation.selection.too_little import with_wanted_db
 from planner.propagation.solver.classes import build_classes
 from planner.propagation.solver.price import CostModel
-from planner.target.records import Costs, PortId, Target
+from planner.target.records import UNLIMITED, Costs, PortId, Target
 
 Found = TypeVar("Found")
 GIVEN_UP: Final = "what it needs cannot all hold"
@@ -162,7 +163,8 @@ def _decided(graph: Graph, target: Target, request: Request, given: Concession) 
     refuse_contradictions(graph)
     remedies = Remedies()
     while True:
-        graph, choices, remedies = served(graph, target, remedies, given.floats, fuses=request.fuses)
+        choosing = with_wanted_db(target, request.costs)
+        graph, choices, remedies = served(graph, choosing, remedies, given.floats, fuses=request.fuses)
         refuse_unmet(graph, choices, target, settled=False)
         refuse_floats(choices, target)
         choices = [in_float(c, GIVEN_UP) if c.row and c.region.name in given.floats else c for c in choices]
@@ -209,7 +211,8 @@ def decide(
         forward(network)
         backward(network)
     if floats := read_in_float(network):
-        choices = hand_on_floats(graph, choices, target, floats, remedies.left)
+        choosing = with_wanted_db(target, request.costs)
+        choices = hand_on_floats(graph, choices, choosing, floats, remedies.left)
         network = _network(graph, target, choices, request, network.visits)
         forward(network)
         backward(network)
@@ -239,7 +242,8 @@ def _unranged_handed_on(
       floats: names of the kernels in float for want of a range whose results nothing stores.
     """
     graph, target = network.graph, network.target
-    choices = hand_on_floats(graph, choices, target, floats, remedies.left)
+    choosing = with_wanted_db(target, request.costs)
+    choices = hand_on_floats(graph, choices, choosing, floats, remedies.left)
     choices, network = _ranged(choices, _network(graph, target, choices, request, network.visits), request)
     # One of them may read, and so store, what another hands on.
     kept = read_in_float(network)
@@ -295,11 +299,14 @@ def _with_costs(own: Costs, given: Mapping[str, float | None]) -> Costs:
     for name, price in given.items():
         if name not in known:
             raise unknown_name("cost", name, known)
-        if price is None and name == "max_bits_lost":
+        if price is None and name in UNLIMITED:
             continue
+        if name == "wanted_float" and price not in (0, 1):
+            raise InputError(f"cost {name} is {price!r}; accepted: true or false, or 1 or 0")
         if not isinstance(price, int | float) or not 0 <= price <= GREATEST_PRICE:
             raise InputError(f"cost {name} is {price!r}; accepted: a number of 0 to {GREATEST_PRICE:g}")
-    return replace(own, **given)  # type: ignore[arg-type]
+    switched = {"wanted_float": bool(given["wanted_float"])} if "wanted_float" in given else {}
+    return replace(own, **{**given, **switched})  # type: ignore[arg-type]
 
 
 __all__ = ["BiasPins", "Strategy", "operand_types", "propagate"]

@@ -1,15 +1,16 @@
 """The report: one offline HTML file with the decisions of a plan, their reasons, and their cost in quality.
 
-Tables, which need no script, and the graph (`view`), whose script is the only one that may run.
+Tables, which need no script, and the graph (`view`); two scripts of ours, by digest, are all that may run.
 Every name is escaped. Source: design 03, `report.html`; design 06, the page.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from planner.accuracy.losses import Losses
 from planner.accuracy.metrics import score_text
 from planner.accuracy.quality import decibels
+from planner.calibration.statistics import Statistics
 from planner.errors import expect
 from planner.interpreter.compare import Comparison
 from planner.ir.types.qtypes import Uniform
@@ -17,36 +18,18 @@ from planner.plan_search.search import Search
 from planner.plans.explain import explain, type_text
 from planner.plans.plan import Plan, require_plan
 from planner.plans.records import KernelPlan, Port, Rescale
+from planner.report.charted import channels_chart, float_chart, histograms, rescale_chart, tradeoffs_chart
 from planner.report.lost import losses_part
 from planner.report.markup import Markup, element, join, table
-from planner.report.resources import policy, script, style
+from planner.report.resources import policy, script, style, table_script
 from planner.report.searched import search_part
-from planner.report.totals import is_integer, port_text, row_text, totals
+from planner.report.summary import summary
+from planner.report.totals import is_integer, port_text, row_text
 from planner.report.view import view_json
+from planner.what_if.pareto import Tradeoff
 
 SHOWN: Final = 2_000
 """Rows that a table of the report has at most; the graph and the plan's JSON have all."""
-
-_STYLE: Final = Markup("""
-:root { color-scheme: light dark; --line: #8884; --soft: #8882; --mark: #b4520a; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 75rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
-h3 { font-size: .9rem; margin: 1.1rem 0 .2rem; } section { break-inside: avoid; }
-table { border-collapse: collapse; width: 100%; font-size: 13px; }
-th, td { text-align: left; vertical-align: top; padding: .3rem .6rem; border-bottom: 1px solid var(--line);
-  overflow-wrap: anywhere; }
-th { overflow-wrap: normal; background: var(--soft); }
-td code { overflow-wrap: normal; } td:first-child { min-width: 9rem; }
-@media screen { .wide { overflow-x: auto; content-visibility: auto; contain-intrinsic-size: auto 60rem; }
-  .wide table { min-width: 50rem; } }
-code, pre, .type { font: 12px/1.45 ui-monospace, monospace; }
-pre { white-space: pre-wrap; margin: 0; } .none, .quiet { opacity: .7; } .float { color: var(--mark); }
-figure { margin: 0; max-width: 48rem; } .front .best { color: var(--mark); } .front .goal { opacity: .7; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1.2rem; margin: 0; }
-dt { opacity: .7; } dd { margin: 0; overflow-wrap: anywhere; }
-@media print { body { margin: 0; max-width: none; font-size: 11px; } table { font-size: 9px; }
-  tr { break-inside: avoid; } thead { display: table-header-group; } }
-""")
 
 
 def write_report(
@@ -56,52 +39,60 @@ def write_report(
     before: Plan | None = None,
     losses: Losses | None = None,
     search: Search | None = None,
+    stats: Statistics | None = None,
+    tradeoffs: Mapping[str, Sequence[Tradeoff]] | None = None,
+    live: bool = False,
 ) -> str:
     """Write the report of a plan.
 
     Args:
       comparisons: by name of the format, how the exported file compares with the model.
-      before: another plan; the graph then marks changes since, as `planner.diff` has it.
+      before: another plan; the graph then shows both, and marks changes since, as `planner.diff` has it.
       losses: of the plan; a section then says where its numbers are lost.
       search: that found the plan; a section then shows its front.
+      stats: of the model; where they have histograms, values are drawn with their ranges and steps.
+      tradeoffs: by value or rescale, what `planner.pareto` gives; a section then shows them.
+      live: whether a host plans again when something is edited on the page (docs/plans.md).
 
     Returns:
       A whole HTML document that needs nothing else.
     """
-    require_plan(plan)
-    if before is not None:
-        require_plan(before)
     given = {} if comparisons is None else comparisons
-    expect(given, Mapping, "comparisons are a mapping from a format to what compare gives")
-    for comparison in given.values():
-        expect(comparison, Comparison, "a comparison is what compare gives")
-    if losses is not None:
-        expect(losses, Losses, "losses are what planner.losses gives")
-    if search is not None:
-        expect(search, Search, "a search is what planner.search gives")
+    _require(plan, given, before=before, losses=losses, search=search, stats=stats, tradeoffs=tradeoffs)
     title = f"{plan.graph.name} on {plan.target.id}"
-    sections = [
-        element("h1", title),
-        _totals(plan),
-        *_section("Warnings", _items(plan.warnings), shown=bool(plan.warnings)),
+    parts = [
         *_section("Quality", _quality(given), shown=bool(given)),
         *(_section("Where the numbers are lost", losses_part(losses)) if losses is not None else ()),
         *(_section("Search", search_part(search)) if search is not None else ()),
-        _graph(),
-        _scripts(plan, before),
+        *_values_charts(plan, stats, losses),
+        *_section("Trade-offs", tradeoffs_chart(tradeoffs or {}), shown=bool(tradeoffs)),
         *_section("Kernels", _kernels(plan)),
-        *_section("Kernels in float, and why", _float_kernels(plan)),
-        *_section("Rescales, and why", _rescales(plan)),
+        *_section("Kernels in float, and why", join(float_chart(plan), _float_kernels(plan))),
+        *_section("Rescales, and why", join(rescale_chart(plan), _rescales(plan))),
         *_section("Values", _values(plan)),
         *_section("Notes of the reader", _items(plan.graph.notes), shown=bool(plan.graph.notes)),
+    ]
+    name = element("h1", plan.graph.name, element("span", f" on {plan.target.id}", class_="quiet"))
+    sections = [
+        element("header", name, summary(plan, given, losses)),
+        element(
+            "main",
+            _warnings(plan.warnings),
+            _graph(plan, before),
+            _scripts(view_json(plan, before, losses=losses, live=live)),
+            element("div", *parts, id="tables"),
+        ),
+        _footer(plan),
+        element("script", Markup(table_script())),
     ]
     head = element(
         "head",
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
         Markup(f'<meta http-equiv="Content-Security-Policy" content="{policy()}">'),
         element("title", title),
-        element("style", _STYLE, Markup(style())),
+        element("style", Markup(style())),
     )
     return (
         join(
@@ -112,51 +103,141 @@ def write_report(
     )
 
 
-def _graph() -> Markup:
+def _require(plan: Plan, comparisons: Mapping[str, Comparison], **given: object) -> None:
+    """Refuse what is not what it should be.
+
+    Raises:
+      InputError: what it is instead.
+    """
+    require_plan(plan)
+    if given["before"] is not None:
+        require_plan(given["before"])
+    expect(comparisons, Mapping, "comparisons are a mapping from a format to what compare gives")
+    for comparison in comparisons.values():
+        expect(comparison, Comparison, "a comparison is what compare gives")
+    for name, kind, told in _GIVEN:
+        if given[name] is not None:
+            expect(given[name], kind, told)
+
+
+_GIVEN: Final = (
+    ("losses", Losses, "losses are what planner.losses gives"),
+    ("search", Search, "a search is what planner.search gives"),
+    ("stats", Statistics, "statistics are what planner.calibrate gives"),
+    ("tradeoffs", Mapping, "trade-offs are a mapping from a value or rescale to what pareto gives"),
+)
+
+
+def _warnings(lines: Sequence[str]) -> Markup:
+    """All warnings; folded where they would push the graph away."""
+    if not lines:
+        return Markup()
+    if len(lines) == 1:
+        return element("p", f"Warning: {lines[0]}", class_="warnings")
+    head = element("summary", f"{len(lines)} warnings: {lines[0]}")
+    return element("details", head, _items(lines), class_="warnings")
+
+
+def _graph(plan: Plan, before: Plan | None) -> Markup:
     """The graph: hidden until its script has read its data."""
     find = element(
         "input", id="view-find", type="search", placeholder="find a kernel or value", autocomplete="off"
     )
-    label = "graph of the plan; the tables below say the same"
-    return element(
-        "section",
-        element("label", element("span", "Find ", class_="quiet"), find, element("ul", id="view-hits")),
-        element("canvas", id="view-canvas", tabindex="0", role="application", aria_label=label),
-        element("aside", id="view-panel", aria_live="polite"),
-        id="view",
-        hidden="",
+    buttons = [
+        element("button", text, type="button", data_do=do, title=told, aria_label=told)
+        for text, do, told in (
+            ("+", "in", "zoom in"), ("\u2212", "out", "zoom out"), ("whole", "whole", "show the whole graph"),
+        )
+    ]  # fmt: skip
+    folds = [
+        element("button", f"{do} all", type="button", data_do=do, data_groups="") for do in ("fold", "unfold")
+    ]
+    saves = [
+        element("button", do.upper(), type="button", data_do=do, aria_label=f"save the graph as {do.upper()}")
+        for do in ("svg", "png")
+    ]
+    other = "" if before is None else before.target.id
+    bar = element(
+        "div",
+        element("div", element("label", "Find ", find), element("ul", id="view-hits"), class_="find"),
+        element("label", "Colour ", element("select", id="view-color")),
+        element("button", "before | after", id="view-both", type="button", aria_pressed="false", hidden=""),
+        element("span", *folds, *buttons, *saves, class_="buttons"),
+        id="view-bar",
+    )
+    keys = element(
+        "p",
+        "Drag to move, click to choose; the wheel zooms once the graph was clicked. "
+        "Keys: arrows along the edges, "
+        "Enter opens, + and - zoom, 0 whole, j k next, r rescale, d difference, f find, Esc. "
+        "The tables below say the same as the graph.",
+        id="view-keys", class_="quiet",
+    )  # fmt: skip
+    small = element("canvas", id="view-map", aria_hidden="true")
+    panel = (
+        element("div", id="view-panel", aria_live="polite"),
+        element("section", id="view-edits", hidden=""),
+    )
+    stage = element(
+        "div",
+        _pane("view-before", f"before, {other}", "graph of the plan before"),
+        _pane("view-canvas", f"after, {plan.target.id}", "graph of the plan", small),
+        element("aside", *panel, aria_label="what is chosen", id="view-side", tabindex="0"),
+        id="view-stage",
+    )
+    legend = element("ul", id="view-legend", aria_label="colours")
+    return element("section", bar, stage, legend, keys, id="view", hidden="", aria_label="graph")
+
+
+def _pane(name: str, title: str, told: str, *more: Markup) -> Markup:
+    canvas = element(
+        "canvas", id=name, tabindex="0", role="application", aria_label=told, aria_describedby="view-keys"
+    )
+    return element("div", element("p", title, class_="pane-title"), canvas, *more, class_="pane")
+
+
+def _scripts(data: str) -> Markup:
+    """Data and script of the graph: before the tables, so that it need not wait for them."""
+    block = element("script", Markup(data), id="view-data", type="application/json")
+    return join(block, element("script", Markup(script())))
+
+
+def _values_charts(plan: Plan, stats: Statistics | None, losses: Losses | None) -> tuple[Markup, ...]:
+    """Histograms and weights per channel, where there are any."""
+    drawn = Markup() if stats is None else histograms(plan, stats, losses)
+    note = (
+        "What calibration saw (heights are square roots), the range that the type holds, "
+        "and its steps where they are apart."
+    )
+    weights = channels_chart(plan)
+    told = "The largest weight that each channel's scale holds, of the weights whose channels differ most."
+    return (
+        *_section(
+            "Values and their ranges", join(element("p", note, class_="quiet"), drawn), shown=bool(drawn)
+        ),
+        *_section(
+            "Weights per channel", join(element("p", told, class_="quiet"), weights), shown=bool(weights)
+        ),
     )
 
 
-def _scripts(plan: Plan, before: Plan | None) -> Markup:
-    """Data and script of the graph: before the tables, so that it need not wait for them."""
-    data = element("script", Markup(view_json(plan, before)), id="view-data", type="application/json")
-    return join(data, element("script", Markup(script())))
-
-
-def _section(title: str, body: Markup, *, shown: bool = True) -> tuple[Markup, ...]:
-    return (element("h2", title), body) if shown else ()
-
-
-def _totals(plan: Plan) -> Markup:
-    count = totals(plan)
+def _footer(plan: Plan) -> Markup:
+    """What the plan was made of, by digest."""
     target = plan.target
     options = ", ".join(f"{name} {value}" for name, value in sorted(plan.options.items()))
     facts = {
         "Target": f"{target.id} {target.version} ({target.file})",
-        "Kernels on integers": f"{count.integer} of {count.kernels}",
-        "Kernels in float": str(count.kernels - count.integer),
-        "Rescales": f"{count.rescales}, and {count.casts} casts between float and integers",
-        "Cost": f"{count.cost_text}: {count.changed:,.0f} for rescales and casts, "
-        f"{count.cost - count.changed:,.0f} for lost bits",
-        "Work of the device": count.work_text,
-        "Fully quantized": "yes" if count.fully_quantized else "no",
         "Options": options or "none",
         "Plan": plan.key,
         "Model": plan.model,
         "Target digest": target.digest,
     }
-    return element("dl", *(join(element("dt", name), element("dd", text)) for name, text in facts.items()))
+    terms = (join(element("dt", name), element("dd", text)) for name, text in facts.items())
+    return element("footer", element("dl", *terms))
+
+
+def _section(title: str, body: Markup, *, shown: bool = True) -> tuple[Markup, ...]:
+    return (element("h2", title), body) if shown else ()
 
 
 def _quality(comparisons: Mapping[str, Comparison]) -> Markup:

@@ -1,8 +1,8 @@
 """Layout of the kernels of a plan on the page: a rank from top to bottom, a column from left to right.
 
-Layers by longest path, then sweeps in which each node moves to the mean of its neighbours and makes room for
-those beside it (Sugiyama's scheme with barycentres; room by pool-adjacent-violators, least squares and
-linear). Time is linear but for a sort in each rank. Places only; `view` has the contents.
+Layers by longest path, then sweeps in which each node moves to the mean of its neighbours, weighed by their
+widths, and makes room for those beside it (Sugiyama's scheme with barycentres; room by least squares,
+pool-adjacent-violators). Time is linear but for a sort in each rank. Places only; `view` has the contents.
 """
 
 from collections.abc import Sequence
@@ -13,6 +13,8 @@ LANE: Final = 0.3
 """Columns that an edge takes where it passes a rank; a node takes one."""
 FAR: Final = 48
 """Ranks that an edge makes room for on its way; a longer one is drawn straight."""
+LEAST_HIGH: Final = 4
+"""Nodes without edges that stand below each other, at least."""
 _ROUNDS: Final = 3
 
 Neighbours: TypeAlias = list[list[int]]
@@ -33,16 +35,76 @@ class Layout:
     bends: tuple[tuple[float, ...], ...]
 
 
-def place(nodes: int, edges: Sequence[tuple[int, int]]) -> Layout:
-    """Place nodes `0 .. nodes - 1`, numbered so that every edge (from, to) goes upwards in number."""
-    ranks = _ranks(nodes, edges)
-    drawn = _Drawn(list(ranks), [1.0] * nodes, [[] for _ in ranks], [[] for _ in ranks])
+def place(
+    nodes: int,
+    edges: Sequence[tuple[int, int]],
+    widths: Sequence[float] | None = None,
+    *,
+    entries: int = 0,
+    exits: int = 0,
+) -> Layout:
+    """Place nodes `0 .. nodes - 1`, numbered so that every edge (from, to) goes upwards in number.
+
+    Args:
+      widths: of the nodes, in columns; 1 each by default.
+      entries, exits: how many of the first nodes stand in a rank above all, of the last in one below all.
+    """
+    alone = _alone(nodes, edges)
+    if 0 < len(alone) < nodes:
+        return _beside(edges, list(widths or [1.0] * nodes), alone, entries=entries, exits=exits)
+    ranks = _ranks(nodes, [edge for edge in edges if edge[0] >= entries] if entries else edges)
+    if entries:
+        ranks = [0] * entries + [1 + rank for rank in ranks[entries:]]
+    if exits:
+        ranks[nodes - exits :] = [1 + max(ranks[: nodes - exits], default=0)] * exits
+    drawn = _Drawn(list(ranks), list(widths or [1.0] * nodes), [[] for _ in ranks], [[] for _ in ranks])
     lanes = _lanes(drawn, ranks, edges)
     columns = _sweep(drawn)
     left = min(columns, default=0.0)
     columns = [column - left for column in columns]
     bends = tuple(tuple(round(columns[lane], 2) for lane in passed) for passed in lanes)
     return Layout(tuple(ranks), tuple(round(column, 2) for column in columns[:nodes]), bends)
+
+
+def _alone(nodes: int, edges: Sequence[tuple[int, int]]) -> list[int]:
+    """Nodes without an edge."""
+    met = bytearray(nodes)
+    for source, reader in edges:
+        met[source] = met[reader] = 1
+    return [node for node in range(nodes) if not met[node]]
+
+
+def _beside(
+    edges: Sequence[tuple[int, int]],
+    widths: Sequence[float],
+    alone: Sequence[int],
+    *,
+    entries: int,
+    exits: int,
+) -> Layout:
+    """The nodes with edges, and those without in columns to their left, as high as the others are."""
+    nodes = len(widths)
+    kept = sorted(set(range(nodes)) - set(alone))
+    at = {node: i for i, node in enumerate(kept)}
+    pairs = [(at[a], at[b]) for a, b in edges]
+    rest = place(len(kept), pairs, [widths[node] for node in kept], entries=entries, exits=exits)
+    ranks, columns = [0] * nodes, [0.0] * nodes
+    top = 1 if entries else 0
+    # Nothing stands below the exits.
+    high = max(1, max(rest.ranks) - top) if exits else max(LEAST_HIGH, 1 + max(rest.ranks) - top)
+    left = 0.0
+    for first in range(0, len(alone), high):
+        column = alone[first : first + high]
+        wide = max(widths[node] for node in column)
+        for rank, node in enumerate(column):
+            ranks[node], columns[node] = top + rank, left + (wide - 1) / 2
+        left += wide
+    lefts = (column + 0.5 - widths[node] / 2 for column, node in zip(rest.columns, kept, strict=True))
+    shift = left - min(0.0, *lefts)
+    for i, node in enumerate(kept):
+        ranks[node], columns[node] = rest.ranks[i], round(rest.columns[i] + shift, 2)
+    bends = tuple(tuple(round(column + shift, 2) for column in passed) for passed in rest.bends)
+    return Layout(tuple(ranks), tuple(columns), bends)
 
 
 def _ranks(nodes: int, edges: Sequence[tuple[int, int]]) -> list[int]:
@@ -124,7 +186,10 @@ def _move(row: list[int], beside: Neighbours, widths: Sequence[float], columns: 
     wanted = {}
     for item in row:
         near = beside[item]
-        wanted[item] = sum([columns[other] for other in near]) / len(near) if near else columns[item]
+        weight = sum([widths[other] for other in near])
+        wanted[item] = (
+            sum([columns[other] * widths[other] for other in near]) / weight if near else columns[item]
+        )
     row.sort(key=lambda item: (wanted[item], columns[item]))
     _make_room(row, [wanted[item] for item in row], widths, columns)
 

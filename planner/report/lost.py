@@ -16,6 +16,7 @@ from planner.accuracy.told import (
     value_row,
     worst_values,
 )
+from planner.report.charted import losses_chart
 from planner.report.markup import Markup, element, join, table
 
 ROWS: Final = 50
@@ -30,6 +31,7 @@ def losses_part(losses: Losses) -> Markup:
     helps = [element("li", line) for line in remedy_lines(losses)]
     return join(
         element("p", f"{sentence(losses)}."),
+        losses_chart(losses),
         table(("output", "SQNR", "kernels added up"), outputs),
         element("h3", f"Noise of each kernel alone ({losses.samples} samples)"),
         table(KERNEL_HEAD, list(map(kernel_row, losses.kernels[:ROWS]))),

@@ -43,7 +43,12 @@ def table(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> Markup:
     cells = [element("tr", *(element("td", cell) for cell in row)) for row in rows]
     whole = element(
         "table",
-        element("thead", element("tr", *(element("th", title) for title in head))),
+        element("thead", element("tr", *map(_head, head))),
         element("tbody", *cells),
     )
-    return element("div", whole, class_="wide")
+    return element("div", whole, class_="wide", tabindex="0")
+
+
+def _head(title: str) -> Markup:
+    """The head of a column; one without a name is an empty cell."""
+    return element("th", title, scope="col") if title else element("td")

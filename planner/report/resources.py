@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Final
 
 _PAGE: Final = Path(__file__).parent / "page"
-_SCRIPT: Final = ("draw.js", "panel.js", "hands.js")
+_SCRIPT: Final = (
+    "graph.js", "color.js", "scene.js", "draw.js", "export.js", "panel.js", "host.js", "hands.js", "start.js",
+)  # fmt: skip
 
 
 @cache
 def style() -> str:
-    """The graph's style sheet."""
-    return (_PAGE / "view.css").read_text("utf-8")
+    """The page's style sheet."""
+    return "\n".join((_PAGE / name).read_text("utf-8") for name in ("page.css", "view.css"))
 
 
 @cache
@@ -26,7 +28,17 @@ def script() -> str:
 
 
 @cache
+def table_script() -> str:
+    """The script of the tables, which runs when they have been read."""
+    return (_PAGE / "tables.js").read_text("utf-8")
+
+
+@cache
 def policy() -> str:
-    """The content security policy of a report: its own style, its one script by digest, and nothing else."""
-    digest = base64.b64encode(hashlib.sha256(script().encode()).digest()).decode()
-    return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    """The content security policy of a report: its own style, its two scripts by digest, and nothing else."""
+    digests = " ".join(f"'sha256-{_digest(text)}'" for text in (script(), table_script()))
+    return f"default-src 'none'; style-src 'unsafe-inline'; script-src {digests}"
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -9,17 +9,25 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from planner.accuracy.losses import Losses
 from planner.ir.graph import BOUNDARY, port_address
 from planner.ir.types.qtypes import Uniform
 from planner.plans.diff import diff, worded
 from planner.plans.explain import DEPTH, WORDINGS, refusal, type_text
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, Port, step_rows
-from planner.report.layout import Layout, place
+from planner.report.figures import figures
+from planner.report.layout import Layout
+from planner.report.nested import place_nested
+from planner.report.scopes import Group, Scope, groups_of, ordered, scopes_of
 from planner.report.totals import row_text
 
 MODEL: Final = "model"
 FLOAT: Final = "float"
+FIGURES: Final = ("macs", "work", "lost", "share", "sqnr")
+"""Numbers of the nodes; None for inputs and outputs, and where nothing was measured. Columns
+of losses are empty without losses."""
+OF_LOSSES: Final = ("share", "sqnr")
 
 Columns: TypeAlias = dict[str, list[Any]]
 
@@ -62,12 +70,22 @@ class _Wires:
     rescales: list[int] = field(default_factory=list)
 
 
-def view_of(plan: Plan, before: Plan | None = None) -> dict[str, Any]:
-    """Describe a plan for the page, and changes since another; JSON's own types only."""
+def view_of(
+    plan: Plan, before: Plan | None = None, *, losses: Losses | None = None, live: bool = False
+) -> dict[str, Any]:
+    """Describe a plan for the page; JSON's own types only.
+
+    Args:
+      before: another plan, whose view and the changes since are then in it.
+      losses: of the plan, for the share of noise of each kernel.
+      live: whether a host takes what is edited on the page.
+    """
     texts = Texts()
     nodes = _nodes(plan)
     wires = _wires(plan, nodes)
-    layout = place(len(nodes), wires.ends)
+    order, groups = _groups(plan, nodes, wires)
+    layout, frames = place_nested(len(nodes), wires.ends, order, groups)
+    known = figures(plan, losses)
     kinds = [MODEL, FLOAT, *sorted({node.kind for node in nodes} - {MODEL, FLOAT})]
     return {
         "format": "qplan.view/1",
@@ -82,20 +100,48 @@ def view_of(plan: Plan, before: Plan | None = None) -> dict[str, Any]:
             "bits": [node.accumulator_bits for node in nodes],
             "rank": list(layout.ranks),
             "column": list(layout.columns),
+            **{
+                key: [known[node.name][key] if node.kind != MODEL else None for node in nodes]
+                if losses is not None or key not in OF_LOSSES
+                else []
+                for key in FIGURES
+            },
         },
+        "groups": {
+            "name": [texts(group.name) for group in groups],
+            "parent": [group.parent for group in groups],
+            "first": [group.first for group in groups],
+            "last": [group.last for group in groups],
+            "rank": [frame.rank for frame in frames],
+            "ranks": [frame.ranks for frame in frames],
+            "column": [frame.column for frame in frames],
+            "columns": [frame.columns for frame in frames],
+        },
+        "order": order if groups else [],
         "ports": _ports(nodes, texts),
         "edges": _edges(wires, layout),
         "rescales": _rescales(plan, texts),
         "values": _values(plan, texts),
         "steps": _steps(plan, texts),
         "changes": None if before is None else _changes(before, plan, nodes, texts),
+        "before": None if before is None else view_of(before),
+        "page": {
+            "live": live,
+            "plan": plan.key,
+            "model": plan.graph.name,
+            "target": plan.target.id,
+            "work": plan.target.work_unit or "elements",
+        },
         "texts": texts.listed(),
     }
 
 
-def view_json(plan: Plan, before: Plan | None = None) -> str:
+def view_json(
+    plan: Plan, before: Plan | None = None, *, losses: Losses | None = None, live: bool = False
+) -> str:
     """The same as text that may stand inside a `script` element: nothing in it ends one."""
-    text = json.dumps(view_of(plan, before), ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    view = view_of(plan, before, losses=losses, live=live)
+    text = json.dumps(view, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
@@ -117,6 +163,18 @@ def _nodes(plan: Plan) -> list[_Node]:
         for kernel in plan.kernels_in_order
     ]  # fmt: skip
     return [*inputs, *kernels, *outputs]
+
+
+def _groups(plan: Plan, nodes: Sequence[_Node], wires: _Wires) -> tuple[list[int], tuple[Group, ...]]:
+    """An order of the nodes and the groups in it, by scopes of names; inputs and outputs are in none."""
+    kernels = [node for node in nodes if node.kind != MODEL]
+    weights = [[port.value for port in node.inputs if port.value in plan.graph.constants] for node in kernels]
+    found = scopes_of([node.name for node in kernels], weights)
+    first = len(plan.graph.inputs)
+    outputs: list[Scope] = [()] * (len(nodes) - first - len(found))
+    scopes: list[Scope] = [*([()] * first), *found, *outputs]
+    order = ordered(scopes, wires.ends)
+    return order, groups_of(scopes, order)
 
 
 def _kind(kernel: KernelPlan) -> str:
@@ -184,9 +242,18 @@ def _values(plan: Plan, texts: Texts) -> Columns:
     return {
         "name": [texts(name) for name in plan.values],
         "step": [value.decided_by for value in plan.values.values()],
+        "shape": [texts(_shape(plan, name)) for name in plan.values],
         "lost": [round(value.bits_lost, 3) for value in plan.values.values()],
         "clip": [round(value.clip, 5) for value in plan.values.values()],
     }
+
+
+def _shape(plan: Plan, name: str) -> str:
+    """`1×16×8×8`, `?` for a dimension without a name; "" where the rank is unknown."""
+    value = plan.graph.values.get(name)
+    if value is None or value.shape is None:
+        return ""
+    return "×".join("?" if dim is None else str(dim) for dim in value.shape) or "scalar"
 
 
 def _steps(plan: Plan, texts: Texts) -> Columns:

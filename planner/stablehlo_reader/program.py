@@ -19,11 +19,12 @@ from planner.mlir.places import StuckAt, place
 from planner.mlir.stablehlo_ops import name_of
 from planner.mlir.text.plain_functions import read_plain
 from planner.mlir.text.reading import ReadState
+from planner.onnx.drafts.draft import OPSET
+from planner.onnx.drafts.simplify import tidy
 from planner.stablehlo_reader.custom_form import readable
-from planner.stablehlo_reader.graph_builder import OPSET, GraphBuilder
+from planner.stablehlo_reader.graph_builder import GraphBuilder
 from planner.stablehlo_reader.prepare import is_hlo, main_of, prepare
 from planner.stablehlo_reader.read import read_hlo, settle
-from planner.stablehlo_reader.simplify import tidy
 
 _MARK: Final = "stablehlo."
 

@@ -1,10 +1,12 @@
 """The arithmetic language of `derive`, and of numbers: `1 / sqrt(x.scale) * 2 ** -7`. Closed: nothing runs.
 
     sum     = product (("+" | "-") product)*
-    product = sign (("*" | "/") sign)*
+    product = sign (("*" | "/" | "%") sign)*
     sign    = "-" sign | power
     power   = atom ("**" sign)?
-    atom    = NUMBER | NAME "(" sum ("," sum)* ")" | "(" sum ")" | PORT "." ATTRIBUTE ("[" INTEGER "]")?
+    atom    = NUMBER | NAME "(" sum ("," sum)* ")" | "(" sum ")" | OWNER "." ATTRIBUTE ("[" INTEGER "]")?
+
+`conditions` puts comparisons around it, for predicates; there an owner is a port or an op.
 
 Numbers are exact rationals; `sqrt` and fractional powers leave them for doubles. Text, depth and the size
 of results are limited. Source: design 04.
@@ -39,7 +41,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """An attribute of a port: `x.scale`, `x.zero_point`, `x.shape[1]`."""
+    """An attribute of a port or an op: `x.scale`, `x.zero_point`, `x.shape[-1]`, `Conv.strides[0]`."""
 
     port: str
     attribute: str
@@ -166,12 +168,15 @@ def _power(base: Real, exponent: Real) -> Real:
 
 
 FUNCTIONS: Final[Mapping[str, tuple[int, Callable[..., Real]]]] = {
+    "%": (2, lambda a, b: a % b),
     "*": (2, lambda a, b: a * b),
     "**": (2, _power),
     "+": (2, lambda a, b: a + b),
     "-": (2, lambda a, b: a - b),
     "/": (2, lambda a, b: a / b),
+    "ceil": (1, lambda a: Fraction(math.ceil(a))),
     "exp2": (1, lambda a: _power(Fraction(2), a)),
+    "floor": (1, lambda a: Fraction(math.floor(a))),
     "max": (2, max),
     "min": (2, min),
     "negate": (1, lambda a: -a),
@@ -179,15 +184,17 @@ FUNCTIONS: Final[Mapping[str, tuple[int, Callable[..., Real]]]] = {
 }
 """Arity and meaning of each operator and function."""
 
-_NAMED: Final = ("exp2", "max", "min", "sqrt")
-# Lengths are bounded here as well, so that no number of a million digits is ever converted.
+_NAMED: Final = ("ceil", "exp2", "floor", "max", "min", "sqrt")
+# Lengths are bounded here as well, so that no number of a million digits is ever converted. The two dots of a
+# range end a number, and a name may be an op of another domain, as `com.microsoft::Gelu`.
 _TOKEN: Final = re.compile(
-    r"\s*(?:(?P<number>(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][-+]?\d{1,3})?)(?![\w.])"
-    r"|(?P<name>[A-Za-z_]\w*)|(?P<sign>\*\*|[-+*/(),.\[\]]))"
+    r"\s*(?:(?P<number>(?:\d{1,40}(?:\.(?!\.)\d{0,40})?|\.\d{1,40})(?:[eE][-+]?\d{1,3})?)(?!\w|\.(?!\.))"
+    r"|(?P<name>(?:[A-Za-z_][\w.]*::)?[A-Za-z_]\w*)|'(?P<text>[^']*)'"
+    r"|(?P<sign>\*\*|\.\.|[=!<>]=|[-+*/%(),.<>\[\]]))"
 )
 
 
-class _Reader:
+class Reader:
     """A cursor over the tokens of one text."""
 
     def __init__(self, text: str) -> None:
@@ -198,6 +205,7 @@ class _Reader:
         self.advance()
 
     def advance(self) -> None:
+        """Go to the next token."""
         match = _TOKEN.match(self.text, self.at)
         rest = self.text[self.at :]
         self.start = self.at + len(rest) - len(rest.lstrip())
@@ -205,11 +213,18 @@ class _Reader:
         if match is not None and match.lastgroup:
             self.kind, self.token, self.at = match.lastgroup, match[match.lastgroup], match.end()
 
+    @property
+    def at_end(self) -> bool:
+        """Whether nothing is left."""
+        return not self.kind and self.start >= len(self.text)
+
     def fail(self, wanted: str) -> NoReturn:
+        """Refuse what stands here."""
         found = repr(self.text[self.start : self.start + 12]) if self.start < len(self.text) else "the end"
         raise TargetError(f"column {self.start + 1}: expected {wanted}, found {found} in {self.text!r}")
 
     def accept(self, *signs: str) -> str:
+        """Take one of these signs, if it stands here; else nothing."""
         if self.kind != "sign" or self.token not in signs:
             return ""
         token = self.token
@@ -217,10 +232,12 @@ class _Reader:
         return token
 
     def expect(self, sign: str) -> None:
+        """Take this sign, or refuse."""
         if not self.accept(sign):
             self.fail(repr(sign))
 
     def take(self, kind: str, wanted: str) -> str:
+        """Take a token of this kind, or refuse."""
         if self.kind != kind:
             self.fail(wanted)
         token = self.token
@@ -230,32 +247,49 @@ class _Reader:
 
 @lru_cache(maxsize=1024)
 def _parse(text: str) -> Expression:
-    if len(text) > MAX_TEXT:
-        raise TargetError(f"an expression of {len(text)} characters; at most {MAX_TEXT}")
-    reader = _Reader(text)
-    result = _sum(reader, 0)
-    if reader.kind or reader.start < len(text):
+    reader = read_text(text)
+    result = read_sum(reader, 0)
+    if not reader.at_end:
         reader.fail("an operator or the end")
     return result
 
 
-def _sum(reader: _Reader, depth: int) -> Expression:
+def read_text(text: str) -> Reader:
+    """A reader at the start of a text.
+
+    Raises:
+      TargetError: the text is too long.
+    """
+    if len(text) > MAX_TEXT:
+        raise TargetError(f"an expression of {len(text)} characters; at most {MAX_TEXT}")
+    return Reader(text)
+
+
+def read_sum(reader: Reader, depth: int) -> Expression:
+    """Read a sum, from where the reader stands to the first token that is no part of it."""
     if depth > MAX_DEPTH:
         reader.fail(f"nesting of at most {MAX_DEPTH}")
-    left = _product(reader, depth)
+    return _sum_of(reader, _product_of(reader, _signed(reader, depth), depth), depth)
+
+
+def read_rest(reader: Reader, first: Expression) -> Expression:
+    """Read the rest of a sum whose first factor is known: `% 8` behind what a predicate is about."""
+    return _sum_of(reader, _product_of(reader, first, 0), 0)
+
+
+def _sum_of(reader: Reader, left: Expression, depth: int) -> Expression:
     while sign := reader.accept("+", "-"):
-        left = Apply(sign, (left, _product(reader, depth)))
+        left = Apply(sign, (left, _product_of(reader, _signed(reader, depth), depth)))
     return left
 
 
-def _product(reader: _Reader, depth: int) -> Expression:
-    left = _signed(reader, depth)
-    while sign := reader.accept("*", "/"):
+def _product_of(reader: Reader, left: Expression, depth: int) -> Expression:
+    while sign := reader.accept("*", "/", "%"):
         left = Apply(sign, (left, _signed(reader, depth)))
     return left
 
 
-def _signed(reader: _Reader, depth: int) -> Expression:
+def _signed(reader: Reader, depth: int) -> Expression:
     if depth > MAX_DEPTH:
         reader.fail(f"nesting of at most {MAX_DEPTH}")
     if reader.accept("-"):
@@ -266,9 +300,9 @@ def _signed(reader: _Reader, depth: int) -> Expression:
     return Apply("**", (base, _signed(reader, depth + 1))) if reader.accept("**") else base
 
 
-def _atom(reader: _Reader, depth: int) -> Expression:
+def _atom(reader: Reader, depth: int) -> Expression:
     if reader.accept("("):
-        inner = _sum(reader, depth + 1)
+        inner = read_sum(reader, depth + 1)
         reader.expect(")")
         return inner
     if reader.kind == "number":
@@ -282,20 +316,21 @@ def _atom(reader: _Reader, depth: int) -> Expression:
     attribute = reader.take("name", "scale, zero_point, qmin, qmax or shape")
     index = None
     if reader.accept("["):
+        negative = reader.accept("-")
         token = reader.take("number", "an index")
         if not token.isdecimal():
             reader.fail("a whole number")
-        index = int(token)
+        index = -int(token) if negative else int(token)
         reader.expect("]")
     return Ref(name, attribute, index)
 
 
-def _call(reader: _Reader, name: str, start: int, depth: int) -> Expression:
+def _call(reader: Reader, name: str, start: int, depth: int) -> Expression:
     if name not in _NAMED:
         raise TargetError(f"column {start + 1}: unknown function {name!r}; known: {', '.join(_NAMED)}")
-    operands = [_sum(reader, depth + 1)]
+    operands = [read_sum(reader, depth + 1)]
     while reader.accept(","):
-        operands.append(_sum(reader, depth + 1))
+        operands.append(read_sum(reader, depth + 1))
     reader.expect(")")
     arity = FUNCTIONS[name][0]
     if len(operands) != arity:

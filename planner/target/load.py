@@ -21,7 +21,6 @@ from planner.target.merge import expand_groups, merge
 from planner.target.records import Costs, Fusion, PortType, QuantFn, Row, Target, TestCase
 from planner.target.schema import Document, GroupModel
 from planner.target.signature import (
-    BIASES,
     Building,
     build_row,
     build_spec,
@@ -79,6 +78,10 @@ def load_target(
       TargetError: every error found, as `file:line:column: T0xx ...`; `.errors` has them as records.
       UnknownName: no such shipped target.
       InputError: a file that cannot be read.
+
+    Example:
+      >>> planner.load_target("litert-int8").title
+      'LiteRT reference int8 kernels'
     """
     if not isinstance(source, str | Path | Mapping):
         raise InputError(
@@ -106,7 +109,12 @@ def as_target(target: TargetSource, functions: Mapping[str, QuantFn] | None = No
 
 
 def target_ids() -> tuple[str, ...]:
-    """Names of the shipped targets, sorted."""
+    """Names of the shipped targets, sorted.
+
+    Example:
+      >>> "onnxruntime-cpu" in planner.target_ids()
+      True
+    """
     return tuple(sorted(name for name in _shipped() if not name.startswith("_")))
 
 
@@ -285,7 +293,7 @@ def _rows(building: Building, document: Document, root: Node) -> list[Row]:
         elif model.remove:
             _removes_nothing(building, child(node, "remove"))
         else:
-            rows.append(build_row(building, model, node, defaults.requantize, BIASES[defaults.bias]))
+            rows.append(build_row(building, model, node, defaults))
     return rows
 
 
@@ -350,7 +358,9 @@ def _first_line(node: Node) -> int:
 
 
 def _floats(costs: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: None if value is None else float(value) for key, value in costs.items()}
+    return {
+        k: value if value is None or isinstance(value, bool) else float(value) for k, value in costs.items()
+    }
 
 
 def _columns(root: Node) -> Mapping[str, int]:
@@ -365,13 +375,19 @@ def _columns(root: Node) -> Mapping[str, int]:
 
 def _places(root: Node) -> Mapping[str, tuple[str, int, int]]:
     found: dict[str, tuple[str, int, int]] = {}
+    for part, key in (("kernels", "when"), ("fusions", "where")):
+        for entry in child(root, part).entries():
+            asked = entry.get(key)
+            if asked is not None:
+                for name, (line, column) in asked.keys.items():
+                    found.setdefault(f"{entry.where} {key} {name}", (asked.source.name, line, column))
     for key in ("types", "op_groups"):
         table = root.get(key)
         for name, node in table.items() if table is not None else ():
             line, column = table.keys.get(name, (node.line, node.column)) if table else (1, 1)
             found[f"{key}.{name}"] = (node.source.name, line, column)
-    for key in ("defaults", "legalize"):
-        entry = root.get(key)
-        if entry is not None:
-            found[key] = (entry.source.name, entry.line, entry.column)
+    for key in ("costs", "defaults", "legalize"):
+        section = root.get(key)
+        if section is not None:
+            found[key] = (section.source.name, section.line, section.column)
     return found

@@ -1,15 +1,14 @@
 """Predicates: conditions of `where` (fusions) and `when` (rows) on ops, shapes and constants.
 
 `Conv.group: 1` an attribute, its ONNX default where it is absent, floats as their shortest decimals;
-`w: constant` a port; `x.rank: 4` and `x.shape[1]: ">= 2"` a shape. A list means any of its entries,
-`"== x.shape[1]"` compares with another term. A predicate on an absent op or port holds. `min_bits`
-belongs to the propagation and is passed over here. Source: design 04.
+`w: constant` a port; `x.rank: 4` and `x.shape[1]: ">= 2 and % 8 == 0"` a shape (`conditions`); `holds` any
+condition. A list means any of its entries; a term that is a list stands for each of its elements. What asks
+for an absent op or port holds. `min_bits` belongs to propagation and is passed over. Source: design 04.
 """
 
 import math
-import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -18,6 +17,15 @@ import numpy as np
 from planner.errors import TargetError
 from planner.ir.graph import Graph, Op
 from planner.ir.opattributes import NOTHING, REDUCTIONS, as_written, default_of
+from planner.target.conditions.grammar import (
+    SUBJECT,
+    Condition,
+    check_words,
+    is_condition,
+    parse_condition,
+)
+from planner.target.conditions.verdicts import Unknown, Verdict, told, verdict
+from planner.target.expressions import Ref
 
 PortValues: TypeAlias = Mapping[str, str | tuple[str, ...]]
 
@@ -25,32 +33,32 @@ PortValues: TypeAlias = Mapping[str, str | tuple[str, ...]]
 OPERANDS: Final[Mapping[str, tuple[int, Any]]] = {
     "Clip.max": (2, math.inf),
     "Clip.min": (1, -math.inf),
+    "CumSum.axis": (1, None),
     "GRU.sequence_lens": (4, "absent"),
     "LSTM.sequence_lens": (4, "absent"),
+    "Pad.axes": (3, None),
+    "Pad.pads": (1, None),
     "Pad.value": (2, 0.0),
     "RNN.sequence_lens": (4, "absent"),
     **{f"Reduce{how}.axes": (1, None) for how in REDUCTIONS},
+    "Resize.scales": (2, "absent"),
+    "Resize.sizes": (3, "absent"),
+    "Slice.axes": (3, None),
+    "Slice.ends": (2, None),
+    "Slice.starts": (1, None),
+    "Slice.steps": (4, 1),
+    "Split.split": (1, "absent"),
+    "Squeeze.axes": (1, None),
+    "Tile.repeats": (1, None),
+    "TopK.k": (1, None),
+    "Unsqueeze.axes": (1, None),
 }
 
-_COMPARE: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    "==": operator.eq,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
-_COMPARISON: Final = re.compile(r"(==|!=|>=|<=|>|<)\s*(\S+)")
-_COMPARES: Final = re.compile(r"\s*[=!<>]")
+CONVOLUTIONS: Final = ("Conv", "ConvTranspose")
+
 _SHAPE: Final = re.compile(r"shape\[(-?\d+)\]")
+_ATTRIBUTE: Final = re.compile(r"([A-Za-z_]\w*)(?:\[(-?\d+)\])?")
 _ROLES: Final = ("constant", "dynamic", "present", "absent")
-
-
-@dataclass(frozen=True, slots=True)
-class _Unknown:
-    """A term without a value, and why."""
-
-    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +99,15 @@ def failing(
 
 def _problem(key: str, wanted: Any, scope: _Scope) -> str | None:
     wanted = _plain(wanted)
-    _check_readable(key, wanted)
+    conditions = [one for one in (wanted if isinstance(wanted, list) else [wanted]) if is_condition(one)]
+    if key == "holds":
+        return _unmet(wanted if isinstance(wanted, list) else [wanted], scope)
+    for text in conditions:
+        _read(key, text)
     if "." not in key:
         return _role_problem(key, wanted, scope)
     for value in _values(key, scope):
-        if isinstance(value, _Unknown):
+        if isinstance(value, Unknown):
             return f"{key} is {value.why}, wanted {_prose(wanted)}"
         problem = _difference(key, value, wanted, scope)
         if problem:
@@ -103,18 +115,25 @@ def _problem(key: str, wanted: Any, scope: _Scope) -> str | None:
     return None
 
 
-def _check_readable(key: str, wanted: Any) -> None:
-    """Refuse text that looks like a comparison and is none."""
-    # `=2` for `==2` would be compared as text and never hold; better to refuse it.
-    entries = wanted if isinstance(wanted, list) else [] if _is_comparison(wanted) else [wanted]
-    for entry in entries:
-        if isinstance(entry, str) and _COMPARES.match(entry):
-            hint = "write '>= 2' or '== x.shape[1]', alone and not in a list"
-            raise TargetError(f"predicate {key}: {entry!r} is no comparison", hint=hint)
+def _unmet(texts: list[Any], scope: _Scope) -> str | None:
+    """The first condition of `holds` that does not hold."""
+    for text in texts:
+        found = verdict(_read("holds", text), lambda ref: tuple(_values(str(ref), scope)))
+        if found.holds is False:
+            return f"wanted {told(text, found)}"
+    return None
 
 
-def _is_comparison(wanted: Any) -> bool:
-    return isinstance(wanted, str) and _COMPARISON.fullmatch(wanted.strip()) is not None
+def _read(key: str, text: Any) -> Condition:
+    """Read a condition; a mistake in it names the predicate."""
+    if not isinstance(text, str):
+        raise TargetError(f"predicate {key}: {text!r} is no condition", hint="write 'x.shape[1] % 8 == 0'")
+    try:
+        condition = parse_condition(text, of_key=key != "holds")
+        check_words(condition)
+    except TargetError as error:
+        raise TargetError(f"predicate {key}: {error.message}") from error
+    return condition
 
 
 def _role_problem(port: str, wanted: Any, scope: _Scope) -> str | None:
@@ -147,8 +166,13 @@ def _values(term: str, scope: _Scope) -> Iterator[Any]:
     """Yield the values of a term: once per value at a port, once per op of the type."""
     owner, _, what = term.rpartition(".")
     if owner in scope.ports:
-        if what not in ("rank", "dtype") and not _SHAPE.fullmatch(what):
-            raise TargetError(f"unknown predicate {term!r}", hint="a port has rank, shape[AXIS] and dtype")
+        if what not in ("count", "dtype", "elements", "rank") and not _SHAPE.fullmatch(what):
+            raise TargetError(
+                f"unknown predicate {term!r}", hint="a port has rank, shape[AXIS], dtype, elements and count"
+            )
+        if what == "count":
+            yield len(_names(owner, scope))
+            return
         for name in _names(owner, scope):
             yield _of_shape(name, what, scope)
         return
@@ -156,15 +180,26 @@ def _values(term: str, scope: _Scope) -> Iterator[Any]:
         raise TargetError(
             f"predicate {term!r} names no port", hint=f"ports here are {', '.join(scope.ports) or 'none'}"
         )
-    if not owner or not re.fullmatch(r"[A-Za-z_]\w*", what):
+    named = _ATTRIBUTE.fullmatch(what)
+    if not owner or named is None:
         raise TargetError(
             f"unknown predicate {term!r}", hint="write PORT, PORT.rank, PORT.shape[AXIS] or OP.ATTRIBUTE"
         )
+    name, index = named.groups()
     # An op type that no op of the kernel has yields nothing, so optional ops of a pattern need no case.
     if scope.ops:
-        yield from (_of_op(op, term, what, scope.graph) for op in scope.ops if op.type == owner)
-        return
-    yield _plain(scope.attributes.get(term, scope.attributes.get(what, _default(owner, what))))
+        found = [_of_op(op, name, scope.graph) for op in scope.ops if op.type == owner]
+    else:
+        own = scope.attributes
+        found = [_plain(own.get(f"{owner}.{name}", own.get(name, _default(owner, name))))]
+    yield from (value if index is None else _element(value, int(index)) for value in found)
+
+
+def _element(value: Any, index: int) -> Any:
+    """One element of a list; of a default that stands for every axis, the default."""
+    if not isinstance(value, list):
+        return value
+    return value[index] if -len(value) <= index < len(value) else Unknown(f"not there (it is {value})")
 
 
 def _of_shape(name: str, what: str, scope: _Scope) -> Any:
@@ -173,22 +208,26 @@ def _of_shape(name: str, what: str, scope: _Scope) -> Any:
         return value.dtype
     match = _SHAPE.fullmatch(what)
     if value.shape is None:
-        return _Unknown(f"unknown ({name!r} has no shape)")
+        return Unknown(f"unknown ({name!r} has no shape)")
+    if what == "elements":
+        fixed = [dim for dim in value.shape if isinstance(dim, int)]
+        return math.prod(fixed) if len(fixed) == len(value.shape) else Unknown(f"not fixed ({name!r})")
     if match is None:
         return len(value.shape)
     axis = int(match[1])
     if not -len(value.shape) <= axis < len(value.shape):
-        return _Unknown(f"not there ({name!r} has rank {len(value.shape)})")
+        return Unknown(f"not there ({name!r} has rank {len(value.shape)})")
     dim = value.shape[axis]
-    return dim if isinstance(dim, int) else _Unknown(f"not fixed ({dim!r})" if dim else "unknown")
+    return dim if isinstance(dim, int) else Unknown(f"not fixed ({dim!r})" if dim else "unknown")
 
 
-def _of_op(op: Op, term: str, attribute: str, graph: Graph) -> Any:
+def _of_op(op: Op, attribute: str, graph: Graph) -> Any:
     if attribute in op.attributes:
         return _plain(op.attributes[attribute])
+    term = f"{op.type}.{attribute}"
     if term == "Clip.range":
-        bounds = [_of_op(op, "Clip.min", "min", graph), _of_op(op, "Clip.max", "max", graph)]
-        return next((bound for bound in bounds if isinstance(bound, _Unknown)), bounds)
+        bounds = [_of_op(op, "min", graph), _of_op(op, "max", graph)]
+        return next((bound for bound in bounds if isinstance(bound, Unknown)), bounds)
     if term in OPERANDS:
         index, absent = OPERANDS[term]
         name = op.inputs[index] if index < len(op.inputs) else ""
@@ -196,14 +235,18 @@ def _of_op(op: Op, term: str, attribute: str, graph: Graph) -> Any:
             return absent
         constant = graph.constants.get(name)
         if constant is None or constant.array is None:
-            return _Unknown(f"not a constant ({name!r})")
+            return Unknown(f"not a constant ({name!r})")
         return _plain(constant.array)
+    if attribute == "kernel_shape" and op.type in CONVOLUTIONS:
+        # ONNX infers it from the weights where it is left out.
+        shape = graph.values[op.inputs[1]].shape
+        return Unknown("absent") if shape is None else list(shape[2:])
     return _default(op.type, attribute)
 
 
 def _default(op: str, attribute: str) -> Any:
     default = default_of(op, attribute)
-    return _Unknown("absent") if default is NOTHING else default
+    return Unknown("absent") if default is NOTHING else default
 
 
 def _plain(value: Any) -> Any:
@@ -217,43 +260,39 @@ def _plain(value: Any) -> Any:
 
 
 def _difference(key: str, value: Any, wanted: Any, scope: _Scope) -> str | None:
-    match = _COMPARISON.fullmatch(wanted.strip()) if isinstance(wanted, str) else None
-    if match is None:
-        return None if _fits(value, wanted) else f"{key} is {_prose(value)}, wanted {_prose(wanted)}"
-    sign, term = match.groups()
-    for other in _others(term, scope):
-        if isinstance(other, _Unknown):
-            return f"{key} is {_prose(value)}, wanted {sign} {term}, which is {other.why}"
-        try:
-            holds = _COMPARE[sign](value, other)
-        except TypeError as error:
-            raise TargetError(f"predicate {key}: {wanted!r} compares {value!r} with {other!r}") from error
-        if not holds:
-            told = f"{term} ({other})" if "." in term and not _is_number(term) else term
-            return f"{key} is {_prose(value)}, wanted {sign} {told}"
-    return None
+    if not is_condition(wanted):
+        fits = _fits(value, wanted) or any(
+            _on_value(key, value, one, scope).holds for one in _entries(wanted) if is_condition(one)
+        )
+        return None if fits else f"{key} is {_prose(value)}, wanted {_prose(wanted)}"
+    found = _on_value(key, value, wanted, scope)
+    return None if found.holds is not False else f"{key} is {_prose(value)}, wanted {told(wanted, found)}"
 
 
-def _others(term: str, scope: _Scope) -> Iterator[Any]:
-    if _is_number(term):
-        yield float(term)
-    elif "." in term:
-        yield from _values(term, scope)
-    else:
-        yield term
+def _on_value(key: str, value: Any, text: str, scope: _Scope) -> Verdict:
+    def look(ref: Ref) -> tuple[Any, ...]:
+        return (value,) if ref == SUBJECT else tuple(_values(str(ref), scope))
+
+    return verdict(_read(key, text), look)
 
 
-def _is_number(text: str) -> bool:
-    return re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", text) is not None
+def _entries(wanted: Any) -> list[Any]:
+    return wanted if isinstance(wanted, list) else []
 
 
 def _fits(value: Any, wanted: Any) -> bool:
-    if isinstance(value, list):
-        if isinstance(wanted, list):
-            return value == wanted or any(isinstance(one, list) and value == one for one in wanted)
+    """Whether a value is the one wanted, or one of them; `2` also stands for 2 along every axis."""
+    if _same(value, wanted):
+        return True
+    return isinstance(wanted, list) and any(_same(value, one) for one in wanted)
+
+
+def _same(value: Any, wanted: Any) -> bool:
+    if isinstance(value, list) and not isinstance(wanted, list):
         return all(item == wanted for item in value)
-    if isinstance(wanted, list):
-        return value in wanted
+    if isinstance(wanted, list) and not isinstance(value, list):
+        # Defaults stand for every axis: 1 is [1, 1].
+        return bool(wanted) and all(item == value for item in wanted)
     return bool(value == wanted)
 
 

@@ -139,9 +139,19 @@ class Fusion:
     source: str = ""
 
 
+UNLIMITED: Final = ("max_bits_lost", "wanted_db")
+"""Costs that may be None: without a limit."""
+
+
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Prices of 01 section 5: per element of a rescale by kind, and of lost bits."""
+    """Prices of 01 section 5: per element of a rescale by kind, and of lost bits; and floors of rows.
+
+    Attributes:
+      wanted_db: what rounding at a row's ports is to leave at the readers of a value, in dB, where it was
+        measured; None asks for nothing. Source: design 11, section 7.
+      wanted_float: whether a kernel runs in float where no row leaves as much.
+    """
 
     requantize: float = 1.0
     zero_point: float = 0.25
@@ -154,6 +164,8 @@ class Costs:
     free_bits: float = 0.5
     max_clip: float = 0.01
     max_bits_lost: float | None = None
+    wanted_db: float | None = None
+    wanted_float: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ Arithmetic: TypeAlias = Literal[
     "tosa_double",
     "gemmlowp",
     "power_of_two",
+    "litert",
     "litert_16",
 ]
 Number: TypeAlias = int | float | str
@@ -245,6 +246,9 @@ class DefaultsModel(Model):
     duplicate_constants: bool = True
     islands: Literal["float", "integer"] = "integer"
     bias: Literal["i32", "i64", "float"] = "i32"
+    when: dict[str, Any] = Field(
+        default_factory=dict, description="Predicates of every row that has such ports."
+    )
 
 
 class RescaleCostModel(Model):
@@ -267,12 +271,14 @@ class RescaleModel(Model):
 
 
 class CostsModel(Model):
-    """The price of lost bits."""
+    """The price of lost bits, and what rows are to leave of a value."""
 
     bit_price: Price = 2.0
     free_bits: Price = 0.5
     max_clip: Annotated[int | float, Field(ge=0, le=1)] = 0.01
     max_bits_lost: Price | None = None
+    wanted_db: Annotated[int | float, Field(ge=0, le=200)] | None = None
+    wanted_float: bool = False
 
 
 Count: TypeAlias = Annotated[int, Field(ge=0)]

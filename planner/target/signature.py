@@ -11,9 +11,10 @@ from typing import Any, Final
 from planner.errors import InputError, Problem, RuleError, TargetError
 from planner.ir.types.qtypes import EXPRESSED, FloatType, Storage, round_scale, storage
 from planner.ir.types.typetext import parse_storage
-from planner.target.expressions import parse_expression, parse_number, references, refuse_constants
+from planner.target.conditions.grammar import parse_condition, refs_of
+from planner.target.expressions import Ref, parse_expression, parse_number, references, refuse_constants
 from planner.target.records import Granularity, PortPattern, PortType, Row, Rule, WorkRates
-from planner.target.schema import RowModel, RuleModel, Signature, TypeModel, WorkModel
+from planner.target.schema import DefaultsModel, RowModel, RuleModel, Signature, TypeModel, WorkModel
 from planner.target.yamltree import Node, nearest
 
 ANY: Final = PortType()
@@ -126,11 +127,10 @@ def build_spec(building: Building, spec: str | TypeModel | None, node: Node, *pa
     return ANY
 
 
-def build_row(
-    building: Building, model: RowModel, node: Node, requantize: str, bias: PortType = BIASES["i32"]
-) -> Row:
-    """Make a row; `requantize` is the target's default arithmetic, `bias` its default type of a bias."""
-    inputs = _with_bias(_ports(building, model.inputs, child(node, "in"), "xs"), model, bias)
+def build_row(building: Building, model: RowModel, node: Node, defaults: DefaultsModel) -> Row:
+    """Make a row, with the target's defaults for what it leaves out."""
+    inputs = _ports(building, model.inputs, child(node, "in"), "xs")
+    inputs = _with_bias(inputs, model, BIASES[defaults.bias])
     outputs = _ports(building, model.outputs, child(node, "out"), "ys")
     seen: set[str] = set()
     for side, ports in (("in", inputs), ("out", outputs)):
@@ -155,14 +155,44 @@ def build_row(
             build_rule(building, rule, child(node, "rules", i)) for i, rule in enumerate(model.rules)
         ),
         axis={bare(name): axis for name, axis in model.axis.items()},
-        when=freeze(model.when),
-        requantize=model.requantize or requantize,
+        when=freeze(_conditions(defaults.when, model.when, seen)),
+        requantize=model.requantize or defaults.requantize,
         accumulator=accumulator,
         computes=model.computes,
         float=model.float_,
         work=build_work(model.work),
         source=node.where,
     )
+
+
+def _conditions(defaults: Mapping[str, Any], own: Mapping[str, Any], ports: set[str]) -> dict[str, Any]:
+    """A row's predicates and the target's, but those on ports that the row has not; the row's own win."""
+    kept = {key: wanted for key, wanted in defaults.items() if key != "holds" and _applies(key, ports)}
+    shared = [
+        text
+        for text in _listed(defaults.get("holds"))
+        if all(_applies(f"{ref.port}.", ports) for ref in _terms(text))
+    ]
+    whole = [*shared, *_listed(own.get("holds"))]
+    return {**kept, **own, **({"holds": whole} if whole else {})}
+
+
+def _applies(key: str, ports: set[str]) -> bool:
+    """Whether a predicate is about an op, which is written with a capital, or about a port of the row."""
+    owner = key.rpartition(".")[0] or key
+    return owner in ports or owner == "min_bits" or "::" in owner or owner[:1].isupper()
+
+
+def _terms(text: Any) -> tuple[Ref, ...]:
+    try:
+        return refs_of(parse_condition(text, of_key=False)) if isinstance(text, str) else ()
+    except TargetError:
+        # Lint says so, with its place (L016).
+        return ()
+
+
+def _listed(value: Any) -> list[Any]:
+    return [] if value is None else list(value) if isinstance(value, list | tuple) else [value]
 
 
 def build_work(model: WorkModel | None) -> WorkRates:

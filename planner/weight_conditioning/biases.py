@@ -77,6 +77,12 @@ def correct_biases(
 
     Raises:
       StatsError: means that do not fit the weights.
+
+    Example:
+      >>> model = planner.load_model("examples/digits/digits.onnx")
+      >>> stats = planner.calibrate(model, "examples/digits/calibration.npz")
+      >>> ready = planner.annotate(model, stats=stats)
+      >>> corrected = planner.correct_biases(ready, "litert-int8", stats)
     """
     expect(model, Graph, "a model is what load_model or annotate gives")
     seen = stats if isinstance(stats, Statistics) else load_statistics(stats)

@@ -8,13 +8,14 @@ be observed again. Source: design 11, section 6; the papers that each method's m
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 import numpy as np
 
 from planner.calibration.annotate import annotate
 from planner.calibration.run import calibrate
 from planner.calibration.samples import Source
+from planner.calibration.sources.foreign import replayable
 from planner.calibration.statistics import Statistics
 from planner.calibration.statsjson import load_statistics
 from planner.errors import InputError, ModelError, expect
@@ -127,7 +128,7 @@ def condition(
     if stats is not None:
         expect(stats, (Statistics, str, Path), "statistics are what calibrate gives, or a file of them")
     read = load_statistics(stats) if isinstance(stats, str | Path) else stats
-    held = _kept(samples)
+    held = None if samples is None else replayable(samples)
     _check_needs(
         asked, has_target=target is not None, has_stats=read is not None, has_samples=held is not None
     )
@@ -142,12 +143,6 @@ def condition(
     rescaled = [name for change in changes for name in change.rescaled]
     ranged = with_ranges(work.model, known, rescaled)
     return Conditioned(ranged, known.stats, tuple(changes), known.stale)
-
-
-def _kept(samples: Source | None) -> Source | None:
-    """Samples that can be gone through more than once."""
-    is_kept = samples is None or isinstance(samples, str | Path | Mapping | Sequence)
-    return samples if is_kept or not isinstance(samples, Iterable) else cast("Source", list(samples))
 
 
 def _check_needs(asked: Iterable[Method], *, has_target: bool, has_stats: bool, has_samples: bool) -> None:

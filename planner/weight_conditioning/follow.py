@@ -12,7 +12,7 @@ import numpy as np
 from planner.calibration.annotate import annotate
 from planner.calibration.run import calibrate
 from planner.calibration.samples import Source
-from planner.calibration.statistics import Mean, Statistics, ValueStats, calibration_digest
+from planner.calibration.statistics import Mean, Statistics, ValueStats, calibration_digest, without_readers
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Calibrated
 from planner.weight_conditioning.operands import Reals
@@ -87,7 +87,10 @@ def observed_again(known: Known, model: Graph, samples: Source | None) -> Known:
         stats = replace(again if stats is None else stats, values=_ordered(model, {**values, **again.values}))
         known = Known(stats, tuple(name for name in known.stale if name not in again.values))
     if stats is not None:
-        known = replace(known, stats=replace(stats, model=calibration_digest(model)))
+        digest = calibration_digest(model)
+        # Readers with other weights lose something else.
+        stats = stats if stats.model == digest else without_readers(stats)
+        known = replace(known, stats=replace(stats, model=digest))
     return known
 
 

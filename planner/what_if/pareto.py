@@ -17,6 +17,8 @@ from planner.target.load import TargetSource
 from planner.what_if.replan import as_planned
 from planner.what_if.vicinity import component_of, cut_out
 
+KEPT: Final = ("free_bits", "max_clip", "wanted_db", "wanted_float")
+"""Costs of the plan that the front is made under too."""
 UNIT: Final = 1024
 """Bits are told apart to 1/1024."""
 MOST_BITS: Final = 64
@@ -76,7 +78,7 @@ def pareto(
     known = as_planned(plan, model, target)
     values, kernels = component_of(known, known.fused, value)
     part = cut_out(known, known.fused, kernels)
-    costs = {key: item for key, item in plan.options.items() if key in ("free_bits", "max_clip")}
+    costs = {key: item for key, item in plan.options.items() if key in KEPT}
 
     def at(limit: int | None) -> Tradeoff:
         bits = None if limit is None else limit / UNIT

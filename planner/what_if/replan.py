@@ -201,7 +201,9 @@ def _in_part(patch: Patch, *, cost: float, bound: float) -> Planned:
     base, kernels = patch.base, patch.kernels_in_order()
     touched = frozenset(kernels[at].name for at in patch.kernels)
     warned = merged_warnings(kernels, base.warned, patch.part.warned, touched)
-    whole = warnings_of_all(patch.fused, kernels, {**base.target.rows, **patch.part.target.rows})
+    whole = warnings_of_all(
+        patch.fused, kernels, {**base.target.rows, **patch.part.target.rows}, base.target.costs
+    )
     if whole:
         warned = {"": whole} | warned
     return patched(patch, kernels, warned, cost=base.cost + cost, bound=base.bound + bound)

@@ -1,10 +1,15 @@
 """Restore: put a kernel of a plan back into float, with casts around it.
 
-Its ports get the fact `!quant.none`, so that the plan says who asked for it and the checker agrees.
-Source: MLIR quantization RFC, "restore"; design 01, section 6.
+Its ports get the fact `!quant.none`, so that the plan says who asked for it and the checker agrees. It is
+the later word: a kernel that annotations ask to be stored is asked to be float from then on, and a warning
+says what it was asked before. Source: MLIR quantization RFC, "restore"; design 01, section 6.
 """
 
+from dataclasses import replace
+from typing import Any
+
 from planner.errors import InputError, require_name
+from planner.ir.asked import asked_of
 from planner.ir.graph import Graph, port_address
 from planner.plans.plan import Plan, Planned, require_plan
 from planner.target.load import TargetSource
@@ -24,6 +29,14 @@ def restore(
     Raises:
       UnknownName: no such kernel.
       InputError: it runs in float already, or has no float port.
+
+    Example:
+      >>> model = planner.load_model("examples/digits/digits.onnx")
+      >>> stats = planner.calibrate(model, "examples/digits/calibration.npz")
+      >>> ready = planner.annotate(model, stats=stats)
+      >>> plan = planner.plan(ready, "litert-int8")
+      >>> planner.restore(plan, "head/gemm").kernels["head/gemm"].reason is not None
+      True
     """
     require_plan(plan)
     require_name("kernel", kernel, plan.kernels)
@@ -37,4 +50,11 @@ def restore(
         for i, port in enumerate(ports)
         if port.value and port.value not in fused.constants
     ]
-    return replan(plan, {"ports": dict.fromkeys(ports, FLOAT)}, model=model, target=target)
+    edits: dict[str, Any] = {"ports": dict.fromkeys(ports, FLOAT)}
+    region = next((region for region in fused.regions if region.name == kernel), None)
+    asked = asked_of(fused, region) if region is not None else None
+    if asked is None:
+        return replan(plan, edits, model=model, target=target)
+    again = replan(plan, {**edits, "kernels": {kernel: "float"}}, model=model, target=target)
+    said = f"{kernel!r} was restored to float: {asked.wanted}, asked of it by {asked.key!r}, is dropped"
+    return replace(again, warnings=(said, *again.warnings))

@@ -371,19 +371,20 @@ def test_the_quota_counts_parts_and_what_is_given_up(make_service):
     assert quota.used == 700
 
 
-def test_a_report_may_style_itself_and_run_its_one_script(service):
+def test_a_report_may_style_itself_and_run_its_two_scripts(service):
     key = service.post("/v1/plans", json={"model": chain(2), "target": "litert-int8"}).json()["key"]
     answer = service.get(f"/v1/plans/{key}/report")
     assert answer.headers["content-type"].startswith("text/html")
     policy = answer.headers["content-security-policy"].split("; ")
-    script = answer.text.rpartition("<script>")[2].partition("</script>")[0].encode()
-    digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
+    scripts = [part.partition("</script>")[0] for part in answer.text.split("<script>")[1:]]
+    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    assert len(digests) == 2
     assert policy == [
         "default-src 'none'",
         "style-src 'unsafe-inline'",
-        f"script-src 'sha256-{digest}'",
+        "script-src " + " ".join(f"'sha256-{digest}'" for digest in digests),
         "frame-ancestors 'none'",
-        "sandbox allow-scripts",
+        "sandbox allow-scripts allow-downloads",
     ]
 
 

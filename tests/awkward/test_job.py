@@ -177,7 +177,7 @@ EXPECTED: Final[Mapping[str, Runs | Refused]] = {
     "machine_learning_domain": Runs((3, 3, 2)),
     "map_output": Refused(
         "output 'y' is of kind sequence; only tensors can be model inputs and outputs here "
-        "(cut the model so that the operators on other kinds stay outside)"
+        "(cut the model so that the operators on other kinds stay outside: outputs=['v127_4'] (--cut v127_4))"
     ),
     "sequence_input": Refused(
         "input 'xs' is of kind sequence; only tensors can be model inputs and outputs here "

@@ -123,7 +123,7 @@ def test_the_example_of_the_format_reads():
     assert stats.values["conv1_out"].bins.counts == (0, 3, 17)
 
 
-KNOWN = "axis, bins, inf, max, mean, min, nan, row_max, two_values"
+KNOWN = "axis, bins, inf, max, mean, min, nan, readers, row_max, two_values"
 BAD = [
     ("[1", "s.json: not JSON: Expecting ',' delimiter: line 1 column 3 (char 2)"),
     ("[]", "s.json: expected an object, found []"),

@@ -18,7 +18,7 @@ from planner.propagation.propagate import propagate
 from planner.target.load import load_target
 
 HERE = Path(__file__).parent
-TARGETS = {name: load_target(HERE / f"{name}.yaml") for name in ("npu", "rigid", "single", "strict")}
+TARGETS = {name: load_target(HERE / f"{name}.yaml") for name in ("npu", "rigid", "single", "strict", "tight")}
 NPU = TARGETS["npu"]
 A, B = "!quant.uniform<i8:f32, 0.03125>", "!quant.uniform<i8:f32, 0.0078125>"
 SOFTMAX = "!quant.uniform<i8:f32, 0.00390625:-128>"
@@ -153,6 +153,15 @@ CASES = {
         options={"bias_pins": "derive"},
         warnings=("fc.in[2]: 'b' is pinned to !quant.uniform<i32:f32, 0.125>; derived anew",),
         about=("fc.in[2]",),
+    ),
+    "pinned_weight_finer_for_its_bias": Case(
+        65, ports={"fc.in[1]": "!quant.uniform<i8<-127:127>:f32, 0.0078125>"}, about=("fc.in[1]", "fc.in[2]")
+    ),
+    "pinned_weight_without_room_to_be_finer": Case(
+        65,
+        model="pinned_weight_finer_for_its_bias",
+        target="tight",
+        ports={"fc.in[1]": "!quant.uniform<i8<-127:127>:f32, 0.25>"},
     ),
     "narrow_range_is_another_storage": Case(24, rescales=("a#0 clamp -> k2.in[0]",)),
     "weight_that_is_not_narrow": Case(

@@ -217,7 +217,7 @@ def test_an_address_that_is_not_there(qplan, planned):
     [
         (("bogus",), "No such command 'bogus'"),
         (("plan", MODEL, "--bogus"), "No such option"),
-        (("plan", MODEL), "Missing option"),
+        (("plan", MODEL, "-t", "litert-int8"), "Missing option"),
         (("plan", MODEL, "-t", "litert-int8", "-o", "x", "--strategy", "greedy"), "'greedy'"),
         (("compare", MODEL, MODEL, "--data", DATA, "--min-sqnr", "loud"), "--min-sqnr"),
     ],

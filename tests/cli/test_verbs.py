@@ -36,7 +36,7 @@ def test_plan_leaves_no_draft_behind(planned):
 def test_plan_says_its_totals(qplan, stats, tmp_path):
     answer = qplan("plan", MODEL, "-t", "litert-int8", "--stats", stats, "-o", tmp_path / "out")
     assert (answer.code, answer.err) == (0, "")
-    assert "digits on litert-int8 1.0.0" in answer.out
+    assert "digits on litert-int8 1.1.0" in answer.out
     assert "kernels on integers" in answer.out
     assert f"wrote {tmp_path / 'out' / 'plan.json'}" in answer.out
 
@@ -376,4 +376,4 @@ def test_standard_input_takes_any_file(qplan, stats, planned, tmp_path):
 @pytest.mark.parametrize("line", [*VERBS, *(f"target {name}" for name in TARGET_VERBS)])
 def test_every_verb_takes_json_and_help(qplan, line):
     answer = qplan(*line.split(), "--help")
-    assert (answer.code, "--json" in answer.out) == (0, True)
+    assert (answer.code, "--json" in answer.out) == (0, line not in ("help", "schema"))

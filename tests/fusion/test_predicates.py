@@ -34,7 +34,11 @@ def problem(key, wanted, ops=(CONV, CLIP), attributes=None):
         ("Conv.group", [1, 2], "Conv.group is 8, wanted [1, 2]"),
         ("Conv.group", "== x.shape[1]", None),
         ("Conv.group", "== w.shape[1]", "Conv.group is 8, wanted == w.shape[1] (1)"),
-        ("Conv.group", "== x.shape[3]", "Conv.group is 8, wanted == x.shape[3], which is not fixed ('w')"),
+        (
+            "Conv.group",
+            "== x.shape[3]",
+            "Conv.group is 8, wanted == x.shape[3], where x.shape[3] is not fixed ('w')",
+        ),
         ("Conv.group", ">= 2", None),
         ("Conv.group", "< 2", "Conv.group is 8, wanted < 2"),
         ("Conv.group", "!= 1", None),
@@ -69,6 +73,53 @@ def problem(key, wanted, ops=(CONV, CLIP), attributes=None):
         ("x.shape[4]", 4, "x.shape[4] is not there ('x' has rank 4), wanted 4"),
         ("x.dtype", "f32", None),
         ("min_bits", {"x": 9}, None),
+        ("Conv.group", "1..8", None),
+        ("Conv.group", "9..16", "Conv.group is 8, wanted 9..16"),
+        ("Conv.group", "2..4 or 8", None),
+        ("Conv.group", "> 2 and % 4 == 0", None),
+        ("Conv.group", "not 8", "Conv.group is 8, wanted not 8"),
+        ("Conv.group", ["9..16", "% 3 == 2"], None),
+        ("Conv.group", [1, "9..16"], "Conv.group is 8, wanted [1, '9..16']"),
+        ("Conv.group", "<= ceil(w.shape[0] / 3) * 3", None),
+        ("Conv.kernel_shape", "<= 3", None),
+        ("Conv.kernel_shape", "< 3", "Conv.kernel_shape is [3, 3], wanted < 3"),
+        ("Conv.kernel_shape", "1..2 or 3", None),
+        ("Conv.kernel_shape[-1]", 3, None),
+        (
+            "Conv.kernel_shape[2]",
+            3,
+            "Conv.kernel_shape[2] is not there (it is [3, 3]), wanted 3",
+        ),
+        ("Conv.strides", "<= 4", None),  # 1 along every axis, as ONNX has it
+        ("Conv.strides[1]", 1, None),
+        ("Conv.strides", ((1, 1), (2, 2)), None),
+        ("Conv.auto_pad", "!= VALID", None),
+        (
+            "Conv.auto_pad",
+            "< 4",
+            "Conv.auto_pad is NOTSET, wanted < 4, where it is the text 'NOTSET', which has no order",
+        ),
+        ("x.elements", "<= 1", "x.elements is not fixed ('x'), wanted <= 1"),
+        ("w.elements", 72, None),
+        ("xs.count", 2, None),
+        ("none.count", 0, None),
+        ("holds", "x.shape[1] % 8 == 0", None),
+        ("holds", "x.shape[1] % 3 == 0", "wanted x.shape[1] (8) % 3 == 0"),
+        ("holds", ["x.rank == 4", "16 <= x.shape[1] <= 64"], "wanted 16 <= x.shape[1] (8) <= 64"),
+        ("holds", "x.shape[3] == 4 or x.rank == 4", None),
+        ("holds", "not x.shape[3] == 4", "wanted not x.shape[3] == 4, where x.shape[3] is not fixed ('w')"),
+        ("holds", "(x.rank + 1) * 2 == 10 and not (w.rank == 3 or w.rank == 5)", None),
+        ("holds", "Gemm.transA == 7", None),  # no Gemm here
+        ("holds", "not Gemm.transA == 1", None),
+        ("holds", "Gemm.transA == 7 or x.rank == 3", "wanted Gemm.transA == 7 or x.rank (4) == 3"),
+        (
+            "holds",
+            "Conv.group / (x.rank - 4) == 1",
+            "wanted Conv.group (8) / (x.rank (4) - 4) == 1, where Conv.group is 8 / 0: division by zero",
+        ),
+        ("holds", "Conv.kernel_shape * Conv.dilations <= 3", None),
+        ("holds", "Conv.auto_pad == 'NOTSET'", None),
+        ("holds", "none.rank == 7", None),
     ],
 )
 def test_failing(key, wanted, expected):
@@ -103,6 +154,12 @@ def test_a_kernel_without_ops_is_asked_itself(attributes, expected):
     assert problem("Conv.group", 1, (), attributes) == expected
 
 
+def test_a_kernel_shape_left_out_is_that_of_the_weights():
+    op = Op("c", "Conv", ("x", "W", "B"), ("c",), {})
+    assert problem("Conv.kernel_shape", "<= 3", (op,)) is None
+    assert problem("Conv.kernel_shape", 5, (op,)) == "Conv.kernel_shape is [3, 3], wanted 5"
+
+
 def test_attributes_of_any_spelling():
     op = Op("p", "Pad", ("x",), ("y",), {"mode": b"edge", "pads": np.array([0, 1])})
     assert problem("Pad.mode", "edge", (op,)) is None
@@ -115,13 +172,28 @@ def test_attributes_of_any_spelling():
         ("v", "constant", "unknown predicate 'v' (ports here are x, w, b, none, xs)"),
         ("w", "const", "predicate w: 'const' is none of constant, dynamic, present, absent"),
         ("v.rank", 4, "predicate 'v.rank' names no port (ports here are x, w, b, none, xs)"),
-        ("x.size", 4, "unknown predicate 'x.size' (a port has rank, shape[AXIS] and dtype)"),
+        ("x.size", 4, "unknown predicate 'x.size' (a port has rank, shape[AXIS], dtype, elements and count)"),
         (
             "Conv.a-b",
             1,
             "unknown predicate 'Conv.a-b' (write PORT, PORT.rank, PORT.shape[AXIS] or OP.ATTRIBUTE)",
         ),
-        ("Conv.group", "< many", "predicate Conv.group: '< many' compares 8 with 'many'"),
+        (
+            "Conv.group",
+            "=2",
+            "predicate Conv.group: column 1: expected one of ==, !=, <=, >=, <, >, found '=2' in '=2'",
+        ),
+        ("holds", 3, "predicate holds: 3 is no condition (write 'x.shape[1] % 8 == 0')"),
+        (
+            "holds",
+            "x.rank",
+            (
+                "predicate holds: column 7: expected a comparison (==, !=, <=, >=, <, >, in 1..8), "
+                "found the end in 'x.rank'"
+            ),
+        ),
+        ("holds", "v.rank == 1", "predicate 'v.rank' names no port (ports here are x, w, b, none, xs)"),
+        ("Conv.group", "< many", "predicate Conv.group: '<' compares a number with the text 'many'"),
     ],
 )
 def test_refused(key, wanted, message):

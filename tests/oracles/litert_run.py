@@ -22,7 +22,9 @@ def answer(folder, job, number):
     interpreter = Interpreter(
         str(folder / job["file"]), experimental_op_resolver_type=KERNELS[job["kernels"]], num_threads=1
     )
-    runner = interpreter.get_signature_runner()
+    runner = (
+        interpreter.get_signature_runner() if interpreter.get_signature_list() else by_tensor(interpreter)
+    )
     names = None
     for k, (archive_name, keys) in enumerate(job["samples"]):
         with np.load(folder / archive_name) as archive:
@@ -30,6 +32,21 @@ def answer(folder, job, number):
         names = sorted(found)
         np.savez(folder / f"answer_{number}_{k}.npz", **{str(i): found[name] for i, name in enumerate(names)})
     (folder / f"answer_{number}.json").write_text(json.dumps(names))
+
+
+def by_tensor(interpreter):
+    """A runner of a file without a signature, by the names of its tensors."""
+    interpreter.allocate_tensors()
+    inputs = {item["name"]: item["index"] for item in interpreter.get_input_details()}
+    outputs = {item["name"]: item["index"] for item in interpreter.get_output_details()}
+
+    def run(**arrays):
+        for name, array in arrays.items():
+            interpreter.set_tensor(inputs[name], array)
+        interpreter.invoke()
+        return {name: interpreter.get_tensor(index) for name, index in outputs.items()}
+
+    return run
 
 
 def main(folder):

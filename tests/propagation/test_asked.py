@@ -483,3 +483,12 @@ def test_a_bare_model_is_completed_from_the_plan():
     restored = planner.restore(plan, "a/d")
     assert restored.graph.wanted == plan.graph.wanted
     assert (stored(restored)["a/c"], stored(restored)["a/d"]) == ("i16", "float")
+
+
+def test_a_row_of_unsigned_weights_per_channel_that_is_asked_for():
+    """The engine takes one zero point off all channels: the middle."""
+    plan = planned({"a/c": {"in": ["u8", "u8"], "out": ["u8"]}}, "onnxruntime-cpu")
+    kind = plan.kernels["a/c"].inputs[1].type
+    assert (str(kind.storage), kind.axis, set(kind.zero_points)) == ("u8", 0, {128})
+    signed = planned({}, "onnxruntime-cpu").kernels["a/c"].inputs[1].type
+    assert kind.scales == signed.scales

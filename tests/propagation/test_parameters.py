@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from planner.checker.check import check
-from planner.errors import Conflict, InputError, RuleError
-from planner.ir.graph import Op
+from planner.errors import Conflict, InputError, PlanInvalid, RuleError
+from planner.ir.graph import Op, model_digest
 from planner.ir.types.qtypes import storage, uniform
 from planner.propagation.propagate import propagate
+from tests.plans.planned import forged
 from tests.propagation.small import graph_of, target_of
 
 RULE = "rules: [{multiplier_accumulator_scale: {port: b, of: [x, w]}}]"
@@ -180,3 +181,41 @@ def test_a_cost_is_a_number(price):
     graph = graph_of({"x": X, "y": X}, [("k", "fc", "x", "y")], outputs="y")
     with pytest.raises(InputError, match=r"cost bit_price is .*; accepted: a number of 0 to 1e"):
         propagate(graph, ROWS, bit_price=price)
+
+
+UNSIGNED = "{{storage: u8{}, granularity: axis{}}}"
+
+
+@pytest.mark.parametrize(
+    ("more", "narrow", "zero", "steps"),
+    [("", "", 128, 127), ("", ", range: [1, 255]", 128, 127), (", zero_point: 100", "", 100, 100)],
+)
+def test_unsigned_weights_per_slice_have_one_zero_point(more, narrow, zero, steps):
+    target = target_of(
+        f"- {{kernel: fc, in: {{x: a8, w: {UNSIGNED.format(narrow, more)}}}, out: {{y: a8}}, axis: {{w: 0}}}}"
+    )
+    w = np.array([[1.0, -2.0], [0.5, 0.25]], np.float32)
+    graph = graph_of({"x": "[-1, 1]", "w": w, "y": "[-4, 4]"}, [("k", "fc", "x w", "y")], outputs="y")
+    plan = propagate(graph, target, model=model_digest(graph))
+    check(plan, graph, target)
+    kind = plan.kernels["k"].inputs[1].type
+    assert kind.zero_points == (zero, zero)
+    assert kind.scales == pytest.approx([2 / steps, 0.5 / steps])
+    other = replace(kind, zero_points=(zero, zero - 1))
+    with pytest.raises(
+        PlanInvalid, match=rf"zero point in slice 1 is {zero - 1}|its zero point is not {zero}"
+    ):
+        check(forged(plan, {"k.in[1]": other}), graph, target)
+
+
+def test_weights_per_slice_around_an_end_of_their_storage():
+    w = UNSIGNED.format("", ", zero_point: 0")
+    target = target_of(f"- {{kernel: fc, in: {{x: a8, w: {w}}}, out: {{y: a8}}, axis: {{w: 0}}}}")
+    w = np.array([[1.0, -2.0], [0.5, 0.25]], np.float32)
+    graph = graph_of({"x": "[-1, 1]", "w": w, "y": "[-4, 4]"}, [("k", "fc", "x w", "y")], outputs="y")
+    with pytest.raises(RuleError) as caught:
+        propagate(graph, target)
+    assert caught.value.message == (
+        "k.in[1], text:20: 'w' has no type in u8 per axis: "
+        "around zero point 0 u8 holds numbers of one sign only"
+    )

@@ -1,7 +1,5 @@
 """The graph of a report in Chromium: state, hands, words. Skips without Chromium; CI installs it."""
 
-import shutil
-
 import pytest
 
 import planner
@@ -11,77 +9,9 @@ from planner.annotated.document import read_annotated
 from planner.plans.explain import explain
 from tests.api.conftest import served_here
 from tests.api.documents import chain
-from tests.report.test_html import DIGITS, MODEL, NASTY
+from tests.report.pages import colors, press, state
+from tests.report.test_html import MODEL, NASTY
 from tests.report.test_view import WIDER
-
-sync_api = pytest.importorskip("playwright.sync_api")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
-def annotated():
-    model = planner.load_model(DIGITS / "digits.onnx")
-    return planner.annotate(model, stats=planner.calibrate(model, DIGITS / "calibration.npz"))
-
-
-@pytest.fixture(scope="module")
-def digits(annotated):
-    return planner.plan(annotated, "onnxruntime-cpu")
-
-
-@pytest.fixture
-def show(browser, tmp_path):
-    """Opens the report of a plan; the page may complain of nothing and ask for nothing."""
-    complaints, contexts = [], []
-
-    def opened(plan, before=None, **options):
-        path = tmp_path / "report.html"
-        path.write_text(planner.write_report(plan, before=before), encoding="utf-8")
-        context = browser.new_context(viewport={"width": 1200, "height": 850}, **options)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda asked: None if asked.url == path.as_uri() else complaints.append(asked.url))
-        page.goto(path.as_uri())
-        if options.get("java_script_enabled", True):
-            page.wait_for_function("window.__view && window.__view.frames > 0")
-        return page
-
-    yield opened
-    for context in contexts:
-        context.close()
-    assert complaints == []
-
-
-def state(page):
-    page.wait_for_timeout(60)  # a frame or two
-    return page.evaluate("({...window.__view})")
-
-
-def press(page, *keys):
-    page.locator("#view-canvas").focus()
-    for key in keys:
-        page.keyboard.press(key)
-    return state(page)
-
-
-def colors(page):
-    """How many different colours the canvas shows."""
-    script = """() => { const c = document.getElementById("view-canvas");
-      const d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
-      return new Set(new Uint32Array(d.buffer)).size; }"""
-    return page.evaluate(script)
 
 
 def test_the_whole_graph_is_there_at_first(show, digits):
@@ -91,8 +21,7 @@ def test_the_whole_graph_is_there_at_first(show, digits):
     assert now["visible"] == now["nodes"]
     assert now["selected"] is None
     assert colors(page) > 5
-    words = page.locator("#view-panel").inner_text()
-    assert f"{len(digits.rescales)} rescales and casts" in words
+    assert f"{len(digits.rescales)} rescales and casts" in page.locator("#view-legend").inner_text()
 
 
 def test_keys_move_zoom_and_choose(show, digits):
@@ -147,13 +76,13 @@ def told(plan):
 
 def chains(page):
     """The words of the page for each of them, in order."""
-    script = """() => { const said = {};
-      for (let port = 0; port < ports.node.length; port++) {
-        const step = stepOf(addressOf(port));
+    script = """() => { const said = {}; const g = main.graph;
+      for (let port = 0; port < g.ports.node.length; port++) {
+        const step = g.stepOf(addressOf(g, port));
         if (step === undefined) continue;
         const words = (item) => [...item.children].flatMap((child) => child.tagName === "UL"
           ? [...child.children].flatMap(words) : [child.firstChild.textContent.trim()]);
-        said[addressOf(port)] = [...chain(step, 1, new Set()).children].flatMap(words);
+        said[addressOf(g, port)] = [...chain(g, step, 1, new Set()).children].flatMap(words);
       } return said; }"""
     return page.evaluate(script)
 
@@ -190,15 +119,23 @@ def test_differences_are_marked_and_listed(show, annotated):
     assert "Differences" not in show(after).locator("#view-panel").inner_text()
 
 
-def test_the_wheel_zooms_around_the_pointer(show, digits):
+def test_the_wheel_scrolls_the_page_until_the_graph_has_focus(show, digits):
     page = show(digits)
     box = page.locator("#view-canvas").bounding_box()
     page.mouse.move(box["x"] + 40, box["y"] + 60)
-    place = "() => toWorld(40, 60)"
-    before = page.evaluate(place)
+    before = state(page)
+    page.mouse.wheel(0, 300)
+    page.wait_for_timeout(300)
+    assert page.evaluate("window.scrollY") > 0
+    assert state(page)["unit"] == before["unit"]
+    page.evaluate("window.scrollTo(0, 0)")
+    page.locator("#view-canvas").focus()
+    place = "() => toWorld(main, 40, 60)"
+    at = page.evaluate(place)
     page.mouse.wheel(0, -400)
-    assert state(page)["unit"] > 0
-    assert page.evaluate(place) == pytest.approx(before, abs=0.05)
+    assert state(page)["unit"] > before["unit"]
+    assert page.evaluate(place) == pytest.approx(at, abs=0.05)
+    assert page.evaluate("window.scrollY") == 0
 
 
 def test_dragging_moves_the_view(show, digits):
@@ -260,7 +197,7 @@ def test_a_server_s_page_draws_too(browser, tmp_path):
         key = service.post("/v1/plans", json=plan).json()["key"]
         page = browser.new_page()
         page.goto(f"{service.base_url}/v1/plans/{key}/report")
-        page.wait_for_function("window.__view && window.__view.frames > 0")
+        page.wait_for_function("() => window.__view && window.__view.frames > 0")
         assert press(page, "j")["selected"] == 0
         assert page.evaluate("window.origin") == "null"
         page.close()

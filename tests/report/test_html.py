@@ -1,4 +1,4 @@
-"""The report: everything a plan says, in one file that asks for nothing and runs one script."""
+"""The report: everything a plan says, in one file that asks for nothing and runs two scripts of ours."""
 
 import base64
 import hashlib
@@ -11,7 +11,7 @@ import pytest
 import planner
 from planner.annotated.document import read_annotated
 from planner.report.markup import Markup, element, escape, table
-from planner.report.resources import script
+from planner.report.resources import script, table_script
 from planner.report.totals import totals
 
 DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits"
@@ -86,14 +86,18 @@ def test_float_kernels_have_their_reason(nasty):
     assert any(reason in word for word in page.words)
 
 
-def test_nothing_is_asked_for_and_one_script_runs(digits):
+def test_nothing_is_asked_for_and_two_scripts_run(digits):
     text = digits[2]
     page = Page(text)
     assert not {"link", "img", "iframe", "object"} & set(page.tags)
-    assert page.tags.count("script") == 2
+    assert page.tags.count("script") == 3
     assert ("type", "application/json") in page.attributes
-    digest = hashlib.sha256(script().encode()).digest()
-    assert f"script-src 'sha256-{base64.b64encode(digest).decode()}'" in dict(page.attributes)["content"]
+    admitted = " ".join(
+        f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+        for text in (script(), table_script())
+    )
+    policy = dict(page.attributes)["content"]
+    assert policy == f"default-src 'none'; style-src 'unsafe-inline'; script-src {admitted}"
     assert not [name for name, _ in page.attributes if name in ("src", "href") or name.startswith("on")]
     assert not re.search(r"https?://|url\(|@import", text)
 

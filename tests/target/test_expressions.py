@@ -51,7 +51,7 @@ def test_value(text, value):
         ("1 2", "column 3: expected an operator or the end, found '2' in '1 2'"),
         ("1 +", "column 4: expected a number, a port or '(', found the end in '1 +'"),
         ("x", "column 2: expected '.' and an attribute after the port 'x', found the end in 'x'"),
-        ("1 * exp(2)", "column 5: unknown function 'exp'; known: exp2, max, min, sqrt"),
+        ("1 * exp(2)", "column 5: unknown function 'exp'; known: ceil, exp2, floor, max, min, sqrt"),
         ("min(1)", "column 1: min takes 2 operands, 1 given"),
         ("3x", "column 1: expected a number, a port or '(', found '3x' in '3x'"),
         ("x.shape[1.5]", "column 12: expected a whole number, found ']' in 'x.shape[1.5]'"),

@@ -10,6 +10,7 @@ from planner.target.lint.findings import lint
 from planner.target.load import load_target
 from planner.target_tests.probe import probe, probe_yaml, rows_of
 from planner.target_tests.probes import PROBES, TYPES
+from tests import exact_products
 
 SHIPPED = Path(__file__).parents[2] / "targets" / "_onnxruntime-kernels.yaml"
 
@@ -19,7 +20,9 @@ def without_release(text):
     return [line for line in text.splitlines() if not line.startswith("# Kernels that ")]
 
 
-def test_the_shipped_kernels_are_what_probing_writes():
+def test_the_shipped_kernels_are_what_probing_writes(monkeypatch):
+    # i8 by u8 is wrong in onnxruntime on every CPU, and the shipped rows say so: it is asked as it is.
+    monkeypatch.setattr(exact_products, "TURNED", frozenset({(exact_products.U8, exact_products.I8)}))
     text = probe_yaml(probe(), "onnxruntime-kernels")
     assert without_release(text) == without_release(SHIPPED.read_text(encoding="utf-8"))
     assert f"# Kernels that onnxruntime {version('onnxruntime')} really" in text

@@ -7,6 +7,7 @@ import pytest
 
 import planner
 from planner.errors import InputError, UnknownName
+from planner.target.modeltext import read_model_text
 
 CASES = Path(__file__).parent.parent / "cases"
 NPU = planner.load_target(CASES / "npu.yaml")
@@ -35,6 +36,37 @@ def test_a_restored_kernel_cannot_be_restored() -> None:
         planner.restore(again, name)
     with pytest.raises(UnknownName, match="unknown kernel"):
         planner.restore(plan, name + "x")
+
+
+ASKED = """
+w = constant : f32[8,8,3,3] {-0.5, 0.5}
+v = constant : f32[8,8,3,3] {-0.5, 0.5}
+a = Conv(x, w) : f32[1,8,6,6] {-2, 2}
+b = Conv(a, v) : f32[1,8,4,4] {-2, 2}
+"""
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said", "others"),
+    [
+        ({"a": "i16"}, "i16, asked of it by 'a'", {}),
+        ({"*": "i16"}, "i16, asked of it by '*'", {"*": "i16"}),
+        ({"?": {"in": ["i16", "i8"]}}, "{in: [i16, i8]}, asked of it by '?'", {"?": "{in: [i16, i8]}"}),
+    ],
+)
+def test_restoring_is_the_later_word(wanted, said, others) -> None:
+    """What annotations ask of the kernel is dropped, and said; other kernels are still asked it."""
+    model = planner.annotate(read_model_text(ASKED, "asked"), kernels=wanted)
+    plan = planner.plan(model, "litert-int8")
+    assert str(plan.kernels["a"].outputs[0].type.storage) == "i16"
+    again = planner.restore(plan, "a")
+    assert (again.kernels["a"].row, again.kernels["a"].reason) == (None, "annotated: float")
+    assert again.kernels["b"].row == plan.kernels["b"].row
+    assert again.warnings == (f"'a' was restored to float: {said}, is dropped", *plan.warnings)
+    assert {key: str(one) for key, one in again.graph.wanted.items()} == {**others, "a": "float"}
+    planner.check(again, None, "litert-int8")
+    read = planner.plan_from_json(plan.to_json())
+    assert planner.restore(read, "a", model=model, target="litert-int8").to_json() == again.to_json()
 
 
 def test_a_plan_does_not_differ_from_itself() -> None:

@@ -3,20 +3,20 @@
 Source: design 11, section 7, "Rows with float results".
 """
 
+import math
 from collections.abc import Mapping
 from typing import Final
 
 from planner.checker.asked import asked_of, has_asked
 from planner.checker.figures.ranges import Ranges, Step
 from planner.checker.kernel_ports import Served, own_facts, refuse
-from planner.checker.row_choice import merit_of
+from planner.checker.row_choice import Merit, merit_of
 from planner.checker.row_reading import gives_floats
 from planner.ir.types.qtypes import AnyType, Calibrated, NoneType, Uniform
 from planner.target.borders import rows_for
 from planner.target.records import Row, Target
 
 MOVED: Final = "moves data between float ops"
-Merit = tuple[bool, bool, int]
 
 
 def check_float_results(ranges: Ranges, target: Target, left: Mapping[str, Mapping[str, str]]) -> None:
@@ -49,7 +49,7 @@ def _check_sort(
 ) -> None:
     """One kernel beside the best row of the other sort."""
     (merit, other), row = best, served.row
-    own = _merit(served, row, target) or (False, False, 0)
+    own = _merit(served, row, target) or (False, False, 0, -math.inf)
     reader = next((storing[port.value] for port in served.kernel.outputs if port.value in storing), None)
     reader = reader or _asked_for(ranges, served)
     if gives_floats(row) and reader:
@@ -65,7 +65,7 @@ def _check_sort(
 
 
 def _merit(served: Served, row: Row, target: Target) -> Merit | None:
-    return merit_of(served, row, target.costs.max_clip)
+    return merit_of(served, row, target.costs)
 
 
 def _asked_for(ranges: Ranges, served: Served) -> str:

@@ -19,10 +19,12 @@ from planner.exporters.common.thresholds import (
 )
 from planner.interpreter.calls import FLOAT32_EVEN, onto, saturated
 from planner.interpreter.fixed_point import ratios
+from planner.interpreter.kernels.litert import LITERT
 from planner.interpreter.requantize import Array, requantize_float32
 from planner.ir.rescaling import (
     DOUBLE_ROUND_ABOVE,
     apply_scale_32,
+    mean_factor,
     multiplier_and_shift,
     multiplier_or_zero,
     reciprocal_scale,
@@ -74,6 +76,16 @@ class Rounding:
         if self.arithmetic == FLOAT32_EVEN:
             whole = requantize_float32(v, self.multiplier[:, None], self.y.zero_point, self.low, self.high)
             return whole.astype(np.int64)
+        if self.divides and self.arithmetic == LITERT:
+            # The zero point is in the sum that is divided.
+            zero = self.y.zero_point
+            whole = v + zero * self.count
+            away = np.sign(whole) * ((np.abs(whole) + self.count // 2) // self.count)
+            return np.clip(saturated(away - zero, self.y).astype(np.int64), self.low, self.high)
+        if self.arithmetic == LITERT and self.count > 1:
+            factor = mean_factor(float((self.ratio * self.count).flat[0]), self.count)
+            steps = saturated(apply_scale_32(v, *factor, double_round=True), self.y)
+            return np.clip(steps.astype(np.int64), self.low, self.high)
         if self.divides:
             divided = saturated(apply_scale_32(v, *reciprocal_scale(self.count), double_round=False), self.y)
             return np.clip(divided.astype(np.int64), self.low, self.high)

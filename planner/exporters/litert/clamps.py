@@ -6,7 +6,7 @@ Source: TensorFlow Lite, CalculateActivationRangeQuantized; design 01, section 8
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 
@@ -14,11 +14,8 @@ from planner.exporters.common.blocks import Block, Clamp, clamp_of
 from planner.exporters.litert.calls import NONE, Call
 from planner.exporters.litert.operations import Tensor
 from planner.ir.types.qtypes import Uniform
+from planner.litert_reader.vocabulary import FUSED, Bounds
 
-Bounds: TypeAlias = tuple[float | None, float | None]
-
-FUSED: Final[Mapping[int, Bounds]] = {1: (0.0, None), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
-"""Bounds in reals of the activations that operators have inside: RELU, RELU_N1_TO_1, RELU6."""
 ALONE: Final[Mapping[str, Bounds]] = {
     "RELU": (0.0, None),
     "RELU6": (0.0, 6.0),

@@ -13,6 +13,7 @@ from planner.exporters.common.layouts import Order, plain
 from planner.exporters.litert.calls import NONE, Call
 from planner.exporters.litert.operations import Options, Tensor
 from planner.ir.graph import Op
+from planner.litert_reader.vocabulary import COMPARISONS, UNARIES
 
 _HALF_STEP: Final = {"PotScaleInt16": False}
 """16-bit sums are of any scale; by default the operators take powers of two."""
@@ -222,13 +223,6 @@ BINARIES: Final[Mapping[str, Binary]] = {
     "Pow": Binary("POW", "PowOptions"),
     "Sub": Binary("SUB", "SubOptions", fuses=True, options=_HALF_STEP),
 }
-COMPARISONS: Final[Mapping[str, str]] = {
-    "Equal": "EQUAL",
-    "Greater": "GREATER",
-    "GreaterOrEqual": "GREATER_EQUAL",
-    "Less": "LESS",
-    "LessOrEqual": "LESS_EQUAL",
-}
 LAST: Final[Mapping[str, tuple[str, str, Options]]] = {
     "LogSoftmax": ("LOG_SOFTMAX", "LogSoftmaxOptions", {}),
     "LpNormalization": ("L2_NORMALIZATION", "L2NormOptions", {}),
@@ -245,22 +239,3 @@ RESULTS: Final[Mapping[tuple[str, int], tuple[float, int]]] = {
     ("TANH", 16): (1 / 32768, 0),
 }
 """Scale and zero point of results, by operator and bits, that the runtime insists on."""
-UNARIES: Final[Mapping[str, tuple[str, str]]] = {
-    "Abs": ("ABS", "AbsOptions"),
-    "Ceil": ("CEIL", ""),
-    "Cos": ("COS", "CosOptions"),
-    "Elu": ("ELU", ""),
-    "Exp": ("EXP", "ExpOptions"),
-    "Floor": ("FLOOR", ""),
-    "Gelu": ("GELU", "GeluOptions"),
-    "HardSwish": ("HARD_SWISH", "HardSwishOptions"),
-    "LeakyRelu": ("LEAKY_RELU", "LeakyReluOptions"),
-    "Log": ("LOG", ""),
-    "Neg": ("NEG", "NegOptions"),
-    "Not": ("LOGICAL_NOT", "LogicalNotOptions"),
-    "Round": ("ROUND", ""),
-    "Sigmoid": ("LOGISTIC", ""),
-    "Sin": ("SIN", ""),
-    "Sqrt": ("SQRT", ""),
-    "Tanh": ("TANH", ""),
-}

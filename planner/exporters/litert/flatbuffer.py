@@ -6,7 +6,6 @@ Source: TensorFlow Lite's schema, version 3; LiteRT, "signatures" and "metadata"
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from types import ModuleType
 from typing import Any, Final
 
@@ -15,8 +14,9 @@ import numpy as np
 from planner.errors import UnsupportedExport
 from planner.exporters.litert.operations import Entry, Operator, Program
 from planner.exporters.litert.versions import runtime_of
+from planner.litert_reader.schema import package
+from planner.litert_reader.vocabulary import ELEMENTS, IDENTIFIER
 
-IDENTIFIER: Final = b"TFL3"
 SCHEMA_VERSION: Final = 3
 SIGNATURE: Final = "serving_default"
 RUNTIME_METADATA: Final = "min_runtime_version"
@@ -24,14 +24,6 @@ ALIGNMENT: Final = 16
 MOST_BYTES: Final = 2**31 - 1
 """A flatbuffer's offsets have 32 bits, and flatbuffers' own writer stops here."""
 
-_ELEMENTS: Final[Mapping[str, str]] = {
-    "bool": "BOOL",
-    "f32": "FLOAT32",
-    "i16": "INT16",
-    "i32": "INT32",
-    "i64": "INT64",
-    "i8": "INT8",
-}
 _OLD_CODES: Final = 127
 """Greater codes of operators do not fit the field that readers of old files look at."""
 
@@ -63,13 +55,7 @@ def extra(name: str) -> ModuleType:
     Raises:
       UnsupportedExport: it is not installed.
     """
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise UnsupportedExport(
-            f"litert files are written with the packages flatbuffers and tflite: {error}",
-            hint="pip install 'quant-planner[litert]'",
-        ) from error
+    return package(name, "written", UnsupportedExport)
 
 
 class _Writer:
@@ -128,7 +114,7 @@ class _Writer:
     def _tensor(self, entry: Entry) -> Mapping[str, Any]:
         fields: dict[str, Any] = {
             "Shape": self._array(entry.shape, np.int32),
-            "Type": getattr(self._schema.TensorType, _ELEMENTS[entry.element]),
+            "Type": getattr(self._schema.TensorType, ELEMENTS[entry.element]),
             "Buffer": 0 if entry.data is None else self._buffers[entry.data.tobytes()],
             "Name": self._text(entry.name),
             "HasRank": True,

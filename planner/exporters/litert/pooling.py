@@ -14,13 +14,8 @@ from planner.exporters.litert.geometry import VALID, Windows, lowest, padded_wit
 from planner.exporters.litert.operations import Tensor
 from planner.interpreter.kernels.geometry import pool_geometry
 from planner.interpreter.kernels.pooling import pooled_sizes
+from planner.litert_reader.vocabulary import REDUCTIONS
 
-_REDUCTIONS: Final = {
-    "ReduceMax": "REDUCE_MAX",
-    "ReduceMean": "MEAN",
-    "ReduceMin": "REDUCE_MIN",
-    "ReduceSum": "SUM",
-}
 _GLOBAL: Final = {"GlobalAveragePool": "MEAN", "GlobalMaxPool": "REDUCE_MAX"}
 
 
@@ -70,7 +65,7 @@ def reduction(call: Call) -> Sequence[Tensor] | None:
     if call.op.type == "ReduceSum":
         _check_sum(call)
     keeps = bool(call.op.attributes.get("keepdims", 1))
-    return [_reduced(call, _REDUCTIONS[call.op.type], x, axes, keeps=keeps)]
+    return [_reduced(call, REDUCTIONS[call.op.type], x, axes, keeps=keeps)]
 
 
 def _check_sum(call: Call) -> None:

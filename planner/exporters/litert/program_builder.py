@@ -192,5 +192,5 @@ def element_of(kind: Uniform) -> str:
     return next((f"i{width}" for width in (8, 16, 32) if kind.storage.bits <= width), "i64")
 
 
-ARITHMETICS: Final = ("gemmlowp", "litert_16", "tosa_double", "tosa_single")
+ARITHMETICS: Final = ("gemmlowp", "litert", "litert_16", "tosa_double", "tosa_single")
 """Arithmetics of rows that the runtime's kernels compute in, or come near to; see docs/litert.md."""

@@ -7,9 +7,7 @@ from planner.exporters.litert.calls import Writer
 from planner.exporters.litert.clamps import clip
 from planner.exporters.litert.elementwise import (
     BINARIES,
-    COMPARISONS,
     LAST,
-    UNARIES,
     along_last,
     binary,
     cast,
@@ -36,6 +34,7 @@ from planner.exporters.litert.movement import (
     transpose,
 )
 from planner.exporters.litert.pooling import argmax, average_pool, global_pool, max_pool, reduction
+from planner.litert_reader.vocabulary import COMPARISONS, UNARIES
 
 _MORE: Final[Mapping[str, Writer]] = {
     "ArgMax": argmax,

@@ -46,6 +46,10 @@ _ACCEPTED: Final = (
 _LINEAR: Final = frozenset({"exact_even", "power_of_two"})  # a sum is rounded once, however it is split
 
 
+_KNOWN: Final = frozenset({FLOAT32_EVEN, *ARITHMETICS}) - {"litert"}
+"""Arithmetics of rows whose sums thresholds follow; of `litert` some kernels round in ways of their own."""
+
+
 def write_finn(graph: Graph, plan: Plan) -> bytes:
     """Serialise a planned model for FINN; IR 10, the model's opset, `qonnx.custom_op.general` 1.
 
@@ -94,7 +98,7 @@ def _write_block(streams: FinnModelBuilder, block: Block) -> None:
     writer = WRITERS.get(tuple(op.type for op in block.core), channelwise)
     outputs = [port for port in block.kernel.outputs if port.value]
     kind = outputs[0].type if len(outputs) == 1 else None
-    if isinstance(kind, Uniform) and streams.values.arithmetic in (FLOAT32_EVEN, *ARITHMETICS):
+    if isinstance(kind, Uniform) and streams.values.arithmetic in _KNOWN:
         clamp = clamp_of(streams.values, block.activation, kind)
         if clamp is not None and clamp.low < clamp.high and writer(streams, block, kind, clamp):
             return

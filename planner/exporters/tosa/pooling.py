@@ -19,9 +19,11 @@ from planner.exporters.tosa.operations import Tensor
 from planner.exporters.tosa.program_builder import ProgramBuilder, element_of, held
 from planner.exporters.tosa.scaling import Factor, factor_of, narrowed, rescale, widened
 from planner.interpreter.kernels.geometry import pool_geometry
+from planner.interpreter.kernels.litert import LITERT
 from planner.interpreter.kernels.pooling import pooled_sizes
 from planner.interpreter.kernels.table import is_tosa_pool
 from planner.ir.graph import Op
+from planner.ir.rescaling import mean_factor
 from planner.ir.types.qtypes import Uniform
 
 
@@ -58,6 +60,8 @@ def average_pool(builder: ProgramBuilder, block: Block, y: Uniform, clamp: Clamp
         pool_geometry(op.attributes, spatial),
         includes_padding=includes,
     )
+    if builder.values.arithmetic == LITERT and not is_pool:
+        return False
     is_whole = tuple(op.attributes["kernel_shape"]) == spatial and not any(op.attributes.get("pads", ()))
     if is_whole and not is_pool:
         return global_average_pool(builder, block, y, clamp)
@@ -172,7 +176,9 @@ def _averaged(  # noqa: PLR0917
 
 
 def _pool(builder: ProgramBuilder, block: Block, x: Operand, tensor: Tensor, windows: Windows) -> Tensor:
-    zero = builder.program.number(held(x.kind).zero_point, tensor.element)
+    # LiteRT averages stored integers, their zero point in them.
+    zero_point = 0 if builder.values.arithmetic == LITERT else held(x.kind).zero_point
+    zero = builder.program.number(zero_point, tensor.element)
     attributes = {**windows.attributes(is_pool=True), "acc_type": "i32"}
     like = _pooled(tensor, windows)
     return builder.program.emit("avg_pool2d", [tensor, zero, zero], like, block.result, attributes=attributes)
@@ -217,6 +223,9 @@ def _divided(  # noqa: PLR0917
 def _factor(builder: ProgramBuilder, x: Operand, y: Uniform, count: int) -> Factor:
     ratio = np.empty(1, object)
     ratio[0] = Fraction(x.kind.scale) / Fraction(y.scale) / count
+    if builder.checked_arithmetic() == LITERT:
+        multiplier, shift = mean_factor(x.kind.scale / y.scale, count)
+        return Factor(np.atleast_1d(multiplier), np.atleast_1d(shift), double_round=True)
     return factor_of(ratio, builder.checked_arithmetic())
 
 

@@ -22,7 +22,7 @@ from planner.ir.rescaling import (
 
 Array: TypeAlias = npt.NDArray[Any]
 
-ARITHMETICS: Final = ("gemmlowp", "power_of_two", "tosa_double", "tosa_single")
+ARITHMETICS: Final = ("gemmlowp", "litert", "power_of_two", "tosa_double", "tosa_single")
 """The arithmetics of rows that RESCALE computes."""
 
 _ROUNDINGS: Final[Mapping[bool, str]] = {
@@ -72,7 +72,7 @@ def factor_of(ratio: Array, arithmetic: str) -> Factor:
       RuleError: a ratio that the arithmetic cannot multiply by.
     """
     reals = ratio.astype(np.float64)
-    if arithmetic == "gemmlowp":
+    if arithmetic in ("gemmlowp", "litert"):
         return Factor(*multiplier_or_zero(reals), double_round=True)
     if arithmetic == "power_of_two" and not is_shift(ratio):
         raise RuleError(
@@ -174,7 +174,7 @@ def sum_of(ratios: Sequence[Array], arithmetic: str, *, is_byte: bool) -> Sum:
     twice = max(abs(ratio[0]) for ratio in ratios) * 2
     factors = [factor_of(ratio / twice, arithmetic) for ratio in ratios]
     total = factor_of(np.asarray([twice / (1 << headroom)], object), arithmetic)
-    if arithmetic == "gemmlowp":
+    if arithmetic in ("gemmlowp", "litert"):
         return Sum(factors, headroom, total)
     return Sum([replace(item, shifts=item.shifts - headroom) for item in factors], 0, total)
 

@@ -19,6 +19,7 @@ from planner.exporters.common.values import Array
 from planner.exporters.tosa.operations import Tensor
 from planner.exporters.tosa.program_builder import ProgramBuilder, element_of, held, width_of
 from planner.exporters.tosa.scaling import widened
+from planner.interpreter.kernels.litert import LITERT, tabulated
 from planner.interpreter.memory import as_f32
 from planner.interpreter.programs import Read, program_of
 from planner.ir.types.qtypes import Uniform
@@ -63,6 +64,10 @@ def _tabulated(builder: ProgramBuilder, block: Block, x: Operand, y: Uniform, sh
             return ramp
         return dequantize_array(quantize_array(builder.values.array(read.value), read.kind), read.kind)
 
+    if builder.values.arithmetic == LITERT and len(block.core) == 1:
+        own = tabulated(block.core[0], one, held(y), np.broadcast_to(values, (count, *shape)))
+        if own is not None:
+            return own.astype(np.int64).reshape(count, -1).T
     real = as_f32(program_of(builder.graph, block.core, (result,), block.kinds).run(feed)[result])
     stored = quantize_array(np.ascontiguousarray(np.broadcast_to(real, (count, *shape))), held(y))
     return stored.astype(np.int64).reshape(count, -1).T

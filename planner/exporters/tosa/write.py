@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from planner.errors import RuleError, UnsupportedExport
-from planner.exporters.common.blocks import Block, Clamp, clamp_of
+from planner.exporters.common.blocks import Block, Clamp, clamp_of, operand_of
 from planner.exporters.common.control_flow import nested
 from planner.exporters.common.known_shapes import fold, sizes_blamed
 from planner.exporters.onnx.port_support import common_problem, refusal, typed_ports
@@ -23,6 +23,7 @@ from planner.exporters.tosa.pooling import average_pool, global_average_pool
 from planner.exporters.tosa.program_builder import ProgramBuilder, held
 from planner.exporters.tosa.recurrent import recurrent
 from planner.exporters.tosa.tables import pointwise
+from planner.interpreter.kernels.litert import rounds_so
 from planner.interpreter.kernels.table import KERNELS
 from planner.ir.graph import BOUNDARY, Graph, port_address
 from planner.ir.roles import is_mover
@@ -123,6 +124,12 @@ def _write_kernel(builder: ProgramBuilder, block: Block) -> None:
         is_float = ops not in KERNELS or ops in _KERNELS_IN_FLOAT
         if clamp is not None and writer is not None and writer(builder, block, y, clamp):
             return
+        read = operand_of(block, block.core[0], 0)
+        kind = None if read is None else read.kind
+        if rounds_so(builder.values.arithmetic, ops, kind) and clamp is not None:
+            if pointwise(builder, block, y, clamp):
+                return
+            raise _refusal(builder, block)
         if clamp is not None and is_float:
             if not pointwise(builder, block, y, clamp):
                 write_real(builder, block, y, clamp)

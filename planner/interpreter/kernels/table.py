@@ -35,7 +35,7 @@ from planner.interpreter.requantize import Array
 from planner.ir.rescaling import apply_scale_32, reciprocal_scale
 from planner.ir.types.qtypes import Uniform
 
-TOSA: Final = frozenset({"tosa_double", "tosa_single"})
+DIVIDING: Final = frozenset({"litert", "tosa_double", "tosa_single"})
 AXES: Final = 2
 BYTE: Final = 8
 Kernel: TypeAlias = Callable[[Call], Array | None]
@@ -125,10 +125,10 @@ def average_pool(call: Call) -> Array | None:
         grid = grid_of(call.y)
         return qlinear_average_pool(x.stored, x.grid, grid, geometry, count_include_pad=includes_padding)
     sizes = pooled_sizes(x.stored.shape[2:], geometry)
-    counts = _window_sums(np.ones((1, 1, *x.stored.shape[2:]), np.int64), geometry, sizes)
+    counts = window_sums(np.ones((1, 1, *x.stored.shape[2:]), np.int64), geometry, sizes)
     if includes_padding:
         counts = np.full_like(counts, np.prod(geometry.kernel))
-    total = _window_sums(x.shifted(), geometry, sizes)
+    total = window_sums(x.shifted(), geometry, sizes)
     if is_tosa_pool(call.arithmetic, x.kind, call.y, geometry, includes_padding=includes_padding):
         divided = apply_scale_32(total, *reciprocal_scale(counts), double_round=False)
         return saturated(divided, call.y)
@@ -147,7 +147,7 @@ def is_tosa_pool(
     shape = geometry.filled()
     fits = all(pad < size for pad, size in zip(shape.pads, shape.kernel * 2, strict=True))
     is_plain = fits and not (includes_padding and any(shape.pads))
-    return arithmetic in TOSA and is_one and is_plain and len(shape.kernel) <= AXES
+    return arithmetic in DIVIDING and is_one and is_plain and len(shape.kernel) <= AXES
 
 
 def global_average_pool(call: Call) -> Array | None:
@@ -194,7 +194,7 @@ def _average(call: Call, total: Array, x: Operand, counts: Array) -> Array:
     return onto([(total, ratio[places.reshape(counts.shape)])], call.y, call.arithmetic)
 
 
-def _window_sums(x: Array, shape: PoolGeometry, sizes: tuple[int, ...]) -> Array:
+def window_sums(x: Array, shape: PoolGeometry, sizes: tuple[int, ...]) -> Array:
     """Sums over each window; places outside the input count as 0."""
     rank = len(sizes)
     widths = [(0, 0), (0, 0)]

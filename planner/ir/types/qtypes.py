@@ -268,6 +268,24 @@ class WidthRange:
 
 
 @dataclass(frozen=True, slots=True)
+class AtReaders:
+    """What rounding a value to `bits` bits leaves at its readers' results, in dB, the worst of them.
+
+    Source: design 11, section 7, "Rows that hold too little".
+    """
+
+    bits: int
+    db: float
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.bits <= MAX_BITS or not math.isfinite(self.db):
+            raise QTypeError(f"readers {self}: accepted: 1 to {MAX_BITS} bits, finite dB")
+
+    def __str__(self) -> str:
+        return f"{self.bits} = {float_text(self.db)}"
+
+
+@dataclass(frozen=True, slots=True)
 class Calibrated:
     """An observed range [lo, hi] in reals, per tensor or (ours) per slice of an axis; and what else was seen.
 
@@ -276,6 +294,8 @@ class Calibrated:
       two_values: whether every number observed was `lo` or `hi`.
       widths: ranges chosen for storages of some widths, within [lo, hi], by ascending bits; a storage of
         another width holds all of [lo, hi]. Source: design 11, sections 2 and 5.
+      readers: dB at the results of the ops that read it, by ascending bits; of a width that is not there
+        nothing is known.
     """
 
     los: tuple[float, ...]
@@ -285,6 +305,7 @@ class Calibrated:
     row_max: tuple[RowMax, ...] = ()
     two_values: bool = False
     widths: tuple[WidthRange, ...] = ()
+    readers: tuple[AtReaders, ...] = ()
     _text: str = field(default="", init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -303,6 +324,9 @@ class Calibrated:
             raise QTypeError("row_max names an axis twice")
         if self.widths:
             self._check_widths()
+        bits = [one.bits for one in self.readers]
+        if bits != sorted(set(bits)):
+            raise QTypeError(f"readers at {bits} bits; accepted: each width once, ascending")
 
     def _check_widths(self) -> None:
         if self.axis is not None:
@@ -329,6 +353,10 @@ class Calibrated:
         found = ((width.lo, width.hi) for width in self.widths if width.bits == bits)
         return next(found, (self.lo, self.hi))
 
+    def at_readers(self, bits: int) -> float | None:
+        """The dB that a storage of this width leaves at the readers; None where nothing is known."""
+        return next((one.db for one in self.readers if one.bits == bits), None)
+
     def __str__(self) -> str:
         if not self._text:
             object.__setattr__(self, "_text", self._written())
@@ -339,6 +367,7 @@ class Calibrated:
         seen = [f"row_max = {{{', '.join(map(str, self.row_max))}}}"] if self.row_max else []
         seen += ["two_values = true"] if self.two_values else []
         seen += map(str, self.widths)
+        seen += [f"readers = {{{', '.join(map(str, self.readers))}}}"] if self.readers else []
         more = f", {{{', '.join(seen)}}}" if seen else ""
         if self.axis is None:
             return f"!quant.calibrated<{self.expressed}<{pairs[0]}>{more}>"

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.errors import QTypeError
-from planner.ir.types.qtypes import Calibrated, RowMax, Storage, Uniform, WidthRange
+from planner.ir.types.qtypes import AtReaders, Calibrated, RowMax, Storage, Uniform, WidthRange
 from planner.ir.types.scales import FORMATS, round_scale, round_scales
 
 Reals = npt.NDArray[np.float64]
@@ -244,4 +244,9 @@ def hull_of_observed(observed: Sequence[Calibrated]) -> Calibrated:
         WidthRange(bits, min(one.at(bits)[0] for one in observed), max(one.at(bits)[1] for one in observed))
         for bits in sorted({width.bits for one in observed for width in one.widths})
     )
-    return Calibrated((lo,), (hi,), observed[0].expressed, None, joined, two_values, widths)
+    told = [at for one in observed for at in one.readers]
+    readers = tuple(
+        AtReaders(bits, min(at.db for at in told if at.bits == bits))
+        for bits in sorted({at.bits for at in told})
+    )
+    return Calibrated((lo,), (hi,), observed[0].expressed, None, joined, two_values, widths, readers)

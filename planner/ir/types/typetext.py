@@ -16,6 +16,7 @@ from planner.ir.types.qtypes import (
     EXPRESSED,
     MAX_RANK,
     AnyType,
+    AtReaders,
     Bipolar,
     Calibrated,
     FloatType,
@@ -41,6 +42,10 @@ def parse_type(text: str) -> QType:
 
     Raises:
       QTypeError: with the column (from 1) of the first character that does not fit.
+
+    Example:
+      >>> planner.parse_type("!quant.uniform<i8:f32, 0.02:-3>").storage.bits
+      8
     """
     if not isinstance(text, str):
         raise QTypeError(f"a type is read from text, not from a {type(text).__name__}")
@@ -332,9 +337,12 @@ def _calibrated(reader: Reader) -> Calibrated:
         return Calibrated(tuple(lo for lo, _ in pairs), tuple(hi for _, hi in pairs), expressed, axis, *seen)
 
 
-def _seen(reader: Reader) -> tuple[tuple[RowMax, ...], bool, tuple[WidthRange, ...]]:
-    """What else was observed: `, {row_max = {3: -4.1 of 128}, two_values = true, 8 = -6.0:1.5}`."""
+def _seen(
+    reader: Reader,
+) -> tuple[tuple[RowMax, ...], bool, tuple[WidthRange, ...], tuple[AtReaders, ...]]:
+    """What else was observed: `, {row_max = {3: -4.1 of 128}, 8 = -6.0:1.5, readers = {8 = 15.5}}`."""
     rows: tuple[RowMax, ...] = ()
+    readers: tuple[AtReaders, ...] = ()
     widths: dict[int, WidthRange] = {}
     known: set[str] = set()
     more = reader.accept(",")
@@ -348,23 +356,42 @@ def _seen(reader: Reader) -> tuple[tuple[RowMax, ...], bool, tuple[WidthRange, .
                 raise wrong(at, f"{width.bits} bits have two ranges")
             widths[width.bits] = width
         else:
-            key = reader.take("name", "'row_max', 'two_values' or a number of bits")
+            key = reader.take("name", "'row_max', 'two_values', 'readers' or a number of bits")
             if key not in _SEEN or key in known:
-                accepted = "row_max = {AXIS: REAL}, two_values = true, BITS = LO:HI, each once"
-                raise wrong(at, f"{key!r} is not read here; accepted: {accepted}")
+                accepted = "row_max = {AXIS: REAL}, two_values = true, BITS = LO:HI, readers = {BITS = DB}"
+                raise wrong(at, f"{key!r} is not read here; accepted: {accepted}, each once")
             known.add(key)
             reader.sign("=")
             if key == "row_max":
                 rows = _row_maxima(reader)
+            elif key == "readers":
+                readers = _at_readers(reader)
             elif reader.take("name", "'true'") != "true":
                 raise wrong(at, "two_values is true or not there")
         more = reader.accept(",")
         if not more:
             reader.sign("}")
-    return rows, "two_values" in known, tuple(widths[bits] for bits in sorted(widths))
+    return rows, "two_values" in known, tuple(widths[bits] for bits in sorted(widths)), readers
 
 
-_SEEN: Final = ("row_max", "two_values")
+_SEEN: Final = ("readers", "row_max", "two_values")
+
+
+def _at_readers(reader: Reader) -> tuple[AtReaders, ...]:
+    found: dict[int, AtReaders] = {}
+    reader.sign("{")
+    more = True
+    while more:
+        at, bits = reader.at, reader.integer()
+        if bits in found:
+            raise wrong(at, f"{bits} bits have two dB at readers")
+        reader.sign("=")
+        db = reader.real()
+        with reader.pointing(at):
+            found[bits] = AtReaders(bits, db)
+        more = reader.accept(",")
+    reader.sign("}")
+    return tuple(found[bits] for bits in sorted(found))
 
 
 def _width(reader: Reader) -> WidthRange:

@@ -164,6 +164,7 @@ class _Reader(ReadState):
             notes=told.get("qplan.notes", ()),
             scopes=self.scopes(told.get("qplan.scopes", "[]")),
             wanted=self.wanted(function, told.get("qplan.wanted", "{}")),
+            caches=tuple((past, present) for past, present in told.get("qplan.caches", ())),
         )
 
     def scopes(self, text: str) -> Mapping[str, Scope]:

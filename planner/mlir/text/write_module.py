@@ -150,6 +150,8 @@ class _Writer:
         if graph.wanted:
             asked = {key: wanted_to_data(wanted) for key, wanted in graph.wanted.items()}
             items["qplan.wanted"] = string(json.dumps(asked))
+        if graph.caches:
+            items["qplan.caches"] = attribute_text(graph.caches)
         return items
 
     def read_outside(self) -> dict[str, tuple[str, ...]]:

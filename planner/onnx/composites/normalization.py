@@ -1,12 +1,16 @@
-"""Normalization: root mean squares, and sums in front of a normalization, as ops of their own.
+"""Normalization: root mean squares, groups, and sums in front of a normalization, as ops of their own.
 
-Source: ONNX RMSNormalization (Zhang and Sennrich, 2019); onnxruntime's contrib operators.
+Source: ONNX RMSNormalization (Zhang and Sennrich, 2019), GroupNormalization; onnxruntime's contrib operators.
 """
+
+import numpy as np
 
 from planner.onnx.composites.body import Body, StaysWhole
 
 _FLOAT: int = 1
 """`TensorProto.FLOAT`, the element type that statistics are taken in."""
+_BY_CHANNEL: int = 21
+"""The opset from which GroupNormalization has a gain for each channel."""
 
 
 def rms_normalization(body: Body) -> None:
@@ -33,6 +37,29 @@ def root_mean_square(body: Body, x: str, epsilon: float, axes: tuple[int, ...] =
     root = body("Sqrt", body("Add", mean, body.real(epsilon, wide)))
     normal = body("Mul", wide, body("Reciprocal", root))
     return normal if kind == "f32" else body.cast(normal, kind)
+
+
+def group_normalization(body: Body) -> None:
+    """GroupNormalization of ONNX 21: an InstanceNormalization of groups, then gain and offset by channel.
+
+    Groups side by side are what an InstanceNormalization calls channels; some devices have a kernel for it.
+    """
+    if body.graph.opsets.get("", _BY_CHANNEL) < _BY_CHANNEL:
+        raise StaysWhole("its gains are those of groups")
+    if body.attribute("stash_type", _FLOAT) != _FLOAT:
+        raise StaysWhole("its statistics are not float32")
+    x, gain, offset = (body.input(i) for i in range(3))
+    groups, kind = body.attribute("num_groups", 0), body.dtype(x)
+    wide = x if kind == "f32" else body.cast(x, "f32")
+    split = body("Reshape", wide, body.integers(0, groups, -1))
+    one, zero = (body.constant("group", np.full(groups, number, np.float32)) for number in (1, 0))
+    normal = body("InstanceNormalization", split, one, zero, epsilon=body.attribute("epsilon", 1e-5))
+    whole = body("Reshape", normal, body("Shape", x))
+    if kind != "f32":
+        whole = body.cast(whole, kind)
+    channels = body.integers(-1, *[1] * (body.rank(x) - 2))
+    scaled = body("Mul", whole, body("Reshape", gain, channels))
+    body("Add", scaled, body("Reshape", offset, channels), out=body.op.outputs[0])
 
 
 def skip_layer_normalization(body: Body) -> None:

@@ -3,6 +3,8 @@
 Source: ONNX Einsum; onnxruntime's contrib operators FusedMatMul, MatMulNBits, GatherBlockQuantized.
 """
 
+import string
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -11,6 +13,7 @@ from planner.onnx.composites.body import Body, StaysWhole
 from planner.onnx.dtypes import NUMPY
 
 _PACKED: Final = {2: "u2", 4: "u4", 8: "u8"}
+_ELLIPSIS: Final = "..."
 _FIRST_STANDARD: Final = 4
 """Bits of the narrowest storage of opset 21."""
 
@@ -103,19 +106,33 @@ def gather_block_quantized(body: Body) -> None:
 
 
 def _equation(body: Body) -> tuple[tuple[str, str], str]:
+    """Letters of the two operands and of the result; those that an ellipsis stands for are capitals."""
     text = body.attribute("equation", "")
     text = (text.decode() if isinstance(text, bytes) else text).replace(" ", "")
     given, arrow, out = text.partition("->")
     operands = given.split(",")
-    if len(operands) != 2 or "." in text:
+    if len(operands) != 2:
         raise StaysWhole(f"its equation is {text!r}")
-    if not arrow:
-        # Without a result in the equation it has the letters that come once, in order.
-        out = "".join(sorted(c for c in set(given) - {","} if given.count(c) == 1))
-    for letters, name in zip(operands, body.op.inputs, strict=True):
-        if len(set(letters)) != len(letters) or len(letters) != body.rank(name):
+    once = sorted(c for c in set(given) - {",", "."} if given.count(c) == 1)
+    # Both ellipses, where there are two, stand for as many dimensions: onnx refuses others.
+    spread = [
+        body.rank(name) - len(side.replace(_ELLIPSIS, ""))
+        for side, name in _sides(body, operands)
+        if _ELLIPSIS in side
+    ]
+    hidden = max(spread, default=0)
+    free = "".join([c for c in string.ascii_uppercase if c not in text][:hidden])
+    left, right = (side.replace(_ELLIPSIS, free) for side in operands)
+    # Without a result in the equation it has the ellipsis, then the letters that come once, in order.
+    out = out.replace(_ELLIPSIS, free) if arrow else "".join([free, *once])
+    for letters, name in _sides(body, (left, right)):
+        if not letters.isalpha() or len(set(letters)) != len(letters) or len(letters) != body.rank(name):
             raise StaysWhole(f"its equation is {text!r}")
-    return (operands[0], operands[1]), out
+    return (left, right), out
+
+
+def _sides(body: Body, letters: Sequence[str]) -> Iterator[tuple[str, str]]:
+    return zip(letters, body.op.inputs, strict=True)
 
 
 def _moved(body: Body, name: str, letters: str, order: list[str]) -> str:

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from planner.ir.graph import Constant, Graph, Op
 from planner.ir.structure import Scope
-from planner.onnx.composites import activation, attention, normalization, products, rotary
+from planner.onnx.composites import activation, attention, caches, normalization, products, rotary
 from planner.onnx.composites.body import Body, StaysWhole
 from planner.onnx.naming import unused
 from planner.onnx.opsets import TARGET, to_opset_21
@@ -65,10 +65,12 @@ BODIES: Final[Mapping[str, tuple[Rule, str]]] = {
         _ATTENTION,
     ),
     "Einsum": (products.einsum, "equation"),
+    "GroupNormalization": (normalization.group_normalization, "epsilon num_groups stash_type"),
     "RMSNormalization": _RMS,
     "RotaryEmbedding": (rotary.rotary_embedding, "interleaved num_heads rotary_embedding_dim"),
     "SimplifiedLayerNormalization": _RMS,
     "Swish": (activation.swish, "alpha"),
+    "TensorScatter": (caches.tensor_scatter, "axis mode"),
 }
 """By the op's type, its domain included: what writes its body, and the attributes it knows."""
 

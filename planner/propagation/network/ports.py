@@ -118,6 +118,8 @@ class Network:
     """Bits lost, in 1/1024, at uses that no class has a say in, by value."""
     widened: dict[int, str] = field(default_factory=dict)
     """The reason by port, of weights whose scales grew for the sake of a multiplier."""
+    finer: dict[int, str] = field(default_factory=dict)
+    """The reason by port, of pinned weights whose scales are finer for the sake of a bias."""
 
 
 def number_of(network: Network, name: str) -> int:

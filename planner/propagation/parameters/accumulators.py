@@ -13,7 +13,7 @@ import numpy.typing as npt
 from planner.ir.graph import Graph, Op
 from planner.ir.types.qtypes import Uniform
 from planner.propagation.network.ports import DERIVED, Kernel, Network, Port, present
-from planner.propagation.parameters.constant_types import observed
+from planner.propagation.parameters.constant_ranges import observed
 from planner.propagation.selection.weight_axes import channel_axis, linear_op
 
 _CHUNK: Final = 1 << 18
@@ -34,13 +34,13 @@ def accumulator_bits(network: Network, kernel: Kernel) -> tuple[int | None, int 
     if x is None or w is None:
         return None, None
     if network.values[ports[1].value].constant:
-        sums = _weight_sums(network, kernel, ports[1], w)
+        sums = weight_sums(network, kernel, ports[1], w)
     else:
         terms = _terms(network.graph, op)
-        sums = None if terms is None else np.array([float(terms * _reach(w))])
+        sums = None if terms is None else np.array([float(terms * reach(w))])
     if sums is None:
         return None, None
-    sums = sums * _reach(x)
+    sums = sums * reach(x)
     if len(ports) > 2 and ports[2].type is not None and not w.blocks:
         bias = network.graph.constants.get(network.values[ports[2].value].name)
         if bias is not None and bias.array is not None and bias.array.size:
@@ -55,7 +55,7 @@ def accumulator_bits(network: Network, kernel: Kernel) -> tuple[int | None, int 
     return int(sums[channel]).bit_length() + 1, channel if named else None
 
 
-def _reach(kind: Uniform) -> int:
+def reach(kind: Uniform) -> int:
     """The farthest a stored number is from its zero point."""
     ends = zip(kind.slice_ranges, kind.zero_points, strict=False)
     return max(max(zero - low, high - zero) for (low, high), zero in ends)
@@ -74,15 +74,15 @@ def _terms(graph: Graph, op: Op) -> int | None:
     return math.prod(sizes) if shape and len(sizes) == len(summed) else None
 
 
-def _weight_sums(network: Network, kernel: Kernel, port: Port, kind: Uniform) -> Reals | None:
+def weight_sums(network: Network, kernel: Kernel, port: Port, kind: Uniform) -> Reals | None:
     """Sums of |stored weight| that share a scale; None of weights without numbers or cut along their sum."""
     constant = network.graph.constants.get(network.values[port.value].name)
     data = constant.array if constant is not None else None
     if data is None:
         return None
     if observed(network, port) is not None:
-        reach = max(-kind.storage.qmin, kind.storage.qmax) * _spread(kind.scales, kind, data.shape)
-        data = np.clip(data, -reach, reach)
+        most = max(-kind.storage.qmin, kind.storage.qmax) * _spread(kind.scales, kind, data.shape)
+        data = np.clip(data, -most, most)
     if kind.blocks:
         return _block_sums(data, kind)
     axis = channel_axis(kernel.choice.region, network.graph)

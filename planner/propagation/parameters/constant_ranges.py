@@ -13,7 +13,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from planner.ir.graph import Constant
-from planner.propagation.network.ports import Interval
+from planner.ir.types.qtypes import Calibrated, Storage
+from planner.propagation.network.ports import Interval, Network, Port
+from planner.target.records import PortType
 
 Ends = tuple[np.ndarray, np.ndarray]
 
@@ -53,6 +55,21 @@ def slice_ranges(constant: Constant, axis: int) -> Ends:
         return _once(constant, array.reshape(array.shape[0], -1), axis, lambda rows: _ends(rows, (1,)))
     others = tuple(i for i in range(array.ndim) if i != axis)
     return _once(constant, array, axis, lambda whole: _ends(whole, others))
+
+
+def observed(network: Network, port: Port) -> Calibrated | None:
+    """The range that the model says of a constant: it comes before the numbers' own."""
+    facts = network.graph.values[network.values[port.value].name].facts
+    return next((fact for fact in facts if isinstance(fact, Calibrated)), None)
+
+
+def effective(store: Storage, spec: PortType) -> Storage:
+    """The part of a storage that a port's arithmetic may use of a weight."""
+    bits = spec.weight_bits_effective
+    if bits is None or bits >= store.bits or not store.signed:
+        return store
+    top = (1 << bits - 1) - 1
+    return Storage(store.bits, True, max(store.qmin, -top), min(store.qmax, top))
 
 
 def _ends(array: np.ndarray, axes: tuple[int, ...]) -> Ends:

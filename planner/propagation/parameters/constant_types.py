@@ -8,12 +8,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from planner.errors import Conflict, RuleError
+from planner.errors import Conflict, QTypeError, RuleError
 from planner.ir.graph import Constant, port_address
 from planner.ir.types.qtypes import Bipolar, Calibrated, Storage, Uniform, uniform
 from planner.ir.types.ranges import uniform_per_axis
@@ -30,17 +30,17 @@ from planner.propagation.network.ports import (
     ports_of,
 )
 from planner.propagation.network.ports import cut_to as within
+from planner.propagation.parameters.bias_grids import bias_room, finer_weight
 from planner.propagation.parameters.blocks import block_ranges, block_type
-from planner.propagation.parameters.constant_ranges import constant_range, slice_ranges
+from planner.propagation.parameters.constant_ranges import constant_range, effective, observed, slice_ranges
 from planner.propagation.parameters.multiplier_range import grown_weight
 from planner.propagation.selection.conflicts import Concession
 from planner.propagation.selection.pinned_constants import restored
 from planner.propagation.selection.weight_axes import block_axes, block_size, channel_axis
 from planner.propagation.solver.classes import label_for, typed
-from planner.target.records import PortId, Row, Rule
+from planner.target.records import PortId, PortType, Row, Rule
 from planner.target.rules import rule_function
 
-BIAS_LIMIT: Final = float(1 << 30)
 Reals: TypeAlias = npt.NDArray[np.float64]
 
 
@@ -56,9 +56,10 @@ def derive_parameters(network: Network, kernel: Kernel) -> list[PortId]:
         return []
     ports = {port.side: port for port in ports_of(network, kernel)}
     for port in ports.values():
-        if port.kind == CONSTANT and port.type is None:
+        if port.kind == CONSTANT and (port.type is None or port.id in network.finer):
             network.widened.pop(port.id, None)
-            port.type = constant_type(network, kernel, port, row)
+            network.finer.pop(port.id, None)
+            port.type = _constant(network, kernel, port, row)
     for rule in layout.ranged:
         grown = grown_weight(network, kernel, rule)
         if grown is not None:
@@ -68,6 +69,9 @@ def derive_parameters(network: Network, kernel: Kernel) -> list[PortId]:
     for rule in layout.deriving:
         if rule.kind == "multiplier_accumulator_scale":
             _grow_for_bias(network, ports, rule.args, row)
+            finer = finer_weight(network, kernel, row, rule)
+            if finer is not None:
+                port, port.type, network.finer[finer[0].id] = finer
         for side, kind in _answers(network, kernel, rule).items():
             port = _answered(rule, ports, side, kind)
             value = network.values[port.value]
@@ -79,6 +83,23 @@ def derive_parameters(network: Network, kernel: Kernel) -> list[PortId]:
                         _check_bias_pin(network, port, pin, kind)
                 derived.append(side)
     return derived
+
+
+def _constant(network: Network, kernel: Kernel, port: Port, row: Row) -> Uniform | None:
+    """The type of a constant.
+
+    Raises:
+      RuleError: its numbers have none in the row's storage; kernel, row and port are named.
+    """
+    try:
+        return constant_type(network, kernel, port, row)
+    except QTypeError as error:
+        address = port_address(kernel.choice.region.name, *port.side)
+        name = network.values[port.value].name
+        raise RuleError(
+            f"{address}, {row.source}: {name!r} has no type in {port.spec}: {error.message}",
+            hint="give the row a zero point within its storage, or none",
+        ) from error
 
 
 def _answers(network: Network, kernel: Kernel, rule: Rule) -> Mapping[PortId, Uniform]:
@@ -166,20 +187,18 @@ def constant_type(network: Network, kernel: Kernel, port: Port, row: Row) -> Uni
     signs = _two_signs(network, kernel, port, row)
     if signs is not None:
         return signs
-    store = _effective(spec.storage, spec.weight_bits_effective)
+    store = effective(spec.storage, spec)
     constant, seen = network.graph.constants[value.name], observed(network, port)
     if spec.granularity == "axis":
         axis = _port_axis(network, kernel, port, row)
         shape = network.graph.values[value.name].shape
         slices = shape[axis] if shape is not None and axis < len(shape) else None
         if seen is None and constant.array is None and len(constant.lo) == 1 and isinstance(slices, int):
-            kind = _of_one_range(
-                constant.lo[0], constant.hi[0], slices, store, axis, power_of_two=spec.power_of_two
-            )
+            kind = _of_one_range((constant.lo[0], constant.hi[0]), slices, store, axis, spec)
         else:
             ends = cut_to(seen, *slice_ranges(constant, axis), axis=axis)
             los, his = np.clip(ends, *stored_part(port, constant))
-            kind = uniform_per_axis(los, his, store, axis, power_of_two=spec.power_of_two)
+            kind = _of_slices(los, his, store, axis, spec)
         if store is spec.storage and spec.scale_min is None and spec.scale_max is None:
             return kind
         low, high = spec.scale_min or 0.0, spec.scale_max or math.inf
@@ -199,12 +218,6 @@ def stored_part(port: Port, constant: Constant) -> Interval:
     # Infinities are stored as far as the port has to hold them.
     infinite = constant.array is not None and constant_range(constant) is None
     return port.required if infinite and port.required is not None else ALL
-
-
-def observed(network: Network, port: Port) -> Calibrated | None:
-    """The range that the model says of a constant: it comes before the numbers' own."""
-    facts = network.graph.values[network.values[port.value].name].facts
-    return next((fact for fact in facts if isinstance(fact, Calibrated)), None)
 
 
 def cut_to(
@@ -235,12 +248,25 @@ def _blocks(network: Network, kernel: Kernel, port: Port, row: Row) -> Uniform |
 
 
 @lru_cache(maxsize=4096)
-def _of_one_range(
-    lo: float, hi: float, slices: int, store: Storage, axis: int, *, power_of_two: bool
-) -> Uniform:
+def _of_one_range(lo_hi: Interval, slices: int, store: Storage, axis: int, spec: PortType) -> Uniform:
     """The per-axis type of a constant of which only one range for all slices is known."""
-    los, his = np.full(slices, lo), np.full(slices, hi)
-    return uniform_per_axis(los, his, store, axis, power_of_two=power_of_two)
+    los, his = (np.full(slices, end) for end in lo_hi)
+    return _of_slices(los, his, store, axis, spec)
+
+
+def _of_slices(los: Reals, his: Reals, store: Storage, axis: int, spec: PortType) -> Uniform:
+    """The per-axis type of a constant: around 0, or in unsigned storage around one number for all slices.
+
+    That is the row's zero point, else the middle: kernels take the same off every channel.
+    """
+    if store.signed or store.float_name:
+        return uniform_per_axis(los, his, store, axis, power_of_two=spec.power_of_two)
+    zero = spec.zero_point if spec.zero_point is not None else 1 << store.bits - 1
+    if not store.qmin < zero < store.qmax:
+        raise QTypeError(f"around zero point {zero} {store} holds numbers of one sign only")
+    around = Storage(store.bits + 1, True, store.qmin - zero, store.qmax - zero)
+    kind = uniform_per_axis(los, his, around, axis, power_of_two=spec.power_of_two)
+    return replace(kind, storage=store, zero_points=(zero,) * len(kind.scales))
 
 
 def _two_signs(network: Network, kernel: Kernel, port: Port, row: Row) -> Uniform | None:
@@ -252,13 +278,6 @@ def _two_signs(network: Network, kernel: Kernel, port: Port, row: Row) -> Unifor
     axis = _port_axis(network, kernel, port, row) if port.spec.granularity == "axis" else None
     size = value.shape[axis] if axis is not None and value.shape is not None else 1
     return uniform(port.spec.storage, [fact.scale] * (size if isinstance(size, int) else 1), 0, axis=axis)
-
-
-def _effective(store: Storage, bits: int | None) -> Storage:
-    if bits is None or bits >= store.bits or not store.signed:
-        return store
-    top = (1 << bits - 1) - 1
-    return Storage(store.bits, True, max(store.qmin, -top), min(store.qmax, top))
 
 
 def _port_axis(network: Network, kernel: Kernel, port: Port, row: Row) -> int:
@@ -309,10 +328,7 @@ def _grow_for_bias(
         or network.values[weight.value].pin is not None
     ):
         return
-    if row.accumulator is not None and row.accumulator.bits < store.bits:
-        store = row.accumulator
-    limit = BIAS_LIMIT if store.bits == 32 else float(store.qmax) / 2
-    least = np.abs(data.reshape(-1).astype(np.float64)) / (other.type.scale * limit)
+    least = np.abs(data.reshape(-1).astype(np.float64)) / (other.type.scale * bias_room(store, row))
     scales = np.asarray(weight.type.scales)
     if scales.size == 1:
         least = np.max(least, initial=0.0, keepdims=True)

@@ -30,12 +30,12 @@ from planner.propagation.network.ports import (
     range_in,
 )
 from planner.propagation.network.value_ranges import odd_constant
-from planner.propagation.parameters.constant_types import BIAS_LIMIT
+from planner.propagation.parameters.bias_grids import BIAS_LIMIT
 from planner.propagation.result.unmet import unmet_globs
 from planner.propagation.selection.conflicts import Concession
 from planner.propagation.selection.rows import NO_RANGE, port_facts
 from planner.propagation.solver.classes import clipped_share, label_of, width
-from planner.target.records import Row
+from planner.target.records import Costs, Row
 
 KEEPING: Final = frozenset({"Add", "Concat", "Max", "Min", "Sub", "Where"})
 """Ops whose results hold what each operand adds or is."""
@@ -46,10 +46,23 @@ def clip_of(extent: Interval, kind: Uniform) -> float:
     return clipped_share(extent, label_of(kind), kind.storage) if kind.is_per_tensor else 0.0
 
 
-def warnings_of_all(graph: Graph, kernels: Sequence[KernelPlan], rows: Mapping[str, Row]) -> tuple[str, ...]:
-    """What the plan as a whole has to say; `rows` are those in use, by key."""
-    whole = unranged(graph, kernels)
-    return (*([whole] if whole else []), *unmet_globs(graph, kernels, rows))
+def warnings_of_all(
+    graph: Graph, kernels: Sequence[KernelPlan], rows: Mapping[str, Row], costs: Costs
+) -> tuple[str, ...]:
+    """What the plan as a whole has to say; `rows` are those in use, by key, `costs` what it is made under."""
+    whole = (unranged(graph, kernels), _unmeasured(graph, costs))
+    return (*filter(None, whole), *unmet_globs(graph, kernels, rows))
+
+
+def _unmeasured(graph: Graph, costs: Costs) -> str | None:
+    """What to say where a floor is asked for, and no fact says what readers lose."""
+    facts = (fact for value in graph.values.values() for fact in value.facts)
+    if costs.wanted_db is None or any(isinstance(fact, Calibrated) and fact.readers for fact in facts):
+        return None
+    return (
+        f"wanted_db is {costs.wanted_db:g}, and no fact says what rounding leaves at readers, so no row is "
+        "passed over for it: calibrate with readers"
+    )
 
 
 def unranged(graph: Graph, kernels: Iterable[KernelPlan]) -> str | None:

@@ -220,20 +220,22 @@ def _kernel_steps(log: _Log, outcome: Outcome, number: int) -> None:
 def _remedies(outcome: Outcome, kernel: Kernel) -> list[tuple[str, str, str]]:
     """What was done for a kernel before it had its row: (what it is about, the rule, why)."""
     name, remedies = kernel.choice.region.name, outcome.remedies
-    graph = outcome.network.graph
-    asked = asked_of(graph, kernel.choice.region)
+    network = outcome.network
+    asked = asked_of(network.graph, kernel.choice.region)
     said = [] if asked is None else [(str(asked.wanted), "annotated", _source(kernel, asked))]
     said += [(whole.kernel, "apart", why) for whole, why in remedies.apart.get(name, ())]
     for key, left in remedies.left.get(name, {}).items():
         said.append((key, "left", f"{left.why} ({left.seen})" if left.seen else left.why))
     if kernel.choice.row is None:
         return said
+    if not outcome.moves_in_float(kernel):
+        said += [(key, "short", why) for key, why in kernel.choice.short]
     for side, grown in remedies.grown.get(name, {}).items():
         said.append((port_address(name, *side), "grown", grown.why))
-    for p in kernel.inputs if outcome.network.widened else ():
-        why = outcome.network.widened.get(p)
-        if why is not None:
-            said.append((port_address(name, *outcome.network.ports[p].side), "grown", why))
+    for rule, reasons in (("grown", network.widened), ("finer", network.finer)):
+        for p in kernel.inputs if reasons else ():
+            if p in reasons:
+                said.append((port_address(name, *network.ports[p].side), rule, reasons[p]))
     return said
 
 

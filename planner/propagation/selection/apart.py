@@ -14,6 +14,7 @@ from planner.ir.topology import running, topological
 from planner.propagation.selection.remedies import Remedies
 from planner.propagation.selection.row_layout import moves_alone
 from planner.propagation.selection.rows import Choice, choose_rows
+from planner.propagation.selection.too_little import TOO_LITTLE
 from planner.propagation.selection.wanted_rows import ANNOTATED
 from planner.propagation.selection.weight_axes import linear_op
 from planner.target.records import Target
@@ -32,8 +33,10 @@ def served(
     apart: dict[str, tuple[Region, ...]] = {}
     why: dict[str, tuple[tuple[Region, str], ...]] = {}
     taken = {region.name for region in graph.regions}
-    for region, row, _, reason in choices if fuses else ():
-        if row is not None or region.name in floats or reason == ANNOTATED or not can_be_apart(region):
+    for region, row, _, reason, _ in choices if fuses else ():
+        if row is not None or region.name in floats or not can_be_apart(region):
+            continue
+        if reason == ANNOTATED or reason.startswith(TOO_LITTLE):
             continue
         taken.discard(region.name)
         wholes = (*remedies.apart.get(region.name, ()), (region, reason))

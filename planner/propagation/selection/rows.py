@@ -2,7 +2,8 @@
 
 Rows are chosen by preference, not by price: `when`, None, Any and pinned constants rule rows out;
 among the rest those that were asked of the kernel, of these those that can hold what facts say of ranges, of
-these the one whose storages equal the most pins, then file order. The choice for one kernel looks at no other
+these the one whose storages equal the most pins, then those that leave enough dB at the readers
+(`too_little`), then file order. The choice for one kernel looks at no other
 kernel, so it cannot depend on a visiting order. Rows with float results are the exception: they come last,
 and are preferred once it is known that nothing stores what they hand on (`network.float_results`).
 Source: design 01, section 4; design 11, section 7.
@@ -26,6 +27,7 @@ from planner.propagation.selection.pinned_constants import restored
 from planner.propagation.selection.reach import holds, known_range
 from planner.propagation.selection.remedies import Left
 from planner.propagation.selection.row_layout import Layout, Layouts, layouts_of, moves_alone
+from planner.propagation.selection.too_little import TOO_LITTLE, Short, shortfall
 from planner.propagation.selection.wanted_rows import (
     ANNOTATED,
     asked_text,
@@ -46,13 +48,15 @@ FLOATING: Final = (FloatType, NoneType)
 class Choice(NamedTuple):
     """The row for one region with its signature spread over the actual ports; or the reason for none.
 
-    With a row, `reason` is why no row serves that was asked for.
+    With a row, `reason` is why no row serves that was asked for; `short` tells, by key, of rows that hold too
+    little: those passed over, and this one where none holds enough.
     """
 
     region: Region
     row: Row | None = None
     layout: Layout | None = None
     reason: str = ""
+    short: tuple[tuple[str, str], ...] = ()
 
     @property
     def inputs(self) -> tuple[PortPattern, ...]:
@@ -168,7 +172,7 @@ def refuse_floats(choices: Iterable[Choice], target: Target) -> None:
     Raises:
       Conflict: no row serves a kernel and the target says `on_no_kernel: error`.
     """
-    for region, row, _, reason in choices if target.on_no_kernel == "error" else ():
+    for region, row, _, reason, _ in choices if target.on_no_kernel == "error" else ():
         if row is None and any((*region.inputs, *region.outputs)):
             raise Conflict(
                 f"no row of {target.id} serves {region.kernel} at {region.name!r}: {reason}",
@@ -210,6 +214,29 @@ def refuse_contradictions(graph: Graph) -> None:
                 if len(facts) > 1:
                     address = port_address(region.name, side, i)
                     _refuse_pair(address, f"port {address}", address, facts)
+    _refuse_unlike_caches(graph)
+
+
+STORED: Final = (Bipolar, FloatType, Uniform)
+"""Facts that say how a value is stored at the model's border."""
+
+
+def _refuse_unlike_caches(graph: Graph) -> None:
+    """Refuse a cache that is stored in one type when it leaves, and read in another when it comes back."""
+    for past, present in graph.caches:
+        pins = [
+            next((fact for fact in graph.values[name].facts if isinstance(fact, STORED)), None)
+            for name in (past, present)
+        ]
+        if pins[0] == pins[1]:
+            continue
+        known = [(name, pin) for name, pin in zip((past, present), pins, strict=True) if pin is not None]
+        raise Conflict(
+            f"{present!r} leaves as {pins[1] or 'float'} and comes back as {past!r}: {pins[0] or 'float'}",
+            facts=tuple(f"value {name!r}: {pin}" for name, pin in known),
+            hint="give both one type",
+            concession=Concession(facts=tuple(known)),
+        )
 
 
 def _refuse_pair(place: str, where: str, name: str, facts: Facts) -> None:
@@ -280,7 +307,7 @@ def _choose(
         )
     refusals: list[str] = []
     missed: list[str] = []
-    best: tuple[tuple[bool, bool, bool, int, bool], Choice] | None = None
+    fit: list[_Fit] = []
     floats = read_in_float and any(row.hands_on_floats for row in rows)
     for row in rows:
         layout = layouts.of(row, region)
@@ -300,15 +327,61 @@ def _choose(
             continue
         held = not layout.bounded or _holds_ranges(graph, choice, layout, target.costs.max_clip)
         serves = read_in_float or not layout.hands_on_floats
-        if plain and held and serves and not floats and (asked is None or wanted):
+        short = _shortfall(graph, choice, target.costs.wanted_db)
+        first = plain and held and serves and not floats and (asked is None or wanted) and short is None
+        if first and not fit:
             return choice
-        met = _pins_met(graph, choice)
-        rank = (serves, wanted is not None, held, met, serves and layout.hands_on_floats)
-        if best is None or rank > best[0]:
-            best = (rank, choice)
-    if best is None:
+        rank = serves, wanted is not None, held, _pins_met(graph, choice)
+        fit.append(_Fit(rank, short, serves and layout.hands_on_floats, choice))
+        if first:
+            break
+    if not fit:
         return in_float(Choice(region), "; ".join(refusals))
-    return best[1]._replace(reason="; ".join(missed)) if missed and not best[0][1] else best[1]
+    best = max(fit, key=_Fit.merit)  # of equal ones the first
+    is_free = plain and asked is None and target.on_no_kernel == "float"
+    if best.short and target.costs.wanted_float and is_free:
+        whys = (f"{one.choice.row.source}: {one.short.why}" for one in fit if one.short and one.choice.row)
+        return in_float(Choice(region), TOO_LITTLE + "; ".join(whys))
+    chosen = best.choice._replace(short=tuple(_passed_over(fit, best)))
+    return chosen._replace(reason="; ".join(missed)) if missed and not best.rank[1] else chosen
+
+
+class _Fit(NamedTuple):
+    """A row that fits a kernel.
+
+    `rank`: whether it can serve, was asked for, holds what facts say of ranges, and how many pins it meets.
+    """
+
+    rank: tuple[bool, bool, bool, int]
+    short: Short | None
+    hands_on_floats: bool
+    choice: Choice
+
+    def merit(self) -> tuple[tuple[bool, bool, bool, int], float, bool]:
+        """What makes it the row to be preferred."""
+        return self.rank, math.inf if self.short is None else self.short.db, self.hands_on_floats
+
+
+def _passed_over(fit: Sequence[_Fit], best: _Fit) -> Iterable[tuple[str, str]]:
+    """Key and shortfall of rows that would be preferred to the best, held they enough, and of that one."""
+    place = fit.index(best)
+    for k, one in enumerate(fit):
+        is_before = one.rank > best.rank or (one.rank == best.rank and k <= place)
+        if one.short and one.choice.layout and is_before and one.hands_on_floats == best.hands_on_floats:
+            yield one.choice.layout.key, one.short.why
+
+
+def _shortfall(graph: Graph, choice: Choice, wanted: float | None) -> Short | None:
+    """What rounding at a row's ports leaves, where it is less than wanted."""
+    if wanted is None:
+        return None
+    region = choice.region
+    ports = (
+        (name, port_facts(graph, region, side, i), pattern.type.storage or _shared_storage(choice, (side, i)))
+        for side, i, name, pattern in _sides(choice)
+        if name not in graph.constants
+    )
+    return shortfall(graph, ports, wanted)
 
 
 def _sides(choice: Choice) -> Iterable[tuple[Literal["in", "out"], int, str, PortPattern]]:

@@ -1,296 +1,344 @@
-"use strict";
-// The graph of a plan on a canvas: far away a bar for each rank, nearer boxes, then names and types.
-// Draws what `view.py` wrote and decides nothing. First of three files that the page has as one script:
-// `panel.js` is the words beside the canvas, `hands.js` pointer, keys and search, and the start.
+// Drawing: far away a bar for each row of pixels, nearer boxes, then names, then types and shapes.
+// Every function draws a pane with a pen: a canvas's, or one that writes SVG (`export.js`).
 
-const data = JSON.parse(document.getElementById("view-data").textContent);
-const canvas = document.getElementById("view-canvas");
-const panel = document.getElementById("view-panel");
-const pen = canvas.getContext("2d");
-const { nodes, ports, edges, rescales, values, steps, texts, kinds } = data;
-
-// Sizes in world units: a column is 1 wide, a rank 1 high; `view.unit` pixels are one rank.
-const WIDE = 2.9; // a column in ranks
-const BOX = { w: 2.5, h: 0.6 };
-const NEAR = 34; // pixels a rank from which names are drawn
-const TYPES = 76; // and port types
 const FAR = 7; // pixels a rank below which ranks are bars
+const NAMES = 15; // from which boxes have names
+const TYPES = 76; // and types, shapes
 const LIMITS = [0.001, 160];
-const COLORS = {
-  light: { paper: "#fff", ink: "#1b1f24", line: "#8b95a1", soft: "#e9edf1", mark: "#c62f2f", chosen: "#b4520a", news: "#087f5b" },
-  dark: { paper: "#14171a", ink: "#e6e9ec", line: "#737d88", soft: "#262b31", mark: "#ff6b61", chosen: "#ffab5e", news: "#51cf90" },
-};
+const GUTTER = 15; // pixels between names at the side
+const SANS = "system-ui, sans-serif";
+const MONO = "ui-monospace, monospace";
 
-// ---- what the data says, in arrays to draw from -------------------------------------------------------------
+const clamp = (x, low, high) => Math.max(low, Math.min(high, x));
 
-const count = nodes.name.length;
-const ranks = count ? 1 + nodes.rank.reduce((most, rank) => Math.max(most, rank), 0) : 0;
-const columns = count ? 1 + nodes.column.reduce((most, column) => Math.max(most, column), 0) : 1;
-const byRank = rows(nodes.rank, ranks);
-const edgesByRank = rows(edges.from.map((node) => nodes.rank[node]), ranks);
-const spans = edges.from.map((node, i) => nodes.rank[edges.to[i]] - nodes.rank[node]);
-const longest = spans.reduce((most, span) => (span <= 48 ? Math.max(most, span) : most), 1);
-const farEdges = spans.flatMap((span, i) => (span > longest ? [i] : []));
-const bars = kinds.map((_, kind) => sums((node) => nodes.kind[node] === kind));
-const red = starts(edges.to.filter((_, edge) => edges.rescale[edge] >= 0).map((node) => nodes.rank[node]), ranks);
-const firstPort = starts(ports.node, count);
-const edgesInto = rows(edges.to, count);
-const edgesOutOf = rows(edges.from, count);
-const changes = data.changes ?? { node: [], text: [], totals: [] }; // since another plan
-const changed = new Set(changes.node.filter((node) => node >= 0));
-const green = sums((node) => changed.has(node));
-const nodeOf = index(nodes.name, (node) => !isModel(node)); // kernel name to node
-const stepOf = index(steps.port); // port, value or kernel to the step that speaks of it
-const valueOf = index(values.name);
-
-// Names to places, made when first asked.
-function index(names, wanted = () => true) {
-  let known = null;
-  return (name) => {
-    known ??= new Map(names.flatMap((text, i) => (wanted(i) ? [[texts[text], i]] : [])));
-    return known.get(name);
+function paneOf(canvas, graph) {
+  const pane = {
+    canvas, graph, pen: canvas.getContext("2d"), waiting: false,
+    folded: foldedAtFirst(graph), scene: null, scale: null, bars: null, size: { w: 0, h: 0 },
+    view: {
+      x: 0, y: 0, unit: 40, // the world's place at the middle of the canvas, pixels a rank
+      selected: null, // an item: a node, or `count` + a group
+      address: "", // of what the panel explains
+      level: "", visible: 0, frames: 0, painted: 0, first: 0, // milliseconds: of the last frame; until the first stood
+      nodes: graph.count, edges: graph.edges.from.length, groups: graph.groups.name.length,
+    },
   };
+  pane.scene = sceneOf(graph, pane.folded); // colours come with the dress
+  return pane;
 }
 
-function rows(keys, length) {
-  const found = Array.from({ length }, () => []);
-  keys.forEach((key, i) => found[key].push(i));
-  return found;
+// After groups were folded or unfolded, or colours changed.
+function reshape(pane) {
+  pane.scene = sceneOf(pane.graph, pane.folded);
+  recolor(pane);
 }
 
-// How many keys lie below each number: where its own start, and any stretch of them is a difference.
-function starts(keys, length) {
-  const found = new Int32Array(length + 1);
-  keys.forEach((key) => (found[key + 1] += 1));
-  for (let i = 0; i < length; i++) found[i + 1] += found[i];
-  return found;
+function recolor(pane) {
+  const g = pane.graph;
+  pane.scale = scaleOf(g, mode);
+  const sums = (amountOf) => {
+    const found = new Float64Array(g.ranks + 1);
+    for (let node = 0; node < g.count; node++) found[g.nodes.rank[node] + 1] += amountOf(node);
+    for (let rank = 0; rank < g.ranks; rank++) found[rank + 1] += found[rank];
+    return found;
+  };
+  const marked = new Set(g.edges.to.filter((_, edge) => g.edges.rescale[edge] >= 0));
+  pane.bars = {
+    kinds: g.kinds.map((_, kind) => sums((node) => Number(g.nodes.kind[node] === kind))),
+    shares: pane.scale && sums((node) => pane.scale.share(pane.scale.numbers[node])),
+    marks: sums((node) => Number(marked.has(node))),
+    news: sums((node) => Number(g.changed.has(node))),
+    all: sums(() => 1),
+  };
+  pane.groupColors = new Map();
+  pane.mapped = null;
 }
 
-// Of nodes, by rank.
-function sums(wanted) {
-  return starts(nodes.rank.filter((_, node) => wanted(node)), ranks);
-}
-
-const nameOf = (node) => texts[nodes.name[node]];
-const isModel = (node) => kinds[nodes.kind[node]] === "model";
-const centre = (node) => [(nodes.column[node] + 0.5) * WIDE, nodes.rank[node] + 0.5];
-
-function addressOf(port) {
-  const node = ports.node[port];
-  return `${isModel(node) ? "@model" : nameOf(node)}.${ports.out[port] ? "out" : "in"}[${ports.index[port]}]`;
-}
-
-// Long names end in what tells them apart.
-const tail = (text, most = 28) => (text.length > most ? `…${text.slice(1 - most)}` : text);
-
-function portsOf(node) {
-  return Array.from({ length: firstPort[node + 1] - firstPort[node] }, (_, i) => firstPort[node] + i);
-}
-
-// The port of an edge's reader.
-function readerPort(edge) {
-  const node = edges.to[edge];
-  return firstPort[node] + (isModel(node) ? 0 : edges.port[edge]);
-}
-
-function colorOf(kind, dark) {
-  if (kind === "float") return dark ? "#5c6570" : "#b9c0c8";
-  if (kind === "model") return dark ? "#2f353c" : "#f4f6f8";
-  const bits = Number((/\d+/.exec(kind) || ["8"])[0]);
-  const hue = bits <= 4 ? 285 : bits <= 8 ? (kind.startsWith("u") ? 200 : 222) : bits <= 16 ? 165 : 130;
-  return `hsl(${hue} ${dark ? "42% 42%" : "62% 80%"})`;
-}
-
-// ---- state --------------------------------------------------------------------------------------------------
-
-const view = {
-  x: 0, y: 0, unit: 40, // the world's place at the middle of the canvas, pixels a rank
-  selected: null, // a node
-  address: "", // of what the panel explains
-  level: "", visible: 0, frames: 0, painted: 0, first: 0, // milliseconds: of the last frame; until the first stood
-  nodes: count, edges: edges.from.length,
-};
-window.__view = view;
-let palette = COLORS.light;
-let dark = false;
-let waiting = false;
-
-function fit() {
-  const { clientWidth: w, clientHeight: h } = canvas;
-  view.x = (columns * WIDE) / 2;
-  view.y = ranks / 2;
-  view.unit = clamp(Math.min((w - 30) / (columns * WIDE), (h - 20) / Math.max(ranks, 1)), LIMITS[0], 44);
-  refresh();
-}
-
-function clamp(x, low, high) {
-  return Math.max(low, Math.min(high, x));
-}
-
-function refresh() {
-  if (waiting) return;
-  waiting = true;
+function refresh(pane) {
+  if (pane.waiting) return;
+  pane.waiting = true;
   requestAnimationFrame(() => {
-    waiting = false;
-    paint();
+    pane.waiting = false;
+    paint(pane);
   });
 }
 
-function toScreen(x, y) {
-  return [(x - view.x) * view.unit + canvas.clientWidth / 2, (y - view.y) * view.unit + canvas.clientHeight / 2];
+function toScreen({ view, size }, x, y) {
+  return [(x - view.x) * view.unit + size.w / 2, (y - view.y) * view.unit + size.h / 2];
 }
 
-function toWorld(x, y) {
-  return [(x - canvas.clientWidth / 2) / view.unit + view.x, (y - canvas.clientHeight / 2) / view.unit + view.y];
+function toWorld({ view, size }, x, y) {
+  return [(x - size.w / 2) / view.unit + view.x, (y - size.h / 2) / view.unit + view.y];
 }
 
-// ---- drawing ------------------------------------------------------------------------------------------------
-
-function paint() {
+function paint(pane) {
   const began = performance.now();
+  const { canvas, view } = pane;
   const ratio = window.devicePixelRatio || 1;
   const { clientWidth: w, clientHeight: h } = canvas;
+  if (!w || !h) return;
   if (canvas.width !== Math.round(w * ratio) || canvas.height !== Math.round(h * ratio)) {
     canvas.width = Math.round(w * ratio);
     canvas.height = Math.round(h * ratio);
   }
-  pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-  pen.fillStyle = palette.paper;
-  pen.fillRect(0, 0, w, h);
-  const top = clamp(Math.floor(toWorld(0, 0)[1]), 0, ranks);
-  const bottom = clamp(Math.ceil(toWorld(0, h)[1]), 0, ranks);
-  view.level = view.unit < FAR ? "bars" : view.unit < NEAR ? "boxes" : "names";
-  view.visible = 0;
-  if (view.level === "bars") {
-    paintBars(w, h);
-  } else {
-    paintEdges(top, bottom);
-    paintBoxes(top, bottom, w);
-  }
+  pane.size = { w, h };
+  pane.pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+  paintScene(pane, pane.pen);
+  paintMap(pane);
   view.painted = performance.now() - began;
   view.first ||= performance.now();
   view.frames += 1;
 }
 
+function paintScene(pane, pen) {
+  const { view, size, scene } = pane;
+  pen.fillStyle = palette.paper;
+  pen.fillRect(0, 0, size.w, size.h);
+  const [top, bottom] = [toWorld(pane, 0, 0)[1], toWorld(pane, 0, size.h)[1]];
+  const [first, last] = [rankAt(scene.tops, Math.max(0, top)), Math.min(pane.graph.ranks, 1 + rankAt(scene.tops, bottom))];
+  view.level = view.unit < FAR ? "bars" : view.unit < NAMES ? "boxes" : "names";
+  view.visible = 0;
+  if (view.level === "bars") {
+    const full = scene.wide * view.unit;
+    const wide = Math.max(full, 90);
+    paintBars(pane, pen, { x: toScreen(pane, 0, 0)[0] + (full - wide) / 2, wide });
+  } else {
+    paintFrames(pane, pen);
+    paintEdges(pane, pen, first, last);
+    paintBoxes(pane, pen, first, last);
+  }
+  if (view.level !== "names") paintGutter(pane, pen, first, last);
+}
+
 // A bar for each row of pixels, or for each rank where a rank is higher: shares of what is there.
-function paintBars(w, h) {
+function paintBars(pane, pen, { x: from, wide }) {
+  const { view, size, scene, bars, graph: g } = pane;
   const step = Math.max(1, view.unit);
-  const [left] = toScreen(0, 0);
-  const full = columns * WIDE * view.unit;
-  const start = step === 1 ? 0 : toScreen(0, Math.max(0, Math.floor(toWorld(0, 0)[1])))[1];
-  const wide = Math.max(full, 90);
-  const from = left + full / 2 - wide / 2;
-  for (let y = start; y < h; y += step) {
-    const a = clamp(Math.floor(toWorld(0, y + 0.01)[1]), 0, ranks);
-    const b = clamp(Math.max(a + 1, Math.floor(toWorld(0, y + step + 0.01)[1])), 0, ranks);
-    if (a >= ranks || toWorld(0, y + step)[1] <= 0) continue;
-    const amounts = bars.map((bar) => bar[b] - bar[a]);
-    const all = amounts.reduce((sum, amount) => sum + amount, 0);
-    let x = from;
-    amounts.forEach((amount, kind) => {
-      if (!amount) return;
-      const share = (wide * amount) / all;
-      pen.fillStyle = colorOf(kinds[kind], dark);
-      pen.fillRect(x, y, share, step > 3 ? step - 1 : step + 0.5);
-      x += share;
-    });
-    if (red[b] > red[a]) {
-      pen.fillStyle = palette.mark;
-      pen.fillRect(from + wide + 3, y, 9, step > 3 ? step - 1 : step + 0.5);
-    }
-    if (green[b] > green[a]) {
-      pen.fillStyle = palette.news;
-      pen.fillRect(from + wide + 15, y, 9, step > 3 ? step - 1 : step + 0.5);
-    }
-    if (view.selected !== null && nodes.rank[view.selected] >= a && nodes.rank[view.selected] < b) {
-      pen.fillStyle = palette.chosen;
-      pen.fillRect(from - 14, y - 1, 10, Math.max(step, 3));
-    }
-    view.visible += all;
+  const start = step === 1 ? 0 : toScreen(pane, 0, scene.tops[rankAt(scene.tops, Math.max(0, toWorld(pane, 0, 0)[1]))])[1];
+  const high = step > 3 ? step - 1 : step + 0.5;
+  for (let y = start; y < size.h; y += step) {
+    const [above, below] = [toWorld(pane, 0, y + 0.01)[1], toWorld(pane, 0, y + step + 0.01)[1]];
+    if (below <= 0 || above >= scene.high) continue;
+    const a = rankAt(scene.tops, Math.max(0, above));
+    const b = Math.min(g.ranks, Math.max(a + 1, rankAt(scene.tops, below)));
+    view.visible += barOf(pane, pen, a, b, { x: from, y, wide, high });
+    const flag = (sums, color, x, w, top, tall) => {
+      if (sums && sums[b] <= sums[a]) return;
+      pen.fillStyle = color;
+      pen.fillRect(x, top, w, tall);
+    };
+    flag(bars.marks, palette.mark, from + wide + 3, 9, y, high);
+    flag(bars.news, palette.news, from + wide + 15, 9, y, high);
+    const chosen = view.selected === null ? -1 : view.selected < g.count ? g.nodes.rank[view.selected] : g.groups.rank[view.selected - g.count];
+    if (chosen >= a && chosen < b) flag(null, palette.chosen, from - 14, 10, y - 1, Math.max(step, 3));
   }
 }
 
-function paintEdges(top, bottom) {
-  const seen = [];
-  for (let rank = Math.max(0, top - longest); rank < bottom; rank++) {
-    for (const edge of edgesByRank[rank]) if (rank + spans[edge] >= top && spans[edge] <= longest) seen.push(edge);
+function barOf(pane, pen, a, b, { x, y, wide, high }) {
+  const { bars } = pane;
+  const all = bars.all[b] - bars.all[a];
+  if (!all) return 0;
+  if (bars.shares) {
+    pen.fillStyle = rampAt(clamp((bars.shares[b] - bars.shares[a]) / all, 0, 1));
+    pen.fillRect(x, y, wide, high);
+    return all;
   }
-  for (const edge of farEdges) {
-    const rank = nodes.rank[edges.from[edge]];
-    if (rank < bottom && rank + spans[edge] >= top) seen.push(edge);
+  bars.kinds.forEach((sums, kind) => {
+    const part = (wide * (sums[b] - sums[a])) / all;
+    if (!part) return;
+    pen.fillStyle = colorOfKind(pane.graph.kinds[kind]);
+    pen.fillRect(x, y, part, high);
+    x += part;
+  });
+  return all;
+}
+
+// Names beside the graph where boxes are too small for them: of scopes, outer ones first, else of kernels.
+function paintGutter(pane, pen, first, last) {
+  const { graph: g, scene, view, size } = pane;
+  const taken = new Set();
+  const edge = Math.max(8, Math.min(toScreen(pane, 0, 0)[0], size.w / 2 - 45) - 24);
+  const put = (text, y, weight) => {
+    const row = Math.round(y / GUTTER);
+    if (y < 8 || y > size.h - 4 || taken.has(row) || taken.has(row - 1)) return;
+    taken.add(row);
+    pen.font = `${weight} 11px ${SANS}`;
+    pen.textAlign = edge > 120 ? "right" : "left";
+    const shown = shortened(text, Math.max(edge, 120), 11);
+    pen.fillStyle = palette.paper;
+    pen.globalAlpha = 0.8;
+    const wide = shown.length * 6.2 + 6;
+    pen.fillRect(edge > 120 ? edge - wide : 5, y - 7, wide, 14);
+    pen.globalAlpha = 1;
+    pen.fillStyle = weight === 600 ? palette.ink : palette.dim;
+    pen.fillText(shown, edge > 120 ? edge : 8, y + 4);
+  };
+  const depth = (i) => (i < 0 ? 0 : 1 + depth(g.groups.parent[i]));
+  const seen = [...scene.frames, ...scene.boxes].filter((i) => g.groups.rank[i] < last && g.groups.rank[i] + g.groups.ranks[i] > first);
+  for (const i of seen.sort((a, b) => depth(a) - depth(b) || g.groups.rank[a] - g.groups.rank[b])) {
+    const [top, bottom] = [scene.tops[g.groups.rank[i]], scene.tops[g.groups.rank[i] + g.groups.ranks[i]]];
+    put(pathOf(g, i), Math.max(toScreen(pane, 0, Math.min(top + 0.5, (top + bottom) / 2))[1], 12), 600);
   }
-  const chosen = view.selected;
-  for (const edge of seen) {
-    const touched = chosen !== null && (edges.from[edge] === chosen || edges.to[edge] === chosen);
-    pen.lineWidth = touched ? 2 : 1;
-    pen.strokeStyle = touched ? palette.chosen : edges.rescale[edge] >= 0 ? palette.mark : palette.line;
-    const [ax, ay] = toScreen(...below(edges.from[edge], edge));
-    const [bx, by] = toScreen(...above(edges.to[edge], edge));
+  const step = Math.max(1, Math.floor((2 * GUTTER) / view.unit));
+  for (let rank = first - (first % step); rank < last; rank += step) {
+    const [node] = scene.shown[rank] ?? [];
+    if (node !== undefined) put(g.nameOf(node), toScreen(pane, 0, (scene.tops[rank] + scene.tops[rank + 1]) / 2)[1], 400);
+  }
+}
+
+function paintFrames(pane, pen) {
+  const { graph: g, scene, view, size } = pane;
+  for (const i of scene.frames) {
+    const frame = frameOf(g, scene, i);
+    const [x, y] = toScreen(pane, frame.x, frame.y);
+    const [w, h] = [frame.w * view.unit, frame.h * view.unit];
+    if (y > size.h || y + h < 0 || x > size.w || x + w < 0) continue;
+    const chosen = view.selected === g.count + i;
+    pen.fillStyle = palette.soft;
+    pen.strokeStyle = chosen ? palette.chosen : palette.frame;
+    pen.lineWidth = chosen ? 2.5 : 1;
     pen.beginPath();
-    pen.moveTo(ax, ay);
-    let [x, y] = [ax, ay];
-    edges.bends[edge].forEach((column, i) => {
-      const [px, py] = toScreen((column + 0.5) * WIDE, nodes.rank[edges.from[edge]] + 1.5 + i);
-      bow(x, y, px, py - view.unit * 0.28);
-      pen.lineTo(px, py + view.unit * 0.28);
-      [x, y] = [px, py + view.unit * 0.28];
-    });
-    bow(x, y, bx, by);
+    pen.roundRect(x, y, w, h, Math.min(8, view.unit * 0.15));
+    pen.globalAlpha = 0.55;
+    pen.fill();
+    pen.globalAlpha = 1;
     pen.stroke();
-    if (edges.rescale[edge] >= 0) paintRescale(edge, bx, by);
+    const size_ = clamp(view.unit * 0.3, 9, 13);
+    if (view.unit < NAMES) continue;
+    pen.fillStyle = palette.dim;
+    pen.textAlign = "left";
+    pen.font = `600 ${size_}px ${SANS}`;
+    // The title stays in sight while its frame is.
+    const at = clamp(y + view.unit * 0.22 + size_ / 2, Math.min(14, y + h - 4), y + h);
+    pen.fillText(shortened(`▾ ${g.texts[g.groups.name[i]]}`, w - 12, size_), Math.max(x + 7, 6), at);
   }
 }
 
-function bow(ax, ay, bx, by) {
+function paintEdges(pane, pen, first, last) {
+  const { graph: g, scene, view } = pane;
+  const seen = new Set(scene.far);
+  for (let at = Math.floor(first / BUCKET); at <= Math.floor(last / BUCKET); at++) for (const edge of scene.buckets[at] ?? []) seen.add(edge);
+  for (const edge of seen) {
+    const [from, to] = [g.edges.from[edge], g.edges.to[edge]];
+    if (g.nodes.rank[from] >= last + g.ranks || g.nodes.rank[to] < first) continue;
+    const [a, b] = [scene.item[from], scene.item[to]];
+    const touched = view.selected !== null && (a === view.selected || b === view.selected);
+    const marked = scene.marks.has(edge);
+    pen.lineWidth = touched ? 2 : 1.2;
+    pen.strokeStyle = touched ? palette.chosen : marked ? palette.mark : palette.line;
+    const end = paintEdge(pane, pen, edge, a, b);
+    if (marked) paintMark(pane, pen, edge, end, b < g.count);
+    if (view.unit >= TYPES && b < g.count) paintShape(pane, pen, edge, end);
+  }
+}
+
+// From the lower side of one item to the upper of another, by the lanes of the layout; where it ends.
+function paintEdge(pane, pen, edge, a, b) {
+  const { graph: g, scene, view } = pane;
+  const [source, reader] = [placeOf(g, scene, a), placeOf(g, scene, b)];
+  const [ax, ay] = toScreen(pane, source.x, source.y + source.h / 2);
+  const into = b < g.count ? g.edgesInto[b] : [];
+  const place = into.length > 1 ? (into.indexOf(edge) + 1) / (into.length + 1) - 0.5 : 0;
+  const [bx, by] = toScreen(pane, reader.x + place * reader.w * 0.8, reader.y - reader.h / 2);
+  pen.beginPath();
+  pen.moveTo(ax, ay);
+  let [x, y] = [ax, ay];
+  const first = g.nodes.rank[g.edges.from[edge]] + 1;
+  const half = view.unit * 0.28;
+  g.edges.bends[edge].forEach((column, i) => {
+    const [top, bottom] = [scene.tops[first + i], scene.tops[first + i + 1]];
+    if (bottom - top < 0.4) return;
+    const [px, py] = toScreen(pane, acrossAt(scene.across, column + 0.5) * WIDE, (top + bottom) / 2);
+    if (py - half <= y || py + half >= by) return; // inside a folded group
+    bow(pen, x, y, px, py - half);
+    pen.lineTo(px, py + half);
+    [x, y] = [px, py + half];
+  });
+  bow(pen, x, y, bx, by);
+  pen.stroke();
+  return [bx, by];
+}
+
+function bow(pen, ax, ay, bx, by) {
   const half = (by - ay) / 2;
   pen.bezierCurveTo(ax, ay + half, bx, by - half, bx, by);
 }
 
-function paintRescale(edge, x, y) {
+function paintMark({ graph: g, view }, pen, edge, [x, y], isOne) {
   const size = clamp(view.unit * 0.09, 2, 7);
   pen.fillStyle = palette.mark;
   pen.fillRect(x - size, y - 2.2 * size, 2 * size, 1.4 * size);
-  if (view.unit < TYPES) return;
-  pen.font = "10px ui-monospace, monospace";
+  if (view.unit < TYPES || !isOne) return;
+  pen.font = `10px ${MONO}`;
   pen.textAlign = "left";
-  pen.fillText(texts[rescales.kind[edges.rescale[edge]]], x + size + 4, y - size);
+  pen.fillText(g.texts[g.rescales.kind[g.edges.rescale[edge]]], x + size + 4, y - size);
 }
 
-// Where an edge leaves and enters a box: inputs side by side on the upper side.
-function below(node) {
-  const [x, y] = centre(node);
-  return [x, y + BOX.h / 2];
+function paintShape({ graph: g, view }, pen, edge, [x, y]) {
+  const value = g.valueOf(g.texts[g.ports.value[readerPort(g, edge)]]);
+  const text = value === undefined ? "" : g.texts[g.values.shape[value]];
+  if (!text || g.edgesInto[g.edges.to[edge]].length > 3) return;
+  pen.font = `10px ${MONO}`;
+  pen.textAlign = "right";
+  pen.fillStyle = palette.dim;
+  pen.fillText(text, x - 10, y - view.unit * 0.09);
 }
 
-function above(node, edge) {
-  const [x, y] = centre(node);
-  const into = edgesInto[node];
-  const place = into.length > 1 ? (into.indexOf(edge) + 1) / (into.length + 1) - 0.5 : 0;
-  return [x + place * BOX.w * 0.8, y - BOX.h / 2];
+function paintBoxes(pane, pen, first, last) {
+  const { graph: g, scene, view, size } = pane;
+  const paintItem = (item) => {
+    const { x: wx, y: wy, w, h } = placeOf(g, scene, item);
+    const [x, y] = toScreen(pane, wx, wy);
+    const [wide, high] = [w * view.unit, h * view.unit];
+    if (x + wide / 2 < 0 || x - wide / 2 > size.w || y + high / 2 < 0 || y - high / 2 > size.h) return;
+    view.visible += item < g.count ? 1 : g.groups.last[item - g.count] - g.groups.first[item - g.count];
+    const color = colorOf(pane, item);
+    const chosen = item === view.selected;
+    pen.fillStyle = color;
+    pen.strokeStyle = chosen ? palette.chosen : palette.line;
+    pen.lineWidth = chosen ? 3 : 1;
+    pen.beginPath();
+    pen.roundRect(x - wide / 2, y - high / 2, wide, high, Math.min(5, high / 4));
+    pen.fill();
+    if (item >= g.count) paintStripe(pane, pen, item, { x: x - wide / 2 + 4, y: y + high / 2 - Math.max(2, high * 0.12), wide: wide - 8, high: Math.max(2, high * 0.12) });
+    if (view.unit >= NAMES || chosen) pen.stroke();
+    if (isChanged(g, item)) paintNews(pen, x - wide / 2, y - high / 2, high / 3);
+    if (view.unit >= NAMES) paintNames(pane, pen, item, { x, y, wide, high, ink: inkOn(color) });
+  };
+  for (let rank = first; rank < last; rank++) scene.shown[rank].forEach(paintItem);
+  for (const i of scene.boxes) if (g.groups.rank[i] < last && g.groups.rank[i] + g.groups.ranks[i] > first) paintItem(g.count + i);
 }
 
-function paintBoxes(top, bottom, w) {
-  const [wide, high] = [BOX.w * view.unit, BOX.h * view.unit];
-  for (let rank = top; rank < bottom; rank++) {
-    for (const node of byRank[rank]) {
-      const [x, y] = toScreen(...centre(node));
-      if (x + wide / 2 < 0 || x - wide / 2 > w) continue;
-      view.visible += 1;
-      pen.fillStyle = colorOf(kinds[nodes.kind[node]], dark);
-      pen.strokeStyle = node === view.selected ? palette.chosen : palette.line;
-      pen.lineWidth = node === view.selected ? 3 : 1;
-      pen.beginPath();
-      pen.roundRect(x - wide / 2, y - high / 2, wide, high, Math.min(5, high / 4));
-      pen.fill();
-      if (view.level === "names" || node === view.selected) pen.stroke();
-      if (changed.has(node)) paintNews(x - wide / 2, y - high / 2, high / 3);
-      if (view.level === "names") paintNames(node, x, y, wide, high);
-    }
+function isChanged(g, item) {
+  return g.changed.size > 0 && (item < g.count ? g.changed.has(item) : nodesIn(g, item - g.count).some((node) => g.changed.has(node)));
+}
+
+function colorOf(pane, item) {
+  const { graph: g, scale, groupColors } = pane;
+  if (item < g.count) return scale && !g.isModel(item) ? rampAt(scale.share(scale.numbers[item])) : colorOfKind(g.kinds[g.nodes.kind[item]]);
+  if (!groupColors.has(item)) {
+    const kinds = nodesIn(g, item - g.count).map((node) => g.nodes.kind[node]);
+    const often = starts(kinds, g.kinds.length);
+    const most = g.kinds.map((_, kind) => kind).sort((a, b) => often[b + 1] - often[b] - often[a + 1] + often[a])[0];
+    const color = scale ? rampAt(scale.share(Math.min(figureOf(g, item, mode), scale.most))) : colorOfKind(g.kinds[most]);
+    groupColors.set(item, { color, shares: g.kinds.map((_, kind) => (often[kind + 1] - often[kind]) / kinds.length) });
   }
+  return groupColors.get(item).color;
+}
+
+// On the lower side of a folded group: which storages are in it.
+function paintStripe(pane, pen, item, { x, y, wide, high }) {
+  colorOf(pane, item);
+  if (pane.scale) return;
+  pane.groupColors.get(item).shares.forEach((share, kind) => {
+    pen.fillStyle = colorOfKind(pane.graph.kinds[kind]);
+    if (share) pen.fillRect(x, y, wide * share, high);
+    x += wide * share;
+  });
 }
 
 // A corner of its own colour on what another plan has otherwise.
-function paintNews(x, y, size) {
+function paintNews(pen, x, y, size) {
   pen.fillStyle = palette.news;
   pen.beginPath();
   pen.moveTo(x, y);
@@ -299,35 +347,35 @@ function paintNews(x, y, size) {
   pen.fill();
 }
 
-function paintNames(node, x, y, wide, high) {
-  pen.fillStyle = palette.ink;
+function paintNames({ graph: g, view }, pen, item, { x, y, wide, high, ink }) {
+  const size = clamp(view.unit * 0.3, 8.5, 13);
+  pen.fillStyle = ink;
   pen.textAlign = "center";
-  const types = view.unit >= TYPES;
-  pen.font = `600 ${types ? 13 : 11}px system-ui, sans-serif`;
-  const title = isModel(node) ? nameOf(node) : texts[nodes.kernel[node]];
-  pen.fillText(shortened(title, wide - 8), x, types ? y - high * 0.16 : y + 4);
-  if (!types) return;
-  pen.font = "11px system-ui, sans-serif";
-  pen.fillText(shortened(isModel(node) ? texts[nodes.kernel[node]] : nameOf(node), wide - 8), x, y + high * 0.1);
-  const out = portsOf(node).find((port) => ports.out[port]) ?? portsOf(node)[0];
-  if (out === undefined) return;
-  pen.font = "9.5px ui-monospace, monospace";
-  pen.fillText(shortened(shortType(texts[ports.type[out]]), wide - 8), x, y + high * 0.36);
-}
-
-// `u8 0.0123 -5` for `!quant.uniform<u8:f32, 0.012345678:-5>`.
-function shortType(text) {
-  const found = /^!quant\.uniform<([^:]+):[^,]+, ([-+0-9.eE]+)(?::(-?\d+))?>$/.exec(text);
-  return found ? `${found[1]}  ×${Number(found[2]).toPrecision(4)}${found[3] ? `  zp ${found[3]}` : ""}` : text;
-}
-
-function shortened(text, wide) {
-  if (pen.measureText(text).width <= wide) return text;
-  let [low, high] = [0, text.length];
-  while (low < high) {
-    const middle = (low + high + 1) >> 1;
-    if (pen.measureText(`${text.slice(0, middle)}…`).width <= wide) low = middle;
-    else high = middle - 1;
+  pen.font = `600 ${size}px ${SANS}`;
+  if (item >= g.count) {
+    const group = item - g.count;
+    const inside = plural(g.groups.last[group] - g.groups.first[group], "kernel");
+    const roomy = view.unit >= 44;
+    pen.fillText(shortened(`▸ ${g.texts[g.groups.name[group]]}`, wide - 8, size), x, roomy ? y - high * 0.06 : y + size * 0.35);
+    pen.font = `11px ${SANS}`;
+    if (roomy) pen.fillText(shortened(inside, wide - 8, 11), x, y + high * 0.28);
+    return;
   }
-  return `${text.slice(0, low)}…`;
+  const types = view.unit >= TYPES;
+  const [title, below] = [g.nameOf(item), g.texts[g.nodes.kernel[item]]];
+  const last = title.slice(title.lastIndexOf("/") + 1) || title;
+  pen.fillText(shortened(types || g.isModel(item) ? last : below, wide - 8, size), x, types ? y - high * 0.16 : y + size * 0.35);
+  if (!types) return;
+  pen.font = `11px ${SANS}`;
+  pen.fillText(shortened(below, wide - 8, 11), x, y + high * 0.1);
+  const out = portsOf(g, item).find((port) => g.ports.out[port]) ?? portsOf(g, item)[0];
+  if (out === undefined) return;
+  pen.font = `9.5px ${MONO}`;
+  pen.fillText(shortened(shortType(g.texts[g.ports.type[out]]), wide - 8, 10.5), x, y + high * 0.36);
+}
+
+// By the width of an average letter: measuring each text would take most of a frame.
+function shortened(text, wide, size) {
+  const letters = Math.floor(wide / (size * 0.61));
+  return text.length <= letters ? text : letters < 2 ? "" : `${text.slice(0, Math.ceil(letters / 2) - 1)}…${text.slice(text.length - Math.floor(letters / 2))}`;
 }

@@ -1,22 +1,123 @@
-// Hands: search, pointer, wheel and keys; and the start of the page.
-// Last of the script's three files, after `draw.js` and `panel.js`.
+// Hands: choice, search, pointer, touch, wheel and keys; two panes move as one.
 
-// ---- find ---------------------------------------------------------------------------------------------------
-
+const panes = [];
 const box = document.getElementById("view-find");
 const hits = document.getElementById("view-hits");
+
+// ---- choice -------------------------------------------------------------------------------------------------
+
+function itemName(g, item) {
+  if (item >= g.count) return pathOf(g, item - g.count);
+  return g.isModel(item) ? addressOf(g, g.firstPort[item]) : g.nameOf(item);
+}
+
+function itemNamed(g, name) {
+  const node = g.nodeOf(name);
+  if (node !== undefined) return node;
+  for (let i = 0; i < g.groups.name.length; i++) if (pathOf(g, i) === name) return g.count + i;
+  for (let at = 0; at < g.count; at++) if (g.isModel(at) && (itemName(g, at) === name || g.nameOf(at) === name)) return at;
+  return null;
+}
+
+function select(item, { told = true } = {}) {
+  const { graph: g, view } = active;
+  view.selected = item;
+  view.address = item === null ? "" : itemName(g, item);
+  panel.replaceChildren(...(item === null ? overview() : item >= g.count ? ofGroup(g, item - g.count) : ofNode(g, item)));
+  side.scrollTop = 0;
+  for (const pane of panes) {
+    if (pane !== active) {
+      const twin = item === null ? null : itemNamed(pane.graph, view.address);
+      Object.assign(pane.view, { selected: twin, address: twin === null ? "" : view.address });
+      if (twin !== null) moveTo(pane, twin);
+    }
+    refresh(pane);
+  }
+  if (!told) return;
+  keepLink(view.address);
+  tell("qplan:select", { name: view.address });
+}
+
+let link = ""; // as we left it
+// The page's address leads to what is chosen; no step of the browser's history for each.
+function keepLink(name) {
+  link = name ? `#kernel=${encodeURIComponent(name)}` : "#";
+  if (link !== (location.hash || "#")) location.replace(link);
+}
+
+function selectNamed(name) {
+  active = panes.at(-1);
+  const item = name ? itemNamed(active.graph, name) : null;
+  if (item === null) select(null);
+  else goTo(item);
+}
+
+function fromLink() {
+  const found = /^#kernel=(.+)$/.exec(location.hash);
+  if (!found || location.hash === link) return;
+  let name = found[1];
+  try { name = decodeURIComponent(name); } catch { /* not ours: a name as it is */ }
+  selectNamed(name);
+}
+
+// An item comes into sight: groups around it are opened.
+function moveTo(pane, item) {
+  const { graph: g, folded } = pane;
+  let around = item < g.count ? g.home[item] : g.groups.parent[item - g.count];
+  let changed = false;
+  for (; around >= 0; around = g.groups.parent[around]) changed = folded.delete(around) || changed;
+  if (changed) reshape(pane);
+  const { x, y } = placeOf(g, pane.scene, item);
+  Object.assign(pane.view, { x, y, unit: Math.max(pane.view.unit, item < g.count ? TYPES + 2 : NAMES + 20) });
+  refresh(pane);
+}
+
+function goTo(item, { keep = false } = {}) {
+  moveTo(active, item);
+  if (!keep) select(item);
+}
+
+// The box of a group stays where it was on the screen.
+function toggle(pane, group, wanted = !pane.folded.has(group)) {
+  const item = pane.graph.count + group;
+  for (const each of panes) {
+    const twin = each === pane ? item : itemNamed(each.graph, pathOf(pane.graph, group));
+    if (twin === null || twin < each.graph.count) continue;
+    const top = () => each.scene.tops[each.graph.groups.rank[twin - each.graph.count]];
+    const before = top();
+    if (wanted) each.folded.add(twin - each.graph.count);
+    else each.folded.delete(twin - each.graph.count);
+    reshape(each);
+    each.view.y += top() - before;
+    refresh(each);
+  }
+  active = pane;
+  select(item);
+}
+
+function foldAll(wanted) {
+  for (const pane of panes) {
+    pane.folded = wanted ? new Set(pane.graph.groups.name.keys()) : new Set();
+    reshape(pane);
+  }
+  fitAll();
+}
+
+// ---- find ---------------------------------------------------------------------------------------------------
 
 function find() {
   const wanted = box.value.trim().toLowerCase();
   hits.replaceChildren();
   if (!wanted) return;
+  active = panes.at(-1);
+  const { graph: g } = active;
   let found = 0;
-  for (let node = 0; node < count && found < 30; node++) {
-    const words = [nameOf(node), texts[nodes.kernel[node]], ...portsOf(node).filter((port) => ports.out[port]).map((port) => texts[ports.value[port]])];
+  for (let node = 0; node < g.count && found < 30; node++) {
+    const words = [g.nameOf(node), g.texts[g.nodes.kernel[node]], ...portsOf(g, node).filter((port) => g.ports.out[port]).map((port) => g.texts[g.ports.value[port]])];
     const hit = words.find((word) => word.toLowerCase().includes(wanted));
     if (hit === undefined) continue;
     found += 1;
-    hits.append(make("li", "", button(nameOf(node), () => { hits.replaceChildren(); goTo(node); canvas.focus(); }), ` ${hit === nameOf(node) ? texts[nodes.kernel[node]] : hit}`));
+    hits.append(make("li", "", button(g.nameOf(node), () => { hits.replaceChildren(); goTo(node); active.canvas.focus(); }), ` ${hit === g.nameOf(node) ? g.texts[g.nodes.kernel[node]] : hit}`));
   }
   if (!found) hits.append(make("li", "no kernel or value has that in its name"));
 }
@@ -24,108 +125,210 @@ function find() {
 box.addEventListener("input", find);
 box.addEventListener("keydown", (event) => {
   if (event.key === "Enter") hits.querySelector("button")?.click();
-  if (event.key === "Escape") { box.value = ""; find(); canvas.focus(); }
+  if (event.key === "Escape") { box.value = ""; find(); active.canvas.focus(); }
 });
 
-// ---- hands --------------------------------------------------------------------------------------------------
+// ---- places -------------------------------------------------------------------------------------------------
 
-let held = null;
+function fit(pane) {
+  const { canvas: { clientWidth: w, clientHeight: h }, graph: g, scene, view } = pane;
+  view.x = scene.wide / 2;
+  view.y = scene.high / 2;
+  view.unit = clamp(Math.min((w - 30) / scene.wide, (h - 20) / Math.max(scene.high, 1)), LIMITS[0], 52);
+  refresh(pane);
+}
 
-canvas.addEventListener("pointerdown", (event) => {
-  held = { x: event.clientX, y: event.clientY, moved: false };
-  canvas.setPointerCapture(event.pointerId);
-});
-canvas.addEventListener("pointermove", (event) => {
-  if (!held) return;
-  const [dx, dy] = [event.clientX - held.x, event.clientY - held.y];
-  if (!held.moved && Math.abs(dx) + Math.abs(dy) < 4) return;
-  held = { x: event.clientX, y: event.clientY, moved: true };
-  view.x -= dx / view.unit;
-  view.y -= dy / view.unit;
-  refresh();
-});
-canvas.addEventListener("pointerup", (event) => {
-  const clicked = held && !held.moved;
-  held = null;
-  if (!clicked) return;
-  const at = canvas.getBoundingClientRect();
-  const [x, y] = toWorld(event.clientX - at.left, event.clientY - at.top);
-  if (view.level === "bars") zoom(3 * FAR / view.unit, event.clientX - at.left, event.clientY - at.top);
-  else select(nodeAt(x, y));
-});
-canvas.addEventListener("pointercancel", () => { held = null; });
-canvas.addEventListener("wheel", (event) => {
-  event.preventDefault();
-  const at = canvas.getBoundingClientRect();
-  zoom(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0016)), event.clientX - at.left, event.clientY - at.top);
-}, { passive: false });
+const fitAll = () => panes.forEach(fit);
 
-function nodeAt(x, y) {
-  for (const node of byRank[Math.floor(y)] ?? []) {
-    const [cx, cy] = centre(node);
-    if (Math.abs(x - cx) <= BOX.w / 2 && Math.abs(y - cy) <= BOX.h / 2) return node;
+// Whole where its names can be read then, else its beginning: the small map has the whole.
+function openAt(pane) {
+  fit(pane);
+  const { view, canvas, scene } = pane;
+  if (view.unit >= NAMES + 3 || !pane.graph.count) return;
+  view.unit = 30;
+  view.y = canvas.clientHeight / 2 / view.unit - 0.4;
+  const [node] = scene.shown.find((row) => row.length) ?? [0];
+  if (pane.scene.wide * view.unit > canvas.clientWidth) view.x = placeOf(pane.graph, scene, node).x;
+}
+
+function zoom(pane, factor, px = pane.size.w / 2, py = pane.size.h / 2) {
+  for (const each of panes) {
+    const { view } = each;
+    const [x, y] = toWorld(each, px, py);
+    view.unit = clamp(view.unit * factor, LIMITS[0], LIMITS[1]);
+    const [nx, ny] = toWorld(each, px, py);
+    view.x += x - nx;
+    view.y += y - ny;
+    refresh(each);
   }
-  return null;
 }
 
-function zoom(factor, px = canvas.clientWidth / 2, py = canvas.clientHeight / 2) {
-  const [x, y] = toWorld(px, py);
-  view.unit = clamp(view.unit * factor, LIMITS[0], LIMITS[1]);
-  const [nx, ny] = toWorld(px, py);
-  view.x += x - nx;
-  view.y += y - ny;
-  refresh();
+function pan(dx, dy) {
+  for (const { view } of panes) {
+    view.x += dx / view.unit;
+    view.y += dy / view.unit;
+  }
+  panes.forEach(refresh);
 }
+
+function itemAt(pane, x, y) {
+  const { graph: g, scene } = pane;
+  const isIn = (item) => {
+    const place = placeOf(g, scene, item);
+    return Math.abs(x - place.x) <= place.w / 2 && Math.abs(y - place.y) <= place.h / 2;
+  };
+  const rank = rankAt(scene.tops, y);
+  const node = (scene.shown[rank] ?? []).find(isIn);
+  if (node !== undefined) return node;
+  const folded = scene.boxes.find((i) => isIn(g.count + i));
+  if (folded !== undefined) return g.count + folded;
+  const titled_ = scene.frames.findLast((i) => {
+    const frame = frameOf(g, scene, i);
+    return x >= frame.x && x <= frame.x + frame.w && y >= frame.y && y <= frame.y + TITLE;
+  });
+  return titled_ === undefined ? null : g.count + titled_;
+}
+
+// ---- pointers -----------------------------------------------------------------------------------------------
+
+function listen(pane) {
+  const { canvas } = pane;
+  const held = new Map(); // pointers that are down: where, and whether one has moved
+  let moved = false;
+  const place = (event) => {
+    const at = canvas.getBoundingClientRect();
+    return [event.clientX - at.left, event.clientY - at.top];
+  };
+  canvas.addEventListener("pointerdown", (event) => {
+    active = pane;
+    if (!held.size) moved = false;
+    held.set(event.pointerId, place(event));
+    canvas.setPointerCapture(event.pointerId);
+  });
+  canvas.addEventListener("pointermove", (event) => {
+    if (!held.has(event.pointerId)) return;
+    const [before, now] = [held.get(event.pointerId), place(event)];
+    const [dx, dy] = [now[0] - before[0], now[1] - before[1]];
+    if (!moved && Math.abs(dx) + Math.abs(dy) < 4) return;
+    moved = true;
+    const other = [...held].find(([id]) => id !== event.pointerId)?.[1];
+    held.set(event.pointerId, now);
+    if (!other) return pan(-dx, -dy);
+    const away = ([x, y]) => Math.max(10, Math.hypot(x - other[0], y - other[1]));
+    zoom(pane, away(now) / away(before), (now[0] + other[0]) / 2, (now[1] + other[1]) / 2);
+  });
+  canvas.addEventListener("pointerup", (event) => {
+    const clicked = held.delete(event.pointerId) && !moved && !held.size;
+    if (!clicked) return;
+    const [px, py] = place(event);
+    if (pane.view.level === "bars") zoom(pane, (3 * FAR) / pane.view.unit, px, py);
+    else select(itemAt(pane, ...toWorld(pane, px, py)));
+  });
+  canvas.addEventListener("pointercancel", (event) => held.delete(event.pointerId));
+  canvas.addEventListener("dblclick", (event) => {
+    const item = pane.view.level === "bars" ? null : itemAt(pane, ...toWorld(pane, ...place(event)));
+    if (item !== null && item >= pane.graph.count) toggle(pane, item - pane.graph.count);
+  });
+  canvas.addEventListener("wheel", (event) => {
+    // Whoever reads on scrolls past; a click takes hold of the graph.
+    if (document.activeElement !== canvas && !event.ctrlKey) return;
+    event.preventDefault();
+    const [x, y] = place(event);
+    zoom(pane, Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0016)), x, y);
+  }, { passive: false });
+  canvas.addEventListener("focus", () => { active = pane; });
+  canvas.addEventListener("keydown", (event) => onKey(pane, event));
+  new ResizeObserver(() => refresh(pane)).observe(canvas);
+}
+
+function listenMap(pane) {
+  const { map } = pane;
+  const jump = (event) => {
+    if (!event.buttons) return;
+    const at = map.getBoundingClientRect();
+    pan(0, ((event.clientY - at.top) / at.height * pane.scene.high - pane.view.y) * pane.view.unit);
+  };
+  map.addEventListener("pointerdown", (event) => { map.setPointerCapture(event.pointerId); jump(event); });
+  map.addEventListener("pointermove", jump);
+}
+
+// ---- keys ---------------------------------------------------------------------------------------------------
 
 function step(by) {
-  const next = view.selected === null ? (by > 0 ? 0 : count - 1) : clamp(view.selected + by, 0, count - 1);
-  if (count) goTo(next);
+  const { graph: g, view } = active;
+  const from = view.selected === null ? (by > 0 ? -1 : g.count) : view.selected < g.count ? view.selected : nodesIn(g, view.selected - g.count)[0];
+  if (g.count) goTo(clamp(from + by, 0, g.count - 1));
 }
 
 function nextRescale() {
-  const last = rescales.id.findIndex((id) => texts[id] === view.address);
-  for (let i = 1; i <= rescales.id.length; i++) {
-    const rescale = (last + i) % rescales.id.length;
-    if (edges.rescale.includes(rescale)) return openRescale(rescale);
+  const { graph: g, view } = active;
+  const last = g.rescales.id.findIndex((id) => g.texts[id] === view.address);
+  for (let i = 1; i <= g.rescales.id.length; i++) {
+    const rescale = (last + i) % g.rescales.id.length;
+    if (g.edges.rescale.includes(rescale)) return openRescale(rescale);
   }
 }
 
 function nextDifference() {
-  const order = [...changed].sort((a, b) => a - b);
+  active = panes.at(-1);
+  const { graph: g, view } = active;
+  const order = [...g.changed].sort((a, b) => a - b);
   if (order.length) goTo(order.find((node) => view.selected === null || node > view.selected) ?? order[0]);
 }
 
-const pan = (dx, dy) => () => { view.x += (dx * 80) / view.unit; view.y += (dy * 80) / view.unit; refresh(); };
+// Along an edge, or to what stands beside; without a choice the view moves.
+function along(down, right) {
+  const { graph: g, view, scene } = active;
+  if (view.selected === null) return pan(80 * right, 80 * down);
+  const members = view.selected < g.count ? [view.selected] : nodesIn(g, view.selected - g.count);
+  const here = placeOf(g, scene, view.selected);
+  const near = new Set();
+  if (down) {
+    const ends = members.flatMap((node) => (down > 0 ? g.edgesOutOf[node].map((edge) => g.edges.to[edge]) : g.edgesInto[node].map((edge) => g.edges.from[edge])));
+    for (const end of ends) near.add(scene.item[end]);
+  } else {
+    const rank = view.selected < g.count ? g.nodes.rank[view.selected] : g.groups.rank[view.selected - g.count];
+    for (const node of scene.shown[rank]) near.add(node);
+    for (const i of scene.boxes) if (g.groups.rank[i] <= rank && rank < g.groups.rank[i] + g.groups.ranks[i]) near.add(g.count + i);
+  }
+  near.delete(view.selected);
+  const [best] = [...near]
+    .map((item) => ({ item, at: placeOf(g, scene, item) }))
+    .filter(({ at }) => (down ? true : (at.x - here.x) * right > 0))
+    .sort((a, b) => Math.abs(a.at.x - here.x) + Math.abs(a.at.y - here.y) - Math.abs(b.at.x - here.x) - Math.abs(b.at.y - here.y));
+  if (best) goTo(best.item);
+}
+
+// A group opens or closes; of a kernel the first port explains itself; without a choice the middle is chosen.
+function enter() {
+  const { graph: g, view, scene, size } = active;
+  if (view.selected === null) {
+    const found = itemAt(active, ...toWorld(active, size.w / 2, size.h / 2));
+    const rank = Math.min(g.ranks - 1, rankAt(scene.tops, clamp(view.y, 0, scene.high)));
+    if (g.count) goTo(found ?? scene.item[nearestNode(g, scene, rank)]);
+  } else if (view.selected >= g.count) toggle(active, view.selected - g.count);
+  else panel.querySelector("button")?.focus();
+}
+
+function nearestNode(g, scene, rank) {
+  const row = scene.shown.slice(rank).find((nodes) => nodes.length) ?? [];
+  return row[0] ?? 0;
+}
+
 const KEYS = {
-  ArrowLeft: pan(-1, 0), ArrowRight: pan(1, 0), ArrowUp: pan(0, -1), ArrowDown: pan(0, 1),
-  "+": () => zoom(1.25), "=": () => zoom(1.25), "-": () => zoom(0.8), "0": fit,
+  ArrowLeft: () => along(0, -1), ArrowRight: () => along(0, 1), ArrowUp: () => along(-1, 0), ArrowDown: () => along(1, 0),
+  "+": () => zoom(active, 1.25), "=": () => zoom(active, 1.25), "-": () => zoom(active, 0.8), 0: fitAll, Enter: enter,
   j: () => step(1), k: () => step(-1), r: nextRescale, d: nextDifference, f: () => box.focus(), "/": () => box.focus(),
   Escape: () => select(null),
 };
-canvas.addEventListener("keydown", (event) => {
-  const action = event.ctrlKey || event.metaKey || event.altKey ? undefined : KEYS[event.key];
+const SHIFTED = { ArrowLeft: [-80, 0], ArrowRight: [80, 0], ArrowUp: [0, -80], ArrowDown: [0, 80] };
+
+function onKey(pane, event) {
+  active = pane;
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const moves = event.shiftKey ? SHIFTED[event.key] : undefined;
+  const action = moves ? () => pan(...moves) : KEYS[event.key];
   if (!action) return;
   event.preventDefault();
   action();
-});
-
-// Rows of the tables below, which are read after this, lead here.
-document.addEventListener("DOMContentLoaded", () => document.querySelectorAll("[data-kernel]").forEach((row) => {
-  const node = nodeOf(row.dataset.kernel);
-  if (node === undefined) return;
-  row.append(" ", button("show", () => { goTo(node); canvas.scrollIntoView({ block: "nearest" }); canvas.focus(); }));
-}));
-
-// ---- start --------------------------------------------------------------------------------------------------
-
-const night = window.matchMedia("(prefers-color-scheme: dark)");
-function dress() {
-  dark = night.matches;
-  palette = dark ? COLORS.dark : COLORS.light;
-  select(view.selected);
 }
-night.addEventListener("change", dress);
-new ResizeObserver(refresh).observe(canvas);
-document.getElementById("view").hidden = false;
-dress();
-fit();

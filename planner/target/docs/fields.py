@@ -16,6 +16,11 @@ FIELDS: Final[Mapping[str, tuple[str, Any]]] = {
     "CostsModel.free_bits": ("Bits a value may lose for nothing.", 0.5),
     "CostsModel.max_bits_lost": ("Most bits a value may lose; null is no limit.", 2),
     "CostsModel.max_clip": ("Largest share of a range that may be cut off.", 0.01),
+    "CostsModel.wanted_db": (
+        "dB that rounding at a row's ports is to leave at the readers of a value; null asks for nothing.",
+        25,
+    ),
+    "CostsModel.wanted_float": ("Whether a kernel runs in float where no row leaves `wanted_db`.", True),
     "DefaultsModel.bias": ("Type of accumulator ports that a row leaves open.", "i32"),
     "DefaultsModel.duplicate_constants": (
         "Whether a constant may be stored once per type it is wanted in.",
@@ -27,6 +32,7 @@ FIELDS: Final[Mapping[str, tuple[str, Any]]] = {
     ),
     "DefaultsModel.on_no_kernel": ("What becomes of a kernel that no row serves.", "float"),
     "DefaultsModel.port": ("", "a8"),
+    "DefaultsModel.when": ("", {"x.rank": "<= 4"}),
     "DefaultsModel.requantize": ("Integer arithmetic of rows that do not say.", "tosa_double"),
     "DefaultsModel.rescale_single_consumer": ("Whether a rescale serves one reader only.", False),
     "DeriveModel.port": ("The port that is decided.", "y"),

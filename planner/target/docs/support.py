@@ -145,6 +145,13 @@ def _support_row(row: Row, ops: Sequence[str]) -> SupportRow:
     )
 
 
+def _wanted_text(target: Target) -> str:
+    wanted = target.costs.wanted_db
+    if wanted is None:
+        return "anything"
+    return f"{wanted:g} dB, else {'float' if target.costs.wanted_float else 'the most that a row leaves'}"
+
+
 def _facts(target: Target) -> tuple[tuple[str, str], ...]:
     costs = target.costs
     kinds = ("requantize", "zero_point", "clamp", "widen", "narrow", "quantize", "dequantize")
@@ -163,6 +170,7 @@ def _facts(target: Target) -> tuple[tuple[str, str], ...]:
         ("price of a rescale", ", ".join(f"{kind} {getattr(costs, kind):g}" for kind in kinds)),
         ("price of lost bits", f"{costs.bit_price:g} each beyond {costs.free_bits:g}; at most {limit}"),
         ("clipped at most", f"{costs.max_clip:g} of a range"),
+        ("left at readers at least", _wanted_text(target)),
         ("work in float", work_text(target.float_work)),
         ("unit of work", target.work_unit or "an element requantized"),
         ("digest", target.digest),

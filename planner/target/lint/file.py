@@ -76,6 +76,14 @@ def unused_group(target: Target) -> Found:
                 yield f"op_groups.{name}", f"op group {name!r}: no op of ONNX is called {op!r}{hint}"
 
 
+def idle_wanted_float(target: Target) -> Found:
+    """L041: `wanted_float` where it has no effect."""
+    if target.costs.wanted_float and target.costs.wanted_db is None:
+        yield "costs", "wanted_float is true, and no wanted_db says when"
+    elif target.costs.wanted_float and target.on_no_kernel == "error":
+        yield "costs", "wanted_float is true, and on_no_kernel: error lets no kernel run in float"
+
+
 def tests_of_one_name(target: Target) -> Found:
     """L025: two tests have one name, so a report cannot tell them apart."""
     first: dict[str, str] = {}

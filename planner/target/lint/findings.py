@@ -129,5 +129,9 @@ CHECKS: Final[Mapping[str, tuple[Severity, Check]]] = {
     "L035": ("warning", lintfusions.idle_accumulator),
     "L036": ("warning", lintwords.derived_in_a_circle),
     "L037": ("warning", lintrows.scale_of_a_float),
+    "L038": ("warning", lintwords.text_for_a_number),
+    "L039": ("error", lintrows.too_narrow_for_a_product),
+    "L040": ("error", lintrows.fixed_apart),
+    "L041": ("warning", lintfile.idle_wanted_float),
 }
 """Severity and check by code; codes are never reused."""

@@ -4,13 +4,15 @@ Checks of `lint.CHECKS`; each yields `file:line` and a message.
 """
 
 import re
+from collections.abc import Iterator
 
 from planner.errors import InputError
 from planner.ir.graph import LINEAR
 from planner.target.lint.opnames import ONNX_OPS
-from planner.target.lint.rows import Found, predicate_problem, rows_of
+from planner.target.lint.rows import Found, rows_of
+from planner.target.lint.terms import asked_of, place, predicate_problem
 from planner.target.patterns import Pattern, op_types, parse_pattern
-from planner.target.records import Fusion, Target
+from planner.target.records import Fusion, Row, Target
 from planner.target.rules import expand_ports
 from planner.target.yamltree import nearest
 
@@ -83,29 +85,49 @@ def shadowed_fusion(target: Target) -> Found:
 
 
 def idle_predicate(target: Target) -> Found:
-    """L010: a `where` predicate names neither an op nor a variable of the patterns, so it always holds."""
+    """L010: a predicate names an op or variable that the kernel does not have, so it always holds."""
     for fusion in target.fusions:
         patterns = _patterns(fusion)
-        known = {name for p in patterns for name in (*op_types(p), *(v.name for v in p.variables))}
-        for key in fusion.where:
-            name = re.split(r"[.\[]", key)[0]
-            if known and name not in known:
-                yield (
-                    fusion.source,
-                    f"where {key!r} names nothing in the pattern{nearest(name, sorted(known))}",
-                )
+        names = {name for p in patterns for name in (*op_types(p), *(v.name for v in p.variables))}
+        for key, owner in asked_of(fusion.where):
+            if names and owner not in {*names, "out"}:
+                near = nearest(owner, sorted(names))
+                message = f"where {key!r} names {owner!r}, which is not in the pattern{near}"
+                yield place(target, fusion.source, "where", key), message
+    for row, ops in _rows_with_ops(target):
+        for key, owner in asked_of(row.when):
+            # Ops have capitals or a domain; a port that is not there is L001's.
+            if owner not in ops and (owner[:1].isupper() or "::" in owner):
+                near = nearest(owner, sorted(ops))
+                message = f"when {key!r} of {row.kernel} names {owner!r}, which is not in it{near}"
+                yield place(target, row.source, "when", key), message
+
+
+def _rows_with_ops(target: Target) -> Iterator[tuple[Row, set[str]]]:
+    """Rows, and the ops that their kernels may have; one entry of a file may be a row of several kernels.
+
+    Inherited rows are passed over: an entry for a group of kernels may have lost the one it speaks of.
+    """
+    found: dict[str, list[tuple[Row, set[str] | None]]] = {}
+    for row in (row for row in rows_of(target) if row.source.startswith(f"{target.file}:")):
+        found.setdefault(row.source, []).append((row, _ops(target, row.kernel)))
+    for entry in found.values():
+        known = [ops for _, ops in entry if ops is not None]
+        if len(known) == len(entry):
+            yield entry[0][0], set().union(*known)
 
 
 def unreadable_where(target: Target) -> Found:
     """L016: a predicate of a fusion that cannot be read."""
     for fusion in target.fusions:
-        names = {variable.name: "" for p in _patterns(fusion) for variable in p.variables}
+        names = {"out": "", **{variable.name: "" for p in _patterns(fusion) for variable in p.variables}}
         for key, wanted in fusion.where.items():
             # A name that is nowhere in the pattern is L010's.
             name = re.split(r"[.\[]", key)[0]
-            problem = predicate_problem(key, wanted, names) if name in names or name[:1].isupper() else ""
+            known = name in names or name == "holds" or name[:1].isupper()
+            problem = predicate_problem(key, wanted, names) if known else ""
             if problem:
-                yield fusion.source, f"where of {fusion.kernel}: {problem}"
+                yield place(target, fusion.source, "where", key), f"where of {fusion.kernel}: {problem}"
 
 
 def idle_accumulator(target: Target) -> Found:

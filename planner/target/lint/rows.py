@@ -8,19 +8,16 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
-from planner.errors import InputError
-from planner.ir.graph import Graph
 from planner.ir.types.qtypes import FloatType, Storage, round_scale
 from planner.target.expressions import parse_expression, parse_number, references
 from planner.target.lint.opnames import ONNX_OPS
-from planner.target.predicates import failing
+from planner.target.lint.terms import asked_of, place, predicate_problem
 from planner.target.records import PortPattern, PortType, Row, Rule, Target
 from planner.target.yamltree import nearest
 
 Found: TypeAlias = Iterator[tuple[str, str]]
 """Findings of a check: `file:line`, or an address in `Target.places`, and the message."""
 
-NOTHING: Final = Graph("nothing", {}, (), (), ())
 DECIDING: Final = ("fixed_scale", "derive", "multiplier_accumulator_scale")
 LEAST_ACCUMULATOR: Final = 16
 
@@ -40,27 +37,23 @@ def unknown_port(target: Target) -> Found:
     """L001: a rule, `axis` or `when` names a port that the row does not have."""
     for row in rows_of(target):
         ports = [port.name for port in ports_of(row)]
-        for source, where, name in _named_ports(row):
+        for source, where, name in _named_ports(target, row):
             if name not in ports:
                 yield source, f"{where} of {row.kernel} names port {name!r}{nearest(name, ports)}"
 
 
-def _named_ports(row: Row) -> Iterator[tuple[str, str, str]]:
+def _named_ports(target: Target, row: Row) -> Iterator[tuple[str, str, str]]:
     for rule in row.rules:
         for name in _rule_ports(rule):
             yield rule.source or row.source, rule.kind, name
     for name in row.axis:
         yield row.source, "axis", name
-    for key, wanted in row.when.items():
-        if key == "min_bits" and isinstance(wanted, Mapping):
-            for name in wanted:
-                yield row.source, "when.min_bits", name
-        elif (
-            key != "min_bits"
-            and re.fullmatch(r"[a-z_]\w*(\..*)?", key)
-            and not key.startswith(f"{row.kernel}.")
-        ):
-            yield row.source, "when", key.partition(".")[0]
+    least = row.when.get("min_bits")
+    for name in least if isinstance(least, Mapping) else ():
+        yield place(target, row.source, "when", "min_bits"), "when.min_bits", name
+    for key, owner in asked_of(row.when):
+        if re.fullmatch(r"[a-z_]\w*", owner) and owner != row.kernel:
+            yield place(target, row.source, "when", key), "when", owner
 
 
 def _rule_ports(rule: Rule) -> Iterator[str]:
@@ -99,6 +92,8 @@ def _covers(wide: Row, narrow: Row) -> bool:
 def _covers_port(wide: PortPattern, narrow: PortPattern) -> bool:
     if (wide.variadic, wide.optional or not narrow.optional) != (narrow.variadic, True):
         return False
+    if wide.type.is_wildcard and narrow.type.granularity == "tensor":
+        return True
     a, b = wide.type, narrow.type
     free = PortType(a.storage, a.granularity)
     same = PortType(b.storage, b.granularity, block_size=b.block_size)
@@ -182,21 +177,8 @@ def unreadable_when(target: Target) -> Found:
         for key, wanted in row.when.items():
             problem = predicate_problem(key, wanted, names)
             # A port that is not there is L001's.
-            if problem and (key[:1].isupper() or key.partition(".")[0] in {*names, "min_bits"}):
-                yield row.source, f"when of {row.kernel}: {problem}"
-
-
-def predicate_problem(key: str, wanted: Any, ports: Mapping[str, str]) -> str:
-    """Say why a predicate cannot be read; "" where it can."""
-    if key == "min_bits":
-        bits = wanted.values() if isinstance(wanted, Mapping) else [None]
-        whole = all(isinstance(count, int) and not isinstance(count, bool) for count in bits)
-        return "" if whole else f"min_bits is {wanted!r}; write {{PORT: BITS}}"
-    try:
-        failing({key: wanted}, ports=ports, ops=(), attributes={}, graph=NOTHING)
-    except InputError as error:
-        return str(error)
-    return ""
+            if problem and (key[:1].isupper() or key.partition(".")[0] in {*names, "holds", "min_bits"}):
+                yield place(target, row.source, "when", key), f"when of {row.kernel}: {problem}"
 
 
 def overlapping_rows(target: Target) -> Found:
@@ -250,6 +232,50 @@ def narrow_accumulator(target: Target) -> Found:
             if store.bits < LEAST_ACCUMULATOR or not store.qmin <= 0 <= store.qmax:
                 name = rule.args["port"]
                 yield rule.source, f"{rule.kind} of {row.kernel}: port {name!r} of {store} is no accumulator"
+
+
+def too_narrow_for_a_product(target: Target) -> Found:
+    """L039: an accumulator that does not hold one product of the ports it sums."""
+    for row in rows_of(target):
+        types = {port.name: port.type.storage for port in ports_of(row)}
+        factors = next((rule.args["of"] for rule in row.rules if rule.kind.startswith("multiplier_")), ())
+        stores = [store for name in factors if isinstance(store := types.get(name), Storage)]
+        if row.accumulator is None or len(stores) != 2:
+            continue
+        ends = [[store.qmin, store.qmax] for store in stores]
+        products = [a * b for a in ends[0] for b in ends[1]]
+        if min(products) < row.accumulator.qmin or max(products) > row.accumulator.qmax:
+            shown = f"{min(products)} to {max(products)}"
+            yield (
+                row.source,
+                f"accumulator {row.accumulator} of {row.kernel} is narrower than one product: {shown}",
+            )
+
+
+def fixed_apart(target: Target) -> Found:
+    """L040: ports with one scale by `same_scale`, of which `fixed_scale` fixes two differently."""
+    for row in rows_of(target):
+        fixed = {
+            rule.args["port"]: (parse_number(rule.args["scale"]), rule.args.get("zero_point", 0))
+            for rule in row.rules
+            if rule.kind == "fixed_scale"
+        }
+        types = {port.name: port.type.storage for port in ports_of(row)}
+        for rule in row.rules:
+            named = list(dict.fromkeys(rule.args["ports"])) if rule.kind == "same_scale" else []
+            found = [name for name in named if name in fixed]
+            if len({fixed[name] for name in found}) > 1:
+                shown = " and ".join(f"port {name!r}" for name in found)
+                yield rule.source, f"same_scale of {row.kernel} joins ports with other fixed scales: {shown}"
+                continue
+            for name in named if found else ():
+                store, zero_point = types.get(name), fixed[found[0]][1]
+                if isinstance(store, Storage) and not store.qmin <= zero_point <= store.qmax:
+                    message = (
+                        f"same_scale of {row.kernel}: the zero point of port {found[0]!r}, {zero_point}, "
+                        f"lies outside {store.qmin}:{store.qmax} of port {name!r}"
+                    )
+                    yield rule.source, message
 
 
 def forbidden_scale(target: Target) -> Found:

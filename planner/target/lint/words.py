@@ -3,26 +3,27 @@
 Checks of `lint.CHECKS`; each yields `file:line` and a message.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from planner.ir.opattributes import attribute_names
+from planner.errors import InputError
+from planner.ir.opattributes import attribute_names, default_of
 from planner.target.circles import asked_by, circles, has_answer
+from planner.target.conditions.grammar import Text, is_condition, parse_condition, sides
+from planner.target.expressions import Ref
 from planner.target.lint.opnames import ONNX_OPS
 from planner.target.lint.rows import Found, ports_of, rows_of
+from planner.target.lint.terms import place, terms_of
 from planner.target.predicates import OPERANDS
 from planner.target.records import Target
 from planner.target.yamltree import nearest
 
-_TERM = re.compile(r"[A-Za-z_][\w:.]*\.\w+")
-
 
 def unknown_attribute(target: Target) -> Found:
     """L031: a predicate on an attribute that its op does not have, so it never holds."""
-    for where, predicates, ports, source in _predicates(target):
-        for term in dict.fromkeys(_terms(predicates)):
-            op, _, name = term.rpartition(".")
+    for section, of, predicates, ports, source in _predicates(target):
+        for key, op, what in dict.fromkeys(terms_of(predicates)):
+            name = what.partition("[")[0]
             if op in ports or op not in ONNX_OPS:
                 continue
             known = [
@@ -31,25 +32,66 @@ def unknown_attribute(target: Target) -> Found:
             ]
             known += ["range"] if op == "Clip" else []
             if name not in known:
-                yield source, f"{where}: {op} has no attribute {name!r}{nearest(name, known)}"
+                yield (
+                    place(target, source, section, key),
+                    f"{section} of {of}: {op} has no attribute {name!r}{nearest(name, known)}",
+                )
 
 
-def _predicates(target: Target) -> Iterator[tuple[str, Mapping[str, Any], tuple[str, ...], str]]:
+def _predicates(target: Target) -> Iterator[tuple[str, str, Mapping[str, Any], tuple[str, ...], str]]:
     for fusion in target.fusions:
-        yield f"where of {fusion.kernel}", fusion.where, (), fusion.source
+        yield "where", fusion.kernel, fusion.where, (), fusion.source
     for row in rows_of(target):
-        ports = tuple(port.name for port in ports_of(row))
-        yield f"when of {row.kernel}", row.when, ports, row.source
+        yield "when", row.kernel, row.when, tuple(port.name for port in ports_of(row)), row.source
 
 
-def _terms(predicates: Mapping[str, Any]) -> Iterator[str]:
-    """The term of a predicate and those it is compared with."""
-    for key, wanted in predicates.items():
-        if _TERM.fullmatch(key):
-            yield key
-        other = re.sub(r"^\s*[=!<>]+\s*", "", wanted) if isinstance(wanted, str) else ""
-        if other != wanted and _TERM.fullmatch(other):
-            yield other
+def text_for_a_number(target: Target) -> Found:
+    """L038: a predicate that compares a number with text, or text with a number, so it never holds."""
+    for section, of, predicates, ports, source in _predicates(target):
+        for key, wanted in predicates.items():
+            kind = _kind(key, ports)
+            entries = wanted if isinstance(wanted, list | tuple) else [wanted]
+            given = {_given(one) for one in entries} - {""}
+            if kind and given and kind not in given:
+                message = f"{section} of {of}: {key} is {kind}, wanted {given.pop()} ({wanted!r})"
+                yield place(target, source, section, key), message
+
+
+def _kind(key: str, ports: tuple[str, ...]) -> str:
+    """What the values of a term are, a number or text; "" where that is not known."""
+    owner, _, what = key.rpartition(".")
+    if owner in ports:
+        return "text" if what == "dtype" else "a number"
+    default = default_of(owner, what) if owner in ONNX_OPS else None
+    return (
+        "text"
+        if isinstance(default, str) and default != "absent"
+        else "a number"
+        if _is_number(default)
+        else ""
+    )
+
+
+def _given(wanted: Any) -> str:
+    """What the value of a predicate compares with; "" where either may be meant."""
+    if not is_condition(wanted):
+        plain = isinstance(wanted, str) and wanted != "absent"
+        return "text" if plain else "a number" if _is_number(wanted) else ""
+    try:
+        found = parse_condition(wanted, of_key=True)
+    except InputError:
+        # L016 says so.
+        return ""
+    kinds = {
+        "text" if isinstance(side, Text) else "" if isinstance(side, Ref) else "a number"
+        for side in sides(found)
+    }
+    kinds.discard("")
+    return kinds.pop() if len(kinds) == 1 else ""
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def legalized_into_nothing(target: Target) -> Found:

@@ -20,14 +20,8 @@ REFERENCE_LACKS = ("DEPTH_TO_SPACE", "ELU", "TILE")
 
 
 def runtime_target(**changes):
-    """`litert-int8` in the runtime's own arithmetic: matrices rounded once, words by 16-bit multipliers."""
-    target = planner.load_target("litert-int8")
-    rows = dict(target.rows)
-    rows["fully_connected"] = tuple(replace(row, requantize="tosa_single") for row in rows["fully_connected"])
-    for kernel in ("conv2d", "depthwise_conv2d", "transpose_conv"):
-        byte, word = rows[kernel]
-        rows[kernel] = (byte, replace(word, requantize="litert_16"))
-    return replace(target, rows=rows, **changes)
+    """`litert-int8`, with changes."""
+    return replace(planner.load_target("litert-int8"), **changes)
 
 
 @dataclass(frozen=True)

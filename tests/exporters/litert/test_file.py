@@ -122,7 +122,7 @@ def test_windows_are_same_or_valid_or_neither(size, kernel, stride, pads, count,
         (
             (i8(0.1), TAN, SOFT),
             "float32_even",
-            "its row computes in float32_even; litert accepts rows of gemmlowp, litert_16, tosa_",
+            "its row computes in float32_even; litert accepts rows of gemmlowp, litert, litert_16, ",
         ),
         (
             (i16(0.1, 5), i16(1 / 32768), i16(1 / 32768)),

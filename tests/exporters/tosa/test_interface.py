@@ -88,8 +88,9 @@ ACTIVATIONS = (
     "(annotate the value with one of these, or use a target whose rows do)"
 )
 ARITHMETIC = (
-    "h.out[0] (row row@1): its row computes in float32_even; tosa accepts rows of gemmlowp, power_of_two, "
-    "tosa_double, tosa_single (use a target whose rows requantize so, such as tosa-int8 or litert-int8)"
+    "h.out[0] (row row@1): its row computes in float32_even; tosa accepts rows of gemmlowp, litert, "
+    "power_of_two, tosa_double, tosa_single (use a target whose rows requantize so, such as tosa-int8 or "
+    "litert-int8)"
 )
 ZERO_POINT = (
     "h.in[0] ('x', row row@1) is !quant.uniform<i16:f32, 0.5:3>: a zero point on more than 8 bits; "

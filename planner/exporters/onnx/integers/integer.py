@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from planner.errors import UnsupportedExport
-from planner.exporters.common.blocks import Block
+from planner.exporters.common.blocks import Block, operand_of
 from planner.exporters.onnx.float_blocks import write_clamp_alone, write_real
 from planner.exporters.onnx.integers.averaging import average_pool, global_average_pool
 from planner.exporters.onnx.integers.elementwise import concat, plus, times, where
@@ -23,6 +23,7 @@ from planner.exporters.onnx.qoperator import BYTES, write_call, write_mover
 from planner.exporters.onnx.write import Form, write_form
 from planner.interpreter.calls import FLOAT32_EVEN
 from planner.interpreter.fixed_point import ARITHMETICS
+from planner.interpreter.kernels.litert import rounds_so
 from planner.interpreter.kernels.table import KERNELS
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
@@ -80,6 +81,8 @@ def _refuse_integer_kernels(builder: ModelBuilder, block: Block) -> None:
         or ops in _FUNCTIONS
         or (ops in _EXACT and builder.values.arithmetic != "exact_even")
     )
+    x = operand_of(block, block.core[0], 0)
+    is_float = is_float and not rounds_so(builder.values.arithmetic, ops, None if x is None else x.kind)
     if builder.values.arithmetic == FLOAT32_EVEN or is_float or not is_integer:
         return
     raise UnsupportedExport(

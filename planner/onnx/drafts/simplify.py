@@ -1,8 +1,9 @@
-"""Small rewrites of a graph read from StableHLO, so that fusions recognise its ops.
+"""Small rewrites of a graph read from another format, so that fusions recognise its ops.
 
-Transposes go behind the element-wise op that reads them (its constants turn the other way) and past
-reductions; two in a row become one, or none: a program with channels last is one with channels first again.
-`exp(x - max) / sum` over one axis is Softmax. A value with a constraint of its own stays as it is.
+Transposes go behind the op that reads them where it computes element by element, along one axis, or moves
+data (its constants turn the other way), and past reductions; two in a row become one, or none: a program
+with channels last is one with channels first again. `exp(x - max) / sum` over one axis is Softmax. A value
+with a constraint of its own stays as it is.
 Source: ONNX operators, opset 21.
 """
 
@@ -13,28 +14,36 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from planner.ir.graph import Facts, Op, Value
-from planner.stablehlo_reader.graph_builder import GraphBuilder
+from planner.onnx.drafts.draft import Draft
 
 Order: TypeAlias = tuple[int, ...]
 
 _UNARY: Final = frozenset({
-    "Abs", "Cast", "Ceil", "Clip", "Cos", "Erf", "Exp", "Floor", "Log", "Neg", "Reciprocal", "Relu", "Round",
-    "Sigmoid", "Sign", "Sin", "Sqrt", "Tan", "Tanh",
+    "Abs", "Cast", "Ceil", "Clip", "Cos", "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSwish", "LeakyRelu",
+    "Log", "Neg", "Not", "Reciprocal", "Relu", "Round", "Sigmoid", "Sign", "Sin", "Sqrt", "Tan", "Tanh",
 })  # fmt: skip
-_BINARY: Final = frozenset({"Add", "Div", "Max", "Min", "Mul", "Pow", "Sub"})
+_BINARY: Final = frozenset({
+    "Add", "And", "Div", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Max", "Min", "Mul",
+    "Or", "PRelu", "Pow", "Sub", "Where",
+})  # fmt: skip
+_ALONG: Final = frozenset({"LogSoftmax", "LpNormalization", "Softmax"})
 _REDUCING: Final = frozenset({"ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"})
 
 
-def tidy(draft: GraphBuilder, outputs: Sequence[str]) -> None:
-    """Rewrite a draft's ops, in one pass front to back, and drop unread ones."""
-    work = _Work(draft, {}, frozenset(outputs))
+def tidy(draft: Draft[Any], outputs: Sequence[str], *, pools: bool = True) -> None:
+    """Rewrite a draft's ops, in one pass front to back, and drop unread ones.
+
+    Args:
+      pools: whether a mean of all spatial axes becomes GlobalAveragePool.
+    """
+    work = _Work(draft, {}, frozenset(outputs), pools)
     ops, draft.read.ops = draft.read.ops, []
     for op in ops:
         work.take(op)
     _sweep(draft, outputs)
 
 
-def _sweep(draft: GraphBuilder, outputs: Sequence[str]) -> None:
+def _sweep(draft: Draft[Any], outputs: Sequence[str]) -> None:
     wanted = set(outputs)
     kept = []
     for op in reversed(draft.read.ops):
@@ -48,9 +57,10 @@ def _sweep(draft: GraphBuilder, outputs: Sequence[str]) -> None:
 class _Work:
     """The ops so far, by their results."""
 
-    draft: GraphBuilder
+    draft: Draft[Any]
     makers: dict[str, Op]
     outputs: frozenset[str]
+    pools: bool = True
     names: dict[str, str] = field(default_factory=dict)
 
     def take(self, op: Op) -> None:
@@ -77,7 +87,8 @@ class _Work:
 
     def facts(self, name: str) -> Facts:
         """Constraints of a value."""
-        return self.draft.read.stated.get(name, ())
+        found: Facts = self.draft.read.stated.get(name, ())
+        return found
 
     def is_same(self, source: str, name: str) -> bool:
         """Whether a value that moves another has no constraints of its own."""
@@ -140,6 +151,8 @@ def _binary(work: _Work, op: Op) -> bool:
     if not known or not work.is_plain(op.outputs[0]) or any(source[1] != known[0][1] for source in known):
         return False
     order = known[0][1]
+    if len(order) != len(work.draft.shape(op.outputs[0]) or ()):
+        return False
     inputs = []
     for name, source in zip(op.inputs, sources, strict=True):
         back = source[0] if source is not None else _turned_back(work, name, order)
@@ -185,18 +198,88 @@ def _reduction(work: _Work, op: Op) -> bool:
     """Reduce before a transpose, where the axes that stay keep their order."""
     source, axes = work.turned(op.inputs[0]), work.draft.array(op.inputs[1])
     shape = work.draft.shape(op.inputs[0])
-    if axes is None or shape is None or op.attributes.get("keepdims", 1):
+    if axes is None or shape is None:
         return False
+    if op.attributes.get("keepdims", 1):
+        return _kept_reduction(work, op, axes.tolist())
     name, order = source or (op.inputs[0], tuple(range(len(shape))))
     reduced = sorted(order[axis] for axis in axes.tolist())
     stay = [axis for place, axis in enumerate(order) if place not in axes.tolist()]
     # Only if the axes that stay keep their order, the transpose can go without another behind.
     if stay != sorted(stay):
         return False
-    if op.type == "ReduceMean" and len(shape) > 3 and stay == [0, 1] and work.is_plain(op.outputs[0]):
+    if (
+        work.pools
+        and op.type == "ReduceMean"
+        and len(shape) > 3
+        and stay == [0, 1]
+        and work.is_plain(op.outputs[0])
+    ):
         _global_pool(work, op, name)
     else:
         work.put(replace(op, inputs=(name, work.draft.integers(reduced))))
+    return True
+
+
+def _kept_reduction(work: _Work, op: Op, axes: Sequence[int]) -> bool:
+    """Reduce before a transpose, every axis kept."""
+    source = work.turned(op.inputs[0])
+    if source is None or not work.is_plain(op.outputs[0]):
+        return False
+    moved = work.draft.integers(sorted(source[1][axis] for axis in axes))
+    work.before(op, [source[0], moved], source[1], op.attributes)
+    return True
+
+
+def _along(work: _Work, op: Op) -> bool:
+    """Run along the same axis before a transpose."""
+    source = work.turned(op.inputs[0])
+    if source is None or not work.is_plain(op.outputs[0]):
+        return False
+    axis = source[1][op.attributes.get("axis", -1)]
+    work.before(op, [source[0]], source[1], {**op.attributes, "axis": axis})
+    return True
+
+
+def _concat(work: _Work, op: Op) -> bool:
+    """Join before a transpose that all operands have, constants turned the other way."""
+    sources = [work.turned(name) for name in op.inputs]
+    known = [source for source in sources if source is not None]
+    if not known or not work.is_plain(op.outputs[0]) or any(source[1] != known[0][1] for source in known):
+        return False
+    order, inputs = known[0][1], []
+    for name, source in zip(op.inputs, sources, strict=True):
+        back = source[0] if source is not None else _turned_back(work, name, order)
+        shape = None if back is None else work.draft.shape(back)
+        if back is None or shape is None or len(shape) != len(order):
+            return False
+        inputs.append(back)
+    work.before(op, inputs, order, {**op.attributes, "axis": order[op.attributes["axis"]]})
+    return True
+
+
+def _pad(work: _Work, op: Op) -> bool:
+    """Pad before a transpose."""
+    source, pads = work.turned(op.inputs[0]), work.draft.array(op.inputs[1])
+    if source is None or pads is None or len(op.inputs) > 3 or not work.is_plain(op.outputs[0]):
+        return False
+    order, rank = source[1], len(source[1])
+    if pads.size != 2 * rank:
+        return False
+    moved = [int(pads[side * rank + order.index(axis)]) for side in (0, 1) for axis in range(rank)]
+    inputs = [source[0], work.draft.integers(moved), *op.inputs[2:]]
+    work.before(op, inputs, order, op.attributes)
+    return True
+
+
+def _slice(work: _Work, op: Op) -> bool:
+    """Slice before a transpose."""
+    source = work.turned(op.inputs[0])
+    axes = work.draft.array(op.inputs[3]) if len(op.inputs) > 3 else None
+    if source is None or axes is None or not work.is_plain(op.outputs[0]):
+        return False
+    moved = work.draft.integers([source[1][axis] for axis in axes.tolist()])
+    work.before(op, [source[0], *op.inputs[1:3], moved, *op.inputs[4:]], source[1], op.attributes)
     return True
 
 
@@ -215,8 +298,14 @@ def _global_pool(work: _Work, op: Op, name: str) -> None:
 
 
 def _reshape(work: _Work, op: Op) -> bool:
-    """Two reshapes are one."""
+    """Two reshapes are one; a transpose that moves axes of size 1 alone is none in front of one."""
     before = work.makers.get(op.inputs[0])
+    if before is not None and before.type == "Transpose" and work.is_same(before.inputs[0], op.inputs[0]):
+        shape = work.draft.shape(before.inputs[0]) or ()
+        wide = [axis for axis in before.attributes["perm"] if axis >= len(shape) or shape[axis] != 1]
+        if shape and wide == sorted(wide):
+            work.take(replace(op, inputs=(before.inputs[0], op.inputs[1])))
+            return True
     if before is None or before.type != "Reshape" or not work.is_same(before.inputs[0], op.inputs[0]):
         return False
     work.put(replace(op, inputs=(before.inputs[0], op.inputs[1])))
@@ -256,7 +345,11 @@ _REWRITES: Final[Mapping[str, Callable[[_Work, Op], bool]]] = {
     **dict.fromkeys(_UNARY, _unary),
     **dict.fromkeys(_BINARY, _binary),
     **dict.fromkeys(_REDUCING, _reduction),
+    **dict.fromkeys(_ALONG, _along),
+    "Concat": _concat,
     "Div": _softmax,
+    "Pad": _pad,
     "Reshape": _reshape,
+    "Slice": _slice,
     "Transpose": _transpose,
 }

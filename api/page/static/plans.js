@@ -1,0 +1,88 @@
+// Plans: the list, and the page of one, live: its edits are planned here, and drawn in its frame.
+
+import { all, ask, get, post, work } from "./api.js";
+import { button, download, figure, link, make, say, short, table } from "./dom.js";
+import { dropZone } from "./models.js";
+
+const ENDINGS = { litert: "tflite", stablehlo: "mlir", "stablehlo-int": "mlir", tosa: "mlir", finn: "onnx", hls4ml: "onnx", qonnx: "onnx" };
+
+export async function plansPage(main, { may }) {
+  const [plans, models] = await Promise.all([all("/v1/plans"), all("/v1/models")]);
+  const names = Object.fromEntries(models.map((model) => [model.digest, model.name]));
+  main.append(table("plans", ["plan", "model", "target", "edits", "actions"], plans.map((plan) => [
+    link(`/plans/${plan.key}`, short(plan.key)), plan.model ? link(`/models/${plan.model}`, names[plan.model] || short(plan.model)) : "its own", plan.target ?? "", plan.edits ?? "",
+    may("write") ? button("delete", async () => { await ask("DELETE", `/v1/plans/${plan.key}`); location.reload(); }, { "aria-label": `delete plan ${short(plan.key)}` }) : "",
+  ])));
+}
+
+export async function planPage(main, { server, may }, key) {
+  const [about, plans] = await Promise.all([get(`/v1/plans/${key}/summary`), all("/v1/plans")]);
+  const record = plans.find((plan) => plan.key === key) ?? {};
+  const state = { key, shown: key, model: record.model };
+  const { model, target } = about;
+  document.title = `${model} on ${target} · quant-planner`;
+  main.querySelector("h1").textContent = `${model} on ${target}`;
+  main.classList.add("whole");
+  const format = make("select", { id: "format" }, server.exports.map((name) => make("option", { selected: name === "onnx-qdq" }, name)));
+  const edited = make("span", { role: "status", id: "edited" });
+  const bar = make("div", { class: "row" }, record.model && link(`/models/${record.model}`, "the model"),
+    may("plan") && record.model && [make("label", { for: "format" }, "Format"), format, button("export and download", () => exportPlan(state, format.value, model), { class: "main" })],
+    button("save plan.json", async () => download(await (await ask("GET", `/v1/plans/${state.shown}`)).blob(), "plan.json")),
+    button("save report.html", async () => download(await (await ask("GET", `/v1/plans/${state.shown}/report`)).blob(), "report.html")),
+    button("copy link", async () => { await navigator.clipboard.writeText(new URL(`/plans/${state.shown}`, location.href).href); say("The link is copied."); }), edited);
+  const frame = make("iframe", { title: `plan of ${model}`, sandbox: "allow-scripts allow-downloads" });
+  frame.srcdoc = await (await ask("GET", `/v1/plans/${key}/report?live=true`)).text();
+  main.append(bar, frame);
+  if (may("plan") && record.model) main.append(studies(state, record));
+  let turn = 0;
+  window.addEventListener("message", (event) => {
+    if (event.source !== frame.contentWindow || event.data?.type !== "qplan:edit") return;
+    const mine = ++turn;
+    const tell = (message) => frame.contentWindow.postMessage(message, "*");
+    if (!may("plan")) return tell({ type: "qplan:say", text: "Your token may not plan; the command does." });
+    tell({ type: "qplan:say", text: "planning" });
+    again(key, event.data.detail.document).then(async (shown) => {
+      const view = await get(`/v1/plans/${shown}/view${shown === key ? "" : `?before=${key}`}`);
+      if (mine !== turn) return;
+      state.shown = shown;
+      tell({ type: "qplan:show", view });
+      const now = await get(`/v1/plans/${shown}/summary`);
+      const said = shown === key ? "as it was" : `cost ${figure(about.cost)} → ${figure(now.cost)}, on integers ${about.integer} → ${now.integer}`;
+      tell({ type: "qplan:say", text: said });
+      edited.replaceChildren(...(shown === key ? [] : [`what if: ${said} · `, link(`/plans/${shown}`, "open this plan")]));
+    }).catch((error) => { if (mine === turn) tell({ type: "qplan:say", text: error.message }); });
+  });
+}
+
+// The plan with all edits so far; without any, the one that the page was opened with.
+async function again(key, edits) {
+  if (!["values", "ports", "kernels"].some((part) => Object.keys(edits[part] ?? {}).length)) return key;
+  return (await post(`/v1/plans/${key}:replan`, edits)).key;
+}
+
+async function exportPlan(state, format, name) {
+  const file = await work("/v1/exports", { model: state.model, plan: state.shown, format });
+  const blob = await (await ask("GET", file.link)).blob();
+  download(blob, `${name.replace(/[^\w.-]+/g, "_") || "model"}.${format}.${ENDINGS[format] ?? "onnx"}`);
+}
+
+// Losses of a plan, and a search for a better one: both run the model on samples.
+function studies(state, record) {
+  const place = make("div", { role: "status" });
+  const goal = make("input", { id: "goal", value: "sqnr=30", size: "12" });
+  const buttons = [
+    button("losses", async () => {
+      place.textContent = "measuring losses";
+      const found = await work("/v1/losses", { model: state.model, plan: state.shown, samples: buttons.samples });
+      place.replaceChildren(make("p", {}, `Judged by ${found.judged}; ${found.begins}`), table("losses", ["kernel", "share of the noise", "SQNR alone"], found.kernels.slice(0, 20).map((one) => [one.name, one.share === null ? "" : `${(one.share * 100).toFixed(1)} %`, one.sqnr === null ? "" : `${one.sqnr.toFixed(1)} dB`])));
+    }, { disabled: true }),
+    button("search", async () => {
+      place.textContent = "searching";
+      const stats = record.stats ?? (await work("/v1/calibrations", { model: state.model, samples: buttons.samples })).digest;
+      const found = await work("/v1/searches", { model: state.model, target: record.target, samples: buttons.samples, stats, goal: goal.value });
+      place.replaceChildren(make("p", {}, `${found.sentence} `, link(`/plans/${found.plan}`, "open the plan")));
+    }, { disabled: true }),
+  ];
+  const zone = dropZone("study-file", "Samples for losses and searches: .npz of arrays by input name", ".npz", (blob) => { buttons.samples = blob; buttons.forEach((one) => { one.disabled = false; }); });
+  return make("section", {}, make("h2", {}, "Losses and search"), zone, make("div", { class: "row" }, buttons[0], make("label", { for: "goal" }, "Goal"), goal, buttons[1]), place);
+}

@@ -1,0 +1,93 @@
+"""Pictures of the page of a plan for the documentation: the digits example in Chromium, as PNG files.
+
+Writes docs/images, at most 300 kB. Usage, from the repository root: `python -m benchmarks.screenshots`.
+Measures nothing.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+import planner
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+DIGITS: Final = ROOT / "examples" / "digits"
+IMAGES: Final = ROOT / "docs" / "images"
+FLAGS: Final = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
+MOST: Final = 300_000
+"""Bytes of all pictures."""
+WIDER: Final = {"values": {"stem/relu_out": "!quant.uniform<i8:f32, 0.02795201912522316:-61>"}}
+
+
+class Shot(NamedTuple):
+    """A picture: its name, the page, the dress, what is done before."""
+
+    name: str
+    page: str
+    scheme: Literal["light", "dark"]
+    act: Callable[[Page], object]
+
+
+def _what_if(page: Page) -> None:
+    page.evaluate("planPage.select('skip/pool')")
+    page.locator("#view-panel .ports button").first.click()
+    page.evaluate("planPage.edit({of: 'kernel', at: 'head/gemm', value: 'float'})")
+
+
+def shots() -> list[Shot]:
+    """All pictures."""
+    model = planner.load_model(DIGITS / "digits.onnx")
+    samples = DIGITS / "calibration.npz"
+    stats = planner.calibrate(model, samples)
+    ready = planner.annotate(model, stats=stats)
+    plan = planner.plan(ready, "litert-int8")
+    quality = planner.compare(model, planner.export(ready, plan, "onnx-qdq"), samples)
+    report = planner.write_report(plan, {"onnx-qdq": quality}, losses=planner.losses(ready, plan, samples))
+    two = planner.write_report(planner.replan(plan, WIDER), before=plan)
+    return [
+        Shot("report", report, "light", lambda page: page.evaluate("planPage.select('join/concat')")),
+        Shot("before-after", two, "light", lambda page: page.evaluate("fitAll()")),
+        Shot("what-if", report, "dark", _what_if),
+    ]
+
+
+def main() -> None:
+    """Write them.
+
+    Raises:
+      SystemExit: they are larger than `MOST` together.
+    """
+    IMAGES.mkdir(exist_ok=True)
+    total = 0
+    with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        for shot in shots():
+            data = _taken(browser, shot, Path(folder))
+            (IMAGES / f"{shot.name}.png").write_bytes(data)
+            total += len(data)
+        browser.close()
+    print(f"docs/images: {total / 1000:.0f} kB")
+    if total > MOST:
+        raise SystemExit(f"larger than {MOST / 1000:.0f} kB")
+
+
+def _taken(browser: Browser, shot: Shot, folder: Path) -> bytes:
+    path = folder / "report.html"
+    path.write_text(shot.page, encoding="utf-8")
+    page = browser.new_page(viewport={"width": 1040, "height": 640}, color_scheme=shot.scheme)
+    page.goto(path.as_uri())
+    page.wait_for_function("() => window.__view && window.__view.frames > 0")
+    page.locator("#view-canvas").focus()
+    shot.act(page)
+    page.wait_for_timeout(300)
+    data = page.screenshot()
+    page.close()
+    return data
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Caches: what leaves a model and comes back in its next run, told by names, stored in few bits."""

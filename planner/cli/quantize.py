@@ -1,0 +1,97 @@
+"""The verb `quantize`: `plan` with everything chosen that can be, for the first file in one line."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from planner.cli.console import warn
+from planner.cli.files import STDIN
+from planner.cli.help.choices import complete_format, complete_target
+from planner.cli.options import (
+    AnnotationsOption,
+    CutOption,
+    EvalDataOption,
+    FunctionsOption,
+    JsonOption,
+    MethodOption,
+    MetricOption,
+    MinMetricOption,
+    MinSqnrOption,
+    ModelFile,
+    OutputOption,
+    RequiredData,
+)
+from planner.cli.planning import plan
+
+TARGET: Final = "onnxruntime-cpu"
+FORMAT: Final = "onnx-qdq"
+"""As `planner.quantizing` has them; a test says so. That module takes a second to load, help shall not."""
+
+
+def quantize(
+    model: ModelFile,
+    *,
+    data: RequiredData,
+    target: Annotated[
+        str,
+        typer.Option(
+            "--target",
+            "-t",
+            metavar="T",
+            help="Shipped name (see target list) or a YAML file; by default of the engine installed with us.",
+            autocompletion=complete_target,
+        ),
+    ] = TARGET,
+    out: Annotated[
+        str | None,
+        typer.Option("--out", "-o", metavar="OUT", help="Folder to write into; MODEL-quantized if none."),
+    ] = None,
+    eval_data: EvalDataOption = None,
+    formats: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--format",
+            "-f",
+            metavar="F",
+            help=f"Format of the file, {FORMAT} if none; repeatable.",
+            autocompletion=complete_format,
+        ),
+    ] = None,
+    method: MethodOption = None,
+    annotations: AnnotationsOption = None,
+    cut: CutOption = None,
+    functions: FunctionsOption = None,
+    output: OutputOption = None,
+    metric: MetricOption = None,
+    min_sqnr: MinSqnrOption = None,
+    min_metric: MinMetricOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Quantize a model in one call: calibrate, plan, check, export, compare, and say whether it is good."""
+    from planner.exporters.runnable import is_runnable
+
+    written = list(formats or [FORMAT])
+    if not any(map(is_runnable, written)):
+        warn(
+            f"onnxruntime does not run {', '.join(written)}: {FORMAT} is written too, and is what is compared"
+        )
+        written.append(FORMAT)
+    stem = "model" if model == STDIN else Path(model).stem
+    return plan(
+        model,
+        target=target,
+        out=out or f"{stem}-quantized",
+        data=data,
+        eval_data=eval_data,
+        method=method,
+        annotations=annotations,
+        cut=cut,
+        formats=written,
+        functions=functions,
+        output=output,
+        metric=metric,
+        min_sqnr=min_sqnr,
+        min_metric=min_metric,
+        json=json,
+    )

@@ -1,0 +1,138 @@
+"""Elementwise: operators of one tensor, of two that broadcast, and along the last axis, as ONNX ops.
+
+Source: TensorFlow Lite, builtin operators.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from planner.litert_reader.builder import Builder, Unread
+from planner.litert_reader.file import Operator
+from planner.litert_reader.linear import Reader
+from planner.litert_reader.vocabulary import BINARIES, COMPARISONS, UNARIES
+from planner.onnx.dtypes import enum_of
+
+_UNARY: Final = {operator: ours for ours, (operator, _) in UNARIES.items()}
+_BINARY: Final = {operator: ours for ours, operator in (*BINARIES.items(), *COMPARISONS.items())}
+_FUSING: Final = {
+    "ADD": "AddOptions",
+    "DIV": "DivOptions",
+    "MUL": "MulOptions",
+    "SUB": "SubOptions",
+}
+_CLAMPS: Final = {"RELU": 1, "RELU6": 3, "RELU_N1_TO_1": 2}
+_ALONG: Final = {
+    "L2_NORMALIZATION": ("LpNormalization", {"axis": -1, "p": 2}),
+    "LOG_SOFTMAX": ("LogSoftmax", {"axis": -1}),
+    "SOFTMAX": ("Softmax", {"axis": -1}),
+}
+
+
+def unary(builder: Builder, op: Operator) -> None:
+    """A function of one number."""
+    attributes: dict[str, object] = {}
+    if op.name == "LEAKY_RELU":
+        attributes["alpha"] = builder.options(op, "LeakyReluOptions").Alpha()
+    if op.name == "GELU":
+        attributes["approximate"] = "tanh" if builder.options(op, "GeluOptions").Approximate() else "none"
+    builder.result(op, _UNARY[op.name], [builder.value(op, 0)], attributes)
+
+
+def clamp(builder: Builder, op: Operator) -> None:
+    """RELU, RELU6, RELU_N1_TO_1 and RELU_0_TO_1."""
+    name = builder.value(op, 0)
+    if op.name == "RELU_0_TO_1":
+        ends = [builder.constant(np.array(end, np.float32), "bound") for end in (0, 1)]
+        builder.result(op, "Clip", [name, *ends])
+        return
+    ((kind, ends, _),) = builder.activated(_CLAMPS[op.name])
+    builder.result(op, kind, [name, *ends])
+
+
+def binary(builder: Builder, op: Operator) -> None:
+    """A function of two numbers, which broadcast."""
+    names = [builder.value(op, 0), builder.value(op, 1)]
+    activation = 0
+    if op.name in _FUSING:
+        activation = builder.options(op, _FUSING[op.name]).FusedActivationFunction()
+    builder.result(op, _BINARY[op.name], names, activation=activation)
+
+
+def prelu(builder: Builder, op: Operator) -> None:
+    """PRELU."""
+    builder.result(op, "PRelu", [builder.value(op, 0), builder.value(op, 1)])
+
+
+def along(builder: Builder, op: Operator) -> None:
+    """SOFTMAX, LOG_SOFTMAX and L2_NORMALIZATION, which run along the last axis."""
+    kind, attributes = _ALONG[op.name]
+    options = builder.options(op, "SoftmaxOptions") if op.name == "SOFTMAX" else None
+    if options is not None and options.Beta() != 1.0:
+        raise Unread(f"its beta is {options.Beta()}")
+    name = builder.value(op, 0)
+    axis = len(builder.tensor(op, 0).shape) - 1
+    if axis < 0:
+        raise Unread("its operand has no axis")
+    if op.name == "L2_NORMALIZATION" and builder.options(op, "L2NormOptions").FusedActivationFunction():
+        raise Unread("it has an activation")
+    builder.result(op, kind, [name], {**attributes, "axis": axis})
+
+
+def squared(builder: Builder, op: Operator) -> None:
+    """SQUARE and SQUARED_DIFFERENCE as products."""
+    name = builder.value(op, 0)
+    if op.name == "SQUARED_DIFFERENCE":
+        shape = builder.file.tensors[op.outputs[0]].shape
+        name = builder.between("Sub", [name, builder.value(op, 1)], shape)
+    builder.result(op, "Mul", [name, name])
+
+
+def rsqrt(builder: Builder, op: Operator) -> None:
+    """RSQRT as two ops."""
+    name = builder.value(op, 0)
+    root = builder.between("Sqrt", [name], builder.tensor(op, 0).shape)
+    builder.result(op, "Reciprocal", [root])
+
+
+def cast(builder: Builder, op: Operator) -> None:
+    """CAST between plain element types."""
+    x, y = builder.tensor(op, 0), builder.file.tensors[op.outputs[0]]
+    if not x.element or not y.element or x.kind is not None or y.kind is not None:
+        raise Unread("it casts stored integers, or elements that ONNX has not")
+    target = "f32" if y.element == "f16" else y.element
+    builder.result(op, "Cast", [builder.value(op, 0)], {"to": enum_of(target)})
+
+
+def hand_on(builder: Builder, op: Operator) -> None:
+    """QUANTIZE and DEQUANTIZE: the types of the two sides say what happens."""
+    place = op.outputs[0]
+    source, result = builder.tensor(op, 0), builder.file.tensors[place]
+    if source.data is not None and result.kind is None:
+        # Halves and stored integers of constants, made reals when the file is read.
+        builder.names[place] = builder.value(op, 0)
+        return
+    builder.result(op, "Identity", [builder.value(op, 0)])
+
+
+def select(builder: Builder, op: Operator) -> None:
+    """SELECT and SELECT_V2: Where; a condition of rows alone does not broadcast as ONNX does."""
+    shapes = [builder.tensor(op, i).shape for i in range(3)]
+    if op.name == "SELECT" and shapes[0] not in (shapes[1], ()):
+        raise Unread("its condition picks whole rows")
+    builder.result(op, "Where", [builder.value(op, i) for i in range(3)])
+
+
+ELEMENTWISE: Final[Mapping[str, Reader]] = {
+    **dict.fromkeys(_UNARY, unary),
+    **dict.fromkeys(_BINARY, binary),
+    **dict.fromkeys(_ALONG, along),
+    **dict.fromkeys((*_CLAMPS, "RELU_0_TO_1"), clamp),
+    **dict.fromkeys(("SQUARE", "SQUARED_DIFFERENCE"), squared),
+    **dict.fromkeys(("QUANTIZE", "DEQUANTIZE"), hand_on),
+    **dict.fromkeys(("SELECT", "SELECT_V2"), select),
+    "CAST": cast,
+    "PRELU": prelu,
+    "RSQRT": rsqrt,
+}

@@ -1,0 +1,1 @@
+"""Graphs of ONNX ops as readers of other formats draft and tidy them."""

@@ -1,0 +1,205 @@
+"""Quantize: the whole job in one call, from a float model and samples to a file, its plan and a verdict.
+
+Every step is one of `pipeline`'s and can be called alone; nothing is decided here. Source: design 03, "One
+`plan` call".
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from planner.accuracy.metrics import Metric
+from planner.accuracy.unlike import unlike_calibration
+from planner.accuracy.verdict import GOOD_SQNR, Verdict
+from planner.calibration.odd_samples import odd_samples
+from planner.calibration.samples import Source
+from planner.calibration.sources.foreign import replayable
+from planner.calibration.statistics import Statistics
+from planner.errors import InputError, ModelError, UnsupportedExport, require_name
+from planner.exporters.runnable import runnable
+from planner.exporters.table import EXPORTERS
+from planner.interpreter.compare import Comparison
+from planner.ir.graph import Graph
+from planner.notebook import html_of, html_table
+from planner.pipeline import ModelSource, annotate, calibrate, check, compare, export, load_model, plan
+from planner.plans.plan import Plan
+from planner.target.load import TargetSource, as_target
+from planner.target.records import QuantFn
+from planner.weight_conditioning.biases import correct_biases as corrected
+
+TARGET: Final = "onnxruntime-cpu"
+"""The device whose engine is installed with the planner."""
+FORMAT: Final = "onnx-qdq"
+"""The format that most engines read."""
+LOSS: Final = 1.0
+"""dB that optimisations may take: kernels fused from pairs round single numbers the other way."""
+
+Progress = Callable[[str, int, int | None], None]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Quantized:
+    """What `quantize` gives.
+
+    Attributes:
+      data: the bytes of the quantized file.
+      format: of the file.
+      plan: a type for every tensor, with reasons.
+      comparison: the file against the float model; None where neither it nor an `onnx-qdq` file of the same
+        plan runs in onnxruntime.
+      compared: the format of the file that was compared: `format`, or `onnx-qdq` where onnxruntime has no
+        words for that; "" where none was.
+      model: the float model that the plan is for: annotated, with corrected biases.
+      statistics: ranges of its values.
+      warnings: of the samples, the plan and the comparison.
+    """
+
+    data: bytes
+    format: str
+    plan: Plan
+    comparison: Comparison | None
+    compared: str
+    model: Graph
+    statistics: Statistics
+    warnings: tuple[str, ...]
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """Whether the file is good, fair or poor, and by which figure; None where nothing was compared."""
+        return None if self.comparison is None else self.comparison.verdict
+
+    def save(self, path: str | Path) -> None:
+        """Write the quantized file.
+
+        Raises:
+          InputError: a path that cannot be written.
+        """
+        try:
+            Path(path).write_bytes(self.data)
+        except OSError as error:
+            raise InputError(f"cannot write to {str(path)!r}: {error.strerror}") from error
+
+    def __repr__(self) -> str:
+        judged = self.verdict or "not compared"
+        device = self.plan.target.id
+        return f"<Quantized {self.plan.graph.name!r} for {device}: {len(self.data):,} bytes, {judged}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the verdict, size, plan and comparison in a line each."""
+        rows = [
+            ("verdict", self.verdict or "not compared"),
+            ("file", f"{self.format}, {len(self.data):,} bytes"),
+            ("plan", self.plan),
+            ("measured", "" if self.comparison is None else self.comparison.measured_on),
+            *(("warning", text) for text in self.warnings),
+        ]
+        return html_of(f"{self.plan.graph.name} for {self.plan.target.id}", html_table(("", ""), rows))
+
+
+def quantize(
+    model: Graph | ModelSource,
+    samples: Source,
+    *,
+    target: TargetSource = TARGET,
+    format: str = FORMAT,  # noqa: A002 - the public name
+    eval_samples: Source | None = None,
+    method: str = "minmax",
+    annotations: str | Path | Mapping[str, Any] | None = None,
+    kernels: Mapping[str, Any] | None = None,
+    correct_biases: bool = True,
+    metrics: Sequence[str | Metric] = (),
+    output: str | None = None,
+    functions: Mapping[str, QuantFn] | None = None,
+    progress: Progress | None = None,
+) -> Quantized:
+    """Quantize a float model for a device: calibrate, plan, check, export, compare.
+
+    Args:
+      model: loaded, or anything `load_model` takes.
+      samples: to calibrate with, 32 to 128 representative ones, as `calibrate` takes them.
+      target: a shipped name, a path or a loaded target; by default that of the engine installed with it.
+      format: of the file; `EXPORTERS` has the names.
+      eval_samples: held-out samples to judge by, with labels or not; by default `samples`.
+      method: of calibration.
+      annotations, kernels: your own constraints, as `annotate` takes them.
+      correct_biases: take the mean error of the integer weights out of the biases.
+      metrics, output: as `compare` takes them.
+      functions: of the target's `fn` rules.
+      progress: called with (what is done, steps done, steps in all or None).
+
+    Raises:
+      InputError: a model, samples or a target that cannot be read, or the wrong format for the plan.
+      Conflict: constraints that cannot all hold.
+
+    Example:
+      >>> model, samples = "examples/digits/digits.onnx", "examples/digits/calibration.npz"
+      >>> done = planner.quantize(model, samples, target="litert-int8")
+      >>> done.verdict.level
+      'good'
+    """
+    require_name("export format", format, EXPORTERS)
+    tell = progress or (lambda _what, _done, _total: None)
+    device = as_target(target, functions)
+    graph = model if isinstance(model, Graph) else load_model(model)
+    held = replayable(samples)
+    judged_by = held if eval_samples is None else replayable(eval_samples)
+    stats = calibrate(graph, held, method=method, progress=lambda done, all_: tell("calibrating", done, all_))
+    ready = annotate(graph, stats=stats, annotations=annotations, kernels=kernels)
+    if correct_biases:
+        tell("correcting biases", 0, None)
+        ready = corrected(ready, device, stats)
+    tell("planning", 0, None)
+    found = plan(ready, device)
+    tell("checking", 0, None)
+    check(found, ready, device)
+    tell("exporting", 0, None)
+    data = export(ready, found, format)
+    compared, plain = _file_to_run(ready, found, format, data)
+    comparison = None
+    if plain is not None:
+        comparison = _as_used(
+            graph,
+            plain,
+            judged_by,
+            held_out=eval_samples is not None,
+            metrics=metrics,
+            output=output,
+            progress=lambda done, all_: tell("comparing", done, all_),
+        )
+    warnings = [*odd_samples(ready, held), *found.warnings]
+    if eval_samples is not None:
+        warnings += unlike_calibration(graph, stats, judged_by)
+    warnings += () if comparison is None else comparison.warnings
+    return Quantized(data, format, found, comparison, compared, ready, stats, tuple(warnings))
+
+
+def _file_to_run(ready: Graph, found: Plan, name: str, data: bytes) -> tuple[str, bytes | None]:
+    """The file as onnxruntime runs it, else one of the same plan in the usual format, and its format."""
+    plain = runnable(name, data)
+    if plain is not None:
+        return name, plain
+    try:
+        return FORMAT, export(ready, found, FORMAT)
+    except UnsupportedExport:
+        return "", None
+
+
+def _as_used(graph: Graph, data: bytes, samples: Source, *, held_out: bool, **asked: Any) -> Comparison:
+    """Compare at onnxruntime's defaults, as a user runs the file; without optimisations where these fail."""
+    try:
+        found = compare(graph, data, samples, optimisation="all", **asked)
+    except ModelError:
+        return replace(compare(graph, data, samples, **asked), held_out=held_out)
+    if found.worst_sqnr < GOOD_SQNR:
+        plain = compare(graph, data, samples, **asked)
+        if plain.worst_sqnr > found.worst_sqnr + LOSS:
+            figures = (
+                f"{found.worst_sqnr:.1f} dB with onnxruntime's optimisations, {plain.worst_sqnr:.1f} without"
+            )
+            note = (
+                f"{figures}: some processors add products of u8 and i8 in 16 bits, which is not exact "
+                "(session.x64quantprecision avoids that)"
+            )
+            found = replace(found, notes=(*found.notes, note))
+    return replace(found, held_out=held_out)

@@ -1,0 +1,163 @@
+"""The top of a report: quality and what it was measured on, kernels in integers, cost in its parts, size.
+
+Source: design 06, the page; thresholds are those of docs/accuracy.md.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from planner.accuracy.losses import Losses
+from planner.accuracy.metrics import score_text
+from planner.accuracy.quality import decibels
+from planner.interpreter.compare import Comparison
+from planner.ir.dtypes import NUMPY
+from planner.ir.types.qtypes import Uniform
+from planner.plans.plan import Plan
+from planner.report.charted import BAD, POOR, kinds_text, reasons
+from planner.report.charts import Bar, shares
+from planner.report.markup import Markup, element, join
+from planner.report.totals import totals
+
+FEW: Final = 3
+"""Reasons at the top; the section of float kernels has all."""
+
+
+class Size(NamedTuple):
+    """Bytes of the weights that kernels read: as they are, and as the plan stores them."""
+
+    before: float
+    after: float
+
+
+def size_of(plan: Plan) -> Size:
+    """Add up the weights; one that is stored in several types counts once for each."""
+    stored: dict[tuple[str, object], float] = {}
+    before: dict[str, float] = {}
+    for kernel in plan.kernels_in_order:
+        for port in kernel.inputs:
+            if port.value not in plan.graph.constants:
+                continue
+            value = plan.graph.values[port.value]
+            if value.dtype not in NUMPY:
+                continue
+            whole = float(value.elements * NUMPY[value.dtype].itemsize)
+            before[port.value] = whole
+            bits = port.type.storage.bits if isinstance(port.type, Uniform) else None
+            stored[port.value, bits] = whole if bits is None else value.elements * bits / 8
+    return Size(sum(before.values()), sum(stored.values()))
+
+
+def bytes_text(number: float) -> str:
+    """`12.3 kB`."""
+    for least, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if number >= least:
+            return f"{number / least:.3g} {unit}"
+    return f"{number:.0f} bytes"
+
+
+def mark(sqnr: float) -> str:
+    """`good`, `poor` or `bad`, as a word and a class."""
+    return "good" if sqnr >= POOR else "poor" if sqnr >= BAD else "bad"
+
+
+def summary(plan: Plan, comparisons: Mapping[str, Comparison], losses: Losses | None) -> Markup:
+    """The cards of the top."""
+    cards = [_quality(comparisons, losses), _kernels(plan), _cost(plan), _size(plan)]
+    return element("div", *cards, class_="cards")
+
+
+def _card(title: str, figure: object, *rest: object, class_: str = "") -> Markup:
+    head = element("h2", title)
+    return element(
+        "section", head, element("p", figure, class_=f"figure {class_}".rstrip()), *rest, class_="card"
+    )
+
+
+def _quality(comparisons: Mapping[str, Comparison], losses: Losses | None) -> Markup:
+    """The worst output of the best file, with its colour in words too, and the samples behind it."""
+    if comparisons:
+        name, best = max(comparisons.items(), key=lambda item: item[1].worst_sqnr)
+        scores = [
+            element(
+                "p",
+                f"{metric}: {score_text(metric, score.quantized)}, "
+                f"the model {score_text(metric, score.reference)}",
+            )
+            for metric, score in best.scores.items()
+        ]
+        told = f"SQNR of the worst output of {name}, {best.measured_on}"
+        return _graded(best.worst_sqnr, told, *scores)
+    if losses is not None:
+        return _graded(losses.sqnr, f"SQNR of {losses.outputs[0].label}, on {losses.samples} samples")
+    told = "Not measured. qplan plan with --data and --format, or qplan compare, measures it."
+    return _card("Quality", "–", element("p", told, class_="quiet"))
+
+
+def _graded(sqnr: float, told: str, *rest: Markup) -> Markup:
+    grade = mark(sqnr)
+    figure = join(
+        decibels(sqnr) if math.isfinite(sqnr) or sqnr > 0 else "no signal",
+        " ",
+        element("span", grade, class_="grade"),
+    )
+    return _card("Quality", figure, element("p", told, class_="quiet"), *rest, class_=grade)
+
+
+def _kernels(plan: Plan) -> Markup:
+    count = totals(plan)
+    others = []
+    for reason, kinds in reasons(plan)[:FEW]:
+        text = f"{sum(kinds.values())} {reason} ({kinds_text(kinds)})"
+        others.append(element("li", text, title=text))
+    more = len(reasons(plan)) - FEW
+    if more > 0:
+        others.append(
+            element("li", f"{more} more {'reason' if more == 1 else 'reasons'} below", class_="quiet")
+        )
+    n_float = count.kernels - count.integer
+    parts = (Bar("integers", count.integer, str(count.integer)), Bar("float", n_float, str(n_float)))
+    told = () if others else (element("p", "Fully quantized", class_="quiet"),)
+    return _card(
+        "Kernels on integers", f"{count.integer} of {count.kernels}", shares("Kernels", parts), *told,
+        *((element("ul", *others, class_="reasons"),) if others else ()),
+    )  # fmt: skip
+
+
+def _cost(plan: Plan) -> Markup:
+    count = totals(plan)
+    casts = sum(one.cost for one in plan.rescales if one.kind in ("quantize", "dequantize"))
+    lost = count.cost - count.changed
+    parts = (
+        Bar("rescales", count.changed - casts, f"{count.changed - casts:,.0f}"),
+        Bar("casts", casts, f"{casts:,.0f}"),
+        Bar("lost bits", lost, f"{lost:,.0f}"),
+    )
+    told = f"{count.cost_text}: {count.changed:,.0f} for rescales and casts, {lost:,.0f} for lost bits"
+    return _card(
+        "Cost", f"{count.cost:,.0f}", shares("Cost", parts), element("p", told, class_="quiet"),
+        element(
+            "p",
+            f"{_many(count.rescales, 'rescale')}, {_many(count.casts, 'cast')}; "
+            f"work {count.work.total:,.0f} {count.work_unit}",
+            title=f"Work of the device: {count.work_text}",
+            class_="quiet",
+        ),
+    )  # fmt: skip
+
+
+def _size(plan: Plan) -> Markup:
+    before, after = size_of(plan)
+    if not before:
+        return _card("Weights", "none", element("p", "No kernel reads a constant.", class_="quiet"))
+    share = after / before
+    parts = (
+        Bar("planned", after, bytes_text(after)),
+        Bar("saved", max(before - after, 0.0), bytes_text(max(before - after, 0.0))),
+    )
+    told = f"of {bytes_text(before)} in the model, {share:.0%}; biases and scales of the format not counted"
+    return _card("Weights", bytes_text(after), shares("Weights", parts), element("p", told, class_="quiet"))
+
+
+def _many(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"

@@ -1,0 +1,1 @@
+"""Conditions of predicates: `grammar` reads them, `verdicts` judges them on values."""

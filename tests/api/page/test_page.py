@@ -1,0 +1,163 @@
+"""The walk of a new user through the server's page, and what may not happen on it."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from api.page.files import is_open
+from tests.api.documents import chain
+from tests.api.test_tokens import bearer, digest
+
+DIGITS = Path(__file__).resolve().parents[3] / "examples" / "digits"
+PAGES = ("/", "/plans", "/jobs", "/targets", "/targets/litert-int8", "/docs")
+WIDTHS = {"phone": 390, "tablet": 820, "desk": 1440}
+NASTY = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def url(service):
+    return str(service.base_url).rstrip("/")
+
+
+def ready(page):
+    page.wait_for_selector("main[data-ready]")
+
+
+def violations(page):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    found = axe.Axe().run(page)
+    return [(one["id"], [node["html"] for node in one["nodes"]]) for one in found.response["violations"]]
+
+
+def test_the_walk_of_a_new_user(opened, url):
+    page = opened(url)
+    ready(page)
+    page.set_input_files("#model-file", DIGITS / "digits.onnx")
+    page.wait_for_url("**/models/sha256:*")
+    ready(page)
+    page.set_input_files("#samples-file", DIGITS / "calibration.npz")
+    page.get_by_text("Calibrated on").wait_for(timeout=60_000)
+    page.get_by_role("button", name="plan for onnxruntime-cpu").click()
+    row = page.locator("tr[data-target=onnxruntime-cpu]")
+    row.get_by_text("dB").wait_for(timeout=90_000)
+    assert " of " in row.inner_text()
+    assert violations(page) == []
+    row.get_by_role("link", name=" of ").click()
+    page.wait_for_url("**/plans/sha256:*")
+    ready(page)
+    frame = page.frames[1]
+    frame.wait_for_function("() => window.__view && window.__view.frames > 0")
+    name = frame.evaluate("main.graph.nameOf(1)")
+    frame.evaluate("(at) => planPage.edit({of: 'kernel', at, value: 'float'})", name)
+    page.locator("#edited a").wait_for(timeout=60_000)
+    assert "cost" in frame.locator("#view-said").inner_text()
+    frame.evaluate("planPage.undo()")
+    page.wait_for_function("() => !document.querySelector('#edited a')")
+    with page.expect_download(timeout=60_000) as download:
+        page.get_by_role("button", name="export and download").click()
+    assert download.value.suggested_filename.endswith(".onnx-qdq.onnx")
+    assert len(Path(download.value.path()).read_bytes()) > 1000
+
+
+@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_fit_and_are_accessible(opened, url, path, width, scheme):
+    page = opened(url, path, viewport={"width": WIDTHS[width], "height": 800}, color_scheme=scheme)
+    if path != "/docs":
+        ready(page)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert violations(page) == []
+
+
+def test_names_of_models_stay_text(opened, service, url):
+    text = json.dumps({**chain(3), "name": NASTY}).encode()
+    blob = f"sha256:{hashlib.sha256(text).hexdigest()}"
+    kind = {"Content-Type": "application/octet-stream"}
+    service.put(f"/v1/blobs/{blob}", content=text, headers=kind).raise_for_status()
+    service.post("/v1/models", json={"blob": blob}).raise_for_status()
+    page = opened(url)
+    ready(page)
+    page.get_by_role("link", name=NASTY).click()
+    page.wait_for_url("**/models/*")
+    ready(page)
+    assert page.locator("h1").inner_text() == NASTY
+    assert page.locator("img").count() == 0
+
+
+def test_by_keys_alone(opened, url):
+    page = opened(url)
+    ready(page)
+    seen = []
+    for _ in range(8):
+        page.keyboard.press("Tab")
+        seen.append(page.evaluate("document.activeElement.textContent || document.activeElement.id"))
+    assert seen[:7] == ["quant-planner", "Models", "Plans", "Jobs", "Targets", "API", "model-file"]
+
+
+@pytest.mark.parametrize("size", [0, 1, 55, 56, 63, 64, 65, 119, 1000])
+def test_sha256_in_parts(opened, url, size):
+    data = bytes(i * 7 % 256 for i in range(size))
+    script = """async ([data, cut]) => {
+      const src = document.querySelector('script[type=module]').src.replace('app.js', 'sha256.js');
+      const { Sha256 } = await import(src);
+      const hash = new Sha256();
+      hash.update(Uint8Array.from(data.slice(0, cut)));
+      hash.update(Uint8Array.from(data.slice(cut)));
+      return hash.hex(); }"""
+    page = opened(url)
+    assert page.evaluate(script, [list(data), size // 3]) == hashlib.sha256(data).hexdigest()
+
+
+def test_a_target_is_linted_as_one_types_and_kept(opened, url):
+    page = opened(url, "/targets/litert-int8")
+    ready(page)
+    page.get_by_text("it loads").wait_for()
+    text = page.input_value("#yaml")
+    page.get_by_role("button", name="run its tests").click()
+    page.get_by_text("0 failed").wait_for(timeout=60_000)
+    page.fill("#yaml", text.replace("id: litert-int8", "id: my-own", 1))
+    page.get_by_role("button", name="keep as a version").click()
+    page.wait_for_url("**/targets/my-own*")
+    assert page.locator("h1").inner_text().startswith("my-own@")
+
+
+def test_with_tokens_one_signs_in_and_is_offered_what_one_may(opened, make_service):
+    from api.server.tokens import parse_token
+
+    tokens = (parse_token(f"eye:read:{digest('look')}", "t"), parse_token(f"all:write:{digest('do')}", "t"))
+    service = make_service(tokens=tokens)
+    assert service.get("/v1/server").status_code == 401
+    assert service.get("/v1/server", headers=bearer("look")).json()["scopes"] == ["read"]
+    url = str(service.base_url).rstrip("/")
+    page = opened(url)
+    for secret, offered in (("look", 0), ("do", 1)):
+        page.fill("#token", secret)
+        page.get_by_role("button", name="sign in").click()
+        ready(page)
+        assert page.locator("#model-file").count() == offered
+        page.get_by_role("button", name="sign out").click()
+        page.wait_for_selector("#token")
+    assert all("401" in text for text in page.complaints)  # Chromium notes each refusal
+    page.complaints.clear()
+
+
+def test_pages_need_no_token_and_nothing_else_is_open():
+    assert all(is_open("GET", path) for path in ("/", "/plans/sha256:1", "/targets/a@1", "/page/0/app.js"))
+    assert not any(is_open("GET", path) for path in ("/v1/plans", "/openapi.json", "/metrics", "/plans/a/b"))
+    assert not is_open("POST", "/")
+
+
+def test_policy_and_caching(service):
+    page = service.get("/")
+    policy = page.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; script-src 'self' 'sha256-")
+    assert "unsafe-inline" not in policy.partition("style-src")[0]
+    assert page.headers["x-frame-options"] == "DENY"
+    file = page.text.partition('src="')[2].partition('"')[0]
+    assert "immutable" in service.get(file).headers["cache-control"]
+    assert service.get("/page/old/app.js").headers["cache-control"] == "no-store"
+    assert service.get("/page/old/none.js").status_code == 404
+    assert service.get("/", headers={"If-None-Match": page.headers["etag"]}).status_code == 304

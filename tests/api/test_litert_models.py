@@ -1,0 +1,39 @@
+"""LiteRT files over HTTP: read by the child, planned, exported; what is no such file gets a typed answer."""
+
+import pytest
+
+from tests.api.documents import put
+from tests.api.test_problems import check
+from tests.litert_reader.files import of_rows
+
+FILE = "fully_connected-1"
+
+
+@pytest.fixture(scope="module")
+def data():
+    return of_rows()[FILE].file
+
+
+def test_a_file_is_a_model(make_service, data):
+    client = make_service()
+    answer = client.post("/v1/models", json={"blob": put(client, data)})
+    assert answer.status_code == 201, answer.text
+    record = answer.json()
+    assert record["format"] == "litert"
+    plan = client.post("/v1/plans", json={"model": record["digest"], "target": "litert-int8"})
+    assert plan.status_code == 200, plan.text
+    assert plan.json()["cost"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda data: data[:200], "no LiteRT file, or a truncated one"),
+        (lambda data: b"\xff\xff\xff\x7f" + data[4:], "no LiteRT file, or a truncated one"),
+        (lambda data: data[:8], "no LiteRT file, or a truncated one"),
+    ],
+)
+def test_what_is_no_file_is_refused(make_service, data, change, words):
+    client = make_service()
+    answer = client.post("/v1/models", json={"blob": put(client, change(data))})
+    check(answer, "model-invalid", words)

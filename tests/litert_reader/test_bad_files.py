@@ -1,0 +1,102 @@
+"""Files that are cut, changed, or say what cannot be: a model, or a ModelError that says where and why."""
+
+import random
+import struct
+from contextlib import suppress
+
+import pytest
+
+import planner
+from planner.errors import ModelError
+from planner.litert_reader.read import read_litert
+from planner.litert_reader.scan import scan_litert
+from tests.litert_reader.files import FLOAT, OFFICIAL, of_floats, of_rows, path_of
+
+MILLION = pytest.param(1_000_000, marks=pytest.mark.soak)
+WORDS = (0, 1, 4, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)
+CUT = r"no LiteRT file|bytes hold it|defines it|has \d+ bytes"
+BYTES = (0, 1, 2, 4, 8, 127, 128, 255)
+
+
+def small():
+    return [item.file for item in of_rows().values()] + [data for _, _, data in of_floats().values()]
+
+
+def changed(chance, seeds):
+    """A file with up to four bytes or words changed, its length kept: offsets lead elsewhere."""
+    data = bytearray(chance.choice(seeds))
+    for _ in range(1 << chance.randrange(3)):
+        at, how = chance.randrange(len(data)), chance.randrange(4)
+        if how == 0:
+            data[at] ^= 1 << chance.randrange(8)
+        elif how == 1:
+            data[at] = chance.choice(BYTES)
+        elif how == 2:
+            data[at] = data[at] + chance.randint(-8, 8) & 255
+        else:
+            data[at & ~3 : (at & ~3) + 4] = struct.pack("<I", chance.choice(WORDS))
+    return bytes(data)
+
+
+@pytest.mark.parametrize("count", [2000, MILLION])
+def test_changed_files(count, record_property):
+    chance, seeds = random.Random(0), small()  # noqa: S311 - to be repeated, not to be secret
+    read = refused = 0
+    for _ in range(count):
+        data = changed(chance, seeds)
+        try:
+            read_litert(data)
+            read += 1
+        except ModelError as error:
+            assert str(error)  # noqa: PT017 - that it is one is what is tested
+            refused += 1
+        except Exception as error:
+            raise AssertionError(f"{type(error).__name__} of {data.hex()}") from error
+    record_property("changed", f"{count} files, {read} read, {refused} refused")
+    assert min(read, refused) > count // 20
+
+
+@pytest.mark.parametrize("name", [*OFFICIAL, *FLOAT])
+@pytest.mark.parametrize("step", [1499, pytest.param(1, marks=pytest.mark.soak)])
+def test_files_that_are_cut(name, step):
+    if not path_of(name).exists():
+        pytest.skip(f"no {path_of(name)}")
+    data = path_of(name).read_bytes()
+    for end in (*range(0, min(600, len(data)), max(1, step // 100)), *range(0, len(data), step)):
+        with pytest.raises(ModelError, match=CUT):
+            read_litert(data[:end])
+
+
+def test_small_files_that_are_cut():
+    """The last bytes may be a layout's, of fields that are not read: then it is a model."""
+    for data in small()[::8]:
+        whole = 0
+        for end in range(0, len(data), 3):
+            with suppress(ModelError):
+                read_litert(data[:end])
+                whole += 1
+        assert whole <= 8
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "no LiteRT file: bytes 4 to 8 are not TFL3"),
+        (b"\0\0\0\0TFL3", "no LiteRT file: the layout at byte 0 is none of a table"),
+        (
+            b"\xff\0\0\0TFL3",
+            "no LiteRT file, or a truncated one: byte 255 should begin 4 bytes of the 8 there are",
+        ),
+    ],
+)
+def test_what_a_scan_says(data, words):
+    with pytest.raises(ModelError) as caught:
+        scan_litert(data)
+    assert str(caught.value) == words
+
+
+def test_a_missing_extra_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "tflite", None)
+    with pytest.raises(ModelError, match="litert files are read with the packages") as caught:
+        planner.load_model(small()[0])
+    assert caught.value.hint == "pip install 'quant-planner[litert]'"
