@@ -4,7 +4,7 @@ Same samples on all sides, SQNR of held-out samples in onnxruntime, optimisation
 operands are stored integers, whatever becomes of the result. A search on `onnxruntime-cpu` is asked for what
 NNCF's file has. Usage, from the repository root: `python -m benchmarks.quantizers [--samples 8] [--only NAME
 ...] [--nncf PYTHON] [--write]`, with the models of QPLAN_MODELS; `--nncf` is the Python of NNCF's
-environment (`make .oracles/nncf/.made`); `--write` writes docs/results/quantizers.md.
+environment (`make .oracles/nncf/.made`); `--write` writes its page.
 """
 
 import argparse
