@@ -85,12 +85,15 @@ def float_ops(model: ModelProto) -> Counter[str]:
     )
 
 
-def macs_by_op(model: ModelProto, sample: Mapping[str, Array] | None = None) -> dict[str, tuple[int, int]]:
+def macs_by_op(
+    model: ModelProto, sample: Mapping[str, Array] | None = None, *, stored_results: bool = True
+) -> dict[str, tuple[int, int]]:
     """Return (integer, total) multiply-adds of Conv, ConvTranspose, Gemm and MatMul, by op type.
 
     Args:
       model: a QDQ or a float file.
       sample: one input; with it the shapes are those of a run, for files whose shapes are not static.
+      stored_results: whether a product of stored integers counts only where its result is stored, too.
 
     Raises:
       ValueError: a shape that the count needs is not static and no sample was given.
@@ -103,7 +106,8 @@ def macs_by_op(model: ModelProto, sample: Mapping[str, Array] | None = None) -> 
     for node in nodes:
         macs = MAC_COUNTS[node.op_type](node, wiring)
         integer, total = found.get(node.op_type, (0, 0))
-        found[node.op_type] = (integer + macs * _is_integer(node, wiring), total + macs)
+        is_integer = (_is_integer if stored_results else _multiplies_integers)(node, wiring)
+        found[node.op_type] = (integer + macs * is_integer, total + macs)
     return found
 
 
@@ -203,6 +207,16 @@ def _is_integer(node: NodeProto, wiring: _Wiring) -> bool:
     return from_integers and all(_goes_to_quantize(name, wiring) for name in results)
 
 
+def _multiplies_integers(node: NodeProto, wiring: _Wiring) -> bool:
+    """Whether both operands are stored integers, views of them included."""
+    for name in node.input[:2]:
+        while name in wiring.producer and wiring.producer[name].op_type in VIEWS:
+            name = wiring.producer[name].input[0]  # noqa: PLW2901 - what the view is of
+        if not _comes_from_dequantize(name, wiring):
+            return False
+    return True
+
+
 def _is_folded_activation(node: NodeProto, wiring: _Wiring) -> bool:
     """Whether a Relu or Clip stands between a computing op and QuantizeLinear."""
     if node.op_type not in ACTIVATIONS or node.input[0] not in wiring.producer:
@@ -289,6 +303,7 @@ def _gemm_macs(node: NodeProto, wiring: _Wiring) -> int:
     return prod(_dims(node.output[0], wiring)) * rows_first[0 if transposed else 1]
 
 
+VIEWS: Final = frozenset({"Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 MAC_COUNTS: Final = {
     "Conv": _conv_macs,
     "ConvTranspose": _conv_transpose_macs,

@@ -1,9 +1,10 @@
 """One phase of onnxruntime's own quantizer in a process of its own, timed; prints one JSON line.
 
-Run by `onnxruntime_baseline`, never imported. Phases: `preprocess`, or `convert` where its result is
-refused; `pieces` (calibrator and QDQQuantizer called one after the other, as `quantize_static` does);
-`static` (`quantize_static` as a user calls it); `cached` (the same with the ranges given). Peak memory
-is this process's own, the samples are read one at a time.
+Run by `onnxruntime_baseline` and `quantizers`, never imported. Phases: `preprocess`, or `convert` where its
+result is refused; `pieces` (calibrator and QDQQuantizer called one after the other, as `quantize_static`
+does); `static` (`quantize_static` as a user calls it); `cached` (the same with the ranges given); `entropy`,
+`percentile`, `distribution` (by another method of calibration). Peak memory is this process's own, the
+samples are read one at a time.
 """
 
 import json
@@ -11,6 +12,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -117,7 +119,13 @@ def _quantize(model: onnx.ModelProto, ranges: Any, op_types: list[str], work: Pa
     quantizer.model.save_model_to_file(str(work / "pieces.onnx"), False)
 
 
-def _quantize_static(source: Path, target: Path, reader: FolderReader | None, cache: Path | None) -> float:
+def _quantize_static(
+    source: Path,
+    target: Path,
+    reader: FolderReader | None,
+    cache: Path | None,
+    method: CalibrationMethod = CalibrationMethod.MinMax,
+) -> float:
     start = time.perf_counter()
     quantize_static(
         str(source),
@@ -127,7 +135,7 @@ def _quantize_static(source: Path, target: Path, reader: FolderReader | None, ca
         per_channel=True,
         activation_type=ACTIVATION,
         weight_type=WEIGHT,
-        calibrate_method=CalibrationMethod.MinMax,
+        calibrate_method=method,
         calibration_cache_path=cache,
     )
     return time.perf_counter() - start
@@ -144,12 +152,19 @@ def cached(source: Path, _samples: Path, work: Path) -> dict[str, float | str]:
     return {"cached_s": _quantize_static(source, work / "cached.onnx", None, work / "ranges.json")}
 
 
+def by_method(name: str, source: Path, samples: Path, work: Path) -> dict[str, float | str]:
+    """Write `work/NAME.onnx`: the whole of `quantize_static` by a method of calibration."""
+    method, target = CalibrationMethod[name.capitalize()], work / f"{name}.onnx"
+    return {f"{name}_s": _quantize_static(source, target, FolderReader(samples), None, method)}
+
+
 PHASES: Final[Mapping[str, Callable[[Path, Path, Path], dict[str, float | str]]]] = {
     "cached": cached,
     "convert": convert,
     "pieces": pieces,
     "preprocess": preprocess,
     "static": static,
+    **{name: partial(by_method, name) for name in ("entropy", "percentile", "distribution")},
 }
 
 
