@@ -132,12 +132,12 @@ def _each(source: Iterable[Any], graph: Graph, *, labeled: bool) -> Iterator[Fee
         except SampleError:
             # A data loader gives batches, of which a model of a fixed batch takes one part after the other.
             try:
-                parts = _stacked(arrays, name, graph, labeled=labeled)
+                parts = [*_stacked(arrays, name, graph, labeled=labeled).feeds]
             except SampleError:
-                parts = None
-            if parts is None:
+                parts = []
+            if len(parts) < 2:  # no batch: what is wrong with the sample as it is says more
                 raise
-            yield from parts.feeds
+            yield from parts
 
 
 def _with_batch_axis(sample: Sample, graph: Graph) -> Sample:

@@ -119,13 +119,6 @@ BAD = [
     ([{"image": IMAGES[0]}], "sample 0: input 'ids' is missing (given: 'image')"),
     ([{}], "sample 0: input 'image' is missing (given: nothing)"),
     (
-        [one(0, image=IMAGES[0, 0])],
-        (
-            "sample 0: input 'image' has shape [3, 2, 2], the model wants [1, 3, 2, 2]"
-            " (add a first axis of size 1)"
-        ),
-    ),
-    (
         [one(0, image=np.zeros((1, 2, 2, 3)))],
         "sample 0: input 'image' has shape [1, 2, 2, 3], the model wants [1, 3, 2, 2]",
     ),
@@ -139,8 +132,20 @@ BAD = [
         "sample 0: input 'image' has element type complex128, the model wants f32",
     ),
     ([one(0, ids=np.full((1, 4), 2**63, np.uint64))], "sample 0: input 'ids' holds numbers beyond i64"),
-    ([7], "sample 0: expected a mapping of input names, found a int"),
-    (7, "samples cannot be a int (a folder of .npz, one .npz, or an iterable of {input name: array})"),
+    (
+        [7],
+        (
+            "sample 0: 1 array for 2 inputs: 'image', 'ids' (give a mapping from input name to array, "
+            "or the arrays in the order of the inputs, labels last)"
+        ),
+    ),
+    (
+        7,
+        (
+            "samples cannot be a int "
+            "(a folder of .npz, one .npz, or an iterable of {input name: array} or arrays)"
+        ),
+    ),
     (
         {"image": IMAGES, "ids": IDS[:3]},
         "samples: different numbers of samples: 5 of 'image', 3 of 'ids'",
@@ -153,6 +158,10 @@ BAD = [
         ),
     ),
 ]
+
+
+def test_an_input_without_its_batch_axis_gets_one():
+    assert read([one(0, image=IMAGES[0, 0])])[1][0]["image"].shape == (1, 3, 2, 2)
 
 
 @pytest.mark.parametrize(("source", "message"), BAD)

@@ -247,7 +247,10 @@ def test_a_folder_as_a_model(refused, tmp_path):
 
 def test_a_document_of_another_kind_is_named(refused, qplan, stats):
     text = refused(stats, "-t", "litert-int8", "--data", DATA)
-    assert text.startswith(f"{stats}: format 'qplan.stats/2' is unknown here")
+    assert text == (
+        f"{str(stats)!r} is statistics of a model, and no model that is read here "
+        "(give them as --stats, and the model in front)"
+    )
     answer = qplan("show", stats)
     assert (answer.code, answer.err.startswith(f"qplan: error: {stats}: format 'qplan.stats/2'")) == (2, True)
 
