@@ -12,7 +12,7 @@ from planner.version import VERSION
 if TYPE_CHECKING:
     from planner.accuracy.losses import Losses, losses
     from planner.accuracy.unlike import unlike_calibration
-    from planner.calibration.caches.stored import with_caches
+    from planner.calibration.caches.per_head import with_caches
     from planner.calibration.odd_samples import odd_samples
     from planner.calibration.sources.images import images
     from planner.calibration.statistics import Statistics
@@ -90,7 +90,7 @@ _HOMES: Final = {
     "target_ids": "planner.target.load",
     "to_networkx": "planner.plans.networkx_graph",
     "unlike_calibration": "planner.accuracy.unlike",
-    "with_caches": "planner.calibration.caches.stored",
+    "with_caches": "planner.calibration.caches.per_head",
     "with_wanted": "planner.ir.asked",
     "write_report": "planner.report.html",
 }

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from planner.calibration.annotations import Annotation, Annotations, CacheAnnotation, read_annotations
-from planner.calibration.caches.stored import with_caches
+from planner.calibration.caches.stored import tie_caches
 from planner.calibration.rows_seen import APART
 from planner.calibration.statistics import (
     Statistics,
@@ -146,7 +146,7 @@ def _with_annotations(graph: Graph, annotations: Annotations) -> Graph:
 
 def _with_caches(graph: Graph, asked: CacheAnnotation) -> Graph:
     try:
-        return with_caches(graph, asked.stored, names=asked.names)
+        return tie_caches(graph, asked.stored, names=asked.names)
     except AnnotationError as error:
         raise AnnotationError(f"{asked.place}: {error.message}", hint=error.hint) from None
 

@@ -10,8 +10,8 @@ from typing import Any
 
 Schema = dict[str, Any]
 
-GROWING = "/kind"
-"""Ends the place of an enumeration whose words grow in answers."""
+GROWING = ("/kind", "/format")
+"""Ends of the places of enumerations whose words grow in answers."""
 
 
 def breaks(before: Schema, after: Schema) -> list[str]:
