@@ -12,8 +12,7 @@ from planner.plans.diff import diff
 from planner.plans.plan import Plan, Planned
 from planner.plans.records import KernelPlan, Port
 from planner.report.charted import reasons
-from planner.report.summary import size_of
-from planner.report.totals import totals
+from planner.report.totals import size_of, totals
 from planner.what_if.pareto import Tradeoff, pareto
 from planner.what_if.suggest import Suggestion, suggest
 

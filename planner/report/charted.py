@@ -6,10 +6,8 @@ Picks the figures; `charts` draws them. Source: design 06, the page.
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from planner.accuracy.losses import Losses
-from planner.calibration.statistics import Bins, Statistics
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan
@@ -28,6 +26,11 @@ from planner.report.charts import (
 )
 from planner.report.markup import Markup, element, join
 from planner.report.totals import is_integer
+
+if TYPE_CHECKING:
+    # The service counts reasons with this module, in a process that loads no reader of models.
+    from planner.accuracy.losses import Losses
+    from planner.calibration.statistics import Bins, Statistics
 from planner.what_if.pareto import Tradeoff
 
 MOST: Final = 12
@@ -84,13 +87,13 @@ def rescale_chart(plan: Plan) -> Markup:
     return _figure(bars("Rescales by cost", rows)) if len(rows) > 1 else Markup()
 
 
-def losses_chart(losses: Losses) -> Markup:
+def losses_chart(losses: "Losses") -> Markup:
     """SQNR of each value, in plan order."""
     levels = [Level(one.value, one.sqnr) for one in losses.values if not math.isnan(one.sqnr)]
     return _figure(along("SQNR along the model", levels, (POOR, BAD))) if len(levels) > 1 else Markup()
 
 
-def histograms(plan: Plan, stats: Statistics, losses: Losses | None) -> Markup:
+def histograms(plan: Plan, stats: "Statistics", losses: "Losses | None") -> Markup:
     """Values with their histograms: those that lose or are cut most, then the worst by SQNR."""
     worst = {} if losses is None else {one.value: one.sqnr for one in losses.values}
 
@@ -103,7 +106,7 @@ def histograms(plan: Plan, stats: Statistics, losses: Losses | None) -> Markup:
     return grid(*drawn) if drawn else Markup()
 
 
-def _binned(plan: Plan, stats: Statistics) -> dict[str, tuple[Seen, Steps]]:
+def _binned(plan: Plan, stats: "Statistics") -> dict[str, tuple[Seen, Steps]]:
     """Histogram and grid of the values of one scale that have a histogram."""
     found = {}
     for name, value in plan.values.items():
@@ -114,7 +117,7 @@ def _binned(plan: Plan, stats: Statistics) -> dict[str, tuple[Seen, Steps]]:
     return found
 
 
-def _seen(bins: Bins) -> Seen:
+def _seen(bins: "Bins") -> Seen:
     """The histogram in at most `BINS` bars."""
     counts, width = list(bins.counts), math.ldexp(1.0, bins.exponent)
     many = -(-len(counts) // BINS)

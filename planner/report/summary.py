@@ -5,47 +5,20 @@ Source: design 06, the page; thresholds are those of docs/accuracy.md.
 
 import math
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from planner.accuracy.losses import Losses
 from planner.accuracy.metrics import score_text
 from planner.accuracy.quality import decibels
 from planner.interpreter.compare import Comparison
-from planner.ir.dtypes import NUMPY
-from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
 from planner.report.charted import BAD, POOR, kinds_text, reasons
 from planner.report.charts import Bar, shares
 from planner.report.markup import Markup, element, join
-from planner.report.totals import totals
+from planner.report.totals import size_of, totals
 
 FEW: Final = 3
 """Reasons at the top; the section of float kernels has all."""
-
-
-class Size(NamedTuple):
-    """Bytes of the weights that kernels read: as they are, and as the plan stores them."""
-
-    before: float
-    after: float
-
-
-def size_of(plan: Plan) -> Size:
-    """Add up the weights; one that is stored in several types counts once for each."""
-    stored: dict[tuple[str, object], float] = {}
-    before: dict[str, float] = {}
-    for kernel in plan.kernels_in_order:
-        for port in kernel.inputs:
-            if port.value not in plan.graph.constants:
-                continue
-            value = plan.graph.values[port.value]
-            if value.dtype not in NUMPY:
-                continue
-            whole = float(value.elements * NUMPY[value.dtype].itemsize)
-            before[port.value] = whole
-            bits = port.type.storage.bits if isinstance(port.type, Uniform) else None
-            stored[port.value, bits] = whole if bits is None else value.elements * bits / 8
-    return Size(sum(before.values()), sum(stored.values()))
 
 
 def bytes_text(number: float) -> str:

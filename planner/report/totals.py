@@ -4,7 +4,9 @@ Pure readers of a plan. Source: design 01, sections 3 and 6.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from planner.ir.dtypes import NUMPY
 from planner.ir.types.qtypes import Uniform
 from planner.plans.explain import type_text
 from planner.plans.plan import Plan
@@ -81,3 +83,28 @@ def row_text(plan: Plan, kernel: KernelPlan) -> str:
 def port_text(port: Port) -> str:
     """`x: !quant.uniform<...>`; `-` for an absent port."""
     return f"{port.value}: {type_text(port.type)}" if port.value else "-"
+
+
+class Size(NamedTuple):
+    """Bytes of the weights that kernels read: as they are, and as the plan stores them."""
+
+    before: float
+    after: float
+
+
+def size_of(plan: Plan) -> Size:
+    """Add up the weights; one that is stored in several types counts once for each."""
+    stored: dict[tuple[str, object], float] = {}
+    before: dict[str, float] = {}
+    for kernel in plan.kernels_in_order:
+        for port in kernel.inputs:
+            if port.value not in plan.graph.constants:
+                continue
+            value = plan.graph.values[port.value]
+            if value.dtype not in NUMPY:
+                continue
+            whole = float(value.elements * NUMPY[value.dtype].itemsize)
+            before[port.value] = whole
+            bits = port.type.storage.bits if isinstance(port.type, Uniform) else None
+            stored[port.value, bits] = whole if bits is None else value.elements * bits / 8
+    return Size(sum(before.values()), sum(stored.values()))
