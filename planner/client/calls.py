@@ -50,6 +50,12 @@ def target(name: str) -> Steps[dict[str, Any]]:
     return (yield from _object(Ask("GET", f"/v1/targets/{_quoted(name)}")))
 
 
+def target_source(name: str) -> Steps[str]:
+    """The YAML of a target, as it was written."""
+    answer = yield Ask("GET", f"/v1/targets/{_quoted(name)}/source")
+    return str(answer.text)
+
+
 def put_target(name: str, text: str) -> Steps[dict[str, Any]]:
     """Keep a target description under its `id@version`; the report has its `digest` and `findings`.
 
@@ -70,6 +76,15 @@ def lint(text: str) -> Steps[list[dict[str, Any]]]:
     report = yield from _object(Ask("POST", "/v1/targets:lint", content=text.encode(), headers=_YAML))
     found: list[dict[str, Any]] = report["findings"]
     return found
+
+
+def test_target(text: str) -> Steps[dict[str, Any]]:
+    """Run the tests of a target description; one that fails is a part of the report.
+
+    Raises:
+      TargetError: every fault, with line and column.
+    """
+    return (yield from _object(Ask("POST", "/v1/targets:test", content=text.encode(), headers=_YAML)))
 
 
 def schema(name: str) -> Steps[dict[str, Any]]:
@@ -233,6 +248,17 @@ def plan(
 def get_plan(key: str) -> Steps[dict[str, Any]]:
     """Fetch a plan that was made before."""
     return (yield from _object(Ask("GET", f"/v1/plans/{_quoted(key)}")))
+
+
+def summary(key: str) -> Steps[dict[str, Any]]:
+    """The totals of a plan, and why kernels run in float."""
+    return (yield from _object(Ask("GET", f"/v1/plans/{_quoted(key)}/summary")))
+
+
+def view(key: str, before: str | None = None) -> Steps[dict[str, Any]]:
+    """What the page draws of a plan (`qplan.view/1`), beside the plan `before` where one is named."""
+    params = {} if before is None else {"before": before}
+    return (yield from _object(Ask("GET", f"/v1/plans/{_quoted(key)}/view", params=params)))
 
 
 def ports(key: str) -> Steps[list[dict[str, Any]]]:

@@ -180,9 +180,13 @@ class Client:
     server = _called(calls.server)
     stats = _called(calls.stats)
     suggest = _called(calls.suggest)
+    summary = _called(calls.summary)
     target = _called(calls.target)
+    target_source = _called(calls.target_source)
     targets = _called(calls.targets)
+    test_target = _called(calls.test_target)
     upload = _called(calls.upload)
+    view = _called(calls.view)
     wait = _called(calls.wait)
 
 
@@ -283,9 +287,13 @@ class AsyncClient:
     server = _awaited(calls.server)
     stats = _awaited(calls.stats)
     suggest = _awaited(calls.suggest)
+    summary = _awaited(calls.summary)
     target = _awaited(calls.target)
+    target_source = _awaited(calls.target_source)
     targets = _awaited(calls.targets)
+    test_target = _awaited(calls.test_target)
     upload = _awaited(calls.upload)
+    view = _awaited(calls.view)
     wait = _awaited(calls.wait)
 
 

@@ -228,6 +228,18 @@ def test_uploads_twice_are_one(client):
     assert client.download(client.upload(relu())) == relu()
 
 
+def test_what_the_page_asks(client):
+    """A target's text and tests, a plan's totals and its drawing, beside another's."""
+    text = client.target_source("litert-int8")
+    assert client.lint(text) == []
+    report = client.test_target(text)
+    assert report["tests"] and report["ok"]
+    first, second = (client.plan(chain(1), target)["key"] for target in ("litert-int8", "tensorrt-int8"))
+    assert client.summary(first)["kernels"] == 1
+    assert client.view(first)["format"] == "qplan.view/1"
+    assert client.view(second, first) != client.view(second)
+
+
 FAILURES = {
     "annotation": (
         AnnotationError,

@@ -71,11 +71,11 @@ def test_sums_too_long_for_the_first_row_take_the_second(strategy):
 
 
 def test_where_no_row_is_left_float_says_why_of_each():
-    plan = planned(dense(), [row(", accumulator: i15"), row(", accumulator: i12")])
+    plan = planned(dense(), [row(", accumulator: i15"), row(", accumulator: i15", w="n8")])
     reason = plan.kernels["k"].reason
     assert [part.partition(": ")[2] for part in reason.split("; ")] == [
         "its sums need 16 bits in channel 0, the accumulator has i15",
-        "its sums need 16 bits in channel 0, the accumulator has i12",
+        "its sums need 16 bits in channel 0, the accumulator has i15",
     ]
     assert [rule for rule, *_ in told(plan, *REMEDIES, "no row")] == ["left", "left", "no row"]
 
@@ -299,7 +299,7 @@ def devices(draw):
     """Rows of which some have an accumulator, a range or a predicate that their kernel may not meet."""
     rows = []
     for _ in range(draw(st.integers(1, 4))):
-        more = draw(st.sampled_from(["", ", accumulator: i12", ", accumulator: i16", ", accumulator: i24"]))
+        more = draw(st.sampled_from(["", ", accumulator: i17", ", accumulator: i16", ", accumulator: i24"]))
         more += draw(st.sampled_from(["", "", ", when: {w.rank: 3}"]))
         more += draw(st.sampled_from(["", ", requantize: gemmlowp"]))
         low, high = draw(st.sampled_from([(1, 2), (1024, 1), (2048, 600), (65536, 512), (1000000, 3000)]))
