@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := planner api targets tests examples benchmarks
 PYTEST_ARGS ?=
+# Hundreds of tests start processes of their own, which compile every module anew where PYTHONDONTWRITEBYTECODE is set.
+COMPILE := @$(BIN)/python -m compileall -q $(SOURCES)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo serve oracles test check lint bench soak clean
@@ -20,9 +22,11 @@ serve: $(VENV)/.service ## serve the planner over HTTP on loopback, data in out/
 oracles: .oracles/hls4ml/.made .oracles/jax/.made .oracles/litert/.made .oracles/mlir/.made .oracles/qonnx/.made .oracles/schemathesis/.made .oracles/tosa/.made .oracles/vela/.made ## the tools that tests compare with, each in an environment of its own
 
 test: lint oracles ## format, lint, types, and every test but those of soak
+	$(COMPILE)
 	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
 
 check: lint ## the same without the slow tests
+	$(COMPILE)
 	$(BIN)/python -m pytest -n 2 -m "not slow and not soak" $(PYTEST_ARGS)
 
 lint: $(VENV)/.test
@@ -34,6 +38,7 @@ bench: $(VENV)/.test ## compare with onnxruntime's own quantizer (needs the mode
 	$(BIN)/python -m benchmarks.main_job
 
 soak: $(VENV)/.test oracles .oracles/torch/.made ## the slow tests and those of hours, one at a time, into docs/results/soak.md
+	$(COMPILE)
 	$(BIN)/python -m pytest -m "slow or soak" --junitxml out/soak.xml $(PYTEST_ARGS)
 	$(BIN)/python -m benchmarks.soak_page out/soak.xml docs/results/soak.md
 

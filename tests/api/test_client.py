@@ -233,7 +233,8 @@ def test_what_the_page_asks(client):
     text = client.target_source("litert-int8")
     assert client.lint(text) == []
     report = client.test_target(text)
-    assert report["tests"] and report["ok"]
+    assert report["tests"]
+    assert report["ok"]
     first, second = (client.plan(chain(1), target)["key"] for target in ("litert-int8", "tensorrt-int8"))
     assert client.summary(first)["kernels"] == 1
     assert client.view(first)["format"] == "qplan.view/1"

@@ -101,7 +101,7 @@ def command_of(home: Path) -> tuple[str, ...]:
     return (str(home / "bin" / entry), *json.loads(instructions("CMD")[-1]))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_built_environment_serves(built, tmp_path):
     with serving(tmp_path, command_of(built), QPLAN_TOKENS=KNOWN, PYTHONPATH="") as server:
         local = f"http://127.0.0.1:{server.port}"

@@ -201,19 +201,14 @@ def test_a_pool_of_another_kind_is_refused(kind, attributes, sizes):
         write_hls4ml(graph, plan)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "names",
-    [("one axis", "no power of two", "largest"), pytest.param(tuple(POOLS), marks=pytest.mark.soak)],
-    ids=len,
-)
-def test_the_c_simulation_pools_as_the_plans_do(tmp_path, names):
-    plans = [pooled(name) for name in names]
+@pytest.mark.soak
+def test_the_c_simulation_pools_as_the_plans_do(tmp_path):
+    plans = [pooled(name) for name in POOLS]
     found = simulate(
         tmp_path, [(planner.export(graph, plan, "hls4ml"), samples) for graph, plan, samples in plans]
     )
     assert not [one for one in found if isinstance(one, str)]
-    for one, name, (graph, plan, samples) in zip(found, names, plans, strict=True):
+    for one, name, (graph, plan, samples) in zip(found, POOLS, plans, strict=True):
         wanted = evaluated(graph, plan, samples)
         # Weights of 1/n for other n than powers of two, and inputs that it rounds twice, may cost a step.
         step = 0.0 if name in EQUAL else plan.values["y"].type.scale
@@ -256,7 +251,7 @@ def test_the_c_simulation_computes_the_example(tmp_path):
     np.testing.assert_allclose(found, evaluated(graph, plan, images), rtol=0, atol=0.011)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_c_simulation_computes_what_the_models_do(models, tmp_path):
     graph, plan, samples = small()
     assert plan.fully_quantized

@@ -129,8 +129,10 @@ def test_what_is_no_file_at_all(text):
         ),
         (
             lambda d: d["target"]["costs"].update(clip=1.0),
-            "target.costs.clip: no such price; known: bit_price, clamp, dequantize, free_bits, max_bits_lost, max_clip, narrow, quantize, requantize, "
-            "wanted_db, wanted_float, widen, zero_point",
+            (
+                "target.costs.clip: no such price; known: bit_price, clamp, dequantize, free_bits, max_bits_lost, "
+                "max_clip, narrow, quantize, requantize, wanted_db, wanted_float, widen, zero_point"
+            ),
         ),
         (lambda d: d["graph"].update(format="x"), "graph.format: unknown field"),
         (lambda d: d["steps"][0].update(n="1"), "steps[0].n: input should be a valid integer"),

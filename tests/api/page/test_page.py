@@ -62,8 +62,7 @@ def test_the_walk_of_a_new_user(opened, url):
 
 
 @pytest.mark.parametrize("path", PAGES)
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "scheme"), [("phone", "light"), ("tablet", "light"), ("desk", "dark")])
 def test_pages_fit_and_are_accessible(opened, url, path, width, scheme):
     page = opened(url, path, viewport={"width": WIDTHS[width], "height": 800}, color_scheme=scheme)
     if path != "/docs":
