@@ -22,7 +22,14 @@ from api.intake.scan import scan_json, scan_onnx
 from api.intake.scan_text import scan_mlir, scan_yaml
 from api.intake.size_limits import check_sizes
 from api.jobs.search_task import search_model
-from api.jobs.tasks import calibrate_model, compare_file, count_samples, measure_losses, merge_statistics
+from api.jobs.tasks import (
+    add_readers,
+    calibrate_model,
+    compare_file,
+    count_samples,
+    measure_losses,
+    merge_statistics,
+)
 from api.planning.plan_answers import READERS, WHAT_IF
 from api.planning.plugins import load_functions
 from api.planning.provenance import make_plan
@@ -171,6 +178,7 @@ TASKS: Final[Mapping[str, Callable[[Arguments], dict[str, Any]]]] = {
     "model": read_model,
     "plan": write_plan,
     "read": answer_from_plans,
+    "readers": lambda job: add_readers(_model(job)[1], job),
     "search": search_plans,
     "stats": read_stats,
     "study": answer_what_if,

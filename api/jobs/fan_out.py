@@ -80,8 +80,14 @@ async def calibrate_in_shards(
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from None
     parts = [stored("answers", task.result()) for task in running]
-    merged = await executor.run(work("merge", {"parts": parts, "out": made("stats")}), tell)
-    return {**merged, "warnings": counted["warnings"]}
+    readers = asked["arguments"].get("readers", 0)
+    out = made("answers" if readers else "stats")
+    found = await executor.run(work("merge", {"parts": parts, "out": out}), tell)
+    if readers:
+        seen = work("readers", {"stats": stored("answers", str(found["kept"]["out"]))})
+        arguments, files = asked["arguments"] | seen["arguments"], [*asked["files"], *seen["files"]]
+        found = await executor.run({**asked, **seen, "arguments": arguments, "files": files}, tell)
+    return {**found, "warnings": counted["warnings"]}
 
 
 def part_files(asked: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ from api.intake.scan_zip import scan_npz
 from planner.accuracy.losses import losses
 from planner.accuracy.metrics import SQNR, Score
 from planner.accuracy.quality import Quality
+from planner.accuracy.readers import measure_readers
 from planner.accuracy.told import losses_json
 from planner.accuracy.unlike import unlike_calibration
 from planner.calibration.annotate import mismatch
@@ -46,7 +47,8 @@ def calibrate_model(graph: Graph, job: Arguments) -> dict[str, Any]:
     """Run samples through a model and write statistics.
 
     Args:
-      job: `samples`, a file; `method`; `shard`, the first sample and the one after the last, or null; `out`.
+      job: `samples`, a file; `method`; `shard`, the first sample and the one after the last, or null;
+        `readers`, the number of samples that readers are measured on, of all samples only; `out`.
     """
     _work_in(Path(job["out"]).parent)
     flat, file = expand(graph), _scanned(job["samples"])
@@ -55,10 +57,28 @@ def calibrate_model(graph: Graph, job: Arguments) -> dict[str, Any]:
         first, end = job["shard"]
         samples = Samples(islice(samples.feeds, first, end), end - first)
     stats = calibrate(flat, samples, method=job["method"], progress=job["tell"], threads=THREADS)
-    kept = stats if job["shard"] is not None else require_numbers(flat, stats)
-    # Of samples in shards the count tells: what is odd is a matter of them all.
-    warnings = _odd(flat, file) if job["shard"] is None else []
-    return _write(kept, job) | {"warnings": warnings}
+    if job["shard"] is not None:
+        # What is odd, and what readers lose, is a matter of all samples.
+        return _write(stats, job) | {"warnings": []}
+    whole = _measured(flat, require_numbers(flat, stats), file, job)
+    return _write(whole, job) | {"warnings": _odd(flat, file)}
+
+
+def add_readers(graph: Graph, job: Arguments) -> dict[str, Any]:
+    """Measure what rounding each value leaves at its readers, and write the statistics that have it.
+
+    Args:
+      job: `stats` of all `samples`, files both; `readers`, the number of samples; `out`.
+    """
+    _work_in(Path(job["out"]).parent)
+    stats = read_statistics(Path(job["stats"]).read_text("utf-8"))
+    return _write(_measured(expand(graph), stats, _scanned(job["samples"]), job), job)
+
+
+def _measured(flat: Graph, stats: Statistics, file: Path, job: Arguments) -> Statistics:
+    # A request of before there were readers, which waited in the database, has none.
+    count = job.get("readers", 0)
+    return measure_readers(flat, stats, file, count=count, threads=THREADS) if count else stats
 
 
 def count_samples(graph: Graph, job: Arguments) -> dict[str, Any]:

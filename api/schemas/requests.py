@@ -145,6 +145,12 @@ class CalibrationRequest(BaseModel):
     model: Digest
     samples: Digest = Field(description="a blob: one .npz of arrays by input name")
     method: str = Field("minmax", max_length=40, pattern=METHOD, description=ACCEPTED)
+    readers: int = Field(
+        0,
+        ge=0,
+        le=1000,
+        description="of so many samples, measure too what rounding each value leaves at its readers",
+    )
 
 
 class ComparisonRequest(BaseModel):

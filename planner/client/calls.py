@@ -337,9 +337,15 @@ def export(model: str, plan: str, format: str, *, as_job: bool = False) -> Steps
     return (yield from download(record["blob"]))
 
 
-def calibrate(model: str, samples: Source, *, method: str = "minmax") -> Steps[dict[str, Any]]:
-    """Run samples, one `.npz`, through a model; the record has `digest` of the statistics and `warnings`."""
-    body = {"model": model, "samples": (yield from upload(samples)), "method": method}
+def calibrate(
+    model: str, samples: Source, *, method: str = "minmax", readers: int = 0
+) -> Steps[dict[str, Any]]:
+    """Run samples, one `.npz`, through a model; the record has `digest` of the statistics and `warnings`.
+
+    Args:
+      readers: of so many samples, the first, measure too what rounding each value leaves at its readers.
+    """
+    body = {"model": model, "samples": (yield from upload(samples)), "method": method, "readers": readers}
     return (yield from _made(Ask("POST", "/v1/calibrations", json=body, headers=_AS_JOB)))
 
 

@@ -83,6 +83,14 @@ def test_a_job_is_asked_for_and_watched(service, digits):
     assert service.post("/v1/plans", json=request).json()["key"] == plan.key
 
 
+def test_what_rounding_leaves_at_readers_is_measured_too(service, digits):
+    body = {"model": digits["model"], "samples": digits["samples"], "readers": 2}
+    stats = service.post("/v1/calibrations", json=body, headers=WAIT).json()["digest"]
+    here = planner.calibrate(digits["graph"], digits["arrays"], readers=2)
+    assert any(seen.readers for seen in here.values.values())
+    assert service.get(f"/v1/stats/{stats}").json() == json.loads(here.to_json())
+
+
 @pytest.mark.parametrize("method", ["percentile", "mse"])
 def test_an_export_and_a_comparison_within_the_time_to_wait(service, digits, method):
     body = {"model": digits["model"], "samples": digits["samples"], "method": method}

@@ -178,10 +178,11 @@ def test_a_server_that_ends_gives_its_jobs_back(engine, store, make_executor, tm
     assert (job.state, job.attempt) == ("queued", 0)
 
 
-def test_a_calibration_in_shards_is_that_of_one_worker(engine, store, cluster):
-    address = f"tcp://127.0.0.1:{cluster.port}"
-    whole = run(engine, Cluster(address, store.root, "", BOUNDS), calibration(store))
-    shards = run(engine, Cluster(address, store.root, "", BOUNDS, fan_from=0), calibration(store))
+@pytest.mark.parametrize("readers", [0, 2])
+def test_a_calibration_in_shards_is_that_of_one_worker(engine, store, cluster, readers):
+    address, asked = f"tcp://127.0.0.1:{cluster.port}", calibration(store, readers=readers)
+    whole = run(engine, Cluster(address, store.root, "", BOUNDS), asked)
+    shards = run(engine, Cluster(address, store.root, "", BOUNDS, fan_from=0), asked)
     assert shards.result == whole.result
     assert whole.result["warnings"] == []
     assert len(list(store.digests("answers"))) > 2
