@@ -6,6 +6,7 @@ from api.page.files import files, page, page_policy, version
 from api.page.reference import reference_page
 from api.problems import unknown
 from api.server.responses import unchanged
+from api.storage.digests import digest_of
 
 router = APIRouter(include_in_schema=False)
 
@@ -43,8 +44,10 @@ async def get_file(digest: str, name: str) -> Response:
 
 
 def _page(request: Request, data: bytes) -> Response:
-    tag = version()
-    headers = {"Cache-Control": "no-cache", "Content-Security-Policy": page_policy(), "ETag": f'"{tag}"'}
+    policy = page_policy()
+    # A browser keeps the policy with the page, so a new one is a new page.
+    tag = digest_of(data + policy.encode())
+    headers = {"Cache-Control": "no-cache", "Content-Security-Policy": policy, "ETag": f'"{tag}"'}
     same = unchanged(request, tag)
     if same is None:
         return Response(data, media_type=HTML, headers=headers)

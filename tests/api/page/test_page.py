@@ -160,3 +160,5 @@ def test_policy_and_caching(service):
     assert service.get("/page/old/app.js").headers["cache-control"] == "no-store"
     assert service.get("/page/old/none.js").status_code == 404
     assert service.get("/", headers={"If-None-Match": page.headers["etag"]}).status_code == 304
+    # Another page under the same files is another one.
+    assert service.get("/docs", headers={"If-None-Match": page.headers["etag"]}).status_code == 200
