@@ -119,7 +119,7 @@ def test_the_built_environment_serves(built, tmp_path):
         assert lint.status_code == 422
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a root that nobody may write")
 def test_it_serves_as_the_images_user_with_a_root_that_is_read_only(built):
     data = built.parent / "data"
