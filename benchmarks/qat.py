@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import numpy as np
 import onnx
@@ -66,6 +66,8 @@ class Found:
     kernels: int
     reasons: tuple[str, ...]
     error: str = ""
+    signed: float | None = None
+    """SQNR with activations of +-1 on a grid that has both; None where all are on one."""
 
 
 def cases(folder: Path, only: Sequence[str]) -> Iterator[Case]:
@@ -109,9 +111,43 @@ def measured(case: Case, target: str) -> Found:
     try:
         data = planner.export(ready, plan, FORMATS[target])
         sqnr = planner.compare(ready, data, case.held_out, exact_products=True).worst_sqnr
+        signed = _with_signs_exact(case, ready, plan, target)
     except PlannerError as error:
         return Found(-np.inf, floats, len(plan.kernels), (), str(error).splitlines()[0])
-    return Found(sqnr, floats, len(plan.kernels), tuple(dict.fromkeys(_reasons(ready, plan))))
+    reasons = tuple(dict.fromkeys(_reasons(ready, plan)))
+    return Found(sqnr, floats, len(plan.kernels), reasons, signed=signed)
+
+
+def _with_signs_exact(case: Case, model: Graph, plan: Plan, target: str) -> float | None:
+    """SQNR where each +-1 that the plan stores beside its grid is pinned to a grid that has both."""
+    pins: dict[str, str] = {}
+    for kernel in plan.kernels_in_order:
+        for port in (*kernel.inputs, *kernel.outputs):
+            signs = _signs(model, port.value)
+            if signs is None or port.value in model.constants or not _is_beside(port.type, signs):
+                continue
+            store = port.type.storage
+            half = (store.qmax - store.qmin) // 2
+            scale = float(np.float32(signs / half))
+            pins[port.value] = str(Uniform(store, (scale,), (store.qmin + half,)))
+    if not pins:
+        return None
+    pinned = planner.annotate(model, annotations={"format": "qplan.annotations/1", "values": pins})
+    data = planner.export(pinned, planner.plan(pinned, target), FORMATS[target])
+    return planner.compare(pinned, data, case.held_out, exact_products=True).worst_sqnr
+
+
+def _signs(model: Graph, name: str) -> float | None:
+    """The scale of a value that is plus or minus it."""
+    facts = model.values[name].facts if name in model.values else ()
+    return next((fact.scale for fact in facts if isinstance(fact, Bipolar)), None)
+
+
+def _is_beside(kind: QType | None, signs: float) -> TypeGuard[Uniform]:
+    """Whether a grid does not have plus and minus a number."""
+    if not isinstance(kind, Uniform) or not signs:
+        return False
+    return abs(signs / kind.scale - round(signs / kind.scale)) > NEAR
 
 
 def _reasons(model: Graph, plan: Plan) -> Iterator[str]:
@@ -132,9 +168,9 @@ def _reasons(model: Graph, plan: Plan) -> Iterator[str]:
         kinds = [(address, kind) for address, kind in ports if isinstance(kind, Uniform)]
         if pin is not None and not kinds:
             yield f"`{ports[0][0]}` float, in the file {pin.storage}"
-        signs = next((fact.scale for fact in model.values[name].facts if isinstance(fact, Bipolar)), None)
+        signs = _signs(model, name)
         for address, kind in kinds if signs is not None else ():
-            if signs and abs(signs / kind.scale - round(signs / kind.scale)) > NEAR:
+            if signs is not None and _is_beside(kind, signs):
                 yield f"`{address}` (+-{signs:.3g}) in steps of {kind.scale:.3g}"
         for address, kind in kinds if pin is not None else ():
             if pin is not None and not _is_grid(kind, pin):
@@ -205,6 +241,12 @@ def page(found: dict[str, dict[str, Found]]) -> str:
             if one.sqnr != np.inf:
                 grouped.setdefault(one.error or _listed(one.reasons), []).append(target)
         lines += [f"| {name} | {', '.join(targets)} | {text} |" for text, targets in grouped.items()]
+    lines += ["", "## Activations of 1 bit", SIGNS, ""]
+    lines += ["| file | target | as planned | pinned |", "|---|---|---|---|"]
+    for name, row in found.items():
+        for target, one in row.items():
+            if one.signed is not None:
+                lines.append(f"| {name} | {target} | {told(one.sqnr)} | {told(one.signed)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -212,8 +254,18 @@ WHY: Final = """A device rounds where the file does not. A kernel that the targe
 float, and quantizers of the file around it go with it where no kernel beside it stores their grid. A bias is
 rounded to the grid of its sums, as [fine](../targets/rules.md#biases-on-fine-grids) as the weight leaves room
 for: in rows of 4-bit weights there is little. Activations of +-1 are stored as any range is, perhaps beside
-its grid. hls4ml's scales are powers of two: other grids are rounded. Behind a BatchNormalization weights of
-linear layers are rounded anew ([which](../qonnx.md#planning-a-quantized-model))."""
+its grid ([below](#activations-of-1-bit)). hls4ml's scales are powers of two: other grids are rounded. Behind
+a BatchNormalization weights of linear layers are rounded anew
+([which](../qonnx.md#planning-a-quantized-model))."""
+
+
+SIGNS: Final = """A range of -1 to 1 is divided into all steps of its storage, 255 of 8 bits: an odd number,
+so an asymmetric grid that has 0 has neither -1 nor 1, but 127 steps of 2/255, which are 0.996. Where a bias
+that is held exactly meets such activations, a sum that is 0 in the file is not, and a quantizer of 1 bit
+behind it takes the other sign: in `bnn_model_fc_1layer` on `onnxruntime-cpu` that of the third output,
+where 1 - 1 becomes -0.004. A pin of the value has both (of +-1 in u8 steps of 1/127,
+`!quant.uniform<u8:f32, 0.007874015748031496:127>`); below, with such a pin on each activation of 1 bit that
+is beside its grid."""
 
 
 def _listed(reasons: Sequence[str]) -> str:
