@@ -19,7 +19,7 @@ export async function targetPage(main, { may }, name) {
   area.value = text;
   const found = make("div", { role: "status" });
   const words = make("datalist", { id: "words" }, wordsOf(schema).map((word) => make("option", { value: word })));
-  const word = make("input", { id: "word", list: "words", "aria-label": "a word of the schema" });
+  const word = make("input", { id: "word", list: "words", "aria-label": "a word of the schema", placeholder: "a word of the schema" });
   const tests = make("div", { role: "status" });
   const number = () => { lines.textContent = area.value.split("\n").map((_, i) => i + 1).join("\n"); lines.scrollTop = area.scrollTop; };
   let timer, turn = 0;

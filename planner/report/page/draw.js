@@ -81,6 +81,8 @@ function paint(pane) {
     canvas.width = Math.round(w * ratio);
     canvas.height = Math.round(h * ratio);
   }
+  // The upper edge stays where it was: a frame on a page is low until the page has measured it.
+  if (pane.size.h) pane.view.y += (h - pane.size.h) / 2 / pane.view.unit;
   pane.size = { w, h };
   pane.pen.setTransform(ratio, 0, 0, ratio, 0, 0);
   paintScene(pane, pane.pen);
