@@ -130,7 +130,8 @@ def test_guessing_tokens_is_slow(make_service):
     service = make_service(tokens=(parse_token(KNOWN, "the test"),))
     answers = [service.get("/v1/targets", headers=bearer(f"guess{i}")) for i in range(40)]
     assert {answer.status_code for answer in answers} == {401, 429}
-    check(answers[-1], "rate-limited")
+    # On a slow machine a guess comes free again before the last.
+    check(next(answer for answer in answers if answer.status_code == 429), "rate-limited")
     assert service.get("/v1/targets", headers=bearer("token")).status_code == 200
 
 
