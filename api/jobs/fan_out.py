@@ -81,6 +81,7 @@ async def calibrate_in_shards(
         raise failures.exceptions[0] from None
     parts = [stored("answers", task.result()) for task in running]
     readers = asked["arguments"].get("readers", 0)
+    # Readers are measured within the ranges of all samples, so after the merge; the last is kept as `stats`.
     out = made("answers" if readers else "stats")
     found = await executor.run(work("merge", {"parts": parts, "out": out}), tell)
     if readers:

@@ -120,12 +120,7 @@ async def calibration_work(service: Service, request: CalibrationRequest) -> dic
     """
     model = await run_sync(_model, service, request.model)
     samples = await run_sync(_blob, service, request.samples)
-    arguments = {
-        "method": request.method,
-        "readers": request.readers,
-        "shard": None,
-        "out": made("stats"),
-    }
+    arguments = {"method": request.method, "readers": request.readers, "shard": None, "out": made("stats")}
     return work("calibrate", {**model, **arguments, "samples": samples})
 
 
