@@ -229,3 +229,21 @@ def test_equals_onnxruntimes_minmax_calibrator(tmp_path):
     for name in common:
         lo, hi = theirs[name]
         assert (stats.values[name].lo, stats.values[name].hi) == (lo.item(), hi.item()), name
+
+
+@pytest.mark.parametrize("method", ["minmax", "entropy"])
+def test_batches_of_an_open_batch_run_whole_and_give_the_same_ranges(method):
+    """Each batch is one sample, the last one shorter."""
+    graph = graph_of(
+        (Op("double", "Mul", ("x", "two"), ("y",)),),
+        {"x": ("n", 4)},
+        constants={"two": np.float32([2.0])},
+        shapes={"y": ("n", 4)},
+    )
+    rows = (np.random.default_rng(3).standard_normal((10, 4)) * 3).astype(np.float32)
+    single = calibrate(graph, [{"x": row[None]} for row in rows], method=method)
+    joined = calibrate(graph, [{"x": rows[k : k + 4]} for k in (0, 4, 8)], method=method)
+    assert (single.samples, joined.samples) == (10, 3)
+    for name, seen in single.values.items():
+        other = joined.values[name]
+        assert (seen.lo, seen.hi, seen.bins) == (other.lo, other.hi, other.bins), name
