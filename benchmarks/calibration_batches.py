@@ -18,7 +18,7 @@ import onnx
 
 import planner
 from benchmarks.losses import decoder
-from benchmarks.samples import Array, Sample, model_folder, models, samples
+from benchmarks.samples import Sample, model_folder, models, samples
 from planner.calibration.statistics import Statistics
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "results" / "calibration-methods.md"
@@ -58,9 +58,7 @@ def batches(feeds: list[Sample], size: int) -> list[Sample]:
 
 def apart(one: Statistics, other: Statistics) -> float:
     """The most by which the end of a range differs, as a share of the range."""
-    ends: list[Array] = []
-    for seen in (one, other):
-        ends.append(np.asarray([(value.lo, value.hi) for value in seen.values.values()]))
+    ends = [np.asarray([(seen.lo, seen.hi) for seen in stats.values.values()]) for stats in (one, other)]
     widths = np.maximum(ends[0][:, 1] - ends[0][:, 0], np.finfo(np.float32).tiny)
     return float((np.abs(ends[0] - ends[1]).max(axis=1) / widths).max())
 
@@ -89,7 +87,10 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     sizes = " | ".join(f"batches of {size}" for size in SIZES[1:])
-    lines = [f"| model | method | one by one, s | {sizes} | apart |", "|---|---|" + "---:|" * (len(SIZES) + 1)]
+    lines = [
+        f"| model | method | one by one, s | {sizes} | apart |",
+        "|---|---|" + "---:|" * (len(SIZES) + 1),
+    ]
     print("\n".join(lines))
     for name in NAMES:
         for row in measure(name):
