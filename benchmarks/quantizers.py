@@ -2,7 +2,7 @@
 
 All sides get the same samples, and NNCF and onnxruntime their defaults (onnxruntime per channel, by each of
 its methods of calibration). A search on `onnxruntime-cpu` is asked for what NNCF's file has. Usage, from the
-repository root: `python -m benchmarks.quantizers [--samples 8] [--trials 8] [--only NAME ...] [--write]`,
+repository root: `python -m benchmarks.quantizers [--samples 32] [--trials 8] [--only NAME ...] [--write]`,
 with the models of QPLAN_MODELS and NNCF in an environment of its own (`make .oracles/nncf/.made`); `--write`
 writes its page.
 """
@@ -54,7 +54,7 @@ MODELS: Final = (
     DECODER,
 )
 SEARCHED: Final = ("silero_vad_16k_op15", DECODER)
-HELD_OUT: Final = 8
+HELD_OUT: Final = 32
 LABELLED: Final = 400
 SLACK: Final = 0.5
 LEAST: Final = 10.0
@@ -336,7 +336,7 @@ def _each(given: argparse.Namespace, scratch: Path, write: Callable[[Sequence[Se
 def main() -> None:
     """Measure, print, write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--samples", type=int, default=8)
+    parser.add_argument("--samples", type=int, default=32)
     parser.add_argument("--trials", type=int, default=8)
     parser.add_argument("--only", nargs="*", default=list(MODELS))
     parser.add_argument("--write", action="store_true")

@@ -27,7 +27,8 @@ from planner.target.records import PortPattern, Row, Target
 
 FLOAT: Final = "float"
 NEGLIGIBLE: Final = 1e-4
-"""Share of all noise below which the weights of a kernel are not told from its activations."""
+"""Share of the noise of the plan without wishes below which weights, at the level where they are coarsest,
+are not told from the activations of their kernel."""
 
 Noise: TypeAlias = tuple[float, ...]
 """Power at each judged part of the outputs, in the order of `Table.parts`."""
@@ -223,14 +224,18 @@ class _Measured:
 
 
 def _of_weights(seen: _Measured, measure: Measure, parts: Sequence[Part]) -> Mapping[str, Noise]:
-    """Noise of the weights of the kernels whose noise matters."""
-    total = [math.fsum(column) for column in zip(*seen.whole.values(), strict=True)]
+    """Noise of the weights of the kernels whose noise matters at some level."""
+    # Kernels that the first plan keeps in float, since they are ruined by integers, would hide all others.
+    planned = [powers for name, powers in seen.whole.items() if seen.places[name] == 0]
+    total = [math.fsum(column) for column in zip(*(planned or seen.whole.values()), strict=True)]
     found: dict[str, Choice] = {}
     for name, powers in seen.whole.items():
         at = seen.places[name]
         choice = weights_of(seen.choices[at][name], seen.levels[at][1])
-        if choice.types and any(p > NEGLIGIBLE * t for p, t in zip(powers, total, strict=True)):
-            found[name] = choice
+        if choice.types:
+            most = _coarsest(seen, name)
+            if any(p * most > NEGLIGIBLE * t for p, t in zip(powers, total, strict=True)):
+                found[name] = choice
     if not found:
         return {}
     measured = measure([*found.values()]).power
@@ -238,6 +243,13 @@ def _of_weights(seen: _Measured, measure: Measure, parts: Sequence[Part]) -> Map
         name: tuple(min(powers[part], whole) for part, whole in zip(parts, seen.whole[name], strict=True))
         for name, powers in zip(found, measured, strict=True)
     }
+
+
+def _coarsest(seen: _Measured, name: str) -> float:
+    """By how much the noise of a kernel's weights grows at most: at the level where they are coarsest."""
+    measured = seen.constants(name, seen.places[name])
+    levels = [at for at, choices in enumerate(seen.choices) if name in choices]
+    return max(_growth(measured, seen.constants(name, at)) for at in levels)
 
 
 def _options(seen: _Measured, region: Region, *, is_asked: bool) -> tuple[Option, ...]:

@@ -30,7 +30,7 @@ from planner.plans.plan import Planned
 from planner.target.records import Target
 from planner.version import MADE_BY
 
-FORMAT: Final = "qplan.search/1"
+FORMAT: Final = "qplan.search/2"
 FILE: Final = "onnx-qdq"
 
 

@@ -214,3 +214,41 @@ def test_what_follows_is_stored_as_what_is_around_it():
     (wide,) = (at for at, one in enumerate(table.kernels["b"]) if "i16" in one.levels)
     (plain,) = (at for at, one in enumerate(table.kernels["b"]) if "float" in one.levels)
     assert settled(table, net.followers, {"b": wide})["b"] == plain
+
+
+def test_a_kernel_that_integers_ruin_hides_no_weights():
+    """Planned in float, measured in 8 bits all the same; weights beside it are told from their rounding."""
+    text = """
+x : f32[1,8] {-1, 1}
+w = constant : f32[8,8] {-1, 1}
+a = MatMul(x, w) : f32[1,8] {-3, 3}
+b = MatMul(a, w) : f32[1,8] {-3, 3}
+t : f32[1,8] {-1, 1}
+e = Erf(t) : f32[1,8] {-1, 1}
+p = Sigmoid(e) : f32[1,8] {0, 1}
+return b, p
+"""
+    rng = np.random.default_rng(4)
+    model = read_model_text(text, "ruined")
+    array = rng.normal(size=(8, 8)).astype(np.float32)
+    constants = {
+        key: replace(one, array=array) if key == "w" else one for key, one in model.constants.items()
+    }
+    model = replace(model, constants=constants)
+    levels = levels_of(model, load_target("qnn-htp"))
+    assert levels[""].row_of("p") is None
+    feeds = [{name: rng.uniform(-1, 1, (1, 8)).astype(np.float32) for name in ("x", "t")}]
+
+    def measure(choices):
+        found = own_noise(model, levels[""], choices, feeds)
+        ruined = tuple(
+            {part: 1e9 if choice.name == "p" else power for part, power in powers.items()}
+            for choice, powers in zip(found.choices, found.power, strict=True)
+        )
+        return replace(found, power=ruined)
+
+    table = table_of(model, levels, measure)
+    at = table.parts.index(("b", 0))
+    own = {store_text(option.types["w"]): option for option in table.kernels["a"]}
+    coarse, fine = (own[store].noise[at] - own[store].rounding[at] for store in ("i4<-7:7>", "i8<-127:127>"))
+    assert coarse > 100 * fine > 0

@@ -258,7 +258,7 @@ def test_states_of_something_else_are_refused(tmp_path):
         planner.search(digits(), "teaching-npu", samples(), goal="sqnr=30", trials=1, state=path)
     with pytest.raises(InputError, match="another"):
         planner.search(digits(), TARGET, samples()[:2], goal="sqnr=30", trials=1, state=path)
-    for text in ("", "[]", "{", '{"format": "qplan.search/1"}', '{"format": "qplan.plan/1"}'):
+    for text in ("", "[]", "{", '{"format": "qplan.search/2"}', '{"format": "qplan.plan/1"}'):
         path.write_text(text)
         with pytest.raises(InputError, match=r"search\.json"):
             planner.search(digits(), TARGET, samples(), goal="sqnr=30", trials=1, state=path)
