@@ -111,6 +111,7 @@ TARGET_VERBS: Final[Mapping[str, Callable[..., int | None]]] = {
     "lint": targets.lint_target,
     "test": targets.try_target,
     "doc": targets.doc_target,
+    "schema": targets.schema_target,
     "diff": targets.diff_target,
     "new": targets.new_target,
     "coverage": targets.cover_target,

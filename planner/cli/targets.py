@@ -178,6 +178,24 @@ def doc_target(
     put_text(support_html(device) if html else support_markdown(device), out, target)
 
 
+def schema_target(
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[TARGET]", help="Shipped name, or a YAML file, whose type names are offered."
+        ),
+    ] = None,
+    *,
+    out: OutFile = None,
+    functions: FunctionsOption = None,
+) -> None:
+    """Write the JSON Schema of target files for an editor, with the names of a target's own types."""
+    from planner.target.docs.jsonschema import json_schema_text
+
+    types = () if target is None else read_target(target, functions).document.get("types", {})
+    put_text(json_schema_text(types), out, target or "")
+
+
 def diff_target(
     first: Annotated[str, typer.Argument(metavar="A", help="Shipped name, or a YAML file.")],
     second: Annotated[str, typer.Argument(metavar="B", help="Shipped name, or a YAML file.")],

@@ -4,7 +4,7 @@ The models are `schema`; the places come from the marked tree. Each problem is t
 """
 
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -25,6 +25,16 @@ _EXPECTED: Final[Mapping[str, str]] = {
     "model_type": "a mapping",
     "model_attributes_type": "a mapping",
 }
+_FORMS: Final[Mapping[str, str]] = {
+    "version": "a version has three numbers, 1.0.0",
+    "id": "an id has letters, digits, '_', '.' and '-', and begins with one of the first three",
+}
+_GRANULARITIES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("per_tensor", "per_layer", "layer"), "tensor"),
+    **dict.fromkeys(("per_channel", "per_axis", "channel", "channelwise"), "axis"),
+    **dict.fromkeys(("per_block", "per_group", "group", "groupwise", "blockwise"), "block"),
+}
+"""Other tools' words."""
 _TAGS: Final[Mapping[str, str]] = {"text": "text", "list": "a list", "map": "a mapping"}
 
 
@@ -38,8 +48,10 @@ def check_document(root: Node, data: Mapping[str, Any]) -> Document | tuple[Prob
         return Document.model_validate(data)
     except ValidationError as error:
         details = error.errors(include_url=False)
+    details = [detail for detail in details if not _is_cut(root, detail["loc"])]
     problems = {_problem(root, detail) for detail in details if detail["type"] not in _EXPECTED}
     problems |= _wrong_kinds(root, details)
+    problems |= set(_cut_patterns(root))
     places = {(p.line, p.column) for p in problems if p.code != "T010"}
     kept = [p for p in problems if p.code != "T010" or (p.line, p.column) not in places]
     return tuple(sorted(kept, key=lambda p: (p.line, p.column, p.code, p.message)))
@@ -54,9 +66,53 @@ def _wrong_kinds(root: Node, details: Sequence[ErrorDetails]) -> set[Problem]:
             known = found.setdefault((node.line, node.column, text), (node, set()))
             known[1].add(_EXPECTED[detail["type"]])
     return {
-        node.problem("T010", f"{_either(kinds)} is expected here, not {_shown(node)}", text)
+        node.problem(
+            "T010", f"{_either(kinds)} is expected here, not {_shown(node)}{_quoted(text, node)}", text
+        )
         for (_, _, text), (node, kinds) in found.items()
     }
+
+
+def _quoted(text: str, node: Node) -> str:
+    """What to write for a version that YAML reads as a number."""
+    if text != "version" or isinstance(node.data, bool) or not isinstance(node.data, int | float):
+        return ""
+    whole = f"{node.data}.0.0" if isinstance(node.data, int) else f"{node.data}.0"
+    return f" (write {whole}: three numbers are text)"
+
+
+def _is_cut(root: Node, path: Sequence[str | int]) -> bool:
+    """Whether a complaint is about what a merge key was to bring, or the rest of a cut pattern."""
+    mapping, _ = locate(root, path[:-1])
+    if not isinstance(mapping.data, Mapping):
+        return False
+    if "<<" in mapping.data:
+        return path[-1] != "<<"
+    return path[-1] != "pattern" and _cut_pattern(mapping) is not None
+
+
+def _cut_patterns(root: Node) -> Iterator[Problem]:
+    """T014: patterns that YAML cut at a comma, as they stand in braces without quotes."""
+    table = root.get("fusions")
+    for i, entry in enumerate(table.entries() if table is not None else ()):
+        pattern = _cut_pattern(entry)
+        if pattern is not None:
+            message = (
+                f"the pattern ends at the comma, {pattern.data!r}: inside braces it is written in quotes"
+            )
+            yield pattern.problem("T014", message, f"fusions[{i}].pattern")
+
+
+def _cut_pattern(entry: Node) -> Node | None:
+    """The pattern of a fusion, where its parentheses do not close and keys without a value follow it."""
+    pattern = entry.get("pattern")
+    if (
+        pattern is None
+        or not isinstance(pattern.data, str)
+        or pattern.data.count("(") <= pattern.data.count(")")
+    ):
+        return None
+    return pattern if any(node.data is None for _, node in entry.items()) else None
 
 
 def _either(kinds: set[str]) -> str:
@@ -71,6 +127,9 @@ def _problem(root: Node, detail: ErrorDetails) -> Problem:
     if kind == "extra_forbidden":
         node, text = locate(root, path[:-1])
         key = str(path[-1])
+        if key == "<<":
+            message = "YAML 1.2 has no merge key '<<': write the fields out"
+            return node.problem("T012", message, _join(text, key), key=key)
         return node.problem(
             "T012", f"unknown field {key!r}{nearest(key, _fields(path[:-1]))}", _join(text, key), key=key
         )
@@ -85,7 +144,8 @@ def _problem(root: Node, detail: ErrorDetails) -> Problem:
         return node.problem("T011", f"field {str(path[-1])!r} is missing", text)
     if kind == "literal_error":
         known = [word.strip("'") for word in str(context["expected"]).replace(" or ", ", ").split(", ")]
-        hint = nearest(str(node.data), known)
+        ours = _GRANULARITIES.get(str(node.data).replace("-", "_"))
+        hint = f" ({ours} here)" if ours in known else nearest(str(node.data), known, listed=False)
         return node.problem("T013", f"{_shown(node)} is none of {', '.join(known)}{hint}", text)
     if kind == "one_rule":
         return node.problem("T014", str(detail["msg"]), text)
@@ -94,6 +154,8 @@ def _problem(root: Node, detail: ErrorDetails) -> Problem:
         return node.problem("T010", f"{wanted} is expected here, not {_shown(node)}", text)
     if kind == "too_short":
         return node.problem("T014", f"{context['min_length']} or more entries are expected here", text)
+    if kind == "string_pattern_mismatch" and text in _FORMS:
+        return node.problem("T014", f"{_shown(node)}: {_FORMS[text]}", text)
     return node.problem("T014", f"{_shown(node)}: {_lower(detail['msg'])}", text)
 
 

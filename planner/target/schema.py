@@ -183,6 +183,12 @@ class WorkModel(Model):
     byte: Price | None = Field(None, description="Per byte of weights; null is 0.")
 
 
+class RemoveModel(Model):
+    """Inherited rows of the kernel, by a part of their signature."""
+
+    storage: str = Field(description="Storage of any port.")
+
+
 class RowModel(Model):
     """One row: a kernel, its signature, the rules between its ports."""
 
@@ -211,7 +217,12 @@ class RowModel(Model):
     computes: bool = Field(default=False, description="A same_scale row that does not merely move data.")
     float_: FloatName | None = Field(None, alias="float", description="Run this kernel in that float.")
     work: WorkModel | None = None
-    remove: bool = Field(default=False, description="Delete the inherited row of this signature.")
+    remove: Annotated[
+        Annotated[bool, Tag("text")] | Annotated[RemoveModel, Tag("map")], Discriminator(_shape)
+    ] = Field(
+        default=False,
+        description="Delete inherited rows that agree with the fields given, or those with a storage.",
+    )
 
 
 class FusionModel(Model):

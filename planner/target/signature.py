@@ -19,6 +19,12 @@ from planner.target.yamltree import Node, nearest
 
 ANY: Final = PortType()
 DERIVABLE: Final = ("scale", "zero_point", "qmin", "qmax")
+FLOATS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("float", "float32", "fp32"), "f32"),
+    **dict.fromkeys(("half", "float16", "fp16"), "f16"),
+    "bfloat16": "bf16",
+}
+"""Other tools' words for storages in float."""
 AXIS_ROLES: Final = ("out_channel",)
 BIASES: Final[Mapping[str, PortType]] = {
     "i32": PortType(storage("i32"), symmetric=True),
@@ -82,10 +88,20 @@ def _storage(name: str, limits: list[int] | None) -> Storage | FloatType | None:
         return None
     if name in EXPRESSED:
         return FloatType(name)
+    ours = FLOATS.get(name.lower())
+    if ours is not None:
+        raise TargetError(f"unknown storage {name!r} ({ours} here)")
     store = parse_storage(name)
     if limits is None:
         return store
     return parse_storage(f"{store.name}<{limits[0]}:{limits[1]}>")
+
+
+def _is_storage(name: str) -> bool:
+    try:
+        return _storage(name, None) is not None
+    except InputError:
+        return False
 
 
 def _contradiction(model: TypeModel, store: Storage | FloatType | None) -> tuple[str, str] | None:
@@ -123,6 +139,8 @@ def build_spec(building: Building, spec: str | TypeModel | None, node: Node, *pa
     if spec in building.types:
         return building.types[spec]
     hint = nearest(spec, [*building.types, "*"])
+    if _is_storage(spec):
+        hint = f" (a storage is written {{storage: {spec}}}, or named under `types`)"
     building.problems.append(child(node, *path).problem("T020", f"unknown type {spec!r}{hint}"))
     return ANY
 

@@ -157,6 +157,9 @@ def read_yaml(text: str, name: str, *, anchors: bool = True) -> Node:
         mark = error.problem_mark or error.context_mark
         what = " ".join(part for part in (error.context, error.problem) if part)
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        # libyaml says "character that cannot start any token".
+        if text.splitlines()[line - 1 : line] and text.splitlines()[line - 1][column - 1 : column] == "\t":
+            what = "a tab in front of the text; YAML indents by spaces"
         _fail(source, line, column, "T001", f"not YAML: {what}")
     except (yaml.YAMLError, UnicodeEncodeError) as error:
         reason = getattr(error, "reason", None) or "unreadable characters"

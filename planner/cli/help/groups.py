@@ -60,6 +60,7 @@ TARGET_EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "lint": ("qplan target lint my-npu.yaml",),
     "test": ("qplan target test my-npu.yaml",),
     "doc": ("qplan target doc my-npu.yaml --html -o my-npu.html",),
+    "schema": ("qplan target schema my-npu.yaml -o my-npu.schema.json",),
     "diff": ("qplan target diff my-npu.yaml my-npu.yaml",),
     "coverage": ("qplan target coverage model.onnx -t my-npu.yaml",),
     "kit": ("qplan target kit teaching-npu -o out/kit",),

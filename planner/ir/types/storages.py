@@ -11,6 +11,8 @@ from planner.errors import QTypeError
 
 FLOAT_STORAGE: Final = {"f8E4M3FN": 448, "f8E5M2": 57344}
 MAX_BITS: Final = 64
+_ELSEWHERE: Final = re.compile(r"q?(u?)(?:int|s)[-_]?([1-9][0-9]?)", re.IGNORECASE)
+"""Integer formats as numpy, ONNX, PyTorch (`qint8`), TOSA (`s8`) spell them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +104,16 @@ def storage(name: str, qmin: int | None = None, qmax: int | None = None) -> Stor
         return Storage(8, True, -limit if qmin is None else qmin, limit if qmax is None else qmax, name)
     match = re.fullmatch(r"(i|u|ui|si)([1-9][0-9]{0,2})", name)
     if match is None:
-        raise QTypeError(
-            f"unknown storage {name!r}; a storage is i1..i64, u1..u64 or {' or '.join(FLOAT_STORAGE)}"
-        )
+        known = f"i1..i64, u1..u64 or {' or '.join(FLOAT_STORAGE)}"
+        raise QTypeError(f"unknown storage {name!r}{_here(name)}; a storage is {known}")
     bits, signed = int(match[2]), match[1] in ("i", "si")
     if bits > MAX_BITS:
         raise QTypeError(f"storage {name!r} has more than {MAX_BITS} bits")
     low, high = full_range(bits, signed=signed)
     return Storage(bits, signed, low if qmin is None else qmin, high if qmax is None else qmax)
+
+
+def _here(name: str) -> str:
+    """` (i8 here)` for another tool's word."""
+    found = _ELSEWHERE.fullmatch(name)
+    return f" ({'u' if found[1] else 'i'}{found[2]} here)" if found else ""

@@ -107,6 +107,7 @@ FIELDS: Final[Mapping[str, tuple[str, Any]]] = {
     "RowModel.float": ("", "bf16"),
     "RowModel.in": ("", {"x": "a8", "w": "w8c", "b?": "b32"}),
     "RowModel.out": ("", {"y": "a8"}),
+    "RemoveModel.storage": ("", "i16"),
     "RowModel.remove": ("", True),
     "RowModel.requantize": ("", "tosa_double"),
     "RowModel.rules": ("Rules between the ports.", [{"same_scale": ["x", "y"]}]),

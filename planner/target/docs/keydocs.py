@@ -21,6 +21,7 @@ PLACES: Final[Mapping[str, str]] = {
     "FusionModel": "An entry of `fusions`",
     "LegalizeModel": "An entry of `legalize`",
     "RowModel": "An entry of `kernels`",
+    "RemoveModel": "`kernels[].remove`, in part",
     "WorkModel": "`kernels[].work` and `float_work`",
     "GroupModel": "`kernels[].kernel`, for all ops of a group",
     "RuleModel": "An entry of `rules`: one of",
@@ -55,8 +56,16 @@ def _rows(model: Mapping[str, Any]) -> Iterator[str]:
     for key, field in model["properties"].items():
         default = "required" if key in required else _default(field)
         example = json.loads(json.dumps(field["examples"][0]))
-        cells = (f"`{key}`", default, field["description"], f"`{value_text(example)}`")
+        accepted = [f"`{value_text(word)}`" for word in _accepted(field)]
+        meaning = field["description"] + (f" One of {', '.join(accepted)}." if accepted else "")
+        cells = (f"`{key}`", default, meaning, f"`{value_text(example)}`")
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+
+
+def _accepted(field: Mapping[str, Any]) -> list[Any]:
+    """The words of a field that takes no others."""
+    members = [one for one in field.get("anyOf", [field]) if one.get("type") != "null"]
+    return list(members[0].get("enum", ())) if len(members) == 1 else []
 
 
 def _default(field: Mapping[str, Any]) -> str:

@@ -52,8 +52,8 @@ tests:                                             # run by: qplan target test F
 
 _OVER: Final = """# yaml-language-server: $schema=./target.schema.json
 #
-# Everything of {base} {version}, and what is written here. Maps merge; rows merge by kernel and signature,
-# fusions by kernel and pattern, your entries first; `remove: true` deletes one.
+# Everything of {base} {version}, and what is written here. Maps merge; rows merge by kernel and the types of
+# their ports, fusions by kernel and pattern, your entries first; `remove: true` deletes one.
 apiVersion: planner/v1
 kind: Target
 id: {id}

@@ -48,6 +48,8 @@ MEANINGS: Final[Mapping[str, str]] = {
     "L039": "an accumulator that is narrower than one product",
     "L040": "`same_scale` over ports that `fixed_scale` fixes apart",
     "L041": "`wanted_float` where it has no effect",
+    "L042": "ports of a row, called as a pattern calls them, in another order",
+    "L043": "a row with `when` in front of an inherited one of its storages that takes the rest",
     "T001": "no YAML, or no UTF-8",
     "T002": "beyond a limit of size or number of values",
     "T003": "nested too deep",
@@ -67,7 +69,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "T024": "`extends` of a target that is not there, or in a circle",
     "T025": "a number or an expression that cannot be read, or has no answer whatever the ports are",
     "T026": "a function that was not handed over",
-    "T027": "`remove: true` that removes nothing",
+    "T027": "`remove` that removes nothing",
     "T028": "a type whose fields contradict each other",
     "T029": "a signature or axis that contradicts itself",
 }

@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeAlias
 
 from planner.target.lint import file as lintfile
 from planner.target.lint import fusions as lintfusions
+from planner.target.lint import inherited as lintinherited
 from planner.target.lint import rows as lintrows
 from planner.target.lint import words as lintwords
 from planner.target.lint.rows import Found
@@ -133,5 +134,7 @@ CHECKS: Final[Mapping[str, tuple[Severity, Check]]] = {
     "L039": ("error", lintrows.too_narrow_for_a_product),
     "L040": ("error", lintrows.fixed_apart),
     "L041": ("warning", lintfile.idle_wanted_float),
+    "L042": ("error", lintfusions.ports_in_another_order),
+    "L043": ("warning", lintinherited.limit_without_effect),
 }
 """Severity and check by code; codes are never reused."""

@@ -72,6 +72,21 @@ def ports_do_not_fit(target: Target) -> Found:
                 )
 
 
+def ports_in_another_order(target: Target) -> Found:
+    """L042: a row calls its ports as a pattern does, in another order; they are matched by place."""
+    for fusion in target.fusions:
+        for pattern in _patterns(fusion):
+            wanted = [variable.name for variable in pattern.variables]
+            for row in target.rows.get(fusion.kernel, ()):
+                given = [port.name for port in row.inputs]
+                if given[: len(wanted)] != wanted and sorted(given) == sorted(wanted):
+                    shown = f"({', '.join(given)}), {pattern.text!r} gives ({', '.join(wanted)})"
+                    yield (
+                        row.source,
+                        f"ports of {row.kernel} are in another order than the pattern's: {shown}",
+                    )
+
+
 def shadowed_fusion(target: Target) -> Found:
     """L009: an earlier fusion has the same pattern and asks for no more."""
     for i, fusion in enumerate(target.fusions):
