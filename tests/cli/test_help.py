@@ -23,7 +23,7 @@ from planner.exporters.table import EXPORTERS
 from planner.target.load import target_ids
 from tests.cli.conftest import DATA, DIGITS, MODEL
 
-WITHOUT_JSON = {"help", "schema"}
+WITHOUT_JSON = {"help", "schema", "target schema"}
 NEED_A_SERVICE = {"serve", "backup"}
 """Run by tests/api."""
 EDITS = "format: qplan.annotations/1\nkernels: {head/gemm: float}\n"

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+import planner
 from tests.cli.conftest import MODEL
 
 BROKEN = """apiVersion: planner/v1
@@ -125,3 +126,15 @@ def test_probe_writes_a_target(qplan, tmp_path):
     answer = qplan("target", "probe", "--kernel", "MaxPool", "--json").json
     assert [item["runs"] for item in answer["answers"]] == [True, True, False, False]
     assert qplan("target", "probe", "--engine", "none").code == 2
+
+
+def test_schema_offers_the_types_of_a_target(qplan, tmp_path):
+    """Ports take them; a partial type over an inherited one is no error to an editor."""
+    page = tmp_path / "mine.schema.json"
+    assert qplan("target", "schema", "teaching-npu", "-o", page).out == f"wrote {page}\n"
+    written, plain = (json.loads(text) for text in (page.read_text(), qplan("target", "schema").out))
+    port = written["definitions"]["DefaultsModel"]["properties"]["port"]
+    offered = port["oneOf"][0]["anyOf"][0]["anyOf"][0]["enum"]
+    assert offered == ["*", *planner.load_target("teaching-npu").document["types"]]
+    assert "required" not in plain["definitions"]["TypeModel"]
+    assert '"ge"' not in page.read_text()
