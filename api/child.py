@@ -21,6 +21,7 @@ from api.intake.confine import confine, peak_memory
 from api.intake.scan import scan_json, scan_onnx
 from api.intake.scan_text import scan_mlir, scan_yaml
 from api.intake.size_limits import check_sizes
+from api.jobs.quality import comparisons_of
 from api.jobs.search_task import search_model
 from api.jobs.tasks import (
     add_readers,
@@ -116,9 +117,10 @@ def answer_what_if(job: Arguments) -> dict[str, Any]:
 
 
 def answer_from_plans(job: Arguments) -> dict[str, Any]:
-    """Answer a question from stored plans."""
+    """Answer a question from stored plans, and `quality`, what is known of the first one, a file or null."""
     plans = [plan_from_json(Path(path).read_bytes()) for path in job["plans"]]
-    Path(job["out"]).write_bytes(_READERS[job["verb"]](plans, job["arguments"]))
+    quality = json.loads(Path(job["quality"]).read_bytes()) if job["quality"] else None
+    Path(job["out"]).write_bytes(_READERS[job["verb"]](plans, {**job["arguments"], "quality": quality}))
     return {}
 
 
@@ -185,12 +187,13 @@ TASKS: Final[Mapping[str, Callable[[Arguments], dict[str, Any]]]] = {
 }
 
 
-def _report(plans: Sequence[Plan], _: Arguments) -> bytes:
-    return write_report(plans[0], before=plans[1] if plans[1:] else None).encode()
+def _report(plans: Sequence[Plan], given: Arguments) -> bytes:
+    before = plans[1] if plans[1:] else None
+    return write_report(plans[0], comparisons_of(given["quality"]), before=before).encode()
 
 
-def _live(plans: Sequence[Plan], _: Arguments) -> bytes:
-    return write_report(plans[0], live=True).encode()
+def _live(plans: Sequence[Plan], given: Arguments) -> bytes:
+    return write_report(plans[0], comparisons_of(given["quality"]), live=True).encode()
 
 
 def _view(plans: Sequence[Plan], _: Arguments) -> bytes:

@@ -89,8 +89,17 @@ def _tradeoff(one: Tradeoff) -> str:
     )
 
 
-def summary(plans: Sequence[Plan], _: Arguments) -> bytes:
-    """Totals of a plan, and why kernels run in float."""
+QUALITY: Final = ("format", "samples", "measured_on", "text", "grade", "sqnr", "metrics")
+"""What an answer says of what is kept of a plan's quality; reports read the rest too."""
+
+
+def quality_of(kept: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The quality of a plan for a client, of what is kept of it."""
+    return None if kept is None else {name: kept[name] for name in QUALITY}
+
+
+def summary(plans: Sequence[Plan], given: Arguments) -> bytes:
+    """Totals of a plan, why kernels run in float, and its quality, where somebody measured it."""
     plan = plans[0]
     count = totals(plan)
     document = {
@@ -108,6 +117,7 @@ def summary(plans: Sequence[Plan], _: Arguments) -> bytes:
         "weight_bytes": size_of(plan),
         "reasons": {reason: sum(kinds.values()) for reason, kinds in reasons(plan)[:MOST_REASONS]},
         "warnings": list(plan.warnings[:MOST_REASONS]),
+        "quality": quality_of(given["quality"]),
     }
     return json.dumps(document).encode()
 

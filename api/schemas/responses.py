@@ -150,6 +150,18 @@ class ScoreRecord(BaseModel):
     larger_is_better: bool
 
 
+class PlanQuality(BaseModel):
+    """The quality of a plan, by the last comparison that named it: of its worst output, in words too."""
+
+    format: str
+    samples: Digest
+    measured_on: str = Field(description="on which samples and against what, for people")
+    text: str
+    grade: Literal["good", "poor", "bad"]
+    sqnr: float | None = Field(description="dB; null where it is exact or there is only error")
+    metrics: dict[str, ScoreRecord]
+
+
 class ComparisonRecord(BaseModel):
     """A comparison; the whole of it, inner values too, is the blob."""
 
@@ -160,6 +172,7 @@ class ComparisonRecord(BaseModel):
     warnings: list[str]
     blob: Digest
     link: str
+    quality: PlanQuality | None = Field(default=None, description="where a plan was compared")
 
 
 class OutputLossRecord(BaseModel):
@@ -400,6 +413,7 @@ class PlanSummary(BaseModel):
     weight_bytes: tuple[float, float] = Field(description="of the model, and as planned")
     reasons: dict[str, int]
     warnings: list[str]
+    quality: PlanQuality | None = Field(default=None, description="null where nobody compared it yet")
 
 
 class TestOutcome(BaseModel):

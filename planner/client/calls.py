@@ -376,6 +376,36 @@ def compare(
     return (yield from _made(Ask("POST", "/v1/comparisons", json=body, headers=_AS_JOB)))
 
 
+def measure(
+    model: str,
+    plan: str,
+    samples: Source,
+    *,
+    format: str | None = None,  # noqa: A002 - as `export` has it
+    metrics: Sequence[str] = (),
+    output: str | None = None,
+    reference: str | None = None,
+    stats: str | None = None,
+    held_out: bool | None = None,
+) -> Steps[dict[str, Any]]:
+    """Run a plan, written in a format, and its model side by side, and keep its quality with it.
+
+    Args:
+      plan: its key; `summary` and `report` of it have the quality from then on.
+      format: `onnx-qdq` by default.
+      metrics, output, reference, stats: as for `compare`.
+      held_out: whether the samples are others than those of calibration, for those who read the report.
+
+    Returns:
+      What `compare` gives, and `quality`: `text`, `grade`, `measured_on`.
+    """
+    body: dict[str, Any] = {"model": model, "plan": plan, "samples": (yield from upload(samples))}
+    asked = {"format": format, "metrics": list(metrics), "output": output, "reference": reference}
+    more = {name: item for name, item in asked.items() if item}
+    known = {name: item for name, item in (("stats", stats), ("held_out", held_out)) if item is not None}
+    return (yield from _made(Ask("POST", "/v1/comparisons", json=body | more | known, headers=_AS_JOB)))
+
+
 def losses(
     model: str,
     plan: str | Mapping[str, Any],

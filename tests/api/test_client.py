@@ -126,13 +126,16 @@ def test_jobs(client, tmp_path):
     found = client.compare(model, data, (tmp_path / "few.npz").read_bytes(), values=True, stats=digest)
     assert found["samples"] == 3
     assert json.loads(client.download(found["blob"]))["values"]
+    measured = client.measure(model, key, tmp_path / "few.npz", stats=digest, held_out=False)
+    assert measured["outputs"] == found["outputs"]
+    assert client.summary(key)["quality"] == measured["quality"]
     lost = client.losses(model, key, tmp_path / "few.npz", limit=1)
     assert json.loads(client.download(lost["blob"]))["values"]
     assert sum(kernel["parts"] is not None for kernel in lost["kernels"]) == 1
     assert client.losses(model, client.get_plan(key), tmp_path / "few.npz", limit=1) == lost
     ids = [job["id"] for job in client.jobs(state="done", kind="comparison")]
     job = client.job(ids[0])
-    assert (job["state"], job["result"]) == ("done", found)
+    assert (job["state"], job["result"]) == ("done", measured)
     events = list(client.events(ids[0]))
     assert (events[0]["event"], events[-1]["event"]) == ("queued", "done")
     assert list(client.events(ids[0], events[-2]["id"])) == events[-1:]
