@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from anyio.to_thread import run_sync
 
-from api.jobs.records import made, stored, work, written
+from api.jobs.records import HOLD, made, stored, work, written
 from api.planning.plan_answers import READERS
 from api.planning.planning import SMALL, find_or_make_plan, find_origin, plan_arguments
 from api.planning.provenance import Step, with_steps
@@ -38,6 +38,19 @@ async def replan(service: Service, key: str, edits: EditsRequest) -> bytes:
     """
     origin = await find_origin(service, key)
     return await find_or_make_plan(service, with_steps(origin, _steps(edits)))
+
+
+async def preview(service: Service, key: str, edits: EditsRequest, caller: str) -> dict[str, Any]:
+    """Say what edits would change in a plan, which a child of the caller's holds from then on.
+
+    Raises:
+      Refused: no such plan, or its model or target is gone.
+      PlannerError: as `replan`.
+    """
+    origin = await find_origin(service, key)
+    await service.targets.find(origin.target)
+    asked = work(HOLD, await run_sync(plan_arguments, service, origin))
+    return await service.residents.ask(caller, key, asked, _steps(edits))
 
 
 def _steps(edits: EditsRequest) -> tuple[Step, ...]:

@@ -396,6 +396,19 @@ class Difference(BaseModel):
     lines: list[str]
 
 
+class Preview(BaseModel):
+    """What edits would change in a plan, without reasons: at most 1,000 of each kind; in words too."""
+
+    plan: Digest
+    same: bool
+    touched: list[str] = Field(description="kernels at which something changes, readers of rescales too")
+    kernels: list[Change]
+    ports: list[Change]
+    rescales: list[Change]
+    totals: dict[str, tuple[float, float]]
+    lines: list[str]
+
+
 class PlanSummary(BaseModel):
     """Totals of a plan; `reasons` says why kernels run in float, and how many of them for each reason."""
 

@@ -297,6 +297,28 @@ def replan(
     return (yield from _object(Ask("POST", f"/v1/plans/{_quoted(key)}:replan", json=body)))
 
 
+def preview(
+    key: str,
+    *,
+    values: Mapping[str, Any] | None = None,
+    ports: Mapping[str, Any] | None = None,
+    kernels: Mapping[str, Any] | None = None,
+    remove: Sequence[str] = (),
+    restore: Sequence[str] = (),
+) -> Steps[dict[str, Any]]:
+    """Say what changed constraints would change, at once; nothing is kept, and `replan` makes the plan.
+
+    Args:
+      values, ports, kernels, remove, restore: as for `replan`; kernels: float or a storage, by name.
+
+    Returns:
+      `totals` before and after, changed `kernels`, `ports` and `rescales`, and `lines` for people.
+    """
+    body: dict[str, Any] = {"values": values or {}, "ports": ports or {}, "kernels": kernels or {}}
+    body |= {"remove": list(remove), "restore": list(restore)}
+    return (yield from _object(Ask("POST", f"/v1/plans/{_quoted(key)}:preview", json=body)))
+
+
 def suggest(key: str, rescale: str) -> Steps[dict[str, Any]]:
     """Find edits that remove a rescale (`y#0`): `suggestions` with their `edits`, and `lines` to read."""
     path = f"/v1/plans/{_quoted(key)}/suggest"

@@ -6,6 +6,8 @@ import { dropZone } from "./models.js";
 
 const ENDINGS = { litert: "tflite", stablehlo: "mlir", "stablehlo-int": "mlir", tosa: "mlir", finn: "onnx", hls4ml: "onnx", qonnx: "onnx" };
 
+const MANY = 500; // kernels of a plan that takes long to make again
+
 export async function plansPage(main, { may }) {
   const [plans, models] = await Promise.all([all("/v1/plans"), all("/v1/models")]);
   const names = Object.fromEntries(models.map((model) => [model.digest, model.name]));
@@ -36,12 +38,19 @@ export async function planPage(main, { server, may }, key) {
   main.append(bar, frame);
   if (may("plan") && record.model) main.append(studies(state, record, draw));
   let turn = 0;
+  if (may("plan") && record.model && about.kernels >= MANY) foretell(key, {}, () => {});
   window.addEventListener("message", (event) => {
     if (event.source !== frame.contentWindow || event.data?.type !== "qplan:edit") return;
-    const mine = ++turn;
+    const mine = ++turn, before = state.shown;
     const tell = (message) => frame.contentWindow.postMessage(message, "*");
     if (!may("plan")) return tell({ type: "qplan:say", text: "Your token may not plan; the command does." });
     tell({ type: "qplan:say", text: "planning" });
+    if (about.kernels >= MANY) foretell(key, event.data.detail.document, (found) => {
+      if (mine !== turn || state.shown !== before) return;
+      tell({ type: "qplan:mark", names: found.touched });
+      const [cost, now] = found.totals.price;
+      tell({ type: "qplan:say", text: `cost ${figure(cost)} → ${figure(now)}, ${figure(found.touched.length)} kernels touched; drawing` });
+    });
     again(key, event.data.detail.document).then(async (shown) => {
       const view = await get(`/v1/plans/${shown}/view${shown === key ? "" : `?before=${key}`}`);
       if (mine !== turn) return;
@@ -53,6 +62,12 @@ export async function planPage(main, { server, may }, key) {
       edited.replaceChildren(...(shown === key ? [] : [`what if: ${said} · `, link(`/plans/${shown}`, "open this plan")]));
     }).catch((error) => { if (mine === turn) tell({ type: "qplan:say", text: error.message }); });
   });
+}
+
+// What the edits would change, in figures and names, long before the new plan is made, checked and drawn. The server
+// holds the plan in memory from the first of these on, so the page asks for one when it opens.
+function foretell(key, edits, told) {
+  post(`/v1/plans/${key}:preview`, edits).then(told).catch(() => {}); // what is wrong with them, `:replan` says
 }
 
 // The plan with all edits so far; without any, the one that the page was opened with.

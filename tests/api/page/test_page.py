@@ -165,6 +165,29 @@ def test_the_page_of_a_plan_measures_it(opened, service, url):
     assert violations(page) == []
 
 
+def test_of_many_kernels_the_page_says_at_once_what_an_edit_changes(opened, service, url):
+    text = json.dumps(chain(600)).encode()
+    model = service.post("/v1/models", json={"blob": put(service, text)}).json()["digest"]
+    key = service.post("/v1/plans", json={"model": model, "target": "litert-int8"}).json()["key"]
+    page = opened(url, f"/plans/{key}")
+    ready(page)
+    frame = page.frames[1]
+    frame.wait_for_function("() => window.__view && window.__view.frames > 0")
+    frame.evaluate("""() => { window.heard = []; const say = (event) => heard.push(event.data);
+                              window.addEventListener("message", say); }""")
+    frame.evaluate("planPage.edit({of: 'value', at: 'v300', value: '!quant.none'})")
+    page.locator("#edited a").wait_for(timeout=60_000)
+    heard = frame.evaluate("heard.map((one) => one.type + ' ' + (one.text ?? (one.names ?? []).join()))")
+    kinds = [line.partition(" ")[0] for line in heard]
+    assert kinds.index("qplan:mark") < kinds.index("qplan:show")
+    mark, told = heard[kinds.index("qplan:mark")], heard[kinds.index("qplan:mark") + 1]
+    assert "k301" in mark.partition(" ")[2].split(",")
+    assert told.startswith("qplan:say cost")
+    assert told.endswith("drawing")
+    # What was said is what the plan says that was drawn.
+    assert heard[-1].partition(",")[0] == told.partition(",")[0]
+
+
 def test_pages_need_no_token_and_nothing_else_is_open():
     assert all(is_open("GET", path) for path in ("/", "/plans/sha256:1", "/targets/a@1", "/page/0/app.js"))
     assert not any(is_open("GET", path) for path in ("/v1/plans", "/openapi.json", "/metrics", "/plans/a/b"))
