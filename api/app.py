@@ -27,6 +27,7 @@ from api.intake.request_bodies import BodyLimits
 from api.intake.sandbox import Sandbox
 from api.jobs.dispatcher import Dispatcher
 from api.jobs.executors import open_executor
+from api.jobs.residents import Residents
 from api.jobs.watch import Watch
 from api.planning.known_targets import KnownTargets, shipped_targets
 from api.planning.plugins import load_functions
@@ -100,6 +101,7 @@ def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN2
         engine = await run_sync(open_database, settings.database_url or default_url(settings.data))
         dispatcher = Dispatcher(engine, open_executor(settings, store), seconds=settings.lease_seconds)
         watch = Watch(engine)
+        residents = Residents(sandbox)
         app.state.service = Service(
             settings,
             store,
@@ -111,6 +113,7 @@ def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN2
             engine,
             dispatcher,
             watch,
+            residents,
         )
         app.state.readiness = Readiness(store, engine, sandbox)
         await dispatcher.start()
@@ -122,6 +125,7 @@ def _lifespan(settings: Settings):  # type: ignore[no-untyped-def]  # noqa: ANN2
             app.state.draining.set()
             sweeping.cancel()
             await dispatcher.stop()
+            residents.stop()
             sandbox.stop()
             engine.dispose()
 

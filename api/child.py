@@ -5,6 +5,7 @@ one line of JSON; big results go into files. Its parent is `jobs.child_process`.
 """
 
 import errno
+import gc
 import json
 import os
 import resource
@@ -21,6 +22,8 @@ from api.intake.confine import confine, peak_memory
 from api.intake.scan import scan_json, scan_onnx
 from api.intake.scan_text import scan_mlir, scan_yaml
 from api.intake.size_limits import check_sizes
+from api.jobs.quality import comparisons_of
+from api.jobs.records import HOLD
 from api.jobs.search_task import search_model
 from api.jobs.tasks import (
     add_readers,
@@ -30,7 +33,7 @@ from api.jobs.tasks import (
     measure_losses,
     merge_statistics,
 )
-from api.planning.plan_answers import READERS, WHAT_IF
+from api.planning.plan_answers import READERS, WHAT_IF, preview
 from api.planning.plugins import load_functions
 from api.planning.provenance import make_plan
 from api.problems import DISK_FULL, Problem, Refused, as_arguments, disk_full, problem_of
@@ -116,9 +119,10 @@ def answer_what_if(job: Arguments) -> dict[str, Any]:
 
 
 def answer_from_plans(job: Arguments) -> dict[str, Any]:
-    """Answer a question from stored plans."""
+    """Answer a question from stored plans, and `quality`, what is known of the first one, a file or null."""
     plans = [plan_from_json(Path(path).read_bytes()) for path in job["plans"]]
-    Path(job["out"]).write_bytes(_READERS[job["verb"]](plans, job["arguments"]))
+    quality = json.loads(Path(job["quality"]).read_bytes()) if job["quality"] else None
+    Path(job["out"]).write_bytes(_READERS[job["verb"]](plans, {**job["arguments"], "quality": quality}))
     return {}
 
 
@@ -185,12 +189,13 @@ TASKS: Final[Mapping[str, Callable[[Arguments], dict[str, Any]]]] = {
 }
 
 
-def _report(plans: Sequence[Plan], _: Arguments) -> bytes:
-    return write_report(plans[0], before=plans[1] if plans[1:] else None).encode()
+def _report(plans: Sequence[Plan], given: Arguments) -> bytes:
+    before = plans[1] if plans[1:] else None
+    return write_report(plans[0], comparisons_of(given["quality"]), before=before).encode()
 
 
-def _live(plans: Sequence[Plan], _: Arguments) -> bytes:
-    return write_report(plans[0], live=True).encode()
+def _live(plans: Sequence[Plan], given: Arguments) -> bytes:
+    return write_report(plans[0], comparisons_of(given["quality"]), live=True).encode()
 
 
 def _view(plans: Sequence[Plan], _: Arguments) -> bytes:
@@ -212,14 +217,38 @@ def main() -> None:
     job |= _place_model(job) | {"functions": functions, "tell": partial(_tell, answer)}
     # The thread after `_confine`, to be confined too; before `_limit`, which may leave no memory for it.
     _confine(job["limits"])
+    if job["task"] == HOLD:
+        _limit(job["limits"])
+        _hold(job, answer)
+        os._exit(0)
     threading.Thread(target=_watch, daemon=True).start()
     _limit(job["limits"])
-    done = _done(job)
+    _reply(answer, job, partial(TASKS[job["task"]], job))
+    os._exit(0)
+
+
+def _hold(job: Arguments, answer: int) -> None:
+    """Make a plan and hold it; then say, line by line, what edits would change, until nobody asks."""
+    held: list[Planned] = []
+
+    def make() -> dict[str, Any]:
+        held.append(_planned(job))
+        gc.collect()
+        gc.freeze()  # what is held stays: looking through it would take longer than planning
+        return {}
+
+    _reply(answer, job, make, end=b"\n")
+    while held and (line := sys.stdin.buffer.readline(MAX_LINE)):
+        _reply(answer, job, partial(preview, held[0], json.loads(line)), end=b"\n")
+
+
+def _reply(answer: int, job: Arguments, work: Callable[[], dict[str, Any]], end: bytes = b"") -> None:
+    """Work, and write the result or problem."""
+    done = _done(work)
     done = _without_paths(done, job) if "problem" in done else done
-    reply = json.dumps({**done, "peak": peak_memory()}).encode()
+    reply = json.dumps({**done, "peak": peak_memory()}).encode() + end
     while reply:
         reply = reply[os.write(answer, reply) :]
-    os._exit(0)
 
 
 def _watch() -> None:
@@ -235,9 +264,9 @@ def _tell(answer: int, done: int, total: int | None, phase: str = "") -> None:
     os.write(answer, json.dumps({"progress": progress}).encode() + b"\n")
 
 
-def _done(job: Arguments) -> dict[str, Any]:
+def _done(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     try:
-        return {"result": TASKS[job["task"]](job)}
+        return {"result": work()}
     except Refused as error:
         return _refusal(error.problem)
     except PlannerError as error:

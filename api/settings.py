@@ -33,6 +33,7 @@ class Settings:
       child_seconds: processor time of one child; five times that on the clock.
       child_memory: memory of one child beside ten times what it reads.
       children, waiting: children at work at once, requests that may wait for one.
+      residents: plans that children hold in memory for previews of edits; 0 holds none.
       head_seconds, body_seconds: time for a request's head to arrive; for a JSON or YAML body, and longest
         silence in a blob.
       body_rate: bytes a second that a blob comes at, on average, once `body_seconds` are over; 0 is no limit.
@@ -63,6 +64,7 @@ class Settings:
     child_memory: int = 512 * MIB
     children: int = 2
     waiting: int = 32
+    residents: int = 2
     head_seconds: int = 10
     body_seconds: int = 30
     body_rate: int = KIB
@@ -149,6 +151,12 @@ def _count(variable: str, text: str) -> int:
     return int(text)
 
 
+def _held(variable: str, text: str) -> int:
+    if not text.isdecimal():
+        raise InputError(f"{variable} is {text!r}, not a whole number; 0 holds none")
+    return int(text)
+
+
 def _switch(variable: str, text: str) -> bool:
     if text not in ("on", "off"):
         raise InputError(f"{variable} is {text!r}, neither on nor off")
@@ -216,6 +224,7 @@ VARIABLES: Final[Mapping[str, tuple[str, Callable[[str, str], Any]]]] = {
     "QPLAN_CHILD_MEMORY": ("child_memory", _positive),
     "QPLAN_CHILDREN": ("children", _positive),
     "QPLAN_WAITING": ("waiting", _positive),
+    "QPLAN_RESIDENTS": ("residents", _held),
     "QPLAN_HEAD_SECONDS": ("head_seconds", _positive),
     "QPLAN_BODY_SECONDS": ("body_seconds", _positive),
     "QPLAN_BODY_RATE": ("body_rate", _count),

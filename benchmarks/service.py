@@ -64,11 +64,12 @@ def _activation(name: str, bound: float) -> dict[str, Any]:
 
 
 @contextmanager
-def server() -> Iterator[tuple[str, int]]:
-    """A server of its own: its address and process id."""
+def server(**settings: str) -> Iterator[tuple[str, int]]:
+    """A server of its own, with settings as environment variables: its address and process id."""
     with tempfile.TemporaryDirectory(prefix="service.") as data:
         line = [sys.executable, "-c", COMMAND, "serve", "--port", "0", "--json", "--data", data]
-        with subprocess.Popen(line, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        given = {**os.environ, **settings}
+        with subprocess.Popen(line, cwd=ROOT, env=given, stdout=subprocess.PIPE, text=True) as process:
             try:
                 told = json.loads("".join(iter(process.stdout.readline, "}\n")) + "}")
                 httpx.get(f"{told['url']}/v1/health/ready", timeout=60, trust_env=False).raise_for_status()

@@ -5,7 +5,7 @@ imports done, so that no request pays for starting it.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -62,15 +62,7 @@ class Sandbox:
         Raises:
           Refused: `busy`; the child's refusal, or how it ended.
         """
-        if self.queued >= self.settings.waiting:
-            raise Refused("busy", f"{self.queued} requests wait for a worker already")
-        self.queued += 1
-        try:
-            await self.free.acquire()
-        finally:
-            self.queued -= 1
-        self.metrics.children_at_work.inc()
-        start, ending, peaks = perf_counter(), "crashed", [0]
+        peaks = [0]
 
         def run(stopped: Stopped) -> dict[str, Any]:
             return run_child(
@@ -83,6 +75,28 @@ class Sandbox:
                 note_peak=peaks.append,
             )
 
+        return await self.in_thread(work["task"], run, peaks)
+
+    async def in_thread(
+        self, task: str, run: Callable[[Stopped], dict[str, Any]], peaks: Sequence[int] = (0,)
+    ) -> dict[str, Any]:
+        """Run what talks to a child in a thread, once there is a place for it.
+
+        Args:
+          peaks: bytes of memory the child had, the last one counts.
+
+        Raises:
+          Refused: `busy`; what `run` raises.
+        """
+        if self.queued >= self.settings.waiting:
+            raise Refused("busy", f"{self.queued} requests wait for a worker already")
+        self.queued += 1
+        try:
+            await self.free.acquire()
+        finally:
+            self.queued -= 1
+        self.metrics.children_at_work.inc()
+        start, ending = perf_counter(), "crashed"
         try:
             result = await run_in_thread(self.threads, run)
             ending = "ok"
@@ -93,5 +107,5 @@ class Sandbox:
             return result
         finally:
             self.metrics.children_at_work.dec()
-            self.metrics.count_child(work["task"], ending, perf_counter() - start, peaks[-1])
+            self.metrics.count_child(task, ending, perf_counter() - start, peaks[-1])
             self.free.release()

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import Executor as Threads
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ MAPPED: Final = 1 << 30
 PER_BYTE: Final = 10
 CHUNK: Final = 1 << 16
 FOREIGN: Final = frozenset(
-    {"address", "annotations", "arguments", "goal", "metrics", "method", "options", "output", "steps"}
+    {"address", "annotations", "arguments", "goal", "metrics", "method", "options", "output", "steps", "told"}
 )
 """Arguments that clients wrote: they name no files."""
 
@@ -180,7 +180,7 @@ def run_child(
     try:
         with store.draft() as folder:
             tell = _carrying(store, work, folder, tell)
-            line = _line(store, work, bounds, folder)
+            line = line_of(store, work, bounds, folder)
             with ended(start(store.root)) as child:
                 answer = _converse(child, line, bounds, stopped, tell)
             note_peak(answer.get("peak", 0))
@@ -193,7 +193,7 @@ def run_child(
         raise Refused(**as_arguments(disk_full())) from error
 
 
-def _line(store: Store, work: Mapping[str, Any], bounds: Bounds, folder: Path) -> bytes:
+def line_of(store: Store, work: Mapping[str, Any], bounds: Bounds, folder: Path) -> bytes:
     """The line that tells a child its work: arguments, in which files are paths, and limits."""
     arguments = copy.deepcopy(work["arguments"])
     reads = sum(_lay_out(store, file, arguments, folder / f"file{k}") for k, file in enumerate(work["files"]))
@@ -307,7 +307,7 @@ def _converse(child: Child, line: bytes, bounds: Bounds, stopped: Stopped, tell:
         child.stdin.write(line)
         child.stdin.flush()
     last = b""
-    for last in _lines(child.stdout.fileno(), bounds, stopped):
+    for last in lines_of(child.stdout.fileno(), bounds, stopped):
         said = json.loads(last) if last.startswith(b'{"progress"') else {}
         if "progress" in said:
             tell(said["progress"])
@@ -333,7 +333,7 @@ def ending_of(code: int) -> Problem:
     return Problem("worker-crashed", f"the reader of this input ended with {how}")
 
 
-def _lines(answer: int, bounds: Bounds, stopped: Stopped) -> Iterator[bytes]:
+def lines_of(answer: int, bounds: Bounds, stopped: Stopped) -> Generator[bytes, None, None]:
     """Lines of a child's answer as they come, the last one ended by the end of the answer."""
     clock = bounds.patience * bounds.seconds
     until = time.monotonic() + clock

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from api.jobs.child_process import Tell, accept
 from api.jobs.executors import Executor
-from api.jobs.records import made, stored, work
+from api.jobs.records import follow_up, made, stored, work
 from planner.calibration.shards import cut
 
 PLANNED: Final = ("model", "external", "stats", "target", "options", "steps")
@@ -41,12 +41,10 @@ async def search_and_plan(executor: Executor, asked: Mapping[str, Any], tell: Te
 
 def best_plan(asked: Mapping[str, Any], annotations: Mapping[str, Any]) -> dict[str, Any]:
     """The work of planning what a search was asked for, with other annotations."""
-    arguments = {name: asked["arguments"][name] for name in PLANNED}
-    planned = work("plan", {**arguments, "annotations": annotations, "out": made("plans")})
-    files = [file for file in asked["files"] if file["at"][0] in PLANNED]
+    planned = follow_up(asked, "plan", {"annotations": annotations, "out": made("plans")}, PLANNED)
     origin = json.loads(asked["origin"])
     origin["request"][0]["annotations"] = annotations
-    return {**planned, "files": [*files, *planned["files"]], "origin": json.dumps(origin)}
+    return {**planned, "origin": json.dumps(origin)}
 
 
 async def calibrate_in_shards(
@@ -57,7 +55,7 @@ async def calibrate_in_shards(
     Args:
       fan_from: bytes of weights, those of all samples together, from where it pays.
     """
-    counted = await executor.run({**asked, "task": "count", "files": part_files(asked)}, tell)
+    counted = await executor.run(follow_up(asked, "count", {"out": made("answers")}), tell)
     samples = counted["samples"]
     pays = samples and samples * counted["bytes"] >= fan_from
     shards = cut(samples, await executor.slots() - executor.ahead) if pays else ()
@@ -70,8 +68,9 @@ async def calibrate_in_shards(
             done[place] = progress["done"]
             tell({"done": sum(done), "total": samples})
 
-        arguments = {**asked["arguments"], "shard": list(shards[place])}
-        part = await executor.run({**asked, "arguments": arguments, "files": part_files(asked)}, hear)
+        # Parts are kept as `answers`, which nobody lists.
+        more = {"shard": list(shards[place]), "out": made("answers")}
+        part = await executor.run(follow_up(asked, "calibrate", more), hear)
         return str(part["kept"]["out"])
 
     try:
@@ -85,12 +84,6 @@ async def calibrate_in_shards(
     out = made("answers" if readers else "stats")
     found = await executor.run(work("merge", {"parts": parts, "out": out}), tell)
     if readers:
-        seen = work("readers", {"stats": stored("answers", str(found["kept"]["out"]))})
-        arguments, files = asked["arguments"] | seen["arguments"], [*asked["files"], *seen["files"]]
-        found = await executor.run({**asked, **seen, "arguments": arguments, "files": files}, tell)
+        whole = {"stats": stored("answers", str(found["kept"]["out"]))}
+        found = await executor.run(follow_up(asked, "readers", whole), tell)
     return {**found, "warnings": counted["warnings"]}
-
-
-def part_files(asked: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The files of a part; those it makes are kept as `answers`, which nobody lists."""
-    return [{**file, "what": ["answers"]} if file["how"] == "made" else dict(file) for file in asked["files"]]

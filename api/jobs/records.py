@@ -4,7 +4,7 @@ A work is a task of `api.child` and its arguments, in which `stored`, `written`,
 for files: only digests travel, whoever runs it opens the files from the store. Source: design 06, "Jobs".
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
@@ -12,6 +12,8 @@ from api.storage.store import Kind
 
 State: TypeAlias = Literal["queued", "running", "done", "failed", "cancelled"]
 
+HOLD: Final = "hold"
+"""The task of a child that holds a plan (`residents`); its further lines are edits."""
 ENDED: Final = ("done", "failed", "cancelled")
 
 
@@ -119,6 +121,21 @@ def work(
     files: list[dict[str, Any]] = []
     plain = _plain(dict(arguments), (), files)
     return {"task": task, "arguments": plain, "files": files, "link": link, "origin": origin}
+
+
+def follow_up(
+    asked: Mapping[str, Any], task: str, more: Mapping[str, Any], keep: Collection[str] | None = None
+) -> dict[str, Any]:
+    """A work with the arguments and files of another one, and more, which take the place of those.
+
+    Args:
+      keep: names of the arguments that stay; all by default.
+    """
+    own = work(task, more)
+    kept = [name for name in (asked["arguments"] if keep is None else keep) if name not in more]
+    arguments = {name: asked["arguments"][name] for name in kept} | own["arguments"]
+    files = [file for file in asked["files"] if file["at"][0] in kept]
+    return {**own, "arguments": arguments, "files": [*files, *own["files"]]}
 
 
 def _plain(tree: Any, place: tuple[str | int, ...], files: list[dict[str, Any]]) -> Any:

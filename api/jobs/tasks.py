@@ -15,6 +15,8 @@ from typing import Any, Final
 
 from api.intake.scan import scan_onnx
 from api.intake.scan_zip import scan_npz
+from api.jobs.quality import quality_record
+from api.planning.plan_answers import quality_of
 from planner.accuracy.losses import losses
 from planner.accuracy.metrics import SQNR, Score
 from planner.accuracy.quality import Quality
@@ -33,6 +35,7 @@ from planner.interpreter.compare import compare
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, with_facts
 from planner.litert_reader.scan import is_litert
+from planner.pipeline import export
 from planner.plans.read_json import plan_from_json
 from planner.target.records import Target
 from planner.what_if.replan import as_planned
@@ -98,10 +101,11 @@ def merge_statistics(job: Arguments) -> dict[str, Any]:
 
 
 def compare_file(graph: Graph, job: Arguments) -> dict[str, Any]:
-    """Run a model and a quantized file of it side by side.
+    """Run a model and a quantized file of it, or a plan of it, side by side.
 
     Args:
-      job: `file`, the quantized one; `samples`; `stats` of calibration, a file or null; `values`, whether to
+      job: `file`, the quantized one, or `plan` and what was `told` of it, with `quality`, where what is
+        measured of it goes; `samples`; `stats` of calibration, a file or null; `values`, whether to
         compare inner values; `metrics`, names, `output`, which they judge, or null, and `reference`; `out`,
         where all of the comparison goes.
     """
@@ -110,9 +114,7 @@ def compare_file(graph: Graph, job: Arguments) -> dict[str, Any]:
     metrics = [name for name in job.get("metrics", ()) if name != SQNR]
     given = _scanned(job["samples"])
     samples = open_samples(given, flat, labeled=bool(metrics))
-    file = Path(job["file"]).read_bytes()
-    if not is_litert(file):
-        scan_onnx(file, whole=True)
+    file = _quantized(graph, job)
     kind = job.get("reference", "written")
     found = compare(
         flat,
@@ -133,7 +135,22 @@ def compare_file(graph: Graph, job: Arguments) -> dict[str, Any]:
     outputs = _rows(found.outputs)
     whole = {**about, "outputs": outputs, "values": _rows(found.values)}
     Path(job["out"]).write_text(json.dumps(whole), encoding="utf-8")
-    return {**about, "outputs": dict(islice(outputs.items(), MOST_LISTED))}
+    listed = {**about, "outputs": dict(islice(outputs.items(), MOST_LISTED))}
+    if "plan" not in job:
+        return listed
+    quality = quality_record(found, {**about, "outputs": outputs}, job["told"])
+    Path(job["quality"]).write_text(json.dumps(quality), encoding="utf-8")
+    return {**listed, "quality": quality_of(quality)}
+
+
+def _quantized(graph: Graph, job: Arguments) -> bytes:
+    """The file that was sent, once it was scanned; or the plan, written."""
+    if "plan" in job:
+        return export(graph, plan_from_json(Path(job["plan"]).read_bytes()), job["told"]["format"])
+    file = Path(job["file"]).read_bytes()
+    if not is_litert(file):
+        scan_onnx(file, whole=True)
+    return file
 
 
 def measure_losses(graph: Graph, target: Target, job: Arguments) -> dict[str, Any]:

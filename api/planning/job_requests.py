@@ -125,13 +125,23 @@ async def calibration_work(service: Service, request: CalibrationRequest) -> dic
 
 
 async def comparison_work(service: Service, request: ComparisonRequest) -> dict[str, Any]:
-    """The work of running a model and a quantized file of it side by side.
+    """The work of running a model and a quantized file of it, or a plan, side by side.
 
     Raises:
-      Refused: a model, blob or statistics that are not there.
+      Refused: a model, plan, blob or statistics that are not there.
     """
     model = await run_sync(_model, service, request.model)
-    given = {name: await run_sync(_blob, service, getattr(request, name)) for name in ("file", "samples")}
+    given: dict[str, Any] = {"samples": await run_sync(_blob, service, request.samples)}
+    if request.file is not None:
+        given["file"] = await run_sync(_blob, service, request.file)
+    if request.plan is not None:
+        await run_sync(service.store.find, "plans", request.plan)
+        told = {"format": request.format, "samples": request.samples, "held_out": request.held_out}
+        given |= {
+            "plan": stored("plans", request.plan),
+            "told": told,
+            "quality": made("qualities", request.plan),
+        }
     if request.stats is not None:
         await run_sync(service.store.find, "stats", request.stats)
         given["stats"] = stored("stats", request.stats)

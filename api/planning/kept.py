@@ -44,7 +44,7 @@ def _record(store: Store, key: str, path: Path) -> dict[str, Any]:
 
 
 async def delete_plan(service: Service, key: str) -> None:
-    """Take a plan away, with its origin and the links by which its requests find it.
+    """Take a plan away, with its origin, its quality, and the links by which its requests find it.
 
     Raises:
       Refused: there is none, with the nearest.
@@ -63,6 +63,7 @@ async def delete_plan(service: Service, key: str) -> None:
         if target is not None:
             _drop(store, "requests", digest_of(text + target.digest.encode()))
         _drop(store, "origins", key)
+    _drop(store, "qualities", key)
     for link in list(_links(store, path)):
         _drop(store, "requests", link)
     store.drop("plans", key)

@@ -6,9 +6,11 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
-from planner.plans.diff import diff
+from api.planning.provenance import Step, apply_steps
+from planner.plans.diff import PlanDiff, diff, outline, worded
 from planner.plans.plan import Plan, Planned
 from planner.plans.records import KernelPlan, Port
 from planner.report.charted import reasons
@@ -17,6 +19,7 @@ from planner.what_if.pareto import Tradeoff, pareto
 from planner.what_if.suggest import Suggestion, suggest
 
 MOST_REASONS: Final = 100
+MOST_CHANGES: Final = 1000
 
 Arguments = Mapping[str, Any]
 
@@ -89,8 +92,37 @@ def _tradeoff(one: Tradeoff) -> str:
     )
 
 
-def summary(plans: Sequence[Plan], _: Arguments) -> bytes:
-    """Totals of a plan, and why kernels run in float."""
+def preview(plan: Planned, steps: Sequence[Step]) -> dict[str, Any]:
+    """What edits would change in a plan, without the new plan itself: checking and writing it take longer."""
+    after = apply_steps(plan, steps)
+    found = outline(plan, after)
+    changes = {name: getattr(found, name) for name in ("kernels", "ports", "rescales")}
+    listed = {name: [asdict(one) for one in some[:MOST_CHANGES]] for name, some in changes.items()}
+    lines = [worded(one) for some in changes.values() for one in some[:MOST_REASONS]]
+    touched = sorted(_touched(plan, after, found))[:MOST_CHANGES]
+    about = {"plan": plan.key, "same": found.is_empty, "touched": touched}
+    return {**about, **listed, "totals": dict(found.totals), "lines": lines}
+
+
+def _touched(before: Plan, after: Plan, found: PlanDiff) -> set[str]:
+    """Kernels at which something changed: those that read a rescale, too."""
+    gone, new = ({one.id: one.consumers for one in plan.rescales} for plan in (before, after))
+    readers = [(new if one.after else gone)[one.at] for one in found.rescales]
+    names = {one.at.rpartition(".")[0] for one in found.ports} | {one.at for one in found.kernels}
+    return names | {name for some in readers for name, _ in some if name in before.kernels}
+
+
+QUALITY: Final = ("format", "samples", "measured_on", "text", "grade", "sqnr", "metrics")
+"""What an answer says of what is kept of a plan's quality; reports read the rest too."""
+
+
+def quality_of(kept: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The quality of a plan for a client, of what is kept of it."""
+    return None if kept is None else {name: kept[name] for name in QUALITY}
+
+
+def summary(plans: Sequence[Plan], given: Arguments) -> bytes:
+    """Totals of a plan, why kernels run in float, and its quality, where somebody measured it."""
     plan = plans[0]
     count = totals(plan)
     document = {
@@ -108,6 +140,7 @@ def summary(plans: Sequence[Plan], _: Arguments) -> bytes:
         "weight_bytes": size_of(plan),
         "reasons": {reason: sum(kinds.values()) for reason, kinds in reasons(plan)[:MOST_REASONS]},
         "warnings": list(plan.warnings[:MOST_REASONS]),
+        "quality": quality_of(given["quality"]),
     }
     return json.dumps(document).encode()
 

@@ -20,6 +20,7 @@ from api.intake.request_bodies import BodyLimits
 from api.intake.sandbox import Sandbox
 from api.jobs.dispatcher import Dispatcher
 from api.jobs.records import made, stored, work, written
+from api.jobs.residents import Residents
 from api.jobs.watch import Watch
 from api.planning.known_targets import KnownTargets
 from api.planning.provenance import Origin
@@ -54,6 +55,7 @@ class Service:
     engine: Engine
     dispatcher: Dispatcher
     watch: Watch
+    residents: Residents
     edited: deque[tuple[Origin, Planned]] = field(default_factory=partial(deque, maxlen=MOST_EDITED))
 
 

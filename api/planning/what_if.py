@@ -8,11 +8,11 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from anyio.to_thread import run_sync
 
-from api.jobs.records import made, stored, work
+from api.jobs.records import HOLD, made, stored, work, written
 from api.planning.plan_answers import READERS
 from api.planning.planning import SMALL, find_or_make_plan, find_origin, plan_arguments
 from api.planning.provenance import Step, with_steps
@@ -25,6 +25,9 @@ from planner.plans.read_json import plan_from_json
 from planner.report.resources import policy
 from planner.version import MADE_BY
 
+MEASURED: Final = ("live", "report", "summary")
+"""Answers that say how good a plan is."""
+
 
 async def replan(service: Service, key: str, edits: EditsRequest) -> bytes:
     """Make a plan again with changed constraints; the answer is the text of the new plan.
@@ -35,6 +38,19 @@ async def replan(service: Service, key: str, edits: EditsRequest) -> bytes:
     """
     origin = await find_origin(service, key)
     return await find_or_make_plan(service, with_steps(origin, _steps(edits)))
+
+
+async def preview(service: Service, key: str, edits: EditsRequest, caller: str) -> dict[str, Any]:
+    """Say what edits would change in a plan, which a child of the caller's holds from then on.
+
+    Raises:
+      Refused: no such plan, or its model or target is gone.
+      PlannerError: as `replan`.
+    """
+    origin = await find_origin(service, key)
+    await service.targets.find(origin.target)
+    asked = work(HOLD, await run_sync(plan_arguments, service, origin))
+    return await service.residents.ask(caller, key, asked, _steps(edits))
 
 
 def _steps(edits: EditsRequest) -> tuple[Step, ...]:
@@ -72,29 +88,42 @@ async def answer_what_if(
 
 async def answer_from_plans(service: Service, verb: str, *keys: str) -> tuple[Path, str]:
     """Path and tag of an answer that is read off plans: `ports`, `diff`, `summary`, `report`, its
-    `live` form, or `view`.
+    `live` form, or `view`; of `MEASURED` ones, off what was measured of the first plan too.
 
     Raises:
       Refused: no such plan.
     """
     paths = [await run_sync(service.store.find, "plans", key) for key in keys]
     # The header that goes with a report admits one script: a stored report with another would stand still.
-    tag = answer_tag(verb, keys, {"policy": policy()} if verb in ("report", "live") else {})
+    own = {"policy": policy()} if verb in ("report", "live") else {}
+    quality = await run_sync(service.store.read, "qualities", keys[0]) if verb in MEASURED else None
+    if quality is not None:
+        own["quality"] = digest_of(quality)
+    tag = answer_tag(verb, keys, own)
     kept = await run_sync(service.store.look, "answers", tag)
     if kept is not None:
         return kept, tag
     if sum(path.stat().st_size for path in paths) <= SMALL and verb in READERS:
-        data = await run_sync(partial(_answer_here, verb, paths), limiter=service.threads)
+        here = partial(_answer_here, verb, paths, quality)
+        data = await run_sync(here, limiter=service.threads)
         await run_sync(service.store.put, "answers", tag, data)
     else:
         plans = [stored("plans", key) for key in keys]
-        asked = {"verb": verb, "plans": plans, "arguments": {}, "out": made("answers", tag)}
+        known = None if quality is None else written(quality.decode())
+        asked: dict[str, Any] = {
+            "verb": verb,
+            "plans": plans,
+            "quality": known,
+            "arguments": {},
+            "out": made("answers", tag),
+        }
         await service.sandbox.run(work("read", asked))
     return service.store.path("answers", tag), tag
 
 
-def _answer_here(verb: str, paths: Sequence[Path]) -> bytes:
-    return READERS[verb]([plan_from_json(path.read_bytes()) for path in paths], {})
+def _answer_here(verb: str, paths: Sequence[Path], quality: bytes | None) -> bytes:
+    known = None if quality is None else json.loads(quality)
+    return READERS[verb]([plan_from_json(path.read_bytes()) for path in paths], {"quality": known})
 
 
 async def explain_plan(service: Service, key: str, address: str) -> str:

@@ -1,6 +1,10 @@
 """Exports, calibrations, comparisons, losses and searches: work that runs models, as jobs."""
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel
 
 from api.intake.request_bodies import JsonRoute
 from api.planning.job_requests import answer_export, answer_job
@@ -20,7 +24,17 @@ from api.schemas.responses import (
     SearchRecord,
 )
 
+Route = TypeVar("Route", bound=Callable[..., Any])
+
 router = APIRouter(tags=["exports"], route_class=JsonRoute)
+
+
+def _job(path: str, operation: str, told: str, record: type[BaseModel]) -> Callable[[Route], Route]:
+    """The route of a work that is a job, or its record if it is done within the time to wait."""
+    done: dict[int | str, dict[str, Any]] = {
+        201: {"description": f"{told}, within the time to wait", "model": record}
+    }
+    return router.post(f"/{path}", operation_id=operation, status_code=202, responses=JOB | done)
 
 
 @router.post(
@@ -31,12 +45,7 @@ async def post_export(body: ExportRequest, request: Request, service: ServiceOf,
     return await answer_export(service, request, body, sent)
 
 
-@router.post(
-    "/calibrations",
-    operation_id="calibrate",
-    status_code=202,
-    responses=JOB | {201: {"description": "statistics, within the time to wait", "model": CalibrationRecord}},
-)
+@_job("calibrations", "calibrate", "statistics", CalibrationRecord)
 async def post_calibration(
     body: CalibrationRequest, request: Request, service: ServiceOf, sent: Sent
 ) -> Response:
@@ -44,13 +53,7 @@ async def post_calibration(
     return await answer_job(service, request, "calibration", body, sent)
 
 
-@router.post(
-    "/comparisons",
-    operation_id="compare",
-    status_code=202,
-    responses=JOB
-    | {201: {"description": "a comparison, within the time to wait", "model": ComparisonRecord}},
-)
+@_job("comparisons", "compare", "a comparison", ComparisonRecord)
 async def post_comparison(
     body: ComparisonRequest, request: Request, service: ServiceOf, sent: Sent
 ) -> Response:
@@ -58,23 +61,13 @@ async def post_comparison(
     return await answer_job(service, request, "comparison", body, sent)
 
 
-@router.post(
-    "/losses",
-    operation_id="losses",
-    status_code=202,
-    responses=JOB | {201: {"description": "losses, within the time to wait", "model": LossesRecord}},
-)
+@_job("losses", "losses", "losses", LossesRecord)
 async def post_losses(body: LossesRequest, request: Request, service: ServiceOf, sent: Sent) -> Response:
     """Say where a plan loses the numbers of its model: noise of each kernel alone, and what would help."""
     return await answer_job(service, request, "losses", body, sent)
 
 
-@router.post(
-    "/searches",
-    operation_id="search",
-    status_code=202,
-    responses=JOB | {201: {"description": "a search, within the time to wait", "model": SearchRecord}},
-)
+@_job("searches", "search", "a search", SearchRecord)
 async def post_search(body: SearchRequest, request: Request, service: ServiceOf, sent: Sent) -> Response:
     """Find the plan of least work that is as good as asked, or the best within means; the plan is kept."""
     return await answer_job(service, request, "search", body, sent)

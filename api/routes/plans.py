@@ -15,6 +15,7 @@ from api.planning.what_if import (
     answer_what_if,
     explain_plan,
     page_of_lines,
+    preview,
     replan,
 )
 from api.routes.parameters import JOB, NOT_MODIFIED, Cursor, IfMatch, Limit, PlanKey, Sent, ServiceOf
@@ -27,6 +28,7 @@ from api.schemas.responses import (
     PlanPage,
     PlanSummary,
     PortPage,
+    Preview,
     Suggestions,
     Tradeoffs,
 )
@@ -86,6 +88,13 @@ async def get_plan(key: PlanKey, request: Request, service: ServiceOf) -> Respon
 async def post_replan(key: PlanKey, body: EditsRequest, service: ServiceOf) -> Response:
     """Plan again with changed constraints, or with kernels back in float."""
     return Response(await replan(service, key, body), media_type=JSON)
+
+
+@router.post("/plans/{key}:preview", operation_id="preview")
+async def post_preview(key: PlanKey, body: EditsRequest, request: Request, service: ServiceOf) -> Preview:
+    """Say what changed constraints would change, at once; nothing is kept, and `:replan` makes the plan."""
+    caller = request.scope.get("qplan.token") or ""
+    return Preview.model_validate(await preview(service, key, body, caller))
 
 
 @router.get("/plans/{key}/ports", operation_id="list_ports", response_model=PortPage, responses=NOT_MODIFIED)

@@ -1,5 +1,8 @@
 """Targets: list, show, put, lint."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path as FilePath
 from typing import Annotated, Any, Final
 
 from anyio.to_thread import run_sync
@@ -7,6 +10,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from api.intake.request_bodies import YAML, require_media, write_body
 from api.planning.known_targets import lint_target, try_target
+from api.planning.service import Service
 from api.routes.parameters import NOT_MODIFIED, Cursor, ServiceOf
 from api.schemas.examples import TARGET, TARGET_NAME
 from api.schemas.responses import LintReport, TargetRecord, TestReport
@@ -81,10 +85,8 @@ async def get_source(name: _Name, request: Request, service: ServiceOf) -> Respo
 )
 async def put_target(name: _FullName, request: Request, response: Response, service: ServiceOf) -> LintReport:
     """Keep a target description under its id and version, for ever as it is."""
-    require_media(request, YAML)
-    with service.store.draft() as folder:
-        await write_body(request, folder / "target")
-        report, is_new = await service.targets.put(name, folder / "target", service.sandbox)
+    async with _described(request, service) as text:
+        report, is_new = await service.targets.put(name, text, service.sandbox)
     response.status_code = 201 if is_new else 200
     response.headers["ETag"] = f'"{report["digest"]}"'
     return LintReport.model_validate(report)
@@ -93,16 +95,21 @@ async def put_target(name: _FullName, request: Request, response: Response, serv
 @router.post("/targets:lint", operation_id="lint_target", openapi_extra=_YAML_BODY)
 async def lint(request: Request, service: ServiceOf) -> LintReport:
     """Say what is wrong (422) or odd (200) in a target description."""
-    require_media(request, YAML)
-    with service.store.draft() as folder:
-        await write_body(request, folder / "target")
-        return LintReport.model_validate(await lint_target(service.sandbox, folder / "target", "text"))
+    async with _described(request, service) as text:
+        return LintReport.model_validate(await lint_target(service.sandbox, text, "text"))
 
 
 @router.post("/targets:test", operation_id="test_target", openapi_extra=_YAML_BODY)
 async def test(request: Request, service: ServiceOf) -> TestReport:
     """Run the tests of a target description; a test that fails is a part of the answer."""
+    async with _described(request, service) as text:
+        return TestReport.model_validate(await try_target(service.sandbox, text, "text"))
+
+
+@asynccontextmanager
+async def _described(request: Request, service: Service) -> AsyncIterator[FilePath]:
+    """Give the description that a request has as its body, as a file."""
     require_media(request, YAML)
     with service.store.draft() as folder:
         await write_body(request, folder / "target")
-        return TestReport.model_validate(await try_target(service.sandbox, folder / "target", "text"))
+        yield folder / "target"

@@ -154,14 +154,26 @@ class CalibrationRequest(BaseModel):
 
 
 class ComparisonRequest(BaseModel):
-    """A quantized ONNX file to run beside its model."""
+    """A quantized ONNX file to run beside its model, or a plan to be written as one."""
 
     model_config = ConfigDict(
         extra="forbid",
-        json_schema_extra={"examples": [{"model": NO_DIGEST, "file": NO_DIGEST, "samples": NO_DIGEST}]},
+        json_schema_extra={
+            "examples": [
+                {"model": NO_DIGEST, "file": NO_DIGEST, "samples": NO_DIGEST},
+                {"model": NO_DIGEST, "plan": NO_DIGEST, "samples": NO_DIGEST},
+            ]
+        },
     )
     model: Digest
-    file: Digest = Field(description="a blob, of an export")
+    file: Digest | None = Field(default=None, description="a blob, of an export")
+    plan: Digest | None = Field(
+        default=None, description="in place of a file, key of a plan: what is measured is kept with it"
+    )
+    format: ExportFormat = Field(default="onnx-qdq", description="what the plan is written as, and run")
+    held_out: bool | None = Field(
+        default=None, description="whether the samples are others than those of calibration, for who reads it"
+    )
     samples: Digest = Field(
         description="a blob: one .npz of arrays by input name; label or labels is what metrics judge by"
     )
@@ -178,6 +190,12 @@ class ComparisonRequest(BaseModel):
     stats: Digest | None = Field(
         default=None, description="those of calibration: warnings say what in the samples goes beyond them"
     )
+
+    @model_validator(mode="after")
+    def _names_one(self) -> Self:
+        if (self.file is None) == (self.plan is None):
+            raise ValueError("either a file or a plan is compared")
+        return self
 
 
 class LossesRequest(BaseModel):

@@ -150,6 +150,18 @@ class ScoreRecord(BaseModel):
     larger_is_better: bool
 
 
+class PlanQuality(BaseModel):
+    """The quality of a plan, by the last comparison that named it: of its worst output, in words too."""
+
+    format: str
+    samples: Digest
+    measured_on: str = Field(description="on which samples and against what, for people")
+    text: str
+    grade: Literal["good", "poor", "bad"]
+    sqnr: float | None = Field(description="dB; null where it is exact or there is only error")
+    metrics: dict[str, ScoreRecord]
+
+
 class ComparisonRecord(BaseModel):
     """A comparison; the whole of it, inner values too, is the blob."""
 
@@ -160,6 +172,7 @@ class ComparisonRecord(BaseModel):
     warnings: list[str]
     blob: Digest
     link: str
+    quality: PlanQuality | None = Field(default=None, description="where a plan was compared")
 
 
 class OutputLossRecord(BaseModel):
@@ -383,6 +396,19 @@ class Difference(BaseModel):
     lines: list[str]
 
 
+class Preview(BaseModel):
+    """What edits would change in a plan, without reasons: at most 1,000 of each kind; in words too."""
+
+    plan: Digest
+    same: bool
+    touched: list[str] = Field(description="kernels at which something changes, readers of rescales too")
+    kernels: list[Change]
+    ports: list[Change]
+    rescales: list[Change]
+    totals: dict[str, tuple[float, float]]
+    lines: list[str]
+
+
 class PlanSummary(BaseModel):
     """Totals of a plan; `reasons` says why kernels run in float, and how many of them for each reason."""
 
@@ -400,6 +426,7 @@ class PlanSummary(BaseModel):
     weight_bytes: tuple[float, float] = Field(description="of the model, and as planned")
     reasons: dict[str, int]
     warnings: list[str]
+    quality: PlanQuality | None = Field(default=None, description="null where nobody compared it yet")
 
 
 class TestOutcome(BaseModel):

@@ -19,7 +19,7 @@ from planner.errors import InputError
 
 DATABASE: Final = "qplan.sqlite"
 PART: Final = ".part"
-CHANGING: Final = frozenset({"keys", "models", "states", "targets"})
+CHANGING: Final = frozenset({"keys", "models", "qualities", "states", "targets"})
 NAMED_BY_CONTENT: Final = ("blobs", "stats")
 _NOT_KEPT: Final = frozenset({"drafts"})
 

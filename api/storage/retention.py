@@ -33,6 +33,7 @@ _SWEPT: Final[tuple[Kind, ...]] = (
     "models",
     "origins",
     "plans",
+    "qualities",
     "requests",
     "states",
     "stats",

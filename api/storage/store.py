@@ -3,7 +3,8 @@
 `blobs` are bytes as sent, `models` records of what a blob holds, `stats` and `plans` JSON text, `requests`
 links from a request's digest to its plan, `origins` the requests of plans by their keys, `answers` what
 follows from plans, `states` of work that may have to go on later, `targets` by id and version with their
-`descriptions`, `keys` of requests that may come twice. A restart finds everything. Source: design 06.
+`descriptions`, `keys` of requests that may come twice, `qualities` the last comparison of a plan, by its key.
+A restart finds everything. Source: design 06.
 """
 
 import fcntl
@@ -32,6 +33,7 @@ Kind: TypeAlias = Literal[
     "models",
     "origins",
     "plans",
+    "qualities",
     "requests",
     "states",
     "stats",
@@ -46,6 +48,7 @@ _NAMES: Final[dict[Kind, str]] = {
     "models": "model",
     "origins": "origin of plan",
     "plans": "plan",
+    "qualities": "quality of plan",
     "requests": "request",
     "states": "state",
     "stats": "statistics",

@@ -5,8 +5,8 @@ name. Source: design 01, section 6; design 03.
 """
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from planner.ir.types.qtypes import Uniform
@@ -15,6 +15,7 @@ from planner.plans.plan import Plan, require_plan
 from planner.plans.records import KernelPlan, PortTyped, Rescale, Step
 
 FORMAT = "qplan.diff/1"
+LOST = "worst bits lost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +88,28 @@ def diff(a: Plan, b: Plan) -> PlanDiff:
     """
     require_plan(a)
     require_plan(b)
+    totals = [_totals(plan) | {LOST: worst_bits_lost(plan)} for plan in (a, b)]
+    return _compared(a, b, totals, lambda port: _why(_step(a, port), _step(b, port)))
+
+
+def outline(a: Plan, b: Plan) -> PlanDiff:
+    """The same without reasons and bits lost.
+
+    Those are in the log, which a plan that was planned again in part writes when it is first looked at; of
+    10,000 kernels that takes longer than planning.
+    """
+    found = _compared(a, b, [_totals(a), _totals(b)], lambda _: "")
+    return replace(found, totals={name: both for name, both in found.totals.items() if name != LOST})
+
+
+def _compared(a: Plan, b: Plan, totals: Sequence[Mapping[str, float]], why: Callable[[str], str]) -> PlanDiff:
     ours, theirs = _rescales(a), _rescales(b)
-    before, after = _totals(a), _totals(b)
+    before, after = totals
     gone = [Change(r.id, _rescale_text(r), "") for key, r in ours.items() if key not in theirs]
     new = [Change(r.id, "", _rescale_text(r)) for key, r in theirs.items() if key not in ours]
     return PlanDiff(
         kernels=tuple(_kernels(a, b)),
-        ports=tuple(_ports(a, b)),
+        ports=tuple(_ports(a, b, why)),
         rescales=(*gone, *new),
         totals={name: (before[name], after[name]) for name in before},
     )
@@ -112,6 +128,8 @@ def worded(change: Change) -> str:
 def _kernels(a: Plan, b: Plan) -> Iterator[Change]:
     for name in dict.fromkeys((*a.kernels, *b.kernels)):
         before, after = a.kernels.get(name), b.kernels.get(name)
+        if before is after and a.target.digest == b.target.digest:
+            continue
         one, other = _row_text(a, before), _row_text(b, after)
         if one != other:
             yield Change(name, one, other)
@@ -128,17 +146,16 @@ def _row_text(plan: Plan, kernel: KernelPlan | None) -> str:
     )
 
 
-def _ports(a: Plan, b: Plan) -> Iterator[Change]:
+def _ports(a: Plan, b: Plan, why: Callable[[str], str]) -> Iterator[Change]:
     for name, before in a.kernels.items():
         after = b.kernels.get(name)
-        if after is None:
+        if after is None or after is before:
             continue
         theirs = {port.address: port for port in (*after.inputs, *after.outputs)}
         for port in (*before.inputs, *before.outputs):
             other = theirs.get(port.address)
             if other is not None and port.type != other.type:
-                why = _why(_step(a, port.address), _step(b, port.address))
-                yield Change(port.address, type_text(port.type), type_text(other.type), why)
+                yield Change(port.address, type_text(port.type), type_text(other.type), why(port.address))
 
 
 def _step(plan: Plan, address: str) -> Step | None:
@@ -173,7 +190,7 @@ def _totals(plan: Plan) -> dict[str, float]:
         "rescales": len(rescales),
         "rescaled elements": sum(item.elements for item in rescales),
         "casts": len(casts),
-        "worst bits lost": worst_bits_lost(plan),
+        LOST: 0.0,
         "kernels in float": sum(kernel.row is None for kernel in plan.kernels_in_order),
     }
 

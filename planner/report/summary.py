@@ -34,6 +34,11 @@ def mark(sqnr: float) -> str:
     return "good" if sqnr >= POOR else "poor" if sqnr >= BAD else "bad"
 
 
+def sqnr_text(sqnr: float) -> str:
+    """`38.51 dB`, `exact`, or `no signal` where there is only error."""
+    return decibels(sqnr) if math.isfinite(sqnr) or sqnr > 0 else "no signal"
+
+
 def summary(plan: Plan, comparisons: Mapping[str, Comparison], losses: Losses | None) -> Markup:
     """The cards of the top."""
     cards = [_quality(comparisons, losses), _kernels(plan), _cost(plan), _size(plan)]
@@ -70,7 +75,7 @@ def _quality(comparisons: Mapping[str, Comparison], losses: Losses | None) -> Ma
 def _graded(sqnr: float, told: str, *rest: Markup) -> Markup:
     grade = mark(sqnr)
     figure = join(
-        decibels(sqnr) if math.isfinite(sqnr) or sqnr > 0 else "no signal",
+        sqnr_text(sqnr),
         " ",
         element("span", grade, class_="grade"),
     )

@@ -126,13 +126,16 @@ def test_jobs(client, tmp_path):
     found = client.compare(model, data, (tmp_path / "few.npz").read_bytes(), values=True, stats=digest)
     assert found["samples"] == 3
     assert json.loads(client.download(found["blob"]))["values"]
+    measured = client.measure(model, key, tmp_path / "few.npz", stats=digest, held_out=False)
+    assert measured["outputs"] == found["outputs"]
+    assert client.summary(key)["quality"] == measured["quality"]
     lost = client.losses(model, key, tmp_path / "few.npz", limit=1)
     assert json.loads(client.download(lost["blob"]))["values"]
     assert sum(kernel["parts"] is not None for kernel in lost["kernels"]) == 1
     assert client.losses(model, client.get_plan(key), tmp_path / "few.npz", limit=1) == lost
     ids = [job["id"] for job in client.jobs(state="done", kind="comparison")]
     job = client.job(ids[0])
-    assert (job["state"], job["result"]) == ("done", found)
+    assert (job["state"], job["result"]) == ("done", measured)
     events = list(client.events(ids[0]))
     assert (events[0]["event"], events[-1]["event"]) == ("queued", "done")
     assert list(client.events(ids[0], events[-2]["id"])) == events[-1:]
@@ -173,7 +176,7 @@ def test_models_and_targets(client):
 
 
 def test_long_files_go_in_parts(client, monkeypatch, tmp_path):
-    monkeypatch.setattr(calls, "PART", 1_000_000)
+    monkeypatch.setattr(calls.files, "PART", 1_000_000)
     data = os.urandom(2_500_000)
     (tmp_path / "long").write_bytes(data)
     digest = client.upload(tmp_path / "long")
@@ -182,7 +185,7 @@ def test_long_files_go_in_parts(client, monkeypatch, tmp_path):
 
 def test_parts_go_on_after_a_break(client, monkeypatch):
     """A first answer that is lost: the part has arrived all the same, and is not sent again."""
-    monkeypatch.setattr(calls, "PART", 1_000_000)
+    monkeypatch.setattr(calls.files, "PART", 1_000_000)
     data = os.urandom(2_500_000)
     offsets = []
 
@@ -215,7 +218,8 @@ def test_both_clients_have_every_call():
 
 def test_calls_know_every_operation():
     """By path: a call names each one but those for machines that watch the server."""
-    text = inspect.getsource(calls) + inspect.getsource(client_module)
+    parts = Path(calls.__file__).parent.glob("*.py")
+    text = "".join(part.read_text() for part in parts) + inspect.getsource(client_module)
     for name, (_, path) in OPERATIONS.items():
         if name in ("live", "ready") or ("{id}" in path and "upload" in name):  # an upload has its link
             continue

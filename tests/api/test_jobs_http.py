@@ -112,6 +112,65 @@ def test_an_export_and_a_comparison_within_the_time_to_wait(service, digits, met
     assert service.get(record["link"]).json()["outputs"] == record["outputs"]
 
 
+def plan_of(service, digits):
+    """The key of a plan of the digits with ranges."""
+    body = {"model": digits["model"], "samples": digits["samples"]}
+    stats = service.post("/v1/calibrations", json=body, headers=WAIT).json()["digest"]
+    request = {"model": digits["model"], "target": "onnxruntime-cpu", "stats": stats}
+    return service.post("/v1/plans", json=request).json()["key"]
+
+
+def test_the_quality_of_a_plan_is_kept_with_it(service, digits):
+    planned = plan_of(service, digits)
+    link = f"/v1/plans/{planned}"
+    before = service.get(f"{link}/summary")
+    assert before.json()["quality"] is None
+    assert "Not measured" in service.get(f"{link}/report").text
+    body = {"model": digits["model"], "plan": planned, "samples": digits["samples"], "held_out": False}
+    record = service.post("/v1/comparisons", json=body, headers=WAIT).json()
+    export = {"model": digits["model"], "plan": planned, "format": "onnx-qdq"}
+    file = service.get(service.post("/v1/exports", json=export).json()["link"]).content
+    expected = planner.compare(digits["graph"], file, digits["arrays"])
+    quality = record["quality"]
+    assert quality["sqnr"] == expected.worst_sqnr
+    assert quality["text"] == f"{expected.worst_sqnr:.2f} dB"
+    assert (quality["grade"], quality["format"]) == ("good", "onnx-qdq")
+    assert quality["samples"] == digits["samples"]
+    assert quality["measured_on"] == "on the 4 calibration samples against the float model"
+    seen = {"If-None-Match": before.headers["etag"]}
+    assert service.get(f"{link}/summary", headers=seen).json()["quality"] == quality
+    for query in ("", "?live=true"):
+        page = service.get(f"{link}/report{query}").text
+        assert "on the 4 calibration samples" in page
+        assert '<p class="figure good">' in page
+    # The last one counts, and only for this plan.
+    service.post("/v1/comparisons", json=body | {"held_out": True, "format": "onnx-qoperator"}, headers=WAIT)
+    again = service.get(f"{link}/summary").json()["quality"]
+    assert (again["format"], again["measured_on"][:20]) == ("onnx-qoperator", "on 4 held-out sample")
+    service.delete(link)
+    assert plan_of(service, digits) == planned
+    assert service.get(f"{link}/summary").json()["quality"] is None
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        ({"plan": None}, "request-invalid"),
+        ({"file": "sha256:" + "0" * 64}, "request-invalid"),
+        ({"plan": "sha256:" + "0" * 64}, "unknown-name"),
+        ({"format": "nothing"}, "request-invalid"),
+        ({"format": "tosa"}, "unsupported-export"),
+    ],
+)
+def test_a_plan_that_cannot_be_measured(service, digits, change, kind):
+    planned = plan_of(service, digits)
+    body = {"model": digits["model"], "plan": planned, "samples": digits["samples"]}
+    check(service.post("/v1/comparisons", json=body | change, headers=WAIT), kind)
+    if change.get("format") == "tosa":
+        kept = service.get(f"/v1/plans/{planned}/summary").json()["quality"]
+        assert kept is None or kept["format"] != "tosa"
+
+
 def test_labels_judge_by_metrics_that_have_names(service, digits):
     """No code: the names of ours, and none else; without one labels are not even read."""
     data = np.load(DIGITS / "test.npz")

@@ -56,6 +56,7 @@ OPERATIONS = {
     "live": ("get", "/v1/health/live"),
     "make_plan": ("post", "/v1/plans"),
     "pareto": ("get", "/v1/plans/{key}/pareto"),
+    "preview": ("post", "/v1/plans/{key}:preview"),
     "put_blob": ("put", "/v1/blobs/{digest}"),
     "put_stats": ("post", "/v1/stats"),
     "put_target": ("put", "/v1/targets/{name}"),

@@ -167,6 +167,9 @@ def test_a_host_in_the_window_around_hears_edits_and_shows_another_plan(browser,
     from_view = planner.report.view.view_of(again, plan)
     send = "(message) => document.querySelector('iframe').contentWindow.postMessage(message, '*')"
     page.evaluate(send, {"type": "qplan:say", "text": "planned in 3 ms"})
+    page.evaluate(send, {"type": "qplan:mark", "names": ["head/gemm", "no such kernel"]})
+    inner.wait_for_function("() => main.graph.changed.size === 1")
+    assert "changed kernel" in inner.locator("#view-legend").inner_text()
     page.evaluate(send, {"type": "qplan:show", "view": from_view})
     page.evaluate(send, {"type": "qplan:select", "name": "head/gemm"})
     inner.wait_for_function("() => window.__view.address === 'head/gemm'")

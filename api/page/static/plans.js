@@ -6,6 +6,8 @@ import { dropZone } from "./models.js";
 
 const ENDINGS = { litert: "tflite", stablehlo: "mlir", "stablehlo-int": "mlir", tosa: "mlir", finn: "onnx", hls4ml: "onnx", qonnx: "onnx" };
 
+const MANY = 500; // kernels of a plan that takes long to make again
+
 export async function plansPage(main, { may }) {
   const [plans, models] = await Promise.all([all("/v1/plans"), all("/v1/models")]);
   const names = Object.fromEntries(models.map((model) => [model.digest, model.name]));
@@ -31,16 +33,24 @@ export async function planPage(main, { server, may }, key) {
     button("save report.html", async () => download(await (await ask("GET", `/v1/plans/${state.shown}/report`)).blob(), "report.html")),
     button("copy link", async () => { await navigator.clipboard.writeText(new URL(`/plans/${state.shown}`, location.href).href); say("The link is copied."); }), edited);
   const frame = make("iframe", { title: `plan of ${model}`, sandbox: "allow-scripts allow-downloads" });
-  frame.srcdoc = await (await ask("GET", `/v1/plans/${key}/report?live=true`)).text();
+  const draw = async () => { frame.srcdoc = await (await ask("GET", `/v1/plans/${key}/report?live=true`)).text(); };
+  await draw();
   main.append(bar, frame);
-  if (may("plan") && record.model) main.append(studies(state, record));
+  if (may("plan") && record.model) main.append(studies(state, record, draw));
   let turn = 0;
+  if (may("plan") && record.model && about.kernels >= MANY) foretell(key, {}, () => {});
   window.addEventListener("message", (event) => {
     if (event.source !== frame.contentWindow || event.data?.type !== "qplan:edit") return;
-    const mine = ++turn;
+    const mine = ++turn, before = state.shown;
     const tell = (message) => frame.contentWindow.postMessage(message, "*");
     if (!may("plan")) return tell({ type: "qplan:say", text: "Your token may not plan; the command does." });
     tell({ type: "qplan:say", text: "planning" });
+    if (about.kernels >= MANY) foretell(key, event.data.detail.document, (found) => {
+      if (mine !== turn || state.shown !== before) return;
+      tell({ type: "qplan:mark", names: found.touched });
+      const [cost, now] = found.totals.price;
+      tell({ type: "qplan:say", text: `cost ${figure(cost)} → ${figure(now)}, ${figure(found.touched.length)} kernels touched; drawing` });
+    });
     again(key, event.data.detail.document).then(async (shown) => {
       const view = await get(`/v1/plans/${shown}/view${shown === key ? "" : `?before=${key}`}`);
       if (mine !== turn) return;
@@ -52,6 +62,12 @@ export async function planPage(main, { server, may }, key) {
       edited.replaceChildren(...(shown === key ? [] : [`what if: ${said} · `, link(`/plans/${shown}`, "open this plan")]));
     }).catch((error) => { if (mine === turn) tell({ type: "qplan:say", text: error.message }); });
   });
+}
+
+// What the edits would change, in figures and names, long before the new plan is made, checked and drawn. The server
+// holds the plan in memory from the first of these on, so the page asks for one when it opens.
+function foretell(key, edits, told) {
+  post(`/v1/plans/${key}:preview`, edits).then(told).catch(() => {}); // what is wrong with them, `:replan` says
 }
 
 // The plan with all edits so far; without any, the one that the page was opened with.
@@ -66,11 +82,17 @@ async function exportPlan(state, format, name) {
   download(blob, `${name.replace(/[^\w.-]+/g, "_") || "model"}.${format}.${ENDINGS[format] ?? "onnx"}`);
 }
 
-// Losses of a plan, and a search for a better one: both run the model on samples.
-function studies(state, record) {
+// Quality and losses of a plan, and a search for a better one: all run the model on samples.
+function studies(state, record, draw) {
   const place = make("div", { role: "status" });
   const goal = make("input", { id: "goal", value: "sqnr=30", size: "12" });
   const buttons = [
+    button("quality", async () => {
+      place.textContent = "measuring quality";
+      const { quality } = await work("/v1/comparisons", { model: state.model, plan: state.shown, samples: buttons.samples, ...(record.stats ? { stats: record.stats } : {}) });
+      place.replaceChildren(make("p", {}, make("span", { class: quality.grade }, `${quality.text}, ${quality.grade}`), ` ${quality.measured_on}, written as ${quality.format}; kept with the plan`));
+      if (state.shown === state.key) await draw();
+    }, { disabled: true }),
     button("losses", async () => {
       place.textContent = "measuring losses";
       const found = await work("/v1/losses", { model: state.model, plan: state.shown, samples: buttons.samples });
@@ -83,6 +105,6 @@ function studies(state, record) {
       place.replaceChildren(make("p", {}, `${found.sentence} `, link(`/plans/${found.plan}`, "open the plan")));
     }, { disabled: true }),
   ];
-  const zone = dropZone("study-file", "Samples for losses and searches: .npz of arrays by input name", ".npz", (blob) => { buttons.samples = blob; buttons.forEach((one) => { one.disabled = false; }); });
-  return make("section", {}, make("h2", {}, "Losses and search"), zone, make("div", { class: "row" }, buttons[0], make("label", { for: "goal" }, "Goal"), goal, buttons[1]), place);
+  const zone = dropZone("study-file", "Samples for quality, losses and searches: .npz of arrays by input name", ".npz", (blob) => { buttons.samples = blob; buttons.forEach((one) => { one.disabled = false; }); });
+  return make("section", {}, make("h2", {}, "Quality, losses and search"), zone, make("div", { class: "row" }, buttons.slice(0, 2), make("label", { for: "goal" }, "Goal"), goal, buttons[2]), place);
 }

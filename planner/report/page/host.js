@@ -10,6 +10,7 @@
 //     text that an annotations file has (`!quant.none`, `!quant.any<i16>`, a uniform type, `float`, `i16`),
 //   undo(), clear(),
 //   select(name): a kernel, or an input or output; "" for none,
+//   mark(names): draw these kernels as changed; `show` of the plan that has them otherwise may come later,
 //   show(view): draw another `qplan.view/1` of the same model, made with `before` the plan of this page,
 //   say(text): a line at the edits, such as "planning" or why it failed}
 //
@@ -17,7 +18,7 @@
 //   qplan:edit    after each change; detail {action: "edit" | "undo" | "clear", of, at, value, document}
 //   qplan:select  detail {name}; "" where nothing is chosen
 // In a frame whose data say `live` the same go to the parent as messages {type, detail}, and messages from the
-// parent {type: "qplan:show", view}, {type: "qplan:say", text}, {type: "qplan:select", name} call the functions. So a
+// parent {type: "qplan:mark", names}, {type: "qplan:show", view}, {type: "qplan:say", text}, {type: "qplan:select", name} call the functions. So a
 // page without an origin (`sandbox allow-scripts`) needs no right to ask the server anything.
 // Edits count from the plan that the page was opened with: a host plans that one again with the whole `document`.
 
@@ -69,12 +70,13 @@ window.planPage = {
   undo: () => edits.length && changeEdits("undo"),
   clear: () => edits.length && changeEdits("clear"),
   select: (name) => selectNamed(name),
+  mark: (names) => markChanged(names),
   show: (view) => showView(view),
   say: (text) => sayOfEdits(text),
 };
 
 if (about.live) {
-  const CALLS = { "qplan:show": ({ view }) => showView(view), "qplan:say": ({ text }) => sayOfEdits(text), "qplan:select": ({ name }) => selectNamed(name) };
+  const CALLS = { "qplan:mark": ({ names }) => markChanged(names), "qplan:show": ({ view }) => showView(view), "qplan:say": ({ text }) => sayOfEdits(text), "qplan:select": ({ name }) => selectNamed(name) };
   window.addEventListener("message", (event) => {
     if (event.source === window.parent && window.parent !== window) CALLS[event.data?.type]?.(event.data);
   });
@@ -144,6 +146,13 @@ function showEdits() {
 function sayOfEdits(text) {
   const place = document.getElementById("view-said");
   if (place) place.textContent = text;
+}
+
+function markChanged(names) {
+  const pane = panes.at(-1);
+  pane.graph.changed = new Set(names.map((name) => pane.graph.nodeOf(name)).filter((node) => node !== undefined));
+  reshape(pane);
+  legend(pane);
 }
 
 // Another plan of the same model: folds, place and choice stay, by name.

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from api.page.files import is_open
-from tests.api.documents import chain
+from tests.api.documents import chain, put
 from tests.api.test_tokens import bearer, digest
 
 DIGITS = Path(__file__).resolve().parents[3] / "examples" / "digits"
@@ -44,11 +44,17 @@ def test_the_walk_of_a_new_user(opened, url):
     row.get_by_text("dB").wait_for(timeout=90_000)
     assert " of " in row.inner_text()
     assert violations(page) == []
+    told = row.locator("td.good").inner_text()
     row.get_by_role("link", name=" of ").click()
     page.wait_for_url("**/plans/sha256:*")
+    page.reload()
     ready(page)
     frame = page.frames[1]
     frame.wait_for_function("() => window.__view && window.__view.frames > 0")
+    card = frame.locator(".cards .card").first.inner_text()
+    assert told.partition(",")[0] in card
+    assert "the 128 calibration samples against the float model" in card
+    assert frame.locator(".cards .figure.good").count() == 1
     name = frame.evaluate("main.graph.nameOf(1)")
     frame.evaluate("(at) => planPage.edit({of: 'kernel', at, value: 'float'})", name)
     page.locator("#edited a").wait_for(timeout=60_000)
@@ -141,6 +147,45 @@ def test_with_tokens_one_signs_in_and_is_offered_what_one_may(opened, make_servi
         page.wait_for_selector("#token")
     assert all("401" in text for text in page.complaints)  # Chromium notes each refusal
     page.complaints.clear()
+
+
+def test_the_page_of_a_plan_measures_it(opened, service, url):
+    model = service.post("/v1/models", json={"blob": put(service, (DIGITS / "digits.onnx").read_bytes())})
+    asked = {"model": model.json()["digest"], "target": "litert-int8"}
+    key = service.post("/v1/plans", json=asked).json()["key"]
+    page = opened(url, f"/plans/{key}")
+    ready(page)
+    assert "Not measured" in page.frames[1].locator(".cards .card").first.inner_text()
+    page.set_input_files("#study-file", DIGITS / "calibration.npz")
+    page.get_by_role("button", name="quality", exact=True).click()
+    page.get_by_text("kept with the plan").wait_for(timeout=60_000)
+    quality = service.get(f"/v1/plans/{key}/summary").json()["quality"]
+    page.frames[-1].locator(f".cards .figure.{quality['grade']}").wait_for(timeout=30_000)
+    assert quality["text"] in page.frames[-1].locator(".cards .card").first.inner_text()
+    assert violations(page) == []
+
+
+def test_of_many_kernels_the_page_says_at_once_what_an_edit_changes(opened, service, url):
+    text = json.dumps(chain(600)).encode()
+    model = service.post("/v1/models", json={"blob": put(service, text)}).json()["digest"]
+    key = service.post("/v1/plans", json={"model": model, "target": "litert-int8"}).json()["key"]
+    page = opened(url, f"/plans/{key}")
+    ready(page)
+    frame = page.frames[1]
+    frame.wait_for_function("() => window.__view && window.__view.frames > 0")
+    frame.evaluate("""() => { window.heard = []; const say = (event) => heard.push(event.data);
+                              window.addEventListener("message", say); }""")
+    frame.evaluate("planPage.edit({of: 'value', at: 'v300', value: '!quant.none'})")
+    page.locator("#edited a").wait_for(timeout=60_000)
+    heard = frame.evaluate("heard.map((one) => one.type + ' ' + (one.text ?? (one.names ?? []).join()))")
+    kinds = [line.partition(" ")[0] for line in heard]
+    assert kinds.index("qplan:mark") < kinds.index("qplan:show")
+    mark, told = heard[kinds.index("qplan:mark")], heard[kinds.index("qplan:mark") + 1]
+    assert "k301" in mark.partition(" ")[2].split(",")
+    assert told.startswith("qplan:say cost")
+    assert told.endswith("drawing")
+    # What was said is what the plan says that was drawn.
+    assert heard[-1].partition(",")[0] == told.partition(",")[0]
 
 
 def test_pages_need_no_token_and_nothing_else_is_open():

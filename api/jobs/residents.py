@@ -1,0 +1,178 @@
+"""Residents: children that hold a plan in memory, so that what edits would change is said within 0.2 s.
+
+A resident has the limits of any child that reads for a request, its processor time counted over its whole
+life. A caller has one, so nobody meets another's; of all, the longest unused goes. One that ended, for
+whatever reason, is made again by the next question. Source: design 06, the page.
+"""
+
+import asyncio
+import json
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from api.intake.sandbox import Sandbox
+from api.jobs.child_process import Child, Stopped, ended, line_of, lines_of
+from api.jobs.records import HOLD
+from api.problems import Refused
+
+IDLE: Final = 600.0
+"""Seconds without a question after which a resident goes."""
+
+
+class Gone(Exception):
+    """The child ended without an answer."""
+
+
+@dataclass(slots=True)
+class Resident:
+    """A child that holds the plan of a key; `stack` ends it and takes its folder away."""
+
+    key: str
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    stack: ExitStack = field(default_factory=ExitStack)
+    child: Child | None = None
+    timer: asyncio.TimerHandle | None = None
+
+    def close(self) -> None:
+        """End the child."""
+        self.child = None
+        if self.timer is not None:
+            self.timer.cancel()
+        self.stack.close()
+
+
+class Residents:
+    """The residents of one server: at most `settings.residents`, one a caller."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self.sandbox = sandbox
+        self.most = sandbox.settings.residents
+        self.held: OrderedDict[str, Resident] = OrderedDict()
+
+    def stop(self) -> None:
+        """End all."""
+        while self.held:
+            self.held.popitem()[1].close()
+
+    async def ask(
+        self, caller: str, key: str, work: Mapping[str, Any], edits: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        """Say what edits would change in a plan.
+
+        Args:
+          caller: name of the token; "" without.
+          work: that makes the plan of the key, of the task `HOLD`.
+
+        Raises:
+          Refused: as `Sandbox.run`; edits that do not fit.
+        """
+        resident = await self._resident(caller, key)
+        async with resident.lock:
+            try:
+                return await self.sandbox.in_thread(
+                    HOLD, lambda stopped: self._ask(resident, work, edits, stopped)
+                )
+            except BaseException:
+                if resident.child is None:
+                    self._forget(caller, resident)
+                raise
+            finally:
+                if self.held.get(caller) is not resident:  # another plan took its place, or there is none
+                    resident.close()
+                else:
+                    self._wind_up(caller, resident)
+
+    def _wind_up(self, caller: str, resident: Resident) -> None:
+        """Have it go once nobody asked for long."""
+
+        def go() -> None:
+            if not resident.lock.locked():
+                self._forget(caller, resident)
+                resident.close()
+
+        if resident.timer is not None:
+            resident.timer.cancel()
+        resident.timer = asyncio.get_running_loop().call_later(IDLE, go)
+
+    async def _resident(self, caller: str, key: str) -> Resident:
+        """The caller's, if it holds this plan; else a new one in its place."""
+        found = self.held.get(caller)
+        if found is not None and found.key == key:
+            self.held.move_to_end(caller)
+            return found
+        made = Resident(key)
+        if found is not None:
+            await self._end(caller, found)
+        while self.held and len(self.held) >= max(self.most, 1):
+            await self._end(*next(iter(self.held.items())))
+        if self.most:
+            self.held[caller] = made
+        return made
+
+    async def _end(self, caller: str, resident: Resident) -> None:
+        self._forget(caller, resident)
+        async with resident.lock:
+            resident.close()
+
+    def _forget(self, caller: str, resident: Resident) -> None:
+        if self.held.get(caller) is resident:
+            del self.held[caller]
+
+    def _ask(
+        self,
+        resident: Resident,
+        work: Mapping[str, Any],
+        edits: Sequence[Mapping[str, Any]],
+        stopped: Stopped,
+    ) -> dict[str, Any]:
+        """Ask the child; one that is gone, its time used up say, is made again once."""
+        if resident.child is not None:
+            try:
+                return self._answer(resident, json.dumps(edits).encode() + b"\n", stopped)
+            except Gone:
+                resident.close()
+        try:
+            self._start(resident, work, stopped)
+            return self._answer(resident, json.dumps(edits).encode() + b"\n", stopped)
+        except Gone as error:
+            resident.close()
+            raise Refused("worker-crashed", "the reader of this input ended without an answer") from error
+
+    def _start(self, resident: Resident, work: Mapping[str, Any], stopped: Stopped) -> None:
+        store, bounds = self.sandbox.store, self.sandbox.bounds
+        try:
+            folder = resident.stack.enter_context(store.draft())
+            line = line_of(store, work, bounds, folder)
+            resident.child = resident.stack.enter_context(ended(self.sandbox.spares.take(store.root)))
+            self._answer(resident, line, stopped)
+        except BaseException:
+            resident.close()
+            raise
+
+    def _answer(self, resident: Resident, line: bytes, stopped: Stopped) -> dict[str, Any]:
+        child = resident.child
+        if child is None or child.stdin is None or child.stdout is None:
+            raise Gone
+        try:
+            child.stdin.write(line)
+            child.stdin.flush()
+        except OSError as error:
+            raise Gone from error
+        try:
+            with closing(lines_of(child.stdout.fileno(), self.sandbox.bounds, stopped)) as lines:
+                reply = next(lines, b"")
+        except (
+            BaseException
+        ):  # cancelled, or no time: what it would say later is no answer of the next question
+            resident.close()
+            raise
+        if not reply:
+            raise Gone
+        answer: dict[str, Any] = json.loads(reply)
+        if "problem" in answer:
+            raise Refused(**answer["problem"])
+        result: dict[str, Any] = answer["result"]
+        return result

@@ -1,0 +1,164 @@
+"""Work that runs models, as jobs, and jobs themselves."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from planner.client.calls.answers import AS_JOB, Source, items_of, made, object_of, quoted
+from planner.client.calls.files import download, upload
+from planner.client.steps import Ask, Steps
+
+
+def export(model: str, plan: str, format: str, *, as_job: bool = False) -> Steps[bytes]:  # noqa: A002
+    """Write a plan, by key, of a model, by digest, in a format.
+
+    Args:
+      as_job: for models that take longer than the server works within a request.
+
+    Raises:
+      UnsupportedExport: the format cannot say this plan.
+    """
+    body = {"model": model, "plan": plan, "format": format}
+    headers = AS_JOB if as_job else {}
+    record = yield from made(Ask("POST", "/v1/exports", json=body, headers=headers))
+    return (yield from download(record["blob"]))
+
+
+def calibrate(
+    model: str, samples: Source, *, method: str = "minmax", readers: int = 0
+) -> Steps[dict[str, Any]]:
+    """Run samples, one `.npz`, through a model; the record has `digest` of the statistics and `warnings`.
+
+    Args:
+      readers: of so many samples, the first, measure too what rounding each value leaves at its readers.
+    """
+    body = {"model": model, "samples": (yield from upload(samples)), "method": method, "readers": readers}
+    return (yield from made(Ask("POST", "/v1/calibrations", json=body, headers=AS_JOB)))
+
+
+def compare(
+    model: str,
+    file: Source,
+    samples: Source,
+    *,
+    values: bool = False,
+    metrics: Sequence[str] = (),
+    output: str | None = None,
+    reference: str | None = None,
+    stats: str | None = None,
+) -> Steps[dict[str, Any]]:
+    """Run a quantized file and its model side by side; `outputs` has SQNR (dB) by name.
+
+    Args:
+      values: compare inner values too; they are in the whole comparison, the record's `blob`.
+      metrics: `top1`, `top5`, `cross_entropy`, judged by the samples' `label` or `labels`.
+      output: the output that labels are for; by default the only one.
+      reference: of a model with quantizers of its own: `written`, the default, or `stripped` of them.
+      stats: digest of those of calibration: `warnings` say what in the samples goes beyond them.
+    """
+    given = {"file": (yield from upload(file)), "samples": (yield from upload(samples))}
+    asked = {"metrics": list(metrics), "output": output, "reference": reference, "stats": stats}
+    more = {name: item for name, item in asked.items() if item}
+    body = {"model": model, "values": values, **given, **more}
+    return (yield from made(Ask("POST", "/v1/comparisons", json=body, headers=AS_JOB)))
+
+
+def measure(
+    model: str,
+    plan: str,
+    samples: Source,
+    *,
+    format: str | None = None,  # noqa: A002 - as `export` has it
+    metrics: Sequence[str] = (),
+    output: str | None = None,
+    reference: str | None = None,
+    stats: str | None = None,
+    held_out: bool | None = None,
+) -> Steps[dict[str, Any]]:
+    """Run a plan, written in a format, and its model side by side, and keep its quality with it.
+
+    Args:
+      plan: its key; `summary` and `report` of it have the quality from then on.
+      format: `onnx-qdq` by default.
+      metrics, output, reference, stats: as for `compare`.
+      held_out: whether the samples are others than those of calibration, for those who read the report.
+
+    Returns:
+      What `compare` gives, and `quality`: `text`, `grade`, `measured_on`.
+    """
+    body: dict[str, Any] = {"model": model, "plan": plan, "samples": (yield from upload(samples))}
+    asked = {"format": format, "metrics": list(metrics), "output": output, "reference": reference}
+    more = {name: item for name, item in asked.items() if item}
+    known = {name: item for name, item in (("stats", stats), ("held_out", held_out)) if item is not None}
+    return (yield from made(Ask("POST", "/v1/comparisons", json=body | more | known, headers=AS_JOB)))
+
+
+def losses(
+    model: str,
+    plan: str | Mapping[str, Any],
+    samples: Source,
+    *,
+    output: str | None = None,
+    limit: int | None = None,
+) -> Steps[dict[str, Any]]:
+    """Say where a plan loses the numbers of its model: noise of each kernel alone, and what would help.
+
+    Args:
+      plan: its key, or a plan itself, for a target that the server has.
+      samples: one `.npz`; 8 samples name the culprits.
+      output: the output to judge by; by default the worst.
+      limit: kernels whose noise is taken apart; 10 by default.
+
+    Returns:
+      The worst kernels and the remedies; the whole `qplan.losses/1`, with every value, is the `blob`.
+    """
+    body: dict[str, Any] = {"model": model, "plan": plan, "samples": (yield from upload(samples))}
+    asked = {"output": output, "limit": limit}
+    body |= {name: item for name, item in asked.items() if item is not None}
+    return (yield from made(Ask("POST", "/v1/losses", json=body, headers=AS_JOB)))
+
+
+def search(
+    model: str | Mapping[str, Any],
+    target: str,
+    samples: Source,
+    *,
+    goal: str | Mapping[str, float | str],
+    metric: str | None = None,
+    output: str | None = None,
+    stats: str | Mapping[str, Any] | None = None,
+    annotations: Mapping[str, Any] | None = None,
+    trials: int | None = None,
+    reference: str | None = None,
+) -> Steps[dict[str, Any]]:
+    """Find the plan of least work that reaches a goal, or the best within means.
+
+    Args:
+      model, target, stats, annotations: as `plan` takes them.
+      samples: one `.npz`, with `label` or `labels` where a metric wants them.
+      goal: `sqnr=30`, `metric=0.9`, `drop=1%` (least work); `work=0.5`, `weight_bits=4.5` (best quality).
+      metric: `top1`, `top5`, `cross_entropy`.
+      output: the output that labels are for; by default the only one.
+      trials: plans that are measured, at most; the server's default is 40.
+      reference: of a model with quantizers of its own: `written`, the default, or `stripped` of them.
+
+    Returns:
+      Whether the goal is `met`, the `trials` with the places of `best` and `front` in them, the key
+      of the best `plan` and the `annotations` that make it; all that was found is the `blob`.
+    """
+    body: dict[str, Any] = {"model": model, "target": target, "goal": goal}
+    given: dict[str, Any] = {"metric": metric, "output": output, "stats": stats, "annotations": annotations}
+    given |= {"trials": trials, "reference": reference}
+    body |= {name: item for name, item in given.items() if item is not None}
+    body["samples"] = yield from upload(samples)
+    return (yield from made(Ask("POST", "/v1/searches", json=body, headers=AS_JOB)))
+
+
+def jobs(*, state: str | None = None, kind: str | None = None) -> Steps[list[dict[str, Any]]]:
+    """List the jobs, the latest first."""
+    given = {"state": state, "kind": kind}
+    return (yield from items_of("/v1/jobs", {name: text for name, text in given.items() if text}))
+
+
+def cancel(id: str) -> Steps[dict[str, Any]]:  # noqa: A002 - as the service has it
+    """Cancel a job; says how it stands now."""
+    return (yield from object_of(Ask("POST", f"/v1/jobs/{quoted(id)}:cancel")))
