@@ -48,8 +48,8 @@ class Size:
 
 def size_of(gigabytes: float) -> Size:
     """The decoder of about so many GB (10^9 bytes): 2,048 wide from 1 GB on, narrower below."""
-    width = 2048 if gigabytes >= 1 else 1024 if gigabytes >= 0.25 else 256
-    words = WORDS if gigabytes >= 1 else WORDS // 8
+    width = 2048 if gigabytes >= 1 else 1024 if gigabytes >= 0.25 else 512
+    words = WORDS if gigabytes >= 1 else WORDS // 16
     inner = width * 11 // 4
     empty = Size(0, width, inner, words)
     layer = Size(1, width, inner, words).matrices - empty.matrices

@@ -19,6 +19,7 @@ from planner.exporters.onnx.qoperator import BYTES
 from planner.exporters.onnx.storage_types import Array
 from planner.exporters.onnx.write import Form, write_form
 from planner.ir.graph import Graph
+from planner.ir.mapped import let_go
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
 
@@ -84,7 +85,9 @@ def _write_product(builder: ModelBuilder, block: Block) -> bool:
         or builder.graph.values[op.inputs[0]].dtype != "f32"
     ):
         return False
-    packed = pack(builder.values.array(op.inputs[1]), kind, axis=1 if op.attributes.get("transB") else 0)
+    array = builder.values.array(op.inputs[1])
+    packed = pack(array, kind, axis=1 if op.attributes.get("transB") else 0)
+    let_go(array)
     if packed is None:
         return False
     raw = {port.value: builder.raw_name(port.value, None) for port in block.kernel.outputs if port.value}
