@@ -25,7 +25,17 @@ if TYPE_CHECKING:
     from planner.ir.asked import with_wanted
     from planner.ir.graph import Graph
     from planner.ir.types.typetext import parse_type
-    from planner.pipeline import annotate, calibrate, check, compare, evaluate, export, load_model, plan
+    from planner.pipeline import (
+        annotate,
+        calibrate,
+        check,
+        compare,
+        evaluate,
+        export,
+        export_to,
+        load_model,
+        plan,
+    )
     from planner.plan_search.search import Search, search
     from planner.plans.diff import diff
     from planner.plans.explain import explain
@@ -70,6 +80,7 @@ _HOMES: Final = {
     "evaluate": "planner.pipeline",
     "explain": "planner.plans.explain",
     "export": "planner.pipeline",
+    "export_to": "planner.pipeline",
     "images": "planner.calibration.sources.images",
     "load_model": "planner.pipeline",
     "load_statistics": "planner.calibration.statsjson",
@@ -120,6 +131,7 @@ __all__ = [
     "evaluate",
     "explain",
     "export",
+    "export_to",
     "images",
     "load_model",
     "load_statistics",

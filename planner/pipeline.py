@@ -21,6 +21,7 @@ from planner.calibration.statistics import ACCEPTED, Statistics
 from planner.checker.check import check as check_plan
 from planner.errors import InputError, ModelError, expect, require_name
 from planner.exporters.table import EXPORTERS, refuse_bodies
+from planner.exporters.to_file import write_to
 from planner.foreign_files import foreign_folder, refuse_foreign
 from planner.interpreter.compare import Comparison
 from planner.interpreter.compare import compare as compare_models
@@ -40,7 +41,17 @@ from planner.plan_model import annotate, plan
 from planner.plans.plan import Plan, require_plan
 from planner.target.load import TargetSource, as_target
 
-__all__ = ["annotate", "calibrate", "check", "compare", "evaluate", "export", "load_model", "plan"]
+__all__ = [
+    "annotate",
+    "calibrate",
+    "check",
+    "compare",
+    "evaluate",
+    "export",
+    "export_to",
+    "load_model",
+    "plan",
+]
 
 ModelSource: TypeAlias = Any
 """What `load_model` takes; see there."""
@@ -204,6 +215,46 @@ def export(model: Graph, plan: Plan, format: str) -> bytes:  # noqa: A002 - the 
     model = with_facts(model, plan.graph) if "best_effort" in plan.options else model
     refuse_bodies(plan, format)
     return EXPORTERS[format](model, plan)
+
+
+def export_to(
+    model: Graph,
+    plan: Plan,
+    format: str,  # noqa: A002 - the public name
+    path: str | Path,
+    *,
+    external: bool | None = None,
+    progress: Callable[[int, int | None], None] | None = None,
+) -> tuple[Path, ...]:
+    """`export` to a path, whole or not at all: large weights go tensor by tensor into a file beside it.
+
+    Args:
+      path: of the model; weights beside it are `PATH.data`.
+      external: weights beside the model or in it; by default beside it where those of the float model lie in
+        files and have 256 MB or more.
+      progress: called with (kernels written, kernels in all).
+
+    Returns:
+      The files written, the model first.
+
+    Raises:
+      UnsupportedExport: as `export`; external data in a format that has none.
+      InputError: a place that cannot be written.
+
+    Example:
+      >>> model = planner.load_model("examples/digits/digits.onnx")
+      >>> ready = planner.annotate(model, kernels={"*": "float"})
+      >>> plan = planner.plan(ready, "litert-int8")
+      >>> [file.name for file in planner.export_to(ready, plan, "onnx-qdq", "out/digits-float.onnx")]
+      ['digits-float.onnx']
+    """
+    require_name("export format", format, EXPORTERS)
+    model = expand(model)
+    require_plan(plan)
+    check_plan(plan, model)
+    model = with_facts(model, plan.graph) if "best_effort" in plan.options else model
+    refuse_bodies(plan, format)
+    return write_to(model, plan, format, Path(path), external=external, progress=progress)
 
 
 def evaluate(

@@ -174,7 +174,7 @@ def quantize(
     return Quantized(data, format, found, comparison, compared, ready, stats, tuple(warnings))
 
 
-def _file_to_run(ready: Graph, found: Plan, name: str, data: bytes) -> tuple[str, bytes | None]:
+def _file_to_run(ready: Graph, found: Plan, name: str, data: bytes) -> tuple[str, bytes | Path | None]:
     """The file as onnxruntime runs it, else one of the same plan in the usual format, and its format."""
     plain = runnable(name, data)
     if plain is not None:
@@ -185,7 +185,9 @@ def _file_to_run(ready: Graph, found: Plan, name: str, data: bytes) -> tuple[str
         return "", None
 
 
-def _as_used(graph: Graph, data: bytes, samples: Source, *, held_out: bool, **asked: Any) -> Comparison:
+def _as_used(
+    graph: Graph, data: bytes | Path, samples: Source, *, held_out: bool, **asked: Any
+) -> Comparison:
     """Compare at onnxruntime's defaults, as a user runs the file; without optimisations where these fail."""
     try:
         found = compare(graph, data, samples, optimisation="all", **asked)

@@ -95,8 +95,18 @@ def write_lines(document: Mapping[str, Any], *, indent: str = "") -> str:
     written from templates, which takes a third of the time; or as iterators, so that their entries need not
     be alive together: the garbage collector would walk them over and over.
     """
-    fields = [f"{indent} {encode(key)}: {_field(value, indent)}" for key, value in document.items()]
-    return "{\n" + ",\n".join(fields) + f"\n{indent}}}"
+    return "".join(line_parts(document, indent=indent))
+
+
+def line_parts(document: Mapping[str, Any], *, indent: str = "") -> Iterator[str]:
+    """The same in parts: a long document need not be in memory as a whole."""
+    yield "{\n"
+    between = ""
+    for key, value in document.items():
+        yield f"{between}{indent} {encode(key)}: "
+        yield from _field(value, indent)
+        between = ",\n"
+    yield f"\n{indent}}}"
 
 
 def write_compact(document: Mapping[str, Any]) -> str:
@@ -112,20 +122,24 @@ def _compact(value: Any) -> str:
     return encode(list(value) if isinstance(value, Iterator) else value)
 
 
-def _field(value: Any, indent: str) -> str:
+def _field(value: Any, indent: str) -> Iterator[str]:
     if isinstance(value, Nested):
-        return write_lines(value, indent=indent + " ")
-    if isinstance(value, Lines) and value.spread:
-        return _lines(value.brackets, value.entries, indent)
-    if isinstance(value, Iterator):
-        return _lines("[]", map(encode, value), indent)
-    return _compact(value)
+        yield from line_parts(value, indent=indent + " ")
+    elif isinstance(value, Lines) and value.spread:
+        yield from _lines(value.brackets, value.entries, indent)
+    elif isinstance(value, Iterator):
+        yield from _lines("[]", map(encode, value), indent)
+    else:
+        yield _compact(value)
 
 
-def _lines(brackets: str, items: Iterable[str], indent: str) -> str:
-    separator = f",\n{indent}  "
-    text = separator.join(items)
-    return f"{brackets[0]}\n{indent}  {text}\n{indent} {brackets[1]}" if text else brackets
+def _lines(brackets: str, items: Iterable[str], indent: str) -> Iterator[str]:
+    before = f"{brackets[0]}\n{indent}  "
+    for item in items:
+        yield before
+        yield item
+        before = f",\n{indent}  "
+    yield f"\n{indent} {brackets[1]}" if before[0] == "," else brackets
 
 
 def _encoder() -> Callable[[Any], str]:

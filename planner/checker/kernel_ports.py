@@ -225,6 +225,9 @@ def holds_signs(spec: PortType) -> bool:
     return store.qmin < 0 < store.qmax
 
 
+_FEW: Final = 64
+
+
 def type_problem(kind: Uniform) -> str | None:
     """The flaw of a type in itself: a scale that its expressed type cannot hold, a zero point outside."""
     store = kind.storage
@@ -232,7 +235,7 @@ def type_problem(kind: Uniform) -> str | None:
         zero = next(zero for zero in kind.zero_points if not store.qmin <= zero <= store.qmax)
         return f"zero point {zero} lies outside the storage range {store.qmin}:{store.qmax}"
     # struct is several times faster than numpy for the one scale that nearly every type has.
-    if kind.expressed == "f32" and _are_f32(kind.scales):
+    if kind.expressed == "f32" and len(kind.scales) <= _FEW and _are_f32(kind.scales):
         return None
     scales = np.asarray(kind.scales)
     wrong = _expressed(scales, kind.expressed) != scales

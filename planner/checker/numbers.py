@@ -19,9 +19,9 @@ from planner.checker.kernel_ports import (
     linear_op,
     refuse,
 )
-from planner.checker.moves import marked
 from planner.checker.weights import check_content, first_of, observed
 from planner.ir.graph import Constant, Op
+from planner.ir.mapped import let_go
 from planner.ir.types.qtypes import Uniform
 from planner.ir.types.typetext import brief
 from planner.plans.records import Port
@@ -66,6 +66,7 @@ def check_constants(
                 continue
             known.add(judged)
         extent = extent_of(served, i, kind, constant, cut=name in needed)
+        let_go(constant.array)
         if extent is None:
             continue
         if name in needed:
@@ -110,20 +111,54 @@ def _slicing_axis(served: Served, position: int, kind: Uniform) -> int | None:
 
 
 def _block_extent(served: Served, position: int, kind: Uniform) -> Extent | None:
-    """The extent of each block, by the number of the block that every element lies in."""
-    name = served.ports[position].value
-    array = served.numbers[name].array
-    numbers = marked(served, name, kind)
-    if array is None or numbers.shape != array.shape:
+    """The extent of each block, in the order of the grid; read in bands of whole blocks."""
+    array = served.numbers[served.ports[position].value].array
+    if array is None or array.ndim != len(kind.grid) or not array.size:
         return None
-    lo, hi = np.zeros(len(kind.scales)), np.zeros(len(kind.scales))
-    np.minimum.at(lo, numbers.reshape(-1), array.reshape(-1))
-    np.maximum.at(hi, numbers.reshape(-1), array.reshape(-1))
-    stored = np.abs(np.rint(_float(array) / np.asarray(kind.scales, np.float32)[numbers]))
+    sizes = dict(kind.blocks)
+    steps = [max(1, sizes.get(axis, size)) for axis, size in enumerate(array.shape)]
+    starts = [np.arange(0, size, step) for size, step in zip(array.shape, steps, strict=True)]
+    if tuple(map(len, starts)) != kind.grid:
+        return None
+    scales = np.asarray(kind.scales, np.float32).reshape(kind.grid)
+    most = None
     if observed(served, served.ports[position]) is not None:
-        np.minimum(stored, max(-kind.storage.qmin, kind.storage.qmax), out=stored)
-    sums = np.bincount(numbers.reshape(-1), weights=stored.reshape(-1), minlength=len(lo))
-    return Extent(lo, hi, sums)
+        most = max(-kind.storage.qmin, kind.storage.qmax)
+    rows = max(1, PIECE * steps[0] // max(1, array.size // array.shape[0] * steps[0]))
+    found = [
+        _band_extent(
+            array[begin * steps[0] : (begin + rows) * steps[0]], scales[begin : begin + rows], steps, most
+        )
+        for begin in range(0, kind.grid[0], rows)
+    ]
+    lo, hi, sums = (np.concatenate(parts).reshape(-1) for parts in zip(*found, strict=True))
+    return Extent(np.minimum(lo, 0.0), np.maximum(hi, 0.0), sums)
+
+
+def _band_extent(
+    band: Reals, scales: Reals, steps: list[int], most: int | None
+) -> tuple[Reals, Reals, Reals]:
+    """Least, greatest and sum of |stored| of each block of a band, in the shape of its scales."""
+    spread = scales
+    for axis, step in enumerate(steps):
+        if step > 1:
+            spread = np.repeat(spread, step, axis)[(slice(None),) * axis + (slice(band.shape[axis]),)]
+    stored = np.abs(np.rint(_float(band) / spread))
+    if most is not None:
+        np.minimum(stored, most, out=stored)
+    return (
+        _by_block(np.minimum, band, steps).astype(np.float64),
+        _by_block(np.maximum, band, steps).astype(np.float64),
+        _by_block(np.add, stored.astype(np.float64), steps),
+    )
+
+
+def _by_block(reduce: np.ufunc, band: Reals, steps: list[int]) -> Reals:
+    """Reduce the blocks along every axis to one number; the last block of an axis may be shorter."""
+    for axis, step in enumerate(steps):
+        if step > 1:
+            band = reduce.reduceat(band, np.arange(0, band.shape[axis], step), axis)
+    return band
 
 
 def _extent(constant: Constant, kind: Uniform, axis: int | None, *, summed: bool, cut: bool) -> Extent | None:

@@ -31,6 +31,7 @@ from planner.checker.too_little import NOTHING_HOLDS, left_at_readers
 from planner.checker.weights import own_type
 from planner.errors import PlannerError
 from planner.ir.graph import Constant
+from planner.ir.mapped import let_go
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Storage, Uniform
 from planner.ir.types.typetext import parse_type
 from planner.plans.records import Port
@@ -427,6 +428,7 @@ def _stated(served: Served, name: str) -> tuple[float, float] | None:
     if numbers.array is None:
         return (min(numbers.lo), max(numbers.hi)) if numbers.lo else None
     lo, hi = (float(numbers.array.min()), float(numbers.array.max())) if numbers.array.size else (0.0, 0.0)
+    let_go(numbers.array)
     return None if math.isnan(lo) or math.isnan(hi) else (lo, hi)
 
 

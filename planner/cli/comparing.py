@@ -95,7 +95,7 @@ def _metric(name: str) -> "str | Metric":
 
 
 def compare_as_used(
-    graph: "Graph", name: str, data: bytes, samples: str, judging: Judging | None = None
+    graph: "Graph", name: str, data: bytes | Path, samples: str, judging: Judging | None = None
 ) -> "Comparison":
     """Compare a file in a format with the model, and warn where the optimisations lose more."""
     import planner
@@ -121,7 +121,7 @@ def compare_as_used(
     return found
 
 
-def _reason(graph: "Graph", data: bytes, samples: str, written: "Comparison") -> str:
+def _reason(graph: "Graph", data: bytes | Path, samples: str, written: "Comparison") -> str:
     """Why the optimisations lose more, where it is the processor; else ""."""
     import planner
 
@@ -281,12 +281,12 @@ def lost_text(lost: "Losses | None") -> str:
     return "\n".join((sentence(lost), *remedy_lines(lost)[:2], *([line] if lost.remedies else [])))
 
 
-def bigger(model: str, files: Mapping[str, bytes]) -> Iterator[str]:
+def bigger(model: str, sizes: Mapping[str, int]) -> Iterator[str]:
     """Warnings of models that are bigger than the file they come from, weights beside it not counted."""
     source = Path(model).stat().st_size if Path(model).is_file() else 0
-    for name, data in files.items():
-        if model.endswith(".onnx") and name.endswith(".onnx") and len(data) > source > 0:
-            yield f"{name} is bigger than {model}: {len(data):,} bytes, not {source:,}"
+    for name, size in sizes.items():
+        if model.endswith(".onnx") and name.endswith(".onnx") and size > source > 0:
+            yield f"{name} is bigger than {model}: {size:,} bytes, not {source:,}"
 
 
 def _losses(written: "Comparison", used: "Comparison") -> Iterator[tuple[str, float, float]]:

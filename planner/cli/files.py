@@ -114,8 +114,35 @@ def readable(name: str, what: str) -> Path:
         raise InputError(f"cannot read the {what} {name!r}: {error.strerror}") from error
 
 
-def write_folder(folder: str, files: Mapping[str, bytes]) -> tuple[str, ...]:
+@contextmanager
+def staging(folder: str) -> Iterator[Path]:
+    """A hidden folder beside one, for large files that are moved into it at the end; gone afterwards.
+
+    Raises:
+      InputError: a place that cannot be written.
+    """
+    goal = Path(folder)
+    try:
+        goal.parent.mkdir(parents=True, exist_ok=True)
+        staged = Path(tempfile.mkdtemp(prefix=f".{goal.name or 'out'}-", dir=goal.parent))
+    except OSError as error:
+        raise InputError(f"cannot write to {folder!r}: {error.strerror}") from error
+    try:
+        yield staged
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+
+
+def size_of(data: bytes | Path) -> int:
+    """Bytes of a file to be written."""
+    return len(data) if isinstance(data, bytes) else data.stat().st_size
+
+
+def write_folder(folder: str, files: Mapping[str, bytes | Path]) -> tuple[str, ...]:
     """Write files into a folder, which is made; either all of them or none.
+
+    Args:
+      files: their contents, or the place of one written before (`staging`), which is moved.
 
     Returns:
       The paths written, in order.
@@ -132,10 +159,11 @@ def write_folder(folder: str, files: Mapping[str, bytes]) -> tuple[str, ...]:
         draft = Path(tempfile.mkdtemp(prefix=f".{goal.name or 'out'}-", dir=goal.parent))
         try:
             for name, data in files.items():
-                (draft / name).write_bytes(data)
+                if isinstance(data, bytes):
+                    (draft / name).write_bytes(data)
             goal.mkdir(exist_ok=True)
-            for name in files:
-                (draft / name).replace(goal / name)
+            for name, data in files.items():
+                (draft / name if isinstance(data, bytes) else data).replace(goal / name)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
     except OSError as error:

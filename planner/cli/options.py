@@ -127,6 +127,15 @@ CutOption: TypeAlias = Annotated[
         "--cut", metavar="NAMES", help="End an ONNX model at these values (a,b), not at its outputs."
     ),
 ]
+ExternalOption: TypeAlias = Annotated[
+    bool | None,
+    typer.Option(
+        "--external-data/--no-external-data",
+        help="Weights in a file beside the model, or in it; beside it if not said and the model's own are "
+        "large and lie so.",
+        show_default=False,
+    ),
+]
 JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 
 

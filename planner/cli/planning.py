@@ -1,7 +1,7 @@
 """The verb `plan`: it makes a plan, writes it, and judges what is written."""
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from planner.cli.comparing import (
 )
 from planner.cli.condition import Preparation, change_json, change_text, prepared
 from planner.cli.console import progress, say, say_json, say_missed, warn
-from planner.cli.files import STDIN, as_samples, keep_inputs, only_one_stdin, write_folder
+from planner.cli.files import STDIN, as_samples, keep_inputs, only_one_stdin, size_of, staging, write_folder
 from planner.cli.help.choices import complete_format
 from planner.cli.options import (
     AnnotationsOption,
@@ -110,6 +110,8 @@ def plan(
     """Plan a model for a target and write plan.json, plan.mlir, report.html and the formats asked for."""
     import planner
     from planner.accuracy.readers import SAMPLES
+    from planner.exporters.to_file import has_large_weights
+    from planner.plans.write_json import json_parts
 
     only_one_stdin(model, target, data, eval_data, stats, annotations)
     judging = read_judging(reference, output, metric, min_sqnr, min_metric)
@@ -147,25 +149,28 @@ def plan(
         planned = make(ready)
         require_ranges(graph, planned, _NO_DATA if samples is None else _NO_NUMBERS)
         judging = replace(judging, samples=held_out or samples, held_out=held_out is not None)
-        files, comparisons = _exports(graph, ready, planned, formats or [], judging, is_cut=cut is not None)
+        staged = stack.enter_context(staging(out)) if has_large_weights(ready) else None
+        files, comparisons = _exports(
+            graph, ready, planned, formats or [], judging, is_cut=cut is not None, staged=staged
+        )
         odd = _odd_data(graph, seen, given, samples, held_out)
         lost = poor_losses(graph, ready, planned, comparisons, judging.samples)
-    corrected = _corrected_file(planned.graph.name)
-    source = str(Path(out) / corrected) if corrected in files else model
-    whole = model if corrected in files and cut is None else STDIN
-    told = with_sources(planned, out, model=source, target=target, reference=whole)
-    documents = {
-        "plan.json": told.to_json(),
-        "plan.mlir": planned.to_mlir(),
-        "report.html": planner.write_report(planned, comparisons, losses=lost, stats=seen),
-    }
-    files = {name: text.encode() for name, text in documents.items()} | files
-    keep_inputs(out, files, (model, target, data, eval_data, stats, annotations, functions))
-    written = write_folder(out, files)
-    own = {name: data for name, data in files.items() if name != _corrected_file(planned.graph.name)}
-    warned = (*_leftovers(out, planned, files, model), *bigger(model, own))
-    for warning in (*odd, *stats_warnings(graph, seen), *planned.warnings, *warned):
-        warn(warning)
+        corrected = _corrected_file(planned.graph.name)
+        source = str(Path(out) / corrected) if corrected in files else model
+        whole = model if corrected in files and cut is None else STDIN
+        told = with_sources(planned, out, model=source, target=target, reference=whole)
+        documents: dict[str, Callable[[], Iterable[str]]] = {
+            "plan.json": lambda: json_parts(told),
+            "plan.mlir": lambda: [planned.to_mlir()],
+            "report.html": lambda: [planner.write_report(planned, comparisons, losses=lost, stats=seen)],
+        }
+        files = _documents(documents, staged) | files
+        keep_inputs(out, files, (model, target, data, eval_data, stats, annotations, functions))
+        own = {name: size_of(data) for name, data in files.items() if name != corrected}
+        written = write_folder(out, files)
+        warned = (*_leftovers(out, planned, files, model), *bigger(model, own))
+        for warning in (*odd, *stats_warnings(graph, seen), *planned.warnings, *warned):
+            warn(warning)
     short = missed(comparisons, judging)
     if json:
         quality = {"quality": quality_json(comparisons), "files": list(written), "missed": short}
@@ -253,7 +258,7 @@ def _corrected_file(name: str) -> str:
     return f"{name}{CORRECTED}.onnx"
 
 
-def _leftovers(out: str, planned: "Plan", files: Mapping[str, bytes], model: str) -> Iterator[str]:
+def _leftovers(out: str, planned: "Plan", files: Mapping[str, Any], model: str) -> Iterator[str]:
     """Warnings of files of an earlier plan in the folder, which do not belong to this one."""
     from planner.exporters.table import EXPORTERS, file_name
 
@@ -266,7 +271,7 @@ def _leftovers(out: str, planned: "Plan", files: Mapping[str, bytes], model: str
 def next_steps(
     out: str,
     planned: "Plan",
-    files: Mapping[str, bytes],
+    files: Mapping[str, Any],
     model: str,
     data: str | None,
     *,
@@ -306,16 +311,34 @@ def next_steps(
     return "\n".join(lines)
 
 
-def _float_model(graph: "Graph", ready: "Graph", *, is_cut: bool) -> dict[str, bytes]:
+def _documents(
+    documents: Mapping[str, Callable[[], Iterable[str]]], staged: Path | None
+) -> dict[str, bytes | Path]:
+    """Texts as bytes; of a large model, whose texts are long, one after the other in files."""
+    if staged is None:
+        return {name: "".join(parts()).encode() for name, parts in documents.items()}
+    for name, parts in documents.items():
+        with progress(f"writing {name}"), (staged / name).open("w", encoding="utf-8", newline="") as file:
+            file.writelines(parts())
+    return {name: staged / name for name in documents}
+
+
+def _float_model(
+    graph: "Graph", ready: "Graph", *, is_cut: bool, staged: Path | None
+) -> dict[str, bytes | Path]:
     """The float model that later verbs need beside the plan; nothing if it is the file given."""
+    from planner.exporters.to_file import write_float
     from planner.onnx.write import write_graph
 
     if not is_cut and all(
         graph.constants.get(name) is constant for name, constant in ready.constants.items()
     ):
         return {}
+    name = _corrected_file(ready.name)
     try:
-        return {_corrected_file(ready.name): write_graph(ready)}
+        if staged is not None:
+            return {file.name: file for file in write_float(ready, staged / name)}
+        return {name: write_graph(ready)}
     except UnsupportedExport as error:
         warn(f"the model with corrected biases is not written: {error.message}")
         return {}
@@ -329,18 +352,29 @@ def _exports(
     judging: Judging,
     *,
     is_cut: bool,
-) -> tuple[dict[str, bytes], "dict[str, Comparison]"]:
-    """Write the corrected model and each format, compared with the float model where there are samples."""
+    staged: Path | None,
+) -> tuple[dict[str, bytes | Path], "dict[str, Comparison]"]:
+    """Write the corrected model and each format, compared with the float model where there are samples.
+
+    Args:
+      staged: where files of a large model are written.
+    """
     import planner
     from planner.exporters.runnable import runnable
     from planner.exporters.table import file_name
 
-    files = _float_model(graph, ready, is_cut=is_cut)
+    files = _float_model(graph, ready, is_cut=is_cut, staged=staged)
     comparisons: dict[str, Comparison] = {}
     for name in dict.fromkeys(formats):
-        with progress(f"exporting {name}"):
-            exported = planner.export(ready, planned, name)
-        files[file_name(name)] = exported
+        exported: bytes | Path
+        with progress(f"exporting {name}") as bar:
+            if staged is None:
+                exported = planner.export(ready, planned, name)
+                files[file_name(name)] = exported
+            else:
+                written = planner.export_to(ready, planned, name, staged / file_name(name), progress=bar)
+                files |= {file.name: file for file in written}
+                exported = written[0]
         plain = None if judging.samples is None else runnable(name, exported)
         if plain is not None and judging.samples is not None:
             comparisons[name] = compare_as_used(graph, name, plain, judging.samples, judging)

@@ -1,15 +1,15 @@
 """Verbs that read a plan: `show`, `view`, `explain`, `export`, `check`."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from planner.cli.comparing import bigger
 from planner.cli.console import progress, say, say_json, say_table, warn
-from planner.cli.files import keep_from, only_one_stdin, put_text, write_file
+from planner.cli.files import keep_from, only_one_stdin, put_text
 from planner.cli.help.choices import complete_format
 from planner.cli.options import (
+    ExternalOption,
     FunctionsOption,
     JsonOption,
     OutFile,
@@ -137,6 +137,7 @@ def export(
     ],
     out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="File to write.")],
     model: PlannedModelOption = None,
+    external: ExternalOption = None,
     json: JsonOption = False,
 ) -> None:
     """Write a planned model in a format that a real engine runs."""
@@ -147,15 +148,19 @@ def export(
     planned = read_plan(plan_file)
     name, graph = read_saved_model(planned, plan_file, model)
     keep_from(out, name)
-    with progress(f"exporting {format}"):
-        exported = planner.export(graph, planned, format)
-    write_file(out, exported)
-    for warning in bigger(name, {Path(out).name: exported}):
+    with progress(f"exporting {format}") as bar:
+        written = planner.export_to(graph, planned, format, out, external=external, progress=bar)
+    sizes = {file.name: file.stat().st_size for file in written}
+    for warning in bigger(name, sizes):
         warn(warning)
+    size = sizes[written[0].name]
     if json:
-        say_json({"file": out, "format": format, "bytes": len(exported), "plan": planned.key})
+        told = {"file": out, "format": format, "bytes": size, "plan": planned.key}
+        beside = {"external_data": [str(file) for file in written[1:]]} if written[1:] else {}
+        say_json(told | beside)
     else:
-        say(f"wrote {out} ({len(exported):,} bytes)")
+        more = "".join(f", {file} ({sizes[file.name]:,} bytes)" for file in written[1:])
+        say(f"wrote {out} ({size:,} bytes){more}")
 
 
 def check(

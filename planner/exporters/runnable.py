@@ -6,6 +6,7 @@ and so are LiteRT files and programs in MLIR.
 
 import io
 import zipfile
+from pathlib import Path
 from typing import Final
 
 from planner.exporters.qonnx.hls4ml import MODEL_FILE
@@ -21,13 +22,15 @@ def is_runnable(name: str) -> bool:
     return name not in _OTHERS
 
 
-def runnable(name: str, data: bytes) -> bytes | None:
+def runnable(name: str, data: bytes | Path) -> bytes | Path | None:
     """The model of a file in a format, in ONNX and com.microsoft operators; None where it has others."""
     if not is_runnable(name):
         return None
+    if name not in ("hls4ml", "qonnx"):
+        return data
+    if isinstance(data, Path):
+        data = data.read_bytes()
     if name == "hls4ml":
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             data = archive.read(MODEL_FILE)
-    if name not in ("hls4ml", "qonnx"):
-        return data
     return write_graph(lower(read_written(data)))

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from planner.errors import ModelError
+from planner.ir.mapped import let_go
 from planner.ir.structure import Branches, Loop, Scope, Structure, functions_of
 from planner.ir.types.qtypes import QType
 from planner.ir.types.wanted import Wanted
@@ -294,6 +295,7 @@ def _digest_of_all(graph: Graph) -> str:
             if array.size > 1 and not any(array.strides):
                 array = array[(slice(0, 1),) * array.ndim]
             digest.update(_bytes_of(array))
+            let_go(array)
     for name in sorted(graph.functions):
         digest.update(repr((name, _digest_of_all(graph.functions[name]))).encode())
     return f"sha256:{digest.hexdigest()}"

@@ -5,6 +5,7 @@ them asks. What it has for wide integers only is widened (`wider_integers`); a m
 is refused with the node that does not load alone. Source: design 05, "Traps".
 """
 
+import os
 import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -12,12 +13,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
+import numpy as np
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as states
 
 from planner.errors import ModelError
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, Opaque
+from planner.ir.mapped import Place, mapped_file
+from planner.onnx.dtypes import byte_size
 from planner.onnx.nodes import Node, op_node
 from planner.onnx.structure.functions_to_subgraphs import QPLAN
 from planner.onnx.structure.wider_integers import widened
@@ -104,8 +108,18 @@ def open_graph(graph: Graph, options: Any, *, inline: int) -> onnxruntime.Infere
     graph = expand(graph)
     nodes = [op_node(op) for op in graph.all_ops()]
     label = f"model {graph.name!r}"
-    if sum(c.array.nbytes for c in graph.constants.values() if c.array is not None) <= inline:
+    arrays = {name: c.array for name, c in graph.constants.items() if c.array is not None}
+    total = sum(array.nbytes for array in arrays.values())
+    if total <= inline:
         return open_nodes(graph, nodes, lambda found: write_graph(graph, nodes=found), options, label)
+    home, places = _places(graph, arrays)
+    if places and total - sum(arrays[name].nbytes for name in places) <= inline:
+        # The weights lie in files already: the session maps those, and none of them is written again.
+        options.add_session_config_entry(EXTERNAL_FOLDER, str(home))
+        options.add_session_config_entry("session.disable_prepacking", "1")
+        return open_nodes(
+            graph, nodes, lambda found: write_graph(graph, nodes=found, places=places), options, label
+        )
     with tempfile.TemporaryDirectory(prefix="qplan-", ignore_cleanup_errors=True) as folder:
         path = Path(folder) / "model.onnx"
 
@@ -114,6 +128,22 @@ def open_graph(graph: Graph, options: Any, *, inline: int) -> onnxruntime.Infere
             return str(path)
 
         return open_nodes(graph, nodes, write, options, label)
+
+
+def _places(graph: Graph, arrays: Mapping[str, np.ndarray]) -> tuple[Path, dict[str, Place]]:
+    """The folder that weights lie in, in mapped files, and their places from there on."""
+    found = {name: mapped_file(array) for name, array in arrays.items()}
+    placed = {
+        name: place
+        for name, place in found.items()
+        if place is not None and byte_size(graph.values[name].dtype, arrays[name].size) == arrays[name].nbytes
+    }
+    if not placed:
+        return Path(), {}
+    folder = Path(os.path.commonpath([place.path.parent for place in placed.values()]))
+    return folder, {
+        name: Place(place.path.relative_to(folder), place.offset) for name, place in placed.items()
+    }
 
 
 def open_nodes(

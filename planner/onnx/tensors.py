@@ -119,6 +119,17 @@ def raw_bytes(array: np.ndarray, dtype: str) -> bytes:
     return _whole(plain) or plain.tobytes()
 
 
+def raw_view(array: np.ndarray, dtype: str) -> bytes | memoryview:
+    """`raw_bytes` without a copy, where the elements lie in memory as a file holds them."""
+    if (
+        dtype not in NARROW_BITS
+        and array.flags.c_contiguous
+        and array.dtype == NUMPY[dtype].newbyteorder("<")
+    ):
+        return array.reshape(-1).view(np.uint8).data
+    return raw_bytes(array, dtype)
+
+
 def _whole(array: np.ndarray) -> bytes | None:
     """The bytes that a contiguous array looks at, where it looks at all of them: as when it was read."""
     base: Any = array

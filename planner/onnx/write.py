@@ -14,11 +14,19 @@ from onnx import GraphProto, ModelProto
 from planner.errors import ModelError, UnsupportedExport
 from planner.ir.expand import expand
 from planner.ir.graph import Dim, Graph
+from planner.ir.mapped import Place, let_go
 from planner.ir.structure import Scope
 from planner.onnx.dtypes import byte_size, dtype_of
 from planner.onnx.nodes import Node, Port, fill_node, op_node, value_info
 from planner.onnx.structure.functions_to_subgraphs import QPLAN, nest
-from planner.onnx.tensors import aligned, external_tensor, field_parts, raw_bytes, tensor_of, tensor_parts
+from planner.onnx.tensors import (
+    aligned,
+    external_tensor,
+    field_parts,
+    raw_view,
+    tensor_of,
+    tensor_parts,
+)
 
 Data: TypeAlias = np.ndarray | tuple[np.ndarray, str]
 
@@ -43,6 +51,7 @@ def write_model(
     ir_version: int = IR_VERSION,
     domains: Mapping[str, int] | None = None,
     external: Path | None = None,
+    places: Mapping[str, Place] | None = None,
     doc: str = "",
     metadata: Mapping[str, str] | None = None,
     producer: str = "quant-planner",
@@ -59,6 +68,8 @@ def write_model(
       domains: versions of further operator sets; a domain that nodes use and that is missing gets 1.
       external: a data file to write the weights into; the model refers to it by its file name, so
         the returned bytes belong into the same folder.
+      places: bytes of files that are the weights of some names as they are: the model refers to them by their
+        paths, relative ones to the folder that it is read in.
       annotations: quantization annotations of tensors, key to text, by tensor name.
       inner: shapes and element types of values inside, for readers that infer none.
       scopes: bodies that nodes stand in; with `typed`, the types of tensors at their borders.
@@ -66,7 +77,8 @@ def write_model(
     Raises:
       UnsupportedExport: over 1.9 GB without `external`: no protobuf holds more than 2 GB.
     """
-    tensors = {key: _typed(data) for key, data in constants.items()}
+    known = places or {}
+    tensors = {key: _typed(data) for key, data in constants.items() if key not in known}
     total = sum(byte_size(dtype, array.size) for array, dtype in tensors.values())
     if external is None and total > MAX_BYTES:
         raise UnsupportedExport(
@@ -86,6 +98,10 @@ def write_model(
     graph.input.extend(value_info(*port) for port in inputs)
     graph.output.extend(value_info(*port) for port in outputs)
     graph.value_info.extend(value_info(*port) for port in inner)
+    for key, place in known.items():
+        array, dtype = _typed(constants[key])
+        where = place.path.as_posix()
+        graph.initializer.append(external_tensor(key, array, dtype, location=where, offset=place.offset))
     for tensor, texts in (annotations or {}).items():
         entry = graph.quantization_annotation.add(tensor_name=tensor)
         for key, text in texts.items():
@@ -110,13 +126,14 @@ def write_graph(
     *,
     nodes: Sequence[Node] | None = None,
     external: Path | None = None,
+    places: Mapping[str, Place] | None = None,
     with_shapes: bool = False,
 ) -> bytes:
     """Re-emit an imported Graph as float ONNX, op by op; facts on values are not written.
 
     Args:
       nodes: instead of those of its ops.
-      external: see `write_model`.
+      external, places: see `write_model`.
       with_shapes: also state the known types of values inside.
 
     Raises:
@@ -147,6 +164,7 @@ def write_graph(
         opset=graph.opsets.get("", OPSET),
         domains=others,
         external=external,
+        places=places,
         inner=[_port(graph, name) for name in known] if with_shapes and not graph.scopes else (),
         scopes=graph.scopes,
         typed=typed,
@@ -167,13 +185,17 @@ def _typed(data: Data) -> tuple[np.ndarray, str]:
 def _write_external(graph: GraphProto, tensors: Mapping[str, tuple[np.ndarray, str]], path: Path) -> None:
     """Weights of more than a page go to the file, written aside and moved into place."""
     partial = path.with_name(path.name + ".partial")
-    with partial.open("wb") as file:
-        for key, (array, dtype) in tensors.items():
-            if dtype == "string" or byte_size(dtype, array.size) <= _MAX_INLINE:
-                graph.initializer.append(tensor_of(key, array, dtype))
-                continue
-            file.seek(aligned(file.tell()))
-            described = external_tensor(key, array, dtype, location=path.name, offset=file.tell())
-            graph.initializer.append(described)
-            file.write(raw_bytes(array, dtype))
-    partial.replace(path)
+    try:
+        with partial.open("wb") as file:
+            for key, (array, dtype) in tensors.items():
+                if dtype == "string" or byte_size(dtype, array.size) <= _MAX_INLINE:
+                    graph.initializer.append(tensor_of(key, array, dtype))
+                    continue
+                file.seek(aligned(file.tell()))
+                described = external_tensor(key, array, dtype, location=path.name, offset=file.tell())
+                graph.initializer.append(described)
+                file.write(raw_view(array, dtype))
+                let_go(array)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

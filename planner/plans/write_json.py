@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from planner.annotated.attributes import attributes_to_json
 from planner.annotated.document import graph_to_document
-from planner.annotated.jsontext import Lines, Nested, encode, number, quote, quote_all, write_lines
+from planner.annotated.jsontext import Lines, Nested, encode, line_parts, number, quote, quote_all
 from planner.ir.graph import port_address
 from planner.plans.fields import PlanFields
 from planner.plans.records import (
@@ -34,6 +34,11 @@ VERSION: Final = "qplan.plan/1"
 
 def plan_to_json(plan: PlanFields) -> str:
     """Write a plan."""
+    return "".join(json_parts(plan))
+
+
+def json_parts(plan: PlanFields) -> Iterator[str]:
+    """Write a plan in parts: one of a large model is never in memory as a whole."""
     texts = TypeTexts()
     rest = plan_rest(plan, texts)
     rows: dict[str | None, str] = {None: "null"}
@@ -48,11 +53,15 @@ def plan_to_json(plan: PlanFields) -> str:
     document["target"] = rest["target"]
     document |= {name: rest[name] for name in ("sources",) if name in rest}
     document["graph"] = graph_to_document(plan.graph)
-    return write_lines(document) + "\n"
+    yield from line_parts(document)
+    yield "\n"
 
 
 class TypeTexts:
-    """MLIR text of port types, each made once: plans repeat them. Lives while the types it was given do."""
+    """MLIR text of port types, each made once: plans repeat them. Lives while the types it was given do.
+
+    Texts of more than `LONGEST` characters are made anew: they are of weights, of which each has its own.
+    """
 
     def __init__(self) -> None:
         self._texts: dict[int, str] = {}
@@ -62,11 +71,20 @@ class TypeTexts:
         """MLIR text of a type, None for float."""
         if kind is None:
             return None
-        return self._texts.get(id(kind)) or self._texts.setdefault(id(kind), str(kind))
+        return self._texts.get(id(kind)) or _kept(self._texts, id(kind), str(kind))
 
     def quoted(self, kind: PortTyped) -> str:
         """The same as JSON text."""
-        return self._quoted.get(id(kind)) or self._quoted.setdefault(id(kind), encode(self.text(kind)))
+        return self._quoted.get(id(kind)) or _kept(self._quoted, id(kind), encode(self.text(kind)))
+
+
+LONGEST: Final = 1 << 18
+
+
+def _kept(texts: dict[int, str], key: int, text: str) -> str:
+    if len(text) <= LONGEST:
+        texts[key] = text
+    return text
 
 
 def plan_rest(plan: PlanFields, texts: TypeTexts) -> dict[str, Any]:

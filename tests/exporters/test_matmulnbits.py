@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from planner.constants.quantize import quantize_array
 from planner.errors import UnsupportedExport
-from planner.exporters.onnx.matmulnbits import packed_bits, write_matmulnbits
+from planner.exporters.onnx import block_packing
+from planner.exporters.onnx.matmulnbits import pack, packed_bits, write_matmulnbits
 from planner.interpreter.evaluate import Interpreter
 from planner.ir.types.qtypes import storage, sub_channel
 from tests.exporters.plans import model, op, op_types, plan_of, run
@@ -76,3 +78,18 @@ def test_blocks_that_the_operator_does_not_take_are_refused(kind, name):
     )
     with pytest.raises(UnsupportedExport, match=r"y.in\[.\] \('w', row row@1\) has scales per block"):
         write_matmulnbits(graph, plan)
+
+
+@pytest.mark.parametrize("name", ["i2", "i4", "i8", "u2", "u4", "u8"])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("piece", [64, 1 << 17])
+def test_packing_in_pieces_is_packing_the_stored_integers(name, turned, piece, monkeypatch):
+    monkeypatch.setattr(block_packing, "PIECE", piece)
+    w = (4 * RNG.normal(size=(N, K) if turned else (K, N))).astype(np.float32)
+    w[3, 4], w[5, 1], w[2, 2] = np.nan, np.inf, -np.inf
+    kind = blocks_of(name, turned=turned, shift=True)
+    stored = quantize_array(w, kind).astype(np.int64)
+    stored += (1 << kind.storage.bits - 1) if kind.storage.signed else 0
+    by_column = stored if turned else stored.T
+    wanted = packed_bits(by_column.reshape(N, K // BLOCK, BLOCK), kind.storage.bits)
+    np.testing.assert_array_equal(pack(w, kind, axis=int(turned)).stored, wanted)

@@ -184,7 +184,9 @@ def test_very_many_scales_are_read_and_written(count):
     assert str(parse_type(axis)) == axis
     rows = ", ".join(["{" + ", ".join(["0.5", "0.25:5"] * 500) + "}"] * (count // 1_000))
     blocks = f"!quant.uniform<i8:f32:{{0:1, 1:32}}, {{{rows}}}>"
-    assert str(parse_type(blocks)) == blocks
+    kind = parse_type(blocks)
+    assert parse_type(str(kind)) == kind
+    assert ', dense<"0x' in str(kind)
 
 
 @pytest.mark.parametrize("count", MANY)

@@ -5,11 +5,13 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from planner.errors import QTypeError
+from planner.ir.types.dense_texts import MANY
 from planner.ir.types.qtypes import (
     Bipolar,
     Calibrated,
@@ -21,6 +23,7 @@ from planner.ir.types.qtypes import (
     WidthRange,
     float_text,
     storage,
+    sub_channel,
     uniform,
 )
 from planner.ir.types.typetext import parse_storage, parse_type
@@ -250,3 +253,53 @@ def test_a_type_with_one_thing_wrong_is_refused(kind, spoil, data):
     text = spoil(kind, data.draw)
     assume(text is not None)
     assert column_of(text) <= len(text)
+
+
+def blocks_of(count, expressed="f32", zeros=0):
+    scales = np.random.default_rng(count).uniform(0.001, 0.01, count).tolist()
+    return sub_channel(
+        storage("u8"), scales, zeros, blocks={0: 1, 1: 32}, grid=(count // 4, 4), expressed=expressed
+    )
+
+
+@pytest.mark.parametrize("expressed", ["f16", "bf16", "f32", "f64"])
+def test_very_many_scales_stand_as_dense_constants(expressed):
+    kind = blocks_of(MANY, expressed, 3)
+    text = str(kind)
+    assert f"> : tensor<{MANY // 4}x4xi8>>" in text
+    assert len(text) < 19 * MANY
+    assert parse_type(text) == kind
+    assert str(parse_type(text)) == text
+
+
+def test_fewer_scales_stand_in_decimal():
+    assert "dense" not in str(blocks_of(MANY - 4))
+
+
+def test_zero_points_of_a_dense_type_survive():
+    zeros = [int(zero) for zero in np.random.default_rng(1).integers(0, 256, MANY)]
+    kind = blocks_of(MANY, zeros=zeros)
+    assert "xi16>" in str(kind)
+    assert parse_type(str(kind)) == kind
+
+
+def test_a_dense_text_of_few_scales_is_read_too():
+    kind = parse_type('!quant.uniform<i4:f32:{0:32, 1:1}, dense<"0x0000803f00000040"> : tensor<1x2xf32>>')
+    assert kind == sub_channel(storage("i4"), [1.0, 2.0], 0, blocks={0: 32, 1: 1}, grid=(1, 2))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'dense<"0x0000803f00000040"> : tensor<1x3xf32>',
+        'dense<"0x0000803f00000040"> : tensor<999999999999999999x2xf32>',
+        'dense<"0x0000803f0000004"> : tensor<1x2xf32>',
+        'dense<"0x0000803f00000000"> : tensor<1x2xf32>',
+        'dense<"0x0000803f00000040"> : tensor<1x2xi32>',
+        'dense<"0x0000803f00000040"> : tensor<1x2xf32>, dense<"0x09"> : tensor<1x2xi8>',
+        'dense<"0x0000803f00000040"> : tensor<1x2xf32>, dense<"0x0900"> : tensor<1x2xi8>',
+    ],
+)
+def test_a_dense_text_that_does_not_hold_is_refused(body):
+    with pytest.raises(QTypeError, match="column"):
+        parse_type(f"!quant.uniform<i4:f32:{{0:32, 1:1}}, {body}>")

@@ -17,6 +17,7 @@ from planner.checker.figures.widths import ByWidth, chosen, held, narrowed
 from planner.checker.kernel_ports import Served, own_facts
 from planner.ir.borders import carried_pairs
 from planner.ir.graph import Constant, Facts, Graph, Op, Region
+from planner.ir.mapped import let_go
 from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import Bipolar, Calibrated, Storage, Uniform
 from planner.plans.records import KernelPlan, Port
@@ -124,6 +125,7 @@ def stored_parts(found: Ranges, step: Step) -> dict[str, Reals]:
             and not np.isnan(constant.array).any()
         ):
             parts[port.value] = required
+        let_go(constant.array)
     return parts
 
 
@@ -262,6 +264,7 @@ def _given(
             (min(constant.lo), max(constant.hi)) if constant.lo else (None if array is None else (0.0, 0.0))
         )
     lo, hi = float(array.min()), float(array.max())
+    let_go(array)
     if math.isfinite(lo) and math.isfinite(hi):
         return lo, hi
     # The end of a storage stands for an infinity that is never more (or less) than what it meets.

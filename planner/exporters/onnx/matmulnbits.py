@@ -9,9 +9,9 @@ from typing import Final
 
 import numpy as np
 
-from planner.constants.quantize import quantize_array
 from planner.errors import UnsupportedExport
 from planner.exporters.common.blocks import Block
+from planner.exporters.onnx.block_packing import Steps, packed_blocks
 from planner.exporters.onnx.model_builder import MICROSOFT, ModelBuilder
 from planner.exporters.onnx.port_support import Accepts
 from planner.exporters.onnx.qdq import write_block as write_pairs
@@ -19,6 +19,7 @@ from planner.exporters.onnx.qoperator import BYTES
 from planner.exporters.onnx.storage_types import Array
 from planner.exporters.onnx.write import Form, write_form
 from planner.ir.graph import Graph
+from planner.ir.mapped import let_go
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
 
@@ -84,7 +85,9 @@ def _write_product(builder: ModelBuilder, block: Block) -> bool:
         or builder.graph.values[op.inputs[0]].dtype != "f32"
     ):
         return False
-    packed = pack(builder.values.array(op.inputs[1]), kind, axis=1 if op.attributes.get("transB") else 0)
+    array = builder.values.array(op.inputs[1])
+    packed = pack(array, kind, axis=1 if op.attributes.get("transB") else 0)
+    let_go(array)
     if packed is None:
         return False
     raw = {port.value: builder.raw_name(port.value, None) for port in block.kernel.outputs if port.value}
@@ -144,16 +147,16 @@ def pack(array: Array, kind: Uniform, *, axis: int) -> Packed | None:
         return None
     half = 1 << bits - 1
     shift = 0 if not kind.storage.signed else half
-    stored = quantize_array(array, kind).astype(np.int64) + shift
-    by_column = stored.T if axis == 0 else stored
-    grids = [np.asarray(part).reshape(kind.grid) for part in (kind.scales, kind.zero_points)]
-    scales, zeros = (grid.T if axis == 0 else grid for grid in grids)
-    moved = zeros.astype(np.int64) + shift
+    scales = np.asarray(kind.scales, np.float32).reshape(kind.grid)
+    moved = np.asarray(kind.zero_points).astype(np.int64).reshape(kind.grid) + shift
     has_half = bool(np.all(moved == half))
+    low, high = kind.storage.qmin + shift, kind.storage.qmax + shift
+    zeros = np.asarray(half if has_half else moved, np.float32)
+    stored = packed_blocks(array, Steps(scales, zeros, low, high, bits, block), axis=axis)
     return Packed(
-        packed_bits(by_column.reshape(columns, count, block), bits),
-        np.ascontiguousarray(scales, np.float32).reshape(-1),
-        None if has_half else packed_bits(moved, bits),
+        stored,
+        np.ascontiguousarray(scales if axis else scales.T).reshape(-1),
+        None if has_half else packed_bits(moved if axis else moved.T, bits),
         depth,
         columns,
         block,

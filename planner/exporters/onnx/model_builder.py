@@ -6,6 +6,7 @@ name, unless the model's boundary is pinned: then the stored tensor has it. Sour
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -29,6 +30,7 @@ from planner.exporters.onnx.storage_types import (
 from planner.ir.borders import homes
 from planner.ir.dtypes import NUMPY
 from planner.ir.graph import Graph, Op, Shape
+from planner.ir.mapped import let_go
 from planner.ir.types.qtypes import Uniform
 from planner.onnx.write import Port
 from planner.plans.plan import Plan
@@ -123,7 +125,9 @@ class ModelBuilder:
         """A constant as stored integers."""
         is_own = self._boundary.get(value) == kind
         result = value if is_own else self.file.fresh(f"{value}_quantized")
-        self._store_constant(result, held(quantize_array(self.values.array(value), kind), value, kind), kind)
+        array = self.values.array(value)
+        self._store_constant(result, held(quantize_array(array, kind), value, kind), kind)
+        let_go(array)
         return result
 
     def quantize(self, value: str, tensor: str, kind: Uniform) -> str:
@@ -288,8 +292,8 @@ class ModelBuilder:
         scale, zero = self.parameters(kind, tensor)
         self.file.emit("DequantizeLinear", [tensor, scale, zero], [result], attributes=axis_of(kind))
 
-    def finish(self) -> bytes:
-        """Bind the model's outputs to their own names and serialise."""
+    def finish(self, external: Path | None = None) -> bytes:
+        """Bind the model's outputs to their own names and serialise, weights into a file if one is given."""
         for name in dict.fromkeys(self.graph.outputs):
             if not self.graph.values[name].is_float:
                 self.file.bind(name, self.operand(name))
@@ -300,6 +304,7 @@ class ModelBuilder:
         return self.file.to_bytes(
             opset=self._opset,
             port=self._port,
+            external=external,
             scopes=self.plan.graph.scopes,
             typed=self._border_types.__getitem__,
         )

@@ -6,6 +6,7 @@ region. Source: design 05, "Out".
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,13 +39,22 @@ class Form:
     rescale: Rescale | None = None
 
 
-def write_form(graph: Graph, plan: Plan, form: Form) -> bytes:
+def write_form(
+    graph: Graph,
+    plan: Plan,
+    form: Form,
+    *,
+    external: Path | None = None,
+    progress: Callable[[int, int | None], None] | None = None,
+) -> bytes:
     """Serialise a planned model; IR 10, opset 21 or 20 (`opsets`).
 
     Args:
       graph: the imported float model the plan was made from, with the numbers of its constants.
       plan: of that model.
       form: the format.
+      external: a file to write the weights into, tensor by tensor; see `write_model`.
+      progress: called with (kernels written, kernels in all).
 
     Raises:
       UnsupportedExport: a type or kernel the format cannot say, with port and row.
@@ -57,12 +67,14 @@ def write_form(graph: Graph, plan: Plan, form: Form) -> bytes:
         clips_constants=form.clips_constants,
         rescale=form.rescale,
     )
-    for block in blocks(plan):
+    for done, block in enumerate(blocks(plan), 1):
         builder.file.scope = block.region.scope
         try:
             if not write_border(builder, block):
                 form.write_block(builder, block)
         except RuleError as error:
             raise beyond(block.kernel, error) from error
+        if progress is not None:
+            progress(done, len(plan.graph.regions))
     builder.file.scope = ""
-    return builder.finish()
+    return builder.finish(external)

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Final
 
 from planner.errors import QTypeError
+from planner.ir.types.dense_texts import read_parameters
 from planner.ir.types.qtypes import MAX_RANK, Storage, Uniform, storage
 from planner.ir.types.scales import EXPRESSED, held_scale, held_scales
 
@@ -21,7 +22,7 @@ _TENSOR: Final = re.compile(
 )
 _HEAD: Final = re.compile(
     rf"!quant\.uniform<{_STORAGE}:([a-z0-9]{{3,4}}):"
-    r"(?:([0-9]{1,9})|\{((?:[0-9]{1,9}:[0-9]{1,18}(?:, [0-9]{1,9}:[0-9]{1,18})*)?)\}), (?=\{)",
+    r"(?:([0-9]{1,9})|\{((?:[0-9]{1,9}:[0-9]{1,18}(?:, [0-9]{1,9}:[0-9]{1,18})*)?)\}), (?=\{|dense<)",
     re.ASCII,
 )
 _LEAVES: Final = re.compile(rf"{_PAIR}(?:, ?{_PAIR})*+", re.ASCII)
@@ -56,7 +57,11 @@ def _storage(name: str, qmin: str | None, qmax: str | None) -> Storage:
 
 def _sliced(text: str) -> Uniform | None:
     head = _HEAD.match(text)
-    if head is None or not text.endswith("}>"):
+    if head is None:
+        return None
+    if text.startswith("dense<", head.end()):
+        return _dense(head, text)
+    if not text.endswith("}>"):
         return None
     name, qmin, qmax, expressed, axis, sizes = head.groups()
     body = text[head.end() : -1]
@@ -65,11 +70,8 @@ def _sliced(text: str) -> Uniform | None:
     if expressed not in EXPRESSED or not grid or _LEAVES.fullmatch(flat) is None:
         return None
     scales, zeros = _leaves(flat)
-    blocks: tuple[tuple[int, int], ...] = ()
-    if axis is None:
-        pairs = [item.split(":") for item in sizes.split(", ")] if sizes else []
-        blocks = tuple((int(one), int(size)) for one, size in pairs)
-    elif len(grid) > 1:
+    blocks = _pairs(sizes) if axis is None else ()
+    if axis is not None and len(grid) > 1:
         return None
     return Uniform(
         _storage(name, qmin, qmax),
@@ -80,6 +82,24 @@ def _sliced(text: str) -> Uniform | None:
         blocks,
         () if axis is not None else grid,
     )
+
+
+def _dense(head: re.Match[str], text: str) -> Uniform | None:
+    """A sub-channel type whose parameters stand as dense constants (`dense_texts`)."""
+    name, qmin, qmax, expressed, axis, sizes = head.groups()
+    found = read_parameters(text[head.end() : -1]) if text.endswith(">") and axis is None else None
+    if found is None or expressed not in EXPRESSED:
+        return None
+    scales, zeros, grid = found
+    blocks = _pairs(sizes)
+    return Uniform(
+        _storage(name, qmin, qmax), held_scales(scales, expressed), zeros, expressed, None, blocks, grid
+    )
+
+
+def _pairs(sizes: str) -> tuple[tuple[int, int], ...]:
+    pairs = [item.split(":") for item in sizes.split(", ")] if sizes else []
+    return tuple((int(one), int(size)) for one, size in pairs)
 
 
 def _leaves(flat: str) -> tuple[list[float], tuple[int, ...]]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final, TypeAlias
 
 from planner.errors import QTypeError
+from planner.ir.types.dense_texts import MANY, dense_parameters
 from planner.ir.types.scales import EXPRESSED, F32_TINY, check_scales, round_scale, round_scales
 from planner.ir.types.storages import FLOAT_STORAGE, MAX_BITS, Storage, full_range, storage
 
@@ -200,10 +201,13 @@ class Uniform:
             head = f"{self.storage.name}<{{{each}}}>:{self.expressed}"
         if self.is_per_tensor:
             return f"!quant.uniform<{head}, {pair_text(self.scales[0], self.zero_points[0])}>"
+        sizes = ", ".join(f"{axis}:{size}" for axis, size in self.blocks)
+        if self.grid and len(self.scales) >= MANY:
+            dense = dense_parameters(self.scales, self.zero_points, self.expressed, self.grid)
+            return f"!quant.uniform<{head}:{{{sizes}}}, {dense}>"
         params = list(map(pair_text, self.scales, self.zero_points))
         if self.axis is not None:
             return f"!quant.uniform<{head}:{self.axis}, {{{','.join(params)}}}>"
-        sizes = ", ".join(f"{axis}:{size}" for axis, size in self.blocks)
         return f"!quant.uniform<{head}:{{{sizes}}}, {nested_text(params, self.grid)}>"
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.ir.graph import Constant
+from planner.ir.mapped import let_go
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.ir.types.ranges import uniform_per_axis
 from planner.propagation.solver.classes import label_for
@@ -63,7 +64,9 @@ def block_ranges(
     within = (1, size) if second == along else (size, 1)
     view = moved.reshape(shape[first] // within[0], within[0], shape[second] // within[1], within[1], -1)
     others = (1, 3, 4)
-    return (
+    found = (
         view.min(axis=others).astype(np.float64).reshape(-1),
         view.max(axis=others).astype(np.float64).reshape(-1),
     )
+    let_go(constant.array)
+    return found

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from planner.ir.graph import Constant
+from planner.ir.mapped import let_go
 from planner.ir.types.qtypes import Calibrated, Storage
 from planner.propagation.network.ports import Interval, Network, Port
 from planner.target.records import PortType
@@ -83,4 +84,5 @@ def _once(constant: Constant, array: np.ndarray, axis: int | None, ends: Callabl
     known = _KNOWN.setdefault(constant, {})
     if axis not in known:
         known[axis] = ends(array)
+        let_go(array)
     return known[axis]

@@ -1,0 +1,128 @@
+"""To a file: a planned model written to a path, whole or not at all, large weights in a file beside it.
+
+Everything is written into a hidden folder beside the goal and renamed at the end, so an interruption leaves
+what was there before. Formats built by `onnx.write` write weights tensor by tensor into external data; the
+others give their bytes. Source: ONNX "External Data".
+"""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from planner.errors import InputError, UnsupportedExport
+from planner.exporters.onnx import matmulnbits, qcdq, qdq, qoperator
+from planner.exporters.onnx.write import Form, write_form
+from planner.exporters.table import EXPORTERS
+from planner.ir.graph import Graph
+from planner.ir.mapped import mapped_file
+from planner.onnx.write import MAX_BYTES, write_graph
+from planner.plans.plan import Plan
+
+Progress: TypeAlias = Callable[[int, int | None], None]
+
+LARGE: Final = 256 << 20
+"""Bytes of mapped weights from which on what is made of a model has its weights beside it, too."""
+STREAMED: Final[Mapping[str, Form]] = {
+    "onnx-matmulnbits": matmulnbits.FORM,
+    "onnx-qcdq": qcdq.FORM,
+    "onnx-qdq": qdq.FORM,
+    "onnx-qoperator": qoperator.FORM,
+    "onnx-qoperator-clip": qoperator.CLIP_FORM,
+}
+"""Formats whose weights can lie in a file beside the model."""
+
+
+def has_large_weights(graph: Graph) -> bool:
+    """Whether a model's weights lie in files and are so large that results are written the same way."""
+    arrays = [constant.array for constant in graph.constants.values() if constant.array is not None]
+    sizes = [array.nbytes for array in arrays if mapped_file(array) is not None]
+    return sum(sizes) >= LARGE or sum(array.nbytes for array in arrays) > MAX_BYTES
+
+
+def write_to(
+    graph: Graph,
+    plan: Plan,
+    name: str,
+    path: Path,
+    *,
+    external: bool | None = None,
+    progress: Progress | None = None,
+) -> tuple[Path, ...]:
+    """Write a plan in a format to `path`; weights go to `PATH.data` where they are large, or as asked.
+
+    Args:
+      external: weights beside the model or in it; None: beside it where `has_large_weights`.
+      progress: called with (kernels written, kernels in all).
+
+    Returns:
+      The files written, the model first.
+
+    Raises:
+      UnsupportedExport: as the format does; or `external` of a format that has no such thing.
+      InputError: a place that cannot be written, or that the model's own weights lie in.
+    """
+    form = STREAMED.get(name)
+    if external and form is None:
+        raise UnsupportedExport(
+            f"{name} has all its weights in one file; with external data can be: {', '.join(STREAMED)}"
+        )
+    if form is None or not (has_large_weights(graph) if external is None else external):
+        data = EXPORTERS[name](graph, plan)
+        return _written(graph, path, lambda _folder: data)
+    found = form
+    return _written(
+        graph, path, lambda beside: write_form(graph, plan, found, external=beside, progress=progress)
+    )
+
+
+def write_float(graph: Graph, path: Path) -> tuple[Path, ...]:
+    """Write a float model to `path`, large weights beside it; see `write_to`."""
+    apart = has_large_weights(graph)
+    return _written(graph, path, lambda beside: write_graph(graph, external=beside if apart else None))
+
+
+def _written(graph: Graph, path: Path, write: Callable[[Path], bytes]) -> tuple[Path, ...]:
+    """Write the model that `write` gives, and the weights that it puts into the file it is given."""
+    beside = path.with_name(f"{path.name}.data")
+    _keep_weights(graph, path, beside)
+    with draft(path) as folder:
+        data = write(folder / beside.name)
+        (folder / path.name).write_bytes(data)
+        # Weights first: a model without its weights is no model.
+        names = [name for name in (beside.name, path.name) if (folder / name).is_file()]
+        for name in names:
+            (folder / name).replace(path.with_name(name))
+    return tuple(path.with_name(name) for name in reversed(names))
+
+
+def _keep_weights(graph: Graph, *goals: Path) -> None:
+    for constant in graph.constants.values():
+        source = None if constant.array is None else mapped_file(constant.array)
+        for goal in goals if source is not None else ():
+            if source is not None and goal.exists() and goal.samefile(source.path):
+                raise InputError(
+                    f"{str(goal)!r} would be written over the model's own weights", hint="another path"
+                )
+
+
+@contextmanager
+def draft(path: Path) -> Iterator[Path]:
+    """A hidden folder beside a path, which is gone afterwards, whatever happens meanwhile.
+
+    Raises:
+      InputError: a place that cannot be written.
+    """
+    if path.is_dir():
+        raise InputError(f"cannot write to {str(path)!r}: it is a folder")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    except OSError as error:
+        raise InputError(f"cannot write to {str(path)!r}: {error.strerror}") from error
