@@ -95,7 +95,7 @@ def steps(folder: Path, size: Size) -> Iterator[Record]:
 
 
 def packing_speed() -> dict[str, float]:
-    """GB/s of f32 weights quantized to 4 bits and packed, by layout; process time, the best of some rounds."""
+    """GB/s of f32 weights quantized to 4 bits and packed, by layout: process time, best of some rounds."""
     array = np.random.default_rng(0).standard_normal(MATRIX, np.float32)
     found = {}
     for axis, layout in ((0, "(K, N)"), (1, "(N, K)")):
