@@ -4,6 +4,7 @@ A sequence that equals the tuple of its numbers, hashes as it does, and is an ar
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any, Final, cast, overload
 
 import numpy as np
@@ -33,8 +34,8 @@ class Numbers(Sequence[Any]):
         return tuple(found) if isinstance(index, slice) else found
 
     def __iter__(self) -> Iterator[Any]:
-        for begin in range(0, len(self._array), _CHUNK):
-            yield from self._array[begin : begin + _CHUNK].tolist()
+        begins = range(0, len(self._array), _CHUNK)
+        return chain.from_iterable(self._array[begin : begin + _CHUNK].tolist() for begin in begins)
 
     def __array__(
         self,
