@@ -124,7 +124,7 @@ def _block_extent(served: Served, position: int, kind: Uniform) -> Extent | None
     most = None
     if observed(served, served.ports[position]) is not None:
         most = max(-kind.storage.qmin, kind.storage.qmax)
-    rows = max(1, PIECE * steps[0] // max(1, array.size // array.shape[0] * steps[0]))
+    rows = max(1, PIECE // max(1, array.size // array.shape[0] * steps[0]))
     found = [
         _band_extent(
             array[begin * steps[0] : (begin + rows) * steps[0]], scales[begin : begin + rows], steps, most
@@ -156,7 +156,10 @@ def _band_extent(
 def _by_block(reduce: np.ufunc, band: Reals, steps: list[int]) -> Reals:
     """Reduce the blocks along every axis to one number; the last block of an axis may be shorter."""
     for axis, step in enumerate(steps):
-        if step > 1:
+        if step > 1 and band.shape[axis] % step == 0:
+            shape = *band.shape[:axis], band.shape[axis] // step, step, *band.shape[axis + 1 :]
+            band = reduce.reduce(band.reshape(shape), axis=axis + 1)
+        elif step > 1:
             band = reduce.reduceat(band, np.arange(0, band.shape[axis], step), axis)
     return band
 

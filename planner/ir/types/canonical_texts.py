@@ -9,7 +9,8 @@ from functools import lru_cache
 from typing import Final
 
 from planner.errors import QTypeError
-from planner.ir.types.dense_texts import read_parameters
+from planner.ir.types.dense_texts import MANY, read_parameters
+from planner.ir.types.many_numbers import compact
 from planner.ir.types.qtypes import MAX_RANK, Storage, Uniform, storage
 from planner.ir.types.scales import EXPRESSED, held_scale, held_scales
 
@@ -91,10 +92,10 @@ def _dense(head: re.Match[str], text: str) -> Uniform | None:
     if found is None or expressed not in EXPRESSED:
         return None
     scales, zeros, grid = found
-    blocks = _pairs(sizes)
-    return Uniform(
-        _storage(name, qmin, qmax), held_scales(scales, expressed), zeros, expressed, None, blocks, grid
-    )
+    known = held_scales(scales, expressed), zeros
+    if len(zeros) >= MANY:
+        known = compact(*known)
+    return Uniform(_storage(name, qmin, qmax), *known, expressed, None, _pairs(sizes), grid)
 
 
 def _pairs(sizes: str) -> tuple[tuple[int, int], ...]:

@@ -172,7 +172,7 @@ def check_scales(scales: tuple[float, ...], expressed: str) -> None:
     few = expressed == "f32" and len(scales) <= _FEW
     if few and min(scales) > 0.0 and sum(scales) <= _F32_MAX and _as_f32(scales) == scales:
         return
-    array = np.fromiter(scales, np.float64, len(scales))
+    array = np.asarray(scales, np.float64)
     kept = FORMATS[expressed]
     off = np.flatnonzero(~((array > 0) & (array <= kept.most)) | (nearest(array, expressed) != array))
     if off.size:

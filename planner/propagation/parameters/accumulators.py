@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.ir.graph import Graph, Op
+from planner.ir.mapped import let_go
 from planner.ir.types.qtypes import Uniform
 from planner.propagation.network.ports import DERIVED, Kernel, Network, Port, present
 from planner.propagation.parameters.constant_ranges import observed
@@ -86,7 +87,9 @@ def weight_sums(network: Network, kernel: Kernel, port: Port, kind: Uniform) -> 
     if kind.blocks:
         return _block_sums(data, kind)
     axis = channel_axis(kernel.choice.region, network.graph)
-    return _absolute_sums(data, kind, axis) if kind.axis in (None, axis) else None
+    sums = _absolute_sums(data, kind, axis) if kind.axis in (None, axis) else None
+    let_go(data)
+    return sums
 
 
 def _spread(numbers: tuple[float, ...], kind: Uniform, shape: tuple[int, ...]) -> np.ndarray:
@@ -124,6 +127,12 @@ def _absolute_sums(data: np.ndarray, kind: Uniform, axis: int) -> np.ndarray:
         return np.concatenate(sums) if sums else np.zeros(0)
     shape = [1] * data.ndim
     shape[axis] = -1
-    stored = np.abs(np.rint(data / (scales.reshape(shape) if scales.size > 1 else scales)))
-    total: np.ndarray = stored.sum(axis=tuple(i for i in range(data.ndim) if i != axis), dtype=np.float64)
+    spread, others = scales.reshape(shape) if scales.size > 1 else scales, [*range(data.ndim)]
+    others.remove(axis)
+    # Sums of integers, so the order is free: in bands of the first axis, which take little memory.
+    step = max(1, _CHUNK * data.shape[0] // max(1, data.size))
+    total = np.zeros(data.shape[axis])
+    for i in range(0, data.shape[0], step):
+        stored = np.abs(np.rint(data[i : i + step] / spread))
+        total += stored.sum(axis=tuple(others), dtype=np.float64)
     return total

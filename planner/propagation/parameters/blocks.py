@@ -10,6 +10,8 @@ import numpy.typing as npt
 
 from planner.ir.graph import Constant
 from planner.ir.mapped import let_go
+from planner.ir.types.dense_texts import MANY
+from planner.ir.types.many_numbers import compact
 from planner.ir.types.qtypes import Storage, Uniform
 from planner.ir.types.ranges import uniform_per_axis
 from planner.propagation.solver.classes import label_for
@@ -35,7 +37,10 @@ def block_type(
     grid[channel], grid[along] = shape[channel], shape[along] // size
     kind = _of_slices(*ranges, spec)
     blocks = tuple(sorted(((channel, 1), (along, size))))
-    return Uniform(kind.storage, kind.scales, kind.zero_points, "f32", None, blocks, tuple(grid))
+    scales, zeros = kind.scales, kind.zero_points
+    if len(scales) >= MANY:
+        scales, zeros = compact(scales, zeros)
+    return Uniform(kind.storage, scales, zeros, "f32", None, blocks, tuple(grid))
 
 
 def _of_slices(los: Reals, his: Reals, spec: PortType) -> Uniform:

@@ -7,6 +7,7 @@ Rows choose, and wildcards take a storage, by it; scales are no matter here. Sou
 from math import inf, isnan
 
 from planner.ir.graph import Graph
+from planner.ir.mapped import let_go
 from planner.ir.types.qtypes import Calibrated, Storage, Uniform
 from planner.target.records import PortType
 
@@ -53,5 +54,6 @@ def known_range(graph: Graph, name: str) -> Reals | None:
     if constant.array is None:
         return min(constant.lo), max(constant.hi)
     lo, hi = (constant.array.min(), constant.array.max()) if constant.array.size else (0.0, 0.0)
+    let_go(constant.array)
     # A number that is none says nothing.
     return None if isnan(lo) or isnan(hi) else (float(lo), float(hi))
