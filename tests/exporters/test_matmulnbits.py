@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import planner
 from planner.errors import UnsupportedExport
 from planner.exporters.onnx.matmulnbits import packed_bits, write_matmulnbits
 from planner.interpreter.evaluate import Interpreter
@@ -25,7 +26,7 @@ def blocks_of(name: str, *, turned: bool, shift: bool, block: int = BLOCK):
     return sub_channel(store, scales, zeros, blocks=sizes, grid=grid)
 
 
-@pytest.mark.parametrize("name", ["i2", "i4", "i8", "u2", "u4", "u8"])
+@pytest.mark.parametrize("name", ["i2", "i3", "i4", "i6", "i8", "u2", "u3", "u4", "u8"])
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("shift", [False, True])
 def test_a_gemm_agrees_with_the_interpreter(name, turned, shift):
@@ -59,8 +60,10 @@ def test_bits_are_packed_low_first():
     assert packed_bits(np.asarray([1, 2, 3, 0, 1]), 2).tolist() == [0b00111001, 1]
 
 
-@pytest.mark.parametrize(("kind", "name"), [("Gather", "i4"), ("MatMul", "i3")])
-def test_blocks_that_the_operator_does_not_take_are_refused(kind, name):
+@pytest.mark.parametrize("kind", ["Gather", "MatMul"])
+def test_a_plan_without_any_such_product_is_refused(kind):
+    """Blocks elsewhere, or smaller, are dequantized as in onnx-qdq; a file of them alone is no such."""
+    block = 16 if kind == "Gather" else 8
     w = RNG.normal(size=(K, N)).astype(np.float32)
     is_gather = kind == "Gather"
     ops = [op("Gather", "w i", "y")] if is_gather else [op("MatMul", "x w", "y")]
@@ -71,8 +74,18 @@ def test_blocks_that_the_operator_does_not_take_are_refused(kind, name):
         constants={"w": w},
         dtypes={"i": "i64"} if is_gather else {},
     )
-    plan = plan_of(
-        graph, [(["y"], "w" if is_gather else "x w", "y")], {"w": blocks_of(name, turned=False, shift=False)}
-    )
-    with pytest.raises(UnsupportedExport, match=r"y.in\[.\] \('w', row row@1\) has scales per block"):
+    blocks = blocks_of("i4", turned=False, shift=False, block=block)
+    plan = plan_of(graph, [(["y"], "w" if is_gather else "x w", "y")], {"w": blocks})
+    with pytest.raises(
+        UnsupportedExport,
+        match=r"nothing in this plan becomes a MatMulNBits: 1 kernels on rows of .*, 0 in float; "
+        r"y.in\[.\] is !quant.uniform<i4.*; onnx-matmulnbits accepts i2..i8 or u2..u8 in blocks",
+    ):
         write_matmulnbits(graph, plan)
+
+
+def test_a_model_in_float_is_refused():
+    graph = model([op("Relu", "x", "y")], inputs={"x": (2, 3)}, outputs={"y": (2, 3)}, constants={})
+    plan = planner.plan(graph, "llm-w4")
+    with pytest.raises(UnsupportedExport, match="0 kernels on rows of llm-w4, 1 in float; no weight has"):
+        planner.export(graph, plan, "onnx-matmulnbits")

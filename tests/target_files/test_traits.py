@@ -164,5 +164,7 @@ def test_llm_keeps_activations_in_float():
     (row,) = target.rows["matmul_nbits"]
     x, w, b = (port.type for port in row.inputs)
     assert (x.storage, b.storage, row.outputs[0].type.storage) == (FloatType("f32"),) * 3
-    assert (w.storage, w.granularity, w.block_size) == (storage("i4"), "block", (32, 64, 128))
+    assert (w.storage, w.granularity, w.block_size, w.short_block) == (
+        storage("i4"), "block", (32, 64, 128, 16, 256), True,
+    )  # fmt: skip
     assert set(target.rows) == {"matmul_nbits"}
