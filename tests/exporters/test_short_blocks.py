@@ -110,3 +110,21 @@ def test_a_target_without_short_blocks_leaves_them_float():
     (kernel,) = plan.kernels_in_order
     assert kernel.row is None
     assert "pinned to blocks of which the last is shorter" in kernel.reason
+
+
+@pytest.mark.parametrize("name", ["i2", "i3", "i4", "i8", "u2", "u3", "u4", "u8"])
+@pytest.mark.parametrize("depth", [64, 172])
+def test_a_width_that_is_asked_for(name, depth):
+    """`kernels` ask `llm-w4` for a storage: unsigned ones have a zero point per block."""
+    graph = gemm(depth, turned=False)
+    asked = planner.annotate(graph, kernels={"*": {"in": ["f32", name]}})
+    plan = planner.plan(asked, "llm-w4")
+    planner.check(plan, asked, planner.load_target("llm-w4"))
+    (kind,) = blocks_in(plan)
+    assert kind.storage == storage(name)
+    assert any(kind.zero_points) == name.startswith("u")
+    x = RNG.normal(size=(5, depth)).astype(np.float32)
+    wanted = planner.evaluate(asked, plan, {"x": x}).outputs["y"]
+    for form in ("onnx-matmulnbits", "onnx-qdq"):
+        got = run(planner.export(asked, plan, form), {"x": x})[0]
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=2e-5)
