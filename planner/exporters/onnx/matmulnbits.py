@@ -1,7 +1,8 @@
 """onnx-matmulnbits: matrices of weights in blocks of 2, 4 or 8 bits, activations in float.
 
-Each becomes com.microsoft MatMulNBits with float32 sums; a bias is an Add behind it. What the plan has on
-integers besides is written with Q/DQ pairs. Source: onnxruntime's contrib operator page MatMulNBits.
+Each becomes com.microsoft MatMulNBits with float32 sums; a bias is an Add behind it. Other widths lie in the
+next of these. What the plan has on integers besides is written with Q/DQ pairs. Source: onnxruntime's contrib
+operator page MatMulNBits.
 """
 
 from dataclasses import dataclass
@@ -9,7 +10,6 @@ from typing import Final
 
 import numpy as np
 
-from planner.errors import UnsupportedExport
 from planner.exporters.common.blocks import Block
 from planner.exporters.onnx.block_packing import Steps, packed_blocks
 from planner.exporters.onnx.model_builder import MICROSOFT, ModelBuilder
@@ -23,10 +23,10 @@ from planner.ir.mapped import let_go
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
 
-WIDTHS: Final = frozenset({2, 4, 8})
+WIDTHS: Final = (2, 4, 8)
 LEAST_BLOCK: Final = 16
 _CONSTANTS: Final = (
-    "i2, i4, i8, u2, u4 or u8 in blocks of a power of two of at least 16 along the sum of a MatMul or Gemm"
+    "i2..i8 or u2..u8 in blocks of a power of two of at least 16 along the sum of a MatMul or Gemm"
 )
 _FLOAT32: Final = 1
 
@@ -51,24 +51,18 @@ class Packed:
 
 
 def write_matmulnbits(graph: Graph, plan: Plan) -> bytes:
-    """Serialise a planned model with MatMulNBits; see `write.write_form`."""
+    """Serialise a planned model with MatMulNBits; see `write.write_form`.
+
+    Raises:
+      UnsupportedExport: also where no weight of the plan becomes a MatMulNBits.
+    """
     return write_form(graph, plan, FORM)
 
 
 def write_block(builder: ModelBuilder, block: Block) -> None:
     """Write one region: a product with a weight in blocks, or as onnx-qdq does."""
-    inputs = [port for port in block.kernel.inputs if isinstance(port.type, Uniform) and port.value]
-    wide = next((port for port in inputs if isinstance(port.type, Uniform) and port.type.grid), None)
-    if wide is None:
-        write_pairs(builder, block)
-        return
     if not _write_product(builder, block):
-        raise UnsupportedExport(
-            f"{wide.address} ({wide.value!r}, row {block.kernel.row}) has scales per block that MatMulNBits "
-            f"does not take in {'+'.join(op.type for op in block.region.ops)}; onnx-matmulnbits accepts "
-            f"{_CONSTANTS}, with float32 activations and results",
-            hint="give the weight a type per output channel, or leave it float",
-        )
+        write_pairs(builder, block)
 
 
 def _write_product(builder: ModelBuilder, block: Block) -> bool:
@@ -137,13 +131,14 @@ def pack(array: Array, kind: Uniform, *, axis: int) -> Packed | None:
     Returns:
       None where the operator has no such blocks.
     """
-    depth, columns = array.shape[axis], array.shape[1 - axis]
-    bits = kind.storage.bits
-    if bits not in WIDTHS or len(kind.grid) != array.ndim or kind.grid[1 - axis] != columns:
+    depth, columns = int(array.shape[axis]), int(array.shape[1 - axis])
+    bits = next((width for width in WIDTHS if kind.storage.bits <= width), 0)
+    if not bits or len(kind.grid) != array.ndim or kind.grid[1 - axis] != columns:
         return None
-    count = kind.grid[axis]
-    block = depth // count
-    if block * count != depth or block < LEAST_BLOCK or block & (block - 1):
+    count, block = kind.grid[axis], int(dict(kind.blocks).get(axis, depth))
+    if count == 1:  # one block, filled up to the next size that the operator has
+        block = max(LEAST_BLOCK, 1 << (max(depth, 1) - 1).bit_length())
+    if block < LEAST_BLOCK or block & (block - 1):
         return None
     half = 1 << bits - 1
     shift = 0 if not kind.storage.signed else half
@@ -174,5 +169,8 @@ def packed_bits(numbers: Array, bits: int) -> Array:
 
 
 FORM: Final = Form(
-    Accepts("onnx-matmulnbits", constants=f"{_CONSTANTS}; else as onnx-qdq", blocks=True), BYTES, write_block
+    Accepts("onnx-matmulnbits", constants=f"{_CONSTANTS}; else as onnx-qdq", blocks=True),
+    BYTES,
+    write_block,
+    needs="MatMulNBits",
 )
