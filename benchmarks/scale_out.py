@@ -24,8 +24,8 @@ import numpy as np
 import planner
 from api.jobs.child_process import Bounds, run_child
 from api.jobs.executors import Cluster
-from api.jobs.fan_out import part_files, run_work
-from api.jobs.records import made, stored, work, written
+from api.jobs.fan_out import run_work
+from api.jobs.records import follow_up, made, stored, work, written
 from api.problems import Refused
 from api.schemas.examples import TARGET
 from api.storage.digests import digest_of
@@ -75,11 +75,10 @@ def in_parts(store: Store, asked: dict[str, Any]) -> None:
     Imports are told apart: on a worker a child waits with them done. Two workers have the longest way through
     counting, half of the samples, and joining.
     """
-    files = part_files(asked)
     empty = {"text": written(TARGET), "name": "nothing"}
     imports, _ = cost(store, work("lint", empty))
     whole, _ = cost(store, asked)
-    counting, counted = cost(store, {**asked, "task": "count", "files": files})
+    counting, counted = cost(store, follow_up(asked, "count", {"out": made("answers")}))
     half, part = cost(
         store, {**asked, "arguments": {**asked["arguments"], "shard": [0, counted["samples"] // 2]}}
     )
