@@ -119,10 +119,15 @@ def answer_what_if(job: Arguments) -> dict[str, Any]:
 
 
 def answer_from_plans(job: Arguments) -> dict[str, Any]:
-    """Answer a question from stored plans, and `quality`, what is known of the first one, a file or null."""
+    """Answer a question from stored plans.
+
+    Args:
+      job: beside them `quality` and `stats`, files about the first plan, or null.
+    """
     plans = [plan_from_json(Path(path).read_bytes()) for path in job["plans"]]
     quality = json.loads(Path(job["quality"]).read_bytes()) if job["quality"] else None
-    Path(job["out"]).write_bytes(_READERS[job["verb"]](plans, {**job["arguments"], "quality": quality}))
+    given = {**job["arguments"], "quality": quality, "stats": _statistics(job)}
+    Path(job["out"]).write_bytes(_READERS[job["verb"]](plans, given))
     return {}
 
 
@@ -191,11 +196,13 @@ TASKS: Final[Mapping[str, Callable[[Arguments], dict[str, Any]]]] = {
 
 def _report(plans: Sequence[Plan], given: Arguments) -> bytes:
     before = plans[1] if plans[1:] else None
-    return write_report(plans[0], comparisons_of(given["quality"]), before=before).encode()
+    known = comparisons_of(given["quality"])
+    return write_report(plans[0], known, before=before, stats=given["stats"]).encode()
 
 
 def _live(plans: Sequence[Plan], given: Arguments) -> bytes:
-    return write_report(plans[0], comparisons_of(given["quality"]), live=True).encode()
+    known = comparisons_of(given["quality"])
+    return write_report(plans[0], known, stats=given["stats"], live=True).encode()
 
 
 def _view(plans: Sequence[Plan], _: Arguments) -> bytes:

@@ -17,6 +17,7 @@ from planner.cli.options import (
     PlannedModelOption,
     PlannedTargetOption,
     read_plan,
+    read_stats,
 )
 from planner.cli.planning import plan_summary, summary_text
 from planner.cli.saved import read_saved, read_saved_model
@@ -92,6 +93,19 @@ def view(
     before: Annotated[
         str | None, typer.Option("--before", metavar="PLAN", help="Mark what is new since this plan.json.")
     ] = None,
+    stats: Annotated[
+        str | None,
+        typer.Option("--stats", metavar="JSON", help="Draw values with these statistics' histograms."),
+    ] = None,
+    pareto: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--pareto", metavar="ADDRESS", help="Draw the trade-offs of a value or rescale; repeatable."
+        ),
+    ] = None,
+    model: PlannedModelOption = None,
+    target: PlannedTargetOption = None,
+    functions: FunctionsOption = None,
     out: OutFile = None,
     json: JsonOption = False,
 ) -> None:
@@ -99,14 +113,25 @@ def view(
     import planner
     from planner.report.view import view_of
 
-    only_one_stdin(plan_file, before)
-    planned = read_plan(plan_file)
+    others = [name for name in (before, stats) if name is not None]
+    only_one_stdin(plan_file, model, target, *others)
+    saved = read_saved(plan_file, model, target, functions, *others, out=out) if pareto else None
+    planned = read_plan(plan_file) if saved is None else saved.plan
     earlier = None if before is None else read_plan(before)
     if json:
         say_json(view_of(planned, earlier))
-    else:
-        keep_from(out, before)
-        put_text(planner.write_report(planned, before=earlier), out, plan_file)
+        return
+    keep_from(out, *others)
+    seen = None if stats is None else read_stats(stats)
+    fronts = {}
+    if saved is not None:
+        with progress("weighing"):
+            fronts = {
+                address: planner.pareto(planned, address, model=saved.model, target=saved.target)
+                for address in pareto or ()
+            }
+    report = planner.write_report(planned, before=earlier, stats=seen, tradeoffs=fronts)
+    put_text(report, out, plan_file)
 
 
 def explain(

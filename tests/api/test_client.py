@@ -172,6 +172,8 @@ def test_models_and_targets(client):
     with pytest.raises(ServiceError) as caught:
         client.put_target("client-npu@1.0.0", text.replace("title:", "title: New", 1))
     assert caught.value.name == "exists"
+    client.delete_target("client-npu@1.0.0")
+    assert "client-npu" not in [entry["id"] for entry in client.targets()]
     assert client.schema("plan")["title"] == "PlanDoc"
 
 
