@@ -50,6 +50,7 @@ from planner.pipeline import annotate, export, load_model
 from planner.plans.explain import explain
 from planner.plans.plan import Plan, Planned
 from planner.plans.read_json import plan_from_json
+from planner.plans.write_json import json_parts
 from planner.report.html import write_report
 from planner.report.view import view_json
 from planner.target.lint.findings import lint
@@ -108,7 +109,8 @@ def write_plan(job: Arguments) -> dict[str, Any]:
     """Plan a model, make the edits, and write the plan."""
     planned = _planned(job)
     check(planned, planned.annotated, planned.whole_target)
-    Path(job["out"]).write_text(planned.to_json(), encoding="utf-8")
+    with Path(job["out"]).open("w", encoding="utf-8") as file:
+        file.writelines(json_parts(planned))
     return {"key": planned.key}
 
 
