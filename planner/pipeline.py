@@ -19,8 +19,8 @@ from planner.calibration.run import calibrate_on, require_numbers
 from planner.calibration.samples import Feed, Samples, Source, open_samples
 from planner.calibration.statistics import ACCEPTED, Statistics
 from planner.checker.check import check as check_plan
-from planner.errors import InputError, ModelError, expect, require_name
-from planner.exporters.table import EXPORTERS, refuse_bodies
+from planner.errors import InputError, ModelError, UnsupportedExport, expect, require_name
+from planner.exporters.table import EXPORTERS, WITH_LEVELS, refuse_bodies
 from planner.foreign_files import foreign_folder, refuse_foreign
 from planner.interpreter.compare import Comparison
 from planner.interpreter.compare import compare as compare_models
@@ -183,11 +183,21 @@ def check(plan: Plan, model: Graph | None = None, target: TargetSource | None = 
     check_plan(plan, model, None if target is None else as_target(target))
 
 
-def export(model: Graph, plan: Plan, format: str) -> bytes:  # noqa: A002 - the public name
+def export(
+    model: Graph,
+    plan: Plan,
+    format: str,  # noqa: A002 - the public name
+    *,
+    accuracy_level: int | None = None,
+) -> bytes:
     """Write the planned model in a format real engines run; `check` comes first.
 
+    Args:
+      accuracy_level: of `onnx-matmulnbits` alone, 0 to 4: how exact activations are inside the operator at
+        least; 1, float32, by default.
+
     Raises:
-      UnsupportedExport: the format cannot express this plan; names port and row.
+      UnsupportedExport: the format cannot express this plan; names port and row. Or has no such level.
       PlanInvalid: the plan does not fit the model.
 
     Example:
@@ -203,7 +213,14 @@ def export(model: Graph, plan: Plan, format: str) -> bytes:  # noqa: A002 - the 
     check_plan(plan, model)
     model = with_facts(model, plan.graph) if "best_effort" in plan.options else model
     refuse_bodies(plan, format)
-    return EXPORTERS[format](model, plan)
+    if accuracy_level is None:
+        return EXPORTERS[format](model, plan)
+    if format not in WITH_LEVELS:
+        raise UnsupportedExport(
+            f"{format} has no accuracy levels; accepted: {', '.join(WITH_LEVELS)}",
+            hint="leave accuracy_level away",
+        )
+    return WITH_LEVELS[format](model, plan, accuracy_level)
 
 
 def evaluate(

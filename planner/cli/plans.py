@@ -136,6 +136,12 @@ def export(
         typer.Option("--format", "-f", metavar="F", help="onnx-qdq, ...", autocompletion=complete_format),
     ],
     out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="File to write.")],
+    accuracy_level: Annotated[
+        int | None,
+        typer.Option(
+            "--accuracy-level", metavar="N", help="Of onnx-matmulnbits, 0 to 4; 1 is float32, 4 int8."
+        ),
+    ] = None,
     model: PlannedModelOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -148,7 +154,7 @@ def export(
     name, graph = read_saved_model(planned, plan_file, model)
     keep_from(out, name)
     with progress(f"exporting {format}"):
-        exported = planner.export(graph, planned, format)
+        exported = planner.export(graph, planned, format, accuracy_level=accuracy_level)
     write_file(out, exported)
     for warning in bigger(name, {Path(out).name: exported}):
         warn(warning)

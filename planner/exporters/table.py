@@ -36,6 +36,11 @@ EXPORTERS: Final[Mapping[str, Exporter]] = {
     "tosa": write_tosa,
 }
 
+WITH_LEVELS: Final[Mapping[str, Callable[[Graph, Plan, int], bytes]]] = {
+    "onnx-matmulnbits": write_matmulnbits,
+}
+"""Formats with an accuracy level."""
+
 WITH_BODIES: Final = frozenset(
     {
         "onnx-integer",
