@@ -141,7 +141,8 @@ def explain_plan(job: Arguments) -> dict[str, Any]:
 def export_plan(job: Arguments) -> dict[str, Any]:
     """Write a planned model in a format."""
     _, graph = _model(job)
-    data = export(graph, plan_from_json(Path(job["plan"]).read_bytes()), job["format"])
+    plan, level = plan_from_json(Path(job["plan"]).read_bytes()), job.get("accuracy_level")
+    data = export(graph, plan, job["format"], accuracy_level=level)
     Path(job["out"]).write_bytes(data)
     return {"bytes": len(data)}
 

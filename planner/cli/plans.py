@@ -161,6 +161,12 @@ def export(
         typer.Option("--format", "-f", metavar="F", help="onnx-qdq, ...", autocompletion=complete_format),
     ],
     out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="File to write.")],
+    accuracy_level: Annotated[
+        int | None,
+        typer.Option(
+            "--accuracy-level", metavar="N", help="Of onnx-matmulnbits, 0 to 4; 1 is float32, 4 int8."
+        ),
+    ] = None,
     model: PlannedModelOption = None,
     external: ExternalOption = None,
     json: JsonOption = False,
@@ -174,7 +180,9 @@ def export(
     name, graph = read_saved_model(planned, plan_file, model)
     keep_from(out, name)
     with progress(f"exporting {format}") as bar:
-        written = planner.export_to(graph, planned, format, out, external=external, progress=bar)
+        written = planner.export_to(
+            graph, planned, format, out, external=external, accuracy_level=accuracy_level, progress=bar
+        )
     sizes = {file.name: file.stat().st_size for file in written}
     for warning in bigger(name, sizes):
         warn(warning)

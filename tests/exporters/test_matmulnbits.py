@@ -1,6 +1,7 @@
 """onnx-matmulnbits: packed blocks that onnxruntime unpacks to the planned numbers."""
 
 import numpy as np
+import onnx
 import pytest
 
 import planner
@@ -123,3 +124,34 @@ def test_a_shorter_last_block_is_filled_up(turned, depth):
     numbers = np.stack([found & 15, found >> 4], -1).reshape(N, -1)
     assert numbers.shape == (N, 16 * count)
     np.testing.assert_array_equal(numbers[:, :depth], by_column)
+
+
+@pytest.mark.parametrize("level", range(5))
+def test_a_level_of_accuracy(level):
+    """On a processor onnxruntime sums in float32 but for int8, which costs up to 1 % of the range."""
+    graph = model(
+        [op("MatMul", "x w", "y")],
+        inputs={"x": X.shape},
+        outputs={"y": (5, N)},
+        constants={"w": RNG.normal(size=(K, N)).astype(np.float32)},
+    )
+    plan = planner.plan(graph, "llm-w4")
+    data = planner.export(graph, plan, "onnx-matmulnbits", accuracy_level=level)
+    (node,) = onnx.load_from_string(data).graph.node
+    assert [item.i for item in node.attribute if item.name == "accuracy_level"] == [level]
+    wanted = planner.evaluate(graph, plan, {"x": X}).outputs["y"]
+    near = 0.01 * float(np.ptp(wanted)) if level == 4 else 2e-5
+    np.testing.assert_allclose(run(data, {"x": X})[0], wanted, rtol=0, atol=near)
+
+
+@pytest.mark.parametrize(
+    ("form", "level", "said"),
+    [
+        ("onnx-matmulnbits", 5, "accuracy level 5; MatMulNBits accepts 0 .the engine's choice., 1 "),
+        ("onnx-qdq", 1, "onnx-qdq has no accuracy levels; accepted: onnx-matmulnbits"),
+    ],
+)
+def test_a_level_that_is_none(form, level, said):
+    graph = model([op("Relu", "x", "y")], inputs={"x": (2, 3)}, outputs={"y": (2, 3)}, constants={})
+    with pytest.raises(UnsupportedExport, match=said):
+        planner.export(graph, planner.plan(graph, "llm-w4"), form, accuracy_level=level)

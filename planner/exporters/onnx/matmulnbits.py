@@ -5,11 +5,13 @@ next of these. What the plan has on integers besides is written with Q/DQ pairs.
 operator page MatMulNBits.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
 
+from planner.errors import UnsupportedExport
 from planner.exporters.common.blocks import Block
 from planner.exporters.onnx.block_packing import Steps, packed_blocks
 from planner.exporters.onnx.model_builder import MICROSOFT, ModelBuilder
@@ -25,10 +27,11 @@ from planner.plans.plan import Plan
 
 WIDTHS: Final = (2, 4, 8)
 LEAST_BLOCK: Final = 16
+LEVELS: Final = range(5)
+FLOAT32: Final = 1
 _CONSTANTS: Final = (
     "i2..i8 or u2..u8 in blocks of a power of two of at least 16 along the sum of a MatMul or Gemm"
 )
-_FLOAT32: Final = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,22 +53,40 @@ class Packed:
     bits: int
 
 
-def write_matmulnbits(graph: Graph, plan: Plan) -> bytes:
-    """Serialise a planned model with MatMulNBits; see `write.write_form`.
+def write_matmulnbits(graph: Graph, plan: Plan, accuracy_level: int = FLOAT32) -> bytes:
+    """Serialise a planned model with MatMulNBits; see `write.write_form`, and `form_at` for the level.
 
     Raises:
-      UnsupportedExport: also where no weight of the plan becomes a MatMulNBits.
+      UnsupportedExport: also another level, and where no weight of the plan becomes a MatMulNBits.
     """
-    return write_form(graph, plan, FORM)
+    return write_form(graph, plan, form_at(accuracy_level))
 
 
-def write_block(builder: ModelBuilder, block: Block) -> None:
+def form_at(accuracy_level: int) -> Form:
+    """The format at an accuracy level.
+
+    Args:
+      accuracy_level: the least accuracy of activations inside the operator: 0 leaves it to the engine, 1 is
+        float32, 2 float16, 3 bfloat16, 4 int8. The interpreter computes 1.
+
+    Raises:
+      UnsupportedExport: another level.
+    """
+    if accuracy_level not in LEVELS:
+        raise UnsupportedExport(
+            f"accuracy level {accuracy_level!r}; MatMulNBits accepts 0 (the engine's choice), 1 (float32), "
+            "2 (float16), 3 (bfloat16) and 4 (int8)"
+        )
+    return replace(FORM, write_block=partial(write_block, level=accuracy_level))
+
+
+def write_block(builder: ModelBuilder, block: Block, *, level: int = FLOAT32) -> None:
     """Write one region: a product with a weight in blocks, or as onnx-qdq does."""
-    if not _write_product(builder, block):
+    if not _write_product(builder, block, level):
         write_pairs(builder, block)
 
 
-def _write_product(builder: ModelBuilder, block: Block) -> bool:
+def _write_product(builder: ModelBuilder, block: Block, level: int) -> bool:
     op, rest = block.region.ops[0], block.region.ops[1:]
     kind = block.kinds.get((op.name, 1))
     is_product = op.type in ("Gemm", "MatMul") and not op.attributes.get("transA")
@@ -89,7 +110,15 @@ def _write_product(builder: ModelBuilder, block: Block) -> bool:
     product = (
         builder.file.fresh(f"{op.outputs[0]}_product") if bias else raw.get(op.outputs[0], op.outputs[0])
     )
-    _emit(builder, op.inputs[1], packed, builder.operand(op.inputs[0]), product)
+    operands = _operands(builder, op.inputs[1], packed, builder.operand(op.inputs[0]))
+    attributes = {
+        "K": packed.depth,
+        "N": packed.columns,
+        "accuracy_level": level,
+        "bits": packed.bits,
+        "block_size": packed.block,
+    }
+    builder.file.emit("MatMulNBits", operands, [product], domain=MICROSOFT, attributes=attributes)
     if bias:
         result = raw.get(op.outputs[0], op.outputs[0])
         builder.file.emit("Add", [product, builder.operand(bias)], [result])
@@ -105,19 +134,12 @@ def _write_product(builder: ModelBuilder, block: Block) -> bool:
     return True
 
 
-def _emit(builder: ModelBuilder, weight: str, packed: Packed, x: str, result: str) -> None:
+def _operands(builder: ModelBuilder, weight: str, packed: Packed, x: str) -> list[str]:
     operands = [x, builder.file.constant(f"{weight}_packed", packed.stored)]
     operands.append(builder.file.constant(f"{weight}_scales", packed.scales))
     if packed.zero_points is not None:
         operands.append(builder.file.constant(f"{weight}_zero_points", packed.zero_points.reshape(-1)))
-    attributes = {
-        "K": packed.depth,
-        "N": packed.columns,
-        "accuracy_level": _FLOAT32,
-        "bits": packed.bits,
-        "block_size": packed.block,
-    }
-    builder.file.emit("MatMulNBits", operands, [result], domain=MICROSOFT, attributes=attributes)
+    return operands
 
 
 def pack(array: Array, kind: Uniform, *, axis: int) -> Packed | None:
