@@ -14,13 +14,12 @@ import pytest
 import planner
 from benchmarks.decoder import samples, size_of, write_decoder
 from benchmarks.large_models import QPLAN, measured
-from planner.calibration import run
 from planner.cli.app import INTERRUPTED
 from planner.cli.app import run as command
 from planner.errors import InputError, UnsupportedExport
 from planner.exporters import to_file
 from planner.ir.graph import Constant
-from planner.onnx import write
+from planner.onnx import sessions, write
 from planner.onnx.sessions import open_session
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -184,7 +183,7 @@ def test_calibration_runs_from_the_file(decoder, monkeypatch):
         for name, constant in model.constants.items()
     }
     copied = planner.calibrate(replace(model, constants=held), feeds)
-    monkeypatch.setattr(run, "SMALL", 1 << 20)
+    monkeypatch.setattr(sessions, "LARGE", 1 << 20)
 
     def refused(**_):
         raise AssertionError("weights are written again")
