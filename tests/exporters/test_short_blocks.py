@@ -101,9 +101,10 @@ def test_a_target_without_short_blocks_leaves_them_float():
     pinned = planner.annotate(
         graph, annotations={"format": "qplan.annotations/1", "values": {"w": str(short)}}
     )
+    whole = {f"{sign}{bits}g": {"short_block": False} for sign in "aw" for bits in (2, 3, 4, 8)}
     target = planner.load_target({
         "apiVersion": "planner/v1", "kind": "Target", "id": "whole", "version": "1.0.0", "mode": "fixed",
-        "title": "Blocks that divide", "extends": "llm-w4", "types": {"w4g": {"short_block": False}},
+        "title": "Blocks that divide", "extends": "llm-w4", "types": whole,
     })  # fmt: skip
     plan = planner.plan(pinned, target)
     planner.check(plan, pinned, target)
