@@ -50,6 +50,7 @@ from planner.pipeline import annotate, export, load_model
 from planner.plans.explain import explain
 from planner.plans.plan import Plan, Planned
 from planner.plans.read_json import plan_from_json
+from planner.plans.write_json import json_parts
 from planner.report.html import write_report
 from planner.report.view import view_json
 from planner.target.lint.findings import lint
@@ -108,7 +109,8 @@ def write_plan(job: Arguments) -> dict[str, Any]:
     """Plan a model, make the edits, and write the plan."""
     planned = _planned(job)
     check(planned, planned.annotated, planned.whole_target)
-    Path(job["out"]).write_text(planned.to_json(), encoding="utf-8")
+    with Path(job["out"]).open("w", encoding="utf-8") as file:
+        file.writelines(json_parts(planned))
     return {"key": planned.key}
 
 
@@ -119,10 +121,15 @@ def answer_what_if(job: Arguments) -> dict[str, Any]:
 
 
 def answer_from_plans(job: Arguments) -> dict[str, Any]:
-    """Answer a question from stored plans, and `quality`, what is known of the first one, a file or null."""
+    """Answer a question from stored plans.
+
+    Args:
+      job: beside them `quality` and `stats`, files about the first plan, or null.
+    """
     plans = [plan_from_json(Path(path).read_bytes()) for path in job["plans"]]
     quality = json.loads(Path(job["quality"]).read_bytes()) if job["quality"] else None
-    Path(job["out"]).write_bytes(_READERS[job["verb"]](plans, {**job["arguments"], "quality": quality}))
+    given = {**job["arguments"], "quality": quality, "stats": _statistics(job)}
+    Path(job["out"]).write_bytes(_READERS[job["verb"]](plans, given))
     return {}
 
 
@@ -134,7 +141,8 @@ def explain_plan(job: Arguments) -> dict[str, Any]:
 def export_plan(job: Arguments) -> dict[str, Any]:
     """Write a planned model in a format."""
     _, graph = _model(job)
-    data = export(graph, plan_from_json(Path(job["plan"]).read_bytes()), job["format"])
+    plan, level = plan_from_json(Path(job["plan"]).read_bytes()), job.get("accuracy_level")
+    data = export(graph, plan, job["format"], accuracy_level=level)
     Path(job["out"]).write_bytes(data)
     return {"bytes": len(data)}
 
@@ -191,11 +199,13 @@ TASKS: Final[Mapping[str, Callable[[Arguments], dict[str, Any]]]] = {
 
 def _report(plans: Sequence[Plan], given: Arguments) -> bytes:
     before = plans[1] if plans[1:] else None
-    return write_report(plans[0], comparisons_of(given["quality"]), before=before).encode()
+    known = comparisons_of(given["quality"])
+    return write_report(plans[0], known, before=before, stats=given["stats"]).encode()
 
 
 def _live(plans: Sequence[Plan], given: Arguments) -> bytes:
-    return write_report(plans[0], comparisons_of(given["quality"]), live=True).encode()
+    known = comparisons_of(given["quality"])
+    return write_report(plans[0], known, stats=given["stats"], live=True).encode()
 
 
 def _view(plans: Sequence[Plan], _: Arguments) -> bytes:

@@ -20,7 +20,7 @@ from planner.calibration.samples import Feed, Samples, Source, open_samples
 from planner.calibration.statistics import ACCEPTED, Statistics
 from planner.checker.check import check as check_plan
 from planner.errors import InputError, ModelError, expect, require_name
-from planner.exporters.table import EXPORTERS, refuse_bodies
+from planner.exporters.table import EXPORTERS, WITH_LEVELS, refuse_bodies, refuse_level
 from planner.exporters.to_file import write_to
 from planner.foreign_files import foreign_folder, refuse_foreign
 from planner.interpreter.compare import Comparison
@@ -194,11 +194,21 @@ def check(plan: Plan, model: Graph | None = None, target: TargetSource | None = 
     check_plan(plan, model, None if target is None else as_target(target))
 
 
-def export(model: Graph, plan: Plan, format: str) -> bytes:  # noqa: A002 - the public name
+def export(
+    model: Graph,
+    plan: Plan,
+    format: str,  # noqa: A002 - the public name
+    *,
+    accuracy_level: int | None = None,
+) -> bytes:
     """Write the planned model in a format real engines run; `check` comes first.
 
+    Args:
+      accuracy_level: of `onnx-matmulnbits` alone, 0 to 4: how exact activations are inside the operator at
+        least; 1, float32, by default.
+
     Raises:
-      UnsupportedExport: the format cannot express this plan; names port and row.
+      UnsupportedExport: the format cannot express this plan; names port and row. Or has no such level.
       PlanInvalid: the plan does not fit the model.
 
     Example:
@@ -214,7 +224,10 @@ def export(model: Graph, plan: Plan, format: str) -> bytes:  # noqa: A002 - the 
     check_plan(plan, model)
     model = with_facts(model, plan.graph) if "best_effort" in plan.options else model
     refuse_bodies(plan, format)
-    return EXPORTERS[format](model, plan)
+    if accuracy_level is None:
+        return EXPORTERS[format](model, plan)
+    refuse_level(format)
+    return WITH_LEVELS[format](model, plan, accuracy_level)
 
 
 def export_to(
@@ -224,6 +237,7 @@ def export_to(
     path: str | Path,
     *,
     external: bool | None = None,
+    accuracy_level: int | None = None,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> tuple[Path, ...]:
     """`export` to a path, whole or not at all: large weights go tensor by tensor into a file beside it.
@@ -232,6 +246,7 @@ def export_to(
       path: of the model; weights beside it are `PATH.data`.
       external: weights beside the model or in it; by default beside it where those of the float model lie in
         files and have 256 MB or more.
+      accuracy_level: as `export` has it.
       progress: called with (kernels written, kernels in all).
 
     Returns:
@@ -254,7 +269,11 @@ def export_to(
     check_plan(plan, model)
     model = with_facts(model, plan.graph) if "best_effort" in plan.options else model
     refuse_bodies(plan, format)
-    return write_to(model, plan, format, Path(path), external=external, progress=progress)
+    if accuracy_level is not None:
+        refuse_level(format)
+    return write_to(
+        model, plan, format, Path(path), external=external, level=accuracy_level, progress=progress
+    )
 
 
 def evaluate(

@@ -109,7 +109,8 @@ async def export_work(service: Service, request: ExportRequest) -> dict[str, Any
     """
     await run_sync(service.store.find, "plans", request.plan)
     model, plan = await run_sync(_model, service, request.model), stored("plans", request.plan)
-    return work("export", {**model, "plan": plan, "format": request.format, "out": made("blobs")})
+    level = {} if request.accuracy_level is None else {"accuracy_level": request.accuracy_level}
+    return work("export", {**model, **level, "plan": plan, "format": request.format, "out": made("blobs")})
 
 
 async def calibration_work(service: Service, request: CalibrationRequest) -> dict[str, Any]:

@@ -58,16 +58,40 @@ class KnownTargets:
         target = self.shipped.get(id_)
         if target is not None and version in ("", target.version):
             return target
-        if name in self.loaded:
+        loaded = self.loaded.get(name)
+        if loaded is not None and await run_sync(self._stands, name, loaded):
             self.loaded.move_to_end(name)
-            return self.loaded[name]
+            return loaded
         return await run_sync(self._find_kept, name)
 
-    def records(self) -> list[dict[str, str]]:
+    def _stands(self, name: str, target: Target) -> bool:
+        """Whether a target is still the one of its name: another process may have taken it away."""
+        kept = self.store.read("targets", digest_of(name.encode()))
+        stands = kept is not None and json.loads(kept)["digest"] == target.digest
+        if not stands:
+            self.loaded.pop(name, None)
+        return stands
+
+    def records(self) -> list[dict[str, Any]]:
         """The record of every target, by id and version."""
-        found = [{key: getattr(t, key) for key in _FIELDS} for t in self.shipped.values()]
-        found += [{key: record[key] for key in _FIELDS} for record in self._kept()]
+        shipped = [{key: getattr(t, key) for key in _FIELDS} for t in self.shipped.values()]
+        found: list[dict[str, Any]] = [record | {"shipped": True} for record in shipped]
+        found += [{key: record[key] for key in _FIELDS} | {"shipped": False} for record in self._kept()]
         return sorted(found, key=lambda record: (record["id"], _order(record["version"])))
+
+    def delete(self, name: str) -> None:
+        """Take a description that was put away, by `id@version`; its plans stay, but cannot be edited.
+
+        Raises:
+          Refused: a shipped target.
+        """
+        if name.partition("@")[0] in self.shipped:
+            raise Refused("input-invalid", f"{name!r} is a shipped target", hint="those that were put can go")
+        record = self._record(name)
+        self.store.drop("targets", digest_of(name.encode()))
+        if self.store.has("descriptions", record["description"]):
+            self.store.drop("descriptions", record["description"])
+        self.loaded.pop(name, None)
 
     async def put(self, name: str, text: Path, sandbox: Sandbox) -> tuple[dict[str, Any], bool]:
         """Keep a description under `id@version`; gives its report, and whether it is new.

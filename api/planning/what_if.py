@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from anyio.to_thread import run_sync
 
-from api.jobs.records import HOLD, made, stored, work, written
+from api.jobs.records import HOLD, File, made, stored, work, written
 from api.planning.plan_answers import READERS
 from api.planning.planning import SMALL, find_or_make_plan, find_origin, plan_arguments
 from api.planning.provenance import Step, with_steps
@@ -99,6 +99,9 @@ async def answer_from_plans(service: Service, verb: str, *keys: str) -> tuple[Pa
     quality = await run_sync(service.store.read, "qualities", keys[0]) if verb in MEASURED else None
     if quality is not None:
         own["quality"] = digest_of(quality)
+    stats = await run_sync(_statistics, service, keys[0]) if verb in ("report", "live") else None
+    if stats is not None:
+        own["stats"] = json.dumps(stats.what) if stats.how == "stored" else digest_of(stats.what[0].encode())
     tag = answer_tag(verb, keys, own)
     kept = await run_sync(service.store.look, "answers", tag)
     if kept is not None:
@@ -114,11 +117,23 @@ async def answer_from_plans(service: Service, verb: str, *keys: str) -> tuple[Pa
             "verb": verb,
             "plans": plans,
             "quality": known,
+            "stats": stats,
             "arguments": {},
             "out": made("answers", tag),
         }
         await service.sandbox.run(work("read", asked))
     return service.store.path("answers", tag), tag
+
+
+def _statistics(service: Service, key: str) -> File | None:
+    """The statistics that a plan was made with, if they are still there: a report draws their histograms."""
+    origin = service.store.read("origins", key)
+    if origin is None:
+        return None
+    stats = json.loads(origin)["request"][0]["stats"]
+    if isinstance(stats, str):
+        return stored("stats", stats) if service.store.has("stats", stats) else None
+    return None if stats is None else written(json.dumps(stats))
 
 
 def _answer_here(verb: str, paths: Sequence[Path], quality: bytes | None) -> bytes:

@@ -11,10 +11,10 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from api.intake.request_bodies import YAML, require_media, write_body
 from api.planning.known_targets import lint_target, try_target
 from api.planning.service import Service
-from api.routes.parameters import NOT_MODIFIED, Cursor, ServiceOf
+from api.routes.parameters import NOT_MODIFIED, Cursor, IfMatch, ServiceOf
 from api.schemas.examples import TARGET, TARGET_NAME
 from api.schemas.responses import LintReport, TargetRecord, TestReport
-from api.server.responses import MOST, json_answer, next_link, page_of, unchanged
+from api.server.responses import MOST, json_answer, next_link, page_of, require_match, unchanged
 from api.storage.digests import digest_of
 from planner.target.show import target_to_json
 
@@ -90,6 +90,19 @@ async def put_target(name: _FullName, request: Request, response: Response, serv
     response.status_code = 201 if is_new else 200
     response.headers["ETag"] = f'"{report["digest"]}"'
     return LintReport.model_validate(report)
+
+
+@router.delete("/targets/{name}", operation_id="delete_target", status_code=204)
+async def delete_target(
+    name: _FullName,
+    request: Request,
+    service: ServiceOf,
+    if_match: IfMatch = None,  # noqa: ARG001 - for OpenAPI; `require_match` reads it
+) -> None:
+    """Take a target that was put away; its plans stay, but cannot be edited. Shipped ones stay."""
+    target = await service.targets.find(name)
+    require_match(request, target.digest)
+    await run_sync(service.targets.delete, name)
 
 
 @router.post("/targets:lint", operation_id="lint_target", openapi_extra=_YAML_BODY)

@@ -134,6 +134,12 @@ class ExportRequest(BaseModel):
     model: Digest
     plan: Digest
     format: ExportFormat = Field(description="a format of docs/formats.md")
+    accuracy_level: int | None = Field(
+        None,
+        ge=0,
+        le=4,
+        description="of onnx-matmulnbits alone: 0 the engine's choice, 1 float32, ... 4 int8",
+    )
 
 
 class CalibrationRequest(BaseModel):

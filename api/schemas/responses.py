@@ -300,6 +300,7 @@ class TargetRecord(BaseModel):
     title: str
     mode: str
     digest: Digest
+    shipped: bool = Field(default=False, description="it comes with the server and stays")
 
 
 class Explanation(BaseModel):

@@ -156,7 +156,9 @@ def _granularity_problem(served: Served, position: int, kind: Uniform) -> str | 
         sizes = [size for _, size in kind.blocks]
         # Blocks cut the summed axis; every other axis has blocks of 1, one scale per index.
         fits = any(size in spec.block_size for size in sizes) and set(sizes) <= {1, *spec.block_size}
-        return None if fits else f"its blocks are not of {' or '.join(map(str, spec.block_size))}"
+        if not fits:
+            return f"its blocks are not of {' or '.join(map(str, spec.block_size))}"
+        return short_block_problem(served, port.value, kind, spec)
     if kind.blocks:
         return "it has a scale per block"
     if kind.axis is None:
@@ -165,6 +167,18 @@ def _granularity_problem(served: Served, position: int, kind: Uniform) -> str | 
         return "it has one scale where the row has one per slice" if free else None
     wanted = axis_of(served, port, pattern)
     return None if wanted is None or wanted == kind.axis else f"its axis is {kind.axis}, not {wanted}"
+
+
+def short_block_problem(served: Served, name: str, kind: Uniform, spec: PortType) -> str | None:
+    """The reason why a port does not take a type whose last block is shorter; None: it takes it."""
+    shape = served.graph.values[name].shape
+    if spec.short_block or shape is None:
+        return None
+    for axis, block in kind.blocks:
+        size = shape[axis] if axis < len(shape) else None
+        if isinstance(size, int) and size % block:
+            return f"blocks of {block} do not divide dimension {size} of axis {axis}"
+    return None
 
 
 def axis_of(served: Served, port: Port, pattern: PortPattern) -> int | None:
@@ -292,12 +306,10 @@ def _block_problems(kind: Uniform, shape: Shape, sizes: Mapping[int, int]) -> It
     for axis, size in enumerate(shape):
         if not isinstance(size, int):
             continue
-        # MLIR, "Sub-channel quantization integrity": blocks
-        # divide dimensions; an axis not named is one block.
-        block = sizes.get(axis, size)
-        if block < 1 or size % block:
-            yield f"blocks of {block} do not divide dimension {size} of axis {axis}"
-        elif kind.grid[axis] != size // block:
-            yield f"{kind.grid[axis]} scales for {size // block} blocks along axis {axis}"
+        # An axis not named is one block. MLIR's blocks divide dimensions, ONNX's last one may be shorter.
+        block = max(1, sizes.get(axis, size))
+        whole, rest = divmod(size, block)
+        if kind.grid[axis] != whole + (rest > 0):
+            yield f"{kind.grid[axis]} scales for {whole + (rest > 0)} blocks along axis {axis}"
     if int(np.prod(kind.grid)) != len(kind.scales):
         yield f"{len(kind.scales)} scales in a grid of {kind.grid}"

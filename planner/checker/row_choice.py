@@ -22,6 +22,7 @@ from planner.checker.kernel_ports import (
     own_facts,
     parameter_problem,
     refuse,
+    short_block_problem,
 )
 from planner.checker.numbers import Extent, extent_of, needed_bits
 from planner.checker.pins import bearable
@@ -375,6 +376,9 @@ def merit_of(served: Served, row: Row, costs: Costs) -> Merit | None:
         numbers = served.numbers.get(name, Constant()) if constant else None
         if not isinstance(store, FloatType) and not _bears(pattern, fact, numbers, own=own, follows=follows):
             return None
+        is_cut = constant and not follows and pattern.type.granularity == "block"
+        if is_cut and isinstance(fact, Uniform) and short_block_problem(other, name, fact, pattern.type):
+            return None
     if any(_cannot_be_cut(other, i) for i in range(len(region.inputs))):
         return None
     asked = asked_of(other.graph, region)
@@ -445,6 +449,8 @@ def _cannot_be_cut(served: Served, position: int) -> bool:
     # The two axes of a product: one counts output channels, the other is summed and cut into blocks.
     pair = (len(shape) - 2, len(shape) - 1) if op is not None and op.type == "MatMul" else (0, 1)
     size = shape[pair[0] if channel == pair[1] else pair[1]]
+    if isinstance(size, int) and size and pattern.type.short_block:
+        return False
     return not isinstance(size, int) or all(size % block for block in pattern.type.block_size)
 
 

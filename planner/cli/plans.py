@@ -17,6 +17,7 @@ from planner.cli.options import (
     PlannedModelOption,
     PlannedTargetOption,
     read_plan,
+    read_stats,
 )
 from planner.cli.planning import plan_summary, summary_text
 from planner.cli.saved import read_saved, read_saved_model
@@ -92,6 +93,19 @@ def view(
     before: Annotated[
         str | None, typer.Option("--before", metavar="PLAN", help="Mark what is new since this plan.json.")
     ] = None,
+    stats: Annotated[
+        str | None,
+        typer.Option("--stats", metavar="JSON", help="Draw values with these statistics' histograms."),
+    ] = None,
+    pareto: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--pareto", metavar="ADDRESS", help="Draw the trade-offs of a value or rescale; repeatable."
+        ),
+    ] = None,
+    model: PlannedModelOption = None,
+    target: PlannedTargetOption = None,
+    functions: FunctionsOption = None,
     out: OutFile = None,
     json: JsonOption = False,
 ) -> None:
@@ -99,14 +113,25 @@ def view(
     import planner
     from planner.report.view import view_of
 
-    only_one_stdin(plan_file, before)
-    planned = read_plan(plan_file)
+    others = [name for name in (before, stats) if name is not None]
+    only_one_stdin(plan_file, model, target, *others)
+    saved = read_saved(plan_file, model, target, functions, *others, out=out) if pareto else None
+    planned = read_plan(plan_file) if saved is None else saved.plan
     earlier = None if before is None else read_plan(before)
     if json:
         say_json(view_of(planned, earlier))
-    else:
-        keep_from(out, before)
-        put_text(planner.write_report(planned, before=earlier), out, plan_file)
+        return
+    keep_from(out, *others)
+    seen = None if stats is None else read_stats(stats)
+    fronts = {}
+    if saved is not None:
+        with progress("weighing"):
+            fronts = {
+                address: planner.pareto(planned, address, model=saved.model, target=saved.target)
+                for address in pareto or ()
+            }
+    report = planner.write_report(planned, before=earlier, stats=seen, tradeoffs=fronts)
+    put_text(report, out, plan_file)
 
 
 def explain(
@@ -136,6 +161,12 @@ def export(
         typer.Option("--format", "-f", metavar="F", help="onnx-qdq, ...", autocompletion=complete_format),
     ],
     out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="File to write.")],
+    accuracy_level: Annotated[
+        int | None,
+        typer.Option(
+            "--accuracy-level", metavar="N", help="Of onnx-matmulnbits, 0 to 4; 1 is float32, 4 int8."
+        ),
+    ] = None,
     model: PlannedModelOption = None,
     external: ExternalOption = None,
     json: JsonOption = False,
@@ -149,7 +180,9 @@ def export(
     name, graph = read_saved_model(planned, plan_file, model)
     keep_from(out, name)
     with progress(f"exporting {format}") as bar:
-        written = planner.export_to(graph, planned, format, out, external=external, progress=bar)
+        written = planner.export_to(
+            graph, planned, format, out, external=external, accuracy_level=accuracy_level, progress=bar
+        )
     sizes = {file.name: file.stat().st_size for file in written}
     for warning in bigger(name, sizes):
         warn(warning)

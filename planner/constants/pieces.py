@@ -175,23 +175,31 @@ def _blocks(
 ) -> Iterator[tuple[Array, Array, Params]]:
     sizes = dict(kind.blocks)
     blocks = [sizes.get(axis, dim) for axis, dim in enumerate(source.shape)]
-    grid = tuple(dim // max(1, block) for dim, block in zip(source.shape, blocks, strict=True))
-    if any(d % max(1, b) for d, b in zip(source.shape, blocks, strict=True)) or kind.grid != grid:
+    grid = tuple(-(-dim // max(1, block)) for dim, block in zip(source.shape, blocks, strict=True))
+    if kind.grid != grid:
         raise QTypeError(
             f"{kind.storage} with blocks {dict(kind.blocks)} and a grid of {kind.grid} scales does not fit "
-            f"the shape {source.shape}; every dimension must be a multiple of its block"
+            f"the shape {source.shape}; it needs a grid of {grid}"
         )
-    if all(block == 1 for block in blocks[:-1]):
+    if all(block == 1 for block in blocks[:-1]) and source.shape[-1] % max(1, blocks[-1]) == 0:
         yield from _slices(source, target, params, inner=blocks[-1])
         return
     gridded = params.map(lambda values: values.reshape(grid))
-    for i in range(grid[0]):
-        rows = slice(i * blocks[0], (i + 1) * blocks[0])
-        part = gridded.map(operator.itemgetter(i)).map(partial(_spread, blocks=blocks[1:]))
-        yield from _slices(source[rows], target[rows], part, inner=1)
+    shape = source.shape[1:]
+    # Rows of one element each have scales of their own, so several make a piece.
+    step = max(1, PIECE // max(1, math.prod(shape))) if blocks[0] == 1 else 1
+    for i in range(0, grid[0], step):
+        rows = slice(i * blocks[0], (i + step) * blocks[0])
+        part = gridded.map(operator.itemgetter(slice(i, i + step)))
+        yield from _slices(
+            source[rows], target[rows], part.map(partial(_spread, blocks=blocks[1:], shape=shape)), inner=1
+        )
 
 
-def _spread(values: Array, blocks: list[int]) -> Array:
-    for axis, block in enumerate(blocks):
+def _spread(values: Array, blocks: list[int], shape: tuple[int, ...]) -> Array:
+    """Parameters of rows of blocks, one for each element of a row; the last block may be shorter."""
+    for axis, (block, size) in enumerate(zip(blocks, shape, strict=True), start=1):
         values = np.repeat(values, block, axis=axis)
+        if values.shape[axis] > size:
+            values = values.take(range(size), axis=axis)
     return values.reshape(-1)

@@ -115,9 +115,9 @@ def along(values: Any, kind: Uniform, shape: tuple[int, ...]) -> Array:
             raise QTypeError(f"{len(values)} slices along axis {kind.axis} do not fit the shape {shape}")
         return array.reshape([-1 if axis == kind.axis else 1 for axis in range(len(shape))])
     sizes = dict(kind.blocks)
-    if kind.grid != tuple(dim // sizes.get(axis, max(1, dim)) for axis, dim in enumerate(shape)):
+    if kind.grid != tuple(-(-dim // sizes.get(axis, max(1, dim))) for axis, dim in enumerate(shape)):
         raise QTypeError(f"blocks {sizes} and a grid of {kind.grid} scales do not fit the shape {shape}")
     array = array.reshape(kind.grid)
     for axis, dim in enumerate(shape):
-        array = np.repeat(array, sizes.get(axis, dim), axis)
+        array = np.repeat(array, sizes.get(axis, dim), axis).take(range(dim), axis)
     return array

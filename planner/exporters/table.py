@@ -36,6 +36,25 @@ EXPORTERS: Final[Mapping[str, Exporter]] = {
     "tosa": write_tosa,
 }
 
+WITH_LEVELS: Final[Mapping[str, Callable[[Graph, Plan, int], bytes]]] = {
+    "onnx-matmulnbits": write_matmulnbits,
+}
+"""Formats with an accuracy level."""
+
+
+def refuse_level(name: str) -> None:
+    """Refuse an accuracy level of a format that has none.
+
+    Raises:
+      UnsupportedExport: with the formats that have.
+    """
+    if name not in WITH_LEVELS:
+        raise UnsupportedExport(
+            f"{name} has no accuracy levels; accepted: {', '.join(WITH_LEVELS)}",
+            hint="leave accuracy_level away",
+        )
+
+
 WITH_BODIES: Final = frozenset(
     {
         "onnx-integer",

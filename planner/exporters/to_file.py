@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 from planner.errors import InputError, UnsupportedExport
 from planner.exporters.onnx import matmulnbits, qcdq, qdq, qoperator
 from planner.exporters.onnx.write import Form, write_form
-from planner.exporters.table import EXPORTERS
+from planner.exporters.table import EXPORTERS, WITH_LEVELS
 from planner.ir.graph import Graph
 from planner.ir.mapped import mapped_file
 from planner.onnx.write import MAX_BYTES, write_graph
@@ -49,12 +49,14 @@ def write_to(
     path: Path,
     *,
     external: bool | None = None,
+    level: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[Path, ...]:
     """Write a plan in a format to `path`; weights go to `PATH.data` where they are large, or as asked.
 
     Args:
       external: weights beside the model or in it; None: beside it where `has_large_weights`.
+      level: accuracy level of a format that has one; None for its default.
       progress: called with (kernels written, kernels in all).
 
     Returns:
@@ -64,13 +66,13 @@ def write_to(
       UnsupportedExport: as the format does; or `external` of a format that has no such thing.
       InputError: a place that cannot be written, or that the model's own weights lie in.
     """
-    form = STREAMED.get(name)
+    form = STREAMED.get(name) if level is None else matmulnbits.form_at(level)
     if external and form is None:
         raise UnsupportedExport(
             f"{name} has all its weights in one file; with external data can be: {', '.join(STREAMED)}"
         )
     if form is None or not (has_large_weights(graph) if external is None else external):
-        data = EXPORTERS[name](graph, plan)
+        data = EXPORTERS[name](graph, plan) if level is None else WITH_LEVELS[name](graph, plan, level)
         return _written(graph, path, lambda _folder: data)
     found = form
     return _written(

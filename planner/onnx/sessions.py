@@ -41,6 +41,8 @@ CONTRIB: Final = "com.microsoft"
 EXTERNAL_FOLDER: Final = "session.model_external_initializers_file_folder_path"
 """The option that says where the weights beside a model of bytes are."""
 
+LARGE: Final = 256 << 20
+"""Bytes of weights from which on a session reads them where they lie, and makes no copy in its own order."""
 _LONGEST: Final = 300
 # The file of ours that onnxruntime was given is nothing to the user.
 _OWN_FILE: Final = re.compile(r"Load model from \S+ failed: ?")
@@ -112,7 +114,7 @@ def open_graph(graph: Graph, options: Any, *, inline: int) -> onnxruntime.Infere
     total = sum(array.nbytes for array in arrays.values())
     if total <= inline:
         return open_nodes(graph, nodes, lambda found: write_graph(graph, nodes=found), options, label)
-    home, places = _places(graph, arrays)
+    home, places = _places(graph, arrays) if total >= LARGE else (Path(), {})
     if places and total - sum(arrays[name].nbytes for name in places) <= inline:
         # The weights lie in files already: the session maps those, and none of them is written again.
         options.add_session_config_entry(EXTERNAL_FOLDER, str(home))

@@ -24,6 +24,7 @@ class PortType:
       symmetric: zero point 0.
       power_of_two, scale_min, scale_max, zero_point: demands of the device on the parameters.
       weight_bits_effective: bits of a weight that the arithmetic may use without saturating inside.
+      short_block: whether the last block may be shorter than the others, where no size divides.
     """
 
     storage: Storage | FloatType | None = None
@@ -35,6 +36,7 @@ class PortType:
     zero_point: int | None = None
     block_size: tuple[int, ...] = ()
     weight_bits_effective: int | None = None
+    short_block: bool = False
 
     @property
     def is_wildcard(self) -> bool:

@@ -56,6 +56,9 @@ class TypeModel(Model):
     scale_max: Number | None = Field(None, description="Largest scale.")
     zero_point: int | None = Field(None, description="The only zero point, in stored units.", examples=[128])
     block_size: int | list[int] | None = Field(None, description="Block sizes, granularity block only.")
+    short_block: bool = Field(
+        default=False, description="The last block may be shorter where no block size divides."
+    )
     weight_bits_effective: int | None = Field(
         None,
         ge=1,

@@ -167,6 +167,7 @@ _TYPE: Final[Mapping[str, Callable[[Any], Any]]] = {
     "scale_max": _real,
     "zero_point": _whole,
     "block_size": _sequence,
+    "short_block": _flag,
     "weight_bits_effective": _whole,
 }
 _PORT: Final[Mapping[str, Callable[[Any], Any]]] = {

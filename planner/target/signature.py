@@ -80,6 +80,7 @@ def build_type(building: Building, model: TypeModel, node: Node) -> PortType:
         zero_point=model.zero_point,
         block_size=() if size is None else (size,) if isinstance(size, int) else tuple(size),
         weight_bits_effective=model.weight_bits_effective,
+        short_block=model.short_block,
     )
 
 
@@ -115,6 +116,8 @@ def _contradiction(model: TypeModel, store: Storage | FloatType | None) -> tuple
         return "zero_point", f"zero point {model.zero_point} of a symmetric type must be 0"
     if (model.granularity == "block") != (model.block_size is not None):
         return "block_size", "block_size goes with granularity: block, and only with it"
+    if model.short_block and model.granularity != "block":
+        return "short_block", "short_block goes with granularity: block"
     if isinstance(model.block_size, int | list):
         sizes = [model.block_size] if isinstance(model.block_size, int) else model.block_size
         if not sizes or min(sizes) < 1:

@@ -89,6 +89,16 @@ def test_the_whole_job(client, tmp_path):
     assert planner.load_model(data).outputs == planner.load_model(DIGITS).outputs
 
 
+def test_an_export_has_the_level_that_is_asked_for(client):
+    model = client.model(DIGITS)
+    plan = client.plan(model["digest"], "llm-w4")
+    kept = planner.plan_from_json(json.dumps(plan))
+    for level in (0, 4):
+        data = client.export(model["digest"], plan["key"], "onnx-matmulnbits", accuracy_level=level)
+        wanted = planner.export(planner.load_model(DIGITS), kept, "onnx-matmulnbits", accuracy_level=level)
+        assert data == wanted
+
+
 def test_annotated_models_and_lint(client):
     note = {"format": "qplan.annotations/1", "values": {"v0": "!quant.none"}}
     plan = client.plan(chain(2), "litert-int8", annotations=note, strategy="rfc")
@@ -172,6 +182,8 @@ def test_models_and_targets(client):
     with pytest.raises(ServiceError) as caught:
         client.put_target("client-npu@1.0.0", text.replace("title:", "title: New", 1))
     assert caught.value.name == "exists"
+    client.delete_target("client-npu@1.0.0")
+    assert "client-npu" not in [entry["id"] for entry in client.targets()]
     assert client.schema("plan")["title"] == "PlanDoc"
 
 

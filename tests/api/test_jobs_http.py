@@ -152,6 +152,27 @@ def test_the_quality_of_a_plan_is_kept_with_it(service, digits):
     assert service.get(f"{link}/summary").json()["quality"] is None
 
 
+@pytest.mark.parametrize("inline", [False, True])
+def test_reports_draw_the_histograms_of_their_statistics(service, digits, inline):
+    body = {"model": digits["model"], "samples": digits["samples"], "method": "percentile"}
+    stats = service.post("/v1/calibrations", json=body, headers=WAIT).json()["digest"]
+    given = service.get(f"/v1/stats/{stats}").json()
+    request = {"model": digits["model"], "target": "litert-int8", "stats": given if inline else stats}
+    plan = service.post("/v1/plans", json=request).json()["key"]
+    page = service.get(f"/v1/plans/{plan}/report").text
+    assert "Values and their ranges" in page
+    seen = planner.calibrate(digits["graph"], digits["arrays"], method="percentile")
+    assert any(value.bins is not None for value in seen.values.values())
+    here = planner.plan(planner.annotate(digits["graph"], stats=seen), "litert-int8")
+    assert page == planner.write_report(planner.plan_from_json(here.to_json()), stats=seen)
+    assert "Values and their ranges" in service.get(f"/v1/plans/{plan}/report?live=true").text
+
+
+def test_without_statistics_a_report_has_no_histograms(service):
+    plan = service.post("/v1/plans", json={"model": chain(3), "target": "litert-int8"}).json()["key"]
+    assert "Values and their ranges" not in service.get(f"/v1/plans/{plan}/report").text
+
+
 @pytest.mark.parametrize(
     ("change", "kind"),
     [

@@ -98,6 +98,34 @@ def test_plans_for_a_target_that_was_put(make_service, inline):
     assert "own-npu.yaml:" in lines
 
 
+def test_a_target_that_was_put_can_go(make_service):
+    client, other = make_service(), make_service()  # two servers on one folder
+    name, text = "gone-npu@1.0.0", OWN.replace("own-npu", "gone-npu", 1)
+    assert put_target(client, name, text).status_code == 201
+    seen = [one.get(f"/v1/targets/{name}").headers["etag"] for one in (client, other)]
+    listed = {f"{one['id']}@{one['version']}": one["shipped"] for one in client.get("/v1/targets").json()}
+    assert (listed[name], all(shipped for at, shipped in listed.items() if at != name)) == (False, True)
+    asked = {"model": chain(2), "target": name}
+    key = client.post("/v1/plans", json=asked).json()["key"]
+    wrong = {"If-Match": '"sha256:0"'}
+    check(client.delete(f"/v1/targets/{name}", headers=wrong), "precondition-failed")
+    assert client.delete(f"/v1/targets/{name}", headers={"If-Match": seen[0]}).status_code == 204
+    for one in (client, other):
+        check(one.get(f"/v1/targets/{name}"), "unknown-name")
+        check(one.post("/v1/plans", json=asked | {"model": chain(3)}), "unknown-name")
+        check(one.delete(f"/v1/targets/{name}"), "unknown-name")
+    assert client.get(f"/v1/plans/{key}").status_code == 200
+    check(client.post(f"/v1/plans/{key}:replan", json={"restore": ["k0"]}), "unknown-name")
+    # Another one may have the name now.
+    again = text.replace("title:", "title: Another", 1)
+    assert put_target(client, name, again).status_code == 201
+    assert other.get(f"/v1/targets/{name}").headers["etag"] != seen[1]
+    shipped = next(
+        f"{one['id']}@{one['version']}" for one in client.get("/v1/targets").json() if one["shipped"]
+    )
+    check(client.delete(f"/v1/targets/{shipped}"), "input-invalid", "shipped")
+
+
 def test_a_target_survives_a_restart(tmp_path):
     with (
         serving(tmp_path) as server,

@@ -27,6 +27,7 @@ OPERATIONS = {
     "delete_model": ("delete", "/v1/models/{digest}"),
     "delete_plan": ("delete", "/v1/plans/{key}"),
     "delete_stats": ("delete", "/v1/stats/{digest}"),
+    "delete_target": ("delete", "/v1/targets/{name}"),
     "delete_upload": ("delete", "/v1/uploads/{id}"),
     "diff_plans": ("get", "/v1/plans/{key}/diff"),
     "explain_plan": ("get", "/v1/plans/{key}/explain"),

@@ -186,10 +186,10 @@ BAD = [
         ),
     ),
     (
-        document(values={"x": "!quant.uniform<i8:f32:{1:3}, {{0.5,0.25}}>"}),
+        document(values={"x": "!quant.uniform<i8:f32:{1:3}, {{0.5,0.25,1.0}}>"}),
         (
-            "annotations: values.x: type !quant.uniform<i8:f32:{1:3}, {{0.5, 0.25}}> does not fit 'x': "
-            "axis 1 of size 4 is no multiple of its block size 3"
+            "annotations: values.x: type !quant.uniform<i8:f32:{1:3}, {{0.5, 0.25, 1.0}}> does not fit 'x': "
+            "axis 1 of size 4 in blocks of 3 needs 2 scales, not 3"
         ),
     ),
     (

@@ -67,6 +67,32 @@ def test_pareto_lists_the_front(plan_file: str, capsys: pytest.CaptureFixture[st
     assert "worst bits lost" in capsys.readouterr().out
 
 
+def test_view_draws_the_front(plan_file: str, tmp_path: Path) -> None:
+    """The page is what the library writes with the trade-offs of the same address."""
+    out = tmp_path / "page.html"
+    assert run(["view", plan_file, *GIVEN, "--pareto", "q", "--out", str(out)]) == 0
+    plan = planner.plan(planner.load_model(MODEL), TARGET)
+    read = planner.plan_from_json(Path(plan_file).read_text())
+    assert out.read_text() == planner.write_report(read, tradeoffs={"q": planner.pareto(plan, "q")})
+    assert "Trade-offs" in out.read_text()
+    assert run(["view", plan_file, *GIVEN, "--pareto", "zz", "--out", str(out)]) == 2
+
+
+def test_view_draws_histograms(tmp_path: Path) -> None:
+    """Of statistics that have them; the page is the library's."""
+    digits = Path(__file__).parents[2] / "examples" / "digits"
+    model = planner.load_model(digits / "digits.onnx")
+    stats = planner.calibrate(model, digits / "calibration.npz", method="percentile")
+    stats.save(tmp_path / "stats.json")
+    plan = planner.plan(planner.annotate(model, stats=stats), "litert-int8")
+    (tmp_path / "plan.json").write_text(plan.to_json())
+    out = tmp_path / "page.html"
+    words = ["view", str(tmp_path / "plan.json"), "--stats", str(tmp_path / "stats.json"), "--out", str(out)]
+    assert run(words) == 0
+    assert "Values and their ranges" in out.read_text()
+    assert out.read_text() == planner.write_report(planner.plan_from_json(plan.to_json()), stats=stats)
+
+
 def test_restore_writes_a_plan(plan_file: str, tmp_path: Path) -> None:
     """A plan with that kernel in float."""
     out = tmp_path / "restored.json"

@@ -195,6 +195,8 @@ def test_export_equals_what_plan_wrote(qplan, planned, tmp_path):
     )
     assert qplan(*line).code == 0
     assert path.read_bytes() == (planned / "onnx-qdq.onnx").read_bytes()
+    answer = qplan(*line, "--accuracy-level", "4")
+    assert (answer.code, "onnx-qdq has no accuracy levels" in answer.err) == (2, True)
 
 
 def test_check_accepts_a_plan(qplan, planned):

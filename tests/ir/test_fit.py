@@ -37,10 +37,12 @@ SCALAR: tuple[int, ...] = ()
         ("i4:f32:{0:1, 2:4}, {{{0.5}}, {{0.25}}}", (2, 4), "it has no axis 2, its shape is [2, 4]"),
         ("i4:f32:{0:5}, {{0.5}, {0.25}}", (10, 3), ""),
         ("i4:f32:{}, {{0.5}}", (10, 3), ""),
-        # a block is no longer than its axis, and axes are whole numbers of blocks
-        ("i4:f32:{0:11}, {{0.5}, {0.25}}", (10, 3), "the block size 11 of axis 0 is greater than its size 10"),
+        # the last block of an axis may be shorter than the others, as ONNX's
+        ("i4:f32:{0:11}, {{0.5}, {0.25}}", (10, 3), "axis 0 of size 10 in blocks of 11 needs 1 scales, not 2"),
+        ("i4:f32:{0:11}, {{0.5}}", (10, 3), ""),
         ("i4:f32:{0:10}, {{0.5}}", (10, 3), ""),
-        ("i4:f32:{0:4}, {{0.5}, {0.25}}", (10, 3), "axis 0 of size 10 is no multiple of its block size 4"),
+        ("i4:f32:{0:4}, {{0.5}, {0.25}}", (10, 3), "axis 0 of size 10 in blocks of 4 needs 3 scales, not 2"),
+        ("i4:f32:{0:4}, {{0.5}, {0.25}, {1.0}}", (10, 3), ""),
         ("i4:f32:{0:2}, {{0.5}, {0.25}, {1.0}, {2.0}, {4.0}}", (10, 3), ""),
         # as many scales along an axis as blocks
         ("i4:f32:{0:5}, {{0.5, 0.25}}", (10, 3), "axis 0 of size 10 in blocks of 5 needs 2 scales, not 1"),

@@ -1,5 +1,6 @@
 """Large models: memory stays bounded while one is planned and written, and nothing half written is left."""
 
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -12,12 +13,13 @@ import pytest
 
 import planner
 from benchmarks.decoder import samples, size_of, write_decoder
-from planner.calibration import run
+from benchmarks.large_models import QPLAN, measured
+from planner.cli.app import INTERRUPTED
 from planner.cli.app import run as command
 from planner.errors import InputError, UnsupportedExport
 from planner.exporters import to_file
 from planner.ir.graph import Constant
-from planner.onnx import write
+from planner.onnx import sessions, write
 from planner.onnx.sessions import open_session
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -162,6 +164,17 @@ def test_the_command_writes_a_large_model(decoder, tmp_path, capsys):
     )
 
 
+@pytest.mark.usefixtures("low")
+def test_an_interrupted_command_leaves_no_folder(decoder, tmp_path, monkeypatch):
+    def interrupted(_array, _dtype):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(write, "raw_view", interrupted)
+    line = ["plan", str(decoder[0]), "--target", "llm-w4", "--format", "onnx-matmulnbits"]
+    assert command([*line, "--out", str(tmp_path / "out")]) == INTERRUPTED
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_calibration_runs_from_the_file(decoder, monkeypatch):
     _, model, _ = decoder
     feeds = samples(size_of(0.02), 3)
@@ -170,7 +183,7 @@ def test_calibration_runs_from_the_file(decoder, monkeypatch):
         for name, constant in model.constants.items()
     }
     copied = planner.calibrate(replace(model, constants=held), feeds)
-    monkeypatch.setattr(run, "SMALL", 1 << 20)
+    monkeypatch.setattr(sessions, "LARGE", 1 << 20)
 
     def refused(**_):
         raise AssertionError("weights are written again")
@@ -181,3 +194,17 @@ def test_calibration_runs_from_the_file(decoder, monkeypatch):
     for name, seen in mapped.values.items():
         assert seen.lo == pytest.approx(copied.values[name].lo, rel=1e-4, abs=1e-5)
         assert seen.hi == pytest.approx(copied.values[name].hi, rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.soak
+def test_a_decoder_of_eight_gigabytes_is_planned_and_written():
+    size = size_of(8)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if shutil.disk_usage(folder).free < 2 * size.matrices:
+            pytest.skip(f"needs {2 * size.matrices:,} bytes free in {folder}")
+        source, out = write_decoder(folder / "decoder.onnx", size), folder / "out"
+        line = ("plan", str(source), "--target", "llm-w4", "--format", "onnx-matmulnbits", "--out", str(out))
+        done = measured("qplan plan", (QPLAN, *line))
+        assert 8 * (out / "onnx-matmulnbits.onnx.data").stat().st_size > size.matrices
+        assert done.peak * 1e6 < 1.5e9 + 4 * size.largest

@@ -232,11 +232,11 @@ def blocks(size: int, *, of: int = 8, scales: int | None = None) -> Uniform:
     [
         (blocks(2), "block", None),
         (blocks(4), "block", None),
-        (blocks(8), "block", "its blocks are not of 2 or 4"),
-        (blocks(3, scales=2), "block", "blocks of 3 do not divide dimension 8 of axis 1"),
+        (blocks(8), "block", "its blocks are not of 2 or 3 or 4"),
+        (blocks(3, scales=3), "block", "blocks of 3 do not divide dimension 8 of axis 1"),
         (blocks(2, scales=3), "block", "3 scales for 4 blocks along axis 1"),
         (blocks(2), "axis", "it has a scale per block"),
-        (uniform(storage("u8"), 0.5, 128), "block", "its blocks are not of 2 or 4"),
+        (uniform(storage("u8"), 0.5, 128), "block", "its blocks are not of 2 or 3 or 4"),
         (uniform(storage("u8"), 0.5, 128), "axis", None),
         (uniform(storage("u8"), [0.5] * 8, 128, axis=1), "axis", None),
         (uniform(storage("u8"), [0.5], 128, axis=0), "axis", "its axis is 0, not 1"),
@@ -246,7 +246,7 @@ def blocks(size: int, *, of: int = 8, scales: int | None = None) -> Uniform:
     ],
 )
 def test_granularity_and_shape(made, kind, granularity, said):
-    sizes = (2, 4) if granularity == "block" else ()
+    sizes = (2, 3, 4) if granularity == "block" else ()
     spec = PortType(storage("u8"), granularity=granularity, zero_point=128, block_size=sizes)
     plan = forged(with_spec(made, "op_ab", spec), {"op_ab.in[0]": kind})
     if said is None:

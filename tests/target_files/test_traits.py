@@ -161,8 +161,12 @@ def test_fpga_numbers_have_any_width_and_no_zero_point(name, power):
 
 def test_llm_keeps_activations_in_float():
     target = load_target("llm-w4")
-    (row,) = target.rows["matmul_nbits"]
-    x, w, b = (port.type for port in row.inputs)
-    assert (x.storage, b.storage, row.outputs[0].type.storage) == (FloatType("f32"),) * 3
-    assert (w.storage, w.granularity, w.block_size) == (storage("i4"), "block", (32, 64, 128))
-    assert set(target.rows) == {"matmul_nbits"}
+    stored = []
+    for row in target.rows["matmul_nbits"]:
+        x, w, b = (port.type for port in row.inputs)
+        assert (x.storage, b.storage, row.outputs[0].type.storage) == (FloatType("f32"),) * 3
+        assert (w.granularity, w.block_size, w.short_block) == ("block", (32, 64, 128, 16, 256), True)
+        assert w.symmetric == (isinstance(w.storage, Storage) and w.storage.signed)
+        stored.append(str(w.storage))
+    assert stored == ["i4", "u4", "i8", "u8", "i3", "u3", "i2", "u2"]
+    assert set(target.rows) == {"Gather", "LSTM", "matmul_nbits"}

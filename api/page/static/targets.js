@@ -6,9 +6,13 @@ import { button, link, make, say, table } from "./dom.js";
 const PAUSE = 400;
 const YAML = { "Content-Type": "application/yaml" };
 
-export async function targetsPage(main) {
+export async function targetsPage(main, { may }) {
   const targets = await get("/v1/targets");
-  main.append(table("targets", ["target", "version", "what", "mode"], targets.map((one) => [link(`/targets/${encodeURIComponent(`${one.id}@${one.version}`)}`, one.id), one.version, one.title, one.mode])));
+  main.append(table("targets", ["target", "version", "what", "mode", "actions"], targets.map((one) => {
+    const name = `${one.id}@${one.version}`, path = encodeURIComponent(name);
+    const remove = async () => { await ask("DELETE", `/v1/targets/${path}`, undefined, { "If-Match": `"${one.digest}"` }); location.reload(); };
+    return [link(`/targets/${path}`, one.id), one.version, one.title, one.mode, one.shipped ? "comes along" : may("write") && button("delete", remove, { "aria-label": `delete ${name}` })];
+  })));
 }
 
 export async function targetPage(main, { may }, name) {

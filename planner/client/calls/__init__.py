@@ -34,6 +34,7 @@ from planner.client.calls.plan_calls import (
     view,
 )
 from planner.client.calls.target_calls import (
+    delete_target,
     lint,
     put_target,
     schema,
@@ -53,6 +54,7 @@ __all__ = [
     "delete_model",
     "delete_plan",
     "delete_stats",
+    "delete_target",
     "diff",
     "download",
     "explain",

@@ -8,16 +8,25 @@ from planner.client.calls.files import download, upload
 from planner.client.steps import Ask, Steps
 
 
-def export(model: str, plan: str, format: str, *, as_job: bool = False) -> Steps[bytes]:  # noqa: A002
+def export(
+    model: str,
+    plan: str,
+    format: str,  # noqa: A002
+    *,
+    accuracy_level: int | None = None,
+    as_job: bool = False,
+) -> Steps[bytes]:
     """Write a plan, by key, of a model, by digest, in a format.
 
     Args:
+      accuracy_level: of `onnx-matmulnbits` alone, 0 to 4; 1, float32, by default.
       as_job: for models that take longer than the server works within a request.
 
     Raises:
       UnsupportedExport: the format cannot say this plan.
     """
-    body = {"model": model, "plan": plan, "format": format}
+    body: dict[str, Any] = {"model": model, "plan": plan, "format": format}
+    body |= {} if accuracy_level is None else {"accuracy_level": accuracy_level}
     headers = AS_JOB if as_job else {}
     record = yield from made(Ask("POST", "/v1/exports", json=body, headers=headers))
     return (yield from download(record["blob"]))

@@ -46,6 +46,11 @@ def put_target(name: str, text: str) -> Steps[dict[str, Any]]:
     return (yield from object_of(Ask("PUT", path, content=text.encode(), headers=_YAML)))
 
 
+def delete_target(name: str) -> Steps[None]:
+    """Take a target that was put away, by `id@version`; its plans stay, but cannot be edited."""
+    yield Ask("DELETE", f"/v1/targets/{quoted(name)}")
+
+
 def lint(text: str) -> Steps[list[dict[str, Any]]]:
     """List the findings of lint on a target description.
 

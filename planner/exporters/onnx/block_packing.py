@@ -5,7 +5,7 @@ stand in memory unpacked, and the transposition is done on bytes. Source: onnxru
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -42,17 +42,32 @@ def packed_blocks(array: Array, steps: Steps, *, axis: int) -> Array:
     """Quantize and pack.
 
     Args:
-      array: reals, (K, N) with `axis` 0 or (N, K) with `axis` 1; K is a multiple of the block.
+      array: reals, (K, N) with `axis` 0 or (N, K) with `axis` 1; a shorter last block is filled up.
 
     Returns:
       (N, blocks, block * bits / 8) bytes, low bits first.
     """
     depth, columns = array.shape[axis], array.shape[1 - axis]
-    count, size = depth // steps.block, steps.block * steps.bits // 8
+    count, whole, size = -(-depth // steps.block), depth // steps.block, steps.block * steps.bits // 8
     out = np.empty((columns, count, size), np.uint8)
+    pack, end = (_rows if axis else _columns), whole * steps.block
+    first, last = ((..., slice(end)), (..., slice(end, None))) if axis else (slice(end), slice(end, None))
     with np.errstate(over="ignore", invalid="ignore"):
-        (_rows if axis else _columns)(array, steps, out)
+        if whole:
+            pack(array[first], _of_blocks(steps, slice(whole), axis), out[:, :whole])
+        if whole < count:
+            # The operator reads whole blocks; what fills the last one is never multiplied.
+            missing = count * steps.block - depth
+            tail = np.pad(array[last], [(0, 0), (0, missing)] if axis else [(0, missing), (0, 0)])
+            pack(tail, _of_blocks(steps, slice(whole, None), axis), out[:, whole:])
     return out
+
+
+def _of_blocks(steps: Steps, blocks: slice, axis: int) -> Steps:
+    """The parameters of some blocks."""
+    place = (slice(None), blocks) if axis else blocks
+    zeros = steps.zero_points
+    return replace(steps, scales=steps.scales[place], zero_points=zeros if zeros.size == 1 else zeros[place])
 
 
 def _rows(array: Array, steps: Steps, out: Array) -> None:

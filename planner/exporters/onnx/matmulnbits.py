@@ -1,10 +1,12 @@
 """onnx-matmulnbits: matrices of weights in blocks of 2, 4 or 8 bits, activations in float.
 
-Each becomes com.microsoft MatMulNBits with float32 sums; a bias is an Add behind it. What the plan has on
-integers besides is written with Q/DQ pairs. Source: onnxruntime's contrib operator page MatMulNBits.
+Each becomes com.microsoft MatMulNBits with float32 sums; a bias is an Add behind it. Other widths lie in the
+next of these. What the plan has on integers besides is written with Q/DQ pairs. Source: onnxruntime's contrib
+operator page MatMulNBits.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -23,12 +25,13 @@ from planner.ir.mapped import let_go
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
 
-WIDTHS: Final = frozenset({2, 4, 8})
+WIDTHS: Final = (2, 4, 8)
 LEAST_BLOCK: Final = 16
+LEVELS: Final = range(5)
+FLOAT32: Final = 1
 _CONSTANTS: Final = (
-    "i2, i4, i8, u2, u4 or u8 in blocks of a power of two of at least 16 along the sum of a MatMul or Gemm"
+    "i2..i8 or u2..u8 in blocks of a power of two of at least 16 along the sum of a MatMul or Gemm"
 )
-_FLOAT32: Final = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,28 +53,40 @@ class Packed:
     bits: int
 
 
-def write_matmulnbits(graph: Graph, plan: Plan) -> bytes:
-    """Serialise a planned model with MatMulNBits; see `write.write_form`."""
-    return write_form(graph, plan, FORM)
+def write_matmulnbits(graph: Graph, plan: Plan, accuracy_level: int = FLOAT32) -> bytes:
+    """Serialise a planned model with MatMulNBits; see `write.write_form`, and `form_at` for the level.
+
+    Raises:
+      UnsupportedExport: also another level, and where no weight of the plan becomes a MatMulNBits.
+    """
+    return write_form(graph, plan, form_at(accuracy_level))
 
 
-def write_block(builder: ModelBuilder, block: Block) -> None:
-    """Write one region: a product with a weight in blocks, or as onnx-qdq does."""
-    inputs = [port for port in block.kernel.inputs if isinstance(port.type, Uniform) and port.value]
-    wide = next((port for port in inputs if isinstance(port.type, Uniform) and port.type.grid), None)
-    if wide is None:
-        write_pairs(builder, block)
-        return
-    if not _write_product(builder, block):
+def form_at(accuracy_level: int) -> Form:
+    """The format at an accuracy level.
+
+    Args:
+      accuracy_level: the least accuracy of activations inside the operator: 0 leaves it to the engine, 1 is
+        float32, 2 float16, 3 bfloat16, 4 int8. The interpreter computes 1.
+
+    Raises:
+      UnsupportedExport: another level.
+    """
+    if accuracy_level not in LEVELS:
         raise UnsupportedExport(
-            f"{wide.address} ({wide.value!r}, row {block.kernel.row}) has scales per block that MatMulNBits "
-            f"does not take in {'+'.join(op.type for op in block.region.ops)}; onnx-matmulnbits accepts "
-            f"{_CONSTANTS}, with float32 activations and results",
-            hint="give the weight a type per output channel, or leave it float",
+            f"accuracy level {accuracy_level!r}; MatMulNBits accepts 0 (the engine's choice), 1 (float32), "
+            "2 (float16), 3 (bfloat16) and 4 (int8)"
         )
+    return replace(FORM, write_block=partial(write_block, level=accuracy_level))
 
 
-def _write_product(builder: ModelBuilder, block: Block) -> bool:
+def write_block(builder: ModelBuilder, block: Block, *, level: int = FLOAT32) -> None:
+    """Write one region: a product with a weight in blocks, or as onnx-qdq does."""
+    if not _write_product(builder, block, level):
+        write_pairs(builder, block)
+
+
+def _write_product(builder: ModelBuilder, block: Block, level: int) -> bool:
     op, rest = block.region.ops[0], block.region.ops[1:]
     kind = block.kinds.get((op.name, 1))
     is_product = op.type in ("Gemm", "MatMul") and not op.attributes.get("transA")
@@ -95,7 +110,15 @@ def _write_product(builder: ModelBuilder, block: Block) -> bool:
     product = (
         builder.file.fresh(f"{op.outputs[0]}_product") if bias else raw.get(op.outputs[0], op.outputs[0])
     )
-    _emit(builder, op.inputs[1], packed, builder.operand(op.inputs[0]), product)
+    operands = _operands(builder, op.inputs[1], packed, builder.operand(op.inputs[0]))
+    attributes = {
+        "K": packed.depth,
+        "N": packed.columns,
+        "accuracy_level": level,
+        "bits": packed.bits,
+        "block_size": packed.block,
+    }
+    builder.file.emit("MatMulNBits", operands, [product], domain=MICROSOFT, attributes=attributes)
     if bias:
         result = raw.get(op.outputs[0], op.outputs[0])
         builder.file.emit("Add", [product, builder.operand(bias)], [result])
@@ -111,19 +134,12 @@ def _write_product(builder: ModelBuilder, block: Block) -> bool:
     return True
 
 
-def _emit(builder: ModelBuilder, weight: str, packed: Packed, x: str, result: str) -> None:
+def _operands(builder: ModelBuilder, weight: str, packed: Packed, x: str) -> list[str]:
     operands = [x, builder.file.constant(f"{weight}_packed", packed.stored)]
     operands.append(builder.file.constant(f"{weight}_scales", packed.scales))
     if packed.zero_points is not None:
         operands.append(builder.file.constant(f"{weight}_zero_points", packed.zero_points.reshape(-1)))
-    attributes = {
-        "K": packed.depth,
-        "N": packed.columns,
-        "accuracy_level": _FLOAT32,
-        "bits": packed.bits,
-        "block_size": packed.block,
-    }
-    builder.file.emit("MatMulNBits", operands, [result], domain=MICROSOFT, attributes=attributes)
+    return operands
 
 
 def pack(array: Array, kind: Uniform, *, axis: int) -> Packed | None:
@@ -137,13 +153,14 @@ def pack(array: Array, kind: Uniform, *, axis: int) -> Packed | None:
     Returns:
       None where the operator has no such blocks.
     """
-    depth, columns = array.shape[axis], array.shape[1 - axis]
-    bits = kind.storage.bits
-    if bits not in WIDTHS or len(kind.grid) != array.ndim or kind.grid[1 - axis] != columns:
+    depth, columns = int(array.shape[axis]), int(array.shape[1 - axis])
+    bits = next((width for width in WIDTHS if kind.storage.bits <= width), 0)
+    if not bits or len(kind.grid) != array.ndim or kind.grid[1 - axis] != columns:
         return None
-    count = kind.grid[axis]
-    block = depth // count
-    if block * count != depth or block < LEAST_BLOCK or block & (block - 1):
+    count, block = kind.grid[axis], int(dict(kind.blocks).get(axis, depth))
+    if count == 1:  # one block, filled up to the next size that the operator has
+        block = max(LEAST_BLOCK, 1 << (max(depth, 1) - 1).bit_length())
+    if block < LEAST_BLOCK or block & (block - 1):
         return None
     half = 1 << bits - 1
     shift = 0 if not kind.storage.signed else half
@@ -174,5 +191,8 @@ def packed_bits(numbers: Array, bits: int) -> Array:
 
 
 FORM: Final = Form(
-    Accepts("onnx-matmulnbits", constants=f"{_CONSTANTS}; else as onnx-qdq", blocks=True), BYTES, write_block
+    Accepts("onnx-matmulnbits", constants=f"{_CONSTANTS}; else as onnx-qdq", blocks=True),
+    BYTES,
+    write_block,
+    needs="MatMulNBits",
 )

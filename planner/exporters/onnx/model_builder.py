@@ -15,6 +15,7 @@ from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import UnsupportedExport
 from planner.exporters.common.blocks import Operand
 from planner.exporters.common.values import Values
+from planner.exporters.onnx.blocked import block_attributes, block_dtype, block_parameters
 from planner.exporters.onnx.onnx_file import OnnxFile
 from planner.exporters.onnx.opsets import OLDER_OPSET, choose_opset
 from planner.exporters.onnx.storage_types import (
@@ -159,6 +160,9 @@ class ModelBuilder:
 
     def _store_constant(self, name: str, stored: Array, kind: Uniform) -> None:
         """Keep stored integers, behind a Clip where the format says a narrower range that way."""
+        if kind.grid:
+            self.file.constants[name] = stored, block_dtype(kind)
+            return
         bounds, store = whole_range(stored.dtype), kind.storage
         is_whole = (store.qmin, store.qmax) == (bounds.min, bounds.max)
         if not self._clips_constants or is_whole or stored.dtype not in self.integer_clamps:
@@ -289,8 +293,21 @@ class ModelBuilder:
 
     def dequantize_f32(self, tensor: str, kind: Uniform, result: str) -> None:
         """Append a DequantizeLinear to float32."""
+        if kind.grid:
+            self._dequantize_blocks(tensor, kind, result)
+            return
         scale, zero = self.parameters(kind, tensor)
         self.file.emit("DequantizeLinear", [tensor, scale, zero], [result], attributes=axis_of(kind))
+
+    def _dequantize_blocks(self, tensor: str, kind: Uniform, result: str) -> None:
+        stored, dtype = self.file.constants[tensor]
+        scales, zeros = block_parameters(kind, stored.shape)
+        operands = [tensor, self.file.constant(f"{tensor}_scale", scales)]
+        if zeros.any():
+            operands.append(self.file.fresh(f"{tensor}_zero_point"))
+            self.file.constants[operands[-1]] = zeros, dtype
+        attributes = block_attributes(kind, stored.shape)
+        self.file.emit("DequantizeLinear", operands, [result], attributes=attributes)
 
     def finish(self, external: Path | None = None) -> bytes:
         """Bind the model's outputs to their own names and serialise, weights into a file if one is given."""

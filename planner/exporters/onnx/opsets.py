@@ -45,8 +45,9 @@ def _is_signed_byte(kind: PortTyped) -> bool:
 
 
 def _needs_newer(plan: Plan, bases: Mapping[str, PortTyped]) -> bool:
-    """Whether something is stored in words, by a port or by a pin alone, or an op is of opset 21."""
+    """Whether a port or a pin stores words or blocks, or an op is of opset 21."""
     kinds = [port.type for kernel in plan.kernels_in_order for port in (*kernel.inputs, *kernel.outputs)]
     kinds += bases.values()
     has_words = any(isinstance(kind, Uniform) and 8 < kind.storage.bits <= 16 for kind in kinds)
-    return has_words or any(op.type == "GroupNormalization" for op in plan.graph.all_ops())
+    has_blocks = any(isinstance(kind, Uniform) and kind.grid for kind in kinds)
+    return has_words or has_blocks or any(op.type == "GroupNormalization" for op in plan.graph.all_ops())

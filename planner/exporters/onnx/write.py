@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from planner.errors import RuleError
+from planner.errors import RuleError, UnsupportedExport
 from planner.exporters.common.blocks import Block, blocks
 from planner.exporters.onnx.float_blocks import write_border
 from planner.exporters.onnx.model_builder import ModelBuilder, Rescale
-from planner.exporters.onnx.port_support import Accepts, beyond, refuse_unsupported
+from planner.exporters.onnx.port_support import Accepts, beyond, refuse_unsupported, short_text, typed_ports
 from planner.ir.graph import Graph
 from planner.plans.plan import Plan
 
@@ -30,6 +30,7 @@ class Form:
       write_block: writes one region.
       rescale: writes a rescale between two integer types, or says False; None: through float.
       clips_constants: whether a constant of a narrower range gets a Clip that says so.
+      needs: the operator without which a file says nothing in this format; "": any will do.
     """
 
     accepts: Accepts
@@ -37,6 +38,7 @@ class Form:
     write_block: Callable[[ModelBuilder, Block], None]
     clips_constants: bool = False
     rescale: Rescale | None = None
+    needs: str = ""
 
 
 def write_form(
@@ -77,4 +79,20 @@ def write_form(
         if progress is not None:
             progress(done, len(plan.graph.regions))
     builder.file.scope = ""
+    if form.needs and all(node.op_type != form.needs for node in builder.file.nodes):
+        raise _lacking(plan, form)
     return builder.finish(external)
+
+
+def _lacking(plan: Plan, form: Form) -> UnsupportedExport:
+    """Make the refusal of a plan in which nothing is what a format is for."""
+    floats = [kernel for kernel in plan.kernels_in_order if kernel.row is None]
+    blocked = next(((at, kind) for at, _, _, kind in typed_ports(plan) if getattr(kind, "grid", ())), None)
+    served = len(plan.kernels_in_order) - len(floats)
+    found = f"{served} kernels on rows of {plan.target.id}, {len(floats)} in float"
+    told = f"; {blocked[0]} is {short_text(blocked[1])}" if blocked else "; no weight has a scale per block"
+    return UnsupportedExport(
+        f"nothing in this plan becomes a {form.needs}: {found}{told}; {form.accepts.form} accepts "
+        f"{form.accepts.constants}",
+        hint="plan for a target with weights in blocks (llm-w4), or export onnx-qdq",
+    )

@@ -93,8 +93,8 @@ def _shaped(values: Array, kind: Uniform, shape: tuple[int, ...] | None, rank: i
         return values.reshape(())
     if kind.axis is not None:
         return values.reshape([-1 if i == kind.axis else 1 for i in range(rank or 0)])
-    wide = values.reshape(kind.grid)
+    wide, blocks = values.reshape(kind.grid), dict(kind.blocks)
     for axis, (count, size) in enumerate(zip(kind.grid, shape or (), strict=True)):
         if count > 1:
-            wide = np.repeat(wide, size // count, axis=axis)
+            wide = np.repeat(wide, blocks[axis], axis=axis).take(range(size), axis=axis)
     return wide

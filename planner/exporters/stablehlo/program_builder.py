@@ -16,7 +16,7 @@ from planner.constants.quantize import dequantize_array, quantize_array
 from planner.errors import UnsupportedExport
 from planner.exporters.common.values import Values
 from planner.exporters.stablehlo.function import Array, Program
-from planner.exporters.stablehlo.operations import convert, reshape, transpose
+from planner.exporters.stablehlo.operations import convert, cut, reshape, transpose
 from planner.exporters.stablehlo.tensors import ELEMENTS, Tensor
 from planner.ir.graph import Graph
 from planner.ir.types.qtypes import Uniform
@@ -154,21 +154,25 @@ class ProgramBuilder:
 
 
 def _from_blocks(p: Program, form: Form, stored: Array, kind: Uniform) -> Tensor:
-    """The reals of a stored constant whose type has a scale per block (sub-channel); block sizes divide it.
+    """The reals of a stored constant whose type has a scale per block (sub-channel).
 
-    StableHLO has no such types: blocks become slices of one axis, are dequantized along it, and go back.
+    StableHLO has no such types: blocks become slices of one axis, are dequantized along it, and go back. A
+    shorter last block is filled with zeros, which are cut off again.
     """
-    grid = kind.grid
-    sizes = [n // g for n, g in zip(stored.shape, grid, strict=True)]
-    rank = stored.ndim
+    grid, blocks = kind.grid, dict(kind.blocks)
+    sizes = [blocks.get(axis, size) for axis, size in enumerate(stored.shape)]
+    rank, shape = stored.ndim, stored.shape
+    padded = [g * size for g, size in zip(grid, sizes, strict=True)]
+    stored = np.pad(stored, [(0, whole - size) for whole, size in zip(padded, shape, strict=True)])
     split = stored.reshape([part for pair in zip(grid, sizes, strict=True) for part in pair])
     order = (*range(0, 2 * rank, 2), *range(1, 2 * rank, 2))
-    blocks = np.ascontiguousarray(split.transpose(order)).reshape(math.prod(grid), -1).T
+    turned = np.ascontiguousarray(split.transpose(order)).reshape(math.prod(grid), -1).T
     per_axis = replace(kind, axis=1, blocks=(), grid=())
     if len(kind.scales) == 1:
         per_axis = replace(kind, axis=None, blocks=(), grid=())
-    p.remark(f"sub-channel {list(sizes)} of {list(stored.shape)}: a scale per block, held per axis")
-    held = form.constant(p, np.ascontiguousarray(blocks), per_axis)
+    p.remark(f"sub-channel {list(sizes)} of {list(shape)}: a scale per block, held per axis")
+    held = form.constant(p, np.ascontiguousarray(turned), per_axis)
     flat = transpose(p, form.dequantize(p, held, per_axis), (1, 0))
     back = [axis for i in range(rank) for axis in (i, rank + i)]
-    return reshape(p, transpose(p, reshape(p, flat, (*grid, *sizes)), back), stored.shape)
+    filled = reshape(p, transpose(p, reshape(p, flat, (*grid, *sizes)), back), tuple(padded))
+    return cut(p, filled, [0] * rank, shape, [1] * rank)

@@ -150,11 +150,14 @@ def _reals(stored: np.ndarray, kind: Uniform) -> np.ndarray:
         shape = [-1 if axis == kind.axis else 1 for axis in range(stored.ndim)]
         scales, zeros = scales.reshape(shape), zeros.reshape(shape)
     elif kind.blocks or kind.grid:
-        scales, zeros = (_per_element(table.reshape(kind.grid), stored.shape) for table in (scales, zeros))
+        blocks = dict(kind.blocks)
+        scales, zeros = (
+            _per_element(table.reshape(kind.grid), stored.shape, blocks) for table in (scales, zeros)
+        )
     return np.asarray((wide - zeros) * scales, np.float32)
 
 
-def _per_element(table: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+def _per_element(table: np.ndarray, shape: tuple[int, ...], blocks: dict[int, int]) -> np.ndarray:
     for axis, size in enumerate(shape):
-        table = np.repeat(table, size // max(1, table.shape[axis]), axis=axis)
+        table = np.repeat(table, blocks.get(axis, size), axis=axis).take(range(size), axis=axis)
     return table

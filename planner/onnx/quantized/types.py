@@ -5,7 +5,7 @@ width per channel becomes the widest range. Source: design 01, section 2; design
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -79,23 +79,28 @@ def _granular(store: Storage, parts: Sequence[Array], shape: Sequence[int | str 
     rank = parts[0].ndim
     if shape is None or rank > len(shape):
         raise ModelError("many scales for a tensor of unknown shape")
-    parts = [part.reshape((1,) * (len(shape) - rank) + part.shape) for part in parts]
+    whole = [part.reshape((1,) * (len(shape) - rank) + part.shape) for part in parts]
+    parts = whole
     for axis in range(len(shape)):
         parts = _compressed(parts, axis)
+    grid = parts[0].shape
+    wide = [axis for axis, size in enumerate(grid) if size > 1]
+    is_sliced = len(wide) == 1 and grid[wide[0]] == shape[wide[0]]
+    sizes = {} if is_sliced else {axis: _run(whole, axis) for axis in wide}
+    parts = [_cut(part, sizes) for part in whole] if sizes else parts
     grid = parts[0].shape
     scales, zeros, lows, highs = (part.reshape(-1).tolist() for part in parts)
     ends = tuple((int(low), int(high)) for low, high in zip(lows, highs, strict=True))
     ranges = () if store.float_name or len(set(ends)) == 1 else ends
     zero_points = tuple(map(int, zeros))
-    wide = [axis for axis, size in enumerate(grid) if size > 1]
-    if len(wide) == 1 and grid[wide[0]] == shape[wide[0]]:
+    if is_sliced:
         return Uniform(store, tuple(scales), zero_points, axis=wide[0], ranges=ranges)
     blocks = []
     for axis in wide:
         dim, count = shape[axis], grid[axis]
-        if not isinstance(dim, int) or dim % count:
+        if not isinstance(dim, int) or -(-dim // sizes[axis]) != count:
             raise ModelError(f"{count} scales along axis {axis} of {dim}")
-        blocks.append((axis, dim // count))
+        blocks.append((axis, sizes[axis]))
     return Uniform(store, tuple(scales), zero_points, blocks=tuple(blocks), grid=grid, ranges=ranges)
 
 
@@ -109,3 +114,19 @@ def _compressed(parts: Sequence[Array], axis: int) -> list[Array]:
         if all(np.array_equal(a, b) for a, b in zip(wide, parts, strict=True)):
             return short
     return list(parts)
+
+
+def _run(parts: Sequence[Array], axis: int) -> int:
+    """The longest length of runs of equal parameters along an axis; the last run may be shorter."""
+    changes: set[int] = set()
+    for part in parts:
+        moved = np.moveaxis(part, axis, 0).reshape(part.shape[axis], -1)
+        changes.update((np.flatnonzero((moved[1:] != moved[:-1]).any(axis=1)) + 1).tolist())
+    return math.gcd(*changes) or parts[0].shape[axis]
+
+
+def _cut(part: Array, sizes: Mapping[int, int]) -> Array:
+    """One parameter a run along the axes with sizes, one in all along the others."""
+    for axis, count in enumerate(part.shape):
+        part = part.take(range(0, count, sizes.get(axis, count)), axis=axis)
+    return part

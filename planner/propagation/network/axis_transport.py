@@ -147,6 +147,8 @@ def _concat(op: Op, read: Sequence[Slicing], graph: Graph) -> Sequence[Slicing] 
     sizes = [_size(graph, name, axis) for name in op.inputs]
     parts = [_cut_along(one, axis, block, size) for one, size in zip(read, sizes, strict=True)]
     known = [part for part in parts if part is not None]
+    # A short block may come last, not in between.
+    cut |= {size for size in sizes[:-1] if size % block}
     if cut or len(known) < len(parts) or len({part.blocks for part in known}) > 1:
         return None
     return [Slicing(known[0].blocks, np.concatenate([part.params for part in known], axis=axis))]
@@ -231,7 +233,7 @@ def _pad(op: Op, read: Sequence[Slicing], graph: Graph) -> Sequence[Slicing] | N
             continue
         if op.attributes.get("mode", "constant") != "constant" or min(before, after) < 0:
             return None
-        if before % block or after % block:
+        if before % block or after % block or (after and _size(graph, op.inputs[0], axis) % block):
             return None
         widths = [(0, 0)] * params.ndim
         widths[axis] = (before // block, after // block)

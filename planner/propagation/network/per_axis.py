@@ -7,6 +7,7 @@ and 5; 02, cases 37 and 51.
 """
 
 from planner.ir.graph import Graph
+from planner.ir.types.fit import has_short_block
 from planner.ir.types.qtypes import Calibrated, QType, Storage, Uniform
 from planner.propagation.network.axis_transport import moved_types
 from planner.propagation.network.ports import (
@@ -87,6 +88,9 @@ def _takes(network: Network, port: Port, kind: Uniform) -> bool:
     role = row.axis.get(pattern.name) if row is not None else None
     rank = len(network.graph.values[network.values[port.value].name].shape or ())
     if kind.blocks:
+        shape = network.graph.values[network.values[port.value].name].shape
+        if has_short_block(kind, shape) and not pattern.type.short_block:
+            return False
         return all(size in (1, *pattern.type.block_size) for _, size in kind.blocks)
     return not isinstance(role, int) or kind.axis == (role + rank if role < 0 else role)
 

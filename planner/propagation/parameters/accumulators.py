@@ -96,8 +96,9 @@ def _spread(numbers: tuple[float, ...], kind: Uniform, shape: tuple[int, ...]) -
     """One number a slice or block, shaped to meet the tensor's elements."""
     if kind.blocks:
         spread: np.ndarray = np.asarray(numbers, np.float32).reshape(kind.grid)
+        blocks = dict(kind.blocks)
         for axis, size in enumerate(shape):
-            spread = np.repeat(spread, size // spread.shape[axis], axis=axis)
+            spread = np.repeat(spread, blocks.get(axis, size), axis=axis).take(range(size), axis=axis)
         return spread
     return np.asarray(numbers).reshape([-1 if i == kind.axis else 1 for i in range(len(shape))])
 
@@ -105,9 +106,10 @@ def _spread(numbers: tuple[float, ...], kind: Uniform, shape: tuple[int, ...]) -
 def _block_sums(data: np.ndarray, kind: Uniform) -> Reals:
     """Sum of |stored weight| over each block, shape (n_blocks,)."""
     sums = np.abs(np.rint(data / _spread(kind.scales, kind, data.shape))).astype(np.float64)
-    for axis, count in enumerate(kind.grid):
+    blocks = dict(kind.blocks)
+    for axis, size in enumerate(data.shape):
         if data.size:
-            sums = np.add.reduceat(sums, np.arange(0, data.shape[axis], data.shape[axis] // count), axis=axis)
+            sums = np.add.reduceat(sums, np.arange(0, size, blocks.get(axis, size)), axis=axis)
     flat: Reals = sums.reshape(-1)
     return flat
 

@@ -1,8 +1,8 @@
 """Blocks: the sub-channel type of a constant, one scale per output channel and block of what is summed over.
 
-A row lists the sizes its device knows; the first that divides the summed dimension is taken, and a row of
-which none does is no match. Source: design 04 (`granularity: block`); 02, cases 17 to 24; ONNX
-MatMulNBits, whose blocks these are.
+A row lists the sizes its device knows; the first that divides the summed dimension is taken. A row of which
+none does is no match, unless its last block may be shorter than the others. Source: design 04
+(`granularity: block`); 02, cases 17 to 24; ONNX MatMulNBits, whose blocks these are.
 """
 
 import numpy as np
@@ -34,7 +34,7 @@ def block_type(
     """
     channel, along = axes
     grid = [1] * len(shape)
-    grid[channel], grid[along] = shape[channel], shape[along] // size
+    grid[channel], grid[along] = shape[channel], -(-shape[along] // size)
     kind = _of_slices(*ranges, spec)
     blocks = tuple(sorted(((channel, 1), (along, size))))
     scales, zeros = kind.scales, kind.zero_points
@@ -59,19 +59,16 @@ def block_ranges(
 ) -> tuple[Reals, Reals]:
     """Least and greatest real of each block, in the order of the grid."""
     channel, along = axes
-    count = shape[channel] * (shape[along] // size)
+    count = shape[channel] * -(-shape[along] // size)
     if constant.array is None:
         return np.full(count, min(constant.lo, default=0.0)), np.full(count, max(constant.hi, default=0.0))
     # The two axes in front, in their order, then all that shares a scale.
     first, second = sorted(axes)
     moved = np.moveaxis(np.asarray(constant.array), (first, second), (0, 1))
-    # (of the first axis, within its block, of the second, within its block, the rest)
-    within = (1, size) if second == along else (size, 1)
-    view = moved.reshape(shape[first] // within[0], within[0], shape[second] // within[1], within[1], -1)
-    others = (1, 3, 4)
-    found = (
-        view.min(axis=others).astype(np.float64).reshape(-1),
-        view.max(axis=others).astype(np.float64).reshape(-1),
-    )
+    moved = moved.reshape(*moved.shape[:2], -1)
+    cut = 1 if second == along else 0
+    starts = np.arange(0, shape[along], size)
+    ends = (np.minimum, moved.min(axis=2)), (np.maximum, moved.max(axis=2))
+    low, high = (end.reduceat(part, starts, axis=cut).astype(np.float64) for end, part in ends)
     let_go(constant.array)
-    return found
+    return low.reshape(-1), high.reshape(-1)

@@ -17,6 +17,7 @@ from typing import Final, Literal, NamedTuple
 from planner.errors import Conflict
 from planner.ir.asked import Asked, asked_of
 from planner.ir.graph import Facts, Graph, Region, port_address
+from planner.ir.types.fit import has_short_block
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Storage, Uniform
 from planner.ir.types.typetext import brief
 from planner.ir.types.wanted import Wanted
@@ -424,6 +425,10 @@ def _refused_by_facts(graph: Graph, choice: Choice) -> str | None:
                         return (
                             f"port {pattern.name} ({name!r}) is pinned along axis {kind.axis}, not the row's"
                         )
+                    if _is_short(graph, name, pattern, kind):
+                        return (
+                            f"port {pattern.name} ({name!r}) is pinned to blocks of which the last is shorter"
+                        )
                     continue
                 return (
                     f"port {pattern.name} ({name!r}) is pinned to {brief(fact)}, the row has {pattern.type}"
@@ -566,6 +571,13 @@ def accepts(pattern: PortPattern, pin: Uniform, *, follows: bool) -> bool:
         sizes = {size for _, size in pin.blocks}
         return bool(sizes & {*spec.block_size}) and sizes <= {1, *spec.block_size}
     return follows or {"tensor": pin.is_per_tensor, "axis": not pin.blocks}[spec.granularity]
+
+
+def _is_short(graph: Graph, name: str, pattern: PortPattern, kind: Uniform) -> bool:
+    """Whether a type's last block is shorter than a port in blocks takes it."""
+    spec = pattern.type
+    is_whole = spec.granularity != "block" or spec.short_block
+    return not is_whole and has_short_block(kind, graph.values[name].shape)
 
 
 def _takes_scales(pattern: PortPattern, scales: Sequence[float]) -> bool:

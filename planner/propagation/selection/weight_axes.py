@@ -35,11 +35,18 @@ def block_axes(graph: Graph, region: Region, row: Row, pattern: PortPattern, ran
 
 
 def block_size(graph: Graph, region: Region, row: Row, pattern: PortPattern, name: str) -> int | None:
-    """The first size of a port's type that divides the dimension to be cut; None where none does."""
-    shape = graph.values[name].shape
+    """The size of the blocks of a constant; None where it cannot be cut.
+
+    The first size of the port's type that divides the dimension; else, where the last block may be shorter,
+    the first size that is not longer than the dimension, or the least.
+    """
+    shape, sizes = graph.values[name].shape, pattern.type.block_size
     if shape is None or len(shape) < 2:
         return None
     size = shape[block_axes(graph, region, row, pattern, len(shape))[1]]
-    return next(
-        (block for block in pattern.type.block_size if isinstance(size, int) and size % block == 0), None
-    )
+    if not isinstance(size, int):
+        return None
+    whole = next((block for block in sizes if size % block == 0), None)
+    if whole is not None or not pattern.type.short_block or not size:
+        return whole
+    return next((block for block in sizes if block <= size), min(sizes))

@@ -96,7 +96,7 @@ def _covers_port(wide: PortPattern, narrow: PortPattern) -> bool:
         return True
     a, b = wide.type, narrow.type
     free = PortType(a.storage, a.granularity)
-    same = PortType(b.storage, b.granularity, block_size=b.block_size)
+    same = PortType(b.storage, b.granularity, block_size=b.block_size, short_block=b.short_block)
     return a == b or (a == free and free == same)
 
 

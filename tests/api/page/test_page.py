@@ -126,7 +126,14 @@ def test_a_target_is_linted_as_one_types_and_kept(opened, url):
     page.fill("#yaml", text.replace("id: litert-int8", "id: my-own", 1))
     page.get_by_role("button", name="keep as a version").click()
     page.wait_for_url("**/targets/my-own*")
-    assert page.locator("h1").inner_text().startswith("my-own@")
+    name = page.locator("h1").inner_text()
+    assert name.startswith("my-own@")
+    page.goto(f"{url}/targets")
+    ready(page)
+    assert page.get_by_role("button", name="delete litert-int8").count() == 0
+    page.get_by_role("button", name=f"delete {name}").click()
+    page.wait_for_function("() => !document.querySelector('main').textContent.includes('my-own')")
+    assert page.locator("tr").count() > 10
 
 
 def test_with_tokens_one_signs_in_and_is_offered_what_one_may(opened, make_service):
