@@ -2,7 +2,8 @@
 
 The goal is what all kernels in 16 bits reach, less 3 dB (`litert-int8`, `qnn-htp`), or 30 dB where the choice
 is between 8 bits and float (`onnxruntime-cpu`). The last columns hold the front against the greedy order, at
-eight SQNRs between 8 bits and the finest level: the most by which a greedy plan is better at no more work.
+eight SQNRs between 8 bits and the finest level: the most by which a greedy plan is better at no more work, up
+to the SQNR to which a search fills its front, the best plan's or that of all kernels raised.
 Usage, from the repository root: `python -m benchmarks.search [--samples 8] [--trials 40] [--only NAME]
 [--write]`, with the models of QPLAN_MODELS; `--write` puts the table into docs/results/search.md.
 """
@@ -120,7 +121,7 @@ def measure(name: str, target: str, count: int, trials: int) -> Sequence[str]:
         str(kernels),
         f"{passes:.0f}",
         f"{seconds:.2f}",
-        f"{_worse(found, rivals):.2f}",
+        f"{_worse(found, rivals, max(found.best.sqnr, raised.sqnr)):.2f}",
     )
 
 
@@ -142,13 +143,12 @@ def _greedy(table: Any, net: Any, bench: Bench, low: float, high: float) -> Iter
                 yield trial
 
 
-def _worse(found: Search, rivals: Sequence[Trial]) -> float:
-    """The most dB by which a rival is better than all of the front that works no more."""
+def _worse(found: Search, rivals: Sequence[Trial], top: float) -> float:
+    """The most dB by which a rival is better than all of the front that works no more, up to `top` dB."""
     worst = 0.0
     for rival in rivals:
         mine = max((one.sqnr for one in found.front if one.work <= rival.work), default=-math.inf)
-        if math.isfinite(rival.sqnr) and mine < rival.sqnr:
-            worst = max(worst, rival.sqnr - mine)
+        worst = max(worst, min(rival.sqnr, top) - mine)
     return worst
 
 
