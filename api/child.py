@@ -23,8 +23,8 @@ from api.intake.scan import scan_json, scan_onnx
 from api.intake.scan_text import scan_mlir, scan_yaml
 from api.intake.size_limits import check_sizes
 from api.jobs.quality import comparisons_of
-from api.jobs.records import HOLD
 from api.jobs.search_task import search_model
+from api.jobs.task_names import HOLD
 from api.jobs.tasks import (
     add_readers,
     calibrate_model,

@@ -12,8 +12,6 @@ from api.storage.store import Kind
 
 State: TypeAlias = Literal["queued", "running", "done", "failed", "cancelled"]
 
-HOLD: Final = "hold"
-"""The task of a child that holds a plan (`residents`); its further lines are edits."""
 ENDED: Final = ("done", "failed", "cancelled")
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from api.intake.sandbox import Sandbox
 from api.jobs.child_process import Child, Stopped, ended, line_of, lines_of
-from api.jobs.records import HOLD
+from api.jobs.task_names import HOLD
 from api.problems import Refused
 
 IDLE: Final = 600.0

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from anyio.to_thread import run_sync
 
-from api.jobs.records import HOLD, File, made, stored, work, written
+from api.jobs.records import File, made, stored, work, written
+from api.jobs.task_names import HOLD
 from api.planning.plan_answers import READERS
 from api.planning.planning import SMALL, find_or_make_plan, find_origin, plan_arguments
 from api.planning.provenance import Step, with_steps

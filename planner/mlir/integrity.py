@@ -16,8 +16,12 @@ from planner.mlir.verbatim_types import WrittenUniform, shape_text
 _MOST: Final = 100
 
 
-def misfit(kind: WrittenUniform, carrier: Attribute) -> str:
-    """Say why `carrier`, a type whose elements are `kind`, breaks a rule; "" where it breaks none."""
+def misfit(kind: WrittenUniform, carrier: Attribute, *, short_block: bool = False) -> str:
+    """Say why `carrier`, a type whose elements are `kind`, breaks a rule; "" where it breaks none.
+
+    Args:
+      short_block: whether the last block may be shorter than the others, as in plans of ours; not in MLIR.
+    """
     if kind.axis is None and kind.blocks is None:
         return ""
     what = "per-axis" if kind.blocks is None else "sub-channel"
@@ -26,7 +30,7 @@ def misfit(kind: WrittenUniform, carrier: Attribute) -> str:
     if isinstance(carrier, UnrankedTensorType):
         return "" if kind.blocks is None else f"the sub-channel type {_short(kind)} needs a ranked tensor"
     shape = carrier.get_shape()
-    problem = _axis(kind, shape) if kind.blocks is None else _blocks(kind, shape)
+    problem = _axis(kind, shape) if kind.blocks is None else _blocks(kind, shape, short_block)
     return f"type {_short(kind)} does not fit shape {shape_text(shape)}: {problem}" if problem else ""
 
 
@@ -51,7 +55,7 @@ def _axis(kind: WrittenUniform, shape: Sequence[int]) -> str:
     return ""
 
 
-def _blocks(kind: WrittenUniform, shape: Sequence[int]) -> str:
+def _blocks(kind: WrittenUniform, shape: Sequence[int], short_block: bool) -> str:  # noqa: FBT001
     blocks = dict(kind.blocks or ())
     for axis in blocks:
         if axis >= len(shape):
@@ -65,6 +69,10 @@ def _blocks(kind: WrittenUniform, shape: Sequence[int]) -> str:
                 return (
                     f"axis {axis} is one block, having no block size, but there are {count} scales along it"
                 )
+        elif size >= 0 and short_block:
+            needed = -(-size // block)
+            if needed != count:
+                return f"axis {axis} of size {size} in blocks of {block} needs {needed} scales, not {count}"
         elif size >= 0 and block > size:
             return f"the block size {block} of axis {axis} is greater than its size {size}"
         elif size >= 0 and size % block:

@@ -22,6 +22,7 @@ from planner.fusion.fuse import fuse
 from planner.ir.graph import Graph, Region
 from planner.ir.types.qtypes import AnyType, FloatType, Storage, Uniform, storage
 from planner.ir.types.ranges import uniform_from_range
+from planner.ir.types.wanted import Wanted
 from planner.onnx.write import write_graph
 from planner.pipeline import annotate, calibrate, evaluate
 from planner.pipeline import plan as plan_model
@@ -214,6 +215,10 @@ def _reached(
     if not row.hands_on_floats:
         graph = _asked(graph, row, region)
     plan = plan_model(graph, target)
+    if plan.kernels[region.name].row not in (None, row.key):
+        # A row that other rows hide serves where its storages are asked for.
+        graph = replace(graph, wanted={**graph.wanted, region.name: _storages(row)})
+        plan = plan_model(graph, target)
     kernel = plan.kernels[region.name]
     if kernel.row is None:
         return str(kernel.reason)
@@ -228,6 +233,16 @@ def _reached(
         for name, pin in pins.items()
     }
     return _Reached(graph, plan, inputs)
+
+
+def _storages(row: Row) -> Wanted:
+    """A wish for a row, by the storages of the ports that are always there."""
+    sides = (
+        tuple(port.type.storage for port in ports if not port.optional and not port.variadic)
+        for ports in (row.inputs, row.outputs)
+    )
+    inputs, outputs = sides
+    return Wanted(inputs=inputs, outputs=outputs)
 
 
 def _pin(kind: PortType, wild: Storage | FloatType | None) -> Uniform | FloatType | None:

@@ -113,7 +113,10 @@ TEMPLATES: Final[Mapping[str, tuple[Template, ...]]] = {
     "Expand": (Template((_data(1, 4, 1, 4), _ints(1, 4, 4, 4)), (X,)),),
     "Flatten": (Template((_data(*X),), ((1, 64),)),),
     "GRU": (_recurrent(3),),
-    "Gather": (Template((_data(*X), _ints(0, 2)), ((1, 2, 4, 4),), {"axis": 1}),),
+    "Gather": (
+        Template((_data(*X), _ints(0, 2)), ((1, 2, 4, 4),), {"axis": 1}),
+        Template((_weight(8, 128), _ints(0, 2)), ((2, 128),), {"axis": 0}),
+    ),
     "GatherElements": (
         Template(
             (_data(2, 3), Operand((2, 2), numbers=((0, 1), (1, 0)), dtype="i64")), ((2, 2),), {"axis": 1}
