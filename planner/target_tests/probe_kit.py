@@ -9,6 +9,7 @@ reason. Source: design 04, `target kit`.
 import io
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Final
@@ -215,10 +216,11 @@ def _reached(
     if not row.hands_on_floats:
         graph = _asked(graph, row, region)
     plan = plan_model(graph, target)
-    if plan.kernels[region.name].row not in (None, row.key):
-        # A row that other rows hide serves where its storages are asked for.
-        graph = replace(graph, wanted={**graph.wanted, region.name: _storages(row)})
-        plan = plan_model(graph, target)
+    if plan.kernels[region.name].row != row.key:
+        # A row that other rows hide, or that wants a fact, serves where its storages are asked for.
+        asked = replace(graph, wanted={**graph.wanted, region.name: _storages(row)})
+        with suppress(PlannerError):
+            graph, plan = asked, plan_model(asked, target)
     kernel = plan.kernels[region.name]
     if kernel.row is None:
         return str(kernel.reason)
