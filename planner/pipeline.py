@@ -218,16 +218,21 @@ def export(
       >>> plan = planner.plan(ready, "litert-int8")
       >>> file = planner.export(ready, plan, "onnx-qdq")
     """
-    require_name("export format", format, EXPORTERS)
-    model = expand(model)
-    require_plan(plan)
-    check_plan(plan, model)
-    model = with_facts(model, plan.graph) if "best_effort" in plan.options else model
-    refuse_bodies(plan, format)
+    model = _exportable(model, plan, format)
     if accuracy_level is None:
         return EXPORTERS[format](model, plan)
     refuse_level(format)
     return WITH_LEVELS[format](model, plan, accuracy_level)
+
+
+def _exportable(model: Graph, plan: Plan, name: str) -> Graph:
+    """The model as exporters take it, once the plan is checked and the format has all of it."""
+    require_name("export format", name, EXPORTERS)
+    model = expand(model)
+    require_plan(plan)
+    check_plan(plan, model)
+    refuse_bodies(plan, name)
+    return with_facts(model, plan.graph) if "best_effort" in plan.options else model
 
 
 def export_to(
@@ -263,12 +268,7 @@ def export_to(
       >>> [file.name for file in planner.export_to(ready, plan, "onnx-qdq", "out/digits-float.onnx")]
       ['digits-float.onnx']
     """
-    require_name("export format", format, EXPORTERS)
-    model = expand(model)
-    require_plan(plan)
-    check_plan(plan, model)
-    model = with_facts(model, plan.graph) if "best_effort" in plan.options else model
-    refuse_bodies(plan, format)
+    model = _exportable(model, plan, format)
     if accuracy_level is not None:
         refuse_level(format)
     return write_to(

@@ -48,7 +48,7 @@ def check_document(root: Node, data: Mapping[str, Any]) -> Document | tuple[Prob
         return Document.model_validate(data)
     except ValidationError as error:
         details = error.errors(include_url=False)
-    details = [detail for detail in details if not _is_cut(root, detail["loc"])]
+    details = [detail for detail in details if not _is_cut(root, detail)]
     problems = {_problem(root, detail) for detail in details if detail["type"] not in _EXPECTED}
     problems |= _wrong_kinds(root, details)
     problems |= set(_cut_patterns(root))
@@ -81,14 +81,15 @@ def _quoted(text: str, node: Node) -> str:
     return f" (write {whole}: three numbers are text)"
 
 
-def _is_cut(root: Node, path: Sequence[str | int]) -> bool:
-    """Whether a complaint is about what a merge key was to bring, or the rest of a cut pattern."""
+def _is_cut(root: Node, detail: ErrorDetails) -> bool:
+    """Whether a complaint is of a field that a merge key was to bring, or of the rest of a cut pattern."""
+    path, kind = detail["loc"], detail["type"]
     mapping, _ = locate(root, path[:-1])
-    if not isinstance(mapping.data, Mapping):
-        return False
-    if "<<" in mapping.data:
-        return path[-1] != "<<"
-    return path[-1] != "pattern" and _cut_pattern(mapping) is not None
+    if kind == "missing":
+        return mapping.get("<<") is not None
+    rest = mapping.get(str(path[-1])) if path else None
+    is_rest = kind == "extra_forbidden" and rest is not None and rest.data is None
+    return is_rest and _cut_pattern(mapping) is not None
 
 
 def _cut_patterns(root: Node) -> Iterator[Problem]:

@@ -99,12 +99,9 @@ def _signatures(types: Node | None) -> Meaning:
     def meaning(field: str, node: Node | None) -> Any:
         if field not in SIDES or node is None or not isinstance(node.data, Mapping):
             return _as_written(field, node)
-        return [(name.lstrip(_LETTERS), _type(plain(kind), named)) for name, kind in node.items()]
+        return [(name[len(name.rstrip("?*")) :], _type(plain(kind), named)) for name, kind in node.items()]
 
     return meaning
-
-
-_LETTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
 
 
 def _type(kind: Any, named: Mapping[str, Any]) -> Any:
