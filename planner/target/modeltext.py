@@ -6,9 +6,10 @@
     a, b = Split(y) [axis=1] : f32[1,4,4,4], f32[1,4,4,4]
     return a, b                                         # without it: all that nothing reads
 
-`_` is an absent operand. A name that no line defines is an input of the type of the first result that reads
-it, with the range {-1, 1} where that has none. Ops are ONNX's (opset 21), or kernels of the target's own; an
-op is named by its first result. Source: design 04.
+`_` is an absent operand; a number or a list of numbers is a constant, i64, or f32 where one has a point:
+`Reshape(x, [1, -1])`, `Clip(x, 0.0, 6.0)`. A name that no line defines is an input of the type of the first
+result that reads it, with the range {-1, 1} where that has none. Ops are ONNX's (opset 21), or kernels of the
+target's own; an op is named by its first result. Source: design 04.
 """
 
 import json
@@ -34,6 +35,8 @@ MAX_ELEMENTS: Final = 1 << 20
 ABSENT: Final = "_"
 
 _NAME: Final = r"[A-Za-z_][\w./-]*"
+_NUMBER: Final = r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?"
+_NUMBERS: Final = rf"{_NUMBER}|\[\s*(?:{_NUMBER}(?:\s*,\s*{_NUMBER})*)?\s*\]"
 _NAMES: Final = rf"{_NAME}(?:\s*,\s*{_NAME})*"
 _RETURN: Final = re.compile(rf"return\s+(?P<names>{_NAMES})")
 _INPUT: Final = re.compile(rf"(?P<name>{_NAME})\s*:\s*(?P<types>.+)")
@@ -105,12 +108,25 @@ def _op(found: re.Match[str], line: int, draft: _Draft) -> None:
         _fail(f"{len(names)} results and {len(types)} types; each result has one")
     for result, kind in zip(names, types, strict=True):
         _define(result, kind, line, draft)
-    operands = tuple("" if name == ABSENT else name for name in _split(found["operands"]))
-    for operand in operands:
-        if operand and not re.fullmatch(_NAME, operand):
-            _fail(f"{operand!r} is no name of a value")
+    operands = tuple(
+        _operand(text, f"{names[0]}.operand{position}", line, draft)
+        for position, text in enumerate(_split(found["operands"]))
+    )
     attributes = dict(_attributes(found["attributes"] or ""))
     draft.ops.append(Op(names[0], found["op"], operands, tuple(names), attributes))
+
+
+def _operand(text: str, place: str, line: int, draft: _Draft) -> str:
+    """Name of an operand; numbers become a constant that is named by its place."""
+    if re.fullmatch(_NAME, text):
+        return "" if text == ABSENT else text
+    if not re.fullmatch(_NUMBERS, text):
+        _fail(f"{text!r} is no name of a value, no number and no list of numbers")
+    count = "" if text[0] != "[" else str(len(_split(text[1:-1])))
+    kind = "f32" if re.search(r"[.e]", text) else "i64"
+    value = _define(place, f"{kind}[{count}]", line, draft)
+    draft.constants[place] = Constant(_array(text, value))
+    return place
 
 
 def _constant(found: re.Match[str], line: int, draft: _Draft) -> None:

@@ -16,6 +16,7 @@ from planner.checker.check import check
 from planner.errors import Conflict, PlanInvalid, PlannerError, unknown_name
 from planner.ir.types.qtypes import FloatType, Uniform
 from planner.ir.types.typetext import parse_storage, parse_type
+from planner.onnx.operators.soundness import refuse_unsound
 from planner.pipeline import plan as plan_model
 from planner.plans.plan import Plan
 from planner.plans.records import PortTyped
@@ -82,10 +83,12 @@ def plan_case(target: Target, case: TestCase) -> Plan:
 
     Raises:
       TargetError: a model that cannot be read.
+      ModelError: one that ONNX would not take.
       Conflict: it has no plan.
       PlanInvalid: the checker refuses the plan.
     """
     model = read_model_text(case.model, case.name)
+    refuse_unsound(model)
     plan = plan_model(model, target, quantize=0.0, dequantize=0.0)
     check(plan, model, target)
     return plan

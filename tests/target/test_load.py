@@ -115,7 +115,7 @@ def test_demo_fusions_and_tests(demo):
         "rescales": 0,
         "same_scale": (("a", "b", "y"),),
     }
-    assert case.model.splitlines()[0] == "a = MaxPool(in0) : f32[1,8] {-1, 1}"
+    assert case.model.splitlines()[0] == "a = MaxPool(in0) [kernel_shape=[1,1]] : f32[1,8,4,4] {-1, 1}"
 
 
 def test_demo_lint(demo):

@@ -50,6 +50,33 @@ def test_an_undefined_name_is_an_input_like_the_first_result_that_reads_it():
     assert (graph.values["in1"].shape, graph.values["in1"].facts) == ((4,), (Calibrated((-1.0,), (1.0,)),))
 
 
+def test_numbers_as_operands_are_constants():
+    graph = read_model_text(
+        "y = Pad(x, [0, -1], 2.5, _) : f32[4]\n"
+        "z = Resize(y, _, [1.0, 2e0]) : f32[4]\n"
+        "u = Reshape(z, []) : f32[]\n"
+        "v = Gather(u, 3) : f32[]",
+        "numbers",
+    )
+    assert [op.inputs for op in graph.ops] == [
+        ("x", "y.operand1", "y.operand2", ""),
+        ("y", "", "z.operand2"),
+        ("z", "u.operand1"),
+        ("u", "v.operand1"),
+    ]
+    found = {name: constant.array for name, constant in graph.constants.items()}
+    wanted = {
+        "y.operand1": np.array([0, -1], np.int64),
+        "y.operand2": np.array(2.5, np.float32),
+        "z.operand2": np.array([1, 2], np.float32),
+        "u.operand1": np.array([], np.int64),
+        "v.operand1": np.array(3, np.int64),
+    }
+    assert found.keys() == wanted.keys()
+    for name, array in wanted.items():
+        np.testing.assert_array_equal(found[name], array, strict=True)
+
+
 def test_return_names_the_outputs():
     graph = read_model_text("a = Relu(x) : f32[2] {0, 1}\nb = Relu(a) : f32[2]\nreturn a, b", "m")
     assert graph.outputs == ("a", "b")

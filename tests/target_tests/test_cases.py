@@ -22,10 +22,10 @@ kernels:
   - {kernel: Conv, in: {x: a8, w: w8}, out: {y: a8}, axis: {w: out_channel}, when: {w: constant}}
 """
 MODEL = """
-      a = MaxPool(in0) : f32[1,8] {-1, 1}
-      b = MaxPool(in1) : f32[1,8] !quant.uniform<i8:f32, 0.5>
-      c = Add(a, b) : f32[1,8] {-2, 2}
-      y = Erf(c) : f32[1,8] {-1, 1}
+      a = MaxPool(in0) [kernel_shape=[1]] : f32[1,1,8] {-1, 1}
+      b = MaxPool(in1) [kernel_shape=[1]] : f32[1,1,8] !quant.uniform<i8:f32, 0.5>
+      c = Add(a, b) : f32[1,1,8] {-2, 2}
+      y = Erf(c) : f32[1,1,8] {-1, 1}
 """
 
 
@@ -98,6 +98,49 @@ def test_an_expected_conflict():
     assert problems("{error: no row of tiny serves Erf}", head=head) == []
     (problem,) = problems("{kernels: {}}", head=head)
     assert problem.startswith("there is no plan: no row of tiny serves Erf at 'y'")
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("y = MaxPool(x) : f32[1,1,8] {-1, 1}", "MaxPool at 'y' is refused by onnx: Required attribute"),
+        ("y = Add(a, b, c) : f32[8] {-1, 1}", "Add at 'y' is refused by onnx: Node(y) with schema(::Add:14)"),
+        ("y = Concat(a, b) : f32[16] {-1, 1}", "Concat at 'y' is refused by onnx: Required attribute 'axis'"),
+        ("y = Relu(x) [alpha=1.0] : f32[8] {0, 1}", "Relu at 'y' is refused by onnx: Unrecognized attribute"),
+        (
+            "a : f32[4] {-1, 1}\nb : f32[3] {-1, 1}\ny = Add(a, b) : f32[4] {-2, 2}",
+            "Add at 'y' is refused by onnx: Incompatible dimensions",
+        ),
+        (
+            "x : f32[8,8] {-1, 1}\na = MatMul(x, x) : f32[8,4] {-1, 1}\ny = Relu(a) : f32[8,4] {0, 1}",
+            "value 'a' is declared with the shape [8, 4], and is computed by MatMul at 'a' with [8, 8]",
+        ),
+        (
+            "x : f32[8] {-1, 1}\ny = Shape(x) : f32[1] {0, 8}",
+            "output 'y' is declared with the element type f32",
+        ),
+        ("w = constant : f32[4,3,3] {-1, 1}\ny = Conv(x, w) : f32[1,2,6] {-1, 1}", "Conv at 'y': its input"),
+    ],
+)
+def test_a_model_that_onnx_would_not_take(model, message):
+    lines = "".join(f"\n      {line}" for line in model.splitlines())
+    (problem,) = problems("{}", f"{lines}\n")
+    assert problem.startswith(f"model: {message}")
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "y = Reshape(x, [2, -1]) : f32[2,?] {-1, 1}",
+        "y = Reshape(x, [2, -1]) : f32 {-1, 1}",
+        "x : f32[N,8] {-1, 1}\ny = Relu(x) : f32[M,8] {0, 1}",
+        "y = Warp(x) [depth=2] : f32[3] {-1, 1}\nz = Relu(y) : f32[3] {0, 1}",
+        "y, z = Split(x, [3, 5]) : f32[3], f32[5]\nx : f32[8] {-1, 1}",
+    ],
+)
+def test_what_is_unknown_or_the_targets_own_is_taken(model):
+    lines = "".join(f"\n      {line}" for line in model.splitlines())
+    assert problems("{}", f"{lines}\n") == []
 
 
 def test_names_choose_tests():

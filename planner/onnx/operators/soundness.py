@@ -18,7 +18,7 @@ from typing import Final
 from onnx import ModelProto, TensorProto, checker, defs, shape_inference
 
 from planner.errors import ModelError
-from planner.ir.graph import Graph, Op, Shape
+from planner.ir.graph import Graph, Op, Shape, Value
 from planner.onnx.operators.contrib import refuse_contrib, refuse_types
 from planner.onnx.operators.limits import refuse_attributes, refuse_operands
 from planner.onnx.operators.stand_ins import STAND_INS, is_inferred
@@ -188,10 +188,34 @@ def _plain(text: str) -> str:
     return " ".join(first.split()).rstrip(". ")
 
 
+def refuse_unsound(model: Graph) -> None:
+    """Refuse a model that ONNX would not take; all its types are declared, as in the test of a target file.
+
+    Ops that ONNX has not are left alone, with the types that are declared for their results.
+
+    Raises:
+      ModelError: the first op that is refused, or the first result that is declared otherwise than it is
+        computed.
+    """
+    # To onnx a constant of which only the range is known is an input: it has a shape and no numbers.
+    ranges = tuple(name for name, constant in model.constants.items() if constant.array is None)
+    computed = [name for op in model.ops if defs.has(op.type) for name in op.outputs if name]
+    bare = replace(
+        model,
+        inputs=(*model.inputs, *ranges),
+        outputs=(),
+        constants={name: constant for name, constant in model.constants.items() if name not in ranges},
+        values={**model.values, **{name: Value(name, None, "") for name in computed}},
+    )
+    typed = sound(bare)
+    for name in computed:
+        _refuse_contradiction(model, typed, name)
+
+
 def _refuse_contradiction(graph: Graph, typed: Graph, name: str) -> None:
-    """Refuse a model output that is declared otherwise than it is computed."""
+    """Refuse a value that is declared otherwise than it is computed."""
     told, found = graph.values[name], typed.values[name]
-    if told.dtype and told.dtype != found.dtype:
+    if told.dtype and found.dtype and told.dtype != found.dtype:
         what, declared, computed = "element type", told.dtype, found.dtype
     elif told.shape is not None and found.shape is not None and not _agree(told.shape, found.shape):
         what, declared, computed = "shape", _listed(told.shape), _listed(found.shape)
@@ -199,8 +223,9 @@ def _refuse_contradiction(graph: Graph, typed: Graph, name: str) -> None:
         return
     writer = next((op for op in graph.ops if name in op.outputs), None)
     by = "" if writer is None else f" by {writer.type} at {writer.name!r}"
+    kind = "output" if name in graph.outputs else "value"
     raise ModelError(
-        f"output {name!r} is declared with the {what} {declared}, and is computed{by} with {computed}",
+        f"{kind} {name!r} is declared with the {what} {declared}, and is computed{by} with {computed}",
         hint=f"declare {computed}, or no {what} at all",
     )
 
