@@ -54,6 +54,7 @@ FLOORS: Final[Mapping[str, int]] = {
 
 # A library is known to these modules alone; everybody else gets our own records.
 LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
+    "ai_edge_litert": ("planner.target_tests.engines.run_litert",),
     "fastapi": ("api",),
     "flatbuffers": ("planner.exporters.litert.flatbuffer",),
     "highspy": ("planner.propagation.solver.highs",),
@@ -63,6 +64,7 @@ LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
     "onnxruntime": ("planner.calibration", "planner.interpreter", "planner.onnx.sessions"),
     "pydantic": ("planner.annotated", "planner.plans", "planner.target", "api"),
     "rich": ("planner.cli",),
+    "tosa_reference_model": ("planner.target_tests.engines.run_tosa",),
     "tflite": ("planner.exporters.litert.flatbuffer",),
     "typer": ("planner.cli",),
     "xdsl": ("planner.mlir", "planner.stablehlo_reader"),

@@ -217,6 +217,22 @@ def load_functions(module: str | None) -> "Mapping[str, QuantFn]":
     return found
 
 
+def load_function(place: str, option: str) -> "Callable[..., Any]":
+    """A function by `module:function`, where the module may be a Python file.
+
+    Args:
+      option: that names it, for the message.
+
+    Raises:
+      InputError: a module that is not there or does not import, or no such function in it.
+    """
+    module, _, name = place.rpartition(":")
+    found = getattr(load_module(module, f"{option} {place}"), name, None)
+    if not callable(found):
+        raise InputError(f"{option} {place}: {module} has no function {name!r}")
+    return found  # type: ignore[no-any-return]
+
+
 def load_module(module: str, option: str) -> Any:
     """Import a module by its name, or a Python file by its path.
 

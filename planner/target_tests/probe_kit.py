@@ -8,7 +8,7 @@ reason. Source: design 04, `target kit`.
 
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import product
@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from planner.checker.check import check
-from planner.errors import PlannerError
+from planner.errors import PlannerError, unknown_name
 from planner.exporters.table import EXPORTERS, file_name
 from planner.fusion.fuse import fuse
 from planner.ir.graph import Graph, Region
@@ -94,7 +94,12 @@ class Kit:
 
 
 def make_kit(
-    target: Target, *, form: str = "onnx-qoperator", seed: int = 0, arithmetic: str | None = None
+    target: Target,
+    *,
+    form: str = "onnx-qoperator",
+    seed: int = 0,
+    arithmetic: str | None = None,
+    kernels: Sequence[str] = (),
 ) -> Kit:
     """Make the kit of a target.
 
@@ -103,10 +108,18 @@ def make_kit(
       form: the format of the planned files, a key of `EXPORTERS`.
       seed: of weights and inputs; the same seed gives the same kit.
       arithmetic: for the expected results, instead of each row's own.
+      kernels: of these kernels only; of all without any.
+
+    Raises:
+      UnknownName: a kernel without a row.
     """
+    for name in kernels:
+        if name not in target.rows:
+            raise unknown_name("kernel", name, target.rows)
     items: list[KitItem] = []
     skipped: list[Skipped] = []
-    for kernel, rows in target.rows.items():
+    chosen = {kernel: rows for kernel, rows in target.rows.items() if not kernels or kernel in kernels}
+    for kernel, rows in chosen.items():
         for number, row in enumerate(rows, 1):
             reached = _reach(target, row, seed)
             name = f"{kernel.replace('::', '.')}-{number}"
@@ -332,14 +345,20 @@ def _finished(name: str, row: Row, reached: _Reached, form: str, arithmetic: str
 
 def reproduced(item: KitItem, results: Mapping[str, np.ndarray]) -> Iterator[str]:
     """Say where a device's results differ from the expected integers; nothing where they do not."""
-    for name, wanted in item.expected.items():
+    for text in differences(item.expected, results):
+        yield f"{item.name}: {text}"
+
+
+def differences(expected: Mapping[str, np.ndarray], results: Mapping[str, np.ndarray]) -> Iterator[str]:
+    """Say where results differ from expected integers, or from floats by more than `TOLERANCE`."""
+    for name, wanted in expected.items():
         found = results.get(name)
         if found is None or found.shape != wanted.shape:
-            yield f"{item.name}: {name} is missing or has another shape than {list(wanted.shape)}"
+            yield f"{name} is missing or has another shape than {list(wanted.shape)}"
         elif not np.allclose(found, wanted, rtol=0, atol=_allowed(wanted)):
             off = np.abs(found.astype(np.float64) - wanted.astype(np.float64))
             count = int((off > _allowed(wanted)).sum())
-            yield f"{item.name}: {count} of {off.size} elements of {name} differ, by {off.max():g} at most"
+            yield f"{count} of {off.size} elements of {name} differ, by {off.max():g} at most"
 
 
 def _allowed(wanted: np.ndarray) -> float:

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 import planner
@@ -126,6 +127,63 @@ def test_probe_writes_a_target(qplan, tmp_path):
     answer = qplan("target", "probe", "--kernel", "MaxPool", "--json").json
     assert [item["runs"] for item in answer["answers"]] == [True, True, False, False]
     assert qplan("target", "probe", "--engine", "none").code == 2
+
+
+def test_rows_are_probed_on_an_engine(qplan, tmp_path):
+    """Exit code 1 where a row runs otherwise than it says, unless that is allowed; a line names each row."""
+    target = tmp_path / "claims.yaml"
+    target.write_text(
+        "apiVersion: planner/v1\nkind: Target\nid: claims\nversion: 1.0.0\n"
+        "types: {u8: {storage: u8}, u16: {storage: u16}}\ndefaults: {port: u8, requantize: float32_even}\n"
+        "kernels:\n  - {kernel: Sigmoid, in: {x: u16}, out: {y: u16}}\n"
+        "  - {kernel: MaxPool, in: {x: u8}, out: {y: u8}, rules: [{same_scale: [x, y]}]}\n"
+    )
+    answer = qplan("target", "probe", "-t", target)
+    assert answer.code == 1
+    assert answer.out.splitlines() == [
+        "claims.yaml:8  Sigmoid-1  float: Sigmoid",
+        "claims.yaml:9  MaxPool-1  integers",
+        "claims on onnxruntime: 1 float, 1 integers",
+    ]
+    assert qplan("target", "probe", "-t", target, "--allow", "float").code == 0
+    assert qplan("target", "probe", "-t", target, "--kernel", "MaxPool").code == 0
+    found = qplan("target", "probe", "-t", target, "--json")
+    assert (found.code, found.json["holds"], found.json["counts"]) == (1, False, {"float": 1, "integers": 1})
+    assert found.json["rows"][0]["verdict"] == "float"
+    engine = tmp_path / "device.py"
+    engine.write_text("def run(file, inputs):\n    raise ValueError(f'{len(inputs)} too many')\n")
+    answer = qplan("target", "probe", "-t", target, "--engine", f"{engine}:run", "--format", "qonnx")
+    assert "refused: ValueError: 1 too many" in answer.out
+    for wrong in (
+        ["--engine", "none"],
+        ["--allow", "all"],
+        ["--format", "doc"],
+        ["--engine", f"{engine}:go"],
+    ):
+        assert qplan("target", "probe", "-t", target, *wrong).code == 2
+
+
+def test_results_are_compared_with_a_kit(qplan, tmp_path):
+    kit, results = tmp_path / "kit", tmp_path / "results"
+    assert qplan("target", "kit", "teaching-npu", "-o", kit).code == 0
+    names = [item["name"] for item in json.loads((kit / "kit.json").read_text())["items"]]
+    for name in names:
+        (results / name).mkdir(parents=True)
+        (results / name / "results.npz").write_bytes((kit / name / "expected.npz").read_bytes())
+    answer = qplan("target", "kit", "--check", kit, results)
+    assert (answer.code, answer.out.splitlines()[-1]) == (0, f"{results} beside {kit}: {len(names)} integers")
+
+    with np.load(kit / names[0] / "expected.npz") as archive:
+        np.savez(results / names[0] / "results.npz", **{key: archive[key] ^ 1 for key in archive})
+    (results / names[1] / "results.npz").unlink()
+    answer = qplan("target", "kit", "--check", kit, results)
+    lines = answer.out.splitlines()
+    assert (answer.code, "differ, by 1 at most" in lines[0]) == (1, True)
+    assert lines[1].endswith("no answer")
+    (results / names[0] / "results.npz").write_bytes(b"not an archive")
+    for wrong in ((kit, tmp_path / "none"), (results, results), (kit, results)):
+        assert qplan("target", "kit", "--check", *wrong).code == 2
+    assert qplan("target", "kit", "teaching-npu").code == 2
 
 
 def test_schema_offers_the_types_of_a_target(qplan, tmp_path):

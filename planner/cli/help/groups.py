@@ -64,7 +64,10 @@ TARGET_EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "diff": ("qplan target diff my-npu.yaml my-npu.yaml",),
     "coverage": ("qplan target coverage model.onnx -t my-npu.yaml",),
     "kit": ("qplan target kit teaching-npu -o out/kit",),
-    "probe": ("qplan target probe --kernel Relu -o probed.yaml",),
+    "probe": (
+        "qplan target probe --kernel Relu -o probed.yaml",
+        "qplan target probe --target onnxruntime-cpu --kernel Sigmoid",
+    ),
 }
 
 

@@ -1,13 +1,15 @@
-"""Run by the oracle's own Python in a folder of jobs: .tflite files in LiteRT's interpreter.
+"""Script for the Python of an environment with `ai-edge-litert`: .tflite files in its interpreter.
 
-`jobs.json` lists {"file", "samples": [[archive, names of its arrays], ...], "kernels"}. Job n leaves
-`answer_n.json` (names of outputs) and `answer_n_k.npz` for its k-th sample, or `answer_n.txt` with what was
-refused.
+`jobs.json` of the folder lists {"file", "samples": [[archive, names of its arrays], ...], "kernels"}.
+Job n leaves `answer_n.json` (names of outputs) and `answer_n_k.npz` for its k-th sample, or `answer_n.txt`
+with what was refused.
 """
 
 import json
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
@@ -18,29 +20,31 @@ KERNELS = {
 }
 
 
-def answer(folder, job, number):
+def answer(folder: Path, job: Mapping[str, Any], number: int) -> None:
+    """Run one file on its samples."""
     interpreter = Interpreter(
         str(folder / job["file"]), experimental_op_resolver_type=KERNELS[job["kernels"]], num_threads=1
     )
     runner = (
         interpreter.get_signature_runner() if interpreter.get_signature_list() else by_tensor(interpreter)
     )
-    names = None
+    names: list[str] = []
     for k, (archive_name, keys) in enumerate(job["samples"]):
         with np.load(folder / archive_name) as archive:
             found = runner(**{key: archive[str(i)] for i, key in enumerate(keys)})
         names = sorted(found)
-        np.savez(folder / f"answer_{number}_{k}.npz", **{str(i): found[name] for i, name in enumerate(names)})
+        arrays = {str(i): found[name] for i, name in enumerate(names)}
+        np.savez(folder / f"answer_{number}_{k}.npz", **arrays)  # type: ignore[arg-type]
     (folder / f"answer_{number}.json").write_text(json.dumps(names))
 
 
-def by_tensor(interpreter):
+def by_tensor(interpreter: Any) -> Callable[..., dict[str, np.ndarray]]:
     """A runner of a file without a signature, by the names of its tensors."""
     interpreter.allocate_tensors()
     inputs = {item["name"]: item["index"] for item in interpreter.get_input_details()}
     outputs = {item["name"]: item["index"] for item in interpreter.get_output_details()}
 
-    def run(**arrays):
+    def run(**arrays: np.ndarray) -> dict[str, np.ndarray]:
         for name, array in arrays.items():
             interpreter.set_tensor(inputs[name], array)
         interpreter.invoke()
@@ -49,12 +53,14 @@ def by_tensor(interpreter):
     return run
 
 
-def main(folder):
+def main(folder: Path) -> None:
+    """Answer every job of a folder."""
     for number, job in enumerate(json.loads((folder / "jobs.json").read_text())):
         try:
             answer(folder, job, number)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the test says it
+        except Exception as error:  # noqa: BLE001 - whatever it is, the asker says it
             (folder / f"answer_{number}.txt").write_text(str(error))
 
 
-main(Path(sys.argv[1]))
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,14 +1,16 @@
-"""Run by the oracle's own Python in a folder of jobs: TOSA modules serialised, then the reference model.
+"""Script for the Python of an environment with `tosa-tools`: modules serialised, then the reference model.
 
-`jobs.json` lists {"module": file of MLIR text, "inputs": archives of arrays in order, "extensions",
-"profiles"}. Job n leaves `answer_n_k.npz` (outputs in order) for its k-th archive, or `answer_n.txt` with
-what was refused.
+`jobs.json` of the folder lists {"module": file of MLIR text, "inputs": archives of arrays in order,
+"extensions", "profiles"}. Job n leaves `answer_n_k.npz` (outputs in order) for its k-th archive, or
+`answer_n.txt` with what was refused.
 """
 
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tosa_reference_model as model
@@ -16,10 +18,11 @@ import tosa_reference_model as model
 TOOL = Path(sys.executable).with_name("tosa-opt")
 
 
-def serialised(folder, job, number):
+def serialised(folder: Path, job: Mapping[str, Any], number: int) -> bytes:
+    """A module as the flatbuffer that the reference model reads."""
     target = f"specification_version=1.0 profiles={job['profiles']} extensions={job['extensions']} level=8k"
     file = folder / f"module_{number}.tosa"
-    done = subprocess.run(
+    done = subprocess.run(  # noqa: S603
         [
             str(TOOL),
             f"--tosa-attach-target={target}",
@@ -39,7 +42,8 @@ def serialised(folder, job, number):
     return file.read_bytes()
 
 
-def answer(folder, job, number):
+def answer(folder: Path, job: Mapping[str, Any], number: int) -> None:
+    """Run one module on its archives."""
     data = serialised(folder, job, number)
     for k, name in enumerate(job["inputs"]):
         with np.load(folder / name) as archive:
@@ -50,12 +54,14 @@ def answer(folder, job, number):
         np.savez(folder / f"answer_{number}_{k}.npz", **{str(i): item for i, item in enumerate(outputs)})
 
 
-def main(folder):
+def main(folder: Path) -> None:
+    """Answer every job of a folder."""
     for number, job in enumerate(json.loads((folder / "jobs.json").read_text())):
         try:
             answer(folder, job, number)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the test says it
+        except Exception as error:  # noqa: BLE001 - whatever it is, the asker says it
             (folder / f"answer_{number}.txt").write_text(str(error))
 
 
-main(Path(sys.argv[1]))
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,36 @@
+"""What an engine is asked and what it answers: plain records."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Job:
+    """One file, and what it is run on.
+
+    Attributes:
+      file: in the format of the engine.
+      inputs: an array for each input of the model, by name, in the model's order.
+      outputs: names of the model's outputs, in order.
+    """
+
+    file: bytes
+    inputs: Mapping[str, np.ndarray]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """What became of a job.
+
+    Attributes:
+      outputs: arrays by name; None where the engine only compiles, or refused.
+      elsewhere: operators that ran otherwise than on integers of the device: in float, on the CPU.
+      refusal: the engine's message; "" where it took the file.
+    """
+
+    outputs: Mapping[str, np.ndarray] | None = None
+    elsewhere: tuple[str, ...] = ()
+    refusal: str = ""

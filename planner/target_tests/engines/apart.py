@@ -1,0 +1,191 @@
+"""Engines in an environment of their own, asked through files, by a script that their Python runs.
+
+`ai-edge-litert`, `tosa-tools` and `ethos-u-vela` want libraries that ours need not agree with, so nothing of
+them is imported here. A job that an engine refuses is an answer; an engine that does not start is an error.
+"""
+
+import json
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from planner.errors import InputError
+from planner.litert_reader.file import read_file
+from planner.target_tests.engines.answers import Answer, Job
+
+TOSA_EXTENSIONS: Final = "int16,int4,doubleround,controlflow"
+TOSA_PROFILES: Final = "pro_int,pro_fp"
+VELA_DEVICE: Final = "ethos-u55-128"
+_HERE: Final = Path(__file__).parent
+_SHOWN: Final = 400
+
+
+def ask_litert(python: str, jobs: Sequence[Job], *, kernels: str) -> list[Answer]:
+    """Run .tflite files in LiteRT's interpreter.
+
+    Args:
+      python: of an environment with `ai-edge-litert`.
+      jobs: files and inputs by the names of their signatures.
+      kernels: `reference`, or `optimized`, those that a runtime takes by default.
+
+    Raises:
+      InputError: the engine does not start there.
+    """
+    with tempfile.TemporaryDirectory(prefix="qplan-", ignore_cleanup_errors=True) as folder:
+        found = run_litert(python, Path(folder), [(job.file, [job.inputs]) for job in jobs], kernels=kernels)
+    return [
+        Answer(refusal=answer) if isinstance(answer, str) else Answer(outputs=answer[0]) for answer in found
+    ]
+
+
+def ask_tosa(python: str, jobs: Sequence[Job]) -> list[Answer]:
+    """Run TOSA modules in the reference model.
+
+    Args:
+      python: of an environment with `tosa-tools`.
+      jobs: modules of MLIR text.
+
+    Raises:
+      InputError: the engine does not start there.
+    """
+    with tempfile.TemporaryDirectory(prefix="qplan-", ignore_cleanup_errors=True) as folder:
+        found = run_tosa(python, Path(folder), [(job.file, [list(job.inputs.values())]) for job in jobs])
+    return [
+        Answer(refusal=answer)
+        if isinstance(answer, str)
+        else Answer(outputs=dict(zip(job.outputs, answer[0], strict=False)))
+        for job, answer in zip(jobs, found, strict=True)
+    ]
+
+
+def ask_vela(python: str, jobs: Sequence[Job]) -> list[Answer]:
+    """Compile .tflite files with Vela: it computes nothing, but says what it leaves to the CPU.
+
+    Args:
+      python: of an environment with `ethos-u-vela`.
+      jobs: files; their inputs are not looked at.
+
+    Raises:
+      InputError: there is no Vela beside that Python.
+    """
+    tool = Path(python).absolute().with_name("vela")
+    if not tool.exists():
+        raise InputError(f"there is no vela beside {python}", hint=_hint("ethos-u-vela"))
+    with tempfile.TemporaryDirectory(prefix="qplan-", ignore_cleanup_errors=True) as folder:
+        return [_compiled(tool, Path(folder), job.file) for job in jobs]
+
+
+def _compiled(tool: Path, folder: Path, data: bytes) -> Answer:
+    (folder / "model.tflite").write_bytes(data)
+    command = [str(tool), "model.tflite", "--accelerator-config", VELA_DEVICE, "--output-dir", "."]
+    done = subprocess.run(command, cwd=folder, capture_output=True, check=False, text=True)  # noqa: S603
+    if done.returncode:
+        return Answer(refusal=_last(done.stdout + done.stderr))
+    written = read_file((folder / "model_vela.tflite").read_bytes())
+    left = tuple(item.name for item in written.operators if not (item.is_custom and item.name == "ethos-u"))
+    return Answer(elsewhere=left)
+
+
+def run_litert(
+    python: str,
+    folder: Path,
+    files: Sequence[tuple[bytes, Sequence[Mapping[str, np.ndarray]]]],
+    *,
+    kernels: str,
+) -> list[list[dict[str, np.ndarray]] | str]:
+    """For each file its outputs per sample, by the names of its signature, or the refusal.
+
+    Args:
+      folder: an empty one to work in.
+      files: bytes, and samples of arrays by the names of the signature.
+
+    Raises:
+      InputError: the engine does not start there.
+    """
+    jobs = []
+    for number, (data, samples) in enumerate(files):
+        (folder / f"file_{number}.tflite").write_bytes(data)
+        names = [[f"sample_{number}_{k}.npz", sorted(sample)] for k, sample in enumerate(samples)]
+        for (archive, keys), sample in zip(names, samples, strict=True):
+            _save(folder / str(archive), (sample[key] for key in keys))
+        jobs.append({"file": f"file_{number}.tflite", "samples": names, "kernels": kernels})
+    _run(python, "run_litert.py", folder, jobs, "ai-edge-litert")
+    found: list[list[dict[str, np.ndarray]] | str] = []
+    for number, (_, samples) in enumerate(files):
+        answers = _answers(folder, number, len(samples))
+        if not isinstance(answers, str):
+            names = json.loads((folder / f"answer_{number}.json").read_text())
+            answers = [dict(zip(names, arrays, strict=True)) for arrays in answers]
+        found.append(answers)
+    return found
+
+
+def run_tosa(
+    python: str,
+    folder: Path,
+    modules: Sequence[tuple[bytes, Sequence[Sequence[np.ndarray]]]],
+    *,
+    profiles: str = TOSA_PROFILES,
+    extensions: str = TOSA_EXTENSIONS,
+) -> list[list[list[np.ndarray]] | str]:
+    """For each module its outputs per sample, in order, or the refusal.
+
+    Args:
+      folder: an empty one to work in.
+      modules: MLIR text, and samples of arrays in the order of the arguments.
+
+    Raises:
+      InputError: the engine does not start there.
+    """
+    jobs = []
+    for number, (data, samples) in enumerate(modules):
+        (folder / f"module_{number}.mlir").write_bytes(data)
+        names = [f"sample_{number}_{k}.npz" for k in range(len(samples))]
+        for name, sample in zip(names, samples, strict=True):
+            _save(folder / name, sample)
+        job = {"module": f"module_{number}.mlir", "inputs": names}
+        jobs.append({**job, "profiles": profiles, "extensions": extensions})
+    _run(python, "run_tosa.py", folder, jobs, "tosa-tools")
+    return [_answers(folder, number, len(samples)) for number, (_, samples) in enumerate(modules)]
+
+
+def _save(path: Path, arrays: Iterable[np.ndarray]) -> None:
+    np.savez(path, **{str(i): array for i, array in enumerate(arrays)})  # type: ignore[arg-type]
+
+
+def _run(python: str, script: str, folder: Path, jobs: list[dict[str, Any]], package: str) -> None:
+    (folder / "jobs.json").write_text(json.dumps(jobs))
+    command = [python, str(_HERE / script), str(folder)]
+    try:
+        done = subprocess.run(command, capture_output=True, check=False, text=True)  # noqa: S603
+    except OSError as error:
+        raise InputError(f"{python}: {error.strerror}", hint=_hint(package)) from error
+    if done.returncode:
+        raise InputError(f"{package} does not run with {python}: {_last(done.stderr)}", hint=_hint(package))
+
+
+def _hint(package: str) -> str:
+    return f"give the Python of an environment with {package}"
+
+
+def _last(text: str) -> str:
+    """The last line that says something, of what an engine printed."""
+    lines = [line.strip() for line in text.splitlines() if re.search(r"\w", line)]
+    return lines[-1][:_SHOWN] if lines else "it said nothing"
+
+
+def _answers(folder: Path, number: int, count: int) -> Any:
+    """Arrays of each sample in order, or what was refused."""
+    refusal = folder / f"answer_{number}.txt"
+    if refusal.exists():
+        return refusal.read_text()
+    found = []
+    for k in range(count):
+        with np.load(folder / f"answer_{number}_{k}.npz") as archive:
+            found.append([archive[key] for key in sorted(archive, key=int)])
+    return found

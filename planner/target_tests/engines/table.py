@@ -1,0 +1,72 @@
+"""Table: the engines by name, the format of the files each takes, and how what it has no kernel for runs."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from planner.exporters.onnx.as_optimised import run_optimised
+from planner.onnx.sessions import FAILURES, one_line
+from planner.target_tests.engines.answers import Answer, Job
+from planner.target_tests.engines.apart import ask_litert, ask_tosa, ask_vela
+
+OwnEngine: TypeAlias = Callable[[bytes, Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
+"""A user's engine: a file and arrays by name in, arrays by name out; what it raises is its refusal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """How an engine is asked.
+
+    Attributes:
+      form: the format of its files, a key of `EXPORTERS`.
+      ask: with the Python of the engine's environment, and jobs; an answer for each.
+      otherwise: how an operator runs that it has no integer kernel for; "" where it cannot be told.
+    """
+
+    form: str
+    ask: Callable[[str, Sequence[Job]], Sequence[Answer]]
+    otherwise: str = ""
+
+
+def own_engine(function: OwnEngine, form: str) -> Engine:
+    """An engine of the user's: one call for each file."""
+
+    def ask(_: str, jobs: Sequence[Job]) -> list[Answer]:
+        return [_asked(function, job) for job in jobs]
+
+    return Engine(form, ask)
+
+
+def _asked(function: OwnEngine, job: Job) -> Answer:
+    try:
+        return Answer(outputs=dict(function(job.file, job.inputs)))
+    except Exception as error:  # noqa: BLE001 - whatever a stranger's code raises is its refusal
+        return Answer(refusal=f"{type(error).__name__}: {error}")
+
+
+def _ask_onnxruntime(_: str, jobs: Sequence[Job]) -> list[Answer]:
+    answers = []
+    for job in jobs:
+        try:
+            found = run_optimised(job.file, job.inputs)
+        except FAILURES as error:
+            answers.append(Answer(refusal=one_line(error)))
+        else:
+            answers.append(Answer(outputs=found.outputs, elsewhere=found.floats))
+    return answers
+
+
+ENGINES: Final[Mapping[str, Engine]] = {
+    "litert": Engine("litert", partial(ask_litert, kernels="reference")),
+    "litert-optimized": Engine("litert", partial(ask_litert, kernels="optimized")),
+    "onnxruntime": Engine("onnx-qdq", _ask_onnxruntime, "float"),
+    "tosa": Engine("tosa", ask_tosa),
+    "vela": Engine("litert", ask_vela, "cpu"),
+}
+
+HERE: Final = sys.executable
+"""Our own Python, where nothing else is said."""

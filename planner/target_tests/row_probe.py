@@ -1,0 +1,104 @@
+"""Row probe: each row of a target against an engine, with the kit's models: does it run as the row says?
+
+In: a target and an engine. Out: a finding for every item of the kit and every row without one. A claim holds
+where the engine gives the interpreter's integers without computing in float. Source: design 04, `probe`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from planner.target.records import Target
+from planner.target_tests.engines.answers import Answer, Job
+from planner.target_tests.engines.table import HERE, Engine
+from planner.target_tests.probe_kit import Kit, KitItem, differences, make_kit
+
+HOLDS: Final = frozenset({"integers", "as floats"})
+UNKNOWN: Final = frozenset({"not written", "no model", "no answer"})
+VERDICTS: Final[Mapping[str, str]] = {
+    "integers": "the engine computes the expected integers",
+    "as floats": "the row's ports are floats, and the numbers agree",
+    "float": "the engine computes it in float, between a DequantizeLinear and a QuantizeLinear",
+    "cpu": "the compiler leaves it to the CPU",
+    "differs": "integers, others than expected",
+    "refused": "the engine does not take it",
+    "not written": "the format has no word for it",
+    "no model": "the kit has no model of it",
+    "no answer": "the results hold nothing of it",
+}
+"""What can become of a row, and what each word means."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowFinding:
+    """What became of one item of the kit, or of a row that has none.
+
+    Attributes:
+      name: of the item, `conv2d-1`; of the kernel where there is none.
+      row: `file:line`.
+      verdict: a key of `VERDICTS`.
+      detail: how many numbers differ and by how much, or a message.
+    """
+
+    name: str
+    kernel: str
+    row: str
+    verdict: str
+    detail: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the engine does as the row says."""
+        return self.verdict in HOLDS
+
+    @property
+    def refuted(self) -> bool:
+        """Whether the engine does otherwise."""
+        return self.verdict not in HOLDS | UNKNOWN
+
+
+def probe_rows(
+    target: Target, engine: Engine, *, python: str = HERE, kernels: Sequence[str] = (), seed: int = 0
+) -> tuple[RowFinding, ...]:
+    """Ask an engine about every row.
+
+    Args:
+      target: a loaded target.
+      engine: an entry of `ENGINES`, or `own_engine`.
+      python: of the environment the engine lives in.
+      kernels: of these kernels only; of all without any.
+      seed: of weights and inputs.
+
+    Raises:
+      UnknownName: a kernel without a row.
+      InputError: the engine does not start.
+    """
+    kit = make_kit(target, form=engine.form, seed=seed, kernels=kernels)
+    written = [item for item in kit.items if item.file is not None]
+    jobs = [Job(item.file or b"", item.inputs, item.plan.graph.outputs) for item in written]
+    given = engine.ask(python, jobs) if jobs else ()
+    answers = dict(zip((item.name for item in written), given, strict=True))
+    return findings(kit, {name: (answer, engine.otherwise) for name, answer in answers.items()})
+
+
+def findings(kit: Kit, answers: Mapping[str, tuple[Answer, str]]) -> tuple[RowFinding, ...]:
+    """Judge the answers of an engine, by name of the item; one without an answer was not written."""
+    found = [RowFinding(i.name, i.kernel, i.row, *_verdict(i, answers.get(i.name))) for i in kit.items]
+    found += [RowFinding(s.kernel, s.kernel, s.row, "no model", s.reason) for s in kit.skipped]
+    return tuple(found)
+
+
+def _verdict(item: KitItem, told: tuple[Answer, str] | None) -> tuple[str, str]:
+    if told is None:
+        return "not written", item.refusal
+    answer, otherwise = told
+    if answer.refusal:
+        return "refused", answer.refusal
+    if answer.outputs is not None and (differing := "; ".join(differences(item.expected, answer.outputs))):
+        return "differs", differing
+    floats = all(array.dtype == np.float32 for array in item.inputs.values())
+    if answer.elsewhere and not floats:
+        return otherwise, ", ".join(dict.fromkeys(answer.elsewhere))
+    return ("as floats" if floats else "integers"), ""
