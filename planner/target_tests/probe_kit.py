@@ -8,6 +8,7 @@ reason. Source: design 04, `target kit`.
 
 import io
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -24,11 +25,12 @@ from planner.ir.graph import Graph, Region
 from planner.ir.types.qtypes import AnyType, FloatType, Storage, Uniform, storage
 from planner.ir.types.ranges import uniform_from_range
 from planner.ir.types.wanted import Wanted
+from planner.onnx.read import read_onnx
 from planner.onnx.write import write_graph
 from planner.pipeline import annotate, calibrate, evaluate
 from planner.pipeline import plan as plan_model
 from planner.plans.plan import Plan
-from planner.target.records import PortType, Row, Target
+from planner.target.records import PortPattern, PortType, Row, Target
 from planner.target.rules import expand_ports
 from planner.target_tests.small_models import small_models
 from planner.target_tests.templates import POSITIVE
@@ -37,16 +39,19 @@ FORMAT: Final = "qplan.kit/1"
 WIDEST: Final = 16
 ODD: Final = storage("i6")
 """A width no row names: a weight pinned to it is left to the row that takes any."""
+MOST_TRIES: Final = 6
+"""Models that are tried for an alternative of a row that is reached already."""
 TOLERANCE: Final = 1e-5
 """Tolerance of float results, as a share of the largest expected: sums have no fixed order."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KitItem:
-    """One row, exercised.
+    """One alternative of a row, exercised.
 
     Attributes:
-      name: folder name, `conv2d-1`.
+      name: folder name, `conv2d-1`; `conv2d-1.2` for the second alternative of the first row.
+      covers: its ops, the ports that are there, and the storage where the row takes any.
       row: `file:line`.
       model: the float model, ONNX.
       file: the planned model in the asked format; None where it cannot say the plan, with `refusal`.
@@ -54,6 +59,7 @@ class KitItem:
     """
 
     name: str
+    covers: str
     kernel: str
     row: str
     model: bytes
@@ -68,6 +74,7 @@ class KitItem:
 class _Reached:
     """A model whose one kernel runs by the row in question, its plan, and its inputs."""
 
+    covers: str
     graph: Graph
     plan: Plan
     inputs: Mapping[str, np.ndarray]
@@ -122,12 +129,17 @@ def make_kit(
     for kernel, rows in chosen.items():
         for number, row in enumerate(rows, 1):
             reached = _reach(target, row, seed)
+            if isinstance(reached, str):
+                skipped.append(Skipped(kernel, row.source, reached))
+                continue
             name = f"{kernel.replace('::', '.')}-{number}"
-            found = reached if isinstance(reached, str) else _finished(name, row, reached, form, arithmetic)
-            if isinstance(found, str):
-                skipped.append(Skipped(kernel, row.source, found))
-            else:
-                items.append(found)
+            for count, alternative in enumerate(reached, 1):
+                place = name if count == 1 else f"{name}.{count}"
+                found = _finished(place, row, alternative, form, arithmetic)
+                if isinstance(found, str):
+                    skipped.append(Skipped(kernel, row.source, found))
+                else:
+                    items.append(found)
     return Kit(target.id, target.digest, form, tuple(items), tuple(skipped))
 
 
@@ -140,6 +152,7 @@ def kit_files(kit: Kit) -> Mapping[str, bytes]:
         "items": [
             {
                 "name": item.name,
+                "covers": item.covers,
                 "kernel": item.kernel,
                 "row": item.row,
                 "file": kit.form if item.file is not None else None,
@@ -177,44 +190,89 @@ def _npz(arrays: Mapping[str, np.ndarray]) -> bytes:
     return data.getvalue()
 
 
-def _reach(target: Target, row: Row, seed: int) -> _Reached | str:
-    """The first small model whose kernel runs by a row; or why there is none."""
+def _reach(target: Target, row: Row, seed: int) -> tuple[_Reached, ...] | str:
+    """For each alternative of a row the first small model whose kernel runs by it; or why there is none."""
     if row.float:
         return f"runs in {row.float}"
     reason = "no small model of this kernel is known"
     # An earlier row takes free weights: those are tried before weights pinned to this row's storage.
-    models = [*small_models(target, row.kernel, seed)]
-    for wild, model in product((None, target.default_port.storage, ODD), models):
+    models = [read_onnx(write_graph(model)) for model in small_models(target, row.kernel, seed)]
+    found: dict[str, _Reached] = {}
+    tries: Counter[str] = Counter()
+    for store, wild, model in product(_data_storages(target, row), (None, _store(target), ODD), models):
+        draft = _drafted(target, row, model, store)
+        key = draft if isinstance(draft, str) else draft.covers
+        # Once the row is reached, an alternative that a few models do not reach is another row's.
+        if key in found or (found and tries[key] >= MOST_TRIES):
+            continue
+        tries[key] += 1
         try:
-            found = _reached(target, row, model, seed, wild=wild)
+            reached = draft if isinstance(draft, str) else _reached(target, row, draft, seed, wild=wild)
         except PlannerError as error:
-            found = str(error)
-        if not isinstance(found, str):
-            return found
-        reason = found if reason.startswith("no small model") else reason
-    return reason
+            reached = str(error)
+        if isinstance(reached, str):
+            reason = reached if reason.startswith("no small model") else reason
+        else:
+            found[key] = reached
+    return tuple(found.values()) or reason
+
+
+def _store(target: Target) -> Storage | FloatType | None:
+    return target.default_port.storage
+
+
+def _data_storages(target: Target, row: Row) -> tuple[Storage | FloatType | None, ...]:
+    """Storages of data where a row takes any: the target's own, and as many again of 16 bits."""
+    own = _store(target)
+    takes_any = any(port.type.storage is None for port in row.inputs)
+    wide = isinstance(own, Storage) and own.bits < WIDEST and takes_any
+    return (
+        (own, storage(f"{'i' if own.signed else 'u'}{WIDEST}"))
+        if wide and isinstance(own, Storage)
+        else (own,)
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Drafted:
+    """A small model that becomes one kernel with a row's ports, before anything is planned."""
+
+    covers: str
+    model: Graph
+    region: Region
+    ports: tuple[PortPattern, ...]
+    store: Storage | FloatType | None
+
+
+def _drafted(target: Target, row: Row, model: Graph, store: Storage | FloatType | None) -> _Drafted | str:
+    fused = fuse(model, target)
+    region = next((r for r in fused.regions if r.kernel == row.kernel), None)
+    if region is None or len(fused.regions) != 1:
+        return f"no small model becomes one {row.kernel}"
+    ports = expand_ports(row.inputs, region.inputs)
+    if ports is None:
+        return "small models have other ports"
+    words = [" ".join(op.type for op in region.ops)]
+    there = {port.name for port, name in zip(ports, region.inputs, strict=True) if name}
+    words += [f"without {port.name}" for port in row.inputs if port.optional and port.name not in there]
+    words += [str(store)] if any(port.type.storage is None for port in row.inputs) else []
+    return _Drafted(", ".join(words), model, region, tuple(ports), store)
 
 
 def _reached(
-    target: Target, row: Row, model: Graph, seed: int, *, wild: Storage | FloatType | None
+    target: Target, row: Row, draft: _Drafted, seed: int, *, wild: Storage | FloatType | None
 ) -> _Reached | str:
     """The model with integer inputs and results, if its kernel runs by `row`; else a message.
 
     Weights are pinned unless `wild` is None, and to that where the row takes any storage.
     """
-    fused = fuse(model, target)
-    region = next((r for r in fused.regions if r.kernel == row.kernel), None)
-    if region is None or len(fused.regions) != 1:
-        return f"no small model becomes one {row.kernel}"
-    patterns = expand_ports(row.inputs, region.inputs)
-    if patterns is None:
-        return "small models have other ports"
+    model, region, patterns = draft.model, draft.region, draft.ports
     rng = np.random.default_rng(seed)
     least = 0.125 if _is_positive(model) else -1.0
     sample = {name: rng.uniform(least, 1, _sizes(model, name)).astype(np.float32) for name in model.inputs}
     known = annotate(model, stats=calibrate(model, [sample]))
     pins = {
-        name: _pin(pattern.type, target.default_port.storage)
+        name: _pin(pattern.type, draft.store)
         for name, pattern in zip(region.inputs, patterns, strict=True)
         if name in model.inputs
     }
@@ -247,7 +305,7 @@ def _reached(
         name: _integers(rng, pin, graph, name) if isinstance(pin, Uniform) else sample[name]
         for name, pin in pins.items()
     }
-    return _Reached(graph, plan, inputs)
+    return _Reached(draft.covers, graph, plan, inputs)
 
 
 def _storages(row: Row) -> Wanted:
@@ -332,6 +390,7 @@ def _finished(name: str, row: Row, reached: _Reached, form: str, arithmetic: str
     floats = replace(graph, values={n: replace(v, facts=()) for n, v in graph.values.items()})
     return KitItem(
         name=name,
+        covers=reached.covers,
         kernel=row.kernel,
         row=row.source,
         model=write_graph(floats),

@@ -82,13 +82,14 @@ def _same(*operands: Operand, **attributes: Any) -> tuple[Template, ...]:
     return (Template(operands or (_data(*X),), (X,), attributes),)
 
 
-def _recurrent(gates: int, states: int = 1, *, peepholes: bool = False) -> Template:
-    """A recurrent op over three steps with a bias and initial states, all of its results read."""
+def _recurrent(gates: int, states: int = 1, *, peepholes: bool = False, bare: bool = False) -> Template:
+    """A recurrent op over three steps, all of its results read; `bare`: without a bias and initial states."""
     size = 4
     state = (1, 1, size)
     weights = (_weight(1, gates * size, 4), _weight(1, gates * size, size), _weight(1, 2 * gates * size))
     peephole = (_weight(1, 3 * size),) if peepholes else ()
-    operands = (_data(3, 1, 4), *weights, Operand(), *(states * (_data(*state),)), *peephole)
+    rest = () if bare else (weights[2], Operand(), *(states * (_data(*state),)), *peephole)
+    operands = (_data(3, 1, 4), *weights[:2], *rest)
     return Template(operands, ((3, 1, 1, size), *(states * (state,))), {"hidden_size": size})
 
 
@@ -112,7 +113,7 @@ TEMPLATES: Final[Mapping[str, tuple[Template, ...]]] = {
     "DepthToSpace": (Template((_data(*X),), ((1, 1, 8, 8),), {"blocksize": 2}),),
     "Expand": (Template((_data(1, 4, 1, 4), _ints(1, 4, 4, 4)), (X,)),),
     "Flatten": (Template((_data(*X),), ((1, 64),)),),
-    "GRU": (_recurrent(3),),
+    "GRU": (_recurrent(3), _recurrent(3, bare=True)),
     "Gather": (
         Template((_data(*X), _ints(0, 2)), ((1, 2, 4, 4),), {"axis": 1}),
         Template((_weight(8, 128), _ints(0, 2)), ((2, 128),), {"axis": 0}),
@@ -131,7 +132,7 @@ TEMPLATES: Final[Mapping[str, tuple[Template, ...]]] = {
     "GlobalAveragePool": (Template((_data(*X),), ((1, 4, 1, 1),)),),
     "GlobalMaxPool": (Template((_data(*X),), ((1, 4, 1, 1),)),),
     "InstanceNormalization": (Template((_data(*X), _weight(4), _weight(4)), (X,)),),
-    "LSTM": (_recurrent(4, 2, peepholes=True), _recurrent(4, 2)),
+    "LSTM": (_recurrent(4, 2, peepholes=True), _recurrent(4, 2), _recurrent(4, 2, bare=True)),
     "LayerNormalization": (Template((_data(2, 8), _weight(8), _weight(8)), ((2, 8),)),),
     "LogSoftmax": _same(axis=1),
     "LpNormalization": _same(axis=1),
@@ -144,7 +145,7 @@ TEMPLATES: Final[Mapping[str, tuple[Template, ...]]] = {
     "MaxPool": (_pool(),),
     "PRelu": _same(_data(*X), _weight(4, 1, 1)),
     "Pad": (Template((_data(*X), _ints(0, 0, 1, 1, 0, 0, 1, 1)), ((1, 4, 6, 6),)),),
-    "RNN": (_recurrent(1),),
+    "RNN": (_recurrent(1), _recurrent(1, bare=True)),
     "ReduceMax": _reduce(),
     "ReduceMean": _reduce(),
     "ReduceMin": _reduce(),

@@ -68,7 +68,8 @@ def run(file, inputs):
 def test_an_engine_of_ones_own():
     target = load_target("teaching-npu")
     found = probe_rows(target, own_engine(run, "onnx-qdq"), kernels=["MaxPool", "conv"])
-    assert verdicts(found) == {"MaxPool-1": ("integers", ""), "conv-1": ("integers", "")}
+    assert {"MaxPool-1", "conv-1", "conv-1.2", "conv-1.3", "conv-1.4"} == set(verdicts(found))
+    assert {finding.verdict for finding in found} == {"integers"}
 
     def wrong(file, inputs):
         return {name: array ^ 1 for name, array in run(file, inputs).items()}
@@ -120,9 +121,22 @@ def test_an_engine_that_does_not_start(tmp_path):
 
 @pytest.mark.skipif(not litert.PYTHON.exists(), reason="no .oracles/litert: run make oracles")
 def test_every_row_of_litert_int8_that_a_file_can_say_runs_in_litert():
-    found = probe_rows(load_target("litert-int8"), ENGINES["litert-optimized"], python=str(litert.PYTHON))
-    assert [finding for finding in found if finding.refuted] == []
-    unknown = {finding.name for finding in found if not finding.holds}
+    """In one of the runtime's sets of kernels: the reference ones lack some, the others round otherwise."""
+    target = load_target("litert-int8")
+    both = [
+        probe_rows(target, ENGINES[name], python=str(litert.PYTHON))
+        for name in ("litert", "litert-optimized")
+    ]
+    reference, optimized = ({found.name for found in findings if found.refuted} for findings in both)
+    assert reference & optimized == set()
+    assert {name.split("-")[0] for name in reference} <= {
+        "DepthToSpace",
+        "Elu",
+        "Expand",
+        "ReduceSum",
+        "Tile",
+    }
+    unknown = {found.name.split(".")[0] for found in both[0] if not found.holds and not found.refuted}
     assert unknown == {"LSTM-1", "LSTM-2", "AveragePool-2", "AveragePool-4", "ReduceSum-2"}
 
 
@@ -130,7 +144,8 @@ def test_every_row_of_litert_int8_that_a_file_can_say_runs_in_litert():
 def test_every_row_of_tosa_int8_runs_in_the_reference_model():
     found = probe_rows(load_target("tosa-int8"), ENGINES["tosa"], python=str(tosa.PYTHON))
     assert [finding for finding in found if finding.refuted] == []
-    assert {finding.name for finding in found if not finding.holds} == {"matmul-2", "Resize-3", "Resize-4"}
+    unknown = {finding.name.split(".")[0] for finding in found if not finding.holds}
+    assert unknown == {"matmul-2", "Resize-3", "Resize-4"}
 
 
 @pytest.mark.skipif(not VELA.exists(), reason="no .oracles/vela: run make oracles")

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from planner.errors import ModelError
 from planner.ir.graph import Facts, Op, Value
 from planner.onnx.drafts.draft import Draft
 
@@ -105,6 +106,10 @@ class _Work:
         name = op.outputs[0]
         value = self.draft.read.values[name]
         shape = self.draft.shape(name) or ()
+        if len(shape) != len(order):
+            raise ModelError(
+                f"{op.type} at {op.name!r}: its result has {len(shape)} dimensions, its operand {len(order)}"
+            )
         inner = self.draft.read.fresh(name)
         sizes = [0] * len(order)
         for place, axis in enumerate(order):
@@ -121,6 +126,8 @@ def _transpose(work: _Work, op: Op) -> bool:
     source = work.turned(op.inputs[0])
     if source is None:
         return False
+    if sorted(op.attributes["perm"]) != sorted(source[1]):
+        raise ModelError(f"Transpose at {op.name!r}: {list(op.attributes['perm'])} is no order of its axes")
     # perm[i] is the source of axis i, so a transpose of a transpose picks from the first by the second.
     order = tuple([source[1][axis] for axis in op.attributes["perm"]])
     if order == tuple(range(len(order))):

@@ -35,8 +35,8 @@ def test_every_row(tmp_path):
     for seed in range(SEEDS):
         kit = make_kit(target, form="litert", seed=seed)
         refused = {item.name: item.refusal for item in kit.items if item.file is None}
-        assert refused.keys() == REFUSED.keys()
-        assert all(words in refused[name] for name, words in REFUSED.items())
+        assert {name.split(".")[0] for name in refused} == REFUSED.keys()
+        assert all(REFUSED[name.split(".")[0]] in text for name, text in refused.items())
         for kernels in ("optimized", "reference"):
             items = [item for item in kit.items if item.file and kernels_for(item.file) == kernels]
             folder = tmp_path / f"{kernels}_{seed}"
@@ -46,7 +46,7 @@ def test_every_row(tmp_path):
                 assert not isinstance(answer, str), f"{item.name}: {answer}"
                 count(counts, item, answer[0])
     assert {name: told for name, told in counts.items() if told[0]} == DIFFER
-    assert len(counts) == 84
+    assert len({name.split(".")[0] for name in counts}) == 84
 
 
 def count(counts, item, answer):
