@@ -5,6 +5,8 @@ none does is no match, unless its last block may be shorter than the others. Sou
 (`granularity: block`); 02, cases 17 to 24; ONNX MatMulNBits, whose blocks these are.
 """
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -67,8 +69,19 @@ def block_ranges(
     moved = np.moveaxis(np.asarray(constant.array), (first, second), (0, 1))
     moved = moved.reshape(*moved.shape[:2], -1)
     cut = 1 if second == along else 0
-    starts = np.arange(0, shape[along], size)
-    ends = (np.minimum, moved.min(axis=2)), (np.maximum, moved.max(axis=2))
-    low, high = (end.reduceat(part, starts, axis=cut).astype(np.float64) for end, part in ends)
+    whole = shape[along] // size * size
+    parts = [part for part in np.split(moved, [whole], axis=cut) if part.size]
+    found = [_ends_of(part, min(size, part.shape[cut]), cut) for part in parts]
     let_go(constant.array)
+    low, high = (np.concatenate(ends, axis=cut).astype(np.float64) for ends in zip(*found, strict=True))
     return low.reshape(-1), high.reshape(-1)
+
+
+def _ends_of(part: npt.NDArray[Any], size: int, cut: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Least and greatest of whole blocks along axis `cut`, of the two in front."""
+    shape = (*part.shape[:cut], part.shape[cut] // size, size, *part.shape[cut + 1 :])
+    blocks = part.reshape(shape)
+    rest = tuple(range(cut + 1, cut + 2)) + ((len(shape) - 1,) if shape[-1] > 1 else ())
+    low, high = blocks.min(axis=rest), blocks.max(axis=rest)
+    wanted = (*shape[: cut + 1], *shape[cut + 2 : -1])
+    return low.reshape(wanted), high.reshape(wanted)
