@@ -1,7 +1,7 @@
 """Our weight-only quantization in a process of its own; prints one JSON line, as `ort_nbits` does.
 
-Run by `language` as `python -m benchmarks.our_nbits MODEL SAMPLES OUT METHOD STORAGE`: METHOD `nearest`, or one
-of conditioning; STORAGE the integers, `i4` for symmetric ones, `u4` with zero points.
+Run by `language` as `python -m benchmarks.our_nbits MODEL SAMPLES OUT METHOD STORAGE`: METHOD `nearest`, or
+one of conditioning; STORAGE the integers, `i4` for symmetric ones, `u4` with zero points.
 """
 
 import json
@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import numpy as np
 
-import planner
 from benchmarks.memory import peak_rss_mb
 from planner.exporters.to_file import write_to
-from planner.onnx.read import read_onnx
+from planner.pipeline import annotate, check, load_model
+from planner.plan_model import plan as plan_model
 from planner.weight_conditioning.condition import condition
 
 TARGET: Final = "llm-w4"
@@ -33,18 +33,17 @@ def read_samples(path: str, inputs: tuple[str, ...]) -> list[dict[str, Any]]:
 
 def quantize(model: str, samples: str, out: Path, method: str, storage: str) -> None:
     """Read, condition, plan, check, write."""
-    graph = planner.load_model(model)
-    ready = planner.annotate(graph, kernels={"*": {"in": ["f32", storage]}})
+    graph = load_model(model)
+    ready = annotate(graph, kernels={"*": {"in": ["f32", storage]}})
     if method != NEAREST:
         given = read_samples(samples, graph.inputs) if method == "round" else None
         ready = condition(ready, method, target=TARGET, samples=given).model
-    plan = planner.plan(ready, TARGET)
-    planner.check(plan, ready)
+    plan = plan_model(ready, TARGET)
+    check(plan, ready)
     write_to(ready, plan, FORM, out)
 
 
 if __name__ == "__main__":
-    assert read_onnx  # the reader is imported, as onnx is on the other side
     start = time.perf_counter()
     quantize(sys.argv[1], sys.argv[2], Path(sys.argv[3]), *sys.argv[4:6])
     print(json.dumps({"seconds": time.perf_counter() - start, "peak_mb": peak_rss_mb()}))
