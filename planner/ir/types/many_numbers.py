@@ -68,12 +68,20 @@ class Numbers(Sequence[Any]):
         return int(np.count_nonzero(self._array == value))
 
 
+def ends(numbers: Sequence[Any]) -> tuple[Any, Any]:
+    """The least and the greatest of some numbers."""
+    if not isinstance(numbers, Numbers):
+        return min(numbers), max(numbers)
+    array = np.asarray(numbers)
+    return array.min().item(), array.max().item()
+
+
 def compact(scales: Sequence[float], zero_points: Sequence[int]) -> tuple[tuple[float, ...], tuple[int, ...]]:
     """Scales and zero points in little memory: sequences that stand for the tuples they equal."""
     wide = np.asarray(scales, np.float64)
     with np.errstate(over="ignore"):
         narrow = wide.astype(np.float32)
     held = Numbers(narrow if np.array_equal(narrow, wide) else wide)
-    least, most = min(zero_points), max(zero_points)
+    least, most = ends(zero_points)
     zeros = np.broadcast_to(np.int64(least), len(held)) if least == most else np.asarray(zero_points)
     return cast("tuple[float, ...]", held), cast("tuple[int, ...]", Numbers(zeros))

@@ -5,21 +5,22 @@ none does is no match, unless its last block may be shorter than the others. Sou
 (`granularity: block`); 02, cases 17 to 24; ONNX MatMulNBits, whose blocks these are.
 """
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from planner.ir.graph import Constant
 from planner.ir.mapped import let_go
-from planner.ir.types.dense_texts import MANY
 from planner.ir.types.many_numbers import compact
 from planner.ir.types.qtypes import Storage, Uniform
-from planner.ir.types.ranges import uniform_per_axis
+from planner.ir.types.ranges import symmetric_columns, uniform_per_axis
 from planner.propagation.solver.classes import label_for
 from planner.target.records import PortType
 
 Reals = npt.NDArray[np.float64]
+HELD: Final = 1 << 10
+"""Scales from which on a type holds them in arrays."""
 
 
 def block_type(
@@ -40,7 +41,7 @@ def block_type(
     kind = _of_slices(*ranges, spec)
     blocks = tuple(sorted(((channel, 1), (along, size))))
     scales, zeros = kind.scales, kind.zero_points
-    if len(scales) >= MANY:
+    if len(scales) >= HELD:
         scales, zeros = compact(scales, zeros)
     return Uniform(kind.storage, scales, zeros, "f32", None, blocks, tuple(grid))
 
@@ -50,6 +51,8 @@ def _of_slices(los: Reals, his: Reals, spec: PortType) -> Uniform:
     if not isinstance(store, Storage):
         raise TypeError(f"a port of type {spec} has no blocks of integers")
     if spec.symmetric and spec.scale_min is None and spec.scale_max is None:
+        if los.size >= HELD:
+            return symmetric_columns(los, his, store, power_of_two=spec.power_of_two)
         return uniform_per_axis(los, his, store, 0, power_of_two=spec.power_of_two)
     labels = [label_for(extent, spec) for extent in zip(los.tolist(), his.tolist(), strict=True)]
     zeros = tuple(zero + store.offset for _, zero in labels)
