@@ -68,15 +68,17 @@ class Numbers(Sequence[Any]):
         return int(np.count_nonzero(self._array == value))
 
 
-def ends(numbers: Sequence[Any]) -> tuple[Any, Any]:
+def ends(numbers: Sequence[Any] | npt.NDArray[Any]) -> tuple[Any, Any]:
     """The least and the greatest of some numbers."""
-    if not isinstance(numbers, Numbers):
+    if isinstance(numbers, tuple | list):
         return min(numbers), max(numbers)
     array = np.asarray(numbers)
     return array.min().item(), array.max().item()
 
 
-def compact(scales: Sequence[float], zero_points: Sequence[int]) -> tuple[tuple[float, ...], tuple[int, ...]]:
+def compact(
+    scales: Sequence[float] | npt.NDArray[Any], zero_points: Sequence[int] | npt.NDArray[Any]
+) -> tuple[tuple[float, ...], tuple[int, ...]]:
     """Scales and zero points in little memory: sequences that stand for the tuples they equal."""
     wide = np.asarray(scales, np.float64)
     with np.errstate(over="ignore"):

@@ -98,7 +98,7 @@ def gather_block_quantized(body: Body) -> None:
     """GatherBlockQuantized: a table in blocks, as DequantizeLinear in front of Gather."""
     data, indices, scales, zeros = (body.input(i) for i in range(4))
     axis, block = body.attribute("quantize_axis", 1), body.attribute("block_size", 128)
-    operands = (data, scales, zeros) if zeros else (data, scales)
+    operands: tuple[str, ...] = (data, scales, zeros) if zeros else (data, scales)
     if body.dtype(data) not in ("u4", "i4"):
         operands = _from_bytes(body, body.attribute("bits", 4))
     table = body("DequantizeLinear", *operands, axis=axis, block_size=block)
