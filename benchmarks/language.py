@@ -277,11 +277,11 @@ Made by `{command}` (the model folder is needed, and
 onnxruntime's quantizer in an environment of its own: `make .oracles/nbits/.made`), onnxruntime
 {version("onnxruntime")}. `stories260k` of the model folder, a trained decoder with 260,000 parameters;
 {given.texts} held-out texts of {STEPS} tokens, 32 other ones to calibrate with. Cross entropy of the next
-tokens in nats (two standard errors are 0.004), top-1: how often the most likely token is the float model's, KL
-of the float model's distribution and the file's, in nats. Weights of few bits: `llm-w4`, blocks of 32 along
-the sum, symmetric unless zero points are named, in all 36 matrices, sums in float32 (`accuracy_level` 1).
-*nearest* is the plan alone, `clip` and `round` are [conditioning](../accuracy.md#conditioning), `round` with the
-calibration texts.
+tokens in nats (two standard errors are 0.004), top-1: how often the most likely token is the float model's,
+KL of the float model's distribution and the file's, in nats. Weights of few bits: `llm-w4`, blocks of 32
+along the sum, symmetric unless zero points are named, in all 36 matrices, sums in float32 (`accuracy_level`
+1). *nearest* is the plan alone, `clip` and `round` are [conditioning](../accuracy.md#conditioning), `round`
+with the calibration texts.
 
 ## Prefill
 {whole}

@@ -47,6 +47,7 @@ def write_form(
     form: Form,
     *,
     external: Path | None = None,
+    into: Path | None = None,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> bytes:
     """Serialise a planned model; IR 10, opset 21 or 20 (`opsets`).
@@ -56,6 +57,7 @@ def write_form(
       plan: of that model.
       form: the format.
       external: a file to write the weights into, tensor by tensor; see `write_model`.
+      into: a file for the whole model, likewise; then nothing is returned.
       progress: called with (kernels written, kernels in all).
 
     Raises:
@@ -81,7 +83,7 @@ def write_form(
     builder.file.scope = ""
     if form.needs and all(node.op_type not in form.needs for node in builder.file.nodes):
         raise _lacking(plan, form)
-    return builder.finish(external)
+    return builder.finish(external, into)
 
 
 def _lacking(plan: Plan, form: Form) -> UnsupportedExport:
