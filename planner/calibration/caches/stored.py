@@ -1,7 +1,8 @@
 """Caches stored in few bits: each pair of `past` and `present` pinned to one type.
 
 The type comes from the range of both, per tensor; per head where heads have ranges, or from samples. It is a
-fact on the two values, so everybody who reads facts knows it: plan, log, checker, exporters. Source: design 01, sections 1 and 5.
+fact on the two values, so everybody who reads facts knows it: plan, log, checker, exporters. Source: design
+01, sections 1 and 5.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,7 +32,7 @@ def tie_caches(
     names: Mapping[str, str] | None = None,
     by_head: ByHead | None = None,
 ) -> Graph:
-    """Give both values of each pair one type, from `by_head` or from the model's ranges, of heads if they have.
+    """Give both values of each pair one type, from `by_head` or from ranges, of heads if there are any.
 
     Raises:
       AnnotationError: no caches, or a cache without a range.
