@@ -101,11 +101,13 @@ def uniform_per_axis(
     return Uniform(store, scales, zeros, expressed, axis)
 
 
-def symmetric_columns(los: Reals, his: Reals, store: Storage, *, power_of_two: bool = False) -> Uniform:
-    """What `uniform_per_axis` gives along axis 0 with zero points 0 and scales in f32, held in arrays."""
+def uniform_columns(
+    los: Reals, his: Reals, store: Storage, *, symmetric: bool = True, power_of_two: bool = False
+) -> Uniform:
+    """What `uniform_per_axis` gives along axis 0 with scales in f32, held in arrays."""
     low, high = np.asarray(los, np.float64), np.asarray(his, np.float64)
     _check_ranges(low, high)
-    scales, zeros = affine_columns(low, high, store, symmetric=True, power_of_two=power_of_two)
+    scales, zeros = affine_columns(low, high, store, symmetric=symmetric, power_of_two=power_of_two)
     if not float(scales.max()) <= FORMATS["f32"].most:
         raise QTypeError(f"scale {float(scales.max())!r} is beyond f32")
     return Uniform(store, *compact(scales, zeros), "f32", 0)

@@ -14,7 +14,7 @@ from planner.ir.graph import Constant
 from planner.ir.mapped import let_go
 from planner.ir.types.many_numbers import compact
 from planner.ir.types.qtypes import Storage, Uniform
-from planner.ir.types.ranges import symmetric_columns, uniform_per_axis
+from planner.ir.types.ranges import uniform_columns, uniform_per_axis
 from planner.propagation.solver.classes import label_for
 from planner.target.records import PortType
 
@@ -50,9 +50,10 @@ def _of_slices(los: Reals, his: Reals, spec: PortType) -> Uniform:
     store = spec.storage
     if not isinstance(store, Storage):
         raise TypeError(f"a port of type {spec} has no blocks of integers")
-    if spec.symmetric and spec.scale_min is None and spec.scale_max is None:
-        if los.size >= HELD:
-            return symmetric_columns(los, his, store, power_of_two=spec.power_of_two)
+    is_free = spec.scale_min is None and spec.scale_max is None
+    if is_free and los.size >= HELD and (spec.symmetric or spec.zero_point is None):
+        return uniform_columns(los, his, store, symmetric=spec.symmetric, power_of_two=spec.power_of_two)
+    if is_free and spec.symmetric:
         return uniform_per_axis(los, his, store, 0, power_of_two=spec.power_of_two)
     labels = [label_for(extent, spec) for extent in zip(los.tolist(), his.tolist(), strict=True)]
     zeros = tuple(zero + store.offset for _, zero in labels)
