@@ -46,7 +46,7 @@ from planner.cli.files import model_format
 from planner.errors import InputError, PlannerError
 from planner.ir.graph import Graph, model_digest
 from planner.litert_reader.scan import scan_litert
-from planner.pipeline import annotate, export, load_model
+from planner.pipeline import annotate, export_whole, load_model
 from planner.plans.explain import explain
 from planner.plans.plan import Plan, Planned
 from planner.plans.read_json import plan_from_json
@@ -142,9 +142,7 @@ def export_plan(job: Arguments) -> dict[str, Any]:
     """Write a planned model in a format."""
     _, graph = _model(job)
     plan, level = plan_from_json(Path(job["plan"]).read_bytes()), job.get("accuracy_level")
-    data = export(graph, plan, job["format"], accuracy_level=level)
-    Path(job["out"]).write_bytes(data)
-    return {"bytes": len(data)}
+    return {"bytes": export_whole(graph, plan, job["format"], Path(job["out"]), accuracy_level=level)}
 
 
 def lint_target(job: Arguments) -> dict[str, Any]:

@@ -28,8 +28,9 @@ from planner.target.load import load_target
 from planner.weight_conditioning.activations import activations, output_change
 from planner.weight_conditioning.equalize import numbers, rescale, touched
 from planner.weight_conditioning.layers import as_rows, from_rows
+from planner.weight_conditioning.narrow import Slices
 from planner.weight_conditioning.operands import numbers_of, with_operands
-from planner.weight_conditioning.rounding import Slices, given_slices, planned_slices
+from planner.weight_conditioning.rounding import given_slices, planned_slices
 from planner.weight_conditioning.seams import find_seams, weighted
 
 NETS: Final = ("vww_96_float", "ultraface_slim320_op13", "pretrainedResnet", "squeezenet_real_fp32")

@@ -21,12 +21,17 @@ from typing import Final
 import numpy as np
 
 from benchmarks.decoder import Size, samples, size_of, write_decoder
+from benchmarks.large_jobs import jobs
 from planner.exporters.onnx.block_packing import Steps, packed_blocks
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "results" / "large-models.md"
 ROUNDS: Final = 5
 MATRIX: Final = (4096, 8192)
+JOBS: Final = {
+    "plan": "job of `POST /v1/plans`",
+    "export": "job of `POST /v1/exports`, `onnx-matmulnbits`, one file",
+}
 QPLAN: Final = "import sys; from planner.cli.app import main; main(sys.argv[1:])"
 HEAD: Final = """# Large models
 
@@ -92,6 +97,10 @@ def steps(folder: Path, size: Size) -> Iterator[Record]:
     whole = ("--stats", str(stats), "--target", "onnxruntime-cpu", "--format", "onnx-qdq", "--out", str(out))
     made = [out / "onnx-qdq.onnx", out / "onnx-qdq.onnx.data"]
     yield measured("`qplan plan --format onnx-qdq`, 8 bits", (QPLAN, "plan", name, *whole), *made)
+    shutil.rmtree(out)
+    for job in jobs(source, folder):
+        what = f"{JOBS[job.task]}, limit {job.limit / 1e6:.0f} MB"
+        yield Record(what, job.seconds, job.peak / 1e6, job.written / 1e6)
 
 
 def packing_speed() -> dict[str, float]:

@@ -21,7 +21,7 @@ from planner.calibration.statistics import ACCEPTED, Statistics
 from planner.checker.check import check as check_plan
 from planner.errors import InputError, ModelError, expect, require_name
 from planner.exporters.table import EXPORTERS, WITH_LEVELS, refuse_bodies, refuse_level
-from planner.exporters.to_file import write_to
+from planner.exporters.to_file import write_to, write_whole
 from planner.foreign_files import foreign_folder, refuse_foreign
 from planner.interpreter.compare import Comparison
 from planner.interpreter.compare import compare as compare_models
@@ -223,6 +223,25 @@ def export(
         return EXPORTERS[format](model, plan)
     refuse_level(format)
     return WITH_LEVELS[format](model, plan, accuracy_level)
+
+
+def export_whole(
+    model: Graph,
+    plan: Plan,
+    format: str,  # noqa: A002 - as `export`
+    path: Path,
+    *,
+    accuracy_level: int | None = None,
+) -> int:
+    """`export` into one file, weight by weight, in the place itself; the bytes written are returned.
+
+    Raises:
+      UnsupportedExport, PlanInvalid: as `export`.
+    """
+    model = _exportable(model, plan, format)
+    if accuracy_level is not None:
+        refuse_level(format)
+    return write_whole(model, plan, format, path, level=accuracy_level)
 
 
 def _exportable(model: Graph, plan: Plan, name: str) -> Graph:

@@ -63,7 +63,7 @@ class Bounds:
     """Limits of one child.
 
     Attributes:
-      memory: bytes beside ten times the size of the files it reads.
+      memory: bytes beside ten times the size of the files it reads, and once that of weights it maps.
       seconds: of the processor; `patience` times that on the clock.
       functions: QuantFns that targets may name, each with its `module:function`.
     """
@@ -196,10 +196,15 @@ def run_child(
 def line_of(store: Store, work: Mapping[str, Any], bounds: Bounds, folder: Path) -> bytes:
     """The line that tells a child its work: arguments, in which files are paths, and limits."""
     arguments = copy.deepcopy(work["arguments"])
-    reads = sum(_lay_out(store, file, arguments, folder / f"file{k}") for k, file in enumerate(work["files"]))
+    reads = mapped = 0
+    for k, file in enumerate(work["files"]):
+        size = _lay_out(store, file, arguments, folder / f"file{k}")
+        # Weights beside a model are mapped, never read whole.
+        is_mapped = file["at"][0] == "external"
+        reads, mapped = (reads, mapped + size) if is_mapped else (reads + size, mapped)
     limits = {
-        "memory": bounds.memory + PER_BYTE * reads,
-        "mapped": MAPPED,
+        "memory": bounds.memory + PER_BYTE * reads + mapped,
+        "mapped": MAPPED + mapped,
         "seconds": bounds.seconds,
         "file": MAX_FILE,
         "functions": bounds.functions,

@@ -45,11 +45,12 @@ def condition(
     *,
     methods: Annotated[
         str,
-        typer.Option("--methods", metavar="M", help="equalize, absorb, migrate[:0.5], round, correct."),
+        typer.Option("--methods", metavar="M", help="equalize, absorb, migrate[:0.5], clip, round, correct."),
     ],
     out: Annotated[str, typer.Option("--out", "-o", metavar="OUT", help="Folder to write into.")],
     target: Annotated[
-        str | None, typer.Option("--target", "-t", metavar="T", help="For round and correct: whose types.")
+        str | None,
+        typer.Option("--target", "-t", metavar="T", help="For clip, round and correct: whose types."),
     ] = None,
     data: DataOption = None,
     stats: StatsOption = None,

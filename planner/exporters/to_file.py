@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 from planner.errors import InputError, UnsupportedExport
 from planner.exporters.onnx import matmulnbits, qcdq, qdq, qoperator
 from planner.exporters.onnx.write import Form, write_form
-from planner.exporters.table import EXPORTERS, WITH_LEVELS
+from planner.exporters.table import EXPORTERS
 from planner.ir.graph import Graph
 from planner.ir.mapped import mapped_file
 from planner.onnx.write import MAX_BYTES, write_graph
@@ -72,12 +72,43 @@ def write_to(
             f"{name} has all its weights in one file; with external data can be: {', '.join(STREAMED)}"
         )
     if form is None or not (has_large_weights(graph) if external is None else external):
-        data = EXPORTERS[name](graph, plan) if level is None else WITH_LEVELS[name](graph, plan, level)
-        return _written(graph, path, lambda _folder: data)
+        _keep_weights(graph, path)
+        with draft(path) as folder:
+            write_whole(graph, plan, name, folder / path.name, level=level, progress=progress)
+            (folder / path.name).replace(path)
+        return (path,)
     found = form
     return _written(
         graph, path, lambda beside: write_form(graph, plan, found, external=beside, progress=progress)
     )
+
+
+def write_whole(
+    graph: Graph,
+    plan: Plan,
+    name: str,
+    path: Path,
+    *,
+    level: int | None = None,
+    progress: Progress | None = None,
+) -> int:
+    """Write a plan in a format into one file, weight by weight where the format's weights can lie outside.
+
+    Args:
+      level, progress: see `write_to`.
+
+    Returns:
+      Bytes written.
+
+    Raises:
+      UnsupportedExport: as the format does.
+    """
+    form = STREAMED.get(name) if level is None else matmulnbits.form_at(level)
+    if form is not None:
+        write_form(graph, plan, form, into=path, progress=progress)
+    else:
+        path.write_bytes(EXPORTERS[name](graph, plan))
+    return path.stat().st_size
 
 
 def write_float(graph: Graph, path: Path) -> tuple[Path, ...]:

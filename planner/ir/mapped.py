@@ -5,15 +5,20 @@ big array lets it go, so that what is held stays about one tensor, however big t
 """
 
 import mmap
+from collections.abc import MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
+from weakref import WeakValueDictionary
 
 import numpy as np
+import numpy.typing as npt
 
 LEAST: Final = 1 << 20
 """Bytes from which on it is worth a call."""
 _DROP: Final = getattr(mmap, "MADV_DONTNEED", None)
+_MAPS: Final[MutableMapping[tuple[Any, ...], mmap.mmap]] = WeakValueDictionary()
+"""Files that arrays show, as they were when they were opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +27,25 @@ class Place:
 
     path: Path
     offset: int
+
+
+def map_bytes(path: Path, offset: int, size: int) -> npt.NDArray[np.uint8]:
+    """Bytes of a file, read where they are used; read-only.
+
+    All arrays of a file share one mapping: each holds a file descriptor and models
+    have thousands of tensors.
+    """
+    now = path.stat()
+    key = (path, now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns)
+    whole = _MAPS.get(key)
+    if whole is None:
+        with path.open("rb") as file:
+            whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        _MAPS[key] = whole
+    # As numpy.memmap makes itself of a mapping of its own.
+    found: Any = np.ndarray.__new__(np.memmap, (size,), np.uint8, buffer=whole, offset=offset)
+    vars(found).update(_mmap=whole, offset=offset, mode="r", filename=path)
+    return cast("npt.NDArray[np.uint8]", found)
 
 
 def mapped_file(array: np.ndarray) -> Place | None:
@@ -48,4 +72,7 @@ def let_go(array: np.ndarray | None) -> None:
     while isinstance(found, np.ndarray):
         found = found.base
     if isinstance(found, mmap.mmap) and not array.flags.writeable:
-        found.madvise(_DROP)
+        first = np.frombuffer(found, np.uint8, 1).ctypes.data
+        low, high = (end - first for end in np.lib.array_utils.byte_bounds(array))
+        start = low // mmap.PAGESIZE * mmap.PAGESIZE
+        found.madvise(_DROP, start, high - start)

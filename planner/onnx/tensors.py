@@ -15,6 +15,7 @@ import numpy as np
 from onnx import TensorProto, numpy_helper
 
 from planner.errors import ModelError
+from planner.ir.mapped import map_bytes
 from planner.onnx.dtypes import NAMES, NARROW_BITS, NUMPY, byte_size, dtype_of, enum_of
 
 _ALIGNMENT: Final = 4096
@@ -191,8 +192,7 @@ def _mapped(tensor: TensorProto, dtype: str, folder: Path | None) -> np.ndarray:
     )
     if needed == 0:
         return np.zeros(tuple(tensor.dims), dtype=NUMPY[dtype])
-    raw = np.memmap(path, dtype=np.uint8, mode="r", offset=offset, shape=(needed,))
-    return _unpacked(raw, dtype, tuple(tensor.dims))
+    return _unpacked(map_bytes(path, offset, needed), dtype, tuple(tensor.dims))
 
 
 def _number(entries: dict[str, str], key: str, tensor: TensorProto) -> int:

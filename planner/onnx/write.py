@@ -51,6 +51,7 @@ def write_model(
     ir_version: int = IR_VERSION,
     domains: Mapping[str, int] | None = None,
     external: Path | None = None,
+    into: Path | None = None,
     places: Mapping[str, Place] | None = None,
     doc: str = "",
     metadata: Mapping[str, str] | None = None,
@@ -68,6 +69,7 @@ def write_model(
       domains: versions of further operator sets; a domain that nodes use and that is missing gets 1.
       external: a data file to write the weights into; the model refers to it by its file name, so
         the returned bytes belong into the same folder.
+      into: a file to write the whole model into, weight by weight; nothing is returned then.
       places: bytes of files that are the weights of some names as they are: the model refers to them by their
         paths, relative ones to the folder that it is read in.
       annotations: quantization annotations of tensors, key to text, by tensor name.
@@ -106,19 +108,24 @@ def write_model(
         entry = graph.quantization_annotation.add(tensor_name=tensor)
         for key, text in texts.items():
             entry.quant_parameter_tensor_names.add(key=key, value=text)
-    if external is None:
-        return _joined(model, tensors)
-    _write_external(graph, tensors, external)
+    if external is None and into is None:
+        return b"".join(_parts(model, tensors))
+    if into is not None:
+        with into.open("wb") as file:
+            file.writelines(_parts(model, tensors))
+        return b""
+    if external is not None:
+        _write_external(graph, tensors, external)
     return bytes(model.SerializeToString())
 
 
-def _joined(model: ModelProto, tensors: Mapping[str, tuple[np.ndarray, str]]) -> bytes:
-    """The bytes of a model and its weights, which are copied once: protobuf would copy them twice."""
+def _parts(model: ModelProto, tensors: Mapping[str, tuple[np.ndarray, str]]) -> list[bytes]:
+    """The bytes of a model and its weights in parts, none of them copied: protobuf would copy them twice."""
     parts: list[bytes] = [model.graph.SerializeToString()]
     for key, (array, dtype) in tensors.items():
         parts += field_parts(_INITIALIZER, tensor_parts(key, array, dtype))
     model.ClearField("graph")
-    return b"".join([model.SerializeToString(), *field_parts(_GRAPH, parts)])
+    return [model.SerializeToString(), *field_parts(_GRAPH, parts)]
 
 
 def write_graph(

@@ -31,6 +31,7 @@ from planner.weight_conditioning.follow import Known, followed, forgotten, obser
 from planner.weight_conditioning.layers import grams, patches_of
 from planner.weight_conditioning.methods import Method, read_methods
 from planner.weight_conditioning.migrate import migrated
+from planner.weight_conditioning.narrow import Slices, clipped
 from planner.weight_conditioning.operands import Reals, without_unread
 from planner.weight_conditioning.rounding import given_slices, planned_slices, rounded
 from planner.weight_conditioning.seams import Seam, find_seams
@@ -42,7 +43,7 @@ class Change:
 
     Attributes:
       method: as it ran: `migrate:0.8`.
-      values: constants that have other numbers, by their names in the new model.
+      values: constants that have other numbers (`clip`: that have a type), by their names in the new model.
       rescaled: activations that have another range.
       factors: the least and greatest factor of a channel, (1, 1) for a method that has none; of `absorb`
         what channels are less by, in reals.
@@ -101,15 +102,16 @@ def condition(
 ) -> Conditioned:
     """Change the weights of a float model so that less is lost when it is quantized.
 
-    Methods run in the order `equalize`, `absorb`, `migrate`, `round`, `correct`. The first and third keep the
-    float function up to rounding; what each moved is in `changes`. Constants and values that are pinned, or
-    have a type asked of them, stay as they are, and so does what they would be rescaled with.
+    Methods run in the order `equalize`, `absorb`, `migrate`, `clip` or `round`, `correct`.
+    The first and third keep the float function up to rounding; what each moved is in `changes`. Constants and
+    values that are pinned, or have a type asked of them, stay as they are, and so does what they would be
+    rescaled with.
 
     Args:
       model: of ops; its facts stay, but for calibrated ranges of values that were rescaled.
       methods: `equalize,migrate:0.8`, or one text each; `round:4x32` rounds to 4 bits in blocks of 32 inputs,
-        whatever target there is.
-      target: whose plan says the types of weights; needed by `round` and `correct`.
+        whatever target there is, and `clip:4x32` chooses the scales of such blocks.
+      target: whose plan says the types of weights; needed by `clip`, `round` and `correct`.
       stats: of the model, from `calibrate`, or a file of them.
       samples: as for `calibrate`; needed by `absorb`, `migrate` and `round`, and to measure changes.
 
@@ -184,18 +186,28 @@ def _absorb(work: _Work, _method: Method) -> tuple[_Work, Change]:
     return replace(work, model=model, known=known), change
 
 
+def _clip(work: _Work, method: Method) -> tuple[_Work, Change]:
+    work, slices = _grids(work, method)
+    model, changed = clipped(work.model, slices)
+    return replace(work, model=model), Change(str(method), changed)
+
+
 def _round(work: _Work, method: Method) -> tuple[_Work, Change]:
-    if method.bits:
-        slices = given_slices(work.model, method.bits, method.block)
-    else:
-        work = _with_stats(work)
-        slices = planned_slices(annotate(work.model, stats=work.known.stats), _target(work))
+    work, slices = _grids(work, method)
     ops = {op.name: op for op in work.model.ops if op.name in slices}
     met = {name: found for name, op in ops.items() if (found := patches_of(work.model, op)) is not None}
     seen = grams(work.model, _given(work), met.values())
     done = rounded(work.model, slices, met, seen)
     change = Change(str(method), _renumbered(work.model, done.model), left=done.left)
     return replace(work, model=done.model, meant={**work.meant, **done.meant}), change
+
+
+def _grids(work: _Work, method: Method) -> tuple[_Work, Mapping[str, Slices]]:
+    """The grids that a method names, or those of the target's plan; with the statistics for that, if any."""
+    if method.bits:
+        return work, given_slices(work.model, method.bits, method.block)
+    work = _with_stats(work)
+    return work, planned_slices(annotate(work.model, stats=work.known.stats), _target(work))
 
 
 def _correct(work: _Work, _method: Method) -> tuple[_Work, Change]:
@@ -284,6 +296,7 @@ Run: TypeAlias = Callable[[_Work, Method], tuple[_Work, Change]]
 
 RUN: Final[Mapping[str, Run]] = {
     "absorb": _absorb,
+    "clip": _clip,
     "correct": _correct,
     "equalize": _equalize,
     "migrate": _migrate,
@@ -292,6 +305,7 @@ RUN: Final[Mapping[str, Run]] = {
 """The function of each method."""
 NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "absorb": ("samples",),
+    "clip": ("a target",),
     "correct": ("a target", "samples or stats"),
     "migrate": ("samples",),
     "round": ("a target", "samples"),

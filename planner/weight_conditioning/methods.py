@@ -9,7 +9,7 @@ from typing import Final
 from planner.errors import InputError, UnknownName
 from planner.weight_conditioning.migrate import ALPHA
 
-ORDER: Final = ("equalize", "absorb", "migrate", "round", "correct")
+ORDER: Final = ("equalize", "absorb", "migrate", "clip", "round", "correct")
 """Methods in the order in which they run, whatever order they are asked for in."""
 
 
@@ -19,8 +19,8 @@ class Method:
 
     Attributes:
       alpha: of `migrate`.
-      bits, block: of `round`: the grid of its own, blocks of inputs that share a scale (0: none); 0 bits: the
-        grid is that of a target's plan.
+      bits, block: of `clip` and `round`: the grid of its own, blocks of inputs that share a scale (0: none);
+        0 bits: the grid is that of a target's plan.
     """
 
     name: str
@@ -53,6 +53,11 @@ def read_methods(asked: str | Iterable[str]) -> tuple[Method, ...]:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InputError(f"method {twice!r} is asked for twice", hint="once is accepted")
+    if {"clip", "round"} <= set(names):
+        raise InputError(
+            "methods 'clip' and 'round' are asked for: both choose the scales of weights",
+            hint="round tries narrower ranges by itself",
+        )
     return tuple(sorted(found, key=lambda method: ORDER.index(method.name)))
 
 
@@ -79,16 +84,21 @@ def _migrate(text: str, parameter: str) -> Method:
     return Method("migrate", alpha)
 
 
-def _round(text: str, parameter: str) -> Method:
+def _gridded(text: str, parameter: str) -> Method:
+    name = text.strip().partition(":")[0]
     match = _GRID.fullmatch(parameter)
     if match is None or int(match[1]) not in BITS or (match[2] and not int(match[2])):
         raise InputError(
-            f"method {text!r}: accepted is round:BITS or round:BITSxBLOCK, bits {BITS[0]} to {BITS[-1]}",
-            hint="round alone takes the grids that the target's plan gives to weights",
+            f"method {text!r}: accepted is {name}:BITS or {name}:BITSxBLOCK, bits {BITS[0]} to {BITS[-1]}",
+            hint=f"{name} alone takes the grids that the target's plan gives to weights",
         )
-    return Method("round", bits=int(match[1]), block=int(match[2] or 0))
+    return Method(name, bits=int(match[1]), block=int(match[2] or 0))
 
 
 _GRID: Final = re.compile(r"(\d{1,2})(?:x(\d{1,6}))?")
 BITS: Final = range(2, 9)
-_PARAMETERS: Final[Mapping[str, Callable[[str, str], Method]]] = {"migrate": _migrate, "round": _round}
+_PARAMETERS: Final[Mapping[str, Callable[[str, str], Method]]] = {
+    "clip": _gridded,
+    "migrate": _migrate,
+    "round": _gridded,
+}

@@ -17,11 +17,11 @@ from planner.constants.quantize import dequantize_array, stored_dtype
 from planner.fusion.fuse import fuse
 from planner.ir.graph import LINEAR, Graph, Op
 from planner.ir.types.qtypes import Storage, Uniform, storage, sub_channel, uniform
-from planner.ir.types.scales import round_scales
 from planner.propagation.propagate import operand_types
 from planner.propagation.selection.weight_axes import linear_op
 from planner.target.records import Target
 from planner.weight_conditioning.layers import Patches, as_rows, from_rows
+from planner.weight_conditioning.narrow import Slices, narrowed, pinned
 from planner.weight_conditioning.operands import Key, numbers_of, with_operands
 from planner.weight_conditioning.second_order import Grid, factored, second_order
 
@@ -30,31 +30,6 @@ SHARES: Final = (0.95, 0.9, 0.8, 0.7, 0.6)
 """Of each slice's range: what is tried as the range of all scales of a row."""
 AT_ONCE: Final = 1 << 22
 """Weights, over all grids that are tried together."""
-FINE_SHARES: Final = tuple((np.arange(50, 14, -1) / 50).tolist())
-"""1 to 0.3, tried for each slice by itself."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Slices:
-    """Grid of a weight, as slices that share a scale.
-
-    Attributes:
-      of: slice of each weight, shape `(groups, n_out, n_in)`.
-      scales, zeros: of each slice.
-      store: their integers.
-      kind: the type that says all this; None where none can, for a last block shorter than the others.
-    """
-
-    of: npt.NDArray[np.int64]
-    scales: Reals
-    zeros: Reals
-    store: Storage
-    kind: Uniform | None
-
-    def grid(self, group: int) -> Grid:
-        """Of the weights of one group."""
-        of = self.of[group]
-        return Grid(self.scales[of], self.zeros[of], self.store.qmin, self.store.qmax)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,9 +76,8 @@ def given_slices(graph: Graph, bits: int, block: int) -> dict[str, Slices]:
         of = _numbered(rows.shape, block) if kind is None else slices_of(op, weight, kind).of
         greatest = np.zeros(int(of.max(initial=0)) + 1)
         np.maximum.at(greatest, of.reshape(-1), rows.reshape(-1))
-        found[op.name] = _with_scales(
-            Slices(of, greatest, np.zeros(greatest.size), store, kind), greatest / store.qmax
-        )
+        plain = Slices(of, greatest, np.zeros(greatest.size), store, kind)
+        found[op.name] = plain.rescaled(greatest / store.qmax)
     return found
 
 
@@ -126,18 +100,11 @@ def _kind(op: Op, weight: Reals, store: Storage, block: int) -> Uniform | None:
     out_axis = 0 if op.type == "Conv" or op.attributes.get("transB", 0) else 1
     if not block:
         return uniform(store, [1.0] * weight.shape[out_axis], axis=out_axis)
-    if op.type == "Conv" or weight.shape[1 - out_axis] % block:
+    if op.type == "Conv":
         return None
     blocks = {out_axis: 1, 1 - out_axis: block}
-    grid = tuple(size // blocks[axis] for axis, size in enumerate(weight.shape))
+    grid = tuple(-(-size // blocks[axis]) for axis, size in enumerate(weight.shape))
     return sub_channel(store, [1.0] * (grid[0] * grid[1]), blocks=blocks, grid=grid)
-
-
-def _with_scales(own: Slices, scales: Reals) -> Slices:
-    """The grid with other scales, each a value that a type can have; 1 for a slice of nothing but 0."""
-    stored = round_scales(np.where(scales > 0, scales, 1.0).tolist(), "f32")
-    kind = None if own.kind is None else replace(own.kind, scales=stored)
-    return replace(own, scales=np.asarray(stored), kind=kind)
 
 
 def slices_of(op: Op, weight: Reals, kind: Uniform) -> Slices:
@@ -179,7 +146,7 @@ def rounded(
         arrays[op.name, 1], kind = _on_grid(graph, op, slices[op.name], gram, known[patches])
         if kind is not None:
             kinds[op.name] = kind
-    model = _pinned(with_operands(graph, arrays), kinds)
+    model, _ = pinned(with_operands(graph, arrays), kinds)
     before = {op.name: op for op in graph.ops}
     meant = {
         op.inputs[1]: np.asarray(graph.constants[before[op.name].inputs[1]].array)
@@ -220,7 +187,7 @@ def _least(
         kept = np.where(is_better[..., None], stored, kept)
         slices = own.of[is_better]
         chosen[slices] = tried.scales[slices]
-    return (own if np.array_equal(chosen, own.scales) else _with_scales(own, chosen)), kept
+    return (own if np.array_equal(chosen, own.scales) else own.rescaled(chosen)), kept
 
 
 def _rounded_onto(
@@ -253,34 +220,9 @@ def _is_one_row_each(of: npt.NDArray[np.int64]) -> bool:
 def _tried(rows: Reals, own: Slices, gram: Reals) -> Iterator[Slices]:
     """Grids to round onto: the range's own; below 8 bits narrower ones too, but for powers of two."""
     yield own
-    if own.store.bits >= 8 or own.zeros.any() or np.all(np.frexp(own.scales)[0] == 0.5):
+    if not own.may_narrow:
         return
     for share in SHARES:
-        yield _with_scales(own, own.scales * share)
-    yield _with_scales(own, _searched(rows, own, gram))
-
-
-def _searched(rows: Reals, own: Slices, gram: Reals) -> Reals:
-    """Each slice's scale that loses least by itself, errors of weights weighted by the diagonal of H."""
-    weights = np.maximum(np.diagonal(gram, axis1=1, axis2=2), 0)[:, None, :]
-    best, chosen = np.full(own.scales.size, np.inf), own.scales
-    for share in FINE_SHARES:
-        scales = own.scales * share
-        steps = scales[own.of]
-        nearest = np.clip(np.rint(rows / steps), own.store.qmin, own.store.qmax) * steps
-        lost = np.bincount(
-            own.of.reshape(-1), (weights * (nearest - rows) ** 2).reshape(-1), minlength=best.size
-        )
-        chosen = np.where(lost < best, scales, chosen)
-        best = np.minimum(best, lost)
-    return chosen
-
-
-def _pinned(graph: Graph, kinds: Mapping[str, Uniform]) -> Graph:
-    """The model with the types of weights as facts, by op."""
-    values = dict(graph.values)
-    for op in graph.ops:
-        kind = kinds.get(op.name)
-        if kind is not None:
-            values[op.inputs[1]] = replace(values[op.inputs[1]], facts=(kind,))
-    return replace(graph, values=values)
+        yield own.rescaled(own.scales * share)
+    weights = np.maximum(np.diagonal(gram, axis1=1, axis2=2), 0)
+    yield own.rescaled(narrowed(rows, own, weights))

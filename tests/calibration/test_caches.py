@@ -135,6 +135,31 @@ def test_the_section_of_annotations_says_the_same(ranged):
         assert pin(found, KEY) == pin(planner.with_caches(ranged), KEY)
 
 
+def test_ranges_of_heads_give_each_head_a_type(ranged):
+    """As samples do; they are text, so files of annotations and requests have them too."""
+    wanted = planner.with_caches(ranged, "i8", samples=samples(ranged))
+    ends = {}
+    for past, present in wanted.caches:
+        (pin,) = [fact for fact in wanted.values[past].facts if isinstance(fact, Uniform)]
+        store = pin.storage
+        ranges = ", ".join(
+            f"{(store.qmin - zero) * scale!r}:{(store.qmax - zero) * scale!r}"
+            for scale, zero in zip(pin.scales, pin.zero_points, strict=True)
+        )
+        ends[present] = f"!quant.calibrated<f32:1, {{{ranges}}}>"
+    given = {"format": "qplan.annotations/1", "values": ends, "caches": "i8"}
+    found = planner.annotate(ranged, annotations=given)
+    for past, present in wanted.caches:
+        pins = [
+            [fact for fact in found.values[name].facts if isinstance(fact, Uniform)]
+            for name in (past, present)
+        ]
+        (wanted_pin,) = [fact for fact in wanted.values[past].facts if isinstance(fact, Uniform)]
+        assert pins[0] == pins[1]
+        assert (pins[0][0].axis, pins[0][0].zero_points) == (1, wanted_pin.zero_points)
+        assert np.allclose(pins[0][0].scales, wanted_pin.scales, rtol=1e-6)
+
+
 def test_a_pin_of_one_end_is_the_type_of_both(ranged):
     text = f"""format: qplan.annotations/1
 values: {{{NEXT_KEY}: "!quant.uniform<u4:f32, 0.5:8>"}}

@@ -7,6 +7,19 @@ import planner
 from tests.exporters.plans import model, op, op_types, run
 
 RNG = np.random.default_rng(24)
+TABLES = """
+apiVersion: planner/v1
+kind: Target
+id: tables
+version: 1.0.0
+title: Tables of few bits
+mode: fixed
+extends: llm-w4
+kernels:
+  - {kernel: Gather, in: {t: w4g}, out: {y: f32}, axis: {t: 0}, when: {Gather.axis: 0, min_bits: {t: 4}}}
+  - {kernel: Gather, in: {t: a4g}, out: {y: f32}, axis: {t: 0}, when: {Gather.axis: 0, min_bits: {t: 4}}}
+  - {kernel: Gather, in: {t: a8g}, out: {y: f32}, axis: {t: 0}, when: {Gather.axis: 0, min_bits: {t: 8}}}
+"""
 
 
 def asked(graph, *names):
@@ -53,3 +66,38 @@ def test_a_layer_of_lstm_in_both_directions():
     assert len(data) < len(planner.export(graph, floats, "onnx-qdq")) / 2
     wanted = planner.evaluate(ready, plan, {"x": x}).outputs["y"]
     np.testing.assert_allclose(run(data, {"x": x})[0], wanted, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("storage", ["i8", "u8", "i4", "u4"])
+@pytest.mark.parametrize("width", [64, 44, 10])
+def test_a_table_of_embeddings_read_row_by_row(storage, width):
+    """As GatherBlockQuantized, which onnxruntime runs bit for bit as the interpreter does, and read again."""
+    graph = model(
+        [op("Gather", "t i", "y")],
+        inputs={"i": (2, 2)},
+        outputs={"y": (2, 2, width)},
+        constants={"t": RNG.normal(size=(50, width)).astype(np.float32) + 1},
+        dtypes={"i": "i64"},
+    )
+    block = 32 if width > 32 else 16
+    counts = -(-width // block)
+    zero = {"u8": ":100", "u4": ":3"}.get(storage, "")
+    step = 0.04 if storage.endswith("8") else 0.6
+    steps = (step * (1 + RNG.random((50, counts)))).tolist()
+    rows = ", ".join("{" + ", ".join(f"{one}{zero}" for one in row) + "}" for row in steps)
+    kind = f"!quant.uniform<{storage}:f32:{{0:1, 1:{block}}}, {{{rows}}}>"
+    given = {"format": "qplan.annotations/1", "values": {"t": kind}}
+    ready = planner.annotate(graph, annotations=given)
+    plan = planner.plan(ready, TABLES)
+    planner.check(plan, ready, planner.load_target(TABLES))
+    data, sample = planner.export(ready, plan, "onnx-matmulnbits"), {"i": np.asarray([[0, 49], [7, -1]])}
+    assert op_types(data) == ["GatherBlockQuantized"]
+    wanted = planner.evaluate(ready, plan, sample).outputs["y"]
+    np.testing.assert_array_equal(run(data, sample)[0], wanted)
+    if counts == 1:
+        return  # one scale a row is a type of another kind, of which a reader asks for the width alone
+    read = planner.load_model(data)
+    assert [one.type for one in read.ops] == ["Gather"]
+    np.testing.assert_array_equal(
+        planner.evaluate(read, planner.plan(read, TABLES), sample).outputs["y"], wanted
+    )

@@ -28,11 +28,14 @@ CHANNELS = "it works on the channels of activations, and statistics have tensors
 @pytest.mark.parametrize(
     ("methods", "told"),
     [
-        ("", "no method to condition with (there are equalize, absorb, migrate, round, correct)"),
-        ((), "no method to condition with (there are equalize, absorb, migrate, round, correct)"),
+        ("", "no method to condition with (there are equalize, absorb, migrate, clip, round, correct)"),
+        ((), "no method to condition with (there are equalize, absorb, migrate, clip, round, correct)"),
         (
             "smooth",
-            "unknown method of conditioning 'smooth' (there are equalize, absorb, migrate, round, correct)",
+            (
+                "unknown method of conditioning 'smooth' "
+                "(there are equalize, absorb, migrate, clip, round, correct)"
+            ),
         ),
         ("equalize,equalize", "method 'equalize' is asked for twice (once is accepted)"),
         ("migrate:1.5", "method 'migrate:1.5': accepted is migrate:ALPHA, a number of 0 to 1"),
@@ -45,6 +48,15 @@ CHANNELS = "it works on the channels of activations, and statistics have tensors
                 f"method 'round:{bad}': {GRIDS}",
             )
             for bad in ("", "1", "9", "4x", "4x0", "x32", "-4", "4.5")
+        ),
+        ("clip", f"method 'clip' needs a target ({TYPES})"),
+        ("clip:9", f"method 'clip:9': {GRIDS.replace('round', 'clip')}"),
+        (
+            "clip:4,round:4",
+            (
+                "methods 'clip' and 'round' are asked for: both choose the scales of weights "
+                "(round tries narrower ranges by itself)"
+            ),
         ),
         (
             "round",

@@ -135,14 +135,19 @@ def test_each_weight_is_in_the_slice_of_its_scale():
     assert own.scales[own.of][0].tolist() == [[1, 1, 3, 3], [2, 2, 4, 4]]
 
 
-def test_a_last_block_is_shorter_and_has_no_type():
+def test_a_last_block_may_be_shorter():
     ops = (Op("a", "MatMul", ("x", "w"), ("y",)), Op("b", "Gemm", ("x", "v"), ("z",), {"transB": 1}))
     constants = {"w": normal(10, 3), "v": normal(3, 8)}
     graph = graph_of(ops, {"x": (2, 10)}, constants=constants)
     found = given_slices(graph, 4, 4)
-    assert found["a"].kind is None
-    assert found["a"].of[0, 1].tolist() == [3, 3, 3, 3, 4, 4, 4, 4, 5, 5]
+    assert found["a"].kind.grid == (3, 3)
+    assert found["a"].of[0, 1].tolist() == [1, 1, 1, 1, 4, 4, 4, 4, 7, 7]
     assert found["b"].kind.grid == (3, 2)
+
+
+def test_a_convolution_in_blocks_has_no_type():
+    """A type has a block of an axis; these are blocks of a row over all axes but the first."""
+    assert given_slices(conv(), 4, 4)["layer"].kind is None
 
 
 @pytest.mark.parametrize("bits", [2, 3, 4, 8])
@@ -165,8 +170,8 @@ def test_weights_are_points_of_their_grid(bits, block):
                 np.allclose(column / (steps[0] / k), np.rint(column / (steps[0] / k)), atol=1e-3)
                 for k in range(1, 2**bits)
             )
-    facts = done.model.values["w"].facts
-    assert bool(facts) is (not block)
+    (pin,) = done.model.values["w"].facts
+    assert np.array_equal(dequantize_array(quantize_array(new, pin), pin), new)
 
 
 @pytest.mark.parametrize("bits", [3, 4, 8])

@@ -6,21 +6,17 @@
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from planner.calibration.caches.names import Pair
-from planner.calibration.caches.stored import tie_caches
+from planner.calibration.caches.stored import HEADS, of_heads, tie_caches
 from planner.calibration.samples import open_samples
 from planner.errors import AnnotationError, SampleError
 from planner.interpreter.reference import open_reference
 from planner.ir.graph import Graph
-from planner.ir.types.qtypes import Storage, Uniform, uniform
-from planner.ir.types.ranges import affine
-
-HEADS: Final = 1
-"""The dimension of heads in a cache: (batch, heads, rows, head)."""
+from planner.ir.types.qtypes import Storage, Uniform
 
 Samples = str | Path | Iterable[Mapping[str, np.ndarray]]
 
@@ -67,7 +63,7 @@ def _by_head(model: Graph, samples: Samples, pairs: tuple[Pair, ...], store: Sto
                 _widen(ends, pair, array)
     if not ends:
         raise SampleError("no samples to see the ranges of heads in")
-    return {pair: _of_heads(*ends[pair], store) for pair in pairs}
+    return {pair: of_heads(*ends[pair], store) for pair in pairs}
 
 
 def _widen(ends: dict[Pair, tuple[Any, Any]], pair: Pair, array: np.ndarray[Any, Any]) -> None:
@@ -75,8 +71,3 @@ def _widen(ends: dict[Pair, tuple[Any, Any]], pair: Pair, array: np.ndarray[Any,
     lo, hi = array.min(axis=axes, initial=0.0), array.max(axis=axes, initial=0.0)
     known = ends.get(pair, (lo, hi))
     ends[pair] = np.minimum(known[0], lo), np.maximum(known[1], hi)
-
-
-def _of_heads(los: np.ndarray[Any, Any], his: np.ndarray[Any, Any], store: Storage) -> Uniform:
-    grids = [affine(float(lo), float(hi), store) for lo, hi in zip(los, his, strict=True)]
-    return uniform(store, [scale for scale, _ in grids], [zero for _, zero in grids], axis=HEADS)

@@ -1,19 +1,26 @@
 """Caches stored in few bits: each pair of `past` and `present` pinned to one type.
 
-The type comes from the range of both, per tensor, or per head from samples. It is a fact on the two values,
-so everybody who reads facts knows it: plan, log, checker, exporters. Source: design 01, sections 1 and 5.
+The type comes from the range of both, per tensor; per head where heads have ranges, or from samples. It is a
+fact on the two values, so everybody who reads facts knows it: plan, log, checker, exporters. Source: design
+01, sections 1 and 5.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from planner.calibration.caches.names import Pair, cache_pairs
 from planner.errors import AnnotationError
 from planner.ir.graph import Graph, Value
-from planner.ir.types.qtypes import Calibrated, Storage, Uniform, storage
-from planner.ir.types.ranges import uniform_from_range
+from planner.ir.types.qtypes import Calibrated, Storage, Uniform, storage, uniform
+from planner.ir.types.ranges import affine, uniform_from_range
 
+Ends: TypeAlias = npt.NDArray[Any]
+HEADS: Final = 1
+"""The dimension of heads in a cache: (batch, heads, rows, head)."""
 ByHead: TypeAlias = Callable[[tuple[Pair, ...], Storage], Mapping[Pair, Uniform]]
 """A type of each pair with a scale for each head, made of runs of the model."""
 
@@ -25,7 +32,7 @@ def tie_caches(
     names: Mapping[str, str] | None = None,
     by_head: ByHead | None = None,
 ) -> Graph:
-    """Give both values of each pair one type, from `by_head` or from the model's ranges.
+    """Give both values of each pair one type, from `by_head` or from ranges, of heads if there are any.
 
     Raises:
       AnnotationError: no caches, or a cache without a range.
@@ -54,6 +61,12 @@ def tie_caches(
     return replace(model, values=values, caches=pairs, notes=tuple(notes))
 
 
+def of_heads(los: Ends, his: Ends, store: Storage) -> Uniform:
+    """A type with a scale and zero point for each head, from the ranges of heads."""
+    grids = [affine(float(lo), float(hi), store) for lo, hi in zip(los, his, strict=True)]
+    return uniform(store, [scale for scale, _ in grids], [zero for _, zero in grids], axis=HEADS)
+
+
 def _pin(value: Value) -> Uniform | None:
     return next((fact for fact in value.facts if isinstance(fact, Uniform)), None)
 
@@ -64,5 +77,10 @@ def _of_ranges(past: Value, present: Value, store: Storage) -> Uniform:
         raise AnnotationError(
             f"the cache {past.name!r} has no range", hint="calibrate the model, or pin the cache to a type"
         )
+    heads = [fact for fact in ranges if fact.axis == HEADS]
+    if heads:
+        # A range of the whole says nothing of a head, so where heads have ranges they alone count.
+        los, his = (np.asarray([getattr(fact, ends) for fact in heads]) for ends in ("los", "his"))
+        return of_heads(los.min(axis=0), his.max(axis=0), store)
     lo, hi = min(min(fact.los) for fact in ranges), max(max(fact.his) for fact in ranges)
     return uniform_from_range(lo, hi, store, expressed=ranges[0].expressed)

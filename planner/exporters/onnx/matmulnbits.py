@@ -1,8 +1,9 @@
 """onnx-matmulnbits: matrices of weights in blocks of 2, 4 or 8 bits, activations in float.
 
 Each becomes com.microsoft MatMulNBits with float32 sums; a bias is an Add behind it. Other widths lie in the
-next of these. What the plan has on integers besides is written with Q/DQ pairs. Source: onnxruntime's contrib
-operator page MatMulNBits.
+next of these. A table read by Gather becomes GatherBlockQuantized, so that engines dequantize the rows they
+read. What the plan has on integers besides is written with Q/DQ pairs. Source: onnxruntime's contrib operator
+pages MatMulNBits, GatherBlockQuantized.
 """
 
 from dataclasses import dataclass, replace
@@ -81,9 +82,40 @@ def form_at(accuracy_level: int) -> Form:
 
 
 def write_block(builder: ModelBuilder, block: Block, *, level: int = FLOAT32) -> None:
-    """Write one region: a product with a weight in blocks, or as onnx-qdq does."""
-    if not _write_product(builder, block, level):
+    """Write one region: a product with a weight in blocks, a table in blocks, or as onnx-qdq does."""
+    if not (_write_product(builder, block, level) or _write_rows(builder, block)):
         write_pairs(builder, block)
+
+
+def _write_rows(builder: ModelBuilder, block: Block) -> bool:
+    """Write a Gather of rows of a table in blocks along them; False: it is none."""
+    op = block.region.ops[0]
+    kind = block.kinds.get((op.name, 0))
+    if op.type != "Gather" or op.inputs[0] not in builder.graph.constants or not isinstance(kind, Uniform):
+        return False
+    result = block.kernel.outputs[0].type
+    array = builder.values.array(op.inputs[0])
+    is_rows = array.ndim == 2 and array.dtype == np.float32 and op.attributes.get("axis", 0) in (0, -2)
+    if len(block.region.ops) > 1 or isinstance(result, Uniform) or not is_rows:
+        return False
+    packed = pack(array, kind, axis=1)
+    let_go(array)
+    # Rows of bytes: what fills the last block is left out, as bytes of one row are of no other.
+    if packed is None or packed.depth * packed.bits % 8:
+        return False
+    table, rows = op.inputs[0], (packed.columns, -1)
+    stored = packed.stored.reshape(rows)[:, : packed.depth * packed.bits // 8]
+    operands = [builder.file.constant(f"{table}_packed", np.ascontiguousarray(stored))]
+    operands.append(builder.operand(op.inputs[1]))
+    operands.append(builder.file.constant(f"{table}_scales", packed.scales.reshape(rows)))
+    if packed.zero_points is not None:
+        operands.append(builder.file.constant(f"{table}_zero_points", packed.zero_points.reshape(rows)))
+    attributes = {"bits": packed.bits, "block_size": packed.block, "gather_axis": 0, "quantize_axis": 1}
+    value = op.outputs[0]
+    raw = builder.raw_name(value, None)
+    builder.file.emit("GatherBlockQuantized", operands, [raw], domain=MICROSOFT, attributes=attributes)
+    builder.values.define_real(value, raw)
+    return True
 
 
 def _write_product(builder: ModelBuilder, block: Block, level: int) -> bool:
@@ -194,5 +226,5 @@ FORM: Final = Form(
     Accepts("onnx-matmulnbits", constants=f"{_CONSTANTS}; else as onnx-qdq", blocks=True),
     BYTES,
     write_block,
-    needs="MatMulNBits",
+    needs=("MatMulNBits", "GatherBlockQuantized"),
 )

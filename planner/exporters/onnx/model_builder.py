@@ -309,8 +309,8 @@ class ModelBuilder:
         attributes = block_attributes(kind, stored.shape)
         self.file.emit("DequantizeLinear", operands, [result], attributes=attributes)
 
-    def finish(self, external: Path | None = None) -> bytes:
-        """Bind the model's outputs to their own names and serialise, weights into a file if one is given."""
+    def finish(self, external: Path | None = None, into: Path | None = None) -> bytes:
+        """Bind the model's outputs to their own names and serialise; for the files see `write_model`."""
         for name in dict.fromkeys(self.graph.outputs):
             if not self.graph.values[name].is_float:
                 self.file.bind(name, self.operand(name))
@@ -322,6 +322,7 @@ class ModelBuilder:
             opset=self._opset,
             port=self._port,
             external=external,
+            into=into,
             scopes=self.plan.graph.scopes,
             typed=self._border_types.__getitem__,
         )

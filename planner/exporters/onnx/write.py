@@ -30,7 +30,7 @@ class Form:
       write_block: writes one region.
       rescale: writes a rescale between two integer types, or says False; None: through float.
       clips_constants: whether a constant of a narrower range gets a Clip that says so.
-      needs: the operator without which a file says nothing in this format; "": any will do.
+      needs: operators without any of which a file says nothing in this format; none: any will do.
     """
 
     accepts: Accepts
@@ -38,7 +38,7 @@ class Form:
     write_block: Callable[[ModelBuilder, Block], None]
     clips_constants: bool = False
     rescale: Rescale | None = None
-    needs: str = ""
+    needs: tuple[str, ...] = ()
 
 
 def write_form(
@@ -47,6 +47,7 @@ def write_form(
     form: Form,
     *,
     external: Path | None = None,
+    into: Path | None = None,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> bytes:
     """Serialise a planned model; IR 10, opset 21 or 20 (`opsets`).
@@ -56,6 +57,7 @@ def write_form(
       plan: of that model.
       form: the format.
       external: a file to write the weights into, tensor by tensor; see `write_model`.
+      into: a file for the whole model, likewise; then nothing is returned.
       progress: called with (kernels written, kernels in all).
 
     Raises:
@@ -79,9 +81,9 @@ def write_form(
         if progress is not None:
             progress(done, len(plan.graph.regions))
     builder.file.scope = ""
-    if form.needs and all(node.op_type != form.needs for node in builder.file.nodes):
+    if form.needs and all(node.op_type not in form.needs for node in builder.file.nodes):
         raise _lacking(plan, form)
-    return builder.finish(external)
+    return builder.finish(external, into)
 
 
 def _lacking(plan: Plan, form: Form) -> UnsupportedExport:
@@ -92,7 +94,7 @@ def _lacking(plan: Plan, form: Form) -> UnsupportedExport:
     found = f"{served} kernels on rows of {plan.target.id}, {len(floats)} in float"
     told = f"; {blocked[0]} is {short_text(blocked[1])}" if blocked else "; no weight has a scale per block"
     return UnsupportedExport(
-        f"nothing in this plan becomes a {form.needs}: {found}{told}; {form.accepts.form} accepts "
+        f"nothing in this plan becomes a {form.needs[0]}: {found}{told}; {form.accepts.form} accepts "
         f"{form.accepts.constants}",
         hint="plan for a target with weights in blocks (llm-w4), or export onnx-qdq",
     )

@@ -68,12 +68,22 @@ class Numbers(Sequence[Any]):
         return int(np.count_nonzero(self._array == value))
 
 
-def compact(scales: Sequence[float], zero_points: Sequence[int]) -> tuple[tuple[float, ...], tuple[int, ...]]:
+def ends(numbers: Sequence[Any] | npt.NDArray[Any]) -> tuple[Any, Any]:
+    """The least and the greatest of some numbers."""
+    if isinstance(numbers, tuple | list):
+        return min(numbers), max(numbers)
+    array = np.asarray(numbers)
+    return array.min().item(), array.max().item()
+
+
+def compact(
+    scales: Sequence[float] | npt.NDArray[Any], zero_points: Sequence[int] | npt.NDArray[Any]
+) -> tuple[tuple[float, ...], tuple[int, ...]]:
     """Scales and zero points in little memory: sequences that stand for the tuples they equal."""
     wide = np.asarray(scales, np.float64)
     with np.errstate(over="ignore"):
         narrow = wide.astype(np.float32)
     held = Numbers(narrow if np.array_equal(narrow, wide) else wide)
-    least, most = min(zero_points), max(zero_points)
+    least, most = ends(zero_points)
     zeros = np.broadcast_to(np.int64(least), len(held)) if least == most else np.asarray(zero_points)
     return cast("tuple[float, ...]", held), cast("tuple[int, ...]", Numbers(zeros))

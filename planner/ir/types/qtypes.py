@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from planner.errors import QTypeError
 from planner.ir.types.dense_texts import MANY, dense_parameters
+from planner.ir.types.many_numbers import ends
 from planner.ir.types.scales import EXPRESSED, F32_TINY, check_scales, round_scale, round_scales
 from planner.ir.types.storages import FLOAT_STORAGE, MAX_BITS, Storage, full_range, storage
 
@@ -96,7 +97,8 @@ class Uniform:
 
     def _check_zero_points(self) -> None:
         store = self.storage
-        if min(self.zero_points) >= store.qmin and max(self.zero_points) <= store.qmax:
+        least, most = ends(self.zero_points)
+        if least >= store.qmin and most <= store.qmax:
             return
         off = next(z for z in self.zero_points if not store.qmin <= z <= store.qmax)
         raise QTypeError(

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.errors import QTypeError
+from planner.ir.types.many_numbers import compact
 from planner.ir.types.qtypes import AtReaders, Calibrated, RowMax, Storage, Uniform, WidthRange
 from planner.ir.types.scales import FORMATS, round_scale, round_scales
 
@@ -98,6 +99,18 @@ def uniform_per_axis(
         los, his, store, symmetric=symmetric, power_of_two=power_of_two, expressed=expressed
     )
     return Uniform(store, scales, zeros, expressed, axis)
+
+
+def uniform_columns(
+    los: Reals, his: Reals, store: Storage, *, symmetric: bool = True, power_of_two: bool = False
+) -> Uniform:
+    """What `uniform_per_axis` gives along axis 0 with scales in f32, held in arrays."""
+    low, high = np.asarray(los, np.float64), np.asarray(his, np.float64)
+    _check_ranges(low, high)
+    scales, zeros = affine_columns(low, high, store, symmetric=symmetric, power_of_two=power_of_two)
+    if not float(scales.max()) <= FORMATS["f32"].most:
+        raise QTypeError(f"scale {float(scales.max())!r} is beyond f32")
+    return Uniform(store, *compact(scales, zeros), "f32", 0)
 
 
 def uniform_per_block(

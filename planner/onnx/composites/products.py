@@ -97,12 +97,28 @@ def matmul_nbits(body: Body) -> None:
 def gather_block_quantized(body: Body) -> None:
     """GatherBlockQuantized: a table in blocks, as DequantizeLinear in front of Gather."""
     data, indices, scales, zeros = (body.input(i) for i in range(4))
-    if body.attribute("bits", 4) != 4 or body.dtype(data) not in ("u4", "i4"):
-        raise StaysWhole("its table is packed into bytes")
-    operands = (data, scales, zeros) if zeros else (data, scales)
     axis, block = body.attribute("quantize_axis", 1), body.attribute("block_size", 128)
+    operands: tuple[str, ...] = (data, scales, zeros) if zeros else (data, scales)
+    if body.dtype(data) not in ("u4", "i4"):
+        operands = _from_bytes(body, body.attribute("bits", 4))
     table = body("DequantizeLinear", *operands, axis=axis, block_size=block)
     body("Gather", table, indices, out=body.op.outputs[0], axis=body.attribute("gather_axis", 0))
+
+
+def _from_bytes(body: Body, bits: int) -> tuple[str, ...]:
+    """The operands of a table that lies in bytes, several numbers in one along the last axis."""
+    stored, scales = body.array(body.input(0)), body.array(body.input(2))
+    if stored.dtype != np.uint8 or bits not in _PACKED or bits < _FIRST_STANDARD:
+        raise StaysWhole(f"its table of {bits} bits is packed in another way")
+    numbers = _unpacked(stored.reshape(-1, stored.shape[-1]), bits).reshape(*stored.shape[:-1], -1)
+    if not body.input(3):
+        # Without zero points half the range is 0: signed integers say the same.
+        signed = (numbers.astype(np.int16) - (1 << bits - 1)).astype(NUMPY[f"i{bits}"])
+        return body.constant("table", signed), body.input(2)
+    kind, packed = NUMPY[_PACKED[bits]], body.array(body.input(3))
+    zeros = _unpacked(packed.reshape(-1, packed.shape[-1]), bits)[:, : scales.shape[-1]]
+    zeros = np.ascontiguousarray(zeros.reshape(scales.shape)).astype(kind)
+    return body.constant("table", numbers.astype(kind)), body.input(2), body.constant("zero_point", zeros)
 
 
 def _equation(body: Body) -> tuple[tuple[str, str], str]:

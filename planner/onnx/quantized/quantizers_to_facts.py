@@ -203,7 +203,9 @@ def _on_grid(x: Array, quantizer: Quantizer) -> Array:
 
 
 def _constant_facts(work: _Work, found: Found, kind: QType, array: Array) -> Facts:
-    """A weight is pinned where most devices have such grids; of other constants only the width is asked for.
+    """A weight is pinned where most devices have such grids, and a table where it lies in blocks.
+
+    Of other constants only the width is asked for.
 
     A pinned constant rules out every row that cannot say its numbers at its scale.
     """
@@ -217,6 +219,8 @@ def _constant_facts(work: _Work, found: Found, kind: QType, array: Array) -> Fac
     is_usual = kind.is_per_tensor or (not kind.blocks and readers <= {"Conv", "ConvTranspose"})
     is_usual = is_usual and not any(kind.zero_points)
     if readers and (store.float_name or kind.blocks or (is_usual and is_common(store))):
+        return (kind,)
+    if kind.blocks and {user.type for user in work.users.get(found.result, ())} == {"Gather"}:
         return (kind,)
     if store.range_bits <= _WIDEST_FACT and not store.float_name:
         return (AnyType(store),)

@@ -5,19 +5,22 @@ none does is no match, unless its last block may be shorter than the others. Sou
 (`granularity: block`); 02, cases 17 to 24; ONNX MatMulNBits, whose blocks these are.
 """
 
+from typing import Any, Final
+
 import numpy as np
 import numpy.typing as npt
 
 from planner.ir.graph import Constant
 from planner.ir.mapped import let_go
-from planner.ir.types.dense_texts import MANY
 from planner.ir.types.many_numbers import compact
 from planner.ir.types.qtypes import Storage, Uniform
-from planner.ir.types.ranges import uniform_per_axis
+from planner.ir.types.ranges import uniform_columns, uniform_per_axis
 from planner.propagation.solver.classes import label_for
 from planner.target.records import PortType
 
 Reals = npt.NDArray[np.float64]
+HELD: Final = 1 << 10
+"""Scales from which on a type holds them in arrays."""
 
 
 def block_type(
@@ -38,7 +41,7 @@ def block_type(
     kind = _of_slices(*ranges, spec)
     blocks = tuple(sorted(((channel, 1), (along, size))))
     scales, zeros = kind.scales, kind.zero_points
-    if len(scales) >= MANY:
+    if len(scales) >= HELD:
         scales, zeros = compact(scales, zeros)
     return Uniform(kind.storage, scales, zeros, "f32", None, blocks, tuple(grid))
 
@@ -47,7 +50,10 @@ def _of_slices(los: Reals, his: Reals, spec: PortType) -> Uniform:
     store = spec.storage
     if not isinstance(store, Storage):
         raise TypeError(f"a port of type {spec} has no blocks of integers")
-    if spec.symmetric and spec.scale_min is None and spec.scale_max is None:
+    is_free = spec.scale_min is None and spec.scale_max is None
+    if is_free and los.size >= HELD and (spec.symmetric or spec.zero_point is None):
+        return uniform_columns(los, his, store, symmetric=spec.symmetric, power_of_two=spec.power_of_two)
+    if is_free and spec.symmetric:
         return uniform_per_axis(los, his, store, 0, power_of_two=spec.power_of_two)
     labels = [label_for(extent, spec) for extent in zip(los.tolist(), his.tolist(), strict=True)]
     zeros = tuple(zero + store.offset for _, zero in labels)
@@ -67,8 +73,19 @@ def block_ranges(
     moved = np.moveaxis(np.asarray(constant.array), (first, second), (0, 1))
     moved = moved.reshape(*moved.shape[:2], -1)
     cut = 1 if second == along else 0
-    starts = np.arange(0, shape[along], size)
-    ends = (np.minimum, moved.min(axis=2)), (np.maximum, moved.max(axis=2))
-    low, high = (end.reduceat(part, starts, axis=cut).astype(np.float64) for end, part in ends)
+    whole = shape[along] // size * size
+    parts = [part for part in np.split(moved, [whole], axis=cut) if part.size]
+    found = [_ends_of(part, min(size, part.shape[cut]), cut) for part in parts]
     let_go(constant.array)
+    low, high = (np.concatenate(ends, axis=cut).astype(np.float64) for ends in zip(*found, strict=True))
     return low.reshape(-1), high.reshape(-1)
+
+
+def _ends_of(part: npt.NDArray[Any], size: int, cut: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Least and greatest of whole blocks along axis `cut`, of the two in front."""
+    shape = (*part.shape[:cut], part.shape[cut] // size, size, *part.shape[cut + 1 :])
+    blocks = part.reshape(shape)
+    rest = tuple(range(cut + 1, cut + 2)) + ((len(shape) - 1,) if shape[-1] > 1 else ())
+    low, high = blocks.min(axis=rest), blocks.max(axis=rest)
+    wanted = (*shape[: cut + 1], *shape[cut + 2 : -1])
+    return low.reshape(wanted), high.reshape(wanted)
