@@ -4,7 +4,7 @@ import { all, ask, get, post, work } from "./api.js";
 import { button, download, figure, link, make, say, short, table } from "./dom.js";
 import { dropZone } from "./models.js";
 
-const ENDINGS = { litert: "tflite", stablehlo: "mlir", "stablehlo-int": "mlir", tosa: "mlir", finn: "onnx", hls4ml: "onnx", qonnx: "onnx" };
+const ENDINGS = { litert: "tflite", stablehlo: "mlir", "stablehlo-int": "mlir", tosa: "mlir", hls4ml: "zip" };
 
 const MANY = 500; // kernels of a plan that takes long to make again
 
@@ -31,12 +31,22 @@ export async function planPage(main, { server, may }, key) {
     may("plan") && record.model && [make("label", { for: "format" }, "Format"), format, button("export and download", () => exportPlan(state, format.value, model), { class: "main" })],
     button("save plan.json", async () => download(await (await ask("GET", `/v1/plans/${state.shown}`)).blob(), "plan.json")),
     button("save report.html", async () => download(await (await ask("GET", `/v1/plans/${state.shown}/report`)).blob(), "report.html")),
-    button("copy link", async () => { await navigator.clipboard.writeText(new URL(`/plans/${state.shown}`, location.href).href); say("The link is copied."); }), edited);
+    button("copy link", async () => { await navigator.clipboard.writeText(new URL(`/plans/${state.shown}${location.hash}`, location.href).href); say("The link is copied."); }), edited);
   const frame = make("iframe", { title: `plan of ${model}`, sandbox: "allow-scripts allow-downloads" });
   const draw = async () => { frame.srcdoc = await (await ask("GET", `/v1/plans/${key}/report?live=true`)).text(); };
   await draw();
   main.append(bar, frame);
   if (may("plan") && record.model) main.append(studies(state, record, draw));
+  // A choice in the frame is kept in the address, so that a link leads to it.
+  frame.addEventListener("load", () => {
+    const name = new URLSearchParams(location.hash.slice(1)).get("kernel");
+    if (name) frame.contentWindow.postMessage({ type: "qplan:select", name }, "*");
+  });
+  window.addEventListener("message", (event) => {
+    if (event.source !== frame.contentWindow || event.data?.type !== "qplan:select") return;
+    const { name } = event.data.detail;
+    history.replaceState(null, "", name ? `#kernel=${encodeURIComponent(name)}` : location.pathname);
+  });
   let turn = 0;
   if (may("plan") && record.model && about.kernels >= MANY) foretell(key, {}, () => {});
   window.addEventListener("message", (event) => {
