@@ -29,6 +29,7 @@ from planner.onnx.read import read_onnx
 from planner.onnx.write import write_graph
 from tests.awkward.job import samples_of
 from tests.awkward.models import AWKWARD
+from tests.exact_products import use_exact_products
 from tests.onnx_import.runs import random_feeds
 
 REALS: Final = frozenset({"tensor(double)", "tensor(float)", "tensor(float16)"})
@@ -194,6 +195,7 @@ def samples_for(data: bytes) -> tuple[Feeds, ...]:
 def main() -> None:
     """Run `SIDE NAME` in the current folder and print the verdict."""
     side, name = sys.argv[1:]
+    use_exact_products()  # for both: a processor's saturation is not what is compared
     source, target = Path("source.onnx"), Path(f"{side}.onnx")
     data = AWKWARD[name]()
     source.write_bytes(data)

@@ -72,7 +72,9 @@ def write_report(
         *_section("Values", _values(plan)),
         *_section("Notes of the reader", _items(plan.graph.notes), shown=bool(plan.graph.notes)),
     ]
-    name = element("h1", plan.graph.name, element("span", f" on {plan.target.id}", class_="quiet"))
+    # A live page stands below its host's heading, which says the same.
+    hidden = {"class_": "unseen"} if live else {}
+    name = element("h1", plan.graph.name, element("span", f" on {plan.target.id}", class_="quiet"), **hidden)
     sections = [
         element("header", name, summary(plan, given, losses)),
         element(
@@ -173,20 +175,23 @@ def _graph(plan: Plan, before: Plan | None) -> Markup:
         "The tables below say the same as the graph.",
         id="view-keys", class_="quiet",
     )  # fmt: skip
-    small = element("canvas", id="view-map", aria_hidden="true")
+    small, twin = (element("canvas", id=name, aria_hidden="true", class_="map") for name in _MAPS)
     panel = (
         element("div", id="view-panel", aria_live="polite"),
         element("section", id="view-edits", hidden=""),
     )
     stage = element(
         "div",
-        _pane("view-before", f"before, {other}", "graph of the plan before"),
+        _pane("view-before", f"before, {other}", "graph of the plan before", twin),
         _pane("view-canvas", f"after, {plan.target.id}", "graph of the plan", small),
         element("aside", *panel, aria_label="what is chosen", id="view-side", tabindex="0"),
         id="view-stage",
     )
     legend = element("ul", id="view-legend", aria_label="colours")
     return element("section", bar, stage, legend, keys, id="view", hidden="", aria_label="graph")
+
+
+_MAPS: Final = ("view-map", "view-before-map")
 
 
 def _pane(name: str, title: str, told: str, *more: Markup) -> Markup:
@@ -237,7 +242,7 @@ def _footer(plan: Plan) -> Markup:
 
 
 def _section(title: str, body: Markup, *, shown: bool = True) -> tuple[Markup, ...]:
-    return (element("h2", title), body) if shown else ()
+    return (element("h2", title, id=title.lower().replace(" ", "-")), body) if shown else ()
 
 
 def _quality(comparisons: Mapping[str, Comparison]) -> Markup:
