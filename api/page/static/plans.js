@@ -45,7 +45,7 @@ export async function planPage(main, { server, may }, key) {
   main.append(bar, frame);
   const mayEdit = may("plan") && record.model && !state.asked.has("before");
   if (may("plan") && record.model) main.append(await studies(state, record, draw));
-  const foretold = { is: false };
+  let held = false; // whether the server was asked to hold the plan
   // A choice in the frame is kept in the address, so that a link leads to it.
   frame.addEventListener("load", () => {
     const name = new URLSearchParams(location.hash.slice(1)).get("kernel");
@@ -55,7 +55,7 @@ export async function planPage(main, { server, may }, key) {
     if (event.source !== frame.contentWindow || event.data?.type !== "qplan:select") return;
     const { name } = event.data.detail;
     history.replaceState(null, "", `${location.pathname}${location.search}${name ? `#kernel=${encodeURIComponent(name)}` : ""}`);
-    if (name && mayEdit && !foretold.is) foretell(key, {}, foretold, () => {});
+    if (name && mayEdit && !held) { held = true; foretell(key, {}); }
   });
   window.addEventListener("message", async (event) => {
     if (event.source !== frame.contentWindow || event.data?.type !== "qplan:study") return;
@@ -66,43 +66,54 @@ export async function planPage(main, { server, may }, key) {
     history.replaceState(null, "", `?${state.asked}${location.hash}`);
     await attempt(() => draw("trade-offs"));
   });
-  let turn = 0;
-  if (mayEdit && about.kernels >= MANY) foretell(key, {}, foretold, () => {});
-  window.addEventListener("message", (event) => {
+  if (mayEdit && about.kernels >= MANY) { held = true; foretell(key, {}); }
+  const tell = (message) => frame.contentWindow.postMessage(message, "*");
+  const hear = (text) => tell({ type: "qplan:say", text });
+  let going = new AbortController(); // for the last edit; another one ends it
+  window.addEventListener("message", async (event) => {
     if (event.source !== frame.contentWindow || event.data?.type !== "qplan:edit") return;
-    const mine = ++turn, before = state.shown;
-    const tell = (message) => frame.contentWindow.postMessage(message, "*");
-    if (!may("plan")) return tell({ type: "qplan:say", text: "Your token may not plan; the command does." });
-    if (!isEdited(event.data.detail.document)) {
-      state.shown = key;
-      edited.replaceChildren();
-      return tell({ type: "qplan:show", view: null });
-    }
-    tell({ type: "qplan:say", text: "planning" });
-    foretell(key, event.data.detail.document, foretold, (found) => {
-      if (mine !== turn || state.shown !== before) return;
-      tell({ type: "qplan:mark", names: found.touched });
-      const [cost, now] = found.totals.price;
-      tell({ type: "qplan:say", text: `cost ${figure(cost)} → ${figure(now)}, ${figure(found.touched.length)} kernels touched; drawing` });
-    });
-    post(`/v1/plans/${key}:replan`, event.data.detail.document).then(async ({ key: shown }) => {
-      const view = await get(`/v1/plans/${shown}/view?before=${key}`);
-      if (mine !== turn) return;
-      state.shown = shown;
-      tell({ type: "qplan:show", view });
-      const now = await get(`/v1/plans/${shown}/summary`);
-      const said = shown === key ? "as it was" : `cost ${figure(about.cost)} → ${figure(now.cost)}, on integers ${about.integer} → ${now.integer}`;
-      tell({ type: "qplan:say", text: said });
-      edited.replaceChildren(...(shown === key ? [] : [`what if: ${said} · `, link(`/plans/${shown}`, "open this plan")]));
-    }).catch((error) => { if (mine === turn) tell({ type: "qplan:say", text: error.message }); });
+    if (!mayEdit) { hear("Your token may not plan, or the plan stands beside another; the command plans again."); return; }
+    going.abort();
+    going = new AbortController();
+    const { signal } = going;
+    const edits = event.data.detail.document;
+    try {
+      const said = isEdited(edits) ? await again(edits, signal) : back();
+      edited.replaceChildren(...(said ? [`what if: ${said} · `, link(`/plans/${state.shown}`, "open this plan")] : []));
+    } catch (error) { if (!signal.aborted) hear(error.message); }
   });
+
+  function back() {
+    state.shown = key;
+    tell({ type: "qplan:show", view: null });
+    return "";
+  }
+
+  // First what changes, then the plan: at once, they would wait for each other.
+  async function again(edits, signal) {
+    hear("planning");
+    const found = held && await foretell(key, edits, signal);
+    if (found && !signal.aborted) {
+      const [cost, now] = found.totals.price;
+      const many = found.touched.length;
+      tell({ type: "qplan:mark", names: found.touched });
+      hear(`cost ${figure(cost)} → ${figure(now)}, ${figure(many)} ${many === 1 ? "kernel" : "kernels"} touched; drawing`);
+    }
+    const { key: shown } = await post(`/v1/plans/${key}:replan`, edits, {}, signal);
+    const [view, now] = await Promise.all([get(`/v1/plans/${shown}/view?before=${key}`), get(`/v1/plans/${shown}/summary`)]);
+    signal.throwIfAborted();
+    state.shown = shown;
+    tell({ type: "qplan:show", view });
+    const said = `cost ${figure(about.cost)} → ${figure(now.cost)}, on integers ${about.integer} → ${now.integer}`;
+    hear(said);
+    return said;
+  }
 }
 
 // What the edits would change, in figures and names, long before the new plan is made, checked and drawn. The server
-// holds the plan in memory from the first of these on, so the page asks for one when it opens.
-function foretell(key, edits, state, told) {
-  state.is = true;
-  post(`/v1/plans/${key}:preview`, edits).then(told).catch(() => {}); // what is wrong with them, `:replan` says
+// holds the plan in memory from the first of these on, so the page asks for one when a kernel is chosen, or as it opens.
+function foretell(key, edits, signal) {
+  return post(`/v1/plans/${key}:preview`, edits, {}, signal).catch(() => null); // what is wrong with them, `:replan` says
 }
 
 const isEdited = (edits) => ["values", "ports", "kernels"].some((part) => Object.keys(edits[part] ?? {}).length);
@@ -117,7 +128,7 @@ function beside(plans, record, state) {
     if (picker.value) state.asked.set("before", picker.value);
     location.assign(`?${state.asked}`);
   } }, make("option", { value: "" }, "none"), others.map((plan) => make("option", { value: plan.key, selected: plan.key === state.asked.get("before") }, said(plan))));
-  return [make("label", { for: "before" }, "Beside"), picker];
+  return make("span", {}, make("label", { for: "before" }, "Beside "), picker);
 }
 
 async function exportPlan(state, format, name) {
