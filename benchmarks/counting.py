@@ -75,7 +75,7 @@ def integer_ops(model: ModelProto, *, stored_results: bool = True) -> Counter[st
 
     Relu and Clip that a quantizer folded away are gone from the file: compare them by `float_ops`.
     """
-    return _split(model, stored_results)[0]
+    return _split(model, stored_results=stored_results)[0]
 
 
 def float_ops(model: ModelProto, *, stored_results: bool = True) -> Counter[str]:
@@ -84,19 +84,18 @@ def float_ops(model: ModelProto, *, stored_results: bool = True) -> Counter[str]
     Args:
       stored_results: as for `integer_ops`.
     """
-    return _split(model, stored_results)[1]
+    return _split(model, stored_results=stored_results)[1]
 
 
-def _split(model: ModelProto, stored_results: bool) -> tuple[Counter[str], Counter[str]]:
+def _split(model: ModelProto, *, stored_results: bool) -> tuple[Counter[str], Counter[str]]:
     """Ops on integers, and ops on floats."""
     wiring = _wire(model)
     found: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
     for node in wiring.nodes:
         if _is_counted(node, wiring):
-            is_product = (
-                not stored_results and node.op_type == "MatMul" and _multiplies_integers(node, wiring)
-            )
-            found[0 if is_product or _is_integer(node, wiring) else 1][node.op_type] += 1
+            is_product = node.op_type == "MatMul" and _multiplies_integers(node, wiring)
+            is_integer = _is_integer(node, wiring) or (is_product and not stored_results)
+            found[0 if is_integer else 1][node.op_type] += 1
     return found
 
 
