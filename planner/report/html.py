@@ -25,7 +25,7 @@ from planner.report.resources import policy, script, style, table_script
 from planner.report.searched import search_part
 from planner.report.summary import summary
 from planner.report.totals import is_integer, port_text, row_text
-from planner.report.view import view_json
+from planner.report.view import view_blocks
 from planner.what_if.pareto import Tradeoff
 
 SHOWN: Final = 2_000
@@ -60,6 +60,7 @@ def write_report(
     given = {} if comparisons is None else comparisons
     _require(plan, given, before=before, losses=losses, search=search, stats=stats, tradeoffs=tradeoffs)
     title = f"{plan.graph.name} on {plan.target.id}"
+    drawn, log = view_blocks(plan, before, losses=losses, live=live)
     parts = [
         *_section("Quality", _quality(given), shown=bool(given)),
         *(_section("Where the numbers are lost", losses_part(losses)) if losses is not None else ()),
@@ -81,11 +82,13 @@ def write_report(
             "main",
             _warnings(plan.warnings),
             _graph(plan, before),
-            _scripts(view_json(plan, before, losses=losses, live=live)),
+            _scripts(drawn),
             element("div", *parts, id="tables"),
         ),
         _footer(plan),
         element("script", Markup(table_script())),
+        # Last: it is most of the page, and nothing that is seen at first waits for it.
+        element("script", Markup(log), id="view-log", type="application/json"),
     ]
     head = element(
         "head",

@@ -79,14 +79,10 @@ function inside(root, found, key) {
 
 // Names that a text gives its own types.
 function ownTypes(text) {
+  const part = /^types:(.*\n?(?:[ #].*\n?|\n)*)/m.exec(text)?.[0].replace(/^ *#.*$/gm, "") ?? "";
   const found = new Set();
-  let at = 0;
-  for (const line of text.split("\n")) {
-    at += line.length + 1;
-    const name = /^ +([\w.-]+):/.exec(line)?.[1];
-    if (!name) continue;
-    const { path } = placeOf(text, at - line.length - 1 + line.indexOf(":") + 1);
-    if (path.length === 2 && path[0] === "types") found.add(name);
+  for (const { 1: name, index } of part.matchAll(/([\w.-]+):/g)) {
+    if (placeOf(part, index + name.length + 1).path.length === 2) found.add(name);
   }
   return [...found];
 }

@@ -1,6 +1,7 @@
 // What if: edits that the reader collects, and the way to whoever can plan again, a host.
 //
-// Contract, version 1. Data: the JSON block #view-data, `qplan.view/1` as `qplan view --json` writes it, and in it
+// Contract, version 1. Data: the JSON blocks #view-data and #view-log (the log, and texts that it alone has, from
+// `log_texts` on), together `qplan.view/1` as `qplan view --json` writes it, and in the first
 // `page`: {live, plan, target, model}. `live` says that a host listens.
 //
 // window.planPage: {version, live,

@@ -150,7 +150,7 @@ function explainPort(port) {
 // The step that decided a value, null where none did.
 function decided(g, name) {
   const i = g.valueOf(name);
-  return i === undefined ? null : g.values.step[i];
+  return i === undefined || !g.steps ? null : g.values.step[i];
 }
 
 function lossOf(g, name) {
