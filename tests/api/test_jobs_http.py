@@ -135,6 +135,7 @@ def test_a_plan_that_no_file_says_is_measured_by_the_interpreter(service, digits
     assert listed[planned] == record["quality"]
     refused = service.post("/v1/comparisons", json=body | {"format": "tosa"}, headers=WAIT)
     check(refused, "unsupported-export", "nothing here runs files of the format tosa")
+    service.delete(f"/v1/plans/{planned}")
 
 
 def test_the_quality_of_a_plan_is_kept_with_it(service, digits):
