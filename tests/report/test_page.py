@@ -86,6 +86,25 @@ def test_a_kernel_in_a_folded_layer_comes_into_sight(show):
     assert page.evaluate("location.hash") == ""
 
 
+def test_both_plans_side_by_side_have_a_map(show):
+    plan = layered()
+    page = show(planner.replan(plan, {"values": {"v9": "!quant.none"}}), before=plan)
+    page.get_by_role("button", name="unfold all").click()
+    page.evaluate("panes.forEach((pane) => { pane.view.unit = 60; refresh(pane); })")
+    state(page)
+    assert page.evaluate("panes.map(({ map }) => map.hidden)") == [False, False]
+    tops = page.evaluate("panes.map(({ view }) => view.y)")
+    low = page.locator("#view-before-map").bounding_box()
+    page.mouse.click(low["x"] + low["width"] / 2, low["y"] + 0.9 * low["height"])
+    state(page)
+    moved = [
+        now - before
+        for now, before in zip(page.evaluate("panes.map(({ view }) => view.y)"), tops, strict=True)
+    ]
+    assert moved[0] > 10
+    assert moved[0] == pytest.approx(moved[1])
+
+
 def test_arrows_go_along_the_edges_and_over_folded_layers(show):
     page = show(layered())
     page.evaluate("planPage.select('enc/layer.1')")
