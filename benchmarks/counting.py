@@ -70,8 +70,8 @@ def integer_ops(model: ModelProto, *, stored_results: bool = True) -> Counter[st
     """Count the ops that take and give quantized values, by op type.
 
     Args:
-      stored_results: whether a MatMul of stored integers counts only where its result is stored, too;
-        onnxruntime multiplies them as integers all the same (MatMulIntegerToFloat).
+      stored_results: whether a Gemm or MatMul of stored integers counts only where its result is stored, too;
+        onnxruntime multiplies them as integers all the same (QGemm, MatMulIntegerToFloat).
 
     Relu and Clip that a quantizer folded away are gone from the file: compare them by `float_ops`.
     """
@@ -93,7 +93,7 @@ def _split(model: ModelProto, *, stored_results: bool) -> tuple[Counter[str], Co
     found: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
     for node in wiring.nodes:
         if _is_counted(node, wiring):
-            is_product = node.op_type == "MatMul" and _multiplies_integers(node, wiring)
+            is_product = node.op_type in ("Gemm", "MatMul") and _multiplies_integers(node, wiring)
             is_integer = _is_integer(node, wiring) or (is_product and not stored_results)
             found[0 if is_integer else 1][node.op_type] += 1
     return found
