@@ -123,9 +123,17 @@ def plan_of(service, digits):
 
 def test_a_plan_that_no_file_says_is_measured_by_the_interpreter(service, digits):
     """A format that nothing here runs is refused, and says what would do."""
-    planned = plan_of(service, digits)
-    body = {"model": digits["model"], "plan": planned, "samples": digits["samples"]}
-    record = service.post("/v1/comparisons", json=body | {"format": "interpreter"}, headers=WAIT).json()
+    body = {"model": digits["model"], "samples": digits["samples"]}
+    stats = service.post("/v1/calibrations", json=body, headers=WAIT).json()["digest"]
+    wide = {"format": "qplan.annotations/1", "values": {"stem/relu_out": "!quant.any<i24>"}}
+    request = {"model": digits["model"], "target": "hls4ml-fpga", "stats": stats, "annotations": wide}
+    planned = service.post("/v1/plans", json=request).json()["key"]
+    body |= {"plan": planned}
+    check(
+        service.post("/v1/exports", json={"model": digits["model"], "plan": planned, "format": "onnx-qdq"}),
+        "unsupported-export",
+    )
+    record = service.post("/v1/comparisons", json=body, headers=WAIT).json()
     plan = plan_from_json(service.get(f"/v1/plans/{planned}").content)
     expected = planner.compare(digits["graph"], plan, digits["arrays"])
     assert record["quality"]["format"] == "interpreter"
@@ -135,7 +143,6 @@ def test_a_plan_that_no_file_says_is_measured_by_the_interpreter(service, digits
     assert listed[planned] == record["quality"]
     refused = service.post("/v1/comparisons", json=body | {"format": "tosa"}, headers=WAIT)
     check(refused, "unsupported-export", "nothing here runs files of the format tosa")
-    service.delete(f"/v1/plans/{planned}")
 
 
 def test_the_quality_of_a_plan_is_kept_with_it(service, digits):
