@@ -86,6 +86,20 @@ def test_a_kernel_in_a_folded_layer_comes_into_sight(show):
     assert page.evaluate("location.hash") == ""
 
 
+def test_a_frame_without_height_at_first_opens_at_the_beginning(browser, digits):
+    page = browser.new_page(viewport={"width": 800, "height": 900})
+    page.set_content('<iframe sandbox="allow-scripts" style="width: 700px; height: 0"></iframe>')
+    text = planner.write_report(digits, live=True)
+    page.evaluate("(text) => { document.querySelector('iframe').srcdoc = text; }", text)
+    frame = page.frames[1]
+    frame.wait_for_function("() => window.planPage")
+    page.wait_for_timeout(100)
+    page.evaluate("document.querySelector('iframe').style.height = '800px'")
+    frame.wait_for_function("() => window.__view.frames > 1 && main.size.h > 300")
+    assert 0 <= frame.evaluate("toScreen(main, 0, 0)[1]") < 40
+    page.close()
+
+
 def test_both_plans_side_by_side_have_a_map(show):
     plan = layered()
     page = show(planner.replan(plan, {"values": {"v9": "!quant.none"}}), before=plan)

@@ -81,9 +81,11 @@ function paint(pane) {
     canvas.width = Math.round(w * ratio);
     canvas.height = Math.round(h * ratio);
   }
-  // The upper edge stays where it was: a frame on a page is low until the page has measured it.
-  if (pane.size.h) pane.view.y += (h - pane.size.h) / 2 / pane.view.unit;
+  // The upper edge stays where it was: a frame on a page is low, or has no height at all, until the page has measured it.
+  const isFirst = !pane.size.h;
+  if (!isFirst) pane.view.y += (h - pane.size.h) / 2 / pane.view.unit;
   pane.size = { w, h };
+  if (isFirst && view.selected === null) openAt(pane);
   pane.pen.setTransform(ratio, 0, 0, ratio, 0, 0);
   paintScene(pane, pane.pen);
   paintMap(pane);
