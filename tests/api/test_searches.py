@@ -95,7 +95,7 @@ def test_its_front_is_drawn_in_a_report(service, found):
     assert "Front of the search" not in service.get(link).text
     other = put(service, b'{"format": "qplan.search-result/1", "goal": {}}')
     check(service.get(link, params={"search": other}), "input-invalid", "qplan.search-result/1")
-    check(service.get(link, params={"search": NOWHERE}), "not-found")
+    check(service.get(link, params={"search": NOWHERE}), "unknown-name", "unknown blob")
 
 
 def test_the_best_plan_is_kept_as_any_other(service, found):
