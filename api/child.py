@@ -23,7 +23,7 @@ from api.intake.scan import scan_json, scan_onnx
 from api.intake.scan_text import scan_mlir, scan_yaml
 from api.intake.size_limits import check_sizes
 from api.jobs.quality import comparisons_of
-from api.jobs.search_task import search_model
+from api.jobs.search_task import search_model, search_of
 from api.jobs.task_names import HOLD
 from api.jobs.tasks import (
     add_readers,
@@ -33,7 +33,7 @@ from api.jobs.tasks import (
     measure_losses,
     merge_statistics,
 )
-from api.planning.plan_answers import READERS, WHAT_IF, preview
+from api.planning.plan_answers import READERS, WHAT_IF, preview, tradeoffs_of
 from api.planning.plugins import load_functions
 from api.planning.provenance import make_plan
 from api.problems import DISK_FULL, Problem, Refused, as_arguments, disk_full, problem_of
@@ -124,11 +124,18 @@ def answer_from_plans(job: Arguments) -> dict[str, Any]:
     """Answer a question from stored plans.
 
     Args:
-      job: beside them `quality` and `stats`, files about the first plan, or null.
+      job: beside them `quality` and `stats`, files about the first plan, or null; `tradeoffs`, files by
+        address, and `search`, a file or null.
     """
     plans = [plan_from_json(Path(path).read_bytes()) for path in job["plans"]]
     quality = json.loads(Path(job["quality"]).read_bytes()) if job["quality"] else None
-    given = {**job["arguments"], "quality": quality, "stats": _statistics(job)}
+    given = {
+        **job["arguments"],
+        "quality": quality,
+        "stats": _statistics(job),
+        "tradeoffs": {at: tradeoffs_of(Path(path).read_bytes()) for at, path in job["tradeoffs"].items()},
+        "search": search_of(_scanned(Path(job["search"]).read_bytes())) if job["search"] else None,
+    }
     Path(job["out"]).write_bytes(_READERS[job["verb"]](plans, given))
     return {}
 
@@ -196,14 +203,19 @@ TASKS: Final[Mapping[str, Callable[[Arguments], dict[str, Any]]]] = {
 
 
 def _report(plans: Sequence[Plan], given: Arguments) -> bytes:
-    before = plans[1] if plans[1:] else None
-    known = comparisons_of(given["quality"])
-    return write_report(plans[0], known, before=before, stats=given["stats"]).encode()
+    return _written(plans, given)
 
 
 def _live(plans: Sequence[Plan], given: Arguments) -> bytes:
-    known = comparisons_of(given["quality"])
-    return write_report(plans[0], known, stats=given["stats"], live=True).encode()
+    return _written(plans, given, live=True)
+
+
+def _written(plans: Sequence[Plan], given: Arguments, *, live: bool = False) -> bytes:
+    parts = {name: given[name] for name in ("stats", "tradeoffs", "search")}
+    before = plans[1] if plans[1:] else None
+    return write_report(
+        plans[0], comparisons_of(given["quality"]), before=before, live=live, **parts
+    ).encode()
 
 
 def _view(plans: Sequence[Plan], _: Arguments) -> bytes:

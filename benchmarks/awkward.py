@@ -98,7 +98,8 @@ Made by `python -m benchmarks.awkward --write`: each model of `tests/awkward` th
 {onnxruntime.__version__} (QDQ, u8/s8, per channel, MinMax), with the same three samples. Theirs has four
 attempts, the best counts: converted to opset 13 and preprocessed, without the one, the other, and both. One
 function judges both files: valid by onnx's checker, loaded and run by onnxruntime with and without its
-optimiser, SQNR of the worst output against the float model, operators in integers.
+optimiser, with exact products of u8 and i8 on any processor, SQNR of the worst output against the float
+model, operators in integers (products of stored integers, float results or not).
 
 `refused` is an error of the planner's own that says what and where; `useless` is a file with nothing in
 integers, below 10 dB, or bigger than its source; a model with nothing to quantize may stay as it is. For

@@ -66,23 +66,37 @@ class _Wiring:
     shape: Mapping[str, tuple[int, ...] | None]
 
 
-def integer_ops(model: ModelProto) -> Counter[str]:
+def integer_ops(model: ModelProto, *, stored_results: bool = True) -> Counter[str]:
     """Count the ops that take and give quantized values, by op type.
+
+    Args:
+      stored_results: whether a Gemm or MatMul of stored integers counts only where its result is stored, too;
+        onnxruntime multiplies them as integers all the same (QGemm, MatMulIntegerToFloat).
 
     Relu and Clip that a quantizer folded away are gone from the file: compare them by `float_ops`.
     """
-    wiring = _wire(model)
-    return Counter(
-        node.op_type for node in wiring.nodes if _is_counted(node, wiring) and _is_integer(node, wiring)
-    )
+    return _split(model, stored_results=stored_results)[0]
 
 
-def float_ops(model: ModelProto) -> Counter[str]:
-    """Count the ops that compute on floats, by op type; constant and shape arithmetic left out."""
+def float_ops(model: ModelProto, *, stored_results: bool = True) -> Counter[str]:
+    """Count the ops that compute on floats, by op type; constant and shape arithmetic left out.
+
+    Args:
+      stored_results: as for `integer_ops`.
+    """
+    return _split(model, stored_results=stored_results)[1]
+
+
+def _split(model: ModelProto, *, stored_results: bool) -> tuple[Counter[str], Counter[str]]:
+    """Ops on integers, and ops on floats."""
     wiring = _wire(model)
-    return Counter(
-        node.op_type for node in wiring.nodes if _is_counted(node, wiring) and not _is_integer(node, wiring)
-    )
+    found: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
+    for node in wiring.nodes:
+        if _is_counted(node, wiring):
+            is_product = node.op_type in ("Gemm", "MatMul") and _multiplies_integers(node, wiring)
+            is_integer = _is_integer(node, wiring) or (is_product and not stored_results)
+            found[0 if is_integer else 1][node.op_type] += 1
+    return found
 
 
 def macs_by_op(

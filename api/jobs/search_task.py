@@ -5,16 +5,22 @@ search with another goal. Source: design 06, "Jobs"; design 11, section 7.
 """
 
 import json
+import math
 import tempfile
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BaseModel, Field, NonNegativeInt, ValidationError, model_validator
 
 from api.intake.scan_zip import scan_npz
+from planner.errors import InputError
 from planner.ir.graph import Graph
-from planner.plan_search.search import merged_annotations, search
-from planner.plan_search.told import search_json
+from planner.plan_search.goals import Goal
+from planner.plan_search.search import Search, merged_annotations, search
+from planner.plan_search.told import FORMAT, search_json
+from planner.plan_search.trials import Trial
 from planner.target.records import Target
 
 APART: Final = ("kernels", "outputs")
@@ -35,6 +41,85 @@ def _by_percent(tell: Callable[[int, int | None], None]) -> Callable[[int, int |
             tell(done, total)
 
     return some
+
+
+def search_of(text: str) -> Search:
+    """Read the document of a search, for a report.
+
+    Raises:
+      InputError: it is none, or its figures are no numbers.
+    """
+    try:
+        found = _Document.model_validate_json(text)
+        trials = tuple([_trial(one) for one in found.trials])
+        best, front = trials[found.best], tuple([trials[at] for at in found.front])
+    except (ValidationError, IndexError) as error:
+        what = str(error).splitlines()[0]
+        raise InputError(f"not a {FORMAT}: {what}", hint="send the blob that a search gave") from error
+    goal = Goal(found.goal.kind, found.goal.bound, found.goal.is_relative)
+    return Search(goal, found.met, best, front, trials, found.dearest, found.bound, found.gap, found.unit)
+
+
+_Number = Annotated[float, Field(ge=-1e30, le=1e30)]
+_Amount = Annotated[float, Field(ge=0, le=1e30)]
+
+
+class _Goal(BaseModel):
+    kind: Literal["sqnr", "metric", "drop", "work", "weight_bits"]
+    bound: _Number
+    is_relative: bool
+
+
+class _Trial(BaseModel):
+    """A trial as `search_json` writes it; one that could not be planned has no figures."""
+
+    origin: str
+    kernels: dict[str, Any]
+    work: _Amount | None
+    weight_bits: _Number | None
+    predicted: _Number | None
+    sqnr: _Number | None
+    exact: bool
+    metric: _Number | None
+    reference: _Number | None
+    error: str
+
+    @model_validator(mode="after")
+    def _has_work(self) -> Self:
+        if self.work is None and not self.error:
+            raise ValueError(f"the trial {self.origin!r} has no work")
+        return self
+
+
+class _Document(BaseModel):
+    format: Literal["qplan.search-result/1"]
+    goal: _Goal
+    met: bool
+    unit: str
+    dearest: _Amount
+    bound: _Number | None
+    gap: _Number | None
+    best: NonNegativeInt
+    front: list[NonNegativeInt]
+    trials: list[_Trial]
+
+
+def _trial(one: _Trial) -> Trial:
+    sqnr = one.sqnr if one.sqnr is not None else math.inf if one.exact else -math.inf
+    work, bits, predicted = (
+        math.nan if number is None else number for number in (one.work, one.weight_bits, one.predicted)
+    )
+    return Trial(
+        one.origin,
+        one.kernels,
+        work,
+        bits,
+        predicted,
+        sqnr,
+        metric=one.metric,
+        reference=one.reference,
+        error=one.error,
+    )
 
 
 def search_model(model: Graph, target: Target, job: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,16 +31,23 @@ from planner.calibration.shards import merge_shards
 from planner.calibration.statistics import Statistics
 from planner.calibration.statsjson import read_statistics
 from planner.checker.check import check
+from planner.errors import UnsupportedExport
+from planner.exporters.runnable import is_runnable, runnable
 from planner.interpreter.compare import compare
 from planner.ir.expand import expand
 from planner.ir.graph import Graph, with_facts
 from planner.litert_reader.scan import is_litert
 from planner.pipeline import export
+from planner.plans.plan import Plan
 from planner.plans.read_json import plan_from_json
+from planner.report.summary import INTERPRETED
 from planner.target.records import Target
 from planner.what_if.replan import as_planned
 
 MOST_LISTED: Final = 100
+FIRST: Final = "onnx-qdq"
+"""What a plan is written as where nobody says, if it can be."""
+LITERT: Final = "litert"
 THREADS: Final = 1
 
 Arguments = Mapping[str, Any]
@@ -110,11 +117,10 @@ def compare_file(graph: Graph, job: Arguments) -> dict[str, Any]:
         where all of the comparison goes.
     """
     _work_in(Path(job["out"]).parent)
-    flat = expand(graph)
     metrics = [name for name in job.get("metrics", ()) if name != SQNR]
     given = _scanned(job["samples"])
+    flat, file, form = _quantized(graph, job)
     samples = open_samples(given, flat, labeled=bool(metrics))
-    file = _quantized(graph, job)
     kind = job.get("reference", "written")
     found = compare(
         flat,
@@ -138,19 +144,46 @@ def compare_file(graph: Graph, job: Arguments) -> dict[str, Any]:
     listed = {**about, "outputs": dict(islice(outputs.items(), MOST_LISTED))}
     if "plan" not in job:
         return listed
-    quality = quality_record(found, {**about, "outputs": outputs}, job["told"])
+    quality = quality_record(found, {**about, "outputs": outputs}, {**job["told"], "format": form})
     Path(job["quality"]).write_text(json.dumps(quality), encoding="utf-8")
     return {**listed, "quality": quality_of(quality)}
 
 
-def _quantized(graph: Graph, job: Arguments) -> bytes:
-    """The file that was sent, once it was scanned; or the plan, written."""
+def _quantized(graph: Graph, job: Arguments) -> tuple[Graph, bytes | Plan, str]:
+    """The model; the file that was sent, once it was scanned, or the plan, written; and its format."""
+    flat = expand(graph)
     if "plan" in job:
-        return export(graph, plan_from_json(Path(job["plan"]).read_bytes()), job["told"]["format"])
-    file = Path(job["file"]).read_bytes()
-    if not is_litert(file):
-        scan_onnx(file, whole=True)
-    return file
+        plan = plan_from_json(Path(job["plan"]).read_bytes())
+        file, form = _as_run(graph, plan, job["told"]["format"])
+        return (with_facts(flat, plan.graph) if isinstance(file, Plan) else flat), file, form
+    sent = Path(job["file"]).read_bytes()
+    if not is_litert(sent):
+        scan_onnx(sent, whole=True)
+    return flat, sent, ""
+
+
+def _as_run(graph: Graph, plan: Plan, form: str | None) -> tuple[bytes | Plan, str]:
+    """A plan as something that runs here, in a format or, where none was named, in the first that there is.
+
+    Raises:
+      UnsupportedExport: the plan cannot be written so, or nothing here runs such files.
+    """
+    if form == INTERPRETED:
+        return plan, form
+    if form is None:
+        try:
+            return export(graph, plan, FIRST), FIRST
+        except UnsupportedExport:
+            return plan, INTERPRETED
+    if form == LITERT:
+        return export(graph, plan, form), form
+    file = runnable(form, export(graph, plan, form)) if is_runnable(form) else None
+    if not isinstance(file, bytes):
+        raise UnsupportedExport(
+            f"nothing here runs files of the format {form}",
+            hint=f"{FIRST}, or {INTERPRETED}: the plan's own types, in the reference interpreter",
+        )
+    return file, form
 
 
 def measure_losses(graph: Graph, target: Target, job: Arguments) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Kept things: lists of plans, statistics and blobs, and taking them away.
 
-A list reads no documents but the origins of its plans. Source: design 06, "Shape".
+A list reads no documents but the origins and qualities of its plans. Source: design 06, "Shape".
 """
 
 import json
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from api.planning.plan_answers import quality_of
 from api.planning.service import Service
 from api.problems import Refused
 from api.server.responses import page_of
@@ -33,7 +34,13 @@ def list_plans(store: Store, limit: int, cursor: str | None) -> dict[str, Any]:
 
 def _record(store: Store, key: str, path: Path) -> dict[str, Any]:
     """What is known of a plan without reading it; one whose request was not kept has no more than a size."""
-    record = {"key": key, "bytes": path.stat().st_size, "link": f"/v1/plans/{key}"}
+    quality = store.read("qualities", key)
+    record = {
+        "key": key,
+        "bytes": path.stat().st_size,
+        "link": f"/v1/plans/{key}",
+        "quality": quality_of(None if quality is None else json.loads(quality)),
+    }
     text = store.read("origins", key)
     if text is None:
         return record

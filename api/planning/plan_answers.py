@@ -83,6 +83,11 @@ def tradeoffs(plan: Planned, arguments: Arguments) -> bytes:
     return json.dumps(document).encode()
 
 
+def tradeoffs_of(answer: bytes) -> list[Tradeoff]:
+    """The trade-offs of an answer of `tradeoffs`."""
+    return [Tradeoff(**one) for one in json.loads(answer)["tradeoffs"]]
+
+
 def _tradeoff(one: Tradeoff) -> str:
     limit = "no limit" if one.max_bits_lost is None else f"max_bits_lost {one.max_bits_lost:g}"
     how = "as planned" if one.chosen else f"with {limit}"

@@ -6,6 +6,7 @@ in this process, big ones in a child. Source: design 06, "Shape".
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -87,9 +88,32 @@ async def answer_what_if(
     return kept or service.store.path("answers", tag), tag
 
 
-async def answer_from_plans(service: Service, verb: str, *keys: str) -> tuple[Path, str]:
+async def report_parts(
+    service: Service, key: str, addresses: Sequence[str], search: str | None
+) -> dict[str, Any]:
+    """What a report has beside its plan: trade-offs, made here where nobody asked for them yet, and a search.
+
+    Raises:
+      Refused: as `answer_what_if`; no such blob.
+    """
+    found: dict[str, Any] = {}
+    if addresses:
+        tags = [
+            (one, (await answer_what_if(service, "pareto", key, {"component": one}))[1]) for one in addresses
+        ]
+        found["tradeoffs"] = {one: stored("answers", tag) for one, tag in tags}
+    if search is not None:
+        await run_sync(service.store.find, "blobs", search)
+        found["search"] = stored("blobs", search)
+    return found
+
+
+async def answer_from_plans(service: Service, verb: str, *keys: str, **given: Any) -> tuple[Path, str]:
     """Path and tag of an answer that is read off plans: `ports`, `diff`, `summary`, `report`, its
     `live` form, or `view`; of `MEASURED` ones, off what was measured of the first plan too.
+
+    Args:
+      given: what `report_parts` found.
 
     Raises:
       Refused: no such plan.
@@ -103,6 +127,8 @@ async def answer_from_plans(service: Service, verb: str, *keys: str) -> tuple[Pa
     stats = await run_sync(_statistics, service, keys[0]) if verb in ("report", "live") else None
     if stats is not None:
         own["stats"] = json.dumps(stats.what) if stats.how == "stored" else digest_of(stats.what[0].encode())
+    if given:
+        own["given"] = json.dumps(given, default=asdict)
     tag = answer_tag(verb, keys, own)
     kept = await run_sync(service.store.look, "answers", tag)
     if kept is not None:
@@ -119,6 +145,9 @@ async def answer_from_plans(service: Service, verb: str, *keys: str) -> tuple[Pa
             "plans": plans,
             "quality": known,
             "stats": stats,
+            "tradeoffs": {},
+            "search": None,
+            **given,
             "arguments": {},
             "out": made("answers", tag),
         }

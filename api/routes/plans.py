@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query, Request, Response
+from pydantic import Field
 from starlette.responses import FileResponse
 
 from api.intake.request_bodies import JsonRoute
@@ -17,6 +18,7 @@ from api.planning.what_if import (
     page_of_lines,
     preview,
     replan,
+    report_parts,
 )
 from api.routes.parameters import JOB, NOT_MODIFIED, Cursor, IfMatch, Limit, PlanKey, Sent, ServiceOf
 from api.schemas.examples import NO_DIGEST, PORT, RESCALE, VALUE
@@ -224,8 +226,17 @@ async def get_report(
         bool,
         Query(description="for a page that plans again, see plans.md; not with before", examples=[False]),
     ] = False,
+    pareto: Annotated[
+        list[Annotated[str, Field(max_length=1000)]] | None,
+        Query(max_length=8, description="values or rescales whose trade-offs are drawn", examples=[[VALUE]]),
+    ] = None,
+    search: Annotated[
+        str | None,
+        Query(max_length=100, description="blob of a search: its front is drawn", examples=[NO_DIGEST]),
+    ] = None,
 ) -> Response:
     """Give the report of a plan: one HTML file that needs nothing else."""
     verb = "live" if live and before is None else "report"
-    path, tag = await answer_from_plans(service, verb, key, *([] if before is None else [before]))
+    given = await report_parts(service, key, pareto or [], search)
+    path, tag = await answer_from_plans(service, verb, key, *([] if before is None else [before]), **given)
     return file_answer(request, path, tag, "text/html; charset=utf-8", **{"Content-Disposition": "inline"})

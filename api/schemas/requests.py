@@ -176,7 +176,11 @@ class ComparisonRequest(BaseModel):
     plan: Digest | None = Field(
         default=None, description="in place of a file, key of a plan: what is measured is kept with it"
     )
-    format: ExportFormat = Field(default="onnx-qdq", description="what the plan is written as, and run")
+    format: ExportFormat | Literal["interpreter"] | None = Field(
+        default=None,
+        description="what the plan is written as, and run; interpreter runs the plan itself; "
+        "by default onnx-qdq, or the interpreter where that cannot say the plan",
+    )
     held_out: bool | None = Field(
         default=None, description="whether the samples are others than those of calibration, for who reads it"
     )

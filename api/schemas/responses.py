@@ -96,26 +96,6 @@ class FilePage(BaseModel):
     next: str | None
 
 
-class PlanRecord(BaseModel):
-    """A stored plan; `model` and `stats` are null where the request brought them itself, or had none."""
-
-    key: Digest
-    bytes: int
-    link: str
-    model: str | None = None
-    stats: str | None = None
-    target: str | None = None
-    edits: int | None = None
-    version: str | None = None
-
-
-class PlanPage(BaseModel):
-    """Some of the plans; `next` is the cursor of the following page."""
-
-    items: list[PlanRecord]
-    next: str | None
-
-
 class UploadRecord(BaseModel):
     """An upload as it stands; `expires` is seconds since 1970."""
 
@@ -160,6 +140,27 @@ class PlanQuality(BaseModel):
     grade: Literal["good", "poor", "bad"]
     sqnr: float | None = Field(description="dB; null where it is exact or there is only error")
     metrics: dict[str, ScoreRecord]
+
+
+class PlanRecord(BaseModel):
+    """A stored plan; `model` and `stats` are null where the request brought them itself, or had none."""
+
+    key: Digest
+    bytes: int
+    link: str
+    model: str | None = None
+    stats: str | None = None
+    target: str | None = None
+    edits: int | None = None
+    version: str | None = None
+    quality: PlanQuality | None = Field(default=None, description="by the last comparison that named it")
+
+
+class PlanPage(BaseModel):
+    """Some of the plans; `next` is the cursor of the following page."""
+
+    items: list[PlanRecord]
+    next: str | None
 
 
 class ComparisonRecord(BaseModel):

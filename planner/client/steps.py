@@ -4,7 +4,7 @@ A call is a generator that yields steps and is sent their results; `Client` and 
 in its way. A step that fails is thrown into it.
 """
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
@@ -21,7 +21,7 @@ class Ask:
     path: str
     json: Any = None
     content: bytes | None = None
-    params: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     also: tuple[int, ...] = ()
 

@@ -18,6 +18,8 @@ from planner.report.markup import Markup, element
 WIDTH: Final = 720
 HEIGHT: Final = 400
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 28, 48
+LINE: Final = 14
+"""Height of a line of text."""
 FOLD: Final = 20.0
 """From the least to the most work, where the axis becomes logarithmic."""
 ROOM: Final = 0.06
@@ -90,6 +92,7 @@ def _quality_axis(search: Search, drawn: Sequence[Trial]) -> Axis:
 
 def _ticks(x: Axis, y: Axis, drawn: Sequence[Trial]) -> Iterator[Markup]:
     """Lines of a grid with their numbers."""
+    is_exact = any(trial.quality == math.inf for trial in drawn)
     for number in x.ticks():
         at = f"{x.place(number):.1f}"
         yield element("line", x1=at, x2=at, y1=str(TOP), y2=str(HEIGHT - BOTTOM), **FAINT)
@@ -97,8 +100,9 @@ def _ticks(x: Axis, y: Axis, drawn: Sequence[Trial]) -> Iterator[Markup]:
     for number in y.ticks():
         at = f"{y.place(number):.1f}"
         yield element("line", x1=str(LEFT), x2=str(WIDTH - RIGHT), y1=at, y2=at, **FAINT)
-        yield label(f"{number:.4g}", LEFT - 6, y.place(number) + 4, "end")
-    if any(trial.quality == math.inf for trial in drawn):
+        if not (is_exact and abs(y.place(number) - y.place(math.inf)) < LINE):
+            yield label(f"{number:.4g}", LEFT - 6, y.place(number) + 4, "end")
+    if is_exact:
         yield label("exact", LEFT - 6, y.place(math.inf) + 4, "end")
 
 

@@ -150,12 +150,16 @@ def channels_chart(plan: Plan) -> Markup:
 
 def tradeoffs_chart(tradeoffs: Mapping[str, Sequence[Tradeoff]]) -> Markup:
     """The trade-offs of each component that was asked for."""
-    return grid(
+    note = (
+        "What plans of the same component could rescale less, and the bits that its readers would lose by it."
+    )
+    drawn = grid(
         *(
             trades(name, [Trade(one.rescaled_elements, one.worst_bits_lost, one.chosen) for one in points])
             for name, points in tradeoffs.items()
         )
     )
+    return join(element("p", note, " The dark point is the plan as it is.", class_="quiet"), drawn)
 
 
 def _figure(chart: Markup) -> Markup:

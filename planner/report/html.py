@@ -25,7 +25,7 @@ from planner.report.resources import policy, script, style, table_script
 from planner.report.searched import search_part
 from planner.report.summary import summary
 from planner.report.totals import is_integer, port_text, row_text
-from planner.report.view import view_json
+from planner.report.view import view_blocks
 from planner.what_if.pareto import Tradeoff
 
 SHOWN: Final = 2_000
@@ -60,6 +60,7 @@ def write_report(
     given = {} if comparisons is None else comparisons
     _require(plan, given, before=before, losses=losses, search=search, stats=stats, tradeoffs=tradeoffs)
     title = f"{plan.graph.name} on {plan.target.id}"
+    drawn, log = view_blocks(plan, before, losses=losses, live=live)
     parts = [
         *_section("Quality", _quality(given), shown=bool(given)),
         *(_section("Where the numbers are lost", losses_part(losses)) if losses is not None else ()),
@@ -72,18 +73,22 @@ def write_report(
         *_section("Values", _values(plan)),
         *_section("Notes of the reader", _items(plan.graph.notes), shown=bool(plan.graph.notes)),
     ]
-    name = element("h1", plan.graph.name, element("span", f" on {plan.target.id}", class_="quiet"))
+    # A live page stands below its host's heading, which says the same.
+    hidden = {"class_": "unseen"} if live else {}
+    name = element("h1", plan.graph.name, element("span", f" on {plan.target.id}", class_="quiet"), **hidden)
     sections = [
         element("header", name, summary(plan, given, losses)),
         element(
             "main",
             _warnings(plan.warnings),
             _graph(plan, before),
-            _scripts(view_json(plan, before, losses=losses, live=live)),
+            _scripts(drawn),
             element("div", *parts, id="tables"),
         ),
         _footer(plan),
         element("script", Markup(table_script())),
+        # Last: it is most of the page, and nothing that is seen at first waits for it.
+        element("script", Markup(log), id="view-log", type="application/json"),
     ]
     head = element(
         "head",
@@ -173,20 +178,23 @@ def _graph(plan: Plan, before: Plan | None) -> Markup:
         "The tables below say the same as the graph.",
         id="view-keys", class_="quiet",
     )  # fmt: skip
-    small = element("canvas", id="view-map", aria_hidden="true")
+    small, twin = (element("canvas", id=name, aria_hidden="true", class_="map") for name in _MAPS)
     panel = (
         element("div", id="view-panel", aria_live="polite"),
         element("section", id="view-edits", hidden=""),
     )
     stage = element(
         "div",
-        _pane("view-before", f"before, {other}", "graph of the plan before"),
+        _pane("view-before", f"before, {other}", "graph of the plan before", twin),
         _pane("view-canvas", f"after, {plan.target.id}", "graph of the plan", small),
         element("aside", *panel, aria_label="what is chosen", id="view-side", tabindex="0"),
         id="view-stage",
     )
     legend = element("ul", id="view-legend", aria_label="colours")
     return element("section", bar, stage, legend, keys, id="view", hidden="", aria_label="graph")
+
+
+_MAPS: Final = ("view-map", "view-before-map")
 
 
 def _pane(name: str, title: str, told: str, *more: Markup) -> Markup:
@@ -237,7 +245,7 @@ def _footer(plan: Plan) -> Markup:
 
 
 def _section(title: str, body: Markup, *, shown: bool = True) -> tuple[Markup, ...]:
-    return (element("h2", title), body) if shown else ()
+    return (element("h2", title, id=title.lower().replace(" ", "-")), body) if shown else ()
 
 
 def _quality(comparisons: Mapping[str, Comparison]) -> Markup:

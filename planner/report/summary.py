@@ -17,6 +17,8 @@ from planner.report.charts import Bar, shares
 from planner.report.markup import Markup, element, join
 from planner.report.totals import size_of, totals
 
+INTERPRETED: Final = "interpreter"
+"""In place of a format: the plan itself was run, by the reference interpreter."""
 FEW: Final = 3
 """Reasons at the top; the section of float kernels has all."""
 
@@ -64,11 +66,15 @@ def _quality(comparisons: Mapping[str, Comparison], losses: Losses | None) -> Ma
             )
             for metric, score in best.scores.items()
         ]
-        told = f"SQNR of the worst output of {name}, {best.measured_on}"
+        what = "the plan in the reference interpreter" if name == INTERPRETED else name
+        told = f"SQNR of the worst output of {what}, {best.measured_on}"
         return _graded(best.worst_sqnr, told, *scores)
     if losses is not None:
         return _graded(losses.sqnr, f"SQNR of {losses.outputs[0].label}, on {losses.samples} samples")
-    told = "Not measured. qplan plan with --data and --format, or qplan compare, measures it."
+    told = (
+        "Not measured. qplan plan with --data and a --format that an engine here runs (onnx-qdq does) "
+        "or qplan compare measures it."
+    )
     return _card("Quality", "–", element("p", told, class_="quiet"))
 
 

@@ -42,6 +42,9 @@ class Texts:
         """The place of a text."""
         return self._places.setdefault(text, len(self._places))
 
+    def __len__(self) -> int:
+        return len(self._places)
+
     def listed(self) -> list[str]:
         """All of them, by place."""
         return list(self._places)
@@ -87,7 +90,7 @@ def view_of(
     layout, frames = place_nested(len(nodes), wires.ends, order, groups)
     known = figures(plan, losses)
     kinds = [MODEL, FLOAT, *sorted({node.kind for node in nodes} - {MODEL, FLOAT})]
-    return {
+    view = {
         "format": "qplan.view/1",
         "kinds": kinds,
         "depth": DEPTH,
@@ -122,7 +125,6 @@ def view_of(
         "edges": _edges(wires, layout),
         "rescales": _rescales(plan, texts),
         "values": _values(plan, texts),
-        "steps": _steps(plan, texts),
         "changes": None if before is None else _changes(before, plan, nodes, texts),
         "before": None if before is None else view_of(before),
         "page": {
@@ -132,15 +134,29 @@ def view_of(
             "target": plan.target.id,
             "work": plan.target.work_unit or "elements",
         },
-        "texts": texts.listed(),
+        "log_texts": len(texts),
     }
+    return view | {"steps": _steps(plan, texts), "texts": texts.listed()}
 
 
 def view_json(
     plan: Plan, before: Plan | None = None, *, losses: Losses | None = None, live: bool = False
 ) -> str:
     """The same as text that may stand inside a `script` element: nothing in it ends one."""
+    return _text(view_of(plan, before, losses=losses, live=live))
+
+
+def view_blocks(
+    plan: Plan, before: Plan | None = None, *, losses: Losses | None = None, live: bool = False
+) -> tuple[str, str]:
+    """The same in two: what is drawn, and the log with the texts that it alone has, most of the whole."""
     view = view_of(plan, before, losses=losses, live=live)
+    first = view["log_texts"]
+    log = {"steps": view["steps"], "texts": view["texts"][first:]}
+    return _text(view | {"steps": None, "texts": view["texts"][:first]}), _text(log)
+
+
+def _text(view: dict[str, Any]) -> str:
     text = json.dumps(view, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

@@ -117,6 +117,7 @@ def test_what_if(client):
     assert client.pareto(before["key"], "v3")["lines"]
     assert client.report(before["key"]).startswith("<!doctype html>")
     assert '"changes":{' in client.report(after["key"], before=before["key"])
+    assert "Trade-offs" in client.report(before["key"], pareto=[before["rescales"][0]["id"]])
     long = client.plan(chain(900), "litert-int8", as_job=True)
     ports = sum(bool(name) for kernel in long["kernels"] for name in (*kernel["inputs"], *kernel["outputs"]))
     assert len(client.ports(long["key"])) == ports > 1000

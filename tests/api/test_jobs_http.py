@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import planner
+from planner.plans.read_json import plan_from_json
 from tests.api.documents import chain, put
 from tests.api.test_problems import check
 
@@ -118,6 +119,30 @@ def plan_of(service, digits):
     stats = service.post("/v1/calibrations", json=body, headers=WAIT).json()["digest"]
     request = {"model": digits["model"], "target": "onnxruntime-cpu", "stats": stats}
     return service.post("/v1/plans", json=request).json()["key"]
+
+
+def test_a_plan_that_no_file_says_is_measured_by_the_interpreter(service, digits):
+    """A format that nothing here runs is refused, and says what would do."""
+    body = {"model": digits["model"], "samples": digits["samples"]}
+    stats = service.post("/v1/calibrations", json=body, headers=WAIT).json()["digest"]
+    wide = {"format": "qplan.annotations/1", "values": {"stem/relu_out": "!quant.any<i24>"}}
+    request = {"model": digits["model"], "target": "hls4ml-fpga", "stats": stats, "annotations": wide}
+    planned = service.post("/v1/plans", json=request).json()["key"]
+    body |= {"plan": planned}
+    check(
+        service.post("/v1/exports", json={"model": digits["model"], "plan": planned, "format": "onnx-qdq"}),
+        "unsupported-export",
+    )
+    record = service.post("/v1/comparisons", json=body, headers=WAIT).json()
+    plan = plan_from_json(service.get(f"/v1/plans/{planned}").content)
+    expected = planner.compare(digits["graph"], plan, digits["arrays"])
+    assert record["quality"]["format"] == "interpreter"
+    assert record["quality"]["sqnr"] == expected.worst_sqnr
+    assert "the plan in the reference interpreter" in service.get(f"/v1/plans/{planned}/report").text
+    listed = {one["key"]: one["quality"] for one in service.get("/v1/plans?limit=1000").json()["items"]}
+    assert listed[planned] == record["quality"]
+    refused = service.post("/v1/comparisons", json=body | {"format": "tosa"}, headers=WAIT)
+    check(refused, "unsupported-export", "nothing here runs files of the format tosa")
 
 
 def test_the_quality_of_a_plan_is_kept_with_it(service, digits):

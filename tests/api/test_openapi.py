@@ -89,6 +89,21 @@ def operations() -> dict[str, tuple[str, str, dict[str, Any]]]:
     }
 
 
+TRIAL = {"origin": "planned", "kernels": {}, "work": 1, "weight_bits": 8, "predicted": 40, "sqnr": 41}
+SEARCH = {
+    "format": "qplan.search-result/1",
+    "goal": {"kind": "sqnr", "bound": 30, "is_relative": False},
+    "met": True,
+    "unit": "",
+    "dearest": 1,
+    "bound": None,
+    "gap": None,
+    "best": 0,
+    "front": [0],
+    "trials": [TRIAL | {"exact": False, "metric": None, "reference": None, "error": ""}],
+}
+
+
 @pytest.fixture(scope="module")
 def kept(service) -> dict[str, str]:
     """A model, statistics, a plan and samples, by the fields that name them."""
@@ -125,6 +140,7 @@ def known(service, kept) -> dict[str, Callable[[], str]]:
     return {name: partial(str, own) for name, own in kept.items()} | {
         "file": posted("exports", "blob", model=model, plan=plan, format="onnx-qdq"),
         NO_STATS: partial(str, kept["stats"]),
+        "search": cache(lambda: put(service, json.dumps(SEARCH).encode())),
         NO_JOB: posted("calibrations", "id", model=model, samples=kept["samples"]),
         UPLOAD: posted("uploads", "id", digest=digest(content), bytes=len(content)),
     }
@@ -161,10 +177,13 @@ def bodies(entry: dict[str, Any]) -> list[tuple[str, Any]]:
 @pytest.mark.parametrize("name", sorted(OPERATIONS, key=lambda name: name.startswith("delete_")))
 def test_examples_work(service, known, name):
     method, path, entry = operations()[name]
-    query: dict[str, str] = {}
+    query: dict[str, str | list[str]] = {}
     headers: dict[str, str] = {}
     for parameter in entry.get("parameters", ()):
         example = (parameter["schema"].get("examples") or parameter["examples"])[0]
+        if isinstance(example, list):
+            query[parameter["name"]] = example
+            continue
         stand_in = {NO_DIGEST: parameter["name"], NO_JOB: NO_JOB, NO_STATS: NO_STATS, UPLOAD: UPLOAD}.get(
             example
         )

@@ -377,11 +377,14 @@ def test_a_report_may_style_itself_and_run_its_two_scripts(service):
     assert answer.headers["content-type"].startswith("text/html")
     policy = answer.headers["content-security-policy"].split("; ")
     scripts = [part.partition("</script>")[0] for part in answer.text.split("<script>")[1:]]
-    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    style = answer.text.partition("<style>")[2].partition("</style>")[0]
+    own, *digests = (
+        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, *scripts)
+    )
     assert len(digests) == 2
     assert policy == [
         "default-src 'none'",
-        "style-src 'unsafe-inline'",
+        f"style-src 'sha256-{own}'",
         "script-src " + " ".join(f"'sha256-{digest}'" for digest in digests),
         "frame-ancestors 'none'",
         "sandbox allow-scripts allow-downloads",

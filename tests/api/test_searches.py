@@ -16,8 +16,10 @@ import pytest
 
 import planner
 from api.jobs.child_process import _regular, files_of
+from api.jobs.search_task import search_of
 from planner.calibration.statistics import Statistics
 from planner.plan_search.told import search_json
+from planner.report.searched import search_part
 from tests.api.conftest import serving
 from tests.api.documents import chain, digest, put
 from tests.api.test_jobs_http import AT_ONCE, DIGITS, WAIT, end_of
@@ -80,6 +82,20 @@ def test_a_search_is_what_the_library_finds(service, found, tmp_path):
     assert len(found["trials"]) == len(here.trials)
     assert found["trials"][found["best"]]["asked"] == len(here.best.kernels) > 0
     assert not {"kernels", "outputs"} & set(found["trials"][0])
+
+
+def test_its_front_is_drawn_in_a_report(service, found):
+    """The report of the server is the library's, of what the document has."""
+    link = f"{found['link']}/report"
+    page = service.get(link, params={"search": found["blob"]}).text
+    document = service.get(f"/v1/blobs/{found['blob']}").json()
+    read = search_of(json.dumps(document))
+    assert search_json(read) == document | {"trials": [{**one, "outputs": {}} for one in document["trials"]]}
+    assert str(search_part(read)) in page
+    assert "Front of the search" not in service.get(link).text
+    other = put(service, b'{"format": "qplan.search-result/1", "goal": {}}')
+    check(service.get(link, params={"search": other}), "input-invalid", "qplan.search-result/1")
+    check(service.get(link, params={"search": NOWHERE}), "unknown-name", "unknown blob")
 
 
 def test_the_best_plan_is_kept_as_any_other(service, found):

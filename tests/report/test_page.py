@@ -86,6 +86,39 @@ def test_a_kernel_in_a_folded_layer_comes_into_sight(show):
     assert page.evaluate("location.hash") == ""
 
 
+def test_a_frame_without_height_at_first_opens_at_the_beginning(browser, digits):
+    page = browser.new_page(viewport={"width": 800, "height": 900})
+    page.set_content('<iframe sandbox="allow-scripts" style="width: 700px; height: 0"></iframe>')
+    text = planner.write_report(digits, live=True)
+    page.evaluate("(text) => { document.querySelector('iframe').srcdoc = text; }", text)
+    frame = page.frames[1]
+    frame.wait_for_function("() => window.planPage")
+    page.wait_for_timeout(100)
+    page.evaluate("document.querySelector('iframe').style.height = '800px'")
+    frame.wait_for_function("() => window.__view.frames > 1 && main.size.h > 300")
+    assert 0 <= frame.evaluate("toScreen(main, 0, 0)[1]") < 40
+    page.close()
+
+
+def test_both_plans_side_by_side_have_a_map(show):
+    plan = layered()
+    page = show(planner.replan(plan, {"values": {"v9": "!quant.none"}}), before=plan)
+    page.get_by_role("button", name="unfold all").click()
+    page.evaluate("panes.forEach((pane) => { pane.view.unit = 60; refresh(pane); })")
+    state(page)
+    assert page.evaluate("panes.map(({ map }) => map.hidden)") == [False, False]
+    tops = page.evaluate("panes.map(({ view }) => view.y)")
+    low = page.locator("#view-before-map").bounding_box()
+    page.mouse.click(low["x"] + low["width"] / 2, low["y"] + 0.9 * low["height"])
+    state(page)
+    moved = [
+        now - before
+        for now, before in zip(page.evaluate("panes.map(({ view }) => view.y)"), tops, strict=True)
+    ]
+    assert moved[0] > 10
+    assert moved[0] == pytest.approx(moved[1])
+
+
 def test_arrows_go_along_the_edges_and_over_folded_layers(show):
     page = show(layered())
     page.evaluate("planPage.select('enc/layer.1')")

@@ -9,7 +9,7 @@ import planner
 from planner.annotated.document import read_annotated
 from planner.plans.diff import worded
 from planner.plans.explain import type_text
-from planner.report.view import view_json, view_of
+from planner.report.view import view_blocks, view_json, view_of
 from tests.report.test_html import MODEL, NASTY
 
 EMPTY = """{"format": "qplan.annotated/1", "name": "none", "values": [], "kernels": [], "inputs": [],
@@ -88,6 +88,22 @@ def test_the_log_is_there_whole(drawn):
     assert said(view, steps["port"]) == [step.port for step in plan.steps]
     assert said(view, steps["source"]) == [step.source for step in plan.steps]
     assert steps["because"] == [list(step.because) for step in plan.steps]
+
+
+def test_the_log_stands_apart_on_a_page(drawn):
+    """The two blocks are the whole, and what is drawn needs no text of the log's."""
+    plan, view = drawn
+    first, log = map(json.loads, view_blocks(plan))
+    assert first["steps"] is None
+    assert first | {"steps": log["steps"], "texts": first["texts"] + log["texts"]} == view
+    assert log["texts"]
+    places = [
+        first["nodes"]["why"],
+        first["ports"]["type"],
+        first["values"]["shape"],
+        first["rescales"]["id"],
+    ]
+    assert all(place < len(first["texts"]) for column in places for place in column)
 
 
 def test_names_cannot_end_the_element():

@@ -14,18 +14,18 @@ export class Problem extends Error {
   }
 }
 
-export async function ask(method, path, body, headers = {}) {
+export async function ask(method, path, body, headers = {}, signal = undefined) {
   const given = { ...headers };
   if (token.get()) given.Authorization = `Bearer ${token.get()}`;
   let sent = body;
   if (body !== undefined && !given["Content-Type"]) { given["Content-Type"] = "application/json"; sent = JSON.stringify(body); }
-  const answer = await fetch(path, { method, headers: given, body: sent, cache: method === "GET" ? "no-cache" : "default" });
+  const answer = await fetch(path, { method, headers: given, body: sent, signal, cache: method === "GET" ? "no-cache" : "default" });
   if (!answer.ok) throw new Problem(await answer.json().catch(() => ({})), answer.status);
   return answer;
 }
 
 export const get = async (path) => (await ask("GET", path)).json();
-export const post = async (path, body, headers) => (await ask("POST", path, body, headers)).json();
+export const post = async (path, body, headers, signal) => (await ask("POST", path, body, headers, signal)).json();
 
 // All items of a list, page by page.
 export async function all(path) {

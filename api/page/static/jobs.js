@@ -27,6 +27,8 @@ function outcome(job) {
   if (job.problem) return job.problem.detail ?? job.problem.title;
   if (job.result?.plan) return link(`/plans/${job.result.plan}`, `plan ${short(job.result.plan)}`);
   if (job.result?.sentence) return job.result.sentence;
+  if (job.result?.quality) return make("span", { class: job.result.quality.grade }, `${job.result.quality.text}, ${job.result.quality.grade}`);
+  if (job.kind === "calibration" && job.result) return `${job.result.samples} samples`;
   if (job.result?.link) return short(job.result.blob);
   if (job.progress) return `${job.progress.done}${job.progress.total ? ` of ${job.progress.total}` : ""}`;
   return "";

@@ -30,14 +30,25 @@ export function dropZone(id, label, accept, done) {
   return zone;
 }
 
+// The samples that a model was last calibrated on in this browser, if the server still has them: {samples, stats, name}.
+const KEPT = (model) => `qplan.samples.${model}`;
+const keepSamples = (model, given) => localStorage.setItem(KEPT(model), JSON.stringify(given));
+export async function samplesOf(model) {
+  const given = JSON.parse(localStorage.getItem(KEPT(model)) ?? "null");
+  if (!given) return null;
+  const there = await Promise.all([ask("HEAD", `/v1/blobs/${given.samples}`), ask("GET", `/v1/stats/${given.stats}`)]).catch(() => null);
+  if (!there) localStorage.removeItem(KEPT(model));
+  return there && given;
+}
+
 export async function modelsPage(main, { may }) {
-  if (may("plan")) main.append(dropZone("model-file", "Drop a model here, or choose one: ONNX, JSON or MLIR", ".onnx,.json,.mlir", async (blob) => {
+  if (may("plan")) main.append(dropZone("model-file", "Drop a model here, or choose one: ONNX, TFLite, JSON or MLIR", ".onnx,.tflite,.json,.mlir", async (blob) => {
     const record = await post("/v1/models", { blob });
     location.assign(`/models/${record.digest}`);
   }));
   const models = await all("/v1/models");
-  main.append(table("models", ["model", "kernels", "parameters", "size", "actions"], models.map((model) => [
-    link(`/models/${model.digest}`, model.name || short(model.digest)), figure(model.kernels), figure(model.parameters), bytes(model.bytes),
+  main.append(table("models", ["model", "operators", "parameters", "size", "actions"], models.map((model) => [
+    link(`/models/${model.digest}`, model.name || short(model.digest)), figure(model.ops || model.kernels), figure(model.parameters), bytes(model.bytes),
     may("write") ? button("delete", async () => { await ask("DELETE", `/v1/models/${model.digest}`); location.reload(); }, { "aria-label": `delete ${model.name || model.digest}` }) : "",
   ])));
 }
@@ -47,56 +58,80 @@ export async function modelPage(main, { may }, digest) {
   main.querySelector("h1").textContent = model.name || short(digest);
   document.title = `${model.name} · quant-planner`;
   const sides = [["takes", model.inputs], ["gives", model.outputs]].map(([word, side]) => `${word} ${side.map((one) => `${one.name} ${one.dtype}[${(one.shape ?? ["?"]).map((n) => n ?? "?").join(", ")}]`).join(", ")}`);
-  main.append(make("p", { class: "quiet" }, `${figure(model.kernels)} kernels, ${figure(model.parameters)} parameters; ${sides.join("; ")}`));
-  const given = { samples: null, stats: null };
-  const told = make("p", { role: "status" }, "Without samples, plans know no ranges but those the model has.");
-  if (may("plan")) main.append(make("h2", {}, "Samples"), dropZone("samples-file", "Drop samples here, or choose a file: .npz of arrays by input name", ".npz", async (blob) => {
+  main.append(make("p", { class: "quiet" }, `${figure(model.ops || model.kernels)} operators, ${figure(model.parameters)} parameters; ${sides.join("; ")}`));
+  const given = (await samplesOf(digest)) ?? { samples: null, stats: null };
+  const told = make("p", { role: "status" }, given.name ? `Calibrated on ${given.name} before; other samples take its place.` : "Without samples, plans know no ranges but those the model has.");
+  if (may("plan")) main.append(make("h2", {}, "Samples"), dropZone("samples-file", "Drop samples here, or choose a file: .npz of arrays by input name", ".npz", async (blob, { name }) => {
     told.textContent = "Calibrating";
     const stats = await work("/v1/calibrations", { model: digest, samples: blob });
-    Object.assign(given, { samples: blob, stats: stats.digest });
+    Object.assign(given, { samples: blob, stats: stats.digest, name });
+    keepSamples(digest, given);
+    showKept();
     told.textContent = `Calibrated on ${stats.samples} samples.${stats.warnings.map((text) => ` ${text}`).join("")}`;
   }), told);
   const targets = await get("/v1/targets");
-  const rows = targets.map((target) => matrixRow(target, digest, given, may));
+  const count = () => { chosen.textContent = `plan for ${rows.every((row) => row.isChosen()) ? "all" : rows.filter((row) => row.isChosen()).length} targets`; };
+  const rows = targets.map((target) => matrixRow(target, digest, given, may, count));
+  // Plans that there are already, of the same samples and without edits.
+  const showKept = () => attempt(async () => {
+    const plans = (await all("/v1/plans")).filter((plan) => plan.model === digest && plan.edits === 0 && plan.stats === given.stats);
+    await Promise.all(rows.map((row) => { const found = plans.find((plan) => plan.target === row.name); return row.show(found); }));
+  });
   main.append(make("h2", {}, "Targets side by side"));
-  if (may("plan")) main.append(make("div", { class: "row" }, button("plan for all targets", async () => {
-    const waiting = [...rows];
+  const chosen = button("plan for all targets", async () => {
+    const waiting = rows.filter((row) => row.isChosen());
     await Promise.all(Array.from({ length: AT_ONCE }, async () => { while (waiting.length) await waiting.shift().run(); }));
-    say("All targets are planned.");
-  }, { class: "main" })));
+    say("The chosen targets are planned.");
+  }, { class: "main" });
+  if (may("plan")) main.append(make("div", { class: "row" }, chosen, [true, false].map((is) => make("button", { type: "button", onclick: () => { rows.forEach((row) => row.choose(is)); count(); } }, is ? "choose all" : "choose none"))));
   main.append(table("targets side by side", ["target", "on integers", "cost", "rescales", "work", "weights", "quality", "why float", "actions"], rows.map((row) => row.element)));
+  await showKept();
 }
 
-function matrixRow(target, model, given, may) {
+function matrixRow(target, model, given, may, changed) {
   const name = `${target.id}@${target.version}`;
   const cells = Array.from({ length: 7 }, () => make("td"));
   const [integer, cost, rescales, busy, weights, quality, why] = cells;
+  const box = make("input", { type: "checkbox", checked: true, "aria-label": `choose ${name}`, onchange: changed });
+  const graded = (one) => {
+    quality.className = one?.grade ?? "quiet";
+    quality.title = one ? `${one.measured_on}, as ${one.format}` : "";
+    quality.textContent = one ? `${one.text}, ${one.grade}` : "not measured";
+  };
+  const fill = async (key) => {
+    const found = await get(`/v1/plans/${key}/summary`);
+    integer.replaceChildren(link(`/plans/${key}`, `${found.integer} of ${found.kernels}`));
+    cost.textContent = figure(found.cost);
+    rescales.textContent = figure(found.rescales + found.casts);
+    busy.textContent = `${figure(found.work)} ${found.work_unit}`;
+    weights.textContent = bytes(found.weight_bytes[1]);
+    why.textContent = Object.entries(found.reasons).map(([reason, count]) => `${count} ${reason}`).join("; ") || "–";
+    graded(found.quality);
+  };
+  // A plan that there is; without one, an empty row.
+  const show = async (plan) => {
+    if (plan) return fill(plan.key);
+    for (const cell of cells) cell.replaceChildren();
+    return undefined;
+  };
   const run = async () => {
     integer.textContent = "planning";
     try {
       const body = { model, target: name, ...(given.stats ? { stats: given.stats } : {}) };
       const made = await work("/v1/plans", body, (event) => { integer.textContent = event; });
       const key = made.plan ?? made.key;
-      const found = await get(`/v1/plans/${key}/summary`);
-      integer.replaceChildren(link(`/plans/${key}`, `${found.integer} of ${found.kernels}`));
-      cost.textContent = figure(found.cost);
-      rescales.textContent = figure(found.rescales + found.casts);
-      busy.textContent = `${figure(found.work)} ${found.work_unit}`;
-      weights.textContent = bytes(found.weight_bytes[1]);
-      why.textContent = Object.entries(found.reasons).map(([reason, count]) => `${count} ${reason}`).join("; ") || "–";
-      quality.textContent = given.samples ? await measured(model, key, given, quality) : "no samples";
+      await fill(key);
+      if (!given.samples) { quality.textContent = "no samples"; return; }
+      quality.className = "quiet";
+      quality.textContent = "measuring";
+      try { graded(await measured(model, key, given)); } catch (error) { graded(null); quality.title = error.message; }
     } catch (error) { integer.textContent = "failed"; why.textContent = error.message; }
   };
   const start = may("plan") ? button("plan", run, { "aria-label": `plan for ${name}` }) : "";
-  return { run, element: make("tr", { "data-target": target.id }, make("td", {}, link(`/targets/${encodeURIComponent(name)}`, target.id), make("br"), make("span", { class: "quiet" }, target.title)), cells, make("td", {}, start)) };
+  return { name, run, show, isChosen: () => box.checked, choose: (is) => { box.checked = is; }, element: make("tr", { "data-target": target.id }, make("td", {}, may("plan") && box, link(`/targets/${encodeURIComponent(name)}`, target.id), make("br"), make("span", { class: "quiet" }, target.title)), cells, make("td", {}, start)) };
 }
 
-async function measured(model, plan, given, place) {
-  place.textContent = "measuring";
-  try {
-    // The samples are those of calibration; what is measured is kept with the plan, and its page shows it.
-    const { quality } = await work("/v1/comparisons", { model, plan, samples: given.samples, stats: given.stats, held_out: false });
-    place.className = quality.grade;
-    return `${quality.text}, ${quality.grade}`;
-  } catch (error) { place.title = error.message; return "not in ONNX"; }
+// The samples are those of calibration; what is measured is kept with the plan, and its page shows it.
+async function measured(model, plan, given) {
+  return (await work("/v1/comparisons", { model, plan, samples: given.samples, stats: given.stats, held_out: false })).quality;
 }

@@ -1,9 +1,11 @@
 // Targets: the list, and the editor of a description: lint as one types, words of the schema, its tests.
 
 import { ask, get } from "./api.js";
+import { offersAt } from "./complete.js";
 import { button, link, make, say, table } from "./dom.js";
 
 const PAUSE = 400;
+const MOST = 24; // words that are offered
 const YAML = { "Content-Type": "application/yaml" };
 
 export async function targetsPage(main, { may }) {
@@ -22,8 +24,7 @@ export async function targetPage(main, { may }, name) {
   const area = make("textarea", { id: "yaml", spellcheck: "false", autocapitalize: "off", "aria-label": "description of the target, YAML", readonly: !may("plan") });
   area.value = text;
   const found = make("div", { role: "status" });
-  const words = make("datalist", { id: "words" }, wordsOf(schema).map((word) => make("option", { value: word })));
-  const word = make("input", { id: "word", list: "words", "aria-label": "a word of the schema", placeholder: "a word of the schema" });
+  const fits = make("ul", { class: "fits", "aria-label": "words that fit at the caret" });
   const tests = make("div", { role: "status" });
   const number = () => { lines.textContent = area.value.split("\n").map((_, i) => i + 1).join("\n"); lines.scrollTop = area.scrollTop; };
   let timer, turn = 0;
@@ -36,6 +37,30 @@ export async function targetPage(main, { may }, name) {
     found.replaceChildren(make("p", { class: errors.length ? "bad" : "good" }, errors.length ? `${errors.length} wrong` : list.length ? `it loads; ${list.length} odd` : "it loads, and nothing is odd"),
       make("ul", {}, list.map((one) => make("li", {}, one.line ? button(`${one.line}:${one.column ?? 1}`, () => go(area, one.line, one.column ?? 1)) : "", ` ${one.message}`))));
   };
+  // What the schema has at the caret, narrowed by what is typed; Ctrl and space leads there, Escape back.
+  const offer = () => {
+    const { word, offers } = offersAt(schema, area.value, area.selectionStart);
+    const insert = (one) => {
+      const at = area.selectionStart;
+      area.setRangeText(one.text, at - word.length, at, "end");
+      area.focus();
+      area.dispatchEvent(new Event("input"));
+    };
+    fits.replaceChildren(...offers.slice(0, MOST).map((one) => make("li", {}, make("button", { type: "button", title: one.told || null, onclick: () => insert(one) }, one.name))));
+    if (!offers.length) fits.append(make("li", { class: "quiet" }, "nothing of the schema"));
+    else if (offers.length > MOST) fits.append(make("li", { class: "quiet" }, `and ${offers.length - MOST} more`));
+  };
+  if (may("plan")) {
+    for (const name of ["input", "click", "keyup"]) area.addEventListener(name, offer);
+    area.addEventListener("keydown", (event) => {
+      if (event.key !== " " || !event.ctrlKey) return;
+      event.preventDefault();
+      const buttons = fits.querySelectorAll("button");
+      if (buttons.length === 1) buttons[0].click();
+      else buttons[0]?.focus();
+    });
+    fits.addEventListener("keydown", (event) => { if (event.key === "Escape") area.focus(); });
+  }
   area.addEventListener("input", () => { number(); clearTimeout(timer); timer = setTimeout(lint, PAUSE); });
   area.addEventListener("scroll", () => { lines.scrollTop = area.scrollTop; });
   const test = async () => {
@@ -54,12 +79,12 @@ export async function targetPage(main, { may }, name) {
     history.replaceState(null, "", `/targets/${encodeURIComponent(whole)}`);
     main.querySelector("h1").textContent = whole;
   };
-  const insert = () => { area.setRangeText(`${word.value}: `, area.selectionStart, area.selectionEnd, "end"); area.focus(); area.dispatchEvent(new Event("input")); };
   main.append(
-    make("div", { class: "row" }, may("write") && button("keep as a version", put, { class: "main" }), may("plan") && button("run its tests", test), may("plan") && [words, word, button("insert", insert)]),
-    make("div", { class: "beside" }, make("div", { class: "editor" }, lines, area), make("div", {}, make("h2", {}, "Lint"), found, make("h2", {}, "Tests"), tests)),
+    make("div", { class: "row" }, may("write") && button("keep as a version", put, { class: "main" }), may("plan") && button("run its tests", test)),
+    make("div", { class: "beside" }, make("div", { class: "editor" }, lines, area), make("div", {}, may("plan") && [make("h2", {}, "Fits here ", make("span", { class: "quiet" }, "(Ctrl and space)")), fits], make("h2", {}, "Lint"), found, make("h2", {}, "Tests"), tests)),
   );
   number();
+  if (may("plan")) offer();
   if (may("plan")) await lint();
 }
 
@@ -67,15 +92,4 @@ function go(area, line, column) {
   const at = area.value.split("\n").slice(0, line - 1).reduce((sum, text) => sum + text.length + 1, 0) + column - 1;
   area.focus();
   area.setSelectionRange(at, at);
-}
-
-function wordsOf(schema) {
-  const found = new Set();
-  const walk = (node) => {
-    if (node === null || typeof node !== "object") return;
-    if (node.properties) Object.keys(node.properties).forEach((name) => found.add(name));
-    Object.values(node).forEach(walk);
-  };
-  walk(schema);
-  return [...found].sort();
 }

@@ -87,7 +87,8 @@ def measure(
 
     Args:
       plan: its key; `summary` and `report` of it have the quality from then on.
-      format: `onnx-qdq` by default.
+      format: of a file that something runs here, or `interpreter`, which runs the plan itself; by default
+        `onnx-qdq`, or the interpreter where that cannot say the plan.
       metrics, output, reference, stats: as for `compare`.
       held_out: whether the samples are others than those of calibration, for those who read the report.
 

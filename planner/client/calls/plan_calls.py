@@ -146,8 +146,17 @@ def diff(before: str, after: str) -> Steps[dict[str, Any]]:
     return (yield from object_of(Ask("GET", path, params={"against": after})))
 
 
-def report(key: str, *, before: str | None = None) -> Steps[str]:
-    """The report of a plan: one HTML file that needs nothing else; marks changes since `before`."""
-    params = {} if before is None else {"before": before}
+def report(
+    key: str, *, before: str | None = None, pareto: Sequence[str] = (), search: str | None = None
+) -> Steps[str]:
+    """The report of a plan: one HTML file that needs nothing else.
+
+    Args:
+      before: another plan's key; the report marks changes since.
+      pareto: values or rescales whose trade-offs it draws, at most 8.
+      search: blob of a search; it draws the front.
+    """
+    asked = {"before": before, "pareto": list(pareto), "search": search}
+    params = {name: item for name, item in asked.items() if item}
     text: str = (yield Ask("GET", f"/v1/plans/{quoted(key)}/report", params=params)).text
     return text

@@ -81,9 +81,11 @@ function paint(pane) {
     canvas.width = Math.round(w * ratio);
     canvas.height = Math.round(h * ratio);
   }
-  // The upper edge stays where it was: a frame on a page is low until the page has measured it.
-  if (pane.size.h) pane.view.y += (h - pane.size.h) / 2 / pane.view.unit;
+  // The upper edge stays where it was: a frame on a page is low, or has no height at all, until the page has measured it.
+  const isFirst = !pane.size.h;
+  if (!isFirst) pane.view.y += (h - pane.size.h) / 2 / pane.view.unit;
   pane.size = { w, h };
+  if (isFirst && view.selected === null) openAt(pane);
   pane.pen.setTransform(ratio, 0, 0, ratio, 0, 0);
   paintScene(pane, pane.pen);
   paintMap(pane);
@@ -270,7 +272,7 @@ function paintMark({ graph: g, view }, pen, edge, [x, y], isOne) {
   const size = clamp(view.unit * 0.09, 2, 7);
   pen.fillStyle = palette.mark;
   pen.fillRect(x - size, y - 2.2 * size, 2 * size, 1.4 * size);
-  if (view.unit < TYPES || !isOne) return;
+  if (view.unit < TYPES || !isOne || g.edgesInto[g.edges.to[edge]].length > 1) return;
   pen.font = `10px ${MONO}`;
   pen.textAlign = "left";
   pen.fillText(g.texts[g.rescales.kind[g.edges.rescale[edge]]], x + size + 4, y - size);
@@ -279,7 +281,8 @@ function paintMark({ graph: g, view }, pen, edge, [x, y], isOne) {
 function paintShape({ graph: g, view }, pen, edge, [x, y]) {
   const value = g.valueOf(g.texts[g.ports.value[readerPort(g, edge)]]);
   const text = value === undefined ? "" : g.texts[g.values.shape[value]];
-  if (!text || g.edgesInto[g.edges.to[edge]].length > 3) return;
+  const beside = g.edgesInto[g.edges.to[edge]].length;
+  if (!text || (beside > 1 && text.length * 6 + 14 > (BOX.w * 0.8 * view.unit) / (beside + 1))) return;
   pen.font = `10px ${MONO}`;
   pen.textAlign = "right";
   pen.fillStyle = palette.dim;

@@ -5,21 +5,23 @@
 let data = JSON.parse(document.getElementById("view-data").textContent);
 
 function graphOf(given) {
-  const { nodes, ports, edges, rescales, values, steps, texts, kinds, groups } = given;
+  const { nodes, ports, edges, rescales, values, texts, kinds, groups } = given;
   const count = nodes.name.length;
   const highest = (numbers) => numbers.reduce((most, number) => Math.max(most, number), 0);
   const ranks = Math.max(count ? 1 + highest(nodes.rank) : 0, highest(groups.rank.map((rank, i) => rank + groups.ranks[i])));
   const columns = Math.max(count ? 1 + highest(nodes.column) : 1, highest(groups.column.map((column, i) => column + groups.columns[i])));
   const kindIs = (node, kind) => kinds[nodes.kind[node]] === kind;
+  let known = null;
   const g = {
-    data: given, nodes, ports, edges, rescales, values, steps, texts, kinds, groups, count, ranks, columns,
+    data: given, nodes, ports, edges, rescales, values, texts, kinds, groups, count, ranks, columns,
+    get steps() { return logOf(given); }, // null until the page has been read
     firstPort: starts(ports.node, count),
     edgesInto: rows(edges.to, count),
     edgesOutOf: rows(edges.from, count),
     home: new Int32Array(count).fill(-1), // the innermost group of each node
     inner: rows(groups.parent.map((parent) => parent + 1), groups.name.length + 1), // groups in each, all at 0
     nodeOf: index(nodes.name, texts, (node) => !kindIs(node, "model")), // kernel name to node
-    stepOf: index(steps.port, texts), // port, value or kernel to the step that speaks of it
+    stepOf: (name) => (known ??= g.steps && index(g.steps.port, texts))?.(name), // port, value or kernel to its step
     valueOf: index(values.name, texts),
     changes: given.changes ?? { node: [], text: [], totals: [] }, // since another plan
     isModel: (node) => kindIs(node, "model"),
@@ -30,6 +32,15 @@ function graphOf(given) {
     for (let at = first; at < groups.last[i]; at++) g.home[given.order[at]] = i;
   });
   return g;
+}
+
+// The log, and the texts that it alone has, stand at the end of the page, and are read when first asked for.
+function logOf(given) {
+  if (given.steps || document.readyState === "loading") return given.steps;
+  const log = JSON.parse(document.getElementById("view-log").textContent);
+  for (const text of log.texts) given.texts.push(text);
+  given.steps = log.steps;
+  return given.steps;
 }
 
 // Names to places, made when first asked.

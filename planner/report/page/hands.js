@@ -39,8 +39,10 @@ function select(item, { told = true } = {}) {
 }
 
 let link = ""; // as we left it
-// The page's address leads to what is chosen; no step of the browser's history for each.
+// The page's address leads to what is chosen; no step of the browser's history for each. In a frame the host keeps it:
+// a frame without an address of its own would go to its host's.
 function keepLink(name) {
+  if (window.parent !== window) return;
   link = name ? `#kernel=${encodeURIComponent(name)}` : "#";
   if (link !== (location.hash || "#")) location.replace(link);
 }

@@ -1,6 +1,7 @@
 // What if: edits that the reader collects, and the way to whoever can plan again, a host.
 //
-// Contract, version 1. Data: the JSON block #view-data, `qplan.view/1` as `qplan view --json` writes it, and in it
+// Contract, version 1. Data: the JSON blocks #view-data and #view-log (the log, and texts that it alone has, from
+// `log_texts` on), together `qplan.view/1` as `qplan view --json` writes it, and in the first
 // `page`: {live, plan, target, model}. `live` says that a host listens.
 //
 // window.planPage: {version, live,
@@ -11,19 +12,24 @@
 //   undo(), clear(),
 //   select(name): a kernel, or an input or output; "" for none,
 //   mark(names): draw these kernels as changed; `show` of the plan that has them otherwise may come later,
-//   show(view): draw another `qplan.view/1` of the same model, made with `before` the plan of this page,
+//   show(view): draw another `qplan.view/1` of the same model, made with `before` the plan of this page; null draws
+//     the plan of this page,
+//   read(section): show a section below the graph, by the id of its heading,
 //   say(text): a line at the edits, such as "planning" or why it failed}
 //
 // Events on `document`, bubbling CustomEvents:
 //   qplan:edit    after each change; detail {action: "edit" | "undo" | "clear", of, at, value, document}
 //   qplan:select  detail {name}; "" where nothing is chosen
+//   qplan:study   detail {at}: the trade-offs of a value or rescale are asked for
 // In a frame whose data say `live` the same go to the parent as messages {type, detail}, and messages from the
-// parent {type: "qplan:mark", names}, {type: "qplan:show", view}, {type: "qplan:say", text}, {type: "qplan:select", name} call the functions. So a
+// parent {type: "qplan:mark", names}, {type: "qplan:show", view}, {type: "qplan:say", text}, {type: "qplan:select", name},
+// {type: "qplan:read", section} call the functions. So a
 // page without an origin (`sandbox allow-scripts`) needs no right to ask the server anything.
 // Edits count from the plan that the page was opened with: a host plans that one again with the whole `document`.
 
 const about = data.page ?? { live: false, plan: "plan.json", target: "" };
 const SECTIONS = { value: "values", port: "ports", kernel: "kernels" };
+const opened = data; // the view of the plan that the page was opened with
 const edits = []; // {of, at, value}, in order; the later of one place counts
 
 function editsDocument() {
@@ -71,12 +77,13 @@ window.planPage = {
   clear: () => edits.length && changeEdits("clear"),
   select: (name) => selectNamed(name),
   mark: (names) => markChanged(names),
-  show: (view) => showView(view),
+  show: (view) => showView(view ?? opened),
+  read: (section) => document.getElementById(section)?.scrollIntoView(),
   say: (text) => sayOfEdits(text),
 };
 
 if (about.live) {
-  const CALLS = { "qplan:mark": ({ names }) => markChanged(names), "qplan:show": ({ view }) => showView(view), "qplan:say": ({ text }) => sayOfEdits(text), "qplan:select": ({ name }) => selectNamed(name) };
+  const CALLS = { "qplan:mark": ({ names }) => markChanged(names), "qplan:show": ({ view }) => planPage.show(view), "qplan:read": ({ section }) => planPage.read(section), "qplan:say": ({ text }) => sayOfEdits(text), "qplan:select": ({ name }) => selectNamed(name) };
   window.addEventListener("message", (event) => {
     if (event.source === window.parent && window.parent !== window) CALLS[event.data?.type]?.(event.data);
   });
@@ -135,6 +142,7 @@ function showEdits() {
   const list = make("ul", "", ...edits.map(({ of, at, value }) => make("li", "", `${of} `, make("code", at), " → ", make("code", shortType(value)))));
   const file = make("pre", annotationsText());
   const parts = [make("h3", `What if: ${plural(edits.length, "edit")}`), list];
+  parts.push(classed(make("p", "The figures at the top and the tables are of the plan without them."), "quiet"));
   parts.push(classed(make("div", "", button("undo", planPage.undo), button("clear", planPage.clear), button("save edits.yaml", () => save(new Blob([annotationsText()], { type: "text/yaml" }), "edits.yaml"))), "asks"));
   if (!about.live) parts.push(classed(make("p", "This page cannot plan. Save the edits beside plan.json, and run the command:"), "quiet"));
   parts.push(make("h4", "edits.yaml", " ", copier(annotationsText, "edits.yaml")), file);

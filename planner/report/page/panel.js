@@ -150,7 +150,7 @@ function explainPort(port) {
 // The step that decided a value, null where none did.
 function decided(g, name) {
   const i = g.valueOf(name);
-  return i === undefined ? null : g.values.step[i];
+  return i === undefined || !g.steps ? null : g.values.step[i];
 }
 
 function lossOf(g, name) {
@@ -206,7 +206,13 @@ function openRescale(rescale) {
   why.append(make("p", "", make("code", `${g.texts[g.rescales.from[rescale]]}`)), make("p", "", "to ", make("code", g.texts[g.rescales.to[rescale]])));
   const name = g.texts[g.ports.value[port]];
   for (const step of [decided(g, name), g.stepOf(addressOf(g, port)) ?? null]) if (step !== null) why.append(chain(g, step, 1, new Set()));
+  if (about.live && !active.isBefore) why.append(studier(g.texts[g.rescales.id[rescale]]));
   panel.querySelector(".why")?.remove();
   panel.append(why);
   view.address = g.texts[g.rescales.id[rescale]];
+}
+
+// A host may draw what a value or rescale could be traded for; offline `qplan view --pareto` does.
+function studier(at) {
+  return classed(make("div", "", titled(button("trade-offs", () => tell("qplan:study", { at })), `draw the trade-offs of ${at}`)), "asks");
 }

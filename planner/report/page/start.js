@@ -5,7 +5,7 @@ const main = paneOf(document.getElementById("view-canvas"), graphOf(data));
 main.map = document.getElementById("view-map");
 if (data.before) {
   const twin = document.getElementById("view-before");
-  panes.push(Object.assign(paneOf(twin, graphOf(data.before)), { isBefore: true }));
+  panes.push(Object.assign(paneOf(twin, graphOf(data.before)), { isBefore: true, map: document.getElementById("view-before-map") }));
   panes[0].graph.changed = new Set(panes[0].graph.nodes.name.flatMap((_, node) => {
     const after = main.graph.nodeOf(panes[0].graph.nameOf(node));
     return !panes[0].graph.isModel(node) && (after === undefined || main.graph.changed.has(after)) ? [node] : [];
@@ -54,7 +54,7 @@ if (data.before && window.innerWidth >= 900) stage.classList.add("two");
 both.setAttribute("aria-pressed", String(stage.classList.contains("two")));
 window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", dress);
 panes.forEach(listen);
-listenMap(main);
+panes.forEach(listenMap);
 dress();
 panes.forEach(openAt);
 select(null, { told: false });
