@@ -4,11 +4,13 @@ Rows are the same row where kernel and signature agree. Source: design 04, `targ
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, Final, Literal, TypeAlias
 
 from planner.target.docs.support import port_text, rule_text, type_text, value_text, work_text
+from planner.target.patterns import op_types, parse_pattern
 from planner.target.records import Fusion, Row, Target, WorkRates
 
 Sign: TypeAlias = Literal["+", "-", "~"]
@@ -55,7 +57,7 @@ def diff_targets(a: Target, b: Target) -> tuple[Difference, ...]:
         *_tables("cost", dataclasses.asdict(a.costs), dataclasses.asdict(b.costs)),
         *_tables("work", _work(a), _work(b)),
         *_tables("legalize", a.legalize, b.legalize),
-        *_lists("fusion", _fusions(a), _fusions(b)),
+        *_lists("fusion", _fusions(a), _fusions(b), _meet({**_patterns(a), **_patterns(b)})),
         *_rows(a, b),
     )
 
@@ -77,7 +79,10 @@ def _tables(what: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[D
         yield Difference(sign, what, key, before, after)
 
 
-def _lists(what: str, a: Mapping[str, str], b: Mapping[str, str]) -> Iterator[Difference]:
+def _lists(
+    what: str, a: Mapping[str, str], b: Mapping[str, str], meet: Callable[[str, str], bool] = lambda *_: True
+) -> Iterator[Difference]:
+    """Differences of two ordered tables; of the order those of two entries that `meet`."""
     for key in dict.fromkeys((*a, *b)):
         if key not in b:
             yield Difference("-", what, key, a[key], "")
@@ -85,10 +90,10 @@ def _lists(what: str, a: Mapping[str, str], b: Mapping[str, str]) -> Iterator[Di
             yield Difference("+", what, key, "", b[key])
         elif a[key] != b[key]:
             yield Difference("~", what, key, a[key], b[key])
-    both = [key for key in a if key in b], [key for key in b if key in a]
-    if both[0] != both[1]:
-        moved = next(key for key, other in zip(*both, strict=True) if key != other)
-        yield Difference("~", f"order of {what}s", moved, "here", "elsewhere")
+    place = {key: number for number, key in enumerate(b)}
+    for first, second in combinations([key for key in a if key in b], 2):
+        if place[first] > place[second] and meet(first, second):
+            yield Difference("~", f"order of {what}s", first, f"before {second}", "behind it")
 
 
 def _fusions(target: Target) -> Mapping[str, str]:
@@ -97,6 +102,24 @@ def _fusions(target: Target) -> Mapping[str, str]:
         name = f"{fusion.kernel} {' or '.join(fusion.patterns)}"
         found[_free(name, found)] = _where(fusion)
     return found
+
+
+def _patterns(target: Target) -> Mapping[str, frozenset[str]]:
+    """Types of the ops that each fusion may take, by the names of `_fusions`; none: any op."""
+    found: dict[str, frozenset[str]] = {}
+    for name, fusion in zip(_fusions(target), target.fusions, strict=True):
+        types = [op_types(parse_pattern(text)) for text in fusion.patterns]
+        found[name] = frozenset[str]().union(*types) if all(types) else frozenset()
+    return found
+
+
+def _meet(types: Mapping[str, frozenset[str]]) -> Callable[[str, str], bool]:
+    """Whether two fusions may want the same op; the order of others decides nothing."""
+
+    def meet(first: str, second: str) -> bool:
+        return not types[first] or not types[second] or bool(types[first] & types[second])
+
+    return meet
 
 
 def _where(fusion: Fusion) -> str:

@@ -23,6 +23,7 @@ from planner.target.conditions.grammar import (
     check_words,
     is_condition,
     parse_condition,
+    refs_of,
 )
 from planner.target.conditions.verdicts import Unknown, Verdict, told, verdict
 from planner.target.expressions import Ref
@@ -95,6 +96,44 @@ def failing(
         if problem:
             return problem
     return None
+
+
+def found_instead(
+    predicates: Mapping[str, Any],
+    *,
+    ports: PortValues,
+    ops: tuple[Op, ...],
+    attributes: Mapping[str, Any],
+    graph: Graph,
+) -> dict[str, Any]:
+    """Predicates that would hold in place of those that do not: `{"Conv.strides": [[4, 4]]}`.
+
+    Nothing stands for what cannot be said: a dimension that is not fixed, an operand that is no constant.
+
+    Raises:
+      TargetError: as `failing`.
+    """
+    scope = _Scope(ports, ops, attributes, graph)
+    found: dict[str, Any] = {}
+    for key, wanted in predicates.items():
+        if key == "min_bits" or not _problem(key, wanted, scope):
+            continue
+        if key == "holds":
+            texts = wanted if isinstance(wanted, list | tuple) else [wanted]
+            terms = dict.fromkeys(str(ref) for text in texts for ref in refs_of(_read("holds", text)))
+        elif "." not in key:
+            found[key] = _OTHERWISE[wanted]
+            continue
+        else:
+            terms = {key: None}
+        for term in terms:
+            values = [value for value in _values(term, scope) if not isinstance(value, Unknown)]
+            if values:
+                found[term] = [values[0]] if isinstance(values[0], list) else values[0]
+    return found
+
+
+_OTHERWISE: Final = {"absent": "present", "constant": "dynamic", "dynamic": "constant", "present": "absent"}
 
 
 def _problem(key: str, wanted: Any, scope: _Scope) -> str | None:

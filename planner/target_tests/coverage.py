@@ -17,7 +17,9 @@ from planner.ir.types.qtypes import Storage
 from planner.propagation.selection.apart import served
 from planner.propagation.selection.remedies import Remedies
 from planner.target.docs.support import value_text
+from planner.target.predicates import found_instead
 from planner.target.records import Target
+from planner.target.rules import expand_ports
 
 LINEAR: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 STATES: Final[Mapping[str, tuple[str, ...]]] = {"GRU": ("h",), "LSTM": ("h", "c"), "RNN": ("h",)}
@@ -96,7 +98,39 @@ def draft_row(region: Region, graph: Graph, target: Target) -> str:
         fields["axis"] = {"w": "out_channel"}
     if not fields["rules"]:
         fields.pop("rules")
+    if when := _when(region, graph, target, [name.rstrip("?*") for name in ports]):
+        fields["when"] = when
     return f"- {value_text(fields)}"
+
+
+def _when(region: Region, graph: Graph, target: Target, ports: Sequence[str]) -> dict[str, Any]:
+    """What the kernel has where a row of these ports wants something else: the draft is for this case alone.
+
+    The device may have the kernel for other strides and not for these, so the draft must not claim both.
+    """
+    for row in target.rows.get(region.kernel, ()):
+        patterns = expand_ports(row.inputs, region.inputs)
+        if patterns is None or not row.when:
+            continue
+        bound: dict[str, tuple[str, ...]] = {port.name: () for port in (*row.inputs, *row.outputs)}
+        ends = expand_ports(row.outputs, region.outputs) or ()
+        values = [*zip(patterns, region.inputs, strict=True), *zip(ends, region.outputs, strict=False)]
+        for pattern, name in values:
+            bound[pattern.name] += (name,) if name else ()
+        theirs = {pattern.name: ours for pattern, ours in zip(row.inputs, ports, strict=False)}
+        found = found_instead(
+            row.when, ports=bound, ops=region.ops, attributes=region.attributes, graph=graph
+        )
+        if found:
+            return {_renamed(key, theirs): value for key, value in found.items()}
+    return {}
+
+
+def _renamed(key: str, names: Mapping[str, str]) -> str:
+    """A predicate by the draft's names of ports, in quotes where YAML would read its brackets."""
+    owner, dot, what = key.rpartition(".")
+    found = f"{names.get(owner, owner)}{dot}{what}" if dot else names.get(key, key)
+    return f'"{found}"' if "[" in found else found
 
 
 def _recurrent(kernel: str, target: Target) -> dict[str, Any]:

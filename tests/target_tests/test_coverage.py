@@ -56,6 +56,30 @@ def test_the_drafted_rows_serve_what_was_missing(model, name, tmp_path):
         assert coverage(graph, load_target(tmp_path / "drafted.yaml")).complete
 
 
+def test_a_draft_is_for_the_case_that_a_row_leaves_out():
+    """Strides that a row does not take, a second image, a dynamic weight: the draft says them in `when`."""
+    model = """
+x : f32[1,8,8,8] {-1, 1}
+z : f32[2,8,8,8] {-1, 1}
+w = constant : f32[8,8,4,4] {-0.5, 0.5}
+a = Conv(x, w) [strides=[4,4]] : f32[1,8,2,2] {-2, 2}
+b = Conv(z, w) : f32[2,8,5,5] {-2, 2}
+c = MatMul(in0, in1) : f32[1,8,8] {-8, 8}
+"""
+    graph, target = read_model_text(model, "m"), load_target("ethos-u55")
+    found = coverage(graph, target)
+    rows = {item.example: item.row for item in found.missing}
+    assert "when: {Conv.strides: [[4, 4]]" in rows["a"]
+    assert 'when: {"x.shape[0]": 2' in rows["b"]
+    assert coverage(graph, load_target(drafted(target, found.missing))).complete
+
+    wide = read_model_text(
+        model.replace("strides=[4,4]", "strides=[5,4]").replace("8,2,2]", "8,1,2]"), "wide"
+    )
+    left = coverage(wide, load_target(drafted(target, found.missing)))
+    assert [item.kernel for item in left.missing] == ["conv2d"]
+
+
 def test_what_is_missing_says_why_and_how_often():
     target = load_target("teaching-npu")
     text = "a = Erf(x) : f32[4] {-1, 1}\nb = Erf(a) : f32[4] {-1, 1}\nc = Sin(b) : f32[4] {-1, 1}\nd = Softmax(c) : f32[4] {0, 1}"  # noqa: E501
