@@ -1,9 +1,9 @@
 """The wheel alone is enough: built here, installed into an empty environment elsewhere, used from there."""
 
 import os
+import shutil
 import subprocess
 import sys
-import venv
 import zipfile
 from pathlib import Path
 
@@ -60,10 +60,42 @@ def test_the_wheel_holds_the_packages_and_the_targets(wheel):
     assert {top for top in tops if not top.endswith(".dist-info")} == {"planner", "api", "targets"}
 
 
+def other_pythons() -> list[str]:
+    """The other Pythons from 3.11 on that are to be had here: on the path, and those of pyenv."""
+    homes = sorted((Path.home() / ".pyenv" / "versions").glob("3.*/bin"))
+    found = []
+    for minor in range(11, 15):
+        name = f"python3.{minor}"
+        # pyenv's own names on the path run only where a version is chosen.
+        places = [*(str(home / name) for home in homes if (home / name).exists()), shutil.which(name)]
+        if minor != sys.version_info.minor and any(places):
+            found.append(next(filter(None, places)))
+    return found
+
+
 @pytest.mark.slow
 def test_the_wheel_plans_in_an_empty_environment(wheel, tmp_path):
+    plans_with(sys.executable, wheel, tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("python", other_pythons())
+def test_the_wheel_plans_in_every_python_there_is(python, wheel, tmp_path):
+    """The same plan and file, byte for byte, whatever Python made them."""
+    (tmp_path / "own").mkdir()
+    (tmp_path / "other").mkdir()
+    own, other = (
+        plans_with(name, wheel, tmp_path / place)
+        for name, place in ((sys.executable, "own"), (python, "other"))
+    )
+    for name in ("plan.json", "plan.mlir", "onnx-qdq.onnx"):
+        assert (own / name).read_bytes() == (other / name).read_bytes(), name
+
+
+def plans_with(interpreter: str, wheel: Path, tmp_path: Path) -> Path:
+    """The folder of a plan, made by the wheel in an empty environment of an interpreter."""
     home = tmp_path / "venv"
-    venv.create(home, with_pip=False)
+    call(interpreter, "-m", "venv", "--without-pip", home, cwd=tmp_path)
     python, qplan = home / "bin" / "python", home / "bin" / "qplan"
     # What is imported is compiled then; a pip of its own and bytecode of all would take most of the time.
     install = ("-m", "pip", "--python", python, "install", "--no-compile", "--quiet")
@@ -92,3 +124,4 @@ def test_the_wheel_plans_in_an_empty_environment(wheel, tmp_path):
     ]
     where = call(python, "-c", "import planner; print(planner.__file__)", cwd=tmp_path)
     assert Path(where.strip()).is_relative_to(home)
+    return tmp_path / "out"
