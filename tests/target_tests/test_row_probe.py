@@ -168,6 +168,13 @@ kernels:
     assert found == {"LogSoftmax-1": ("cpu", "LOG_SOFTMAX"), "Abs-1": ("integers", "")}
 
 
+@pytest.mark.skipif(not VELA.exists(), reason="no .oracles/vela: run make oracles")
+def test_vela_takes_every_row_of_ethos_u55_that_a_file_can_say():
+    """But for ArgMax, whose indices of 64 bits it leaves to the CPU."""
+    found = probe_rows(load_target("ethos-u55"), ENGINES["vela"], python=str(VELA))
+    assert {finding.name for finding in found if finding.refuted} == {"ArgMax-1"}
+
+
 def test_numbers_of_wrong_shape_are_told():
     target = load_target("teaching-npu")
     flat = own_engine(lambda file, inputs: {k: np.ravel(v) for k, v in run(file, inputs).items()}, "onnx-qdq")

@@ -16,6 +16,8 @@ from planner.interpreter.kernels.geometry import pool_geometry
 from planner.interpreter.kernels.pooling import pooled_sizes
 from planner.litert_reader.vocabulary import REDUCTIONS
 
+_SPATIAL: Final = (2, 3)
+"""Height and width, in the order of the model."""
 _GLOBAL: Final = {"GlobalAveragePool": "MEAN", "GlobalMaxPool": "REDUCE_MAX"}
 
 
@@ -62,6 +64,9 @@ def reduction(call: Call) -> Sequence[Tensor] | None:
     axes = axes_of(call.builder.values, call.op, len(x.shape))
     if axes is None:
         return None
+    if tuple(axes) == _SPATIAL and len(x.shape) == 4:
+        # As a pool over the whole image: an NPU reduces over height and width of NHWC, not over its depth.
+        x = call.last()
     if call.op.type == "ReduceSum":
         _check_sum(call)
     keeps = bool(call.op.attributes.get("keepdims", 1))

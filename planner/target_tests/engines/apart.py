@@ -119,7 +119,7 @@ def run_litert(
     for number, (_, samples) in enumerate(files):
         answers = _answers(folder, number, len(samples))
         if not isinstance(answers, str):
-            names = json.loads((folder / f"answer_{number}.json").read_text())
+            names = json.loads((folder / f"answer_{number}.json").read_text(encoding="utf-8"))
             answers = [dict(zip(names, arrays, strict=True)) for arrays in answers]
         found.append(answers)
     return found
@@ -159,7 +159,7 @@ def _save(path: Path, arrays: Iterable[np.ndarray]) -> None:
 
 
 def _run(python: str, script: str, folder: Path, jobs: list[dict[str, Any]], package: str) -> None:
-    (folder / "jobs.json").write_text(json.dumps(jobs))
+    (folder / "jobs.json").write_text(json.dumps(jobs), encoding="utf-8")
     command = [python, str(_HERE / script), str(folder)]
     try:
         done = subprocess.run(command, capture_output=True, check=False, text=True)  # noqa: S603
@@ -183,7 +183,7 @@ def _answers(folder: Path, number: int, count: int) -> Any:
     """Arrays of each sample in order, or what was refused."""
     refusal = folder / f"answer_{number}.txt"
     if refusal.exists():
-        return refusal.read_text()
+        return refusal.read_text(encoding="utf-8")
     found = []
     for k in range(count):
         with np.load(folder / f"answer_{number}_{k}.npz") as archive:

@@ -35,7 +35,7 @@ def answer(folder: Path, job: Mapping[str, Any], number: int) -> None:
         names = sorted(found)
         arrays = {str(i): found[name] for i, name in enumerate(names)}
         np.savez(folder / f"answer_{number}_{k}.npz", **arrays)  # type: ignore[arg-type]
-    (folder / f"answer_{number}.json").write_text(json.dumps(names))
+    (folder / f"answer_{number}.json").write_text(json.dumps(names), encoding="utf-8")
 
 
 def by_tensor(interpreter: Any) -> Callable[..., dict[str, np.ndarray]]:
@@ -55,11 +55,11 @@ def by_tensor(interpreter: Any) -> Callable[..., dict[str, np.ndarray]]:
 
 def main(folder: Path) -> None:
     """Answer every job of a folder."""
-    for number, job in enumerate(json.loads((folder / "jobs.json").read_text())):
+    for number, job in enumerate(json.loads((folder / "jobs.json").read_text(encoding="utf-8"))):
         try:
             answer(folder, job, number)
         except Exception as error:  # noqa: BLE001 - whatever it is, the asker says it
-            (folder / f"answer_{number}.txt").write_text(str(error))
+            (folder / f"answer_{number}.txt").write_text(str(error), encoding="utf-8")
 
 
 if __name__ == "__main__":

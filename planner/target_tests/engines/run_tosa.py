@@ -56,11 +56,11 @@ def answer(folder: Path, job: Mapping[str, Any], number: int) -> None:
 
 def main(folder: Path) -> None:
     """Answer every job of a folder."""
-    for number, job in enumerate(json.loads((folder / "jobs.json").read_text())):
+    for number, job in enumerate(json.loads((folder / "jobs.json").read_text(encoding="utf-8"))):
         try:
             answer(folder, job, number)
         except Exception as error:  # noqa: BLE001 - whatever it is, the asker says it
-            (folder / f"answer_{number}.txt").write_text(str(error))
+            (folder / f"answer_{number}.txt").write_text(str(error), encoding="utf-8")
 
 
 if __name__ == "__main__":
