@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from planner.errors import InputError
-from planner.target_tests.probe_kit import FORMAT, differences
-from planner.target_tests.row_probe import RowFinding
+from planner.target_tests.probe_kit import FORMAT
+from planner.target_tests.row_probe import RowFinding, compared
 
 
 def check_kit(kit: Path, results: Path) -> tuple[RowFinding, ...]:
@@ -47,16 +47,11 @@ def check_kit(kit: Path, results: Path) -> tuple[RowFinding, ...]:
 def _finding(entry: Mapping[str, Any], kit: Path, results: Path) -> RowFinding:
     name = str(entry["name"])
     path = next((p for p in (results / name / "results.npz", results / f"{name}.npz") if p.exists()), None)
-    if path is None:
-        verdict, detail = "no answer", ""
-    else:
-        detail = "; ".join(differences(_arrays(kit / name / "expected.npz"), _arrays(path)))
-        verdict = "differs" if detail else "as floats" if _floats(entry) else "integers"
-    return RowFinding(name, str(entry["kernel"]), str(entry["row"]), verdict, detail)
-
-
-def _floats(entry: Mapping[str, Any]) -> bool:
-    return all(kind == "f32" for kind in entry["inputs"].values())
+    verdict = ("no answer", "")
+    if path is not None:
+        floats = all(kind == "f32" for kind in entry["inputs"].values())
+        verdict = compared(_arrays(kit / name / "expected.npz"), _arrays(path), floats=floats)
+    return RowFinding(name, str(entry["kernel"]), str(entry["row"]), *verdict)
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:

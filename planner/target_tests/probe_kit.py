@@ -127,8 +127,9 @@ def make_kit(
     skipped: list[Skipped] = []
     chosen = {kernel: rows for kernel, rows in target.rows.items() if not kernels or kernel in kernels}
     for kernel, rows in chosen.items():
+        small = _small(target, kernel, seed)
         for number, row in enumerate(rows, 1):
-            reached = _reach(target, row, seed)
+            reached = _reach(target, row, small, seed)
             if isinstance(reached, str):
                 skipped.append(Skipped(kernel, row.source, reached))
                 continue
@@ -190,17 +191,43 @@ def _npz(arrays: Mapping[str, np.ndarray]) -> bytes:
     return data.getvalue()
 
 
-def _reach(target: Target, row: Row, seed: int) -> tuple[_Reached, ...] | str:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Small:
+    """A small model that becomes one kernel, before anything is planned."""
+
+    model: Graph
+    region: Region
+
+
+def _small(target: Target, kernel: str, seed: int) -> tuple[tuple[_Small, ...], str]:
+    """The small models that become one kernel, for all its rows; and why there are no others."""
+    found: list[_Small] = []
+    reason = "no small model of this kernel is known"
+    for written in small_models(target, kernel, seed):
+        # Read as a user reads it, so that the plan of an item belongs to its model.
+        model = read_onnx(write_graph(written))
+        regions = fuse(model, target).regions
+        region = next((region for region in regions if region.kernel == kernel), None)
+        if region is None or len(regions) != 1:
+            reason = f"no small model becomes one {kernel}"
+        else:
+            found.append(_Small(model, region))
+    return tuple(found), reason
+
+
+def _reach(
+    target: Target, row: Row, small: tuple[tuple[_Small, ...], str], seed: int
+) -> tuple[_Reached, ...] | str:
     """For each alternative of a row the first small model whose kernel runs by it; or why there is none."""
     if row.float:
         return f"runs in {row.float}"
-    reason = "no small model of this kernel is known"
-    # An earlier row takes free weights: those are tried before weights pinned to this row's storage.
-    models = [read_onnx(write_graph(model)) for model in small_models(target, row.kernel, seed)]
+    models, reason = small
     found: dict[str, _Reached] = {}
     tries: Counter[str] = Counter()
-    for store, wild, model in product(_data_storages(target, row), (None, _store(target), ODD), models):
-        draft = _drafted(target, row, model, store)
+    own = target.default_port.storage
+    # An earlier row takes free weights: those are tried before weights pinned to this row's storage.
+    for store, wild, one in product(_data_storages(own, row), (None, own, ODD), models):
+        draft = _drafted(row, one, store)
         key = draft if isinstance(draft, str) else draft.covers
         # Once the row is reached, an alternative that a few models do not reach is another row's.
         if key in found or (found and tries[key] >= MOST_TRIES):
@@ -217,25 +244,20 @@ def _reach(target: Target, row: Row, seed: int) -> tuple[_Reached, ...] | str:
     return tuple(found.values()) or reason
 
 
-def _store(target: Target) -> Storage | FloatType | None:
-    return target.default_port.storage
+def _takes_any(row: Row) -> bool:
+    return any(port.type.storage is None for port in row.inputs)
 
 
-def _data_storages(target: Target, row: Row) -> tuple[Storage | FloatType | None, ...]:
-    """Storages of data where a row takes any: the target's own, and as many again of 16 bits."""
-    own = _store(target)
-    takes_any = any(port.type.storage is None for port in row.inputs)
-    wide = isinstance(own, Storage) and own.bits < WIDEST and takes_any
-    return (
-        (own, storage(f"{'i' if own.signed else 'u'}{WIDEST}"))
-        if wide and isinstance(own, Storage)
-        else (own,)
-    )
+def _data_storages(own: Storage | FloatType | None, row: Row) -> tuple[Storage | FloatType | None, ...]:
+    """Storages of data: the target's own, and as many again of 16 bits where a row takes any."""
+    if isinstance(own, Storage) and own.bits < WIDEST and _takes_any(row):
+        return own, storage(f"{'i' if own.signed else 'u'}{WIDEST}")
+    return (own,)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Drafted:
-    """A small model that becomes one kernel with a row's ports, before anything is planned."""
+    """A small model whose kernel has a row's ports, with data of a storage; see `KitItem.covers`."""
 
     covers: str
     model: Graph
@@ -244,19 +266,16 @@ class _Drafted:
     store: Storage | FloatType | None
 
 
-def _drafted(target: Target, row: Row, model: Graph, store: Storage | FloatType | None) -> _Drafted | str:
-    fused = fuse(model, target)
-    region = next((r for r in fused.regions if r.kernel == row.kernel), None)
-    if region is None or len(fused.regions) != 1:
-        return f"no small model becomes one {row.kernel}"
+def _drafted(row: Row, small: _Small, store: Storage | FloatType | None) -> _Drafted | str:
+    region = small.region
     ports = expand_ports(row.inputs, region.inputs)
     if ports is None:
         return "small models have other ports"
     words = [" ".join(op.type for op in region.ops)]
     there = {port.name for port, name in zip(ports, region.inputs, strict=True) if name}
     words += [f"without {port.name}" for port in row.inputs if port.optional and port.name not in there]
-    words += [str(store)] if any(port.type.storage is None for port in row.inputs) else []
-    return _Drafted(", ".join(words), model, region, tuple(ports), store)
+    words += [str(store)] if _takes_any(row) else []
+    return _Drafted(", ".join(words), small.model, region, tuple(ports), store)
 
 
 def _reached(

@@ -13,7 +13,7 @@ import numpy as np
 from planner.target.records import Target
 from planner.target_tests.engines.answers import Answer, Job
 from planner.target_tests.engines.table import HERE, Engine
-from planner.target_tests.probe_kit import Kit, KitItem, differences, make_kit
+from planner.target_tests.probe_kit import KitItem, differences, make_kit
 
 HOLDS: Final = frozenset({"integers", "as floats"})
 UNKNOWN: Final = frozenset({"not written", "no model", "no answer"})
@@ -80,25 +80,35 @@ def probe_rows(
     jobs = [Job(item.file or b"", item.inputs, item.plan.graph.outputs) for item in written]
     given = engine.ask(python, jobs) if jobs else ()
     answers = dict(zip((item.name for item in written), given, strict=True))
-    return findings(kit, {name: (answer, engine.otherwise) for name, answer in answers.items()})
-
-
-def findings(kit: Kit, answers: Mapping[str, tuple[Answer, str]]) -> tuple[RowFinding, ...]:
-    """Judge the answers of an engine, by name of the item; one without an answer was not written."""
-    found = [RowFinding(i.name, i.kernel, i.row, *_verdict(i, answers.get(i.name))) for i in kit.items]
+    found = [
+        RowFinding(
+            item.name, item.kernel, item.row, *_verdict(item, answers.get(item.name), engine.otherwise)
+        )
+        for item in kit.items
+    ]
     found += [RowFinding(s.kernel, s.kernel, s.row, "no model", s.reason) for s in kit.skipped]
     return tuple(found)
 
 
-def _verdict(item: KitItem, told: tuple[Answer, str] | None) -> tuple[str, str]:
-    if told is None:
+def compared(
+    expected: Mapping[str, np.ndarray], results: Mapping[str, np.ndarray], *, floats: bool
+) -> tuple[str, str]:
+    """The verdict on results and its detail; `floats`: of a row whose ports are floats."""
+    if detail := "; ".join(differences(expected, results)):
+        return "differs", detail
+    return ("as floats" if floats else "integers"), ""
+
+
+def _verdict(item: KitItem, answer: Answer | None, otherwise: str) -> tuple[str, str]:
+    """What became of an item; without an answer it was not written."""
+    if answer is None:
         return "not written", item.refusal
-    answer, otherwise = told
     if answer.refusal:
         return "refused", answer.refusal
-    if answer.outputs is not None and (differing := "; ".join(differences(item.expected, answer.outputs))):
-        return "differs", differing
     floats = all(array.dtype == np.float32 for array in item.inputs.values())
-    if answer.elsewhere and not floats:
+    # An engine that only compiles gives no results to compare.
+    results = item.expected if answer.outputs is None else answer.outputs
+    verdict, detail = compared(item.expected, results, floats=floats)
+    if verdict == "integers" and answer.elsewhere:
         return otherwise, ", ".join(dict.fromkeys(answer.elsewhere))
-    return ("as floats" if floats else "integers"), ""
+    return verdict, detail
