@@ -113,6 +113,17 @@ def test_diff_tells_an_order_that_changed():
     assert str(found).endswith(" -> behind it")
 
 
+@pytest.mark.parametrize("last", [False, True])
+def test_diff_tells_an_entry_that_moved_past_others_once(last):
+    rows = [
+        f"  - {{kernel: Erf, in: {{x: {{storage: {kind}}}}}, out: {{y: a8}}}}\n"
+        for kind in ("i8", "u8", "i4")
+    ]
+    moved = rows[1:] + rows[:1] if last else rows[2:] + rows[:2]
+    (found,) = diff_targets(load_target(SMALL + "".join(rows)), load_target(SMALL + "".join(moved)))
+    assert str(found).startswith("~ order of rows Erf(x: i8) -> (y: i8): before Erf(x: ")
+
+
 def test_diff_tells_no_order_that_decides_nothing():
     """Two fusions that want no op in common may stand either way round; those that share one may not."""
     lines = [line for line in SMALL.splitlines() if line.startswith("  - {kernel: ") and "pattern: " in line]
