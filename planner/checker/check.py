@@ -20,6 +20,7 @@ from planner.checker.figures.islands import check_islands
 from planner.checker.figures.losses import check_lost, check_price, losses_of
 from planner.checker.figures.optimal import check_optimal
 from planner.checker.figures.ranges import ranges_of, stored_parts
+from planner.checker.figures.sums import check_room, check_sums
 from planner.checker.kernel_ports import (
     Served,
     check_signature,
@@ -37,7 +38,7 @@ from planner.checker.log import (
     check_totals,
     check_values,
 )
-from planner.checker.numbers import Judged, check_constants, check_sums
+from planner.checker.numbers import Judged, check_constants
 from planner.checker.origins import check_model, check_target
 from planner.checker.predicates import broken_predicate
 from planner.checker.row_choice import check_choice, check_float_for_little, check_left, check_none_asked
@@ -305,7 +306,7 @@ def _check_kernel(
     check_facts(served, notes.binding)
     check_told(kernel, notes.steps, notes.texts)
     check_wildcards(served)
-    _check_room(kernel, row)
+    check_room(kernel, row)
     return served
 
 
@@ -435,13 +436,3 @@ def _reading(plan: Plan, key: str, kernel: KernelPlan, region: Region, notes: _N
 
 def _refuse_row(kernel: KernelPlan, row: Row) -> NoReturn:
     refuse(kernel.name, f"is {kernel.kernel}, {row.source} serves {row.kernel} as {row.key}", row)
-
-
-def _check_room(kernel: KernelPlan, row: Row) -> None:
-    bits = kernel.accumulator_bits
-    if bits is not None and row.accumulator is not None and bits > row.accumulator.bits:
-        refuse(
-            kernel.name,
-            f"its sums need {bits} bits, {row.source} accepts {row.accumulator.bits} ({row.accumulator})",
-            row,
-        )

@@ -1,8 +1,8 @@
 """Re-verify constants independently: the model's own numbers fit the types that a plan gives them.
 
-Weights must not be cut, their scales are no coarser than their numbers ask, biases fit their storage, sums
-fit the accumulator. Constants are read once, in pieces that stay in the processor's cache. Source: design
-01, sections 2 and 6; 02, cases 17 to 24.
+Weights must not be cut, their scales are no coarser than their numbers ask, biases fit their storage; their
+sums are judged by `figures.sums`. Constants are read once, in pieces that stay in the processor's cache.
+Source: design 01, sections 2 and 6; 02, cases 17 to 24.
 """
 
 import math
@@ -20,7 +20,7 @@ from planner.checker.kernel_ports import (
     refuse,
 )
 from planner.checker.weights import check_content, first_of, observed
-from planner.ir.graph import Constant, Op
+from planner.ir.graph import Constant
 from planner.ir.mapped import let_go
 from planner.ir.types.qtypes import Uniform
 from planner.ir.types.typetext import brief
@@ -243,80 +243,3 @@ def _check_bias(served: Served, port: Port, kind: Uniform, extent: Extent) -> No
             f"{kind.storage.qmax} times the scale",
             served.row,
         )
-
-
-def check_sums(served: Served, extents: dict[int, Extent]) -> None:
-    """The bits that the plan names for the accumulator are those that the actual weights need."""
-    kernel, claimed = served.kernel, served.kernel.accumulator_bits
-    needed = needed_bits(served, extents)
-    if claimed != needed:
-        refuse(
-            kernel.name,
-            f"its sums are said to need {_bits(claimed)}; accepted: {_bits(needed)}, from its weights",
-            served.row,
-        )
-
-
-def _bits(count: int | None) -> str:
-    return "no bits" if count is None else f"{count} bits"
-
-
-def needed_bits(served: Served, extents: dict[int, Extent]) -> int | None:
-    """Bits of the widest sum of a linear kernel; None where it has none or its numbers are not known."""
-    present = [i for i, port in enumerate(served.kernel.inputs) if port.value]
-    op = linear_op(served.region)
-    if op is None or len(present) < 2:
-        return None
-    x, w = served.ports[present[0]].type, served.ports[present[1]].type
-    if not isinstance(x, Uniform) or not isinstance(w, Uniform):
-        return None
-    steps = _bias_steps(served, present[2]) if len(present) > 2 and not w.blocks else np.zeros(0)
-    if served.ports[present[1]].value not in served.graph.constants:
-        terms = _count_terms(op, served.graph.values[op.inputs[1]].shape)
-        added = served.patterns[present[2]].name in served.reading.biases if len(present) > 2 else False
-        most = int(steps.max(initial=0.0)) if added else 0
-        # Two activations: no numbers are known, so every product
-        # may be the largest one; the last bit is the sign.
-        return None if terms is None else (terms * _farthest(w) * _farthest(x) + most).bit_length() + 1
-    if present[1] not in extents:
-        return None
-    sums = extents[present[1]].sums
-    array = served.numbers[served.ports[present[1]].value].array
-    # Scales along a summed axis: the sum would mix grids, so its bits mean nothing.
-    if array is None or (not w.blocks and w.axis not in (None, channel_axis(op, array.ndim))):
-        return None
-    if not sums.size:
-        return 1
-    totals = sums * _farthest(x)
-    # Per channel, sum |w| times the farthest x plus |bias|
-    # bounds every partial sum, in whatever order it is added.
-    return int((totals + steps if steps.size == totals.size else totals).max()).bit_length() + 1
-
-
-def _bias_steps(served: Served, position: int) -> Reals:
-    """The bias that is added to each sum, in steps of its own type; empty where it is unknown."""
-    numbers, kind = served.numbers.get(served.ports[position].value), served.ports[position].type
-    if numbers is None or numbers.array is None or not isinstance(kind, Uniform):
-        return np.zeros(0)
-    steps: Reals = np.rint(np.abs(numbers.array.reshape(-1)) / np.asarray(kind.scales))
-    return steps
-
-
-def _farthest(kind: Uniform) -> int:
-    lows = np.array([low for low, _ in kind.slice_ranges])
-    highs = np.array([high for _, high in kind.slice_ranges])
-    zeros = np.array(kind.zero_points)
-    return int(max((highs - zeros).max(), (zeros - lows).max()))
-
-
-def _count_terms(op: Op, shape: tuple[int | str | None, ...] | None) -> int | None:
-    """Products of two activations in one sum: all of the second operand but its output channels."""
-    if not shape:
-        return None
-    if op.type == "MatMul":
-        # MatMul sums over the last axis but one; the axes in front are batches, which are not summed.
-        counted = {len(shape) - 2} if len(shape) > 1 else {0}
-    else:
-        counted = set(range(len(shape))) - {channel_axis(op, len(shape))}
-    sizes = [size for size in (shape[i] for i in counted) if isinstance(size, int)]
-    return math.prod(sizes) if len(sizes) == len(counted) else None

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from planner.checker.asked import asked_of, has_asked
+from planner.checker.figures.sums import needed_bits, partial_bits
 from planner.checker.kernel_ports import (
     Served,
     axis_of,
@@ -24,7 +25,7 @@ from planner.checker.kernel_ports import (
     refuse,
     short_block_problem,
 )
-from planner.checker.numbers import Extent, extent_of, needed_bits
+from planner.checker.numbers import Extent, extent_of
 from planner.checker.pins import bearable
 from planner.checker.predicates import broken_predicate
 from planner.checker.row_reading import gives_floats, read_row
@@ -45,11 +46,14 @@ Merit: TypeAlias = tuple[bool, bool, int, float]
 UNIFORM: Final = r"!quant\.uniform<(?:[^<>]|<[^<>]*>)*>"
 SEEN: Final = re.compile(rf"\b(in|out)\[(\d+)\] ({UNIFORM})")
 CAME: Final = re.compile(rf"\bin\[(\d+)\] {UNIFORM}, from ({UNIFORM})")
+PARTIAL: Final = re.compile(r"sums of (\d+) products need (\d+) bits")
 SUMS: Final = re.compile(r"its sums need (\d+) bits")
 MULTIPLIER: Final = re.compile(r"the multiplier of channel (\d+) is ")
 NARROW: Final = 16
 BEYOND: Final = 2.0**29
 """The least factor that no multiplier of 32 bits and a shift of 2 or more stands for."""
+OWN: Final = re.compile(r"(\d+)-bit multiplier.*, shift (\d+)\.\.(\d+)(, else 0)?")
+"""The arithmetic of a row with multipliers of its own."""
 
 
 def check_choice(
@@ -231,6 +235,9 @@ def _cannot_be_kept(served: Served, row: Row, why: str) -> bool:
             own = own_type(other, i)
             ports = (*other.ports[:i], replace(port, type=own), *other.ports[i + 1 :])
             other = replace(other, ports=ports)
+    said = PARTIAL.match(why)
+    if said is not None:
+        return _partial_sums_are_too_long(other, int(said.group(1)), int(said.group(2)))
     said = SUMS.match(why)
     if said is not None:
         return _sums_are_too_long(other, int(said.group(1)))
@@ -274,6 +281,15 @@ def _sums_are_too_long(served: Served, claimed: int) -> bool:
     needed, room = needed_bits(served, extents), served.row.accumulator
     # Weights per block and sizes that are not known cannot be told again.
     return room is not None and claimed > room.bits and (needed is None or claimed <= needed + 1)
+
+
+def _partial_sums_are_too_long(served: Served, products: int, claimed: int) -> bool:
+    """Whether sums of so many products need the bits that are claimed, and their storage has fewer."""
+    partial = served.row.partial
+    if partial is None or partial.products != products or claimed <= partial.storage.bits:
+        return False
+    needed = partial_bits(served, products)
+    return needed is None or claimed <= needed + 1
 
 
 def _with_product(served: Served, i: int) -> Port:
@@ -335,9 +351,19 @@ def _came_from_too_far(served: Served, why: str) -> bool:
         came, kind = parse_type(text), served.ports[int(at)].type
         if not (isinstance(came, Uniform) and isinstance(kind, Uniform)):
             continue
-        if max(came.scales) >= BEYOND * min(kind.scales) * 0.999:
+        if _is_off(served.row, max(came.scales) / min(kind.scales)):
             return True
     return False
+
+
+def _is_off(row: Row, factor: float) -> bool:
+    """Whether a factor is, but for rounding, beyond the multipliers of a row, or all of it shifted out."""
+    own = OWN.fullmatch(row.requantize)
+    if own is None:
+        return factor >= BEYOND * 0.999
+    bits, least, most = map(int, own.groups()[:3])
+    shortest = 2.0 ** (bits - 2 - most if own[4] else -most)
+    return factor >= 2.0 ** (bits - 1 - least) * 0.999 or factor < shortest * 1.001
 
 
 def _is_too_far(served: Served) -> bool:
@@ -355,7 +381,7 @@ def _is_too_far(served: Served) -> bool:
             product *= max(kind.scales)
         else:
             coarsest = max(coarsest, *kind.scales)
-    return max(coarsest, product) >= BEYOND * finest * 0.999
+    return bool(finest < np.inf and _is_off(served.row, max(coarsest, product) / finest))
 
 
 def merit_of(served: Served, row: Row, costs: Costs) -> Merit | None:

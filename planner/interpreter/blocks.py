@@ -19,6 +19,7 @@ from planner.ir.roles import NON_PORT_INPUTS, is_mover
 from planner.ir.types.qtypes import Uniform
 from planner.plans.plan import Plan
 from planner.plans.records import KernelPlan, PortTyped
+from planner.target.records import Row
 
 CLAMPS: Final = frozenset({"Clip", "Relu"})
 _DEFAULT_ARITHMETIC: Final = "float32_even"
@@ -33,6 +34,7 @@ class Block:
       activation: the last Relu or Clip, where its result is the region's only one and stored in integers.
       kinds: integer types of the operands that are ports, by (op name, operand index).
       arithmetic: of the row, or the one asked for.
+      row: of the target, where the arithmetic is its own.
       others: values without a type (indices, masks) that something outside reads.
     """
 
@@ -42,6 +44,7 @@ class Block:
     kinds: Mapping[tuple[str, int], Uniform]
     arithmetic: str
     others: tuple[str, ...]
+    row: Row | None = None
 
     @property
     def result(self) -> Uniform | None:
@@ -205,10 +208,11 @@ def _block(
 ) -> Block:
     activation = _activation(region, kernel)
     core = region.ops if activation is None else region.ops[:-1]
+    row = None
     if arithmetic is None:
         row = plan.row_of(kernel.name)
         arithmetic = _DEFAULT_ARITHMETIC if row is None else row.requantize
-    return Block(kernel, core, activation, _kinds(region, kernel), arithmetic, others)
+    return Block(kernel, core, activation, _kinds(region, kernel), arithmetic, others, row)
 
 
 def _activation(region: Region, kernel: KernelPlan) -> Op | None:

@@ -16,6 +16,7 @@ from planner.interpreter.requantize import Array, Grid
 from planner.ir.graph import Op, Shape
 from planner.ir.types.qtypes import Uniform
 from planner.plans.rescales import SAME_SCALE
+from planner.target.records import Row
 
 FLOAT32_SPEC: Final = "float32_spec"
 FLOAT32_EVEN: Final = "float32_even"
@@ -56,8 +57,9 @@ class Call:
       ops: the region's, without a fused activation.
       operands: the integer ports, by (op name, operand index).
       kind: type of the result; None: float32, which sums of products can be handed on as.
-      arithmetic: `float32_even` or a key of `fixed_point.ARITHMETICS`.
+      arithmetic: `float32_even`, a key of `fixed_point.ARITHMETICS` or the text of a `Multiplier`.
       other: arrays of operands that are no ports, by name.
+      row: of the target, whose accumulator sums of products are kept in; None: sums are exact.
     """
 
     ops: tuple[Op, ...]
@@ -65,6 +67,7 @@ class Call:
     kind: Uniform | None
     arithmetic: str
     other: Callable[[str], Array]
+    row: Row | None = None
 
     @property
     def op(self) -> Op:

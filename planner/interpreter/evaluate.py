@@ -36,6 +36,7 @@ from planner.interpreter.kernels.table import KERNELS, SUMS_OF_PRODUCTS
 from planner.interpreter.memory import FLOAT32_STEPS, Memory, as_f32, quantizer
 from planner.interpreter.programs import Program, Read, program_of
 from planner.interpreter.requantize import Array
+from planner.ir.arithmetic.multipliers import multiplier_of
 from planner.ir.graph import Graph, Op
 from planner.ir.types.qtypes import Uniform
 from planner.onnx.dtypes import NUMPY
@@ -92,7 +93,7 @@ class Interpreter:
         Args:
           threads: of each of onnxruntime's sessions; 0 is one a core.
         """
-        if arithmetic is not None and not (isinstance(arithmetic, str) and arithmetic in _NAMES):
+        if arithmetic is not None and not (isinstance(arithmetic, str) and _is_known(arithmetic)):
             raise unknown_arithmetic(arithmetic)
         self._graph, self._plan = graph, plan
         self._pinned = pins(plan.graph)
@@ -260,6 +261,10 @@ class Interpreter:
         return memory.real(name) if pinned is None else memory.stored(name, pinned)
 
 
+def _is_known(arithmetic: str) -> bool:
+    return arithmetic in _NAMES or multiplier_of(arithmetic) is not None
+
+
 def unknown_arithmetic(name: str) -> UnknownName:
     """Make the error for an arithmetic that does not exist."""
     return unknown_name("arithmetic", name, _NAMES)
@@ -289,4 +294,4 @@ def _on_integers(memory: Memory, block: Block, core: tuple[Op, ...]) -> Array | 
         for i in range(len(op.inputs))
         if (op.name, i) in block.kinds
     }
-    return kernel(Call(core, operands, result, block.arithmetic, memory.real))
+    return kernel(Call(core, operands, result, block.arithmetic, memory.real, block.row))

@@ -1,8 +1,8 @@
 """Fixed point: sums of scaled integers, rounded once, by every arithmetic that is not `float32_even`.
 
 `scaled_sum` takes integers and exact ratios and rounds as TOSA's RESCALE, TFLite's kernels, exact rational
-arithmetic or a plain shift do (`ir.rescaling` multiplies). Nothing here knows kernels, types or zero points.
-Source: TOSA 1.0, RESCALE; TFLite's Add; design 01, section 8.
+arithmetic or a plain shift do (`ir.arithmetic` multiplies). Nothing here knows kernels, types or zero
+points. Source: TOSA 1.0, RESCALE; TFLite's Add; design 01, section 8.
 """
 
 import math
@@ -14,14 +14,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from planner.ir.rescaling import (
-    Integers,
-    apply_litert_16,
-    apply_scale_32,
-    multiplier_and_shift,
-    multiplier_of_16,
-    multiplier_or_zero,
-)
+from planner.ir.arithmetic.multipliers import LITERT_16, Multiplier, multiplier_of
+from planner.ir.arithmetic.rescaling import Integers, apply_scale_32, multiplier_and_shift, multiplier_or_zero
 
 Array: TypeAlias = npt.NDArray[Any]
 Term: TypeAlias = tuple[Array, Array]
@@ -49,13 +43,19 @@ def scaled_sum(terms: Sequence[Term], arithmetic: str, *, headroom: int = HEADRO
 
     Args:
       terms: (integers, exact ratios as Fractions) pairs that broadcast; more than one as in an addition.
-      arithmetic: a key of `ARITHMETICS`.
+      arithmetic: a key of `ARITHMETICS`, or the text of a `Multiplier`.
       headroom: bits that TOSA and TFLite give the terms of an addition below their last one.
 
     Raises:
       RuleError: a ratio this arithmetic cannot multiply by.
     """
-    return ARITHMETICS[arithmetic](terms, headroom)
+    own = multiplier_of(arithmetic)
+    return ARITHMETICS[arithmetic](terms, headroom) if own is None else _multiplied(terms, headroom, own)
+
+
+def is_fixed_point(arithmetic: str) -> bool:
+    """Whether an arithmetic is one of those here."""
+    return arithmetic in ARITHMETICS or multiplier_of(arithmetic) is not None
 
 
 def _single(terms: Sequence[Term], headroom: int) -> Integers:
@@ -80,23 +80,37 @@ def _folded(terms: Sequence[Term], headroom: int, *, double_round: bool) -> Inte
 
 
 def _gemmlowp(terms: Sequence[Term], headroom: int) -> Integers:
+    return _shifted_left(terms, headroom, multiplier_or_zero, partial(apply_scale_32, double_round=True))
+
+
+def _multiplied(terms: Sequence[Term], headroom: int, own: Multiplier) -> Integers:
+    """The same with a device's multiplier, and with less headroom where its shifts end before."""
+    least = own.headroom(float(_twice_largest(terms)), headroom) if len(terms) > 1 else headroom
+    return _shifted_left(terms, least, own.factor, own.apply)
+
+
+def _shifted_left(
+    terms: Sequence[Term],
+    headroom: int,
+    factor: Callable[[Any], tuple[Integers, Integers]],
+    apply: Callable[[Array, Array, Array], Integers],
+) -> Integers:
     """TFLite: the same with the inputs really shifted left."""
-    apply = partial(apply_scale_32, double_round=True)
     if len(terms) == 1:
-        return apply(terms[0][0], *multiplier_or_zero(_reals(terms[0][1])))
+        return apply(terms[0][0], *factor(_reals(terms[0][1])))
     twice = _twice_largest(terms)
     total = np.zeros((), np.int64)
     for integers, ratio in terms:
         shifted = integers.astype(np.int64) << headroom
-        total = total + apply(shifted, *multiplier_or_zero(_reals(ratio / twice)))
-    return apply(total, *multiplier_or_zero(float(twice / (1 << headroom))))
+        total = total + apply(shifted, *factor(_reals(ratio / twice)))
+    return apply(total, *factor(float(twice / (1 << headroom))))
 
 
 def _litert_16(terms: Sequence[Term], headroom: int) -> Integers:
     """LiteRT: sums of 16-bit products by a multiplier of 16 bits, once; additions as TFLite has them."""
     if len(terms) > 1:
         return _gemmlowp(terms, headroom)
-    return apply_litert_16(terms[0][0], *multiplier_of_16(_reals(terms[0][1])))
+    return _multiplied(terms, headroom, LITERT_16)
 
 
 def _twice_largest(terms: Sequence[Term]) -> Fraction:

@@ -77,6 +77,20 @@ def wrap_int32(acc: Array) -> npt.NDArray[np.int32]:
     return acc.astype(np.int32)
 
 
+def held(acc: Array, bounds: tuple[int, int], overflow: str) -> npt.NDArray[np.int64]:
+    """An exact accumulator as a register of a device holds it.
+
+    Args:
+      acc: exact sums.
+      bounds: the least and greatest integer of the register.
+      overflow: `saturate` cuts the whole sum there, `wrap` takes it modulo the register's size.
+    """
+    low, high = bounds
+    if overflow == "saturate":
+        return np.clip(acc.astype(np.int64), low, high)
+    return (acc.astype(np.int64) - low) % (high - low + 1) + low
+
+
 def requantize_float32(acc: Array, multiplier: Scale, zero_point: int, qmin: int, qmax: int) -> Array:
     """Scale accumulators onto a storage: `clamp, round half to even, add the zero point`.
 

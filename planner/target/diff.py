@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from itertools import chain, combinations
 from typing import Any, Final, Literal, TypeAlias
 
-from planner.target.docs.support import port_text, rule_text, type_text, value_text, work_text
+from planner.target.docs.support import (
+    accumulator_text,
+    port_text,
+    rule_text,
+    type_text,
+    value_text,
+    work_text,
+)
 from planner.target.patterns import op_types, parse_pattern
 from planner.target.records import Fusion, Row, Target, WorkRates
 
@@ -159,7 +166,7 @@ def _row_text(row: Row) -> str:
     parts = [*map(rule_text, row.rules), row.requantize]
     parts += [f"when {value_text(row.when)}"] if row.when else []
     parts += [f"axis {value_text(row.axis)}"] if row.axis else []
-    parts += [f"accumulator {row.accumulator}"] if row.accumulator is not None else []
+    parts += [accumulator_text(row)] if row.accumulator is not None else []
     parts += ["computes"] if row.computes else []
     parts += [f"float {row.float}"] if row.float else []
     parts += [f"work {work_text(row.work)}"] if row.work != WorkRates() else []

@@ -22,6 +22,7 @@ from planner.target.records import Costs, Fusion, PortType, QuantFn, Row, Target
 from planner.target.schema import Document, GroupModel
 from planner.target.signature import (
     Building,
+    build_arithmetic,
     build_row,
     build_spec,
     build_type,
@@ -286,6 +287,7 @@ def document_digest(document: Mapping[str, Any]) -> str:
 def _rows(building: Building, document: Document, root: Node) -> list[Row]:
     rows: list[Row] = []
     defaults = document.defaults
+    arithmetic = build_arithmetic(building, defaults.requantize, child(root, "defaults", "requantize"))
     for i, model in enumerate(document.kernels):
         node = child(root, "kernels", i)
         if isinstance(model.kernel, GroupModel):
@@ -293,7 +295,7 @@ def _rows(building: Building, document: Document, root: Node) -> list[Row]:
         elif model.remove:
             _removes_nothing(building, child(node, "remove"))
         else:
-            rows.append(build_row(building, model, node, defaults))
+            rows.append(build_row(building, model, node, defaults, arithmetic))
     return rows
 
 

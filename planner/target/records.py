@@ -89,14 +89,28 @@ class WorkRates:
 
 
 @dataclass(frozen=True, slots=True)
+class PartialSums:
+    """Sums of so many products in a storage of their own, on the way into the accumulator."""
+
+    storage: Storage
+    products: int
+
+
+Overflow: TypeAlias = Literal["refuse", "saturate", "wrap"]
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """One row of the table: a kernel's signature and the rules between its ports.
 
     Attributes:
       axis: per port name, the quantized axis: a number, or a role such as `out_channel`.
       when: predicates by name, enforced when rows are chosen (`predicates.failing`).
-      requantize: integer arithmetic of this row (design 01, section 8).
+      requantize: integer arithmetic of this row (design 01, section 8), or the text of an `ir.arithmetic`
+        Multiplier.
       accumulator: storage of the accumulator, checked against the actual weights.
+      overflow: what becomes of sums that may not fit it: the row is left, or the sum saturates or wraps.
+      partial: sums of a few products that have to fit a storage of their own.
       computes: True denies that a same_scale row merely moves data.
       float: run this kernel in that float.
       work: of the device where it runs by this row.
@@ -112,6 +126,8 @@ class Row:
     when: Mapping[str, Any] = field(default_factory=dict)
     requantize: str = "float32_even"
     accumulator: Storage | None = None
+    overflow: Overflow = "refuse"
+    partial: PartialSums | None = None
     computes: bool = False
     float: str | None = None
     work: WorkRates = field(default_factory=WorkRates)

@@ -42,6 +42,33 @@ class Model(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, populate_by_name=False)
 
 
+class MultiplierModel(Model):
+    """Integer multipliers of the device: value x multiplier / 2^shift, rounded once."""
+
+    multiplier: Annotated[int, Field(ge=4, le=32)] = Field(
+        description="Bits of the signed multiplier.", examples=[16]
+    )
+    rounding: Literal["half_up", "half_away", "half_even", "floor"] = Field(
+        "half_up", description="Of the shifted product; floor cuts."
+    )
+    shift: Annotated[list[Annotated[int, Field(ge=0, le=62)]], Field(min_length=2, max_length=2)] = Field(
+        [2, 62],
+        description="Least and greatest shift to the right.",
+        examples=[[1, 46]],
+    )
+    cut_from: Annotated[int, Field(ge=5, le=32)] | None = Field(
+        None, description="Bits the factor is rounded to before its upper ones are taken.", examples=[32]
+    )
+    too_small: Literal["fewer_bits", "zero"] = Field(
+        "fewer_bits", description="What a factor that wants a greater shift becomes."
+    )
+
+
+Requantize: TypeAlias = Annotated[
+    Annotated[Arithmetic, Tag("text")] | Annotated[MultiplierModel, Tag("map")], Discriminator(_shape)
+]
+
+
 class TypeModel(Model):
     """A type that a port accepts: integer storage, and demands of the device on scale and zero point."""
 
@@ -175,6 +202,29 @@ class GroupModel(Model):
     group: Name
 
 
+class PartialSumsModel(Model):
+    """Sums of a few products in a register of their own, which the accumulator adds up."""
+
+    storage: str = Field(description="Storage of a partial sum.", examples=["i16"])
+    products: Annotated[int, Field(ge=1)] = Field(
+        description="How many products one has: no so many may leave its storage.", examples=[2]
+    )
+
+
+class AccumulatorModel(Model):
+    """The accumulator of a row, in full."""
+
+    storage: str = Field(description="Storage of the sum.", examples=["i24"])
+    overflow: Literal["refuse", "saturate", "wrap"] = Field(
+        "refuse",
+        description="What becomes of sums of products that may not fit: the row is left, or the whole sum is "
+        "saturated, or taken modulo 2^bits.",
+    )
+    partial: PartialSumsModel | None = Field(
+        None, description="Partial sums on the way.", examples=[{"storage": "i16", "products": 2}]
+    )
+
+
 Price: TypeAlias = Annotated[int | float, Field(ge=0, le=1e9)]
 
 
@@ -211,8 +261,13 @@ class RowModel(Model):
     )
     rules: list[RuleModel] = Field(default_factory=list)
     when: dict[str, Any] = Field(default_factory=dict, description="Predicates that must hold.")
-    requantize: Arithmetic | None = Field(None, description="Integer arithmetic of this row.")
-    accumulator: str | None = Field(
+    requantize: Requantize | None = Field(None, description="Integer arithmetic of this row.")
+    accumulator: (
+        Annotated[
+            Annotated[str, Tag("text")] | Annotated[AccumulatorModel, Tag("map")], Discriminator(_shape)
+        ]
+        | None
+    ) = Field(
         None,
         description="Storage of the accumulator: a row whose sums of products may not fit is left.",
         examples=["i32"],
@@ -255,7 +310,7 @@ class DefaultsModel(Model):
 
     port: TypeRef = Field(default=None, description="What wildcard ports fall back to.")
     on_no_kernel: Literal["float", "error"] = "float"
-    requantize: Arithmetic = "tosa_double"
+    requantize: Requantize = "tosa_double"
     rescale_single_consumer: bool = False
     duplicate_constants: bool = True
     islands: Literal["float", "integer"] = "integer"

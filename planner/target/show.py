@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from planner.errors import PlanFormatError, PlannerError
 from planner.ir.types.qtypes import EXPRESSED, FloatType, Storage
 from planner.ir.types.typetext import parse_storage
-from planner.target.records import Fusion, PortPattern, PortType, Row, Rule, Target, WorkRates
+from planner.target.records import Fusion, PartialSums, PortPattern, PortType, Row, Rule, Target, WorkRates
 from planner.target.signature import freeze
 
 Made = TypeVar("Made")
@@ -26,6 +26,8 @@ def row_to_json(row: Row) -> dict[str, Any]:
         data["rules"] = [_written(rule) for rule in row.rules]
     if row.accumulator is not None:
         data["accumulator"] = str(row.accumulator)
+    if row.partial is not None:
+        data["partial"] = {"storage": str(row.partial.storage), "products": row.partial.products}
     if row.work != WorkRates():
         data["work"] = work_to_json(row.work)
     return data
@@ -99,7 +101,7 @@ def type_from_json(data: Mapping[str, Any]) -> PortType:
 
 def _written(record: Any, *without: str) -> dict[str, Any]:
     """The plain fields of a record that differ from their defaults."""
-    skipped = (*without, "inputs", "outputs", "rules", "accumulator", "type", "work")
+    skipped = (*without, "inputs", "outputs", "rules", "accumulator", "partial", "type", "work")
     result: dict[str, Any] = {}
     for item in dataclasses.fields(record):
         value = getattr(record, item.name)
@@ -178,12 +180,18 @@ _PORT: Final[Mapping[str, Callable[[Any], Any]]] = {
 }
 _RULE: Final[Mapping[str, Callable[[Any], Any]]] = {"kind": _text, "args": _table, "source": _text}
 _WORK: Final[Mapping[str, Callable[[Any], Any]]] = {"mac": _real, "element": _real, "byte": _real}
+_PARTIAL: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "storage": lambda value: parse_storage(_text(value)),
+    "products": _whole,
+}
 _ROW: Final[Mapping[str, Callable[[Any], Any]]] = {
     "kernel": _text,
     "axis": _table,
     "when": _table,
     "requantize": _text,
     "accumulator": lambda value: parse_storage(_text(value)),
+    "overflow": _text,
+    "partial": lambda value: _record(PartialSums, value, "partial sums", _PARTIAL),
     "computes": _flag,
     "float": _text,
     "work": work_from_json,

@@ -9,12 +9,31 @@ from functools import partial
 from typing import Any, Final
 
 from planner.errors import InputError, Problem, RuleError, TargetError
+from planner.ir.arithmetic.multipliers import MOST_BITS, Multiplier
 from planner.ir.types.qtypes import EXPRESSED, FloatType, Storage, round_scale, storage
 from planner.ir.types.typetext import parse_storage
 from planner.target.conditions.grammar import parse_condition, refs_of
 from planner.target.expressions import Ref, parse_expression, parse_number, references, refuse_constants
-from planner.target.records import Granularity, PortPattern, PortType, Row, Rule, WorkRates
-from planner.target.schema import DefaultsModel, RowModel, RuleModel, Signature, TypeModel, WorkModel
+from planner.target.records import (
+    Granularity,
+    Overflow,
+    PartialSums,
+    PortPattern,
+    PortType,
+    Row,
+    Rule,
+    WorkRates,
+)
+from planner.target.schema import (
+    AccumulatorModel,
+    DefaultsModel,
+    MultiplierModel,
+    RowModel,
+    RuleModel,
+    Signature,
+    TypeModel,
+    WorkModel,
+)
 from planner.target.yamltree import Node, nearest
 
 ANY: Final = PortType()
@@ -148,8 +167,10 @@ def build_spec(building: Building, spec: str | TypeModel | None, node: Node, *pa
     return ANY
 
 
-def build_row(building: Building, model: RowModel, node: Node, defaults: DefaultsModel) -> Row:
-    """Make a row, with the target's defaults for what it leaves out."""
+def build_row(
+    building: Building, model: RowModel, node: Node, defaults: DefaultsModel, arithmetic: str
+) -> Row:
+    """Make a row, with the target's defaults for what it leaves out; `arithmetic` is their `requantize`."""
     inputs = _ports(building, model.inputs, child(node, "in"), "xs")
     inputs = _with_bias(inputs, model, BIASES[defaults.bias])
     outputs = _ports(building, model.outputs, child(node, "out"), "ys")
@@ -164,10 +185,8 @@ def build_row(building: Building, model: RowModel, node: Node, defaults: Default
         if isinstance(axis, str) and axis not in AXIS_ROLES:
             message = f"unknown axis {axis!r}; accepted: a number, {', '.join(AXIS_ROLES)}"
             building.problems.append(child(node, "axis", name).problem("T029", message))
-    accumulator = None
-    if model.accumulator is not None:
-        text = model.accumulator
-        accumulator = building.attempt(child(node, "accumulator"), "T022", lambda: parse_storage(text))
+    accumulator, overflow, partial = _accumulator(building, model.accumulator, child(node, "accumulator"))
+    own = model.requantize
     return Row(
         kernel=str(model.kernel),
         inputs=inputs,
@@ -177,13 +196,52 @@ def build_row(building: Building, model: RowModel, node: Node, defaults: Default
         ),
         axis={bare(name): axis for name, axis in model.axis.items()},
         when=freeze(_conditions(defaults.when, model.when, seen)),
-        requantize=model.requantize or defaults.requantize,
+        requantize=arithmetic if own is None else build_arithmetic(building, own, child(node, "requantize")),
         accumulator=accumulator,
+        overflow=overflow,
+        partial=partial,
         computes=model.computes,
         float=model.float_,
         work=build_work(model.work),
         source=node.where,
     )
+
+
+def build_arithmetic(building: Building, given: str | MultiplierModel, node: Node) -> str:
+    """The name of an arithmetic: of multipliers of the device's own, their text."""
+    if isinstance(given, str):
+        return given
+    low, high = given.shift
+    own = building.attempt(
+        node,
+        "T028",
+        lambda: Multiplier(
+            given.multiplier,
+            given.rounding,
+            (low, high),
+            cut_from=given.cut_from or 0,
+            flushes=given.too_small == "zero",
+        ),
+    )
+    # What TOSA's SINGLE_ROUND computes is written as such, so that formats which have it take it.
+    return "tosa_single" if own in (None, Multiplier(MOST_BITS)) else str(own)
+
+
+def _accumulator(
+    building: Building, given: str | AccumulatorModel | None, node: Node
+) -> tuple[Storage | None, Overflow, PartialSums | None]:
+    """Storage of the accumulator, what becomes of sums beyond it, and partial sums."""
+    if given is None:
+        return None, "refuse", None
+    whole = (
+        AccumulatorModel(storage=given, overflow="refuse", partial=None) if isinstance(given, str) else given
+    )
+    store = building.attempt(child(node, "storage"), "T022", lambda: parse_storage(whole.storage))
+    if whole.partial is None:
+        return store, whole.overflow, None
+    few, products = whole.partial.storage, whole.partial.products
+    kept = building.attempt(child(node, "partial", "storage"), "T022", lambda: parse_storage(few))
+    return store, whole.overflow, None if kept is None else PartialSums(kept, products)
 
 
 def _conditions(defaults: Mapping[str, Any], own: Mapping[str, Any], ports: set[str]) -> dict[str, Any]:

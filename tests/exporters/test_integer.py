@@ -8,6 +8,7 @@ from planner.exporters.onnx.integers.integer import write_integer
 from planner.exporters.qonnx.finn import write_finn
 from planner.interpreter.evaluate import Interpreter
 from planner.interpreter.models import ModelRunner
+from planner.ir.arithmetic.multipliers import Multiplier
 from planner.ir.types.qtypes import storage, uniform
 from planner.onnx.read import read_written
 from tests.exporters.plans import bias, i8, model, op, op_types, plan_of, run, u8, weight
@@ -18,7 +19,10 @@ W = RNG.normal(size=(8, 4, 3, 3)).astype(np.float32) * 0.2
 D = RNG.normal(size=(4, 1, 3, 3)).astype(np.float32)
 KN = RNG.normal(size=(6, 5)).astype(np.float32) * 0.5
 LO, HI = np.array(-0.5, np.float32), np.array(1.5, np.float32)
-ARITHMETICS = ("exact_even", "float32_even", "gemmlowp", "tosa_double", "tosa_single")
+ARITHMETICS = (
+    *("exact_even", "float32_even", "gemmlowp", "tosa_double", "tosa_single"),
+    *map(str, (Multiplier(16, "half_away", (0, 30)), Multiplier(10, "floor", (0, 40)))),
+)
 U, UO, S, SO, S4 = u8(0.03, 128), u8(0.05, 120), i8(0.03, 3), i8(0.06, -9), uniform(storage("i4"), 0.4, 1)
 
 

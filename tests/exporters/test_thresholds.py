@@ -7,9 +7,13 @@ from hypothesis import strategies as st
 
 from planner.exporters.common.roundings import Rounding
 from planner.exporters.common.thresholds import NEVER, fit, fit_pairs, least_arguments, least_floats
+from planner.ir.arithmetic.multipliers import Multiplier
 from planner.ir.types.qtypes import storage, uniform
 
-ARITHMETICS = ("exact_even", "float32_even", "gemmlowp", "tosa_double", "tosa_single")
+ARITHMETICS = (
+    *("exact_even", "float32_even", "gemmlowp", "tosa_double", "tosa_single"),
+    *map(str, (Multiplier(16, "half_away", (0, 30)), Multiplier(10, "floor", (0, 40)))),
+)
 
 
 def rounding(arithmetic, scales, zero_point, low, high):

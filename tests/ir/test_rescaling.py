@@ -7,15 +7,14 @@ import numpy as np
 import pytest
 
 from planner.errors import RuleError
-from planner.ir.rescaling import (
+from planner.ir.arithmetic.multipliers import LITERT_16
+from planner.ir.arithmetic.rescaling import (
     BEYOND,
     MIN_SHIFT,
-    apply_litert_16,
     apply_scale_16,
     apply_scale_32,
     check_scale_32,
     multiplier_and_shift,
-    multiplier_of_16,
     multiplier_or_zero,
     reciprocal_scale,
 )
@@ -91,16 +90,16 @@ def values(rng, count=400):
     ],
 )
 def test_a_multiplier_of_16_bits(scale, multiplier, shift):
-    assert [int(part) for part in multiplier_of_16(scale)] == [multiplier, shift]
+    assert [int(part) for part in LITERT_16.factor(scale)] == [multiplier, shift]
 
 
 @pytest.mark.parametrize("scale", [2.0**14, 2.0**14 * (1 - 2.0**-40), 2.0**40, np.inf])
 def test_no_multiplier_of_16_bits(scale):
     with pytest.raises(RuleError):
-        multiplier_of_16(scale)
+        LITERT_16.factor(scale)
 
 
-def test_apply_litert_16():
+def test_the_products_of_litert_16():
     """One rounding, half up, of exact products, beyond 64 bits too."""
     rng = np.random.default_rng(0)
     values = np.concatenate([rng.integers(-(1 << 47), 1 << 47, 300), [0, 1, -1, 1 << 60, -(1 << 60)]])
@@ -110,7 +109,7 @@ def test_apply_litert_16():
         math.floor(Fraction(v * m, 1 << s) + Fraction(1, 2))
         for v, m, s in zip(values.tolist(), multipliers.tolist(), shifts.tolist(), strict=True)
     ]
-    assert apply_litert_16(values, multipliers, shifts).tolist() == exact
+    assert LITERT_16.apply(values, multipliers, shifts).tolist() == exact
 
 
 @pytest.mark.parametrize("shift", [31, 32, 33, 38, 45, 61, 62])

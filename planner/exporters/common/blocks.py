@@ -77,9 +77,24 @@ def blocks(plan: Plan) -> Iterator[Block]:
                 f"kernel {kernel.name!r} ({kernel.kernel}) has no ops inside, ONNX formats are made of ops",
                 hint="plan the model from its ONNX file",
             )
+        _refuse_short_accumulator(plan, kernel)
         activation = _fused_activation(region, kernel)
         core = region.ops[:-1] if activation is not None else region.ops
         yield Block(region, kernel, core, activation, _port_kinds(region, kernel))
+
+
+def _refuse_short_accumulator(plan: Plan, kernel: KernelPlan) -> None:
+    """Refuse sums that may leave an accumulator which saturates or wraps: no format says such a one."""
+    row, bits = (plan.row_of(kernel.name) if kernel.row else None), kernel.accumulator_bits
+    if row is None or row.accumulator is None or row.overflow == "refuse" or bits is None:
+        return
+    if bits > row.accumulator.bits:
+        does = "saturates" if row.overflow == "saturate" else "wraps"
+        raise UnsupportedExport(
+            f"sums of kernel {kernel.name!r} (row {kernel.row}) may need {bits} bits, and its accumulator "
+            f"{does} at {row.accumulator}, which no format says",
+            hint="`qplan run` computes it; fewer bits of weights or activations make sums fit",
+        )
 
 
 def _needed(plan: Plan) -> frozenset[str]:

@@ -21,7 +21,7 @@ from planner.interpreter.calls import FLOAT32_EVEN, onto, saturated
 from planner.interpreter.fixed_point import ratios
 from planner.interpreter.kernels.litert import LITERT
 from planner.interpreter.requantize import Array, requantize_float32
-from planner.ir.rescaling import (
+from planner.ir.arithmetic.rescaling import (
     DOUBLE_ROUND_ABOVE,
     apply_scale_32,
     mean_factor,

@@ -30,7 +30,7 @@ from planner.exporters.onnx.port_support import beyond, common_problem, refusal,
 from planner.exporters.qonnx.channelwise import channelwise
 from planner.exporters.qonnx.finn_builder import LAYOUTS, FinnModelBuilder, datatype_of_array
 from planner.interpreter.calls import FLOAT32_EVEN
-from planner.interpreter.fixed_point import ARITHMETICS
+from planner.interpreter.fixed_point import is_fixed_point
 from planner.ir.graph import Graph, Op
 from planner.ir.roles import is_mover
 from planner.ir.types.qtypes import Uniform
@@ -46,8 +46,9 @@ _ACCEPTED: Final = (
 _LINEAR: Final = frozenset({"exact_even", "power_of_two"})  # a sum is rounded once, however it is split
 
 
-_KNOWN: Final = frozenset({FLOAT32_EVEN, *ARITHMETICS}) - {"litert"}
-"""Arithmetics of rows whose sums thresholds follow; of `litert` some kernels round in ways of their own."""
+def _follows(arithmetic: str) -> bool:
+    """Whether thresholds follow an arithmetic's sums; of `litert` some kernels round in ways of their own."""
+    return arithmetic == FLOAT32_EVEN or (is_fixed_point(arithmetic) and arithmetic != "litert")
 
 
 def write_finn(graph: Graph, plan: Plan) -> bytes:
@@ -98,7 +99,7 @@ def _write_block(streams: FinnModelBuilder, block: Block) -> None:
     writer = WRITERS.get(tuple(op.type for op in block.core), channelwise)
     outputs = [port for port in block.kernel.outputs if port.value]
     kind = outputs[0].type if len(outputs) == 1 else None
-    if isinstance(kind, Uniform) and streams.values.arithmetic in _KNOWN:
+    if isinstance(kind, Uniform) and _follows(streams.values.arithmetic):
         clamp = clamp_of(streams.values, block.activation, kind)
         if clamp is not None and clamp.low < clamp.high and writer(streams, block, kind, clamp):
             return

@@ -22,8 +22,8 @@ from planner.interpreter.kernels.geometry import pool_geometry
 from planner.interpreter.kernels.litert import LITERT
 from planner.interpreter.kernels.pooling import pooled_sizes
 from planner.interpreter.kernels.table import is_tosa_pool
+from planner.ir.arithmetic.rescaling import mean_factor
 from planner.ir.graph import Op
-from planner.ir.rescaling import mean_factor
 from planner.ir.types.qtypes import Uniform
 
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from planner.errors import RuleError
 from planner.exporters.tosa.operations import Program, Tensor
 from planner.interpreter.fixed_point import HEADROOM, WORD_HEADROOM, is_shift
-from planner.ir.rescaling import (
+from planner.ir.arithmetic.rescaling import (
     apply_scale_32,
     check_scale_32,
     multiplier_and_shift,

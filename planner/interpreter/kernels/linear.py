@@ -29,6 +29,7 @@ from planner.interpreter.kernels.geometry import conv_geometry
 from planner.interpreter.kernels.matmul import matmul_accumulate
 from planner.interpreter.requantize import (
     Array,
+    held,
     output_multiplier,
     requantize_float32,
     scaled_float32,
@@ -204,9 +205,18 @@ def _handed_on(call: Call, acc: Array, sides: _Sides, shape: tuple[int, ...], al
     return np.asarray(reals if bias is None else reals + bias.astype(np.float32).reshape(-1, *shape[1:]))
 
 
+def _held(call: Call, acc: Array) -> Array:
+    """The sums as the row's accumulator holds them; exact where it has none, or leaves longer ones alone."""
+    row = call.row
+    if row is None or row.accumulator is None or row.overflow == "refuse":
+        return acc
+    return held(acc, (row.accumulator.qmin, row.accumulator.qmax), row.overflow)
+
+
 def _requantize(call: Call, acc: Array, sides: _Sides, *, trailing: int = 0, alpha: float = 1.0) -> Array:
     """Onto the result's grid; the channels of `acc` have `trailing` axes behind them."""
     x, w = sides.x.kind, sides.w.kind
+    acc = _held(call, acc)
     shape = (len(w.scales), *(1 for _ in range(trailing)))
     if call.kind is None:
         return _handed_on(call, acc, sides, shape, alpha)

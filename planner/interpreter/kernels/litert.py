@@ -17,8 +17,8 @@ from planner.interpreter.kernels.geometry import pool_geometry
 from planner.interpreter.kernels.pooling import pooled_sizes
 from planner.interpreter.kernels.table import window_sums
 from planner.interpreter.requantize import Array
+from planner.ir.arithmetic.rescaling import Integers, apply_scale_32, mean_factor, multiplier_or_zero
 from planner.ir.graph import Op
-from planner.ir.rescaling import Integers, apply_scale_32, mean_factor, multiplier_or_zero
 from planner.ir.types.qtypes import Uniform
 
 LITERT: Final = "litert"

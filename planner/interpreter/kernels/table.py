@@ -32,7 +32,7 @@ from planner.interpreter.kernels.pooling import (
 )
 from planner.interpreter.kernels.softmax import qlinear_softmax
 from planner.interpreter.requantize import Array
-from planner.ir.rescaling import apply_scale_32, reciprocal_scale
+from planner.ir.arithmetic.rescaling import apply_scale_32, reciprocal_scale
 from planner.ir.types.qtypes import Uniform
 
 DIVIDING: Final = frozenset({"litert", "tosa_double", "tosa_single"})

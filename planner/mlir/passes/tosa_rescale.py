@@ -17,7 +17,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from planner.errors import RuleError
-from planner.ir.rescaling import multiplier_and_shift
+from planner.ir.arithmetic.rescaling import multiplier_and_shift
 from planner.mlir.passes.dead_code import sweep
 from planner.mlir.passes.qdq_to_quantized import is_per_tensor, is_quantized
 from planner.mlir.places import StuckAt

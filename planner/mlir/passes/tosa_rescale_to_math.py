@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerType, Signedn
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
-from planner.ir.rescaling import DOUBLE_ROUND_ABOVE
+from planner.ir.arithmetic.rescaling import DOUBLE_ROUND_ABOVE
 from planner.ir.types.qtypes import full_range
 from planner.mlir.attributes import dense_array
 from planner.mlir.passes.dead_code import sweep

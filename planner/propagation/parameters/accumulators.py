@@ -138,3 +138,34 @@ def _absolute_sums(data: np.ndarray, kind: Uniform, axis: int) -> np.ndarray:
         stored = np.abs(np.rint(data[i : i + step] / spread))
         total += stored.sum(axis=tuple(others), dtype=np.float64)
     return total
+
+
+def partial_bits(network: Network, kernel: Kernel, products: int) -> int | None:
+    """Bits that the sum of any so many products of a linear kernel needs, whatever their order.
+
+    None where it has no sum, weights have no numbers, or they have a scale a block.
+    """
+    op = linear_op(kernel.choice.region.ops)
+    ports = present(network, kernel.inputs)
+    if op is None or len(ports) < 2:
+        return None
+    x, w = ports[0].type, ports[1].type
+    if x is None or w is None or w.blocks:
+        return None
+    terms = _terms(network.graph, op)
+    if not network.values[ports[1].value].constant:
+        most = reach(w) * (products if terms is None else min(products, terms))
+        return (most * reach(x)).bit_length() + 1
+    constant = network.graph.constants.get(network.values[ports[1].value].name)
+    if constant is None or constant.array is None or not constant.array.size:
+        return None
+    axis = channel_axis(kernel.choice.region, network.graph)
+    if w.axis not in (None, axis):
+        return None
+    stored = np.abs(np.rint(constant.array / _spread(w.scales, w, constant.array.shape)))
+    stored = np.minimum(stored, max(-w.storage.qmin, w.storage.qmax))
+    channels = np.moveaxis(stored, axis, 0).reshape(stored.shape[axis], -1)
+    first = max(0, channels.shape[1] - products)
+    largest = np.partition(channels, first, axis=1)[:, first:] if first else channels
+    let_go(constant.array)
+    return (int(largest.sum(axis=1, dtype=np.float64).max()) * reach(x)).bit_length() + 1

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from planner.ir.types.qtypes import Uniform
 from planner.propagation.network.ports import Kernel, Network, ports_of
-from planner.propagation.parameters.accumulators import accumulator_bits
+from planner.propagation.parameters.accumulators import accumulator_bits, partial_bits
 from planner.propagation.parameters.constant_types import overflow_of
 from planner.propagation.parameters.multiplier_range import grown_result, outside
 from planner.propagation.parameters.multiplier_reach import TOO_FAR, read_as, too_far
@@ -54,8 +54,15 @@ def _beyond(network: Network, kernel: Kernel, row: Row) -> Iterator[str]:
             said = overflow_of(network, kernel, str(rule.args["port"]))
             if said is not None:
                 yield said
-    bits, channel = accumulator_bits(network, kernel) if row.accumulator is not None else (None, None)
-    if bits is not None and row.accumulator is not None and bits > row.accumulator.bits:
+    if row.partial is not None:
+        bits = partial_bits(network, kernel, row.partial.products)
+        if bits is not None and bits > row.partial.storage.bits:
+            few = row.partial.products
+            yield f"sums of {few} products need {bits} bits, a partial sum has {row.partial.storage}"
+    if row.accumulator is None or row.overflow != "refuse":
+        return
+    bits, channel = accumulator_bits(network, kernel)
+    if bits is not None and bits > row.accumulator.bits:
         where = "" if channel is None else f" in channel {channel}"
         yield f"its sums need {bits} bits{where}, the accumulator has {row.accumulator}"
 

@@ -6,26 +6,17 @@ this looks at an outcome. Source: TOSA 1.0, RESCALE; design 01, section 8.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final
 
-from planner.ir.rescaling import BEYOND, BEYOND_16
+from planner.ir.arithmetic.multipliers import beyond_of, least_of
 from planner.ir.types.qtypes import Uniform
 from planner.propagation.network.ports import Network, Port
 from planner.propagation.result.outcome import Outcome
 from planner.propagation.selection.rows import Choice
-from planner.target.records import Row
 
 TOO_FAR: Final = "no integer multiplier gets from its inputs' scales to its result's"
-MULTIPLIERS: Final[Mapping[str, float]] = {
-    "gemmlowp": BEYOND,
-    "litert": BEYOND,
-    "litert_16": BEYOND_16,
-    "tosa_double": BEYOND,
-    "tosa_single": BEYOND,
-}
-"""Arithmetics of integer multipliers, and the least factor that is out of their reach."""
 NARROW: Final = 16
 """Bits of ports that are operands; wider ones are accumulators, whose scale is a product anyway."""
 
@@ -35,18 +26,21 @@ Kind = Uniform | None
 def too_far(outcome: Outcome) -> list[int]:
     """Numbers of the kernels that no multiplier serves."""
     choices = outcome.choices
-    reach = [MULTIPLIERS[c.row.requantize] for c in choices if c.row and c.row.requantize in MULTIPLIERS]
-    if not reach:
+    arithmetics = {choice.row.requantize for choice in choices if choice.row}
+    ends = {name: (least_of(name), beyond) for name in arithmetics if (beyond := beyond_of(name)) is not None}
+    scales = _scales([port.type for port in outcome.network.ports]) if ends else []
+    if not scales:
         return []
-    scales = _scales([port.type for port in outcome.network.ports])
-    if not scales or max(scales) < min(reach) * min(scales):
+    # Factors of the shipped arithmetics are seldom so large: then no kernel has to be looked at.
+    most = max(scales) / min(scales)
+    if most < min(beyond for _, beyond in ends.values()) and not any(least for least, _ in ends.values()):
         return []
     return [
         number
         for number, (choice, kinds) in enumerate(zip(choices, _kinds(outcome), strict=True))
         if choice.row is not None
-        and choice.row.requantize in MULTIPLIERS
-        and (_is_too_far(choice, kinds) or any(_steps_too_far(outcome, number, choice.row, kinds)))
+        and (reach := ends.get(choice.row.requantize)) is not None
+        and (_is_too_far(choice, kinds, *reach) or any(_steps_too_far(outcome, number, kinds, *reach)))
     ]
 
 
@@ -57,7 +51,9 @@ def read_as(network: Network, port: Port) -> Kind:
     return value.pin if value.pin is not None else made
 
 
-def _steps_too_far(outcome: Outcome, number: int, row: Row, kinds: Sequence[Kind]) -> Iterator[bool]:
+def _steps_too_far(
+    outcome: Outcome, number: int, kinds: Sequence[Kind], least: float, beyond: float
+) -> Iterator[bool]:
     """Whether rescales in front of a kernel are out of reach: the device multiplies there as well."""
     network = outcome.network
     for p, kind in zip(network.kernels[number].inputs, kinds, strict=False):
@@ -66,7 +62,7 @@ def _steps_too_far(outcome: Outcome, number: int, row: Row, kinds: Sequence[Kind
             # No step: of a pinned weight the channels alone may lie so far apart.
             continue
         if kind is not None and came is not None and max(came.storage.bits, kind.storage.bits) <= NARROW:
-            yield max(came.scales) >= MULTIPLIERS[row.requantize] * min(kind.scales)
+            yield not least * min(kind.scales) <= max(came.scales) < beyond * min(kind.scales)
 
 
 def _scales(kinds: Sequence[Kind]) -> list[float]:
@@ -83,8 +79,11 @@ def _kinds(outcome: Outcome) -> Iterator[list[Kind]]:
         yield [ports[p].type if p >= 0 and not floats else None for p in at]
 
 
-def _is_too_far(choice: Choice, kinds: Sequence[Kind]) -> bool:
-    """Whether the coarsest input, or the product of those multiplied, is out of the finest result's reach."""
+def _is_too_far(choice: Choice, kinds: Sequence[Kind], least: float, beyond: float) -> bool:
+    """Whether the coarsest input, or the product of those multiplied, is out of the finest result's reach.
+
+    Or so fine that the multiplier is 0 for every channel: of one that is dead it may be.
+    """
     layout, row = choice.layout, choice.row
     if layout is None or row is None:
         return False
@@ -100,4 +99,5 @@ def _is_too_far(choice: Choice, kinds: Sequence[Kind]) -> bool:
             product *= max(kind.scales)
         else:
             most = max(most, *kind.scales, 0.0)
-    return max(most, product) >= MULTIPLIERS[row.requantize] * finest
+    coarsest = max(most, product)
+    return finest < math.inf and coarsest > 0.0 and not least * finest <= coarsest < beyond * finest

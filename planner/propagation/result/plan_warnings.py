@@ -30,6 +30,7 @@ from planner.propagation.network.ports import (
     range_in,
 )
 from planner.propagation.network.value_ranges import odd_constant
+from planner.propagation.parameters.accumulators import accumulator_bits
 from planner.propagation.parameters.bias_grids import BIAS_LIMIT
 from planner.propagation.result.unmet import unmet_globs
 from planner.propagation.selection.conflicts import Concession
@@ -96,8 +97,20 @@ def warnings_of(network: Network, kernel: Kernel, max_clip: float) -> list[str]:
     ports = [port for port in ports if port.type is not None or _is_told(network, kernel, port)]
     found = [text for port in ports for text in _of_port(network, kernel, port)]
     found += [text for port in ports for text in _of_clip(network, kernel, port, max_clip)]
+    found += _of_short_accumulator(network, kernel)
     found += [*_of_same_scale(network, kernel), *_of_lost_operand(network, kernel)]
     return found + list(_of_odd_constant(network, kernel))
+
+
+def _of_short_accumulator(network: Network, kernel: Kernel) -> Iterator[str]:
+    """Sums that may not fit an accumulator which does not refuse them."""
+    row = kernel.choice.row
+    if row is None or row.accumulator is None or row.overflow == "refuse":
+        return
+    bits, _ = accumulator_bits(network, kernel)
+    if bits is not None and bits > row.accumulator.bits:
+        does = "are saturated" if row.overflow == "saturate" else "wrap around"
+        yield f"sums of {kernel.choice.region.name!r} may need {bits} bits, and {does} at {row.accumulator}"
 
 
 def _of_lost_operand(network: Network, kernel: Kernel) -> Iterator[str]:

@@ -17,7 +17,13 @@ STORAGES: Final = (
     *("f32", "f16", "bf16", "f8E4M3FN", "f8E5M2", "*"),
 )
 """Storages that editors offer; others, `i3` and `i8<-127:127>` among them, are as good."""
-STORED: Final = ("TypeModel.storage", "RowModel.accumulator", "RemoveModel.storage")
+STORED: Final = (
+    "TypeModel.storage",
+    "RowModel.accumulator",
+    "RemoveModel.storage",
+    "AccumulatorModel.storage",
+    "PartialSumsModel.storage",
+)
 """Fields that take a storage."""
 BOUNDS: Final[Mapping[str, str]] = {
     "ge": "minimum",
@@ -59,11 +65,16 @@ def _explain(model: str, schema: dict[str, Any]) -> None:
         if example is not None:
             written.setdefault("examples", [example])
         if f"{model}.{name}" in STORED:
-            text = next(
-                (one for one in written.get("anyOf", [written]) if one.get("type") == "string"), written
-            )
+            text = _text_of(written)
             del text["type"]
             text |= _offered(STORAGES)
+
+
+def _text_of(field: dict[str, Any]) -> dict[str, Any]:
+    """The member of a field, or of one of its unions, that is text."""
+    members = [one for key in ("anyOf", "oneOf") for one in field.get(key, ())]
+    found = (text for one in members if (text := _text_of(one)).get("type") == "string")
+    return field if field.get("type") == "string" else next(found, field)
 
 
 def _offered(words: Iterable[str]) -> dict[str, Any]:

@@ -22,6 +22,9 @@ PLACES: Final[Mapping[str, str]] = {
     "LegalizeModel": "An entry of `legalize`",
     "RowModel": "An entry of `kernels`",
     "RemoveModel": "`kernels[].remove`, in part",
+    "MultiplierModel": "`requantize`, of multipliers of the device's own",
+    "AccumulatorModel": "`kernels[].accumulator`, in full",
+    "PartialSumsModel": "`partial` of an accumulator",
     "WorkModel": "`kernels[].work` and `float_work`",
     "GroupModel": "`kernels[].kernel`, for all ops of a group",
     "RuleModel": "An entry of `rules`: one of",
@@ -56,16 +59,20 @@ def _rows(model: Mapping[str, Any]) -> Iterator[str]:
     for key, field in model["properties"].items():
         default = "required" if key in required else _default(field)
         example = json.loads(json.dumps(field["examples"][0]))
-        accepted = [f"`{value_text(word)}`" for word in _accepted(field)]
-        meaning = field["description"] + (f" One of {', '.join(accepted)}." if accepted else "")
+        words, is_alone = _accepted(field)
+        accepted = ", ".join(f"`{value_text(word)}`" for word in words)
+        meaning = field["description"] + (f" One of {accepted}." if words and is_alone else "")
+        meaning += f" One of {accepted}, or in full." if words and not is_alone else ""
         cells = (f"`{key}`", default, meaning, f"`{value_text(example)}`")
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
 
-def _accepted(field: Mapping[str, Any]) -> list[Any]:
-    """The words of a field that takes no others."""
-    members = [one for one in field.get("anyOf", [field]) if one.get("type") != "null"]
-    return list(members[0].get("enum", ())) if len(members) == 1 else []
+def _accepted(field: Mapping[str, Any]) -> tuple[list[Any], bool]:
+    """The words of a field that takes no other text, and whether it takes text alone."""
+    members = [one for one in field.get("anyOf", field.get("oneOf", [field])) if one.get("type") != "null"]
+    members = [more for one in members for more in one.get("oneOf", [one])]
+    texts = [one for one in members if "$ref" not in one]
+    return (list(texts[0].get("enum", ())) if len(texts) == 1 else []), len(members) == 1
 
 
 def _default(field: Mapping[str, Any]) -> str:

@@ -121,6 +121,14 @@ def rule_text(rule: Rule) -> str:
     return f"{rule.kind}: " + ", ".join(f"{key} {value_text(value)}" for key, value in args.items())
 
 
+def accumulator_text(row: Row) -> str:
+    """`i32 accumulator`, with what becomes of longer sums and partial ones."""
+    more = "" if row.overflow == "refuse" else f" that {row.overflow}s"
+    if row.partial is not None:
+        more += f", {row.partial.storage} for {row.partial.products} products"
+    return f"{row.accumulator} accumulator{more}"
+
+
 def work_text(work: WorkRates) -> str:
     """`mac 0.25, element 1`; what is not given is told by the word `default`."""
     given = [f"{name} {rate:g}" for name, rate in asdict(work).items() if rate is not None]
@@ -129,7 +137,7 @@ def work_text(work: WorkRates) -> str:
 
 def _support_row(row: Row, ops: Sequence[str]) -> SupportRow:
     arithmetic = [f"runs in {row.float}"] if row.float else [row.requantize]
-    arithmetic += [f"{row.accumulator} accumulator"] if row.accumulator is not None else []
+    arithmetic += [accumulator_text(row)] if row.accumulator is not None else []
     arithmetic += [f"work {work_text(row.work)}"] if row.work != WorkRates() else []
     return SupportRow(
         kernel=row.kernel,

@@ -70,6 +70,6 @@ MEANINGS: Final[Mapping[str, str]] = {
     "T025": "a number or an expression that cannot be read, or has no answer whatever the ports are",
     "T026": "a function that was not handed over",
     "T027": "`remove` that removes nothing",
-    "T028": "a type whose fields contradict each other",
+    "T028": "a type or a multiplier whose fields contradict each other",
     "T029": "a signature or axis that contradicts itself",
 }

@@ -8,7 +8,7 @@ import pytest
 from planner.exporters.litert.flatbuffer import file_bytes
 from planner.exporters.litert.operations import Program, Tensor
 from planner.interpreter.fixed_point import ratios, scaled_sum
-from planner.ir.rescaling import apply_scale_32, multiplier_or_zero
+from planner.ir.arithmetic.rescaling import apply_scale_32, multiplier_or_zero
 from planner.ir.types.qtypes import storage, uniform
 from tests.exporters.litert.running import told
 from tests.oracles import litert

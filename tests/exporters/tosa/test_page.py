@@ -7,7 +7,7 @@ import pytest
 
 from planner.cli.app import run
 from planner.interpreter.evaluate import Interpreter
-from planner.ir.rescaling import apply_scale_32, multiplier_and_shift, reciprocal_scale
+from planner.ir.arithmetic.rescaling import apply_scale_32, multiplier_and_shift, reciprocal_scale
 from tests.exporters.plans import model, op, plan_of
 from tests.exporters.tosa.test_pairs import SETS, grid
 from tests.test_readme import ROOT, blocks, elsewhere

@@ -6,7 +6,7 @@ import pytest
 from planner.exporters.common.layouts import plain
 from planner.exporters.tosa.operations import Program, Tensor
 from planner.exporters.tosa.scaling import Factor, rescale
-from planner.ir.rescaling import apply_scale_16, apply_scale_32
+from planner.ir.arithmetic.rescaling import apply_scale_16, apply_scale_32
 from planner.mlir.generic import module_text
 from tests.oracles import tosa
 

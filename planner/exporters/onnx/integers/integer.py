@@ -22,7 +22,7 @@ from planner.exporters.onnx.port_support import LOW_BIT_ACTIVATIONS, LOW_BITS, A
 from planner.exporters.onnx.qoperator import BYTES, write_call, write_mover
 from planner.exporters.onnx.write import Form, write_form
 from planner.interpreter.calls import FLOAT32_EVEN
-from planner.interpreter.fixed_point import ARITHMETICS
+from planner.interpreter.fixed_point import ARITHMETICS, is_fixed_point
 from planner.interpreter.kernels.litert import rounds_so
 from planner.interpreter.kernels.table import KERNELS
 from planner.ir.graph import Graph
@@ -46,11 +46,12 @@ def write_block(builder: ModelBuilder, block: Block) -> None:
     """Write one region on integers; in float where the plan's own arithmetic is float there."""
     row = None if block.kernel.row is None else builder.plan.row_of(block.kernel.name)
     builder.values.arithmetic = FLOAT32_EVEN if row is None else row.requantize
-    if row is not None and builder.values.arithmetic not in (FLOAT32_EVEN, *ARITHMETICS):
+    arithmetic = builder.values.arithmetic
+    if row is not None and arithmetic != FLOAT32_EVEN and not is_fixed_point(arithmetic):
         known = ", ".join((FLOAT32_EVEN, *ARITHMETICS))
         raise UnsupportedExport(
-            f"{_first(block)} (row {block.kernel.row}) computes in {builder.values.arithmetic}, which is no "
-            f"integer arithmetic; onnx-integer accepts rows of {known}",
+            f"{_first(block)} (row {block.kernel.row}) computes in {arithmetic}, which is no "
+            f"integer arithmetic; onnx-integer accepts rows of {known} or multipliers of their own",
             hint="use onnx-qdq, or a target whose rows requantize on integers",
         )
     if write_clamp_alone(builder, block) or write_mover(builder, block) or _write_kernel(builder, block):

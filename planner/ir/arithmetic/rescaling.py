@@ -19,9 +19,6 @@ MAX_SHIFT: Final = 62
 MIN_SHIFT: Final = 2
 BEYOND: Final = 2.0**29
 """The least scale that no multiplier of 32 bits stands for: 2^31, shifted by `MIN_SHIFT`."""
-MIN_SHIFT_16: Final = 17
-BEYOND_16: Final = 2.0**14
-"""The least scale that no multiplier of 16 bits stands for: 2^15, shifted by 1."""
 DOUBLE_ROUND_ABOVE: Final = 31
 """Shifts above this are rounded twice, if at all: first at 2^30, which the other shifts do not reach."""
 
@@ -63,35 +60,6 @@ def multiplier_or_zero(scale: float | Array) -> tuple[Integers, Integers]:
     # Here TFLite's QuantizeMultiplier and TOSA differ: one flushes to 0, the other shortens the multiplier.
     is_tiny = shift > MAX_SHIFT
     return np.where(is_tiny, 0, multiplier), np.where(is_tiny, 31, shift)
-
-
-def multiplier_of_16(scale: float | Array) -> tuple[Integers, Integers]:
-    """`scale` as a multiplier of 16 bits and a shift, as LiteRT's kernels of 16-bit products have it.
-
-    That of 32 bits first, rounded half up to its upper half; scales below 2^-32 become 0.
-
-    Raises:
-      RuleError: a scale of 2^14 or more, whose shift would be below 1; an infinite one.
-    """
-    multiplier, shift = multiplier_or_zero(scale)
-    if np.any(shift < MIN_SHIFT_16):
-        raise RuleError(
-            f"a requantize by {float(np.max(scale))!r} needs a shift below 1, "
-            "multipliers of 16 bits go up to 2^14",
-            hint="a coarser output scale makes the factor smaller",
-        )
-    return np.minimum((multiplier + (1 << 15)) >> 16, (1 << 15) - 1), shift - 16
-
-
-def apply_litert_16(values: Array, multiplier: Array, shift: Array) -> Integers:
-    """`values * multiplier / 2^shift`, rounded half up once, for multipliers below 2^15.
-
-    Args:
-      values: integers; those of up to 48 bits are what 64 bits hold the product of, here any do.
-      shift: of 1 to 46.
-    """
-    wide = np.asarray(shift, np.int64)
-    return _shifted_product(values, multiplier, wide, np.left_shift(1, wide - 1))
 
 
 def mean_factor(scale: float, count: int) -> tuple[Integers, Integers]:
@@ -182,7 +150,12 @@ def _check_between(numbers: Array, low: int, high: int, what: str) -> None:
         raise RuleError(f"{what}: {off.flat[0]} is not in {low} to {high}")
 
 
-def _mantissa_and_shift(scale: float | Array, digits: int) -> tuple[Integers, Integers]:
+def mantissa_and_shift(scale: float | Array, digits: int) -> tuple[Integers, Integers]:
+    """`scale` as `mantissa / 2^shift` with a mantissa of so many binary digits, rounded half away from zero.
+
+    Raises:
+      RuleError: a scale that is not finite.
+    """
     real = np.asarray(scale, np.float64)
     if not np.all(np.isfinite(real)):
         raise RuleError(f"a requantize by {scale} has no integer multiplier: scales are finite")
@@ -192,11 +165,14 @@ def _mantissa_and_shift(scale: float | Array, digits: int) -> tuple[Integers, In
     mantissa = np.floor(np.ldexp(fraction, digits) + 0.5).astype(np.int64)
     # A fraction just below 1 rounds up to 2^digits, one bit too long: halve it and shift one less.
     is_full = mantissa == 1 << digits
-    mantissa = np.where(is_full, mantissa >> 1, mantissa)
-    shift = digits - exponent.astype(np.int64) - is_full
+    return np.where(is_full, mantissa >> 1, mantissa), digits - exponent.astype(np.int64) - is_full
+
+
+def _mantissa_and_shift(scale: float | Array, digits: int) -> tuple[Integers, Integers]:
+    mantissa, shift = mantissa_and_shift(scale, digits)
     if np.any(shift < MIN_SHIFT):
         raise RuleError(
-            f"a requantize by {float(real.max())!r} needs a shift below {MIN_SHIFT}, "
+            f"a requantize by {float(np.max(scale))!r} needs a shift below {MIN_SHIFT}, "
             f"integer multipliers go up to 2^{digits - MIN_SHIFT}",
             hint="a coarser output scale makes the factor smaller",
         )
@@ -204,14 +180,24 @@ def _mantissa_and_shift(scale: float | Array, digits: int) -> tuple[Integers, In
 
 
 def _shifted_product(values: Array, multiplier: Array, shift: Array, offset: Array) -> Integers:
+    product = exact_product(values, multiplier)
+    if product.dtype != object:
+        return np.asarray((product + offset) >> shift)
+    return within_64_bits((product + np.asarray(offset).astype(object)) >> np.asarray(shift).astype(object))
+
+
+def exact_product(values: Array, multiplier: Array) -> Array:
+    """`values * multiplier`, int64 where that leaves room for half a divisor, else Python's integers."""
     numbers = np.asarray(values)
     # 31 bits of multiplier times 32 of value is 63 with the sign: more does not fit int64.
     most = int(np.max(np.abs(multiplier), initial=0)).bit_length()
     limit = 1 << (_PRODUCT_BITS - max(most, 1))
     is_wide = numbers.size > 0 and max(-int(numbers.min()), int(numbers.max())) >= limit
     if not is_wide:
-        narrow = numbers.astype(np.int64) * np.asarray(multiplier, np.int64)
-        return np.asarray((narrow + offset) >> shift)
-    product = numbers.astype(object) * np.asarray(multiplier).astype(object)
-    total = (product + np.asarray(offset).astype(object)) >> np.asarray(shift).astype(object)
-    return np.asarray(np.clip(total, -_LIMIT, _LIMIT), np.int64)
+        return np.asarray(numbers.astype(np.int64) * np.asarray(multiplier, np.int64))
+    return np.asarray(numbers.astype(object) * np.asarray(multiplier).astype(object))
+
+
+def within_64_bits(numbers: Array) -> Integers:
+    """Integers of any size as int64, cut at 2^62."""
+    return np.asarray(np.clip(numbers, -_LIMIT, _LIMIT) if numbers.dtype == object else numbers, np.int64)

@@ -1,0 +1,1 @@
+"""Arithmetic of integers: real factors as multipliers and shifts, and integers times those."""
