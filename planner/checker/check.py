@@ -66,6 +66,7 @@ class _Notes:
       short: why rows hold too little, likewise.
       numbers: the model's constants, {} where no model was given.
       binding: values with facts that a port can break.
+      behind: number of the latest engine on the way to each kernel, where data do not come back.
       types, texts: the problem of a type, "" for none, and its text, by its id (the plan keeps it alive).
       rows: rows read beside ports, by their key, the numbers of inputs and of ports, and which are absent.
       constants: constants known by their range that were judged.
@@ -76,6 +77,7 @@ class _Notes:
     short: Mapping[str, Mapping[str, str]]
     numbers: Mapping[str, Constant]
     binding: frozenset[str]
+    behind: Mapping[str, int] = field(default_factory=dict)
     types: dict[int, str] = field(default_factory=dict)
     texts: dict[int, str] = field(default_factory=dict)
     rows: dict[tuple[str, int, int, tuple[int, ...]], Reading] = field(default_factory=dict)
@@ -94,7 +96,9 @@ def check(plan: Plan, model: Graph | None = None, target: Target | None = None) 
     numbers = model.constants if model is not None else None
     log = step_rows(plan.steps)
     left, short = (_told(log, rule) for rule in ("left", "short"))
-    notes = _Notes(check_steps(log), left, short, numbers or {}, frozenset(_binding(plan.graph)))
+    notes = _Notes(
+        check_steps(log), left, short, numbers or {}, frozenset(_binding(plan.graph)), _check_engines(plan)
+    )
     check_totals(plan)
     judged: list[tuple[KernelPlan, Region, Served | None]] = []
     for kernel in plan.kernels_in_order:
@@ -310,11 +314,40 @@ def _check_kernel(
     return served
 
 
+def _check_engines(plan: Plan) -> dict[str, int]:
+    """On a device whose data go one way, no kernel reads from an engine behind its own.
+
+    Returns:
+      The latest engine on the way to each kernel.
+    """
+    engines, found = plan.target.engines, dict[str, int]()
+    if not engines.one_way:
+        return found
+    latest: dict[str, int] = {}
+    for kernel in plan.kernels_in_order:
+        row = None if kernel.row is None else plan.target.rows.get(kernel.row)
+        name = engines.of(row)
+        if name not in engines.names:
+            refuse(kernel.name, f"runs on {name!r}; accepted: {', '.join(engines.names)}", row)
+        own = engines.names.index(name)
+        before = max((latest.get(port.value, 0) for port in kernel.inputs), default=0)
+        if own < before:
+            refuse(
+                kernel.name,
+                f"runs on {name} behind {engines.names[before]}, from where nothing comes back; accepted: "
+                f"{', '.join(engines.names[before:])}",
+                row,
+            )
+        found[kernel.name] = before
+        latest.update(dict.fromkeys((port.value for port in kernel.outputs), max(own, before)))
+    return found
+
+
 def _check_row(served: Served, target: Target, notes: _Notes) -> None:
     """The row is the one to be preferred of those that the kernel could keep."""
     left = notes.left.get(served.kernel.name, {})
     if left:
-        check_left(served, target, left)
+        check_left(served, target, left, notes.behind.get(served.kernel.name, 0))
     if served.kernel.row is not None:
         short = notes.short.get(served.kernel.name, {})
         check_choice(served, target, notes.binding, left, [*short.items()])

@@ -39,13 +39,14 @@ from planner.ir.types.typetext import parse_type
 from planner.plans.records import Port
 from planner.target.borders import rows_for
 from planner.target.expressions import parse_number
-from planner.target.records import Costs, PortPattern, Row, Target
+from planner.target.records import Costs, Engines, PortPattern, Row, Target
 
 Merit: TypeAlias = tuple[bool, bool, int, float]
 
 UNIFORM: Final = r"!quant\.uniform<(?:[^<>]|<[^<>]*>)*>"
 SEEN: Final = re.compile(rf"\b(in|out)\[(\d+)\] ({UNIFORM})")
 CAME: Final = re.compile(rf"\bin\[(\d+)\] {UNIFORM}, from ({UNIFORM})")
+BEHIND: Final = re.compile(r"it lies behind '.*', which runs on ([\w.-]+)")
 PARTIAL: Final = re.compile(r"sums of (\d+) products need (\d+) bits")
 SUMS: Final = re.compile(r"its sums need (\d+) bits")
 MULTIPLIER: Final = re.compile(r"the multiplier of channel (\d+) is ")
@@ -192,24 +193,33 @@ def check_none_asked(served: Served, target: Target) -> None:
             refuse(served.kernel.name, f"runs in float ({reason}), {row.source} is asked for; accepted: it")
 
 
-def check_left(served: Served, target: Target, left: Mapping[str, str]) -> None:
+def check_left(served: Served, target: Target, left: Mapping[str, str], behind: int = 0) -> None:
     """Every row that a kernel is said to have left is one of its own, fits it, and cannot be kept.
 
     Args:
       served: the kernel beside any row.
       left: as for `check_choice`.
+      behind: number of the latest engine on the way to the kernel.
     """
     known = {row.key: row for row in rows_for(target, served.kernel.kernel)}
     for key, why in left.items():
         row = known.get(key)
         if row is None or merit_of(served, row, target.costs) is None:
             refuse(served.kernel.name, f"is said to have left {key!r}, which is no row that fits it")
-        if not _cannot_be_kept(served, row, why):
+        if not (_comes_back(row, target.engines, why, behind) or _cannot_be_kept(served, row, why)):
             refuse(
                 served.kernel.name,
                 f"is said to have left {row.source} as {why!r}, which is not so; accepted: what holds of it",
                 row,
             )
+
+
+def _comes_back(row: Row, engines: Engines, why: str, behind: int) -> bool:
+    """Whether a row was left as data would come back to its engine from the one that is said."""
+    said = BEHIND.match(why)
+    if said is None or not engines.one_way or said.group(1) not in engines.names:
+        return False
+    return engines.names.index(engines.of(row)) < engines.names.index(said.group(1)) <= behind
 
 
 def _cannot_be_kept(served: Served, row: Row, why: str) -> bool:

@@ -398,7 +398,7 @@ def plan_summary(planned: "Plan") -> dict[str, Any]:
 
 
 def summary_text(planned: "Plan") -> str:
-    """Totals of a plan in three lines."""
+    """Totals of a plan in three lines, four on a device of several engines."""
     from planner.propagation.selection.rows import NO_RANGE
     from planner.propagation.selection.wanted_rows import ANNOTATED
     from planner.report.totals import totals
@@ -411,8 +411,9 @@ def summary_text(planned: "Plan") -> str:
         why = "asked for" if asked else f"{planned.target.id} serves none of them"
         why = f"{lacking} lack a range" if lacking else why
         whole = f": {why}, the plan is all float"
+    engines = f"\n  engines: {count.engines_text}" if count.engines else ""
     return (
         f"{planned.graph.name} on {planned.target.id} {planned.target.version}\n"
         f"  {count.integer} of {count.kernels} kernels on integers{whole}\n"
-        f"  rescales: {count.rescales}, casts: {count.casts}, cost: {count.cost_text}"
+        f"  rescales: {count.rescales}, casts: {count.casts}, cost: {count.cost_text}{engines}"
     )

@@ -178,7 +178,8 @@ def _of_kernel(plan: Plan, name: str) -> str:
         asked = [step for step in plan.steps if (step.port, step.rule) == (name, "annotated")]
         return "\n".join([text, *(f"  {_worded(step)}" for step in asked)])
     row = plan.target.rows[kernel.row]
-    lines = [f"{name} ({kernel.kernel}) is served by {row.source}."]
+    engine = plan.engine_of(name)
+    lines = [f"{name} ({kernel.kernel}) is served by {row.source}{f' on {engine}' if engine else ''}."]
     ports = [port for port in (*kernel.inputs, *kernel.outputs) if port.value]
     lines += [f"  {port.address} ({port.value}): {type_text(port.type)}" for port in ports]
     head = plan.steps[plan.step_at[name]].because if name in plan.step_at else ()

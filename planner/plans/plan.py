@@ -18,7 +18,7 @@ from planner.plans.fields import PlanFields
 from planner.plans.records import KernelPlan, PortTyped, step_rows
 from planner.plans.shared_bodies import Body, bodies
 from planner.plans.wiring import Wiring
-from planner.plans.work import Work, work_of
+from planner.plans.work import Crossing, Work, crossings_of, work_of
 from planner.plans.write_json import plan_to_json
 from planner.plans.write_mlir import plan_to_mlir
 from planner.target.records import Row, Target
@@ -89,6 +89,15 @@ class Plan(PlanFields):
     def work(self) -> Work:
         """What it costs the device to run, in elements requantized; `cost` is the price of planning."""
         return work_of(self)
+
+    @cached_property
+    def crossings(self) -> tuple[Crossing, ...]:
+        """Values that one engine writes and another reads; none on a device of one engine."""
+        return crossings_of(self)
+
+    def engine_of(self, kernel: str) -> str:
+        """The engine that runs a kernel, "" on a device that has one and gives it no name."""
+        return self.target.engines.of(self.row_of(kernel))
 
     def row_of(self, kernel: str) -> Row | None:
         """The row that serves a kernel, None where it runs in float."""

@@ -22,6 +22,7 @@ class TargetDoc(TypedDict):
     rows: dict[str, dict[str, Any]]
     float_work: NotRequired[dict[str, float]]
     work_unit: NotRequired[str]
+    engines: NotRequired[dict[str, Any]]
 
 
 # `in` and `from` are words of Python, so these two take the functional form.

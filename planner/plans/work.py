@@ -28,6 +28,24 @@ CASTS: Final = frozenset({"quantize", "dequantize"})
 
 
 @dataclass(frozen=True, slots=True)
+class Crossing:
+    """A value that one engine writes and another reads.
+
+    Attributes:
+      value: its name.
+      source, reader: the engines.
+      elements: of all runs together; an unknown dimension counts as 1.
+      work: of handing them over, in elements requantized.
+    """
+
+    value: str
+    source: str
+    reader: str
+    elements: int
+    work: float
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """Work of a plan.
 
@@ -35,16 +53,18 @@ class Work:
       kernels: of all kernels.
       rescales: of changes between integer types.
       borders: of quantize and dequantize.
+      crossings: of values that another engine reads.
     """
 
     kernels: float
     rescales: float
     borders: float
+    crossings: float = 0.0
 
     @property
     def total(self) -> float:
         """All of it."""
-        return self.kernels + self.rescales + self.borders
+        return self.kernels + self.rescales + self.borders + self.crossings
 
 
 def work_of(plan: PlanFields) -> Work:
@@ -54,7 +74,32 @@ def work_of(plan: PlanFields) -> Work:
         kernel_work(kernel, regions[kernel.name], plan.graph, plan.target) for kernel in plan.kernels_in_order
     )
     borders = sum(rescale.cost for rescale in plan.rescales if rescale.kind in CASTS)
-    return Work(kernels, sum(rescale.cost for rescale in plan.rescales) - borders, borders)
+    rescales = sum(rescale.cost for rescale in plan.rescales) - borders
+    return Work(kernels, rescales, borders, sum(crossing.work for crossing in crossings_of(plan)))
+
+
+def crossings_of(plan: PlanFields) -> tuple[Crossing, ...]:
+    """Values that cross from engine to engine, once for each engine that reads them, in order of definition.
+
+    What the model takes and gives is where its caller has it, whatever engine reads it.
+    """
+    engines = plan.target.engines
+    if not engines.names:
+        return ()
+    rows = {kernel.name: kernel.row for kernel in plan.kernels_in_order}
+    on = {name: engines.of(None if row is None else plan.target.rows[row]) for name, row in rows.items()}
+    made = {port.value: kernel for kernel in plan.kernels_in_order for port in kernel.outputs if port.value}
+    readers: dict[str, dict[str, None]] = {value: {} for value in made}
+    for kernel in plan.kernels_in_order:
+        for port in kernel.inputs:
+            if port.value in made and on[kernel.name] != on[made[port.value].name]:
+                readers[port.value][on[kernel.name]] = None
+    return tuple(
+        Crossing(value, on[made[value].name], reader, elements, elements * engines.crossing)
+        for value, others in readers.items()
+        for elements in (plan.graph.values[value].elements * made[value].trip_count,)
+        for reader in others
+    )
 
 
 def kernel_work(kernel: KernelPlan, region: Region, graph: Graph, target: TargetRef) -> float:

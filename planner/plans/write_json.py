@@ -26,7 +26,7 @@ from planner.plans.records import (
     step_rows,
 )
 from planner.target.records import Row, WorkRates
-from planner.target.show import row_to_json, work_to_json
+from planner.target.show import engines_to_json, row_to_json, work_to_json
 
 VERSION: Final = "qplan.plan/1"
 """The `format` of this file."""
@@ -138,6 +138,8 @@ def _target_doc(target: TargetRef) -> Nested:
         work["float_work"] = work_to_json(target.float_work)
     if target.work_unit:
         work["work_unit"] = target.work_unit
+    if target.engines.names:
+        work["engines"] = engines_to_json(target.engines)
     return Nested(
         id=target.id,
         version=target.version,

@@ -3,6 +3,8 @@
 Pure readers of a plan. Source: design 01, sections 3 and 6.
 """
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,6 +26,8 @@ class Totals:
       cost, bound: in element-rescales; `optimal` where they are known to meet.
       changed: the part of the cost for rescales and casts; the rest is for lost bits.
       work: what it costs the device to run, in `work_unit`.
+      engines: kernels on each engine of a device that names several.
+      crossing: values that one of them writes and another reads.
     """
 
     kernels: int
@@ -37,6 +41,8 @@ class Totals:
     fully_quantized: bool
     work: Work
     work_unit: str
+    engines: Mapping[str, int]
+    crossing: int
 
     @property
     def cost_text(self) -> str:
@@ -45,15 +51,24 @@ class Totals:
         return f"{self.cost:,.0f} ({proof})"
 
     @property
+    def engines_text(self) -> str:
+        """Kernels by engine, and what crosses between them; "" on a device with one."""
+        shown = ", ".join(f"{count} on {name}" for name, count in self.engines.items())
+        return f"{shown}; values that cross: {self.crossing}" if shown else ""
+
+    @property
     def work_text(self) -> str:
         """Work in all, and what of it are rescales and borders."""
         parts = f"{self.work.rescales:,.0f} rescales, {self.work.borders:,.0f} borders of floats"
+        if self.work.crossings:
+            parts += f", {self.work.crossings:,.0f} crossings between engines"
         return f"{self.work.total:,.0f} {self.work_unit} ({parts})"
 
 
 def totals(plan: Plan) -> Totals:
     """Count the contents of a plan."""
     casts = sum(rescale.kind in CASTS for rescale in plan.rescales)
+    engines = [engine for kernel in plan.kernels_in_order if (engine := plan.engine_of(kernel.name))]
     return Totals(
         kernels=len(plan.kernels_in_order),
         integer=sum(is_integer(kernel) for kernel in plan.kernels_in_order),
@@ -66,6 +81,8 @@ def totals(plan: Plan) -> Totals:
         fully_quantized=plan.fully_quantized,
         work=plan.work,
         work_unit=plan.target.work_unit or "elements",
+        engines=dict(Counter(sorted(engines, key=plan.target.engines.names.index))),
+        crossing=len(plan.crossings),
     )
 
 

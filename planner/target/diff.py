@@ -75,7 +75,9 @@ def _defaults(target: Target) -> Mapping[str, Any]:
 
 
 def _work(target: Target) -> Mapping[str, Any]:
-    return {"unit": target.work_unit, **dataclasses.asdict(target.float_work)}
+    engines = {"engines": target.engines.names, "one way": target.engines.one_way}
+    crossing = {"crossing": target.engines.crossing} if target.engines.names else {}
+    return {"unit": target.work_unit, **dataclasses.asdict(target.float_work), **engines, **crossing}
 
 
 def _tables(what: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[Difference]:
@@ -168,6 +170,7 @@ def _row_text(row: Row) -> str:
     parts += [f"axis {value_text(row.axis)}"] if row.axis else []
     parts += [accumulator_text(row)] if row.accumulator is not None else []
     parts += ["computes"] if row.computes else []
+    parts += [f"on {row.runs_on}"] if row.runs_on else []
     parts += [f"float {row.float}"] if row.float else []
     parts += [f"work {work_text(row.work)}"] if row.work != WorkRates() else []
     return "; ".join(parts)

@@ -18,7 +18,7 @@ from planner.ir.types.qtypes import storage
 from planner.target.documents import check_document
 from planner.target.lint.findings import Finding, lint_errors, quote
 from planner.target.merge import expand_groups, merge
-from planner.target.records import Costs, Fusion, PortType, QuantFn, Row, Target, TestCase
+from planner.target.records import Costs, Engines, Fusion, PortType, QuantFn, Row, Target, TestCase
 from planner.target.schema import Document, GroupModel
 from planner.target.signature import (
     Building,
@@ -237,6 +237,7 @@ def _build(
     if defaults.port is not None:
         default_port = build_spec(building, defaults.port, root, "defaults", "port")
     rows = _rows(building, document, root)
+    engines = _engines(building, document, root)
     for i, fusion in enumerate(document.fusions):
         if fusion.remove:
             _removes_nothing(building, child(root, "fusions", i, "remove"))
@@ -269,7 +270,22 @@ def _build(
         legalize={entry.kernel: tuple(entry.into) for entry in document.legalize},
         float_work=build_work(document.float_work),
         work_unit=document.work_unit,
+        engines=engines,
     )
+
+
+def _engines(building: Building, document: Document, root: Node) -> Engines:
+    """The engines, and a problem for each row on one that there is not."""
+    given = document.engines
+    names = () if given is None else tuple(given.names)
+    for i, model in enumerate(document.kernels):
+        if model.runs_on is not None and model.runs_on not in names:
+            known = nearest(model.runs_on, names) if names else "; none are named"
+            message = f"no engine {model.runs_on!r}{known}"
+            building.problems.append(child(root, "kernels", i, "runs_on").problem("T032", message))
+    if len(set(names)) < len(names):
+        building.problems.append(child(root, "engines", "names").problem("T032", "an engine is named twice"))
+    return Engines() if given is None else Engines(names, float(given.crossing), given.one_way)
 
 
 def document_digest(document: Mapping[str, Any]) -> str:

@@ -114,6 +114,7 @@ class Row:
       computes: True denies that a same_scale row merely moves data.
       float: run this kernel in that float.
       work: of the device where it runs by this row.
+      runs_on: the engine, "" for the first or only one.
       source: `file:line`.
       mark: tells rows of one kernel apart whose lines are equal (inherited, or on one line); else "".
     """
@@ -131,6 +132,7 @@ class Row:
     computes: bool = False
     float: str | None = None
     work: WorkRates = field(default_factory=WorkRates)
+    runs_on: str = ""
     source: str = ""
     mark: str = ""
 
@@ -145,6 +147,27 @@ class Row:
     def key(self) -> str:
         """`kernel@line`, the key of this row in a plan file."""
         return f"{self.kernel}@{self.source.rpartition(':')[2]}{self.mark}"
+
+
+@dataclass(frozen=True, slots=True)
+class Engines:
+    """Engines of a device; without names there is one, which needs none.
+
+    Attributes:
+      names: the preferred one first; kernels in float run on the last.
+      crossing: work of an element that another engine reads, in elements requantized.
+      one_way: whether what reads from a later engine runs there too.
+    """
+
+    names: tuple[str, ...] = ()
+    crossing: float = 1.0
+    one_way: bool = False
+
+    def of(self, row: Row | None) -> str:
+        """The engine of a kernel that a row serves, or none."""
+        if row is None:
+            return self.names[-1] if self.names else ""
+        return row.runs_on or (self.names[0] if self.names else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +268,7 @@ class Target:
       float_work: work of kernels in float.
       work_unit: the word for the unit of work in reports; "" is an element requantized.
       legalize: kernels that a region of a coarser kernel becomes, by that kernel.
+      engines: that its rows run on.
     """
 
     id: str
@@ -273,6 +297,7 @@ class Target:
     legalize: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     float_work: WorkRates = field(default_factory=WorkRates)
     work_unit: str = ""
+    engines: Engines = field(default_factory=Engines)
 
     def __repr__(self) -> str:
         rows = sum(map(len, self.rows.values()))

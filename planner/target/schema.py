@@ -275,6 +275,9 @@ class RowModel(Model):
     computes: bool = Field(default=False, description="A same_scale row that does not merely move data.")
     float_: FloatName | None = Field(None, alias="float", description="Run this kernel in that float.")
     work: WorkModel | None = None
+    runs_on: str | None = Field(
+        None, description="Engine of this row, the first by default.", examples=["cpu"]
+    )
     remove: Annotated[
         Annotated[bool, Tag("text")] | Annotated[RemoveModel, Tag("map")], Discriminator(_shape)
     ] = Field(
@@ -302,6 +305,21 @@ class LegalizeModel(Model):
     into: Annotated[list[Name], Field(min_length=1)] = Field(
         description="Kernels of this target whose fusions its ops go through; other ops stand alone.",
         examples=[["matmul", "Softmax"]],
+    )
+
+
+EngineName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,40}$")]
+
+
+class EnginesModel(Model):
+    """Engines of the device that share a model."""
+
+    names: Annotated[list[EngineName], Field(min_length=2)] = Field(
+        description="The preferred one first; kernels in float run on the last.", examples=[["npu", "cpu"]]
+    )
+    crossing: Price = Field(1.0, description="Price of an element that another engine reads.")
+    one_way: bool = Field(
+        default=False, description="What reads from a later engine runs there too, and never comes back."
     )
 
 
@@ -441,6 +459,7 @@ class Document(Model):
     defaults: DefaultsModel = Field(default_factory=DefaultsModel)
     rescale: RescaleModel = Field(default_factory=RescaleModel)
     costs: CostsModel = Field(default_factory=CostsModel)
+    engines: EnginesModel | None = None
     float_work: WorkModel | None = None
     work_unit: Annotated[str, Field(max_length=40)] = ""
     op_groups: dict[str, list[Name]] = Field(default_factory=dict)

@@ -11,7 +11,17 @@ from typing import Any, Final, TypeVar
 from planner.errors import PlanFormatError, PlannerError
 from planner.ir.types.qtypes import EXPRESSED, FloatType, Storage
 from planner.ir.types.typetext import parse_storage
-from planner.target.records import Fusion, PartialSums, PortPattern, PortType, Row, Rule, Target, WorkRates
+from planner.target.records import (
+    Engines,
+    Fusion,
+    PartialSums,
+    PortPattern,
+    PortType,
+    Row,
+    Rule,
+    Target,
+    WorkRates,
+)
 from planner.target.signature import freeze
 
 Made = TypeVar("Made")
@@ -31,6 +41,20 @@ def row_to_json(row: Row) -> dict[str, Any]:
     if row.work != WorkRates():
         data["work"] = work_to_json(row.work)
     return data
+
+
+def engines_to_json(engines: Engines) -> dict[str, Any]:
+    """Write what is given; nothing of a device with one."""
+    return _written(engines)
+
+
+def engines_from_json(data: Any) -> Engines:
+    """Read engines that `engines_to_json` wrote.
+
+    Raises:
+      PlanFormatError: unknown fields, or values of the wrong kind.
+    """
+    return _record(Engines, data, "engines", _ENGINES)
 
 
 def work_to_json(work: WorkRates) -> dict[str, float]:
@@ -82,6 +106,7 @@ def target_to_json(target: Target) -> dict[str, Any]:
         "costs": dataclasses.asdict(target.costs),
         "float_work": work_to_json(target.float_work),
         "work_unit": target.work_unit,
+        "engines": engines_to_json(target.engines),
         "fusions": [_fusion_to_json(fusion) for fusion in target.fusions],
         "kernels": {kernel: [row_to_json(row) for row in rows] for kernel, rows in target.rows.items()},
         "tests": [case.name for case in target.tests],
@@ -179,6 +204,11 @@ _PORT: Final[Mapping[str, Callable[[Any], Any]]] = {
     "variadic": _flag,
 }
 _RULE: Final[Mapping[str, Callable[[Any], Any]]] = {"kind": _text, "args": _table, "source": _text}
+_ENGINES: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "names": _sequence,
+    "crossing": _real,
+    "one_way": _flag,
+}
 _WORK: Final[Mapping[str, Callable[[Any], Any]]] = {"mac": _real, "element": _real, "byte": _real}
 _PARTIAL: Final[Mapping[str, Callable[[Any], Any]]] = {
     "storage": lambda value: parse_storage(_text(value)),
@@ -195,6 +225,7 @@ _ROW: Final[Mapping[str, Callable[[Any], Any]]] = {
     "computes": _flag,
     "float": _text,
     "work": work_from_json,
+    "runs_on": _text,
     "source": _text,
     "mark": _text,
 }

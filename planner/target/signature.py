@@ -203,6 +203,7 @@ def build_row(
         computes=model.computes,
         float=model.float_,
         work=build_work(model.work),
+        runs_on=model.runs_on or "",
         source=node.where,
     )
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from planner.ir.types.qtypes import Uniform
-from planner.propagation.network.ports import Kernel, Network, ports_of
+from planner.propagation.network.ports import Kernel, Network, ports_of, present
 from planner.propagation.parameters.accumulators import accumulator_bits, partial_bits
 from planner.propagation.parameters.constant_types import overflow_of
 from planner.propagation.parameters.multiplier_range import grown_result, outside
@@ -22,7 +22,7 @@ from planner.target.records import PortId, Row
 def unfit(outcome: Outcome, known: Remedies) -> Remedies:
     """The remedies that an outcome asks for besides those it was made with; none where all fits."""
     network = outcome.network
-    far = set(too_far(outcome))
+    far, behind = set(too_far(outcome)), _behind(network)
     left: dict[str, Mapping[str, Left]] = {}
     grown: dict[str, Mapping[PortId, Grown]] = {}
     for number, kernel in enumerate(network.kernels):
@@ -30,7 +30,7 @@ def unfit(outcome: Outcome, known: Remedies) -> Remedies:
         if row is None or layout is None or outcome.moves_in_float(kernel):
             continue
         name = kernel.choice.region.name
-        why = next(_beyond(network, kernel, row), TOO_FAR if number in far else None)
+        why = behind.get(number) or next(_beyond(network, kernel, row), TOO_FAR if number in far else None)
         for rule in layout.ranged if why is None else ():
             wrong = outside(network, kernel, rule)
             if wrong is None:
@@ -45,6 +45,28 @@ def unfit(outcome: Outcome, known: Remedies) -> Remedies:
         if why is not None:
             left[name] = {layout.key: Left(why, _seen(network, kernel))}
     return Remedies(left, {name: ports for name, ports in grown.items() if name not in left})
+
+
+def _behind(network: Network) -> Mapping[int, str]:
+    """Kernels on an engine that data do not come back to, by number, and what they lie behind."""
+    engines = network.target.engines
+    if not engines.one_way:
+        return {}
+    after: dict[int, tuple[int, str]] = {}  # by value, the latest engine on the way to it, and who brought it
+    found: dict[int, str] = {}
+    for number, kernel in enumerate(network.kernels):
+        own = engines.names.index(engines.of(kernel.choice.row))
+        latest = max(
+            (after[port.value] for port in present(network, kernel.inputs) if port.value in after),
+            default=(0, ""),
+        )
+        if own < latest[0]:
+            found[number] = f"it lies behind {latest[1]!r}, which runs on {engines.names[latest[0]]}"
+        else:
+            latest = max(latest, (own, kernel.choice.region.name))
+        for port in present(network, kernel.outputs):
+            after[port.value] = latest
+    return found
 
 
 def _beyond(network: Network, kernel: Kernel, row: Row) -> Iterator[str]:

@@ -107,6 +107,7 @@ def _reference(outcome: Outcome, rows: Mapping[str, Row]) -> TargetRef:
         target.rescale_single_consumer,
         target.float_work,
         target.work_unit,
+        target.engines,
     )
 
 

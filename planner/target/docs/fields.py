@@ -45,6 +45,12 @@ FIELDS: Final[Mapping[str, tuple[str, Any]]] = {
         {"port": "a8", "on_no_kernel": "float"},
     ),
     "Document.extends": ("Target to lay this one over: a shipped name, or a file beside it.", "litert-int8"),
+    "Document.engines": (
+        "Engines that rows run on, where the device has several.",
+        {"names": ["npu", "cpu"], "crossing": 2.0},
+    ),
+    "EnginesModel.crossing": ("", 2.0),
+    "EnginesModel.one_way": ("", True),
     "Document.float_work": ("Work of kernels that run in float.", {"mac": 1, "element": 1}),
     "Document.fusions": (
         "Which ops of the model one kernel takes; most ops first, then in order.",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from planner.target.records import PortPattern, PortType, Row, Rule, Target, WorkRates
+from planner.target.records import Engines, PortPattern, PortType, Row, Rule, Target, WorkRates
 
 HEAD: Final = ("kernel", "ops", "in", "out", "rules", "when", "arithmetic", "row")
 
@@ -138,6 +138,7 @@ def work_text(work: WorkRates) -> str:
 def _support_row(row: Row, ops: Sequence[str]) -> SupportRow:
     arithmetic = [f"runs in {row.float}"] if row.float else [row.requantize]
     arithmetic += [accumulator_text(row)] if row.accumulator is not None else []
+    arithmetic += [f"on {row.runs_on}"] if row.runs_on else []
     arithmetic += [f"work {work_text(row.work)}"] if row.work != WorkRates() else []
     return SupportRow(
         kernel=row.kernel,
@@ -161,6 +162,11 @@ def _wanted_text(target: Target) -> str:
     return f"{wanted:g} dB, else {'float' if target.costs.wanted_float else 'the most that a row leaves'}"
 
 
+def _engines_text(engines: Engines) -> str:
+    way = ", one way" if engines.one_way else ""
+    return f"{', '.join(engines.names)}{way}; {engines.crossing:g} per element that crosses"
+
+
 def _facts(target: Target) -> tuple[tuple[str, str], ...]:
     costs = target.costs
     kinds = ("requantize", "zero_point", "clamp", "widen", "narrow", "quantize", "dequantize")
@@ -181,6 +187,7 @@ def _facts(target: Target) -> tuple[tuple[str, str], ...]:
         ("clipped at most", f"{costs.max_clip:g} of a range"),
         ("left at readers at least", _wanted_text(target)),
         ("work in float", work_text(target.float_work)),
+        *((("engines", _engines_text(target.engines)),) if target.engines.names else ()),
         ("unit of work", target.work_unit or "an element requantized"),
         ("digest", target.digest),
     ]

@@ -72,4 +72,5 @@ MEANINGS: Final[Mapping[str, str]] = {
     "T027": "`remove` that removes nothing",
     "T028": "a type or a multiplier whose fields contradict each other",
     "T029": "a signature or axis that contradicts itself",
+    "T032": "an engine that is not named under `engines`, or twice",
 }
