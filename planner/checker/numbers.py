@@ -19,7 +19,7 @@ from planner.checker.kernel_ports import (
     linear_op,
     refuse,
 )
-from planner.checker.weights import check_content, first_of, observed
+from planner.checker.weights import check_content, first_of, observed, sparsity_problem
 from planner.ir.graph import Constant
 from planner.ir.mapped import let_go
 from planner.ir.types.qtypes import Uniform
@@ -58,6 +58,9 @@ def check_constants(
         if name not in served.graph.constants or not isinstance(kind, Uniform):
             continue
         constant = served.numbers[name]
+        dense = sparsity_problem(served, i)
+        if dense is not None:
+            refuse(port.address, dense, served.row)
         if constant.array is None:
             judged = (id(kind), id(served.row), i, constant.lo, constant.hi, served.pinned(port))
             # Thousands of generated constants share one type,

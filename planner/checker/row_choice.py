@@ -30,7 +30,7 @@ from planner.checker.pins import bearable
 from planner.checker.predicates import broken_predicate
 from planner.checker.row_reading import gives_floats, read_row
 from planner.checker.too_little import NOTHING_HOLDS, left_at_readers
-from planner.checker.weights import own_type
+from planner.checker.weights import own_type, sparsity_problem
 from planner.errors import PlannerError
 from planner.ir.graph import Constant
 from planner.ir.mapped import let_go
@@ -415,7 +415,7 @@ def merit_of(served: Served, row: Row, costs: Costs) -> Merit | None:
         is_cut = constant and not follows and pattern.type.granularity == "block"
         if is_cut and isinstance(fact, Uniform) and short_block_problem(other, name, fact, pattern.type):
             return None
-    if any(_cannot_be_cut(other, i) for i in range(len(region.inputs))):
+    if any(_cannot_be_cut(other, i) or sparsity_problem(other, i) for i in range(len(region.inputs))):
         return None
     asked = asked_of(other.graph, region)
     is_asked = asked is not None and has_asked(other, asked.wanted)

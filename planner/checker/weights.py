@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from planner.checker.kernel_ports import NEAR, Served, axis_of, own_facts, refuse
+from planner.checker.kernel_ports import NEAR, Served, axis_of, linear_op, own_facts, refuse
 from planner.checker.pins import bearable
 from planner.checker.rules import TINY
 from planner.ir.graph import Constant
@@ -235,3 +235,25 @@ def first_of(wrong: Reals) -> int | None:
     """The first slice for which something holds; None: for none."""
     first = int(wrong.argmax()) if wrong.size else 0
     return first if wrong.size and wrong[first] else None
+
+
+def sparsity_problem(served: Served, position: int) -> str | None:
+    """The reason why a port that asks for sparse weights does not take its value's; None: it takes them."""
+    port, spec = served.ports[position], served.patterns[position].type
+    if spec.sparsity is None or not port.value:
+        return None
+    few, many = spec.sparsity
+    numbers = served.numbers.get(port.value)
+    if numbers is None or numbers.array is None:
+        return f"has no numbers; accepted: weights of which {few} of {many} are not 0"
+    array = numbers.array
+    axis = 0
+    if array.ndim > 1:
+        op = linear_op(served.region)
+        pair = (array.ndim - 2, array.ndim - 1) if op is not None and op.type == "MatMul" else (0, 1)
+        axis = pair[0] if axis_of(served, port, served.patterns[position]) == pair[1] else pair[1]
+    for begin in range(0, array.shape[axis], many):
+        group = np.take(array, range(begin, min(begin + many, array.shape[axis])), axis)
+        if np.count_nonzero(group, axis).max(initial=0) > few:
+            return f"has more than {few} of {many} weights that are not 0 from {begin} on along axis {axis}"
+    return None

@@ -25,6 +25,7 @@ class PortType:
       power_of_two, scale_min, scale_max, zero_point: demands of the device on the parameters.
       weight_bits_effective: bits of a weight that the arithmetic may use without saturating inside.
       short_block: whether the last block may be shorter than the others, where no size divides.
+      sparsity: (n, m): of m consecutive weights along the dimension that is summed at most n are not 0.
     """
 
     storage: Storage | FloatType | None = None
@@ -37,6 +38,7 @@ class PortType:
     block_size: tuple[int, ...] = ()
     weight_bits_effective: int | None = None
     short_block: bool = False
+    sparsity: tuple[int, int] | None = None
 
     @property
     def is_wildcard(self) -> bool:
@@ -48,6 +50,7 @@ class PortType:
             return "*"
         marks = [] if self.granularity == "tensor" else [f"per {self.granularity}"]
         marks += ["symmetric"] if self.symmetric else []
+        marks += [f"{self.sparsity[0]}:{self.sparsity[1]} sparse"] if self.sparsity else []
         return " ".join([str(self.storage), *marks])
 
 

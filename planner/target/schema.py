@@ -86,6 +86,11 @@ class TypeModel(Model):
     short_block: bool = Field(
         default=False, description="The last block may be shorter where no block size divides."
     )
+    sparsity: Annotated[str, Field(pattern=r"^[1-9]\d{0,2}:[1-9]\d{0,2}$")] | None = Field(
+        None,
+        description="Of so many consecutive weights that are summed at most so many are not 0: N:M.",
+        examples=["2:4"],
+    )
     weight_bits_effective: int | None = Field(
         None,
         ge=1,

@@ -195,6 +195,7 @@ _TYPE: Final[Mapping[str, Callable[[Any], Any]]] = {
     "zero_point": _whole,
     "block_size": _sequence,
     "short_block": _flag,
+    "sparsity": _sequence,
     "weight_bits_effective": _whole,
 }
 _PORT: Final[Mapping[str, Callable[[Any], Any]]] = {

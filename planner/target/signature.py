@@ -100,7 +100,13 @@ def build_type(building: Building, model: TypeModel, node: Node) -> PortType:
         block_size=() if size is None else (size,) if isinstance(size, int) else tuple(size),
         weight_bits_effective=model.weight_bits_effective,
         short_block=model.short_block,
+        sparsity=None if model.sparsity is None else _sparsity(model.sparsity),
     )
+
+
+def _sparsity(text: str) -> tuple[int, int]:
+    few, many = map(int, text.split(":"))
+    return few, many
 
 
 def _storage(name: str, limits: list[int] | None) -> Storage | FloatType | None:
@@ -137,6 +143,15 @@ def _contradiction(model: TypeModel, store: Storage | FloatType | None) -> tuple
         return "block_size", "block_size goes with granularity: block, and only with it"
     if model.short_block and model.granularity != "block":
         return "short_block", "short_block goes with granularity: block"
+    if model.sparsity is not None:
+        few, many = _sparsity(model.sparsity)
+        if few >= many:
+            return "sparsity", f"sparsity {few}:{many} leaves nothing out; the first number is the lesser"
+        if not model.symmetric and model.zero_point is None:
+            return (
+                "sparsity",
+                "sparsity goes with symmetric: true or a zero_point: 0 is one number",
+            )
     if isinstance(model.block_size, int | list):
         sizes = [model.block_size] if isinstance(model.block_size, int) else model.block_size
         if not sizes or min(sizes) < 1:

@@ -39,6 +39,7 @@ class Layout:
       wild: whether a port takes any storage.
       joins_all: whether one same_scale group holds every present port.
       blocked: inputs with a scale per block.
+      sparse: inputs that have to be sparse.
       circular: whether rules that derive ask for each other's results.
       hands_on_floats: whether integers are computed on, and the results are float.
       bounded: ports of a free scale that may be unable to hold their range.
@@ -59,6 +60,7 @@ class Layout:
     joins_all: bool
     blocked: tuple[int, ...] = ()
     bounded: tuple[PortId, ...] = ()
+    sparse: tuple[int, ...] = ()
     circular: bool = False
     hands_on_floats: bool = False
 
@@ -154,6 +156,7 @@ def _layout(row: Row, region: Region) -> Layout | None:
             for side, pattern in present.items()
             if pattern.name not in decided and may_fall_short(pattern.type)
         ),
+        sparse=tuple(i for i, pattern in enumerate(inputs) if region.inputs[i] and pattern.type.sparsity),
         circular=bool(circles(row)),
         hands_on_floats=row.hands_on_floats,
     )

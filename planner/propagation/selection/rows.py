@@ -28,6 +28,7 @@ from planner.propagation.selection.pinned_constants import restored
 from planner.propagation.selection.reach import holds, known_range
 from planner.propagation.selection.remedies import Left
 from planner.propagation.selection.row_layout import Layout, Layouts, layouts_of, moves_alone
+from planner.propagation.selection.sparsity import too_dense
 from planner.propagation.selection.too_little import TOO_LITTLE, Short, shortfall
 from planner.propagation.selection.wanted_rows import (
     ANNOTATED,
@@ -322,6 +323,11 @@ def _choose(
         refusal = refusal or (None if plain else _refused_by_facts(graph, choice))
         refusal = refusal or _refused_by_when(graph, choice, wanted)
         refusal = refusal or (_refused_by_blocks(graph, choice, row) if layout.blocked else None)
+        dense = (
+            too_dense(graph, region, row, layout.inputs[i], region.inputs[i])
+            for i in (layout.sparse if refusal is None else ())
+        )
+        refusal = refusal or next(filter(None, dense), None)
         if refusal:
             refusals.append(f"{row.source}: {refusal}")
             missed += refusals[-1:] if wanted else []
