@@ -32,7 +32,7 @@ from planner.pipeline import plan as plan_model
 from planner.plans.plan import Plan
 from planner.target.records import PortPattern, PortType, Row, Target
 from planner.target.rules import expand_ports
-from planner.target_tests.small_models import small_models
+from planner.target_tests.small_models import pruned, small_models
 from planner.target_tests.templates import POSITIVE
 
 FORMAT: Final = "qplan.kit/1"
@@ -285,7 +285,8 @@ def _reached(
 
     Weights are pinned unless `wild` is None, and to that where the row takes any storage.
     """
-    model, region, patterns = draft.model, draft.region, draft.ports
+    region, patterns = draft.region, draft.ports
+    model = pruned(draft.model, region, row, patterns)
     rng = np.random.default_rng(seed)
     least = 0.125 if _is_positive(model) else -1.0
     sample = {name: rng.uniform(least, 1, _sizes(model, name)).astype(np.float32) for name in model.inputs}

@@ -3,21 +3,23 @@
 In: a target and a kernel's name. Out: small Graphs of ops with random weights (seeded). Nothing here plans.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, Final
 
 import numpy as np
 
-from planner.ir.graph import Constant, Graph, Op, Value
+from planner.ir.graph import Constant, Graph, Op, Region, Value
+from planner.propagation.selection.weight_axes import block_axes
 from planner.target import patterns
 from planner.target.patterns import Node, OpPattern, Variable, parse_pattern, variants
-from planner.target.records import Target
+from planner.target.records import PortPattern, Row, Target
 from planner.target_tests.templates import BINARY, DTYPES, TEMPLATES, UNARY, Sizes, Template, X
 
 OPSET: Final = 21
 MOST_VARIANTS: Final = 12
+MATRIX: Final = 2
 SIDES: Final = ("mixed", "constants", "data")
 """Kinds of the operands beside the first; `mixed`: constants next to an op of a template, else data."""
 
@@ -64,6 +66,24 @@ class _Draft:
     def weight(self, shape: Sizes) -> str:
         """Add random weights and return their name."""
         return self.constant(self.rng.uniform(-0.5, 0.5, shape).astype(np.float32), "f32")
+
+
+def pruned(model: Graph, region: Region, row: Row, patterns: Sequence[PortPattern]) -> Graph:
+    """A model whose weights are as sparse as the ports of a row ask: of each group the largest stay."""
+    constants = dict(model.constants)
+    for name, pattern in zip(region.inputs, patterns, strict=True):
+        array = constants[name].array if name in constants else None
+        if pattern.type.sparsity is None or array is None or array.ndim < MATRIX:
+            continue
+        few, many = pattern.type.sparsity
+        array = array.copy()
+        kept = np.moveaxis(array, block_axes(model, region, row, pattern, array.ndim)[1], -1)
+        for begin in range(0, kept.shape[-1], many):
+            group = kept[..., begin : begin + many]
+            smallest = np.argsort(-np.abs(group), axis=-1)[..., few:]
+            np.put_along_axis(group, smallest, 0.0, axis=-1)
+        constants[name] = replace(constants[name], array=array)
+    return replace(model, constants=constants)
 
 
 def _of_tree(tree: OpPattern, seed: int) -> Iterator[Graph]:

@@ -12,6 +12,7 @@ import planner
 from planner.errors import PlanInvalid
 from planner.plans.read_json import plan_from_json
 from planner.plans.read_mlir import plan_from_mlir
+from planner.target_tests.probe_kit import make_kit
 
 TARGET = """
 apiVersion: planner/v1
@@ -122,6 +123,13 @@ def test_sparsities_that_are_none(text, words):
     with pytest.raises(planner.PlannerError) as caught:
         planner.load_target(TARGET.replace('sparsity: "2:4"', text).replace("KERNEL", "MatMul"))
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("kernel", SHAPES)
+def test_the_kit_prunes_its_weights(kernel):
+    """A row for sparse weights has an item, whose weights are so."""
+    target = planner.load_target(TARGET.replace("KERNEL", kernel))
+    assert target.rows[kernel][0].source in {item.row for item in make_kit(target).items}
 
 
 def test_zero_has_to_be_one_number():
