@@ -20,6 +20,8 @@ from planner.target_tests.templates import BINARY, DTYPES, TEMPLATES, UNARY, Siz
 OPSET: Final = 21
 MOST_VARIANTS: Final = 12
 MATRIX: Final = 2
+BIASED: Final = frozenset({"Conv", "ConvTranspose", "Gemm"})
+"""Ops whose third operand, a bias, may be absent."""
 SIDES: Final = ("mixed", "constants", "data")
 """Kinds of the operands beside the first; `mixed`: constants next to an op of a template, else data."""
 
@@ -183,6 +185,8 @@ def _place(
         if not operand.shape:
             names.append("")
             continue
+        if tail and not with_optional and kind in BIASED and len(names) == MATRIX:
+            break
         variable = waiting.pop(0) if waiting and not (tail and len(waiting) == 1) else None
         if variable is None and not tail:
             return (
