@@ -225,7 +225,7 @@ def _check_wildcards(served: Served, group: tuple[int, ...]) -> None:
         if kind.storage not in accepted:
             refuse(
                 served.ports[i].address,
-                f"is {brief(kind)}, same_scale of {served.row.source} joins it to ports stored as "
+                f"is {brief(kind)}, {served.row.source} joins it to ports stored as "
                 f"{accepted[0]}; accepted: {accepted[0]}",
                 served.row,
             )

@@ -429,7 +429,7 @@ def _holds_ranges(served: Served, max_clip: float) -> bool:
     """Whether no port is of a sort that cuts off too much of its range whatever its scale is."""
     if served.row.float:
         return True
-    free = ("same_scale", "free_scale", "multiplier_scale")
+    free = ("same_scale", "same_storage", "free_scale", "multiplier_scale")
     ruled = {rule.args.get("port") for rule in served.row.rules if rule.kind not in free}
     for i, (port, pattern) in enumerate(zip(served.ports, served.patterns, strict=True)):
         spec, store = pattern.type, pattern.type.storage

@@ -19,7 +19,8 @@ class Reading:
       patterns: the row's entry for each port.
       places: positions of the present ports by the row's name for them.
       simple: by position, whether the port takes every scale and zero point, one of them a tensor.
-      groups: positions that same_scale rules join; `wild` are those with a port of any storage.
+      groups: positions that same_scale rules join.
+      wild: positions with one storage, by same_scale or same_storage, where some port takes any.
       ruled: positions whose parameters a rule or a group decides.
       biases: names of the ports that have the product of their factors' scales.
     """
@@ -52,6 +53,8 @@ def read_row(row: Row, region: Region) -> Reading | str:
             places[patterns[i].name] = (*places.get(patterns[i].name, ()), i)
     joined = [set(rule.args["ports"]) for rule in row.rules if rule.kind == "same_scale"]
     groups = _groups(joined, patterns) if joined else ()
+    alike = [set(rule.args["ports"]) for rule in row.rules if rule.kind == "same_storage"]
+    stored = _groups([*joined, *alike], patterns) if alike else groups
     decided = {rule.args.get("port") for rule in row.rules}
     # Code may decide any port of the row, so none of them is judged by its own numbers.
     codes = any(rule.kind == "fn" for rule in row.rules)
@@ -63,7 +66,7 @@ def read_row(row: Row, region: Region) -> Reading | str:
         places,
         tuple([_is_simple(entry.type) for entry in patterns]),
         groups,
-        tuple([group for group in groups if any(patterns[i].type.storage is None for i in group)]),
+        tuple([group for group in stored if any(patterns[i].type.storage is None for i in group)]),
         frozenset(ruled.union(*groups)),
         frozenset(biases),
     )

@@ -260,5 +260,6 @@ JUDGES: Final[Mapping[str, Callable[[Served, Rule], None]]] = {
     "multiplier_accumulator_scale": _multiplier_accumulator,
     "multiplier_scale": _multiplier,
     "same_scale": _same_scale,
+    "same_storage": _free,
 }
 """The judge of each kind of rule."""

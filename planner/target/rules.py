@@ -284,6 +284,7 @@ RULES: Final[Mapping[str, QuantFn]] = {
     "multiplier_accumulator_scale": multiplier_accumulator_scale,
     "multiplier_scale": multiplier_scale,
     "same_scale": same_scale,
+    "same_storage": free_scale,  # storages are found before there are types (`storage_groups`)
 }
 """The shorthands of design 01, section 4, by name; `fn` is `rule_function`'s."""
 
@@ -390,10 +391,19 @@ def same_scale_groups(row: Row, n_in: int, n_out: int) -> tuple[tuple[PortId, ..
 
     Groups are disjoint (rules that share a port are one group), of two ports or more, inputs first.
     """
+    return _groups(row, n_in, n_out, ("same_scale",))
+
+
+def storage_groups(row: Row, n_in: int, n_out: int) -> tuple[tuple[PortId, ...], ...]:
+    """Ports that have one storage, by same_scale or by same_storage, likewise."""
+    return _groups(row, n_in, n_out, ("same_scale", "same_storage"))
+
+
+def _groups(row: Row, n_in: int, n_out: int, kinds: tuple[str, ...]) -> tuple[tuple[PortId, ...], ...]:
     ids = port_ids(row, n_in, n_out)
     groups: list[set[PortId]] = []
     for rule in row.rules:
-        if rule.kind != "same_scale":
+        if rule.kind not in kinds:
             continue
         joined = {port for name in rule.args["ports"] for port in ids.get(name, ())}
         for group in [group for group in groups if group & joined]:

@@ -173,6 +173,7 @@ class RuleModel(Model):
         ]
         | None
     ) = None
+    same_storage: Ports | None = None
     fixed_scale: FixedScaleModel | None = None
     multiplier_scale: MultiplierScaleModel | None = None
     free_scale: (

@@ -89,12 +89,16 @@ def _at(ranges: Ranges, place: Place) -> Port:
     return ranges.steps[place[0]].ports[place[1]]
 
 
+FREE: Final = ("free_scale", "multiplier_scale", "same_storage")
+"""Rules that leave scales to the ports."""
+
+
 def _free_classes(ranges: Ranges, number: int, step: Step) -> Iterator[tuple[Place, ...]]:
     """Ports that share one label, which neither a rule nor a fact decides."""
     served = step.served
     if served is None or may_grow(step) or step.partner is not None or id(step) in ranges.entered:
         return
-    rules = [rule for rule in served.row.rules if rule.kind not in ("free_scale", "multiplier_scale")]
+    rules = [rule for rule in served.row.rules if rule.kind not in FREE]
     ruled = {rule.args.get("port") for rule in rules if rule.kind == "multiplier_accumulator_scale"}
     rules = [rule for rule in rules if rule.kind != "multiplier_accumulator_scale"]
     if any(rule.kind != "same_scale" or {*rule.args} != {"ports"} for rule in rules):

@@ -80,7 +80,7 @@ def resolve(
     names = (*region.inputs, *region.outputs)
     sides = [(side, name, spec) for (side, spec), name in zip(layout.specs, names, strict=True) if name]
     joined: dict[PortId, Storage] = {}
-    for group in layout.groups:
+    for group in layout.alike:
         members = sides if layout.joins_all else [entry for entry in sides if entry[0] in group]
         wild = all(spec.storage is None for _, _, spec in members)
         own = _own_storage(choice, group) or _storage_of_begin(network)

@@ -14,7 +14,7 @@ from planner.ir.types.qtypes import FloatType, Storage
 from planner.propagation.selection.reach import may_fall_short
 from planner.target.circles import circles
 from planner.target.records import PortId, PortPattern, PortType, Row, Rule, Target
-from planner.target.rules import expand_ports, same_scale_groups
+from planner.target.rules import expand_ports, same_scale_groups, storage_groups
 
 COMPUTING_RULES = ("multiplier_accumulator_scale", "derive", "fn")
 """Rules that compute the type of a port from other ports'."""
@@ -31,6 +31,7 @@ class Layout:
       specs: all ports in this order with their types.
       groups: ports that same_scale rules join.
       joined: all ports in `groups`.
+      alike: ports that have one storage: those, and what same_storage rules join.
       derived: ports whose type a rule computes.
       deriving: rules that may compute something once labels are known.
       ranged: rules that bound the kernel's multipliers.
@@ -51,6 +52,7 @@ class Layout:
     specs: tuple[tuple[PortId, PortType], ...]
     groups: tuple[tuple[PortId, ...], ...]
     joined: frozenset[PortId]
+    alike: tuple[tuple[PortId, ...], ...]
     derived: frozenset[PortId]
     deriving: tuple[Rule, ...]
     ranged: tuple[Rule, ...]
@@ -135,6 +137,7 @@ def _layout(row: Row, region: Region) -> Layout | None:
         specs=tuple((side, pattern.type) for side, pattern in patterns.items()),
         groups=groups,
         joined=frozenset(side for group in groups for side in group),
+        alike=storage_groups(row, len(region.inputs), len(region.outputs)),
         derived=frozenset(side for side, pattern in present.items() if pattern.name in computed),
         deriving=tuple(rule for rule in row.rules if _may_act(rule, called)),
         ranged=tuple(

@@ -443,11 +443,11 @@ def _refused_by_facts(graph: Graph, choice: Choice) -> str | None:
 
 
 def _shared_storage(choice: Choice, side: PortId) -> Storage | None:
-    """What a wildcard port is stored in because the row says so of a port that has its scale."""
+    """What a wildcard port is stored in because the row says so of a port that has its storage."""
     layout = choice.layout
-    if layout is None or side not in layout.joined:
+    if layout is None:
         return None
-    group = next(group for group in layout.groups if side in group)
+    group = next((group for group in layout.alike if side in group), ())
     stores = (spec.storage for other, spec in layout.specs if other in group)
     return next((store for store in stores if isinstance(store, Storage)), None)
 

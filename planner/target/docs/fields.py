@@ -140,6 +140,7 @@ FIELDS: Final[Mapping[str, tuple[str, Any]]] = {
         "The kernel multiplies: one output multiplier per channel.",
         {"out": "y", "of": ["x", "w"]},
     ),
+    "RuleModel.same_storage": ("The ports that take any storage have one; scales are their own.", ["x", "y"]),
     "RuleModel.same_scale": ("The ports have one scale and zero point.", ["xs", "y"]),
     "SameScaleModel.direction": ("Who is followed.", "both"),
     "SameScaleModel.ports": ("The ports that share.", ["xs", "y"]),

@@ -125,17 +125,17 @@ def _fixed_zero_point(rule: Rule) -> int | None:
 
 
 def differing_storages(target: Target) -> Found:
-    """L004: same_scale over ports of differing storages (a wildcard takes the others')."""
+    """L004: same_scale or same_storage over differing storages (a wildcard takes the others')."""
     for row in rows_of(target):
         types = {port.name: port.type for port in ports_of(row)}
         for rule in row.rules:
-            if rule.kind != "same_scale":
+            if rule.kind not in ("same_scale", "same_storage"):
                 continue
             listed = [name for name in rule.args["ports"] if name in types and not types[name].is_wildcard]
             stores = {str(types[name].storage) for name in listed}
             if len(stores) > 1:
                 shown = ", ".join(f"{name}: {types[name].storage}" for name in listed)
-                yield rule.source, f"same_scale of {row.kernel} joins differing storages: {shown}"
+                yield rule.source, f"{rule.kind} of {row.kernel} joins differing storages: {shown}"
 
 
 def wildcard_without_default(target: Target) -> Found:

@@ -114,11 +114,11 @@ def lone_scale(target: Target) -> Found:
         variadic = {port.name for port in ports_of(row) if port.variadic}
         for rule in row.rules:
             if (
-                rule.kind == "same_scale"
+                rule.kind in ("same_scale", "same_storage")
                 and len({*rule.args["ports"]}) == 1
                 and not {*rule.args["ports"]} & variadic
             ):
-                yield rule.source, f"same_scale of {row.kernel} lists one port, {rule.args['ports'][0]!r}"
+                yield rule.source, f"{rule.kind} of {row.kernel} lists one port, {rule.args['ports'][0]!r}"
 
 
 def derived_from_itself(target: Target) -> Found:
