@@ -48,6 +48,7 @@ from planner.checker.too_little import NOTHING_HOLDS, with_floor
 from planner.ir.borders import bonds, carried_pairs
 from planner.ir.expand import expand
 from planner.ir.graph import Constant, Facts, Graph, Region, port_address
+from planner.ir.roles import function_of_one
 from planner.ir.types.qtypes import AnyType, Calibrated, FloatType, Uniform
 from planner.ir.types.typetext import brief
 from planner.plans.plan import Plan
@@ -311,6 +312,8 @@ def _check_kernel(
     check_told(kernel, notes.steps, notes.texts)
     check_wildcards(served)
     check_room(kernel, row)
+    if row.table is not None and not function_of_one(region.ops, plan.graph):
+        refuse(kernel.name, f"is looked up in a table of {row.source}, and is no function of one tensor", row)
     return served
 
 

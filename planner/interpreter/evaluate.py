@@ -33,9 +33,10 @@ from planner.interpreter.kernels.geometry import pool_geometry
 from planner.interpreter.kernels.litert import LITERT, LITERT_KERNELS
 from planner.interpreter.kernels.pooling import max_pool
 from planner.interpreter.kernels.table import KERNELS, SUMS_OF_PRODUCTS
+from planner.interpreter.lookup import stored_results
 from planner.interpreter.memory import FLOAT32_STEPS, Memory, as_f32, quantizer
 from planner.interpreter.programs import Program, Read, program_of
-from planner.interpreter.requantize import Array
+from planner.interpreter.requantize import Array, look_up
 from planner.ir.arithmetic.multipliers import multiplier_of
 from planner.ir.graph import Graph, Op
 from planner.ir.types.qtypes import Uniform
@@ -43,6 +44,7 @@ from planner.onnx.dtypes import NUMPY
 from planner.plans.plan import Plan
 from planner.plans.records import Port
 from planner.plans.rescales import pins
+from planner.target.records import LookupTable
 
 _NAMES = frozenset({FLOAT32_EVEN, *FLOAT32_STEPS, *ARITHMETICS})
 
@@ -100,6 +102,7 @@ class Interpreter:
         self._items = items_of(graph, plan, arithmetic, self._pinned)
         self._weights: dict[tuple[str, Uniform], Array] = {}
         self._programs: dict[int, Program] = {}
+        self._tables: dict[int, Array] = {}
         self._threads = threads
 
     def run(self, sample: Mapping[str, Array]) -> Evaluation:
@@ -173,6 +176,9 @@ class Interpreter:
         if kind is not None and whole and all(memory.is_same(kind, port.type) for port in _ports(block)):
             self._move(memory, block, kind)
             return
+        if block.row is not None and block.row.table is not None:
+            self._look_up(memory, block, block.row.table)
+            return
         core, tail = split_tail(block.core) if block.float_result else (block.core, ())
         result = _on_integers(memory, block, core) if block.result or block.float_result else None
         if result is None:
@@ -201,6 +207,26 @@ class Interpreter:
                 self._settle(memory, block, port, quantize(as_f32(results[name]), port.type))
             else:
                 self._define_real(memory, port.value, results[name])
+
+    def _look_up(self, memory: Memory, block: Block, table: LookupTable) -> None:
+        """Store what the row's table has for each integer of the only operand."""
+        source = next(port for port in block.kernel.inputs if port.value not in self._graph.constants)
+        port = next(port for port in block.kernel.outputs if port.value)
+        x, y = source.type, port.type
+        if not isinstance(x, Uniform) or not isinstance(y, Uniform):
+            raise TypeError(f"{block.kernel.name!r} has a table and float ports")
+        name = port.value if block.activation is None else block.core[-1].outputs[0]
+
+        def function(reals: Array) -> Array:
+            fed = self._program(block).run(
+                lambda read: reals if read.value == source.value else memory.real(read.value, read.kind)
+            )
+            return fed[name]
+
+        if id(block) not in self._tables:
+            self._tables[id(block)] = stored_results(table, x, y, function).astype(stored_dtype(y.storage))
+        stored = memory.stored(source.value, x, block.arithmetic)
+        self._settle(memory, block, port, look_up(stored, self._tables[id(block)], x.storage.qmin))
 
     def _define_real(self, memory: Memory, value: str, reals: Array) -> None:
         """Define a float value in its own element type."""

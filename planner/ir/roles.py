@@ -83,6 +83,33 @@ MOVERS: Final = frozenset(
 )
 
 
+POINTWISE: Final = frozenset(
+    {
+        *("Abs", "Add", "Ceil", "Celu", "Clip", "Cos", "Div", "Elu", "Erf", "Exp", "Floor", "Gelu"),
+        *("HardSigmoid", "HardSwish", "Identity", "LeakyRelu", "Log", "Max", "Min", "Mish", "Mul", "Neg"),
+        *("PRelu", "Pow", "Reciprocal", "Relu", "Round", "Selu", "Sigmoid", "Sign", "Sin", "Softplus"),
+        *("Softsign", "Sqrt", "Sub", "Swish", "Tanh", "ThresholdedRelu"),
+    }
+)
+"""Ops whose result at an element depends on their operands at that element."""
+
+
+def function_of_one(ops: Iterable[Op], graph: Graph) -> str:
+    """The value that ops compute a function of, number by number; "" where they are none.
+
+    Their other operands are constants of one number.
+    """
+    made: set[str] = set()
+    found: set[str] = set()
+    for op in ops:
+        if op.type not in POINTWISE or op.captures:
+            return ""
+        made.update(op.outputs)
+        others = {name for name in op.inputs if name and name not in made}
+        found |= {name for name in others if name not in graph.constants or graph.values[name].elements != 1}
+    return found.pop() if len(found) == 1 and not found & graph.constants.keys() else ""
+
+
 def port_inputs(op: Op, graph: Graph) -> tuple[str, ...]:
     """Name the float data operands of an op in order, then the float values its bodies capture.
 

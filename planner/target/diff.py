@@ -14,6 +14,7 @@ from planner.target.docs.support import (
     accumulator_text,
     port_text,
     rule_text,
+    table_text,
     type_text,
     value_text,
     work_text,
@@ -169,6 +170,7 @@ def _row_text(row: Row) -> str:
     parts += [f"when {value_text(row.when)}"] if row.when else []
     parts += [f"axis {value_text(row.axis)}"] if row.axis else []
     parts += [accumulator_text(row)] if row.accumulator is not None else []
+    parts += [table_text(row.table)] if row.table is not None else []
     parts += ["computes"] if row.computes else []
     parts += [f"on {row.runs_on}"] if row.runs_on else []
     parts += [f"float {row.float}"] if row.float else []

@@ -99,6 +99,21 @@ class PartialSums:
     products: int
 
 
+@dataclass(frozen=True, slots=True)
+class LookupTable:
+    """A function of one tensor from entries at equal distances.
+
+    Attributes:
+      low, high: reals of the first and last entry, beyond which these hold; None: the input's whole storage.
+      interpolate: bits of the place between two entries; 0 takes the nearest, half up.
+    """
+
+    entries: int
+    low: float | None = None
+    high: float | None = None
+    interpolate: int = 0
+
+
 Overflow: TypeAlias = Literal["refuse", "saturate", "wrap"]
 
 
@@ -114,6 +129,7 @@ class Row:
       accumulator: storage of the accumulator, checked against the actual weights.
       overflow: what becomes of sums that may not fit it: the row is left, or the sum saturates or wraps.
       partial: sums of a few products that have to fit a storage of their own.
+      table: the function is looked up in.
       computes: True denies that a same_scale row merely moves data.
       float: run this kernel in that float.
       work: of the device where it runs by this row.
@@ -132,6 +148,7 @@ class Row:
     accumulator: Storage | None = None
     overflow: Overflow = "refuse"
     partial: PartialSums | None = None
+    table: LookupTable | None = None
     computes: bool = False
     float: str | None = None
     work: WorkRates = field(default_factory=WorkRates)

@@ -208,6 +208,22 @@ class GroupModel(Model):
     group: Name
 
 
+class TableModel(Model):
+    """A lookup table of the device, for a function of one tensor."""
+
+    entries: Annotated[int, Field(ge=2, le=65536)] = Field(
+        description="Entries, at equal distances.", examples=[256]
+    )
+    input: Annotated[list[Number], Field(min_length=2, max_length=2)] | None = Field(
+        None,
+        description="Reals of the first and last entry, which hold beyond; null is all that its storage has.",
+        examples=[[-8, 8]],
+    )
+    interpolate: Annotated[int, Field(ge=0, le=15)] = Field(
+        0, description="Bits of the place between two entries; 0 takes the nearest.", examples=[7]
+    )
+
+
 class PartialSumsModel(Model):
     """Sums of a few products in a register of their own, which the accumulator adds up."""
 
@@ -277,6 +293,11 @@ class RowModel(Model):
         None,
         description="Storage of the accumulator: a row whose sums of products may not fit is left.",
         examples=["i32"],
+    )
+    table: TableModel | None = Field(
+        None,
+        description="The function is looked up in a table.",
+        examples=[{"entries": 64, "input": [-8, 8]}],
     )
     computes: bool = Field(default=False, description="A same_scale row that does not merely move data.")
     float_: FloatName | None = Field(None, alias="float", description="Run this kernel in that float.")

@@ -14,6 +14,7 @@ from planner.ir.types.typetext import parse_storage
 from planner.target.records import (
     Engines,
     Fusion,
+    LookupTable,
     PartialSums,
     PortPattern,
     PortType,
@@ -30,6 +31,8 @@ Made = TypeVar("Made")
 def row_to_json(row: Row) -> dict[str, Any]:
     """Write a row as JSON data (dicts, lists, numbers, text)."""
     data = _written(row)
+    if row.table is not None:
+        data["table"] = _written(row.table)
     data["in"] = [_port_to_json(port) for port in row.inputs]
     data["out"] = [_port_to_json(port) for port in row.outputs]
     if row.rules:
@@ -126,7 +129,7 @@ def type_from_json(data: Mapping[str, Any]) -> PortType:
 
 def _written(record: Any, *without: str) -> dict[str, Any]:
     """The plain fields of a record that differ from their defaults."""
-    skipped = (*without, "inputs", "outputs", "rules", "accumulator", "partial", "type", "work")
+    skipped = (*without, "inputs", "outputs", "rules", "accumulator", "partial", "table", "type", "work")
     result: dict[str, Any] = {}
     for item in dataclasses.fields(record):
         value = getattr(record, item.name)
@@ -215,6 +218,12 @@ _PARTIAL: Final[Mapping[str, Callable[[Any], Any]]] = {
     "storage": lambda value: parse_storage(_text(value)),
     "products": _whole,
 }
+_TABLE: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "entries": _whole,
+    "low": _real,
+    "high": _real,
+    "interpolate": _whole,
+}
 _ROW: Final[Mapping[str, Callable[[Any], Any]]] = {
     "kernel": _text,
     "axis": _table,
@@ -223,6 +232,7 @@ _ROW: Final[Mapping[str, Callable[[Any], Any]]] = {
     "accumulator": lambda value: parse_storage(_text(value)),
     "overflow": _text,
     "partial": lambda value: _record(PartialSums, value, "partial sums", _PARTIAL),
+    "table": lambda value: _record(LookupTable, value, "table", _TABLE),
     "computes": _flag,
     "float": _text,
     "work": work_from_json,

@@ -16,6 +16,7 @@ from planner.target.conditions.grammar import parse_condition, refs_of
 from planner.target.expressions import Ref, parse_expression, parse_number, references, refuse_constants
 from planner.target.records import (
     Granularity,
+    LookupTable,
     Overflow,
     PartialSums,
     PortPattern,
@@ -45,6 +46,7 @@ FLOATS: Final[Mapping[str, str]] = {
 }
 """Other tools' words for storages in float."""
 AXIS_ROLES: Final = ("out_channel",)
+TABLE_BITS: Final = 16
 BIASES: Final[Mapping[str, PortType]] = {
     "i32": PortType(storage("i32"), symmetric=True),
     "i64": PortType(storage("i64"), symmetric=True),
@@ -215,6 +217,7 @@ def build_row(
         accumulator=accumulator,
         overflow=overflow,
         partial=partial,
+        table=None if model.table is None else _table(building, model, inputs, outputs, node),
         computes=model.computes,
         float=model.float_,
         work=build_work(model.work),
@@ -258,6 +261,31 @@ def _accumulator(
     few, products = whole.partial.storage, whole.partial.products
     kept = building.attempt(child(node, "partial", "storage"), "T022", lambda: parse_storage(few))
     return store, whole.overflow, None if kept is None else PartialSums(kept, products)
+
+
+def _table(
+    building: Building,
+    model: RowModel,
+    inputs: tuple[PortPattern, ...],
+    outputs: tuple[PortPattern, ...],
+    row: Node,
+) -> LookupTable | None:
+    """The table of a row: its ends are numbers, the lesser first, and its ports have few integers."""
+    given, node = model.table, child(row, "table")
+    for port in (*inputs[:1], *outputs):
+        store = port.type.storage
+        if not isinstance(store, Storage) or store.bits > TABLE_BITS:
+            message = f"a table wants integers of up to {TABLE_BITS} bits, port {port.name!r} has {port.type}"
+            building.problems.append(node.problem("T028", message))
+    if given is None:
+        return None
+    if given.input is None:
+        return LookupTable(given.entries, interpolate=given.interpolate)
+    low, high = (_bound(building, end, child(node, "input")) for end in given.input)
+    if low is not None and high is not None and low >= high:
+        problem = child(node, "input").problem("T028", f"a table from {low:g} to {high:g}; the lesser first")
+        building.problems.append(problem)
+    return LookupTable(given.entries, low, high, given.interpolate)
 
 
 def _conditions(defaults: Mapping[str, Any], own: Mapping[str, Any], ports: set[str]) -> dict[str, Any]:

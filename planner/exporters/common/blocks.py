@@ -78,6 +78,7 @@ def blocks(plan: Plan) -> Iterator[Block]:
                 hint="plan the model from its ONNX file",
             )
         _refuse_short_accumulator(plan, kernel)
+        _refuse_table(plan, kernel)
         activation = _fused_activation(region, kernel)
         core = region.ops[:-1] if activation is not None else region.ops
         yield Block(region, kernel, core, activation, _port_kinds(region, kernel))
@@ -94,6 +95,21 @@ def _refuse_short_accumulator(plan: Plan, kernel: KernelPlan) -> None:
             f"sums of kernel {kernel.name!r} (row {kernel.row}) may need {bits} bits, and its accumulator "
             f"{does} at {row.accumulator}, which no format says",
             hint="`qplan run` computes it; fewer bits of weights or activations make sums fit",
+        )
+
+
+def _refuse_table(plan: Plan, kernel: KernelPlan) -> None:
+    """Refuse a function that is looked up in fewer entries than its input has integers: no format says it."""
+    row = plan.row_of(kernel.name) if kernel.row else None
+    if row is None or row.table is None:
+        return
+    kinds = [port.type for port in kernel.inputs if port.value not in plan.graph.constants]
+    steps = max((kind.storage.steps + 1 for kind in kinds if isinstance(kind, Uniform)), default=0)
+    if row.table.low is not None or row.table.entries < steps:
+        raise UnsupportedExport(
+            f"kernel {kernel.name!r} (row {kernel.row}) is looked up in {row.table.entries} entries, and no "
+            f"format says a table of other entries than its input has integers, {steps}",
+            hint="`qplan run` computes it, and `qplan target kit` expects it of the device",
         )
 
 

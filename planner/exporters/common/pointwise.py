@@ -3,21 +3,11 @@
 Nothing here writes. Source: design 01, section 8.
 """
 
-from typing import Any, Final
+from typing import Any
 
 from planner.exporters.common.blocks import Block, Operand
 from planner.exporters.common.values import Values
 from planner.ir.types.qtypes import Uniform
-
-POINTWISE: Final = frozenset(
-    {
-        *("Abs", "Add", "Ceil", "Celu", "Clip", "Cos", "Div", "Elu", "Erf", "Exp", "Floor", "Gelu"),
-        *("HardSigmoid", "HardSwish", "Identity", "LeakyRelu", "Log", "Max", "Min", "Mish", "Mul", "Neg"),
-        *("PRelu", "Pow", "Reciprocal", "Relu", "Round", "Selu", "Sigmoid", "Sign", "Sin", "Softplus"),
-        *("Softsign", "Sqrt", "Sub", "Swish", "Tanh", "ThresholdedRelu"),
-    }
-)
-"""Ops whose result at an element depends on their operands at that element."""
 
 
 def only_stored(values: Values[Any], block: Block) -> Operand | None:

@@ -10,9 +10,10 @@ from typing import Final
 import numpy as np
 
 from planner.exporters.common.blocks import Block, Clamp, Operand
-from planner.exporters.common.pointwise import POINTWISE, only_stored, varying_axis
+from planner.exporters.common.pointwise import only_stored, varying_axis
 from planner.exporters.common.thresholds import Integers
 from planner.exporters.qonnx.finn_builder import FinnModelBuilder
+from planner.ir.roles import POINTWISE
 from planner.ir.types.qtypes import Uniform
 
 _NORMALISED: Final = "BatchNormalization"

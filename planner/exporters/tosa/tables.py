@@ -14,7 +14,7 @@ import numpy as np
 from planner.constants.quantize import dequantize_array, quantize_array
 from planner.exporters.common.blocks import Block, Clamp, Operand
 from planner.exporters.common.layouts import plain
-from planner.exporters.common.pointwise import POINTWISE, only_stored, varying_axis
+from planner.exporters.common.pointwise import only_stored, varying_axis
 from planner.exporters.common.values import Array
 from planner.exporters.tosa.operations import Tensor
 from planner.exporters.tosa.program_builder import ProgramBuilder, element_of, held, width_of
@@ -22,6 +22,7 @@ from planner.exporters.tosa.scaling import widened
 from planner.interpreter.kernels.litert import LITERT, tabulated
 from planner.interpreter.memory import as_f32
 from planner.interpreter.programs import Read, program_of
+from planner.ir.roles import POINTWISE
 from planner.ir.types.qtypes import Uniform
 
 _WIDEST: Final = 16

@@ -17,6 +17,7 @@ from typing import Final, Literal, NamedTuple
 from planner.errors import Conflict
 from planner.ir.asked import Asked, asked_of
 from planner.ir.graph import Facts, Graph, Region, port_address
+from planner.ir.roles import function_of_one
 from planner.ir.types.fit import has_short_block
 from planner.ir.types.qtypes import AnyType, Bipolar, Calibrated, FloatType, NoneType, QType, Storage, Uniform
 from planner.ir.types.typetext import brief
@@ -43,6 +44,7 @@ from planner.target.predicates import failing
 from planner.target.records import PortId, PortPattern, Row, Target
 
 NO_RANGE = "no range"
+NO_FUNCTION: Final = "its table serves functions of one tensor, number by number"
 FLOATING: Final = (FloatType, NoneType)
 """Facts that keep a value in a float."""
 
@@ -328,6 +330,8 @@ def _choose(
             for i in (layout.sparse if refusal is None else ())
         )
         refusal = refusal or next(filter(None, dense), None)
+        if row.table is not None and not function_of_one(region.ops, graph):
+            refusal = refusal or NO_FUNCTION
         if refusal:
             refusals.append(f"{row.source}: {refusal}")
             missed += refusals[-1:] if wanted else []

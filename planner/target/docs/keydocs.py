@@ -24,6 +24,7 @@ PLACES: Final[Mapping[str, str]] = {
     "RemoveModel": "`kernels[].remove`, in part",
     "MultiplierModel": "`requantize`, of multipliers of the device's own",
     "AccumulatorModel": "`kernels[].accumulator`, in full",
+    "TableModel": "`kernels[].table`",
     "PartialSumsModel": "`partial` of an accumulator",
     "EnginesModel": "`engines`",
     "WorkModel": "`kernels[].work` and `float_work`",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from planner.target.records import Engines, PortPattern, PortType, Row, Rule, Target, WorkRates
+from planner.target.records import Engines, LookupTable, PortPattern, PortType, Row, Rule, Target, WorkRates
 
 HEAD: Final = ("kernel", "ops", "in", "out", "rules", "when", "arithmetic", "row")
 
@@ -121,6 +121,13 @@ def rule_text(rule: Rule) -> str:
     return f"{rule.kind}: " + ", ".join(f"{key} {value_text(value)}" for key, value in args.items())
 
 
+def table_text(table: LookupTable) -> str:
+    """`table of 64 over -8 to 8, 7 bits between`."""
+    over = "" if table.low is None else f" over {table.low:g} to {table.high:g}"
+    between = f", {table.interpolate} bits between" if table.interpolate else ""
+    return f"table of {table.entries}{over}{between}"
+
+
 def accumulator_text(row: Row) -> str:
     """`i32 accumulator`, with what becomes of longer sums and partial ones."""
     more = "" if row.overflow == "refuse" else f" that {row.overflow}s"
@@ -138,6 +145,7 @@ def work_text(work: WorkRates) -> str:
 def _support_row(row: Row, ops: Sequence[str]) -> SupportRow:
     arithmetic = [f"runs in {row.float}"] if row.float else [row.requantize]
     arithmetic += [accumulator_text(row)] if row.accumulator is not None else []
+    arithmetic += [table_text(row.table)] if row.table is not None else []
     arithmetic += [f"on {row.runs_on}"] if row.runs_on else []
     arithmetic += [f"work {work_text(row.work)}"] if row.work != WorkRates() else []
     return SupportRow(
