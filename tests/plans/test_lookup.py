@@ -118,7 +118,7 @@ def test_a_plan_looks_up(table, port):
     found = planner.evaluate(model, plan, {"x": X}).stored["y"]
     assert np.abs(found - wanted[stored.astype(int) - x.storage.qmin]).max() <= 1  # tanh of two libraries
     assert len(np.unique(found)) <= (16 if "interpolate" not in table else 256)
-    with pytest.raises(UnsupportedExport, match="is looked up in .* entries, and no format says"):
+    with pytest.raises(UnsupportedExport, match=r"is looked up in .* entries, and no format says"):
         planner.export(model, plan, "onnx-qdq")
 
 
