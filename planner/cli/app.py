@@ -28,7 +28,7 @@ from planner.cli.help.choices import lines_of
 from planner.cli.help.everywhere import with_everywhere
 from planner.cli.help.groups import EXAMPLES, TARGET_EXAMPLES, epilog_of, group_of
 from planner.cli.help.schema import failure_json, schema
-from planner.cli.target import proving, reading, writing
+from planner.cli.target import exchange, proving, reading, writing
 from planner.errors import Conflict, InputError, PlannerError
 from planner.version import VERSION
 
@@ -117,6 +117,8 @@ TARGET_VERBS: Final[Mapping[str, Callable[..., int | None]]] = {
     "coverage": writing.cover_target,
     "probe": proving.probe_engine,
     "kit": proving.kit_target,
+    "export": exchange.export_target,
+    "import": exchange.import_target,
 }
 # Panels of help stand in the order of their first verb.
 for _name, _verb in VERBS.items():
